@@ -12,7 +12,7 @@ use std::{env, fs};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-/// Each with the files it is put together from, below `assets`.
+/// Each output with the files it is assembled from, below `assets`.
 const PACKED: [(&str, &[&str]); 4] = [
     ("report.css", &["report.css"]),
     (

@@ -1,7 +1,8 @@
-//! `block`: what an agent reports, of any bytes, is refused or read, and what is read is packed to the same. Of a report
-//! whose histograms are damaged the counts remain.
+//! `block`: any bytes an agent reports are either refused or read, and what is read packs to the same bytes again. A
+//! report with damaged histograms keeps its counts.
 //!
-//! Input: byte 0 says whether the rest is packed here (odd) or is a packed block, so that a fuzzer need not learn deflate.
+//! Input: byte 0 says whether the rest is to be packed here (odd) or is already a packed block, so that a fuzzer need
+//! not learn deflate.
 
 use std::io::Write;
 
@@ -10,7 +11,7 @@ use flate2::write::DeflateEncoder;
 use loadlab_load::run::Part;
 use loadlab_swarm::block::{Block, pack, unpack};
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let [is_unpacked, content @ ..] = data else { return };
     let packed = if is_unpacked % 2 == 1 { deflated(content) } else { content.to_vec() };
@@ -34,7 +35,7 @@ pub fn target(data: &[u8]) {
     assert_eq!(pack(&back), again, "{part:?}");
 }
 
-/// As agents pack it.
+/// Compresses as agents do.
 pub fn deflated(content: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(content).expect("memory");

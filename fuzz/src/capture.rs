@@ -1,7 +1,7 @@
-//! `capture`: a value is found where a tree would find it, whatever else is in the document; heads and cookies of
-//! arbitrary bytes do no harm.
+//! `capture`: a value is found where a parsed tree would find it, whatever else is in the document; heads and cookies
+//! of arbitrary bytes do no harm.
 //!
-//! Input: a line with a JSON pointer, a line with a header's name; then a head, a zero byte, and a body.
+//! Input: a line with a JSON pointer, a line with a header name; then a head, a zero byte, and a body.
 
 use std::slice::from_ref;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const NOW_S: u64 = 1_795_166_999;
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let mut lines = data.splitn(3, |b| *b == b'\n');
     let (Some(pointer), Some(name), Some(rest)) = (lines.next(), lines.next(), lines.next()) else { return };
@@ -48,7 +48,8 @@ fn found_as_in_a_tree(pointer: &Pointer, text: &str, body: &[u8]) {
     }
     let Ok(tree) = serde_json::from_slice::<Value>(body) else { return };
     assert!(found.is_ok(), "JSON that is refused");
-    // Of two members with the same name a tree keeps the last, and we take the first: reserialized, there is only one.
+    // Of two members with the same name a tree keeps the last and our parser takes the first; reserialized, there is
+    // only one.
     let plain = serde_json::to_vec(&tree).expect("JSON");
     let found = pointer.find(&plain).expect("JSON");
     let expected = tree.pointer(text);

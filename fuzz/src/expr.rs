@@ -1,9 +1,9 @@
-//! `expr`: an expression that parses prints as one that parses the same; errors are reported at a place in the text;
-//! evaluating never panics, whatever the numbers are.
+//! `expr`: an expression that parses prints as text that parses to an equal expression; every error points at a place
+//! in the text; evaluation never panics, whatever the numbers are.
 
 use loadlab_record::expr::{Expr, ExprError, Known, MAX_BYTES, NumberKind, Numbers, TrialPart};
 
-/// Numbers made from the name, so that every expression meets known, bounded and unknown ones of every kind.
+/// Numbers derived from the name, so that every expression meets known, bounded and unknown ones of every kind.
 struct Made;
 
 impl Numbers for Made {
@@ -34,7 +34,7 @@ impl Numbers for Made {
     }
 }
 
-/// An error points into the text.
+/// An error must point into the text.
 fn points_into(text: &str, error: &ExprError) {
     assert!(!error.message.is_empty(), "an error without words");
     let end = error.at.checked_add(error.len).expect("an error's end fits a number");
@@ -42,7 +42,7 @@ fn points_into(text: &str, error: &ExprError) {
     assert!(!error.to_string().is_empty());
 }
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let expr = match Expr::parse(&text) {
@@ -61,7 +61,7 @@ pub fn target(data: &[u8]) {
 
     let shown = expr.to_string();
     if shown.len() > MAX_BYTES {
-        // A text of the maximum length may print longer, with the blanks and quotes it left out.
+        // A text of the maximum length may print longer, with the spaces and quotes it left out.
         return;
     }
     match Expr::parse(&shown) {

@@ -1,7 +1,7 @@
-//! `hpack`: blocks are decoded or refused; what is decoded and encoded again decodes the same; a Huffman code
-//! represents only one text.
+//! `hpack`: blocks are decoded or refused; decoded fields that are encoded again decode to the same fields; a Huffman
+//! code represents only one text.
 //!
-//! Input: byte 0 is the size of the table (by 16), then blocks, each preceded by its length in a byte.
+//! Input: byte 0 is the table size divided by 16, then blocks, each preceded by a length byte.
 
 use loadlab_load::protocol::http2::hpack::{Decoder, write_string};
 use loadlab_load::protocol::http2::huffman;
@@ -20,7 +20,7 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> Option<Fields> {
     result.is_ok().then_some(fields)
 }
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let [table, rest @ ..] = data else { return };
     let mut decoder = Decoder::new(usize::from(*table) * 16, MAX_LIST);

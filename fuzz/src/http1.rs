@@ -1,30 +1,30 @@
-//! `http1`: however the bytes of a connection are cut, and whatever heads were seen before, the answers are the same.
+//! `http1`: however the bytes of a connection are cut, and whatever heads came before, the answers are the same.
 //!
-//! Input: byte 0 chooses (bit 0: the requests are HEADs), byte 1 seeds where the stream is cut, the rest is the stream.
+//! Input: byte 0 is flags (bit 0: the requests are HEADs), byte 1 seeds the cuts, the rest is the stream.
 
 use loadlab_load::protocol::http1::{Fault, MAX_HEAD, Memo, Reader};
 
 /// One answer as the engine sees it.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
-    /// Complete: status, reusable, where it ended in the stream.
+    /// Complete: status, whether the connection is reusable, and the offset in the stream where the answer ends.
     Done { status: u16, keep_alive: bool, end: usize },
-    /// The stream ended first: status if the head was complete, and whether its end is the answer's end.
+    /// The stream ended first: the status if the head was complete, and whether the end of the stream ends the answer.
     Open { status: Option<u16>, ends_with_connection: bool },
-    /// No answer.
+    /// Not a valid answer.
     Fault(Fault),
 }
 
-/// What is remembered between heads.
+/// What the reader remembers between heads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// Every head of the connection.
+    /// Every head seen on the connection.
     Heads,
-    /// None.
+    /// Nothing.
     None,
 }
 
-/// Sizes of pieces, in an endless sequence. Same seed, same cuts.
+/// An endless sequence of piece sizes; the same seed gives the same cuts.
 pub(crate) struct Cuts {
     state: u32,
     whole: bool,
@@ -43,7 +43,7 @@ impl Cuts {
         if self.whole {
             return left;
         }
-        // Mostly small, now and then large: heads should be cut many times, bodies a few.
+        // Mostly small, occasionally large: heads should be cut many times, bodies a few times.
         self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let random = (self.state >> 16) as usize;
         let piece = if random.is_multiple_of(8) { random / 8 % 512 } else { random / 8 % 7 };
@@ -51,7 +51,7 @@ impl Cuts {
     }
 }
 
-/// Reads a stream of answers, each from where the previous one ended, as from a server that sends them back to back.
+/// Reads a stream of answers back to back, each from where the previous one ended.
 fn answers(stream: &[u8], no_body: bool, mut cuts: Cuts, memory: Memory) -> Vec<Answer> {
     let (mut reader, mut memo) = (Reader::default(), Memo::default());
     let (mut answers, mut at) = (Vec::new(), 0);
@@ -88,7 +88,7 @@ fn answers(stream: &[u8], no_body: bool, mut cuts: Cuts, memory: Memory) -> Vec<
     answers
 }
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let [flags, seed, stream @ ..] = data else { return };
     let no_body = flags & 1 == 1;
@@ -100,7 +100,7 @@ pub fn target(data: &[u8]) {
         (Cuts::seeded(seed.wrapping_add(1)), Memory::Heads),
     ] {
         let found = answers(stream, no_body, cuts, memory);
-        // Beyond the limit on heads, which of two faults comes first depends on how much came at once.
+        // Beyond the limit on heads, which of two faults is found first depends on how much arrived at once.
         let both_fault = |a: &Answer, b: &Answer| {
             stream.len() > MAX_HEAD && matches!((a, b), (Answer::Fault(_), Answer::Fault(_)))
         };

@@ -1,8 +1,8 @@
-//! `http2`: however the bytes of a connection are cut, the same events come, in the same order, and the same bytes are
-//! sent in reply; every request ends once or is open; memory and replies stay bounded.
+//! `http2`: however the bytes of a connection are cut, the same events occur in the same order, and the same bytes are
+//! sent in reply; every request either ends once or is still open; memory and replies stay bounded.
 //!
-//! Input: byte 0 chooses (bit 0: the target sends the server's SETTINGS; bit 1: fields are reported; bits 2
-//! to 4: how many GETs are sent; bit 5: and a POST with a body), byte 1 seeds where the stream is cut, the rest is the
+//! Input: byte 0 is flags (bit 0: the target sends the server's SETTINGS; bit 1: fields are reported; bits 2 to 4: how
+//! many GETs are sent; bit 5: whether a POST with a body is sent as well), byte 1 seeds the cuts, the rest is the
 //! stream.
 
 use loadlab_load::protocol::http2::{Event, Fault, Head, HeadParts, Session, Settings};
@@ -12,7 +12,7 @@ use crate::http1::Cuts;
 const BODY: &[u8] = &[b'b'; 70_000];
 const POST: u32 = 50;
 
-/// An event, kept; pieces of one body that follow one another are one.
+/// A recorded event; consecutive pieces of one body are merged.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Field(u32, Vec<u8>, Vec<u8>),
@@ -21,7 +21,7 @@ enum Seen {
     Other(String),
 }
 
-/// The outcome of a stream.
+/// The outcome of feeding a stream to the session.
 #[derive(Debug, PartialEq, Eq)]
 struct Led {
     seen: Vec<Seen>,
@@ -88,7 +88,7 @@ fn lead(flags: u8, stream: &[u8], mut cuts: Cuts) -> Led {
         led.fault = result.err();
         led.open = session.open_tokens().collect();
         led.open.sort_unstable();
-        // Only bodies write more than 17 bytes per nine-byte frame, and they are not flushed here.
+        // Only bodies write more than 17 bytes per nine-byte frame, and bodies are not flushed here.
         assert!(led.out.len() <= 80_000 + 2 * stream.len() + 200, "{} bytes written", led.out.len());
         result.is_ok()
     };
@@ -98,12 +98,12 @@ fn lead(flags: u8, stream: &[u8], mut cuts: Cuts) -> Led {
         alive = feed(&mut led, &stream[at..end]);
         at = end;
     }
-    // Bodies continue whenever flushed.
+    // Bodies continue on every flush.
     session.flush(|_| BODY, &mut led.out);
     led
 }
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let [flags, seed, stream @ ..] = data else { return };
     let whole = lead(*flags, stream, Cuts::whole());

@@ -1,8 +1,8 @@
-//! The fuzz targets, one module each. Each has a plain `target(data)` that panics when a promise is broken, so that
-//! the same body serves libFuzzer, a test over seeds, and replaying a file on any toolchain.
+//! The fuzz targets, one module each. Each has a plain `target(data)` that panics when a promise is broken, so that the
+//! same body serves libFuzzer, a test over seeds, and the replay of a file on any toolchain.
 //!
-//! Targets check promises (`http1`: cutting changes nothing), not only "does not crash". They read no clock and no
-//! network; only `record` has a folder, since what it fuzzes reads one.
+//! Targets check promises (`http1`: cutting changes nothing), not only "does not crash". They use no clock and no
+//! network; only `record` has a folder, since the code it fuzzes reads one.
 
 use std::process::ExitCode;
 
@@ -18,8 +18,8 @@ pub mod secrets;
 pub mod template;
 pub mod websocket;
 
-/// Runs a target over the files (and the files of the folders) named on the command line. A broken promise ends it
-/// with a panic after the name of its file.
+/// Runs a target over the files (and the files in the folders) named on the command line. A broken promise panics after
+/// the name of the offending file is printed.
 pub fn replay(target: fn(&[u8])) -> ExitCode {
     let mut count = 0;
     for path in std::env::args_os().skip(1).map(std::path::PathBuf::from) {
@@ -41,7 +41,7 @@ pub fn replay(target: fn(&[u8])) -> ExitCode {
     if count == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// A file, or those in a folder, sorted, with their bytes.
+/// The file, or the files in the folder, sorted, with their bytes.
 ///
 /// # Errors
 /// The file system's error.

@@ -1,8 +1,8 @@
-//! `plan`: any text, with any options, is a plan with cases or a list of mistakes located in it – never a panic, never
-//! two different answers.
+//! `plan`: any text, with any options, yields a plan with cases or a list of errors located in the text: never a panic,
+//! and never two different results.
 //!
-//! Input: the plan's text; after a zero byte, if there is one, a line for each option: `set PATH=VALUE`, `profile
-//! NAME`, `case GLOB`, `tags A,B`, `trials N`.
+//! Input: the plan's text; after a zero byte, if there is one, one option per line: `set PATH=VALUE`, `profile NAME`,
+//! `case GLOB`, `tags A,B`, `trials N`.
 
 use loadlab_plan::{Options, Plan, PlanErrors};
 
@@ -17,7 +17,7 @@ fn options_of(text: &str) -> Options {
             "profile" => options.profile = Some(rest.to_owned()),
             "case" => options.cases_glob = Some(rest.to_owned()),
             "tags" => options.tags = rest.split(',').map(str::to_owned).collect(),
-            // As on the command line.
+            // The range accepted on the command line.
             "trials" => options.trials = rest.parse().ok().filter(|n| (1..=10_000).contains(n)),
             _ => {}
         }
@@ -26,7 +26,7 @@ fn options_of(text: &str) -> Options {
 }
 
 fn good(plan: &Plan, options: &Options) {
-    // `--tags` chooses cases if tags follow from an axis, so none may be left.
+    // `--tags` selects cases if tags follow from an axis, so none may be left.
     assert!(!plan.cases().is_empty() || !options.tags.is_empty(), "a plan without cases");
     assert!(plan.trials >= 1);
     assert_eq!(plan.schedule().len(), plan.cases().len() * plan.trials as usize);
@@ -59,7 +59,7 @@ fn bad(text: &str, errors: &PlanErrors) {
     assert!(!errors.to_string().is_empty());
 }
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let end = data.iter().position(|b| *b == 0).unwrap_or(data.len());
     let text = String::from_utf8_lossy(&data[..end]);

@@ -1,8 +1,8 @@
-//! `record`: a run directory with one file of any content is read or refused, never a panic; and a file that was good
+//! `record`: a run directory with arbitrary content in one file is read or refused, never a panic; and a good file
 //! stays readable wherever it is cut off (all but the manifest, which is replaced as a whole).
 //!
-//! Input: byte 0 chooses the file, byte 1 where it is cut, the rest is its content. The folder is in memory if the
-//! machine has `/dev/shm`, and is left behind, one per process: fuzzing ends by a signal.
+//! Input: byte 0 selects the file, byte 1 where it is cut, the rest is its content. The folder is in memory if the
+//! machine has `/dev/shm`, and is left behind, one per process, because fuzzing ends by a signal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,11 +24,11 @@ const FILES: [&str; 8] = [
     "evidence.jsonl",
 ];
 const MANIFEST: usize = 6;
-/// A record that was good when this was written, with one case and one trial. A field added later makes the manifest
+/// The manifest of a record with one case and one trial, valid when this was written. A field added later makes it
 /// unreadable, which `tests/seeds.rs` detects.
 const GOOD_MANIFEST: &[u8] = include_bytes!("../seeds/manifest.json");
 
-/// The folder of this process, with a good manifest and an empty trial.
+/// This process's folder, with a good manifest and an empty trial.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -46,7 +46,7 @@ pub fn clean() {
     let _ = fs::remove_dir_all(folder());
 }
 
-/// The result of reading the folder with this content of one file.
+/// Reads the folder with this content in one file: the number of notes, or the error's text.
 fn read_with(file: usize, content: &[u8]) -> Result<usize, String> {
     let name = FILES[file];
     let path = match file {
@@ -61,7 +61,7 @@ fn read_with(file: usize, content: &[u8]) -> Result<usize, String> {
     }
     match result {
         Ok(run) => {
-            // Missing files are noted: at least four of the five others.
+            // Missing files are noted: at least four of the other five.
             assert!(file == MANIFEST || run.notes.len() >= 4, "{:?}", run.notes);
             Ok(run.notes.len())
         }
@@ -77,7 +77,7 @@ fn read_with(file: usize, content: &[u8]) -> Result<usize, String> {
     }
 }
 
-/// A log alone: every interval merges, and what is written from it reads back.
+/// A log on its own: every interval merges, and what is written from it reads back.
 fn log(content: &[u8]) {
     let Ok(log) = hlog::read(content, Path::new("latency.hlog")) else { return };
     for interval in &log.intervals {
@@ -99,7 +99,7 @@ fn log(content: &[u8]) {
     }
 }
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let [which, cut, content @ ..] = data else { return };
     let file = usize::from(*which) % FILES.len();

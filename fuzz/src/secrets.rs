@@ -1,10 +1,11 @@
-//! `secrets`: masked text never contains a secret, wherever it is put; text in pieces is masked as in one piece.
+//! `secrets`: masked text never contains a secret, wherever it appears; text masked in pieces equals text masked at
+//! once.
 //!
 //! Input: the length of a secret, the secret, and a text.
 
 use loadlab_record::Secrets;
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let Some((length, rest)) = data.split_first() else { return };
     let (secret, text) = rest.split_at(usize::from(*length).min(rest.len()));
@@ -25,7 +26,7 @@ pub fn target(data: &[u8]) {
     assert_eq!(streamed, &*masked);
     let both = [text, secret, text].concat();
     is_hidden(secret, &secrets.mask_bytes(&both));
-    // Wherever a secret is cut, its beginning is not shown.
+    // Wherever a secret is cut, its first part is not shown.
     for cut in 1..secret.len() {
         let beginning = [b"text ", &secret[..cut]].concat();
         let shown = secrets.mask_beginning(&beginning);
@@ -34,7 +35,7 @@ pub fn target(data: &[u8]) {
 }
 
 fn is_hidden(secret: &[u8], masked: &[u8]) {
-    // A secret of stars alone may be part of a mask.
+    // A secret that contains stars may be formed by a mask and the text around it.
     let of_stars = secret.contains(&b'*');
     let found = masked.windows(secret.len()).any(|w| w == secret);
     assert!(of_stars || !found, "shown: {}", String::from_utf8_lossy(masked));

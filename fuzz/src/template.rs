@@ -1,7 +1,7 @@
-//! `template`: whatever is put into a request stays in its place, and the same values write the same bytes.
+//! `template`: whatever is put into a request stays in its place, and equal values write equal bytes.
 //!
-//! Input: byte 0 chooses the place, byte 1 the variable, bytes 2–9 the seed; then a captured value, a zero byte, and a
-//! CSV file.
+//! Input: byte 0 selects the place, byte 1 the variable, bytes 2–9 are the seed; then a captured value, a zero byte,
+//! and a CSV file.
 
 use loadlab_load::journey::capture::{Captured, Slots};
 use loadlab_load::journey::rows::Rows;
@@ -52,7 +52,7 @@ fn written(
     Ok(out.split_off(before.len()))
 }
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let [place, which, rest @ ..] = data else { return };
     let Some((seed, rest)) = rest.split_at_checked(8) else { return };

@@ -1,8 +1,9 @@
-//! `websocket`: however the bytes of a connection are cut, the same events come, in the same order, and the same bytes
-//! are sent in reply; texts are UTF-8, control frames short, messages within the limit; the opening as well.
+//! `websocket`: however the bytes of a connection are cut, the same events occur in the same order, and the same bytes
+//! are sent in reply; texts are UTF-8, control frames short, messages within the limit. The same holds for the opening
+//! handshake.
 //!
-//! Input: byte 0 chooses (bit 0: the stream begins with the answer to the opening), byte 1 seeds where the stream is
-//! cut, the rest is the stream.
+//! Input: byte 0 is flags (bit 0: the stream begins with the answer to the opening handshake), byte 1 seeds the cuts,
+//! the rest is the stream.
 
 use loadlab_load::protocol::websocket::opening::{Opening, OpeningError};
 use loadlab_load::protocol::websocket::{Event, Fault, MessageType, Socket};
@@ -11,14 +12,14 @@ use crate::http1::Cuts;
 
 const MAX_MESSAGE: u64 = 100_000;
 
-/// An event, kept; pieces of one message that follow one another are one.
+/// A recorded event; consecutive pieces of one message are merged.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Message(MessageType, Vec<u8>, bool),
     Other(String),
 }
 
-/// The outcome of a stream.
+/// The outcome of feeding a stream to the socket.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Led {
     opened: Option<Result<(), OpeningError>>,
@@ -79,7 +80,7 @@ fn lead(flags: u8, stream: &[u8], mut cuts: Cuts) -> Led {
     led
 }
 
-/// See the module.
+/// The fuzz target; see the module.
 pub fn target(data: &[u8]) {
     let [flags, seed, stream @ ..] = data else { return };
     let whole = lead(*flags, stream, Cuts::whole());

@@ -1,5 +1,5 @@
-//! Every target over its seeds, on any toolchain; and the seeds are what they should be, since a seed that is refused
-//! at its first byte teaches a fuzzer nothing.
+//! Runs every target over its seeds, on any toolchain, and checks the seeds themselves: a seed that is refused at its
+//! first byte teaches a fuzzer nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use loadlab_plan::{Options, Plan};
 use loadlab_record::expr::Expr;
 use loadlab_record::store::read_run;
 
-/// Name and bytes of a target's seeds.
+/// Names and contents of a target's seeds.
 fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
     let files: Vec<(PathBuf, Vec<u8>)> = files_of(&folder).expect("seeds");
@@ -25,7 +25,7 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// A target over its seeds whole, each cut off at many places, and each with a byte changed at many places.
+/// Runs a target over each seed as a whole, cut off at many places, and with one byte changed at many places.
 fn run(name: &str, target: fn(&[u8])) {
     for (_, bytes) in seeds(name) {
         target(&bytes);
@@ -54,7 +54,7 @@ fn http1_keeps_its_promises() {
 #[test]
 fn http2_keeps_its_promises() {
     run("http2", http2::target);
-    // Most seeds leave the SETTINGS to the target; only the frames after them are counted.
+    // Most seeds leave the SETTINGS to the target, so only the frames after them are counted.
     let frames = |bytes: &[u8]| {
         let (mut rest, mut count) = (&bytes[2..], 0);
         while let [a, b, c, _, _, _, _, _, _, after @ ..] = rest {
@@ -163,7 +163,7 @@ fn record_keeps_its_promises() {
     ];
     run("record", record::target);
     record::clean();
-    // Together they form a complete record.
+    // Together the seeds form a complete record.
     let dir = std::env::temp_dir().join(format!("loadlab-fuzz-seeds-{}", std::process::id()));
     let trial = dir.join("cases/control/1");
     std::fs::create_dir_all(&trial).expect("a folder");

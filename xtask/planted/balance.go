@@ -1,4 +1,4 @@
-// A balancer of a planted system: it sends each request to one of its backends, by their weights.
+// A balancer of a planted system: it sends each request to one of its backends, chosen at random by weight.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// A name server of a planted system: UDP, one query after the other, each of which takes its time. Every name has the
-// address 127.0.0.1. It answers GET on TCP as well, on another port, so that it can be asked whether it is up.
+// A name server of a planted system: UDP, one query after the other, each of which takes a fixed time. Every name has
+// the address 127.0.0.1. Once it is up it logs `listening`.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// answer makes a query its answer: one A record, or none for a query of another type.
+// answer turns a query into its answer: one A record, or none if the query is of another type.
 func answer(query []byte) []byte {
 	if len(query) < 12 {
 		return nil

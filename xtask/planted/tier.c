@@ -1,6 +1,6 @@
 /*
- * A tier of a planted system: HTTP/1.1, a thread for each connection. What a request costs, and whether one waits for
- * another, is given by options. Requests have no body.
+ * A tier of a planted system: HTTP/1.1, one thread per connection. Options set what a request costs, and whether one
+ * waits for another. Requests have no body.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -43,7 +43,7 @@ static void pause_us(long us) {
     }
 }
 
-/* `HOST:PORT`, or `unix:PATH`. */
+/* Parses `HOST:PORT` or `unix:PATH`. */
 static socklen_t address_of(const char *text, struct sockaddr_storage *address) {
     memset(address, 0, sizeof *address);
     if (!strncmp(text, "unix:", 5)) {
@@ -94,7 +94,7 @@ static int send_all(int fd, const char *data, size_t size) {
     return 0;
 }
 
-/* Reads a head, up to its empty line. Returns its length, or -1; `have` is how much there is in all. */
+/* Reads headers, up to the empty line. Returns their length, or -1; `have` is the number of bytes read in all. */
 static ssize_t read_head(int fd, char *buffer, size_t size, size_t *have) {
     *have = 0;
     while (*have + 1 < size) {
@@ -110,7 +110,7 @@ static ssize_t read_head(int fd, char *buffer, size_t size, size_t *have) {
     return -1;
 }
 
-/* One request and its whole answer. */
+/* Sends one request and reads its whole answer. */
 static int ask(int fd) {
     static const char request[] = "GET / HTTP/1.1\r\nHost: upstream\r\n\r\n";
     char buffer[16384];
@@ -145,7 +145,7 @@ static int ask_upstream(int *fd) {
     return failed;
 }
 
-/* A record at the end of the log, on the disk before it is confirmed. */
+/* Writes a record at the end of the log; it is on disk before it is confirmed. */
 static int write_record(void) {
     static const char record[BLOCK] __attribute__((aligned(BLOCK)));
     off_t at = __atomic_fetch_add(&file_end, BLOCK, __ATOMIC_RELAXED);
@@ -154,7 +154,7 @@ static int write_record(void) {
     return options.fsync ? fsync(file) : 0;
 }
 
-/* Looks up keys all over the index. */
+/* Looks up keys at random places in the index. */
 static int look_up(unsigned *seed) {
     int sum = 0;
     for (int i = 0; i < options.pages; i++) {
@@ -164,7 +164,7 @@ static int look_up(unsigned *seed) {
     return sum;
 }
 
-/* Memory that is used, and stays so. */
+/* Allocates memory, and keeps it in use. */
 static void take_memory(size_t size) {
     static void *volatile taken;
     taken = malloc(size);
@@ -210,7 +210,7 @@ static void *serve(void *argument) {
     return NULL;
 }
 
-/* The file that requests write to or look into. */
+/* Opens the files that requests write to or read from. */
 static void open_files(void) {
     const char *log = options.fsync ? options.fsync : options.direct;
     if (log) {

@@ -27,7 +27,7 @@ var (
 	computed   atomic.Uint64
 )
 
-// split tells HOST:PORT from unix:PATH.
+// split separates HOST:PORT from unix:PATH.
 func split(address string) (network, where string) {
 	if strings.HasPrefix(address, "unix:") {
 		return "unix", strings.TrimPrefix(address, "unix:")
@@ -64,7 +64,7 @@ func get(c *http.Client) error {
 	return err
 }
 
-// compute is work for a core: a chain of so many steps, each of which takes a nanosecond or two.
+// compute is CPU work: a chain of this many steps, each of which takes a nanosecond or two.
 func compute(rounds uint64) uint64 {
 	x := rounds | 1
 	for i := uint64(0); i < rounds; i++ {

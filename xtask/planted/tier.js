@@ -1,5 +1,5 @@
-// A tier of a planted system: node:http, one thread. What a request costs, and whether one waits for another, is given by
-// options: `--name value`.
+// A tier of a planted system: node:http, one thread. Options set what a request costs, and whether one waits for
+// another: `--name value`.
 'use strict';
 const http = require('node:http');
 
@@ -14,7 +14,7 @@ let computed = 0;
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Work for the only thread: a chain of so many steps, each of which takes a nanosecond or two. */
+/** Work for the only thread: a chain of this many steps, each of which takes a nanosecond or two. */
 function compute(rounds) {
   let x = rounds | 1;
   for (let i = 0; i < rounds; i++) {
@@ -25,7 +25,7 @@ function compute(rounds) {
   return x;
 }
 
-/** A bucket of tokens, filled at a rate: who finds none waits for his turn. */
+/** A token bucket, filled at a rate: a request that finds no token waits for its turn. */
 class TokenBucket {
   constructor(perSecond, most) {
     this.perSecond = perSecond;
@@ -53,7 +53,7 @@ class TokenBucket {
   }
 }
 
-/** Objects that live long, some of which are replaced by each request: the collector has to look at all of them. */
+/** Long-lived objects, some of which each request replaces: the collector has to visit all of them. */
 class Sessions {
   constructor(count) {
     this.all = Array.from({ length: count }, (_, id) => this.make(id));
@@ -90,7 +90,7 @@ function ask(address) {
   });
 }
 
-/** Sends the same piece again and again until the client leaves: a download without an end. */
+/** Sends the same piece again and again until the client leaves: a download that never ends. */
 async function download(response) {
   const piece = Buffer.alloc(16384, 'x');
   response.writeHead(200, { 'content-type': 'application/octet-stream' });
@@ -102,7 +102,7 @@ async function download(response) {
   }
 }
 
-/** Answers when something has happened, which is seldom. */
+/** Answers a long poll when it times out. */
 async function poll(response) {
   await sleep(number('poll-ms'));
   response.end('nothing new\n');
@@ -125,7 +125,7 @@ async function handle(request, response) {
   response.end('ok\n');
 }
 
-/** What the tier does beside its requests: it follows a download, or asks for news again and again. */
+/** What the tier does beside its requests: it follows a download or an event stream, or polls again and again. */
 function follow(address, path) {
   const [host, port] = address.split(':');
   const again = () => setTimeout(() => follow(address, path), 100);

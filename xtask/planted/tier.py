@@ -44,7 +44,8 @@ own = threading.local()
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # Head and body are written one after the other: the body would wait for the client's acknowledgement of the head.
+    # Headers and body are written separately: with Nagle's algorithm the body would wait for the client's
+    # acknowledgement of the headers.
     disable_nagle_algorithm = True
 
     def do_GET(self):

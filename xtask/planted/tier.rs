@@ -10,7 +10,7 @@ use std::time::Duration;
 
 struct Tier {
     options: HashMap<String, String>,
-    /// Held during the tier's own work with `--locked yes`.
+    /// Locked during the tier's own work, with `--locked yes`.
     ledger: Mutex<u64>,
     body: Vec<u8>,
 }
@@ -70,7 +70,8 @@ fn compute(rounds: u64) {
     std::hint::black_box(x);
 }
 
-/// Reads a head. Returns the length of the body after it, or `None` at the connection's end.
+/// Reads a request's or response's headers. Returns the length of the body that follows, or `None` at the end of the
+/// connection.
 fn read_head(from: &mut impl BufRead) -> Result<Option<usize>> {
     let mut length = 0;
     let mut line = String::new();
@@ -89,7 +90,7 @@ fn read_head(from: &mut impl BufRead) -> Result<Option<usize>> {
     }
 }
 
-/// Calls the next tier on the thread's own connection.
+/// Sends a request to the next tier, on the thread's own connection.
 fn ask(upstream: &mut Option<BufReader<TcpStream>>, address: &str) -> Result<()> {
     if upstream.is_none() {
         let stream = TcpStream::connect(address)?;
@@ -110,7 +111,7 @@ fn ask(upstream: &mut Option<BufReader<TcpStream>>, address: &str) -> Result<()>
     asked
 }
 
-/// A document of this many rows.
+/// A JSON document with this many rows.
 fn json(rows: usize) -> String {
     let row = |id: usize| format!("{{\"id\": {id}, \"name\": \"row {id}\", \"tags\": [\"a\", \"b\"]}}");
     format!("{{\"rows\": [{}], \"count\": {rows}}}", (0..rows).map(row).collect::<Vec<_>>().join(", "))

@@ -1,8 +1,9 @@
-//! The report of a large run: how long it takes, how much memory, and how large and how quick the page is.
+//! The report of a large run: how long it takes to make, how much memory that needs, how large the page is, and how
+//! soon it paints.
 //!
-//! A real run of twelve cases with ten components lasts seconds here, and its record is stretched to an hour: every
-//! line of its seconds is repeated with a later time, and gauges vary a little, so that nothing compresses better than
-//! in a run that really lasted so long.
+//! A real run of twelve cases with ten components takes seconds here; its record is then stretched to an hour. Every
+//! line of its seconds is repeated with a later time, and gauges vary a little from copy to copy, so that the data
+//! compresses no better than that of a real hour.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,18 +21,19 @@ use crate::steps::Outcome;
 
 const CASES: usize = 12;
 const COMPONENTS: usize = 10;
-/// Seconds of each real load, and how often they are repeated: an hour.
+/// Length of each real load, in seconds, and how often it is repeated: together an hour.
 const REAL_S: u64 = 15;
 const COPIES: u64 = 240;
-/// What is promised.
+/// Limits: seconds to make the report, peak memory in bytes, page size in bytes, milliseconds to first contentful
+/// paint.
 const MOST: (f64, u64, u64, f64) = (3.0, 300_000_000, 1_500_000, 300.0);
-/// The longest any command here takes.
+/// Time limit of each command.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Runs it, stretches its record, and measures its report.
+/// Runs the plan, stretches its record, and measures its report.
 ///
 /// # Errors
-/// It cannot be run, or a promise is not kept.
+/// The plan cannot be run, or a limit is exceeded.
 pub fn long() -> Outcome {
     shown(&mut cargo(&["build", "--locked", "--release"]))?.ok("cargo build")?;
     let loadlab = target().join("release/loadlab");
@@ -109,7 +111,7 @@ fn stretch(trial: &Path) -> Result<()> {
     let log = trial.join("latency.hlog");
     let text = fs::read_to_string(&log)?;
     fs::write(&log, repeated_log(&text, length_s))?;
-    // What came after the load comes after the hour.
+    // Events after the load move behind the hour.
     let later = |object: &mut Map<String, Value>| {
         if let Some(at_s) = object.get("at_s").and_then(Value::as_f64).filter(|at| *at >= length_s - 0.5) {
             object.insert("at_s".into(), (at_s - length_s + end_s).into());
@@ -142,14 +144,14 @@ fn written(lines: &[Map<String, Value>]) -> String {
     lines.iter().map(|line| Value::Object(line.clone()).to_string() + "\n").collect()
 }
 
-/// The lines of the load's time, over and over, each copy later than the one before. What only grows goes on growing;
-/// what goes up and down differs a little from copy to copy.
+/// Repeats the lines recorded during the load, each copy later than the one before. Counters keep growing from copy to
+/// copy; gauges vary a little.
 fn repeated(lines: &[Map<String, Value>], length_s: f64) -> String {
     let at = |line: &Map<String, Value>| ["at_s", "from_s"].iter().find_map(|key| line.get(*key)?.as_f64());
     let name = |line: &Map<String, Value>| line.get("component").map(Value::to_string).unwrap_or_default();
     let within: Vec<_> =
         lines.iter().filter(|l| at(l).is_some_and(|at| at < length_s - 0.2)).cloned().collect();
-    // The last of each component.
+    // The last line of each component.
     let last: BTreeMap<String, &Map<String, Value>> = within.iter().map(|line| (name(line), line)).collect();
     let mut text = String::new();
     for copy in 0..COPIES {
@@ -185,7 +187,7 @@ fn repeated(lines: &[Map<String, Value>], length_s: f64) -> String {
     text
 }
 
-/// What only grows.
+/// Fields that are counters: they only grow.
 const COUNTERS: &[&str] = &[
     "cpu_user_s",
     "cpu_system_s",
@@ -201,7 +203,7 @@ const COUNTERS: &[&str] = &[
     "net_out_bytes",
 ];
 
-/// The same for the latency log: `Tag=…,START,LENGTH,MAX,HISTOGRAM`.
+/// As [`repeated`], for the latency log: `Tag=…,START,LENGTH,MAX,HISTOGRAM`.
 fn repeated_log(text: &str, length_s: f64) -> String {
     let is_interval =
         |line: &&str| line.starts_with("Tag=") || line.starts_with(|c: char| c.is_ascii_digit());

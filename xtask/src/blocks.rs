@@ -1,23 +1,23 @@
-//! Fenced blocks of commands in Markdown: which are run, and which state why they are not. A block fenced as `sh` is
-//! run; one fenced as `sh not-run: WHY` is only shown.
+//! Fenced blocks of commands in Markdown. A block fenced as `sh` is run; one fenced as `sh not-run: WHY` is only shown,
+//! and states the reason.
 
 /// A fenced block of commands.
 #[derive(Debug, PartialEq)]
 pub struct Block {
-    /// The line of its fence, from 1.
+    /// Line number of its opening fence, from 1.
     pub line: usize,
     pub text: String,
-    /// Why it is not run; empty is a mistake.
+    /// Why the block is not run; an empty reason is a mistake.
     pub not_run: Option<String>,
 }
 
 const MARK: &str = "not-run";
-/// Other names of the language, which would hide a block.
+/// Other names for the language; a block fenced with one of them would escape the checks.
 const OTHERS: [&str; 5] = ["bash", "shell", "console", "shell-session", "zsh"];
-/// A block without a language that begins with one of these is hidden as well; so is one with a program's path.
+/// A block without a language escapes the checks as well if it begins with one of these, or with a program's path.
 const COMMANDS: [&str; 3] = ["cargo", "docker", "loadlab"];
 
-/// All of a page.
+/// All blocks of a page.
 pub fn blocks(text: &str) -> Vec<Block> {
     fenced(text).into_iter().filter_map(|(line, info, text)| block(line, &info, text)).collect()
 }
@@ -31,7 +31,7 @@ fn block(line: usize, info: &str, text: String) -> Option<Block> {
     Some(Block { line, text, not_run })
 }
 
-/// What is wrong with how blocks are fenced: line and words.
+/// Mistakes in how blocks are fenced: line number and message.
 pub fn mistakes(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, info, body) in fenced(text) {

@@ -1,5 +1,5 @@
-//! Whether a change helped, on real servers: how often equal ones are called different, and how often `loadlab bisect` names
-//! the right revision. And the simulations of both at full length.
+//! Comparing revisions, on real servers: how often `loadlab` calls equal servers different, and how often `loadlab
+//! bisect` names the right revision. Also runs the simulations of both at full length.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use crate::command::{Ends, captured, cargo, program, shown, soon};
 use crate::root::target;
 use crate::steps::Outcome;
 
-/// Sessions of equal servers, and in how many of them anything may be called better or worse.
+/// Number of sessions that compare equal servers, and how many of them may call one better or worse.
 const SESSIONS: usize = 40;
 const MOST_ALARMS: usize = 5;
-/// Searches, and how many must name the right revision.
+/// Number of searches, and how many of them must name the right revision.
 const SEARCHES: usize = 20;
 const LEAST_RIGHT: usize = 19;
-/// Revisions of each repository. What comes from one of them on takes 8 % longer; every ninth does not build.
+/// Revisions of each repository. From one of them on, a request takes 8 % longer; every ninth does not build.
 const REVISIONS: usize = 64;
 const FAST_MS: &str = "10";
 const SLOW_MS: &str = "10.8";
-/// The longest any command here takes.
+/// Time limit of long commands.
 const LONGEST: Duration = Duration::from_secs(900);
 const QUICK: Duration = Duration::from_secs(20);
 
-/// The server of the repositories: it waits as its revision says.
+/// The server in the repositories; its delay depends on the revision.
 const SERVER: &str = "import http.server, sys, time\n\
     WAIT_S = float(open('ms').read()) / 1000\n\
     class Shop(http.server.BaseHTTPRequestHandler):\n    protocol_version = 'HTTP/1.1'\n    def do_GET(self):\n        \
@@ -41,13 +41,13 @@ const PLAN: &str = "loadlab: 1\nname: shop\nsystem:\n  components:\n    shop:\n 
 /// Simulated sessions of equal cases and simulated searches, at full length.
 ///
 /// # Errors
-/// Too many alarms, or too few found.
+/// Too many false alarms, or too few changes found.
 pub fn simulated() -> Outcome {
     let mut command =
         cargo(&["test", "--locked", "--release", "-p", "loadlab-analysis", "--test", "all", "--"]);
     command.args(["sequential::", "bisect::", "details::", "--nocapture"]).env("LOADLAB_TEST_LONG", "1");
     let ran = captured(&mut command, LONGEST)?.ok("cargo test")?;
-    // The tests print what they have counted.
+    // The tests print their counts.
     let said = format!("{}{}", ran.stdout, ran.stderr);
     let counted: Vec<&str> = said
         .lines()
@@ -77,7 +77,7 @@ fn in_words(row: &str) -> String {
     }
 }
 
-/// Equal servers that are compared until it is certain how they differ.
+/// Compares equal servers until `loadlab` is certain how they differ.
 ///
 /// # Errors
 /// A command fails, or too many sessions call one of them better or worse.
@@ -86,7 +86,7 @@ pub fn equal() -> Outcome {
     let dir = fresh("equal")?;
     let log = dir.join("demo.log");
     let mut demo = program(&loadlab);
-    // Its address is a message, not a result.
+    // The demo prints its address as a message, on standard error.
     demo.args(["demo", "--port", "0"]).stdout(Stdio::null()).stderr(fs::File::create(&log)?);
     let _demo = Ends(demo.spawn().context("loadlab demo")?);
     let url = soon("the demo", QUICK, || Ok(address(&log)))?;
@@ -127,7 +127,7 @@ pub fn equal() -> Outcome {
     ))
 }
 
-/// The URL that the demo prints.
+/// The URL that the demo has printed.
 fn address(log: &Path) -> Option<String> {
     let said = fs::read_to_string(log).ok()?;
     let from = said.find("http://127.0.0.1:")?;
@@ -135,7 +135,7 @@ fn address(log: &Path) -> Option<String> {
     Some(format!("{}/", url.trim_end_matches('/')))
 }
 
-/// Repositories with one slow revision, each searched for it.
+/// Searches repositories with one slow revision for it.
 ///
 /// # Errors
 /// A command fails, or too few searches name the right revision.
@@ -145,7 +145,7 @@ pub fn searched() -> Outcome {
     let (mut wrong, mut trials) = (Vec::new(), 0);
     let began = Instant::now();
     for search in 0..SEARCHES {
-        // Spread over the history, never next to one that does not build.
+        // Spread over the history, and never next to a revision that does not build.
         let slow = 2 + (search * 37 + 11) % (REVISIONS - 2);
         let slow = if slow % 9 < 2 { slow + 2 } else { slow }.min(REVISIONS);
         let repository = dir.join(search.to_string());

@@ -1,5 +1,5 @@
-//! Other programs, started as a user would: from the repository's folder, without standard input, without what cargo
-//! told this program about itself, and with a time limit.
+//! Other programs, started as a user would: from the repository's folder, without standard input, without the variables
+//! cargo sets for this program, and with a time limit.
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -15,33 +15,33 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::root::root;
 
-/// The longest a single command takes, on two slow cores in a fresh clone; a longer one hangs.
+/// Time limit of a single command: ample on two slow cores in a fresh clone, so one that takes longer hangs.
 pub const LONGEST: Duration = Duration::from_secs(25 * 60);
 /// How long output may stay open after its command has ended.
 const OUTPUT_GRACE: Duration = Duration::from_secs(10);
 
 /// A command's output and exit.
 pub struct Ran {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// Its standard output; with [`shown`] its standard error as well, if that is not a terminal.
+    /// Standard output; with [`shown`] standard error as well, if that is not a terminal.
     pub stdout: String,
-    /// Its standard error; empty with [`shown`].
+    /// Standard error; empty with [`shown`].
     pub stderr: String,
 }
 
 impl Ran {
-    /// Itself, if it succeeded.
+    /// Returns the command's output if it succeeded.
     ///
     /// # Errors
-    /// It failed; with everything it printed.
+    /// The command failed; the error contains everything it printed.
     pub fn ok(self, what: &str) -> Result<Ran> {
         ensure!(self.status.success(), "{what}: {}\n{}{}", self.status, self.stdout, self.stderr);
         Ok(self)
     }
 }
 
-/// A program, from the repository's folder.
+/// A program to run from the repository's folder.
 pub fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root()).stdin(Stdio::null());
@@ -62,7 +62,7 @@ pub fn cargo(args: &[&str]) -> Command {
 }
 
 thread_local! {
-    /// What this thread would have printed, if it works in the background.
+    /// Output held back on this thread while it works in the background.
     static HELD_BACK: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -77,8 +77,8 @@ pub fn say(line: &str) {
     });
 }
 
-/// Does work in the background: at the lowest priority, including commands it starts, and without printing. Returns
-/// what it would have printed.
+/// Does work in the background: at the lowest priority, including commands it starts, and without printing. Also
+/// returns what it would have printed.
 pub fn in_background<T>(work: impl FnOnce() -> T) -> (T, String) {
     // Linux has a nice value per thread, which its children inherit. If it cannot be set the work is still done.
     let _ = rustix::process::nice(19);
@@ -88,7 +88,7 @@ pub fn in_background<T>(work: impl FnOnce() -> T) -> (T, String) {
 }
 
 /// Runs a command whose output is for the reader: standard output is passed on line by line, and kept. Standard error
-/// goes to the terminal; without one it is treated the same way, so that a log has both in order.
+/// goes to the terminal; if it is not a terminal it is treated like standard output, so that a log has both in order.
 ///
 /// # Errors
 /// It cannot be started, or takes longer than [`LONGEST`].
@@ -125,7 +125,7 @@ pub fn captured(command: &mut Command, longest: Duration) -> Result<Ran> {
     Ok(Ran { status, stdout: text_of(stdout)?, stderr: text_of(stderr)? })
 }
 
-/// Where a program is: on PATH, or where Debian puts those of administrators.
+/// Path of a program: from `PATH`, or from where Debian puts programs for administrators.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -135,7 +135,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
 /// `PATH` with folders in front.
 ///
 /// # Errors
-/// A folder's name cannot be in a path.
+/// A folder's name is not allowed in `PATH`.
 pub fn path_with(folders: &[PathBuf]) -> Result<OsString> {
     let old = env::var_os("PATH").unwrap_or_default();
     Ok(env::join_paths(folders.iter().cloned().chain(env::split_paths(&old)))?)
@@ -171,27 +171,27 @@ pub struct Ends(pub Child);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // Already gone is fine too.
+        // Best effort: the child may already be gone.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// How often to check for something expected soon.
+/// Interval between checks for something expected soon.
 const OFTEN: Duration = Duration::from_millis(10);
 
-/// Checks until there is a result.
+/// Checks until `look` returns a result.
 ///
 /// # Errors
-/// There is none in time, or a check fails.
+/// There is no result in time, or a check fails.
 pub fn soon<T>(what: &str, within: Duration, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     sooner_or_later(what, (within, OFTEN), look)
 }
 
-/// The same with less frequent checks, for when they would disturb what is measured.
+/// As [`soon`], with less frequent checks, for when checking would disturb what is measured.
 ///
 /// # Errors
-/// There is none in time, or a check fails.
+/// There is no result in time, or a check fails.
 #[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 pub fn sooner_or_later<T>(
     what: &str,
@@ -208,8 +208,8 @@ pub fn sooner_or_later<T>(
     }
 }
 
-/// Kills a child and all its descendants. They are found by their parents and not by a separate process group: a
-/// terminal's Ctrl-C reaches them as it reaches this program.
+/// Kills a child and all its descendants. They are found through their parents, not through a separate process group,
+/// so that a terminal's Ctrl-C still reaches them along with this program.
 ///
 /// # Errors
 /// The child itself cannot be killed.
@@ -217,7 +217,7 @@ pub fn kill_all_of(child: &mut Child) -> Result<()> {
     let mut family = vec![child.id()];
     let mut next = 0;
     while let Some(pid) = family.get(next).copied() {
-        // A stopped process starts no others that would be missed.
+        // A stopped process cannot start others that would be missed.
         signal(pid, Signal::STOP);
         family.extend(children_of(pid));
         next += 1;
@@ -229,7 +229,7 @@ pub fn kill_all_of(child: &mut Child) -> Result<()> {
 }
 
 fn signal(pid: u32, signal: Signal) {
-    // Already gone is fine too.
+    // Best effort: the process may already be gone.
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
@@ -241,13 +241,13 @@ fn children_of(parent: u32) -> Vec<u32> {
     pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
 }
 
-/// From `/proc/PID/stat`: the state and the parent follow the name in brackets.
+/// Reads `/proc/PID/stat`: the state and the parent follow the name in parentheses.
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Reads to the end in a separate thread.
+/// Reads to end of file on a separate thread.
 #[expect(clippy::disallowed_methods, reason = "what a command prints is shown")]
 fn reader(from: impl Read + Send + 'static, show: bool) -> Receiver<String> {
     let (sender, receiver) = channel();

@@ -1,5 +1,5 @@
 //! A container engine for systems that are Compose projects: `dockerd`, started here in a temporary folder and without
-//! any firewall rules. Its images are made of this machine's files: nothing is downloaded.
+//! any firewall rules. Its images are made from this machine's files: nothing is downloaded.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,22 +11,22 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::command::{captured, find, program, soon};
 
-/// The longest a command to the engine, or its start, takes.
+/// Time limit for the engine to start, and for a command to it.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The longest that making an image takes, of half a gigabyte.
+/// Time limit for making an image, of half a gigabyte.
 const IMAGE: Duration = Duration::from_secs(300);
 
-/// A running engine. Dropping it ends it, with all its containers.
+/// A running engine. Dropping it stops it and all its containers.
 pub struct Engine {
     dir: tempfile::TempDir,
     child: Child,
 }
 
 impl Engine {
-    /// Starts one without images.
+    /// Starts an engine without images.
     ///
     /// # Errors
-    /// Why there is none: not root, a program is missing, or it does not start.
+    /// The caller is not root, a program is missing, or the engine does not start.
     pub fn start() -> Result<Engine> {
         ensure!(geteuid().is_root(), "an engine needs root");
         for name in ["dockerd", "docker", "tar"] {
@@ -50,7 +50,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Its socket, as `DOCKER_HOST` has it.
+    /// The engine's socket, in the form of `DOCKER_HOST`.
     pub fn host(&self) -> String {
         format!("unix://{}", self.dir.path().join("sock").display())
     }
@@ -60,18 +60,18 @@ impl Engine {
     }
 
     fn docker_within(&self, args: &[&str], longest: Duration) -> Result<String> {
-        // The engine's own builder: the other one is a program that may not be installed.
+        // The engine's built-in builder: BuildKit is a separate program that may not be installed.
         let mut docker = program("docker");
         docker.env("DOCKER_HOST", self.host()).env("DOCKER_BUILDKIT", "0").args(args);
         let ran = captured(&mut docker, longest)?;
         Ok(ran.ok(&format!("docker {}", args.join(" ")))?.stdout)
     }
 
-    /// Makes an image of the files in a folder that are listed in a file, each name followed by a NUL; `changes` are
+    /// Makes an image from files in a folder. The file `list` names them, each name followed by a NUL; `changes` are
     /// lines of a Dockerfile.
     ///
     /// # Errors
-    /// A file cannot be read, or the engine refuses it.
+    /// A file cannot be read, or the engine rejects the image.
     pub fn import(&self, dir: &Path, list: &Path, image: &str, changes: &[&str]) -> Result<()> {
         let archive = self.dir.path().join("image.tar");
         let mut tar = program("tar");
@@ -84,10 +84,10 @@ impl Engine {
         Ok(fs::remove_file(archive)?)
     }
 
-    /// Builds the image of a folder that has a Dockerfile.
+    /// Builds an image from a folder that has a Dockerfile.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine's error message.
     pub fn build(&self, dir: &Path, image: &str) -> Result<()> {
         self.docker_within(&["build", "--tag", image, &dir.display().to_string()], IMAGE).map(drop)
     }
@@ -95,7 +95,8 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Leftovers of a failed run would outlive the engine. Failures to remove them do not matter here.
+        // Containers and networks left by a failed run would outlive the engine. Failure to remove them does not matter
+        // here.
         let left = self.docker(&["ps", "--all", "--quiet"]).unwrap_or_default();
         for id in left.lines() {
             let _ = self.docker(&["rm", "--force", id]);
@@ -109,7 +110,7 @@ impl Drop for Engine {
 /// Starts the engine in this folder.
 fn daemon(dir: &Path, log: &Path) -> Result<Child> {
     let path = |name: &str| dir.join(name).display().to_string();
-    // Sixteen networks; two checkouts may do this at the same time.
+    // Sixteen networks. The base depends on the process ID, since two checkouts may do this at the same time.
     let pool = format!("base=10.{}.0.0/20,size=24", 192 + std::process::id() % 32);
     let no_rules = ["--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false"];
     let mut command = program("dockerd");

@@ -1,4 +1,4 @@
-//! Work in a real browser whose failures come back as errors.
+//! Runs work in a real browser, and turns its failures into errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 
 use crate::browser::Browser;
 
-/// Does something in a browser; failures are panics, as in tests.
+/// Does something in a browser, where failures are panics, as in tests.
 ///
 /// # Errors
 /// The panic's message.

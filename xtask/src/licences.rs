@@ -1,5 +1,5 @@
-//! Licences and sources of all dependencies, quickly: what Cargo knows of each package, compared with the list in
-//! `xtask/deny.toml`. `cargo xtask long` checks the texts as well, with cargo-deny.
+//! Licences and sources of all dependencies, checked quickly: what Cargo knows of each package is compared with the
+//! list in `xtask/deny.toml`. `cargo xtask long` also checks the licence texts, with cargo-deny.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,12 +13,12 @@ use crate::steps::Outcome;
 
 /// cargo-deny's configuration, with the list of licences.
 pub const CONFIG: &str = "xtask/deny.toml";
-/// Where a package may come from, besides this repository.
+/// The only source a package may have, besides this repository.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// The platform loadlab is built for.
 pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// Manifests of all workspaces: ours, fuzz, the labs' services; relative to the repository.
+/// Manifests of all workspaces (ours, fuzz, the labs' services), relative to the repository.
 ///
 /// # Errors
 /// The labs cannot be read.
@@ -36,10 +36,10 @@ pub fn workspaces() -> Result<Vec<String>> {
 /// All packages of a workspace and their dependencies, as `cargo metadata` reports them.
 ///
 /// # Errors
-/// Cargo fails; a lock file is out of date.
+/// Cargo fails, or a lock file is out of date.
 pub fn metadata(manifest: &str) -> Result<Value> {
     let args = ["metadata", "--format-version", "1", "--locked", "--filter-platform", PLATFORM];
-    // Too long for a pipe, and not worth showing.
+    // Run directly: the output is too long for a pipe, and not worth showing.
     let output = cargo(&args).args(["--manifest-path", manifest]).output().context("cargo metadata")?;
     ensure!(
         output.status.success(),
@@ -49,10 +49,10 @@ pub fn metadata(manifest: &str) -> Result<Value> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("cargo metadata of {manifest}"))
 }
 
-/// A step of `cargo xtask test`.
+/// Step of `cargo xtask test`.
 ///
 /// # Errors
-/// Each package that is not allowed, and why.
+/// Lists each package that is not allowed, and why.
 pub fn step() -> Outcome {
     let config = fs::read_to_string(root().join(CONFIG)).context(CONFIG)?;
     let allowed = allowed(&config)?;
@@ -93,7 +93,7 @@ pub fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// The list `allow` of the section `licenses`.
+/// The list `allow` in the section `licenses`.
 fn allowed(config: &str) -> Result<Vec<String>> {
     let section =
         config.split("\n[").find(|s| s.starts_with("licenses]")).context("no section [licenses]")?;
@@ -104,8 +104,8 @@ fn allowed(config: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether an SPDX expression can be satisfied by licences of the list; `None` if it is invalid. `/` is an old form
-/// of OR.
+/// Whether licences of the list satisfy an SPDX expression; `None` if the expression is invalid. `/` is an old form of
+/// OR.
 fn is_allowed(expression: &str, allowed: &[String]) -> Option<bool> {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -114,7 +114,7 @@ fn is_allowed(expression: &str, allowed: &[String]) -> Option<bool> {
     rest.is_empty().then_some(met)
 }
 
-/// Alternatives or, one level `down`, licences that are needed together.
+/// Parses alternatives or, one level `down`, licences that are needed together.
 fn chain(rest: &mut &[&str], allowed: &[String], down: bool) -> Option<bool> {
     let next = |rest: &mut &[&str]| if down { one(rest, allowed) } else { chain(rest, allowed, true) };
     let mut met = next(rest)?;

@@ -1,6 +1,6 @@
-//! `cargo xtask live-cost`: what the live screen and the live page cost in throughput. The same load repeatedly,
-//! without a view, with the screen on a terminal, and with the page and a reader; in turn, so that a change of the
-//! machine's speed affects all of them. Each is compared with the round's run without a view.
+//! `cargo xtask live-cost`: what the live screen and the live page cost in throughput. The same load runs repeatedly:
+//! without a view, with the screen on a terminal, and with the page and a reader. They take turns, so that a change of
+//! the machine's speed affects all of them, and each is compared with the run without a view in the same round.
 //!
 //! On a busy machine the figures are noise, and the command reports that.
 
@@ -21,11 +21,11 @@ use crate::peers::server::Server;
 use crate::peers::table::median;
 use crate::root::target;
 
-/// What a view may cost at most: a share of the throughput without it.
+/// The most a view may cost: a share of the throughput without it.
 const MOST: f64 = 0.02;
 /// Above this share of busy cores the figures are noise.
 const QUIET: f64 = 0.1;
-/// How long one run may take beyond its load.
+/// Extra time allowed for one run beyond its load.
 pub const SPARE: Duration = Duration::from_secs(30);
 
 /// Measure what the live screen and the live page cost in throughput
@@ -34,16 +34,16 @@ pub struct Args {
     /// Seconds of each load
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Rounds; each has one load for each view
+    /// Number of rounds; each has one load for each view
     #[arg(long, default_value_t = 12)]
     rounds: usize,
-    /// Users
+    /// Number of users
     #[arg(long, default_value_t = 50)]
     users: u64,
-    /// This loadlab, instead of a release build of this repository
+    /// Measure this loadlab, instead of a release build of this repository
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Fail where a view costs more than 2 %
+    /// Fail if a view costs more than 2 %
     #[arg(long)]
     strict: bool,
 }
@@ -57,7 +57,7 @@ enum View {
 
 const VIEWS: [(View, &str); 3] = [(View::Nothing, "nothing"), (View::Screen, "screen"), (View::Page, "page")];
 
-/// Runs it.
+/// Runs the measurement.
 ///
 /// # Errors
 /// nginx, `script` or the build is missing, or a load fails.
@@ -85,13 +85,13 @@ pub struct Setup {
     pub binary: PathBuf,
     /// An empty folder.
     pub dir: PathBuf,
-    /// A page of nginx.
+    /// URL of a page served by nginx.
     pub url: String,
     _server: Server,
 }
 
 impl Setup {
-    /// Starts nginx; prints a remark if this machine is busy.
+    /// Starts nginx, and warns if this machine is busy.
     ///
     /// # Errors
     /// nginx or the build is missing.
@@ -143,7 +143,7 @@ fn reported(rates: &[Vec<f64>; VIEWS.len()]) -> (String, f64) {
     (text, worst)
 }
 
-/// One load; its ok responses per second.
+/// Runs one load, and returns its ok responses per second.
 fn once(args: &Args, setup: &Setup, view: View) -> Result<f64> {
     let (out, err) = (setup.dir.join("out.json"), setup.dir.join("err"));
     let view_words = match view {
@@ -151,8 +151,8 @@ fn once(args: &Args, setup: &Setup, view: View) -> Result<f64> {
         View::Screen => "",
         View::Page => "--quiet --ui",
     };
-    // Each on its own terminal, so that the kernel's scheduler does not favour one; the result goes to a file, and so
-    // does standard error unless it is to be drawn.
+    // Each load has its own terminal, so that the kernel's scheduler does not favour one. The result goes to a file,
+    // and so does standard error unless the screen is drawn there.
     let reported = if view == View::Screen { String::new() } else { format!(" 2> '{}'", err.display()) };
     let line = format!(
         "stty cols 120 rows 40; '{}' bench '{}' --json -c {} -d {}s {view_words} > '{}'{reported}",
@@ -188,7 +188,7 @@ fn link_in(err: &Path) -> Option<String> {
     link.contains('\n').then(|| link.lines().next().unwrap_or_default().trim_end_matches('/').to_owned())
 }
 
-/// Reads the page's events to their end, and then takes the report, as a browser does.
+/// Reads the page's events until they end, and then gets the report, as a browser does.
 fn follow(link: &str) {
     let Some((address, token)) = link.split_once('/') else { return };
     for path in ["live", ""] {

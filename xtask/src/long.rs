@@ -1,5 +1,5 @@
-//! `cargo xtask long`: checks that take too long for every change, or need something a check of every change must not
-//! depend on, such as an external database. The results are in `docs/long.md`, with revision, machine and date.
+//! `cargo xtask long`: checks that take too long to run for every change, or depend on something that such a check must
+//! not depend on, such as an external database. The results are in `docs/long.md`, with revision, machine and date.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,31 +21,31 @@ use crate::{big_report, book, changes, dist, kubernetes, lab, swarm_figures};
 
 /// The page with the results.
 const PAGE: &str = "docs/long.md";
-/// Its table is between these.
+/// Markers around its table.
 const BEGIN: &str = "<!-- written by cargo xtask long -->";
 const END: &str = "<!-- end -->";
 /// How a step reports that it could not check.
 const NOT_CHECKED: &str = "NOT CHECKED";
-/// The longest a command that only queries takes.
+/// Time limit of a command that only queries.
 const QUICK: Duration = Duration::from_secs(60);
-/// The longest cargo-deny takes, including the time to fetch its database.
+/// Time limit of cargo-deny, including the time to fetch its database.
 const DENY: Duration = Duration::from_secs(600);
 
 /// Options of `cargo xtask long`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only steps whose names contain this: the page keeps what it says of the others; may be repeated
+    /// Only steps whose names contain this; the page keeps the rows of the others; may be repeated
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
-    /// How often all test programs run, half of the times beside two busy loops
+    /// How often all test programs run, every other time beside two busy loops
     #[arg(long, value_name = "N", default_value_t = 20)]
     rounds: u32,
-    /// How often each planted lever is asked for
+    /// How often each planted lever is checked
     #[arg(long, value_name = "N", default_value_t = 3)]
     sweeps: u32,
 }
 
-/// Runs everything.
+/// Runs the chosen steps.
 ///
 /// # Errors
 /// No step was chosen; the page cannot be written. Failures of steps are in the exit code.
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let outcome = work();
             let found = match &outcome {
                 Ok(found) => found.clone(),
-                // Its first line: the others may contain paths of this machine.
+                // Only the first line: the others may contain paths of this machine.
                 Err(error) => format!("FAILED: {}", error.to_string().lines().next().unwrap_or_default()),
             };
             rows.push((name, format!("| {name} | {found} | {:.0} s |", began.elapsed().as_secs_f64())));
@@ -95,8 +95,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.finish()
 }
 
-/// What fails in a swarm, at moments that differ from round to round: agents, the coordinator, the NATS server, networks
-/// and disks. Each test is one fault, and checks that the server's own count and the record agree.
+/// Faults in a swarm, at moments that differ from round to round: in agents, the coordinator, the NATS server, networks
+/// and disks. Each test plants one fault, and checks that the server's own count and the record agree.
 fn faults() -> Outcome {
     const TESTS: [&str; 10] = [
         "run_swarm::a_lost_agent_fails_the_trial",
@@ -123,8 +123,8 @@ fn faults() -> Outcome {
     Ok(format!("{} faults at moments of their own: every request accounted for", ROUNDS * TESTS.len()))
 }
 
-/// All test programs repeatedly: a test that fails by chance is a defect of the test. Every other round runs beside
-/// two busy loops.
+/// Runs all test programs repeatedly: a test that fails by chance is a defect of the test. Every other round runs
+/// beside two busy loops.
 fn rounds(number: u32) -> Outcome {
     let mut failed = Vec::new();
     for round in 1..=number {
@@ -153,7 +153,7 @@ fn rounds(number: u32) -> Outcome {
     Ok(format!("{number} rounds of all tests, {} of them beside two busy loops: no failure", number / 2))
 }
 
-/// The age of the page's figures, as a step of `cargo xtask test`: it reports and does not judge.
+/// The age of the page's figures, as a step of `cargo xtask test`: it reports the age and does not judge it.
 ///
 /// # Errors
 /// The page cannot be read, or names no revision.
@@ -181,12 +181,12 @@ fn rows_of(page: &str) -> impl Iterator<Item = &str> {
     table.lines().filter(|line| line.starts_with("| ")).skip(1)
 }
 
-/// The step that a row is about.
+/// The step that a row belongs to.
 fn name_of(row: &str) -> Option<&str> {
     row.strip_prefix("| ")?.split(" |").next()
 }
 
-/// How long it takes to build the program from a clone, as the README describes.
+/// Measures how long it takes to build the program from a clone, as the README describes.
 fn source_build() -> Outcome {
     let dir = target().join("xtask/source-build");
     let _ = fs::remove_dir_all(&dir);
@@ -199,14 +199,14 @@ fn source_build() -> Outcome {
     Ok(format!("`cargo build --release` from nothing, crates downloaded before: {} s", took.as_secs()))
 }
 
-/// The book as a site.
+/// Builds the book as a site.
 fn book() -> Outcome {
     let site = book::site(&tool("mdbook")?)?;
     println!("the book: {}", site.index.display());
     Ok(format!("{} pages", site.pages))
 }
 
-/// Licences by their texts, sources, and crates in two versions, of all workspaces.
+/// Checks licence texts, sources, and crates in two versions, in all workspaces.
 fn licences() -> Outcome {
     let deny = tool("cargo-deny")?;
     let workspaces = workspaces()?;
@@ -217,7 +217,7 @@ fn licences() -> Outcome {
     Ok(format!("{} workspaces: licences, sources and duplicates", workspaces.len()))
 }
 
-/// Known vulnerabilities, if the database is available.
+/// Checks for known vulnerabilities, if the database is available.
 fn advisories() -> Outcome {
     let deny = tool("cargo-deny")?;
     let workspaces = workspaces()?;
@@ -250,7 +250,7 @@ fn check_with(deny: &Path, manifest: &str, checks: &[&str]) -> Command {
     command
 }
 
-/// The installed program, or one that is installed below `target/` now.
+/// The installed program; if there is none, installs it below `target/`.
 fn tool(name: &str) -> Result<PathBuf> {
     if let Some(found) = crate::command::find(name) {
         return Ok(found);
@@ -265,12 +265,12 @@ fn tool(name: &str) -> Result<PathBuf> {
     Ok(own)
 }
 
-/// Date, revision and machine, before anything is built.
+/// Date, revision and machine, taken before anything is built.
 fn of_now() -> Result<String> {
     let line = |name: &str, args: &[&str]| -> Result<String> {
         Ok(captured(program(name).args(args), QUICK)?.ok(name)?.stdout.trim().to_owned())
     };
-    // This page does not count: an earlier step may have written it.
+    // Ignore this page: an earlier step may have written it.
     let changed = line("git", &["status", "--porcelain", "--", ":/", &format!(":!{PAGE}")])?;
     Ok(format!(
         "{}, revision {}{}, {} with {} cores, {}",
@@ -283,14 +283,14 @@ fn of_now() -> Result<String> {
     ))
 }
 
-/// Writes these rows, and keeps those of other steps.
+/// Writes these rows to the page, and keeps the rows of other steps.
 fn write_page(rows: &[(&str, String)], of: &str) -> Result<()> {
     let page = fs::read_to_string(root().join(PAGE)).context(PAGE)?;
     let new: Vec<(&str, String)> = rows.iter().map(|(name, row)| (*name, format!("{row} {of} |"))).collect();
     peers::write_between(PAGE, (BEGIN, END), &format!("\n{}\n", table(&page, &new)))
 }
 
-/// The page's table with these rows in place of older ones of the same steps.
+/// The page's table, with these rows in place of older rows of the same steps.
 fn table(page: &str, new: &[(&str, String)]) -> String {
     let is_new = |row: &&str| new.iter().any(|(name, _)| Some(*name) == name_of(row));
     let mut made = "| step | found | took | of |\n|---|---|---|---|\n".to_owned();

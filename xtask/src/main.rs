@@ -1,4 +1,4 @@
-//! The repository's chores: `cargo xtask test` is everything CI checks, `cargo xtask long` what takes too long for
+//! The repository's chores: `cargo xtask test` runs everything CI checks, `cargo xtask long` what takes too long for
 //! that, `cargo xtask house` the rules for the code, `cargo xtask bench-peers` the comparison with other load
 //! generators, `cargo xtask bench-million` a million connections.
 //!
@@ -55,21 +55,21 @@ struct Args {
 enum Task {
     /// Check everything CI checks
     Test(test::Args),
-    /// Check what takes too long for every change, and write down what came of it
+    /// Check what takes too long for every change, and record the results
     Long(long::Args),
     /// Build static programs and pack them, for users who do not build loadlab themselves
     Dist(dist::Args),
-    /// Write the third-party notices of the binary anew
+    /// Regenerate the third-party notices of the binary
     Notices,
-    /// Keep the figures of a lab's run, and make the tables of the labs' READMEs from all that are kept
+    /// Keep the figures of a lab's run, and remake the tables of the labs' READMEs from all kept figures
     Figures(lab::figures::Args),
-    /// Check the rules of the house only: imports, the book, links and so on
+    /// Check only the house rules: imports, the book, links and so on
     House,
-    /// Hold a million connections from one process, one request answered on each
+    /// Hold a million connections from one process, with one request answered on each
     BenchMillion(million::Args),
     /// Compare loadlab with the load generators installed here
     BenchPeers(peers::Args),
-    /// Run systems with a planted weakness, and see whether `loadlab run` names it
+    /// Run systems with a planted weakness, and check whether `loadlab run` names it
     Planted(planted::Args),
     /// Run agents as pods of a Kubernetes cluster, which is built and started here
     Kubernetes(kubernetes::Args),
@@ -77,7 +77,7 @@ enum Task {
     Book(book::Args),
     /// Measure what the live screen and the live page cost in throughput
     LiveCost(live_cost::Args),
-    /// Measure whether watching fifty components makes a load late, and what it costs
+    /// Measure whether watching fifty components delays a load, and what it costs
     WatchCost(watch_cost::Args),
 }
 

@@ -1,9 +1,9 @@
-//! `cargo xtask bench-million`: a given number of connections held at once by one loadlab process whose limit on open
-//! files is far below that, one request answered on each, counted by the servers as well.
+//! `cargo xtask bench-million`: one loadlab process, whose limit on open files is far lower, holds a given number of
+//! connections at once. One request is answered on each, and the servers count them as well.
 //!
-//! It runs in a separate network namespace: with a firewall's connection tracking, the host's table would be full at
-//! a quarter of it. The servers are many stubs behind one port, because each of them does need a descriptor for every
-//! connection.
+//! It runs in a separate network namespace: with a firewall's connection tracking, the host's table would be full at a
+//! quarter of that number. The servers are many stubs behind one port, because each of them does need a descriptor for
+//! every connection.
 
 use std::process::{ExitCode, Stdio};
 
@@ -15,20 +15,20 @@ use crate::peers::network;
 use crate::peers::stub::Stub;
 use crate::root::target;
 
-/// Where the servers listen, in the namespace.
+/// The port that the servers listen on, in the namespace.
 const PORT: u16 = 8080;
-/// Connections one server should have to hold, well below the usual limit of 20,000.
+/// Connections that one server should have to hold, well below the usual limit of 20,000.
 const PER_SERVER: u64 = 16_700;
-/// Kernel memory of both ends of a connection, bytes, and some more.
+/// Kernel memory of both ends of a connection, in bytes, with a margin.
 const KERNEL_BYTES_EACH: u64 = 9_000;
 
 /// Hold a million connections from one process
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many
+    /// Number of connections
     #[arg(long, default_value_t = 1_000_000)]
     connections: u64,
-    /// Users that go round them
+    /// Users that cycle through them
     #[arg(long, default_value_t = 1000)]
     users: u64,
     /// Load threads of the process
@@ -36,10 +36,10 @@ pub struct Args {
     threads: u64,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// This machine lacks something for it, or loadlab or a server fails.
+/// This machine lacks something that is needed, or loadlab or a server fails.
 pub fn run(args: &Args) -> Result<ExitCode> {
     lacking(args.connections)?;
     let build = ["build", "--locked", "--release", "-p", "loadlab", "-p", "loadlab-benches"];
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(tell(&report, args.connections, counted))
 }
 
-/// Reports what this machine lacks for it.
+/// Fails if this machine lacks root or memory for it.
 fn lacking(connections: u64) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "a network namespace of its own needs root");
     let meminfo = std::fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;

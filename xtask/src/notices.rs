@@ -13,20 +13,20 @@ use crate::licences::{metadata, text};
 use crate::root::root;
 use crate::steps::Outcome;
 
-/// The file.
+/// Path of the file, in the repository.
 const FILE: &str = "crates/loadlab/THIRD-PARTY-NOTICES";
-/// Parts of the binary other than crates: name, purpose, where the licence is.
+/// Parts of the binary other than crates: name, purpose, path of the licence.
 const ASSETS: &[(&str, &str, &str)] =
     &[("uPlot", "draws the charts of HTML reports", "crates/report/assets/uplot/LICENSE")];
-/// The text of Apache-2.0.
+/// Path of the text of Apache-2.0.
 const APACHE: &str = "LICENSE-APACHE";
 /// Prefixes of licence file names, in lower case.
 const NAMES: &[&str] = &["license", "licence", "copying", "notice", "unlicense", "copyright"];
 
-/// Regenerates it.
+/// Regenerates the notices.
 ///
 /// # Errors
-/// It cannot be made or written.
+/// The notices cannot be made or written.
 pub fn write() -> Result<std::process::ExitCode> {
     let notices = notices()?;
     fs::write(root().join(FILE), &notices).context(FILE)?;
@@ -34,10 +34,10 @@ pub fn write() -> Result<std::process::ExitCode> {
     Ok(std::process::ExitCode::SUCCESS)
 }
 
-/// A step of `cargo xtask test`.
+/// Step of `cargo xtask test`: checks that the notices are up to date.
 ///
 /// # Errors
-/// It does not match the dependencies.
+/// The notices do not match the dependencies.
 pub fn step() -> Outcome {
     let notices = notices()?;
     let written = fs::read_to_string(root().join(FILE)).context(FILE)?;
@@ -48,7 +48,7 @@ pub fn step() -> Outcome {
 fn notices() -> Result<String> {
     let metadata = metadata("Cargo.toml")?;
     let mut list = String::new();
-    // Each text once, with the packages it belongs to.
+    // Each text once, with the packages it applies to.
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut count = 0;
     for package in shipped(&metadata)? {
@@ -60,7 +60,7 @@ fn notices() -> Result<String> {
         writeln!(list, "{name}\n    {}\n    {from}", text(package, "license"))?;
         let folder = Path::new(text(package, "manifest_path")).parent().context("a manifest has a folder")?;
         let mut own = licences_in(folder)?;
-        // This licence has one text, which names nobody; crates that leave it out can be shipped with ours.
+        // Apache-2.0 has a single text, without names; crates that leave it out can be shipped with our copy.
         if own.is_empty() && text(package, "license").split(" OR ").any(|licence| licence == "Apache-2.0") {
             own.push(plain(&fs::read_to_string(root().join(APACHE)).context(APACHE)?));
         }
@@ -84,7 +84,7 @@ fn notices() -> Result<String> {
          Apache-2.0, https://github.com/rust-lang/rust)\nand what is listed here, {count} crates among it. Their licences \
          follow, each text once. Written by `cargo xtask notices`.\n\n{list}"
     );
-    // Sorted by the first package that has it, which is easier to search than the texts.
+    // Sorted by the first package of each text, which is easier to search than the texts.
     let mut texts: Vec<(BTreeSet<String>, String)> = texts.into_iter().map(|(text, of)| (of, text)).collect();
     texts.sort();
     for (of, text) in texts {
@@ -95,8 +95,8 @@ fn notices() -> Result<String> {
     Ok(out)
 }
 
-/// Packages whose code is in the binary: what `loadlab` needs to run, directly or not; not what builds it or runs
-/// during compilation.
+/// Packages whose code is in the binary: what `loadlab` needs to run, directly or indirectly; not what is only used or
+/// run at build time.
 fn shipped(metadata: &Value) -> Result<Vec<&Value>> {
     let packages = metadata["packages"].as_array().context("no packages")?;
     let by_id: BTreeMap<&str, &Value> = packages.iter().map(|p| (text(p, "id"), p)).collect();
@@ -123,7 +123,7 @@ fn shipped(metadata: &Value) -> Result<Vec<&Value>> {
     Ok(found)
 }
 
-/// Neither for tests alone nor for building alone.
+/// Whether a dependency is more than a test or build dependency.
 fn is_linked(dep: &Value) -> bool {
     let kinds = dep["dep_kinds"].as_array().map_or(&[][..], Vec::as_slice);
     kinds.iter().any(|kind| kind["kind"].is_null())

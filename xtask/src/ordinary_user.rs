@@ -1,8 +1,9 @@
 //! The README's first command as an ordinary user types it: without root, without capabilities, in a private folder.
 //! [`crate::readme`] runs it as the current user, which in CI is root.
 //!
-//! Build results are taken along, so that only what the plan builds itself is compiled. Root's toolchain may be where
-//! others have no access (`/root`, 0700): it is exposed to the user in a mount namespace that ends with the command.
+//! Build results are copied along, so that only what the plan itself builds is compiled. Root's toolchain may be in a
+//! folder that others cannot enter (`/root`, 0700): a mount namespace that ends with the command exposes it to the
+//! user.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -19,9 +20,9 @@ use crate::steps::Outcome;
 /// `nobody` and `nogroup`, which exist on every machine.
 const NOBODY: u32 = 65_534;
 
-/// Becomes the user and runs the command: `$1` cargo's home, `$2` rustup's, `$3` the user's folder, `$4` the command;
-/// the rest are settings of cargo. The toolchain stays in place, since cargo would recompile anything with another
-/// path: an inaccessible folder around it is replaced by one that contains nothing else.
+/// Script that becomes the user and runs the command. `$1` is cargo's home, `$2` rustup's, `$3` the user's folder, `$4`
+/// the command; the rest are settings of cargo. The toolchain keeps its path, since with another one cargo would
+/// recompile everything: an inaccessible folder around it is replaced by one that contains nothing else.
 const AS_USER: &str = r#"
 set -euo pipefail
 places=("$1" "$2") user=$3 command=$4
@@ -44,10 +45,10 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --boundi
     PATH="$user:$1/bin:/usr/local/bin:/usr/bin:/bin" bash -euo pipefail -c "$command"
 "#;
 
-/// Runs it.
+/// Runs the command as an ordinary user.
 ///
 /// # Errors
-/// The command fails, or leaves no complete record, or leaves processes behind.
+/// The command fails, leaves no complete record, or leaves processes behind.
 pub fn run() -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Ok("these are an ordinary user's checks already".to_owned());
@@ -58,7 +59,7 @@ pub fn run() -> Outcome {
     let places = [cargo_home("CARGO_HOME", ".cargo"), cargo_home("RUSTUP_HOME", ".rustup")];
     let mut as_user = program("unshare");
     as_user.args(["--mount", "bash", "-c", AS_USER, "as-user"]).args(places).arg(home.path()).arg(&command);
-    // With other build settings, the results taken along would be useless.
+    // With other build settings, the copied build results would be useless.
     as_user.args(
         env::vars().filter(|(name, _)| is_for_builds(name)).map(|(name, value)| format!("{name}={value}")),
     );
@@ -78,7 +79,7 @@ fn first_command() -> Result<String> {
     Ok(first.text.replace(BUILDS, "loadlab"))
 }
 
-/// The program, and the lab with its build results, in a folder owned by the user.
+/// Copies the program, and the lab with its build results, into a folder owned by the user.
 fn move_in(home: &Path) -> Result<()> {
     fs::create_dir(home.join("labs"))?;
     for (from, to) in
@@ -102,13 +103,13 @@ fn cargo_home(name: &str, folder: &str) -> PathBuf {
     env::var_os(name).map_or_else(home, PathBuf::from)
 }
 
-/// Processes of a user whose folder is below this one.
+/// Processes of a user whose working directory is below this folder.
 fn processes_of(uid: u32, home: &Path) -> Result<Vec<String>> {
     use std::os::unix::fs::MetadataExt;
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let path = entry?.path();
-        // One that has ended meanwhile does not count.
+        // A process that has ended meanwhile does not count.
         let is_users = path.metadata().is_ok_and(|m| m.uid() == uid);
         let cwd = fs::read_link(path.join("cwd")).unwrap_or_default();
         if is_users && cwd.starts_with(home) {
@@ -119,7 +120,8 @@ fn processes_of(uid: u32, home: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// There is one record, its trials passed, and what they measure was also measured without privileges.
+/// Checks that there is one record, that its trials passed, and that they measured the service's memory without
+/// privileges.
 fn recorded(home: &Path) -> Outcome {
     let runs: Vec<_> = fs::read_dir(home.join("loadlab-runs"))?.collect::<Result<_, _>>()?;
     ensure!(runs.len() == 1, "{} records", runs.len());

@@ -1,5 +1,5 @@
-//! What must be installed besides Rust: which programs the checks use, which Debian packages contain them, and how to
-//! get missing ones.
+//! What must be installed besides Rust: the programs the checks use, the Debian packages that contain them, and how to
+//! install missing ones.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::steps::Outcome;
 pub struct Need {
     /// Its file name.
     pub program: &'static str,
-    /// The Debian package that holds it.
+    /// The Debian package that contains it.
     pub package: &'static str,
-    /// What for.
+    /// What it is used for.
     pub why: &'static str,
 }
 
@@ -90,14 +90,14 @@ pub const FOR_KUBERNETES: &[Need] = &[
     need("nginx", "nginx-light", "what the pods load"),
 ];
 
-/// Components of the Rust toolchain that a minimal installation leaves out, and the command that shows they are
-/// present.
+/// Components of the Rust toolchain that a minimal installation leaves out, and the cargo command that shows whether
+/// each is present.
 const RUST_PARTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
 
-/// Ensures that everything is installed; with `install`, by installing what is missing.
+/// Ensures that everything is installed; with `install`, installs what is missing.
 ///
 /// # Errors
-/// What is missing, what for, and the command that installs it.
+/// Lists what is missing, what it is for, and the command that installs it.
 pub fn ready(needs: &[Need], install: bool) -> Outcome {
     if install {
         install_packages(&missing(needs))?;
@@ -119,7 +119,7 @@ pub fn ready(needs: &[Need], install: bool) -> Outcome {
     Ok(format!("{} programs, {} parts of Rust", needs.len(), RUST_PARTS.len()))
 }
 
-/// Packages of missing programs, each once.
+/// Packages of the missing programs, each once.
 pub fn missing(needs: &[Need]) -> Vec<&'static str> {
     let mut packages: Vec<_> =
         needs.iter().filter(|n| find(n.program).is_none()).map(|n| n.package).collect();

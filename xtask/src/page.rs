@@ -1,4 +1,4 @@
-//! Reports in a real browser: its console stays empty, and every chart is drawn.
+//! Reports in a real browser: the console stays empty, and every chart is drawn.
 
 use std::fs;
 use std::path::Path;
@@ -10,19 +10,19 @@ use crate::lab::LABS;
 use crate::root::target;
 use crate::steps::Outcome;
 
-/// Charts are drawn when they scroll into view, so the whole page must be in view.
+/// Size of a window that shows the whole page: charts are drawn only when they scroll into view.
 const ALL: (u32, u32) = (1280, 30_000);
-/// What a reader sees first.
+/// Size of a window that shows what a reader sees first.
 const FIRST: (u32, u32) = (1280, 2000);
 
-/// A page whose script fails: the browser must report it, or its silence about others means nothing.
+/// A page whose script fails: the browser must report that, or an empty console on other pages means nothing.
 const FAILING: &str = "<!doctype html><title>fails</title><script>throw new Error('on purpose')</script>";
 
 /// Every visible chart is drawn: with many cases one is shown at a time.
 const IS_DRAWN: &str = "[...document.querySelectorAll('figure.chart')]\
     .every((f) => f.querySelector('canvas') || !f.checkVisibility())";
 
-/// Opens the report of every lab that was run, in light and in dark.
+/// Opens the report of every lab that was run, in light and dark.
 ///
 /// # Errors
 /// A report is missing, its console is not empty, or a chart is not drawn.
@@ -55,7 +55,7 @@ pub fn open_all() -> Outcome {
     Ok(words.join("; "))
 }
 
-/// How many charts a report draws: all visible ones, and at least one.
+/// The number of charts that a report draws: all visible ones, and at least one.
 fn drawn_of(report: &Path, scheme: &str, picture: &Path) -> Result<u64> {
     let (drawn, console) = in_a_browser(|browser| {
         browser.screen(FIRST, scheme);

@@ -1,5 +1,5 @@
-//! The README's commands, run unchanged: each block fenced as `sh`, from the repository's folder, in the order of the
-//! page. [`crate::book::commands`] runs those of the book.
+//! Runs the README's commands unchanged: each block fenced as `sh`, from the repository's folder, in the order of the
+//! page. [`crate::book::commands`] runs the book's commands.
 
 use std::fs;
 
@@ -13,13 +13,13 @@ use crate::steps::Outcome;
 /// This very command: it is already running when the README says to run it.
 const THIS: &str = "cargo xtask test";
 
-/// Runs them all.
+/// Runs all commands of the README.
 ///
 /// # Errors
-/// There is no README, no block to run in it, or a block fails.
+/// There is no README, it has no block to run, or a block fails.
 pub fn run_all() -> Outcome {
     let text = fs::read_to_string(root().join("README.md")).context("README.md")?;
-    // So that the README may say `loadlab`.
+    // Lets the README say `loadlab`.
     let path = path_with(&[target().join("release")])?;
     let (mut ran, mut left_out) = (0, 0);
     for block in blocks(&text) {

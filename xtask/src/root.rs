@@ -1,15 +1,15 @@
-//! The repository on disk: where it is, and what is in it. It does not use git, so a tarball works too.
+//! The repository on disk: where it is, and what it contains. It does not use git, so that a tarball works too.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Folders that contain nothing of ours: leftovers of builds, runs and fuzzing, and git's own.
+/// Folders that contain nothing of ours: what builds, runs and fuzzing leave behind, and git's own.
 const NOT_OURS: &[&str] = &[".git", "artifacts", "corpus", "loadlab-runs", "node_modules", "target"];
 
 /// The repository's folder.
 pub fn root() -> PathBuf {
-    // Cargo provides the manifest's current location; the compiled-in one may have moved since.
+    // Cargo provides the manifest's current path; since the build, the tree may have moved.
     let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let here = manifest.filter(|dir| dir.ends_with("xtask"));
     let xtask = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
@@ -40,7 +40,7 @@ pub fn labs() -> io::Result<Vec<PathBuf>> {
     Ok(labs)
 }
 
-/// Every file below a folder that is ours, relative to it, with `/` between the parts.
+/// Every file of ours below a folder, relative to it, with `/` between the parts.
 ///
 /// # Errors
 /// A folder cannot be read.
@@ -51,7 +51,7 @@ pub fn files(root: &Path) -> io::Result<BTreeSet<String>> {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let kind = entry.file_type()?;
-            // Below `src` a folder is code, whatever its name.
+            // Below `src` every folder is code, whatever its name.
             let ours = folder.iter().any(|part| part == "src")
                 || !NOT_OURS.iter().any(|name| entry.file_name() == *name);
             if kind.is_dir() && ours {

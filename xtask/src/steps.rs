@@ -1,5 +1,5 @@
-//! Steps one after the other: a heading, the time taken, a loud failure, and on to the next, so that one run shows
-//! everything that is wrong.
+//! Steps, one after the other, each with a heading, the time taken, and a loud failure. The next step always follows,
+//! so that one run shows everything that is wrong.
 
 use std::process::ExitCode;
 use std::thread;
@@ -26,12 +26,12 @@ struct Done {
 }
 
 impl Steps {
-    /// None yet. If `only` names any, others are skipped.
+    /// No steps yet. If `only` is not empty, steps whose names contain none of its texts are skipped.
     pub fn new(only: &[String]) -> Steps {
         Steps { only: only.to_vec(), done: Vec::new() }
     }
 
-    /// Does a step, whatever the results of those before it.
+    /// Does a step, whatever the results of earlier steps.
     pub fn step(&mut self, name: &str, work: impl FnOnce() -> Outcome) {
         if !self.only.is_empty() && !self.only.iter().any(|part| name.contains(part.as_str())) {
             return;
@@ -44,7 +44,7 @@ impl Steps {
         self.done.push(done);
     }
 
-    /// Does a step, and others in the background while it runs. What these print comes after it.
+    /// Does a step, and others in the background while it runs. The output of the others follows the step's.
     pub fn step_with(
         &mut self,
         name: &str,
@@ -54,7 +54,7 @@ impl Steps {
         self.steps_with(|steps| steps.step(name, work), others);
     }
 
-    /// Does steps, and others in the background while they run. What these print comes after them.
+    /// Does steps, and others in the background while they run. The output of the others follows that of the steps.
     pub fn steps_with(&mut self, steps: impl FnOnce(&mut Steps), others: impl FnOnce(&mut Steps) + Send) {
         let mut background = Steps::new(&self.only);
         let said = thread::scope(|scope| {
@@ -69,7 +69,7 @@ impl Steps {
         self.done.append(&mut background.done);
     }
 
-    /// The results of all steps; the last line counts them.
+    /// Prints the results of all steps; the last line counts them.
     pub fn finish(self) -> Result<ExitCode> {
         ensure!(!self.done.is_empty(), "no step has one of these names: {}", self.only.join(", "));
         println!("\n==== all steps");

@@ -1,5 +1,6 @@
-//! The figures of swarms: four agents in network namespaces send exactly what was asked for, a divided closed load is the
-//! whole one, merging a thousand agents takes less than a core, and one agent costs little against none.
+//! The figures of swarms: four agents in network namespaces send exactly what was requested, a divided closed load
+//! equals the whole one, merging a thousand agents takes less than a core, and one agent costs little compared with
+//! none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,48 +18,48 @@ use crate::peers::server::Server;
 use crate::root::target;
 use crate::steps::Outcome;
 
-/// Names of namespaces and links begin with this.
+/// Prefix of the names of namespaces and links.
 const PREFIX: &str = "llswarm";
-/// The bridge's address; agents have those after it.
+/// The bridge's address; the agents have the next ones.
 const HERE: &str = "10.199.7.1";
 const AGENTS: usize = 4;
-/// Requests a second of all four, and for how long.
+/// Requests per second of all four agents, and the length of the load.
 const RATE: u64 = 8_000;
 const LENGTH_S: u64 = 20;
-/// The most that the count may differ, and an agent may cost.
+/// The largest shares by which the count may differ, and that an agent may cost.
 const MOST: (f64, f64) = (0.01, 0.03);
-/// Pairs of loads with and without agents.
+/// Number of pairs of loads with and without agents.
 const PAIRS_OF_FOUR: usize = 8;
 const PAIRS_OF_ONE: usize = 100;
-/// The shortest tick whose rate counts as that of a second.
+/// The shortest tick whose rate counts as the rate of a second.
 const SECOND_S: f64 = 0.9;
-/// How often a load is sent again that left nothing to be compared.
+/// How often a load is sent if it leaves nothing to compare.
 const MOST_TRIES: usize = 3;
 /// How long after its end a second may be merged.
 const LATEST_S: f64 = 1.0;
-/// How often it is looked whether a second is merged.
+/// How often to check whether a second is merged.
 const OFTEN: Duration = Duration::from_millis(10);
-/// The longest any command here takes.
+/// Time limit of long commands.
 const LONGEST: Duration = Duration::from_secs(300);
 const QUICK: Duration = Duration::from_secs(20);
 
-/// Measures them.
+/// Measures all figures.
 ///
 /// # Errors
-/// Something is missing, or a figure is not kept.
+/// Something is missing, or a figure misses its limit.
 pub fn long() -> Outcome {
     shown(&mut cargo(&["build", "--locked", "--release", "-p", "loadlab"]))?.ok("cargo build")?;
     let lab = Lab { loadlab: target().join("release/loadlab"), dir: target().join("xtask/swarm") };
     let _ = fs::remove_dir_all(&lab.dir);
     fs::create_dir_all(&lab.dir)?;
     let found = [lab.in_namespaces()?, lab.divided()?, merging()?];
-    // The last one takes long, and may fail where the machine is too restless: what was found before is said, too.
+    // The last one takes long, and may fail if the machine is too restless: its error includes the earlier figures.
     let last = lab.cost_of_an_agent().map_err(|error| anyhow::anyhow!("{error}; {}", found.join("; ")))?;
     Ok(format!("{}; {last}", found.join("; ")))
 }
 
 /// An hour of load: every request is counted, and the coordinator's memory grows by no more than what it keeps of each
-/// second, as any run does: the summary is made from that.
+/// second, as in any run: the summary is made from that.
 ///
 /// # Errors
 /// Those of [`long`].
@@ -90,11 +91,11 @@ pub fn hour() -> Outcome {
     ensure!((of("due"), of("ok")) == (wanted, wanted), "{}", summary["requests"]);
     ensure!(Some(counted) == wanted, "nginx counted {counted}");
     ensure!(kib.len() > 60, "only {} readings of its memory", kib.len());
-    // The first minutes are its start.
+    // Leave out the first minutes: memory still grows from the start.
     let tenth = kib.len() / 10;
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     let (early, late) = (mean(&kib[tenth..2 * tenth]), mean(&kib[kib.len() - tenth..]));
-    // From the middle of one tenth to that of the other.
+    // From the middle of the one tenth to the middle of the other.
     let between_s = 0.8 * 3600.0;
     let bytes_per_s = (late - early) * 1024.0 / between_s;
     ensure!(
@@ -109,9 +110,9 @@ pub fn hour() -> Outcome {
     ))
 }
 
-/// What may be kept of a second of load with one series.
+/// The most that may be kept of a second of load with one series, in bytes.
 const HOUR_BYTES_PER_S: f64 = 4096.0;
-/// Requests a second for an hour.
+/// Requests per second of the hour's load.
 const HOUR_RATE: u64 = 400;
 
 struct Lab {
@@ -120,12 +121,12 @@ struct Lab {
 }
 
 impl Lab {
-    /// A load of one URL, and its summary.
+    /// Runs a load on one URL, and returns its summary.
     fn bench(&self, args: &[&str]) -> Result<Value> {
         self.bench_on(None, args)
     }
 
-    /// The same on the generator's core.
+    /// As [`Self::bench`], on the generator's core if `cores` is given.
     fn bench_on(&self, cores: Option<&Cores>, args: &[&str]) -> Result<Value> {
         let out = self.dir.join("record");
         let _ = fs::remove_dir_all(&out);
@@ -139,7 +140,7 @@ impl Lab {
         summary.with_context(|| format!("loadlab bench {}: {}{}", args.join(" "), ran.status, ran.stderr))
     }
 
-    /// Four agents, each in a network of its own, against one nginx, which counts.
+    /// Four agents, each in its own network namespace, against one nginx, which counts the requests.
     fn in_namespaces(&self) -> Result<String> {
         let _networks = Networks::new()?;
         let server = Server::start_at(HERE, &Cores::choose()?, &self.dir)?;
@@ -177,7 +178,7 @@ impl Lab {
             (summary, late.join())
         });
         let (summary, late) = (summary?, late.map_err(|_| anyhow::anyhow!("a thread failed"))??);
-        // The first reading was after its own request, the last counts itself.
+        // The first reading includes its own request, and each later one adds one.
         let counted = server.counts()?.0 - before - 1 - late.len() as u64;
         drop(agents);
         let due = summary["requests"]["due"].as_u64().context("no requests")?;
@@ -200,14 +201,15 @@ impl Lab {
         ))
     }
 
-    /// How long after their ends seconds are in the record, while a load is sent: by what nginx has counted more by then.
+    /// How long after their ends seconds appear in the record during a load, calculated from how much more nginx has
+    /// counted by then.
     fn late(&self, server: &Server, before: u64, is_over: &AtomicBool) -> Result<Vec<f64>> {
         let ticks = self.dir.join("record/cases/default/1/ticks.jsonl");
         let (mut late, mut known) = (Vec::new(), 0);
         sooner_or_later("the end of the load", (LONGEST, OFTEN), || {
             let text = fs::read_to_string(&ticks).unwrap_or_default();
             let whole: Vec<Value> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
-            // The last ones come when the load is over.
+            // The last ones appear when the load is over.
             if whole.len() > known && (whole.len() as u64) < LENGTH_S {
                 let counted = server.counts()?.0 - before - 1 - late.len() as u64;
                 let merged: u64 = whole.iter().filter_map(|tick| tick["ok"].as_u64()).sum();
@@ -219,8 +221,8 @@ impl Lab {
         Ok(late)
     }
 
-    /// A thousand users of one process, and of four agents with 250 each, in turn, against a server that takes a quarter
-    /// of a second.
+    /// A thousand users of one process, in turn with four agents of 250 users each, against a server that takes a
+    /// quarter of a second.
     fn divided(&self) -> Result<String> {
         let port = free_port()?;
         let mut command = program(&self.loadlab);
@@ -228,19 +230,17 @@ impl Lab {
         let _demo = Ends(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
         soon("the demo", QUICK, || Ok(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).ok()))?;
         let url = format!("http://127.0.0.1:{port}/");
-        // A thousand connections at once would make the listening queue overflow, whose retries take seconds.
+        // A thousand connections at once would overflow the accept queue, and the retries take seconds.
         let load = [url.as_str(), "-c", "1000", "--ramp", "1s", "-d", "5s"];
         let ratio = self.in_turn(PAIRS_OF_FOUR, &load, &["--swarm", "local:4"], None)?;
         ensure!(ratio.low <= 1.01 && ratio.high >= 0.99, "4 × 250 users make {ratio} of what 1,000 make");
         Ok(format!("4 × 250 users of agents make {ratio} of what 1,000 users of one process make"))
     }
 
-    /// Throughput of one thread with and without an agent around it, in turn. The server, the generator, and with it the agent,
-    /// the coordinator and the NATS server, share one core, which is never idle: whatever an agent uses is taken from the load.
-    /// On two cores, how the server and the generator wake each other up would decide, which differs from load to load.
+    /// Throughput of one thread with and without an agent around it, in turn. The generator, and with it the agent, the
+    /// coordinator and the NATS server, has the core that nginx leaves: whatever they use is taken from the load.
     fn cost_of_an_agent(&self) -> Result<String> {
-        let core = Cores::choose()?.generator;
-        let cores = Cores { server: core, generator: core };
+        let cores = Cores::choose()?;
         let server = Server::start(&cores, &self.dir)?;
         let page = format!("http://{}/128", server.address());
         let load = [page.as_str(), "-c", "50", "-t", "1", "-d", "6s"];
@@ -253,9 +253,9 @@ impl Lab {
         Ok(format!("one agent has {ratio} of the throughput of a run without"))
     }
 
-    /// Goodput with the options over goodput without, pair by pair. Of each load, the upper quartile of its seconds counts: other
-    /// virtual machines slow single seconds down by a fifth, with agents or without, and what an agent does it does every second.
-    /// The first second is left out: it is slower.
+    /// Goodput with the options divided by goodput without, pair by pair. The upper quartile of a load's seconds
+    /// counts: other virtual machines slow single seconds down by a fifth, with agents or without, whereas an agent
+    /// costs something every second. The first second is left out: it is slower.
     fn in_turn(&self, pairs: usize, load: &[&str], with: &[&str], cores: Option<&Cores>) -> Result<Ratio> {
         let once = |more: &[&str]| -> Result<Option<f64>> {
             self.bench_on(cores, &[load, more].concat())?;
@@ -263,7 +263,7 @@ impl Lab {
             let ticks: Vec<Value> = ticks.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
             Ok(upper_quartile(ticks.iter().filter_map(rate_of_a_second).collect()))
         };
-        // A machine that stalls may leave no second but the first.
+        // A machine that stalls may leave no second except the first.
         let again = [AtomicUsize::new(0), AtomicUsize::new(0)];
         let rate = |more: &[&str]| -> Result<f64> {
             for _ in 0..MOST_TRIES {
@@ -285,13 +285,13 @@ impl Lab {
         }
         let [without, with] = again.map(AtomicUsize::into_inner);
         println!("sent again: {without} without agents, {with} with them");
-        // Those that are left out with agents might be the ones in which they cost most.
+        // The agents' loads that are left out might be the ones in which agents cost most.
         ensure!(with <= without + pairs / 20, "{with} loads with agents were sent again, {without} without");
         Ok(Ratio::of(&logs))
     }
 }
 
-/// Goodput of a second of the load, other than its first.
+/// Goodput of a second of the load; `None` for the first second and for ticks that do not count.
 fn rate_of_a_second(tick: &Value) -> Option<f64> {
     let (from_s, to_s) = (tick["from_s"].as_f64()?, tick["to_s"].as_f64()?);
     let counts = from_s >= 1.0 && to_s - from_s >= SECOND_S && tick["in_window"] == true;
@@ -299,7 +299,7 @@ fn rate_of_a_second(tick: &Value) -> Option<f64> {
     (counts && rate > 0.0).then_some(rate)
 }
 
-/// The value that a quarter of them reach.
+/// The upper quartile: a quarter of the values reach it.
 fn upper_quartile(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get((values.len() * 3).div_ceil(4).checked_sub(1)?).copied()
@@ -313,15 +313,16 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Of the logarithms of pairs, at least six: the median of the means of any two (Hodges and Lehmann 1963), with the interval
-    /// that belongs to Wilcoxon's signed ranks. A machine that stalls spoils single pairs, which weigh no more there than others.
+    /// From the logarithms of at least six pairs: the median of the means of any two (Hodges and Lehmann 1963), with
+    /// the interval that belongs to Wilcoxon's signed ranks. A machine that stalls spoils single pairs, which here
+    /// weigh no more than others.
     fn of(logs: &[f64]) -> Ratio {
         let mut means: Vec<f64> = (0..logs.len())
             .flat_map(|i| logs[i..].iter().map(move |other| (logs[i] + other) / 2.0))
             .collect();
         means.sort_by(f64::total_cmp);
         let n = logs.len() as f64;
-        // The normal approximation of the ranks' sum, rounded so that the interval is the wider one.
+        // The normal approximation of the rank sum, rounded so that the interval is the wider one.
         let (middle, deviation) = (n * (n + 1.0) / 4.0, (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt());
         let outside = (middle - 0.5 - 1.96 * deviation).floor() as usize;
         Ratio {
@@ -338,7 +339,7 @@ impl std::fmt::Display for Ratio {
     }
 }
 
-/// Merging, without a network.
+/// Measures merging, without a network.
 fn merging() -> Result<String> {
     let args =
         ["run", "--locked", "--release", "--quiet", "-p", "loadlab-swarm", "--example", "reduce", "--"];
@@ -358,7 +359,7 @@ fn free_port() -> Result<String> {
     Ok(std::net::TcpListener::bind("0.0.0.0:0")?.local_addr()?.port().to_string())
 }
 
-/// Four networks, joined by a bridge; they go with this.
+/// Four network namespaces, joined by a bridge; dropping this removes them.
 struct Networks;
 
 impl Networks {
@@ -393,7 +394,7 @@ fn ip(words: &str) -> Result<()> {
     captured(program("ip").args(words.split(' ')), QUICK)?.ok(&format!("ip {words}")).map(drop)
 }
 
-/// What this run made, or an earlier one left.
+/// Removes what this run made, or what an earlier one left.
 fn remove() {
     for n in 0..AGENTS {
         if Path::new(&format!("/run/netns/{PREFIX}{n}")).exists() {
@@ -413,7 +414,8 @@ mod tests {
     fn a_pair_that_was_disturbed_changes_little() {
         let even: Vec<f64> = (-4..=4).map(|n| f64::from(n) / 100.0).collect();
         let quiet = Ratio::of(&even);
-        // Of nine signed ranks, sums of 5 and less are outside with 95 %: the sixth smallest of 45 means, and the sixth largest.
+        // Of nine signed ranks, sums of 5 and less are outside the 95 %: the interval runs from the sixth smallest of
+        // 45 means to the sixth largest.
         assert!((quiet.mid - 1.0).abs() < 1e-9, "{quiet}");
         assert!(
             (quiet.low - (-0.025f64).exp()).abs() < 1e-9 && (quiet.high - 0.025f64.exp()).abs() < 1e-9,

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything CI checks. Quick steps come first; each runs even after another's failure, and none
-//! passes by finding nothing to check.
+//! `cargo xtask test`: everything CI checks. Quick steps come first; each runs even if an earlier one failed, and none
+//! passes because it finds nothing to check.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -19,7 +19,7 @@ pub struct Args {
     /// Install Debian packages and parts of Rust that are missing
     #[arg(long)]
     install: bool,
-    /// Only what takes minutes: format, house, clippy, and all tests but those that run loadlab end to end
+    /// Only what takes a few minutes: format, house, clippy, and all tests except those that run loadlab end to end
     #[arg(long)]
     quick: bool,
     /// Only steps whose names contain this; may be repeated
@@ -27,7 +27,7 @@ pub struct Args {
     only: Vec<String>,
 }
 
-/// Runs them.
+/// Runs the steps.
 ///
 /// # Errors
 /// No step was chosen. Failures of steps are in the exit code.
@@ -45,7 +45,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return steps.finish();
     }
     steps.step("build of tests", build_of_tests);
-    // Tests mostly wait. The release build comes first: it does not hold the lock that `cargo test` needs to start.
+    // Tests mostly wait, so builds run beside them. The release build comes first: it does not hold the lock that
+    // `cargo test` needs to start.
     let builds = |others: &mut Steps| {
         others.step("build", build);
         others.step("dist: build", || dist::check::build(args.install));
@@ -55,13 +56,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.step_with("tests", || tests(args.install), builds);
     dist::check::steps(&mut steps);
     steps.step("tests of labs", tests_of_labs);
-    // These measure, and need the machine to themselves.
+    // These steps measure, and need the machine to themselves.
     steps.step("planted bottlenecks", planted::quick);
     steps.step("planted capacities", planted::capacities::quick);
     steps.step("planted levers", planted::levers::quick);
     steps.step("planted hot functions", planted::profiles::quick);
     steps.step("labs end to end", lab::run_all);
-    // For these it matters that they work, not how fast.
+    // These steps only have to work, however slowly.
     let lints = |others: &mut Steps| {
         others.step("clippy", clippy);
         others.step("docs", docs);
@@ -75,18 +76,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     steps.steps_with(documented, lints);
     steps.step("book", book::step);
-    // Some of its examples expect response times.
+    // Some of the book's examples expect response times.
     steps.step("commands of the book", book::commands::run_all);
     steps.finish()
 }
 
-/// The comparison with peers in small: our own programs, a second each. This checks that it works, not its results.
+/// A small comparison with peers: our own programs, a second each. This checks that it works, not its results.
 fn peers() -> Outcome {
     let only = ["loadlab", "loadlab-epoll", "bare-epoll", "bare-timer"].map(|tool| ["--only", tool]);
     let cases =
         ["get-50", "close", "post-1k", "tls-50", "tls-close", "http2-20x10", "journey-50", "late-1000"]
             .map(|case| ["--case", case]);
-    // A separate process, because it moves into another network.
+    // A separate process, because it moves into another network namespace.
     let mut command = program(std::env::current_exe().context("this program's file")?);
     command.args(["bench-peers", "--seconds", "1", "--rounds", "1"]);
     let ran = shown(command.args(only.as_flattened()).args(cases.as_flattened()))?;
@@ -97,7 +98,7 @@ fn peers() -> Outcome {
     Ok(format!("{rows} rows"))
 }
 
-/// A separate workspace, so that other builds do not need its engine.
+/// Manifest of the fuzz targets, a separate workspace, so that other builds do not need their engine.
 const FUZZ: &str = "fuzz/Cargo.toml";
 
 fn format() -> Outcome {
@@ -147,14 +148,14 @@ fn build_of_tests() -> Outcome {
     Ok("workspace".to_owned())
 }
 
-/// Without the tests of the binary, which take minutes since they run loadlab end to end.
+/// Runs the tests without those of the binary that run loadlab end to end, which take minutes.
 fn quick_tests() -> Outcome {
     let crates = count_tests(&["test", "--locked", "--workspace", "--exclude", "loadlab"])?;
     let binary = count_tests(&["test", "--locked", "--package", "loadlab", "--bins"])?;
     Ok(format!("{crates} of libraries, {binary} of the binary"))
 }
 
-/// All tests of the workspace.
+/// Runs all tests of the workspace.
 fn tests(installed: bool) -> Outcome {
     // If everything missing was installed, no test may be skipped.
     let env: &[(&str, &str)] = if installed { &[("LOADLAB_LEAVE_NO_TEST_OUT", "1")] } else { &[] };
@@ -170,13 +171,14 @@ fn tests(installed: bool) -> Outcome {
 }
 
 /// Up to this many failed tests are run again, alone: whether they were disturbed or fail on their own shows where to
-/// look first. They count as failed all the same.
+/// look first. They still count as failed.
 const MOST_AGAIN: usize = 3;
 
-/// Optimised, since the labs' services are: their dependencies are compiled once.
+/// Arguments for tests of the labs' services. Optimised like the services, so that their dependencies are compiled
+/// once.
 const TEST_OF_LAB: [&str; 4] = ["test", "--locked", "--release", "--manifest-path"];
 
-/// The services of the labs, and their tests.
+/// Builds the services of the labs, and their tests.
 fn build_of_labs() -> Outcome {
     let manifests = service_manifests()?;
     for manifest in &manifests {
@@ -199,8 +201,8 @@ fn tests_of_labs() -> Outcome {
     Ok(found.join(", "))
 }
 
-/// A cargo command on a workspace of its own that uses what the main one has compiled, and leaves the other's folder alone:
-/// a step beside it may copy that.
+/// A cargo command on a separate workspace that uses what the main one has compiled, and leaves that workspace's own
+/// target folder alone: a step that runs at the same time may copy it.
 fn shared(manifest: &str, args: &[&str]) -> Command {
     let (command, options) = args.split_first().expect("a command");
     let mut cargo = cargo(&[&[*command, "--manifest-path", manifest], options].concat());
@@ -208,7 +210,7 @@ fn shared(manifest: &str, args: &[&str]) -> Command {
     cargo
 }
 
-/// The bodies of the fuzz targets over their seeds, and the targets themselves as far as the compiler goes: fuzzing
+/// Runs the bodies of the fuzz targets over their seeds, and compiles the targets themselves without linking: fuzzing
 /// takes longer than a check may (fuzz/README.md).
 fn fuzz_targets() -> Outcome {
     let found = judge(&shown(&mut shared(FUZZ, &["test", "--locked"]))?)?;
@@ -226,7 +228,7 @@ fn check(what: &str, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs tests; there must be some, and they must pass.
+/// Runs tests, and requires that there are some and that all pass.
 fn count_tests(args: &[&str]) -> Outcome {
     judge(&shown(&mut cargo(args))?)
 }

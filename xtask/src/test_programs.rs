@@ -1,4 +1,4 @@
-//! All test programs of the workspace: running them, and reading what they print.
+//! Runs all test programs of the workspace, and reads what they print.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -9,19 +9,19 @@ use anyhow::{Result, ensure};
 use crate::command::{Ran, cargo, shown};
 use crate::steps::Outcome;
 
-/// Most tests wait: for servers, for a second of load, for a timeout.
+/// The least number of test threads. Most tests wait: for servers, for a second of load, for a timeout.
 const TEST_THREADS: usize = 4;
-/// The module of the tests that depend on times and run one at a time: `crates/loadlab/tests/timed`.
+/// The module of the tests that depend on timing and run one at a time: `crates/loadlab/tests/timed`.
 const TIMED: &str = "timed::";
 
-/// Runs all tests. Those that depend on times come last: beside the others they would measure these, and among them
-/// they would block every test thread, since they run one at a time.
+/// Runs all tests. Those that depend on timing come last: at the same time as the others, they would measure the
+/// others' load, and since they run one at a time they would block every test thread.
 ///
 /// # Errors
 /// Cargo cannot be started, or a program takes too long.
 pub fn run_all(env: &[(&str, &str)]) -> Result<Ran> {
     let mut most = test(&["--no-fail-fast", "--", "--skip", TIMED], env);
-    // Of the same workspace, so that features and with them builds are the same.
+    // Also for the whole workspace, so that features, and with them builds, are the same.
     let mut timed = test(&["--no-fail-fast", "--test", "all", "--", TIMED], env);
     let (most, timed) = (shown(&mut most)?, shown(&mut timed)?);
     ensure!(counted(&timed.stdout).0 > 0, "no test has a name with `{TIMED}`");
@@ -47,7 +47,7 @@ pub fn run_named(names: &[&str], env: &[(&str, &str)]) -> Result<Ran> {
     shown(&mut test(&[&["--test", "all", "--", "--exact"], names].concat(), env))
 }
 
-/// Unoptimised: building optimised test programs takes longer than it saves.
+/// A `cargo test` command. Unoptimised: building optimised test programs takes longer than it saves.
 fn test(args: &[&str], env: &[(&str, &str)]) -> Command {
     let mut command = cargo(&[&["test", "--locked", "--workspace"], args].concat());
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
@@ -58,8 +58,8 @@ fn test(args: &[&str], env: &[(&str, &str)]) -> Command {
     command
 }
 
-/// The names of failed tests, from the lines that report each; `None` if these are incomplete: a test program that
-/// was killed, or output in the middle of a line.
+/// The names of failed tests, from the lines that report each test; `None` if these are incomplete, because a test
+/// program was killed or a line is mixed with output.
 pub fn failed(text: &str) -> Option<Vec<String>> {
     let names = text.lines().filter_map(|l| l.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     let names: BTreeSet<String> = names.map(str::to_owned).collect();
@@ -70,7 +70,7 @@ pub fn failed(text: &str) -> Option<Vec<String>> {
     (began == results.len() && failures == names.len()).then(|| names.into_iter().collect())
 }
 
-/// How many tests passed.
+/// The number of tests that passed.
 ///
 /// # Errors
 /// A test failed or is ignored, or none ran.
@@ -87,7 +87,7 @@ pub fn judge(ran: &Ran) -> Outcome {
     Ok(format!("{passed} tests"))
 }
 
-/// How much is repeated of a failed test or command: readers look at the summary of all steps first.
+/// The most lines repeated from a failed test or command: readers look at the summary of all steps first.
 const MOST_LINES: usize = 40;
 
 /// The output of each failed test; the last lines of everything if none is named.
@@ -115,7 +115,7 @@ pub fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(MOST_LINES)..].join("\n")
 }
 
-/// Tests passed and ignored, by the summary lines of test programs.
+/// Numbers of tests passed and ignored, from the summary lines of test programs.
 fn counted(text: &str) -> (u64, u64) {
     let mut sums = (0, 0);
     for line in text.lines().filter(|l| l.starts_with("test result:")) {

@@ -1,9 +1,8 @@
-//! `cargo xtask watch-cost`: whether watching a system makes a load late. The same load repeatedly, with fifty
-//! components to be watched and with none, in turn, so that a change of the machine's speed affects both.
+//! `cargo xtask watch-cost`: whether watching a system delays a load. The same load runs repeatedly, with fifty watched
+//! components and with none, in turn, so that a change of the machine's speed affects both.
 //!
-//! At one request per second there is one lateness in each tick, and all rounds together have enough of them for a
-//! percentile; at a hundred per second each round has. On a busy machine the figures are noise, and the command
-//! reports that.
+//! At one request per second, each tick has one lateness, and only all rounds together have enough for a percentile; at
+//! a hundred per second each round has enough. On a busy machine the figures are noise, and the command reports that.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,14 +17,14 @@ use crate::command::{Ends, program, sooner_or_later};
 use crate::live_cost::{SPARE, Setup};
 use crate::peers::table::median;
 
-/// By how much lateness with components may differ from lateness without: a share of the latter.
+/// The most by which lateness with components may differ from lateness without, as a share of the latter.
 const MOST: f64 = 0.1;
-/// How much of a core watching fifty components may take.
+/// The largest share of a core that watching fifty components may take.
 const MOST_CPU: f64 = 0.01;
 /// The prefix of the watcher's thread names.
 const WATCHER: &str = "loadlab-watch";
 
-/// Measure whether watching fifty components makes a load late, and what it costs
+/// Measure whether watching fifty components delays a load, and what it costs
 #[derive(clap::Args)]
 pub struct Args {
     /// Seconds of each load
@@ -34,31 +33,31 @@ pub struct Args {
     /// Rounds; each has one load with components and one without, at each rate
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    /// Requests a second; may be repeated
+    /// Requests per second; may be repeated
     #[arg(long, value_name = "N", default_values_t = [1, 100])]
     rate: Vec<u64>,
-    /// Components
+    /// Number of components
     #[arg(long, default_value_t = 50)]
     components: usize,
-    /// This loadlab, instead of a release build of this repository
+    /// Measure this loadlab, instead of a release build of this repository
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Fail where lateness differs by more than 10 %, or the watcher takes more than 1 % of a core
+    /// Fail if lateness differs by more than 10 %, or the watcher takes more than 1 % of a core
     #[arg(long)]
     strict: bool,
 }
 
-/// The results of the loads of one kind.
+/// The results of the loads at one rate, with or without components.
 #[derive(Default)]
 struct Seen {
-    /// Milliseconds, for single requests or for percentiles of rounds.
+    /// Lateness in milliseconds, of single requests or as percentiles of rounds.
     late_ms: Vec<f64>,
-    /// Shares of a core.
+    /// The watcher's share of a core, for each round.
     cpu: Vec<f64>,
 }
 
 impl Seen {
-    /// The 99th percentile: over requests if there is one per second, else in the median round.
+    /// The 99th percentile of lateness: over all requests if there is one per second, otherwise in the median round.
     fn p99_ms(&self, rate: u64) -> f64 {
         if rate > 1 {
             return median(self.late_ms.clone()).unwrap_or(f64::NAN);
@@ -70,7 +69,7 @@ impl Seen {
     }
 }
 
-/// Runs it.
+/// Runs the measurement.
 ///
 /// # Errors
 /// nginx or the build is missing, or a load fails.
@@ -125,7 +124,7 @@ fn table(rates: &[u64], seen: &[[Seen; 2]]) -> (String, bool) {
     (text, is_much)
 }
 
-/// A load at a rate, with components that do nothing.
+/// A plan with a load at a rate, and components that do nothing.
 fn plan(url: &str, rate: u64, seconds: u64, components: usize) -> String {
     let system = match components {
         0 => String::new(),
@@ -138,7 +137,7 @@ fn plan(url: &str, rate: u64, seconds: u64, components: usize) -> String {
     )
 }
 
-/// One run: latenesses in milliseconds, and the watcher's share of a core.
+/// Runs a plan once. Returns latenesses in milliseconds, and the watcher's share of a core.
 fn once(args: &Args, setup: &Setup, plan: &str) -> Result<(Vec<f64>, f64)> {
     let dir = &setup.dir;
     let (path, out) = (dir.join("plan.yaml"), dir.join("record"));
@@ -148,7 +147,7 @@ fn once(args: &Args, setup: &Setup, plan: &str) -> Result<(Vec<f64>, f64)> {
     command.args(["run", "--quiet", "--out"]).arg(&out).arg(&path);
     command.stdout(Stdio::null()).stderr(fs::File::create(dir.join("err"))?);
     let mut child = Ends(command.spawn().context("cannot start the load")?);
-    // CPU time of its watcher. Starting up and shutting down take their time, too.
+    // CPU time of the load's watcher. Starting and stopping take time as well.
     let mut cpu_ns = 0;
     let longest = Duration::from_secs(args.seconds) + 2 * SPARE;
     sooner_or_later("the end of a load", (longest, Duration::from_millis(230)), || {
@@ -167,13 +166,13 @@ fn once(args: &Args, setup: &Setup, plan: &str) -> Result<(Vec<f64>, f64)> {
     Ok((late_ms, cpu_ns as f64 / 1e9 / args.seconds as f64))
 }
 
-/// The lateness of the one request of each tick.
+/// The lateness of the single request in each tick.
 fn lates(ticks: &str) -> Result<Vec<f64>> {
     let ticks = ticks.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
     Ok(ticks.iter().filter_map(|tick| tick["late_ms"]["max"].as_f64()).collect())
 }
 
-/// CPU time that the kernel has given to threads of that name so far.
+/// CPU time, in nanoseconds, of the watcher's threads so far, as the kernel counts it.
 fn watcher_ns(pid: u32) -> u64 {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let mut sum = 0;

@@ -1,26 +1,28 @@
-//! The search for the revision that changed a figure, from trials that vary: which one to measure next, and how sure it is.
+//! The search for the revision that changed a figure, from noisy trials: which one to measure next, and how certain
+//! the answer is.
 //!
-//! Revisions are in a row from a good one to a bad one; one of them, the first bad one, shifts the figure. Each of them may be
-//! it: for each the trials are fitted by two levels, one on either side, and a line for what drifts over the session. How
-//! well they fit, by a Student's t of few degrees of freedom that an outlier does not impress, is its likelihood. The next
-//! trial is made where it is most uncertain whether the figure has shifted yet (probabilistic bisection: Horstein 1963), so
-//! revisions near the answer are measured again, and clear ones once. It assumes one shift that stays.
+//! Revisions are in a row from a good one to a bad one; one of them, the first bad one, shifts the figure. Each of
+//! them is a candidate: the trials are fitted by two levels, one on either side of it, and a line for drift over the
+//! session. The quality of the fit, by a Student's t with few degrees of freedom, which is robust against outliers, is
+//! the candidate's likelihood. The next trial goes where it is most uncertain whether the figure has shifted yet
+//! (probabilistic bisection: Horstein 1963), so revisions near the answer are measured again, and clear ones once. It
+//! assumes one shift that stays.
 
 use crate::student;
 
-/// Rounds of both ends before it is asked whether they differ at all, and rounds after which they do not.
+/// Rounds of both ends before testing whether they differ at all, and rounds after which they count as equal.
 const LEAST_ROUNDS: usize = 4;
 const MOST_ROUNDS: usize = 12;
-/// How sure that has to be.
+/// Confidence required to say that the ends differ.
 const ENDS_DIFFER: f64 = 0.99;
-/// Every so many trials an end is measured again: it shows what drifts.
+/// Number of trials after which an end is measured again, to show drift.
 const ENDS_AGAIN: usize = 5;
-/// Trials of the last good and the first bad revision before either is believed to be that.
+/// Trials of the last good and the first bad revision before either is accepted as such.
 const TRIALS_OF_SIDES: usize = 3;
-/// Degrees of freedom of the errors; weights are found in a few steps.
+/// Degrees of freedom of the errors; the weights converge in a few steps.
 const FREEDOM: f64 = 4.0;
 const STEPS: usize = 4;
-/// Revisions that are named while nothing is certain.
+/// Most revisions named while nothing is certain.
 const MOST_NAMED: usize = 5;
 /// The median distance of a normal distribution is this much smaller than its standard deviation.
 const OF_MEDIAN: f64 = 1.4826;
@@ -35,7 +37,7 @@ pub enum Next {
     Found(Vec<(usize, f64)>),
     /// Good and bad do not differ.
     NoDifference,
-    /// There may be no more trials, or nothing more can be measured: the likeliest revisions so far.
+    /// No more trials are allowed, or nothing more can be measured: the likeliest revisions so far.
     NotCertain(Vec<(usize, f64)>),
 }
 
@@ -54,21 +56,21 @@ pub struct Bisection {
 }
 
 impl Bisection {
-    /// Between revision 0, which is good, and `last`, which is bad and at least 1. It ends as soon as one is the first bad
-    /// one with this probability.
+    /// Between revision 0, which is good, and `last`, which is bad and at least 1. The search ends as soon as some
+    /// revision is the first bad one with this probability.
     pub fn new(last: usize, confidence: f64, most_trials: usize, seed: u64) -> Bisection {
         let unmeasurable = vec![false; last + 1];
         Bisection { last, confidence, most_trials, trials: Vec::new(), unmeasurable, coins: seed }
     }
 
-    /// A trial of a revision was made.
+    /// Records a trial of a revision.
     pub fn measured(&mut self, revision: usize, value: f64) {
         if value.is_finite() {
             self.trials.push((revision, value));
         }
     }
 
-    /// A revision cannot be measured: it does not build, or does not come up.
+    /// Marks a revision as unmeasurable: it does not build, or does not come up.
     pub fn cannot_measure(&mut self, revision: usize) {
         self.unmeasurable[revision] = true;
     }
@@ -146,12 +148,12 @@ impl Bisection {
         }
     }
 
-    /// Only the ends were measured so far.
+    /// Whether only the ends were measured so far.
     fn is_at_ends(&self) -> bool {
         self.trials.iter().all(|trial| trial.0 == 0 || trial.0 == self.last)
     }
 
-    /// By Student's t over the rounds: the n-th trials of both ends belong together.
+    /// By Student's t over the rounds: the n-th trials of both ends are a pair.
     fn do_ends_differ(&self) -> bool {
         let of = |revision: usize| self.trials.iter().filter(move |t| t.0 == revision).map(|t| t.1);
         let differences: Vec<f64> = of(0).zip(of(self.last)).map(|(good, bad)| bad - good).collect();
@@ -216,11 +218,11 @@ impl Bisection {
                 best = Some((revision, away));
             }
         }
-        // Where all is clear, the ends are what is not.
+        // If nothing in between can be measured, only the ends can be.
         best.map(|(revision, _)| revision).or(Some(self.last))
     }
 
-    /// Revisions that cannot be told apart, since none between them can be measured, with their probability.
+    /// Revisions that cannot be distinguished, since none between them can be measured, with their probability.
     fn blocks(&self, probabilities: &[f64]) -> Vec<(std::ops::RangeInclusive<usize>, f64)> {
         let mut blocks = Vec::new();
         let (mut from, mut sum) = (1, 0.0);
@@ -250,7 +252,7 @@ fn scale_of(residuals: &[f64], trials: &[(usize, f64)]) -> f64 {
     (OF_MEDIAN * middle * freedom).max((most - least) / 100.0).max(f64::MIN_POSITIVE.sqrt())
 }
 
-/// Weighted least squares: level, shift, drift. A parameter that nothing decides is 0.
+/// Weighted least squares: level, shift, drift. An undetermined parameter is 0.
 fn solve(rows: &[[f64; 3]], trials: &[(usize, f64)], weights: &[f64]) -> [f64; 3] {
     let mut matrix = [[0.0; 4]; 3];
     for ((row, (_, value)), weight) in rows.iter().zip(trials).zip(weights) {
@@ -261,7 +263,7 @@ fn solve(rows: &[[f64; 3]], trials: &[(usize, f64)], weights: &[f64]) -> [f64; 3
             matrix[i][3] += weight * row[i] * value;
         }
     }
-    // Gauss and Jordan, with the largest pivot.
+    // Gauss-Jordan elimination, with the largest pivot.
     let mut order = [None; 3];
     let mut used = [false; 3];
     for column in 0..3 {

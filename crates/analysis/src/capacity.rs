@@ -46,7 +46,7 @@ pub fn capacity(path: &[LevelOutcome]) -> Option<Capacity> {
         };
         judged.iter().map(of).product()
     };
-    // Places are unevenly spaced, so each stands for the stretch to the next.
+    // Places are unevenly spaced, so each represents the stretch to the next.
     let weights: Vec<f64> = places
         .windows(2)
         .map(|ends| {
@@ -182,7 +182,7 @@ mod tests {
                 assert!(search.path().len() <= 9, "{truth} from {start}: {:?}", search.path());
             }
         }
-        // A start that is far off is recovered from.
+        // A search recovers from a start that is far off.
         let mut search = Search::new(10, 10_000, MAX_LEVELS).starting_at(4_000);
         while let Next::Measure { level, .. } = search.next() {
             search.add(level, if level <= 50 { Outcome::Met } else { Outcome::Missed });

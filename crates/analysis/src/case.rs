@@ -1,4 +1,4 @@
-//! One case over its trials: which of them its figures are made from, and the value of each figure.
+//! One case over its trials: which trials its figures are made from, and the value of each figure.
 
 pub use loadlab_record::manifest::TRIALS_FOR_DIFFERENCES;
 use loadlab_record::store::{CaseRecord, TrialRecord};
@@ -27,7 +27,7 @@ pub struct CaseFindings<'a> {
 /// Findings of one trial.
 #[derive(Clone, Debug)]
 pub struct TrialFindings<'a> {
-    /// From 1.
+    /// Number of the trial, from 1.
     pub number: u32,
     /// Its summary: as written, or reconstructed if it was cut off. `None` if there is none.
     pub summary: Option<&'a Summary>,
@@ -40,24 +40,24 @@ pub struct TrialFindings<'a> {
 /// A figure over the trials of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
-    /// Of each trial, in order.
+    /// The value of each trial, in order.
     pub values: Vec<Value>,
-    /// The middle one; for an even number the worse of the middle two, never an average.
+    /// The median; for an even number of trials the worse of the middle two, never an average.
     pub median: Value,
-    /// The smallest known.
+    /// The smallest known value.
     pub min: Option<f64>,
-    /// The largest; [`Value::Over`] when a censored one may be beyond.
+    /// The largest value; [`Value::Over`] if a censored one may lie beyond.
     pub max: Value,
 }
 
 impl CaseFindings<'_> {
-    /// It is another case once more: what differs between the two is chance.
+    /// Whether this is a control, another case run once more: any difference between the two is chance.
     pub fn is_control(&self) -> bool {
         self.case.facts.control_of.is_some()
     }
 }
 
-/// Those of them that are no controls.
+/// The cases that are not controls.
 pub fn but_controls<'c, 'a>(
     cases: &'c [CaseFindings<'a>],
 ) -> impl Iterator<Item = &'c CaseFindings<'a>> + Clone {
@@ -65,7 +65,7 @@ pub fn but_controls<'c, 'a>(
 }
 
 impl Spread {
-    /// From the figures of trials. A value known only from below sorts above all known ones.
+    /// The spread of the trials' values. A value known only as a lower bound sorts above all known ones.
     pub fn of(values: Vec<Value>, better: Better) -> Spread {
         let mut reported: Vec<Value> =
             values.iter().copied().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).collect();
@@ -75,7 +75,7 @@ impl Spread {
             _ => (2, 0.0),
         };
         reported.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
-        // If no trial has enough samples, the estimate in the middle represents all.
+        // If no trial has enough samples, the middle estimate represents all.
         let mut few: Vec<Few> =
             values.iter().filter_map(|v| if let Value::Between(f) = v { Some(*f) } else { None }).collect();
         few.sort_by(|a, b| a.likely().total_cmp(&b.likely()));
@@ -92,7 +92,7 @@ impl Spread {
         }
     }
 
-    /// Trials that reported it.
+    /// Number of trials that reported the figure.
     pub fn reported(&self) -> usize {
         self.values.iter().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).count()
     }
@@ -104,14 +104,14 @@ impl CaseFindings<'_> {
         self.trials.iter().filter_map(|t| t.summary)
     }
 
-    /// The summaries its figures are made from: of valid trials, which completed their load and can be trusted. If
-    /// there are none, of those that completed; if there are none of these either, of all. Reports state which.
+    /// The summaries its figures are made from: those of valid trials, which completed their load and can be trusted.
+    /// Without any, those of completed trials; failing that, all. Reports state which.
     pub fn whole(&self) -> impl Iterator<Item = &Summary> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         self.summaries().filter(move |s| self::fitness(s) == fitness)
     }
 
-    /// Trials that are left out of its figures, and the reasons in words.
+    /// The trials left out of its figures, each with the reason in words.
     pub fn left_out(&self) -> Vec<String> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         let why = |t: &TrialFindings<'_>| {
@@ -141,7 +141,7 @@ impl CaseFindings<'_> {
         Spread::of(self.whole().map(of).collect(), Better::Less)
     }
 
-    /// The trial to draw: the one whose goodput is the median. An invalid one only if no trial is valid.
+    /// The trial to draw: the one with the median goodput. It is invalid only if no trial is valid.
     pub fn typical(&self) -> Option<&TrialFindings<'_>> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         let fit = |t: &&TrialFindings<'_>| {
@@ -154,7 +154,7 @@ impl CaseFindings<'_> {
     }
 }
 
-/// How suitable a trial is for figures: 2 is valid, 1 completed but cannot be trusted, 0 has another length than
+/// How suitable a trial is for figures: 2 is valid, 1 is complete but cannot be trusted, 0 has a different length than
 /// planned.
 fn fitness(summary: &Summary) -> u8 {
     match (summary.ended, summary.verdict) {

@@ -1,45 +1,45 @@
 //! Change points: where a figure changed for good, over runs of one plan, oldest first.
 //!
-//! A series is divided where its two sides differ most, by the energy distance between them (Székely and Rizzo 2013), and
-//! the sides again, as long as what is found is more than chance: e-divisive, Matteson and James 2014, which Apache Otava
-//! uses for the same purpose. Chance is known from permutations: the values of each segment in another order. The run is the
-//! unit here: trials of one run share a day, and say nothing about other days.
+//! A series is split where the energy distance between its two sides is largest (Székely and Rizzo 2013), and the
+//! sides are split again as long as the difference is more than chance: e-divisive, Matteson and James 2014, which
+//! Apache Otava uses for the same purpose. Chance is estimated by permuting the values within each segment. The unit
+//! is the run: trials of one run share a day, and say nothing about other days.
 //!
-//! What it assumes: without a change, runs could have come in any order. A slow drift is therefore found as a step or two.
+//! Assumption: without a change, runs could have come in any order. A slow drift is therefore found as a step or two.
 
 use crate::random::{GAMMA, mixed};
 
-/// Runs on each side of a change, at least: one run is never more than an outlier.
+/// Fewest runs on each side of a change: a single run may just be an outlier.
 const FEWEST: usize = 2;
-/// Orders to compare with, at least; and so many that this number of them may be as extreme.
+/// Permutations to compare with: at least this many, and enough that `AS_EXTREME` of them may be as extreme.
 const FEWEST_ORDERS: usize = 999;
 const AS_EXTREME: f64 = 10.0;
 const MOST_ORDERS: usize = 9_999;
 /// Longer series are judged by their latest runs: the work grows with the cube of their number.
 pub const MOST_RUNS: usize = 200;
 
-/// A change.
+/// A shift of the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangePoint {
-    /// The first run with the new value, counted from the oldest.
+    /// Index of the first run with the new value, from the oldest.
     pub at: usize,
-    /// Mean from the change before it, or from the beginning, up to this one.
+    /// Mean from the previous change, or the beginning, up to this one.
     pub before: f64,
-    /// Mean from this one up to the next, or to the end.
+    /// Mean from this change up to the next, or the end.
     pub after: f64,
-    /// How probable such a change is if there is none.
+    /// Probability of such a change if there is none.
     pub chance: f64,
 }
 
-/// The changes in a series of finite values, oldest first, each more than chance at this level. Only the latest
-/// [`MOST_RUNS`] are looked at. `seed` draws the orders to compare with; the same series has the same answer.
+/// The changes in a series of finite values, oldest first, each significant at this level. Only the latest
+/// [`MOST_RUNS`] are examined. `seed` draws the permutations; the same series always gives the same answer.
 pub fn change_points(values: &[f64], level: f64, seed: u64) -> Vec<ChangePoint> {
     let skipped = values.len().saturating_sub(MOST_RUNS);
     let values = &values[skipped..];
     let orders =
         ((AS_EXTREME / level.max(f64::MIN_POSITIVE)).ceil() as usize).clamp(FEWEST_ORDERS, MOST_ORDERS);
     let mut random = Random(seed);
-    // Ends of segments, and the chance of what divides each from the one before.
+    // Ends of segments, each with the chance of the change there.
     let mut ends: Vec<(usize, f64)> = vec![(values.len(), 1.0)];
     loop {
         let segments = segments(&ends);
@@ -51,7 +51,7 @@ pub fn change_points(values: &[f64], level: f64, seed: u64) -> Vec<ChangePoint> 
                 random.shuffle(&mut shuffled[*from..*to]);
             }
             as_extreme += usize::from(best(&shuffled, &segments).is_some_and(|(_, other)| other >= distance));
-            // It can no longer be unlikely enough.
+            // The chance can no longer drop to the level.
             if as_extreme as f64 > level * (orders + 1) as f64 {
                 break;
             }
@@ -85,7 +85,8 @@ fn best(values: &[f64], segments: &[(usize, usize)]) -> Option<(usize, f64)> {
     segments.iter().filter_map(of).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The division of one segment. The right side may end before the segment does, so that of several changes each is seen.
+/// The best split of one segment. The right side may end before the segment does, so that each of several changes is
+/// found.
 fn divided(values: &[f64]) -> Option<(usize, f64)> {
     let count = values.len();
     if count < 2 * FEWEST {
@@ -123,7 +124,7 @@ fn divided(values: &[f64]) -> Option<(usize, f64)> {
     found
 }
 
-/// Orders of values, one after the other.
+/// A generator of permutations.
 struct Random(u64);
 
 impl Random {
@@ -133,7 +134,7 @@ impl Random {
         number
     }
 
-    /// Below `end`, which is small: the bias is far below what the number of orders resolves.
+    /// A number below `end`, which is small: the bias is far below what the number of permutations resolves.
     fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }

@@ -11,8 +11,8 @@
 //! - Looking at several figures finds a difference somewhere by chance alone. Holm's procedure (1979) keeps the
 //!   chance of a single false alarm in a comparison at 5 %, however the figures depend on one another. The reported
 //!   interval is the one the figure was judged by, so the report and the verdict never disagree.
-//! - Where a figure differs, it is looked for in the parts of the trial ([`crate::parts`]): steps, loads, batches,
-//!   components, probes. That is covered by the same 5 % ([`crate::hierarchy`]).
+//! - If a figure differs, the difference is looked for in the parts of the trial ([`crate::parts`]): steps, loads,
+//!   batches, components, probes. That is covered by the same 5 % ([`crate::hierarchy`]).
 //!
 //! It reads no record and draws nothing.
 
@@ -55,7 +55,7 @@ pub enum Call {
     Worse,
     /// The same, within the requested margin.
     Same,
-    /// It differs, and nobody says which is better.
+    /// It differs, and neither direction is known to be better.
     Changed,
     /// The trials are inconclusive.
     CannotTell,
@@ -112,7 +112,7 @@ const COMPARED: [&str; 9] =
 /// The figures cases are compared by: those named by the plan that have a better direction, then the usual ones.
 pub(crate) fn compared(of_plan: &[Metric]) -> Vec<Metric> {
     let mut all: Vec<Metric> = of_plan.iter().filter(|m| m.better() != Better::Neither).cloned().collect();
-    // Trials that search measure each case at its own capacity: only that can be compared, and what the plan names.
+    // Trials that search measure each case at its own capacity: only capacity and what the plan names can be compared.
     let searches = of_plan.iter().any(|m| m.stands_for("capacity"));
     let usual = COMPARED.iter().filter(|id| !searches && !of_plan.iter().any(|m| m.stands_for(id)));
     all.extend(usual.filter_map(|id| metric::named(id)));
@@ -140,7 +140,7 @@ pub(crate) fn scale_of(metric: &Metric) -> Scale {
 /// One of the two cases of a comparison.
 #[derive(Clone, Debug)]
 pub struct Side<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its comparable trials, with the round they ran in.
     pub trials: Vec<(u32, &'a Summary)>,
@@ -174,7 +174,7 @@ impl<'a> Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// Its trials of rounds that the other side has as well.
+    /// Its trials from rounds that the other side has as well.
     pub(crate) fn rounds_of(&self, with: &Side<'_>) -> Vec<(u32, &'a Summary)> {
         let both = |round: u32| with.trials.iter().any(|t| t.0 == round);
         self.trials.iter().copied().filter(|t| both(t.0)).collect()
@@ -188,13 +188,13 @@ pub struct Comparison {
     pub base: String,
     /// The case compared with it.
     pub other: String,
-    /// How.
+    /// How trials were matched.
     pub method: Method,
     /// Number of trials compared on each side; for paired ones the rounds, twice.
     pub trials: (usize, usize),
     /// A row for each figure that either of them has.
     pub rows: Vec<Row>,
-    /// Where the figures that differ do so: a row for each part of the trial that was tested.
+    /// Where the cases differ in these figures: a row for each part of the trial that was tested.
     pub details: Vec<Row>,
     /// Why no difference can be shown whatever the figures are.
     pub why_not: Option<String>,
@@ -234,7 +234,7 @@ pub(crate) fn moved(base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Opti
 }
 
 impl Comparison {
-    /// Takes what was sampled in the trials of both.
+    /// Adds the profiles of both cases, from their trials.
     pub fn with_profiles<'a>(
         mut self,
         base: impl Iterator<Item = &'a TrialRecord>,
@@ -244,7 +244,7 @@ impl Comparison {
         self
     }
 
-    /// A figure is worse.
+    /// Whether any figure is worse.
     pub fn is_worse(&self) -> bool {
         self.rows.iter().any(|r| r.call == Call::Worse)
     }
@@ -267,21 +267,21 @@ pub struct Row {
     pub metric: Metric,
     /// How it was compared.
     pub scale: Scale,
-    /// Over the base's trials.
+    /// Its values over the base's trials.
     pub base: Spread,
-    /// Over the other's.
+    /// Its values over the other's trials.
     pub other: Spread,
-    /// The result of the trials: a ratio, or a difference of shares. It comes from pairs of trials, or from means
-    /// over them; it is not one median over the other.
+    /// The result of the trials: a ratio, or a difference of shares. It comes from pairs of trials, or from means over
+    /// them; it is not the ratio of the medians.
     pub effect: Option<Effect>,
     /// The verdict.
     pub call: Call,
-    /// The comparison is not settled without it.
+    /// Whether the comparison is unsettled without it.
     pub decides: bool,
-    /// Differences below this share (or of shares: below this) are not called: a control had such by chance. Infinite as long as
-    /// that is not known; `None` without a control.
+    /// Smaller differences are not called, since the control had such by chance: a share of the base, or, for shares,
+    /// a difference. Infinite while it is unknown; `None` without a control.
     pub visible: Option<f64>,
-    /// Why it cannot be known, or what else the reader should know.
+    /// Why there is no verdict, or what else the reader should know.
     pub note: Option<String>,
     /// Trials of each case that would settle it, if they continue like these; `None` if it is settled or cannot be
     /// predicted.
@@ -390,7 +390,7 @@ pub(crate) struct Reported {
     other: Spread,
     /// On the scale of the comparison (logarithms of ratios); `None` if a trial does not report it.
     pub(crate) samples: Option<Samples>,
-    /// Whether the base, or the other, is known only from below.
+    /// Whether only a lower bound of the base, or of the other, is known.
     bounds: (bool, bool),
     note: Option<String>,
 }
@@ -399,9 +399,9 @@ pub(crate) struct Reported {
 /// requested.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// Of the base.
+    /// One number per trial of the base.
     pub base: Vec<f64>,
-    /// Of the other.
+    /// One number per trial of the other.
     pub other: Vec<f64>,
 }
 
@@ -478,8 +478,8 @@ pub fn judge(samples: &[Option<Samples>], method: Method, confidence: f64) -> Ve
     judge_with(samples, (&vec![Vec::new(); samples.len()], &[]), method, confidence)
 }
 
-/// The same of figures, followed by their details: those of each figure, and those that all lead to, by number. A detail
-/// that nothing leads to is not judged.
+/// As [`judge`], for figures followed by their details: those of each figure, and those that every figure leads to, by
+/// index. A detail that nothing leads to is not judged.
 pub fn judge_with(
     samples: &[Option<Samples>],
     (details_of, common): (&[Vec<usize>], &[usize]),
@@ -490,7 +490,7 @@ pub fn judge_with(
         samples.iter().map(|s| s.as_ref().and_then(|s| Estimate::of(s, method))).collect();
     let count = details_of.len().min(estimates.len());
     let (of_figures, of_details) = estimates.split_at(count);
-    // What cannot be judged takes no part of the level.
+    // What cannot be judged takes no share of the level.
     let places = |all: &[Option<Estimate>]| -> Vec<usize> {
         (0..all.len()).filter(|place| all[*place].is_some()).collect()
     };
@@ -615,8 +615,8 @@ impl Judged {
     }
 }
 
-/// What counts as the same, on the scale of the comparison. Shares differ as soon as they differ: one lost request in
-/// fifty is not "the same within 2 %".
+/// What counts as the same, on the scale of the comparison. Any difference of shares counts: one lost request in fifty
+/// is not "the same within 2 %".
 pub(crate) fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
     match scale {
         Scale::Ratio => ((-equivalence_margin).ln_1p(), equivalence_margin.ln_1p()),

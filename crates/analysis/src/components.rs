@@ -19,7 +19,7 @@ use crate::counter::{AT_REST_S, Counter, During};
 const NOT_UNDER_TEST: [&str; 3] = ["loadlab", "host", "probes"];
 
 /// What each component under test used, by name, from the first load's start to the last outcome; a mean covers only
-/// the `asked` part of that, as rates do: a component rests while stragglers are awaited. A component that has only
+/// the `asked` part of that, as rates do: a component idles while stragglers are awaited. A component that has only
 /// events (it never came up far enough to be read) is listed too.
 pub fn summaries(
     samples: &[Sample],
@@ -43,7 +43,7 @@ pub fn summaries(
             readings.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
             let mut summary = of_component(&readings, during, asked);
             let limit = cpu_limits.get(name).copied();
-            // No single limit is what its use can be compared with.
+            // If the limit changed, its use cannot be compared with a single one.
             summary.cpu_limit = limit.filter(|_| !is_cpu_limit_changed(name, events, during));
             (summary.restarts, summary.died) = lives(name, events);
             summary.limits = limits(name, events, during);
@@ -53,7 +53,7 @@ pub fn summaries(
         .collect()
 }
 
-/// What one component used in a part of a trial; its last memory is at the end of that part.
+/// What one component used in a part of a trial; its last memory reading is the last one of that part.
 pub fn within(samples: &[Sample], component: &str, during: During) -> ComponentSummary {
     let mut readings: Vec<&Sample> = samples.iter().filter(|s| s.component == component).collect();
     readings.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
@@ -93,7 +93,7 @@ fn of_component(readings: &[&Sample], during: During, asked: During) -> Componen
     }
 }
 
-/// Kills between the first reading and the last. A component that was started again has a new cgroup, which counts from 0.
+/// Kills between the first reading and the last. A restarted component has a new cgroup, which counts from 0.
 fn kills(readings: &[&Sample]) -> Option<u64> {
     let mut counts = readings.iter().filter_map(|s| s.oom_kills);
     let mut before = counts.next()?;
@@ -113,12 +113,12 @@ pub fn cpu_s(sample: &Sample) -> Option<f64> {
 /// The longest time between two readings of a component.
 const READ_EVERY_S: f64 = 1.0;
 
-/// The readings that show how high something was during the load. A load of milliseconds may have none of its own if
-/// the machine was busy: then the first one after it, at most a second late.
+/// The readings that show levels during the load. A load of milliseconds may contain none if the machine was busy:
+/// then the first one after it counts, at most a second late.
 fn levels<'a>(readings: &'a [&'a Sample], during: During) -> &'a [&'a Sample] {
     let from = readings.partition_point(|s| s.at_s < during.from_s);
     let to = readings.partition_point(|s| s.at_s <= during.to_s);
-    // In a longer load it would be missing because the component was down.
+    // In a longer load a missing reading means that the component was down.
     let is_short = during.to_s - during.from_s < READ_EVERY_S;
     match readings.get(to) {
         Some(next) if from >= to && is_short && next.at_s <= during.to_s + READ_EVERY_S => &readings[to..=to],
@@ -163,7 +163,7 @@ fn limits(name: &str, events: &[Event], during: During) -> LimitsInForce {
     before.map(|(_, limits)| limits.clone()).unwrap_or_default()
 }
 
-/// An event of the plan has changed a component's CPU limit during the load.
+/// Whether an event of the plan changed a component's CPU limit during the load.
 fn is_cpu_limit_changed(name: &str, events: &[Event], during: During) -> bool {
     events.iter().filter(|event| event.at_s > during.from_s && event.at_s < during.to_s).any(|event| {
         let EventKind::Action { what, components, error: None } = &event.what else { return false };
@@ -191,7 +191,7 @@ pub fn actions(events: &[Event]) -> Vec<ActionSummary> {
     acted.collect()
 }
 
-/// How often a component was started again after it had ended, and how it died, if it did.
+/// How often a component was restarted after it had ended, and how it first died, if it did.
 fn lives(name: &str, events: &[Event]) -> (u64, Option<String>) {
     let (mut ended, mut restarts, mut died) = (false, 0, None);
     for event in events {
@@ -214,7 +214,7 @@ fn lives(name: &str, events: &[Event]) -> (u64, Option<String>) {
 /// What each probe reported. A probe of a component is named `component.probe`, the others by their own name.
 pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSummary> {
     let mut by_name: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    // When a probe failed, and how often from the load on.
+    // When each probe last failed, and how often since the load began.
     let mut failures: BTreeMap<String, (f64, u64)> = BTreeMap::new();
     for sample in samples {
         for (probe, value) in &sample.probes {
@@ -300,14 +300,14 @@ mod tests {
         };
         assert_eq!(killed(&[None, None]), None);
         assert_eq!(killed(&[Some(1), Some(1), None, Some(3)]), Some(2));
-        // Its cgroup is a new one: killed once before, and once after it was started again.
+        // It has a new cgroup: killed once before the restart, and once after.
         assert_eq!(killed(&[Some(0), Some(1), Some(0), Some(1)]), Some(2));
         assert_eq!(killed(&[Some(2), Some(2), None, Some(0)]), Some(0));
     }
 
     #[test]
     fn what_is_used_is_counted_over_the_readings_own_times() {
-        // Idle before the load; then one core and a bit, read at a phase of its own, and when the schedule ends.
+        // Idle before the load; then one core and a bit, read at a separate phase, and when the schedule ends.
         let read = |at_s: f64| Sample {
             at_s,
             component: "web".into(),

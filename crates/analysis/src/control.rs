@@ -1,5 +1,5 @@
-//! A comparison beside a control: the base once more, under another name. What differs between the two is chance, so no
-//! difference that is smaller is called.
+//! A comparison beside a control: the base once more, under another name. Any difference between the two is chance, so
+//! no smaller difference is called.
 
 use loadlab_record::summary::Summary;
 
@@ -8,11 +8,11 @@ use crate::compare::{Call, Comparison, Estimate, Method, Row, Scale, Side, read}
 use crate::metric::Metric;
 use crate::parts::{parts_of, probes};
 
-/// What is said of a difference that is smaller than the smallest visible one.
+/// Note on a difference below the smallest visible one.
 const HIDDEN: &str = "the difference is no larger than what the control has by chance";
-/// The same where the smallest visible one is not known.
+/// Note if the smallest visible difference is unknown for lack of rounds.
 const UNKNOWN: &str = "the control has too few rounds to say what difference is visible";
-/// The same where it has enough of them, but not the figure.
+/// Note if the control has enough rounds, but the figure is missing in some.
 const UNREPORTED: &str = "the figure is not known in each round of the case and its control, so what difference is visible is not either";
 
 /// Why a difference is not called, given the smallest visible one and the number of rounds of the control.
@@ -25,8 +25,8 @@ pub(crate) fn hidden(visible: Option<f64>, rounds: usize) -> &'static str {
 }
 
 impl Comparison {
-    /// With the smallest visible difference of each figure: the further end of the interval of base and control, at the
-    /// confidence of the figure's own. What is smaller is not called.
+    /// Adds the smallest visible difference of each figure: the far end of the interval between base and control, at
+    /// the confidence of the figure's own. Smaller differences are not called.
     pub fn beside(mut self, base: &Side<'_>, control: &Side<'_>) -> Comparison {
         let confidence = self.options.confidence;
         for row in self.rows.iter_mut().chain(&mut self.details) {
@@ -118,7 +118,7 @@ mod tests {
         let quiet = goodput(&[100.1, 100.9, 99.1, 99.9, 100.6, 99.4]);
         assert_eq!((quiet.call, &quiet.note), (Call::Worse, &None));
         assert!(quiet.visible.is_some_and(|visible| visible > 0.0 && visible < 0.01), "{quiet:?}");
-        // The second name alone makes it 5 % slower: what is measured later is, here.
+        // The second name alone makes it 5 % slower: here, whatever is measured later is slower.
         let noisy = goodput(&[95.0, 96.0, 94.0, 95.1, 95.4, 94.6]);
         assert_eq!((noisy.call, noisy.note.as_deref()), (Call::CannotTell, Some(HIDDEN)));
         assert!(noisy.visible.is_some_and(|visible| visible > 0.05 && visible < 0.06), "{noisy:?}");

@@ -1,8 +1,8 @@
-//! A counter of a component (CPU time, bytes), read now and then.
+//! A counter of a component (CPU time, bytes), read at intervals.
 //!
 //! Counters in samples are totals since a component started. Between two readings the counter is assumed to grow
 //! evenly: a component is sampled about once a second, and a short load must not be charged for a second of idling
-//! before it. From the clock's zero on, if nothing was loaded before, all of it is the load's. A counter that falls
+//! before it. From the clock's zero on, if nothing was loaded before, all growth is the load's. A counter that falls
 //! was restarted: it counts from zero.
 
 use loadlab_record::sample::Sample;
@@ -35,7 +35,7 @@ impl During {
 pub struct Counter(Vec<(f64, f64)>);
 
 impl Counter {
-    /// From readings in order of time; those that lack it are left out.
+    /// From readings in order of time; those without the counter are left out.
     pub fn of<'a>(
         readings: impl IntoIterator<Item = &'a Sample>,
         get: impl Fn(&Sample) -> Option<f64>,

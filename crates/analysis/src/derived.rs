@@ -1,4 +1,4 @@
-//! Figures that the plan derives from those of its cases: one value per round of trials, never from averages.
+//! Figures that the plan derives from the figures of its cases: one value per round of trials, never from averages.
 //!
 //! Trials with the same number form a round. A round in which a case has no complete trial is left out.
 
@@ -20,9 +20,9 @@ const CONFIDENCE: f64 = 0.95;
 pub struct Derived {
     /// Its name, and how it is computed.
     pub facts: DerivedFacts,
-    /// What its numbers mean.
+    /// Unit of its numbers.
     pub unit: Unit,
-    /// Round by round.
+    /// Its value, round by round.
     pub value: Spread,
     /// What it is compared with, if anything.
     pub against: Option<Spread>,
@@ -31,11 +31,11 @@ pub struct Derived {
     /// The ratio's 95 % confidence interval: Student's t over the rounds' logarithms. `None` below three rounds, in a
     /// quick run, and if a ratio is not above 0.
     pub interval: Option<(f64, f64)>,
-    /// Why a round has no value, in words; the first one's.
+    /// Why a round has no value, in words, for the first such round.
     pub why_not: Option<String>,
 }
 
-/// Computes all of them.
+/// Computes all derived figures.
 pub(crate) fn derived(all: &[DerivedFacts], cases: &[CaseFindings<'_>], has_intervals: bool) -> Vec<Derived> {
     all.iter().map(|facts| one(facts, cases, has_intervals)).collect()
 }
@@ -102,10 +102,10 @@ fn unit_of(kind: NumberKind) -> Unit {
     }
 }
 
-/// Of a trial.
+/// Said of a trial without a complete load.
 const CUT_OFF: &str = "did not finish";
 
-/// The trials of one number, by case.
+/// The trials with one number, by case.
 struct Round<'a> {
     cases: &'a [CaseFindings<'a>],
     number: u32,

@@ -1,16 +1,16 @@
-//! Trials until it is certain how the cases of a run differ: which figures decide that, at what level each is tested, and
-//! what the rounds so far say.
+//! Trials until it is certain how the cases of a run differ: which figures decide, at what level each is tested, and
+//! what the rounds so far show.
 //!
-//! All of it is fixed before the first trial, and follows from the manifest. So the conductor, which asks after every round
-//! whether to go on, and the report, which asks once, get the same answer.
+//! All of it is fixed before the first trial, and follows from the manifest. So the conductor, which asks after every
+//! round whether to continue, and the report, which asks once, get the same answer.
 //!
 //! - Cases are compared in pairs ([`pairs`]). The figures that decide are those that the plan names; if it names none,
-//!   goodput, median and 99th percentile. The others are compared as well, but nobody waits for them.
+//!   goodput, median and 99th percentile. The others are compared as well, but no trials are added for them.
 //! - The level of 5 % is divided over all comparisons and figures ([`levels`]).
-//! - Where a figure differs, it is looked for in the parts of the trial ([`crate::parts`]), at the level that it was found
-//!   at, divided among them. Nobody waits for them either.
-//! - A round counts if both cases have a trial in it that can be trusted. One in which a figure is unknown in either, or
-//!   known only as a bound, says nothing about that figure.
+//! - If a figure differs, the difference is looked for in the parts of the trial ([`crate::parts`]), at the level at
+//!   which it was found, divided among them. No trials are added for them either.
+//! - A round counts if both cases have a trial in it that can be trusted. A round in which a figure is unknown in
+//!   either case, or known only as a bound, says nothing about that figure.
 
 use loadlab_record::manifest::{FigureFacts, Manifest, UntilCertain};
 use loadlab_record::summary::Summary;
@@ -40,9 +40,9 @@ pub struct Design {
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
     metric: Metric,
-    /// Trials go on until it is settled.
+    /// Whether trials continue until it is settled.
     decides: bool,
-    /// Of each comparison.
+    /// Significance level of the figure in each comparison.
     level: f64,
 }
 
@@ -51,18 +51,18 @@ struct Figure {
 pub struct Standing {
     /// The figure.
     pub metric: Metric,
-    /// Trials go on until it is settled.
+    /// Whether trials continue until it is settled.
     pub decides: bool,
     test: Sequential,
     level: f64,
-    /// In some round they differ.
+    /// Whether the cases differ in any round.
     differs: bool,
     /// Differences below this are not visible, on the scale of the comparison; `None` without a control.
     visible: Option<f64>,
 }
 
 impl Standing {
-    /// The verdict so far. A difference that is not visible is none.
+    /// The verdict so far. A difference that is not visible does not count.
     pub fn call(&self) -> Call {
         let call = self.test.call();
         let is_visible = match (self.visible, self.test.estimate()) {
@@ -72,31 +72,31 @@ impl Standing {
         if is_visible || call == Call::Same { call } else { Call::CannotTell }
     }
 
-    /// The smallest difference that is visible: a share of the base, or a difference. `None` without a control; infinite
-    /// as long as that is not known.
+    /// The smallest visible difference: a share of the base, or an absolute difference. `None` without a control;
+    /// infinite while it is unknown.
     pub fn visible(&self) -> Option<f64> {
         self.visible.map(|visible| if self.is_ratio() { visible.exp_m1() } else { visible })
     }
 
-    /// The other over the base, or their difference, over the rounds so far; `None` if there is none.
+    /// The ratio of other to base, or their difference, over the rounds so far; `None` without any round.
     pub fn effect(&self) -> Option<f64> {
         let shift = self.test.estimate()?;
         Some(if self.is_ratio() { shift.exp() } else { shift })
     }
 
-    /// The effect is a ratio, not a difference.
+    /// Whether the effect is a ratio rather than a difference.
     pub fn is_ratio(&self) -> bool {
         scale_of(&self.metric) == Scale::Ratio
     }
 
-    /// About how many more rounds settle it; `None` if that cannot be predicted, or is more than there may be.
+    /// About how many more rounds would settle it; `None` if that cannot be predicted, or exceeds the maximum.
     pub fn more(&self) -> Option<usize> {
-        // As many as the control takes, if it is that.
+        // If the control hides the difference, the control decides how many.
         if self.test.call() != self.call() { None } else { self.test.more().filter(|_| self.is_open()) }
     }
 
-    /// More trials may settle it. A figure that most rounds lack is not waited for, nor a share that is equal in all of
-    /// them (such as no errors at all): no number of rounds makes that certain.
+    /// Whether more trials may settle it. No trials are added for a figure that most rounds lack, nor for a share that
+    /// is equal in all of them (such as no errors at all): no number of rounds makes that certain.
     pub fn is_open(&self) -> bool {
         let is_known = self.test.rounds() > 0 && self.test.rounds() >= self.test.missing();
         let can_differ = self.is_ratio() || self.differs;
@@ -105,13 +105,13 @@ impl Standing {
 }
 
 impl Design {
-    /// That of a run; `None` if its number of trials was fixed.
+    /// The design of a run; `None` if its number of trials was fixed.
     pub fn of(manifest: &Manifest) -> Option<Design> {
         let until = manifest.until_certain.as_ref()?;
         Some(Design::new(until, manifest.trials, pairs(manifest).len(), &manifest.figures))
     }
 
-    /// For so many rounds at most, with so many comparisons, by the figures that the plan names.
+    /// A design for at most this many rounds, with this many comparisons, by the figures that the plan names.
     pub fn new(until: &UntilCertain, at_most: u32, comparisons: usize, figures: &[FigureFacts]) -> Design {
         let of_plan: Vec<Metric> = figures.iter().map(Metric::of_plan).collect();
         let metrics = compared(&of_plan);
@@ -127,7 +127,7 @@ impl Design {
         }
     }
 
-    /// Cases that differ by less than this share are the same.
+    /// Cases that differ by less than this share count as the same.
     pub fn within(&self) -> f64 {
         self.within
     }
@@ -138,12 +138,12 @@ impl Design {
         self.figures.iter().filter(|f| f.decides).map(of).max().unwrap_or(0)
     }
 
-    /// The figures that decide, after the rounds that both cases have. `control` is the base once more.
+    /// The deciding figures after the rounds that both cases have. `control` is the base once more.
     pub fn deciding(&self, base: &Side<'_>, other: &Side<'_>, control: Option<&Side<'_>>) -> Vec<Standing> {
         let sides = (base, other, control);
         let deciding = self.figures.iter().filter(|figure| figure.decides);
         let standing = |figure| {
-            // What is visible only matters to what was called.
+            // Visibility only matters to a difference that was called.
             let bare = self.standing(figure, (base, other, None), self.within);
             match bare.call() {
                 Call::Better | Call::Worse => self.standing(figure, sides, self.within),
@@ -237,7 +237,7 @@ impl Design {
     }
 }
 
-/// Where figures that differ are looked for, each at a share of the levels at which those were found.
+/// The figures in which to look for differences, each at a share of the level at which the difference was found.
 fn details(rows: &[(f64, Row)], trials: &[&Summary]) -> Vec<Figure> {
     let common = probes(trials);
     let (mut found, mut level_of_common) = (Vec::new(), 0.0);
@@ -269,7 +269,7 @@ fn rounds<'a>(base: &Side<'a>, other: &Side<'a>) -> Vec<(&'a Summary, &'a Summar
     both.into_iter().map(|(_, base, other)| (base, other)).collect()
 }
 
-/// On the scale of the comparison; a bound is none.
+/// The value on the scale of the comparison; `None` for a bound.
 fn number(value: Value, scale: Scale) -> Option<f64> {
     match (value, scale) {
         (Value::Known(v), Scale::Difference) => Some(v),
@@ -284,7 +284,7 @@ fn seed_of(base: &str, other: &str, figure: &str) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// `None`: no trial reports it, or it is a share that is zero everywhere.
+/// `None` if no trial reports it, or it is a share that is zero everywhere.
 fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Row> {
     let Standing { metric, test, .. } = &standing;
     let scale = scale_of(metric);
@@ -293,7 +293,7 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
     if !has_any || scale == Scale::Difference && all.all(|v| *v == Value::Known(0.0)) {
         return None;
     }
-    // Of parts there may be hundreds.
+    // There may be hundreds of parts, and an interval takes time.
     let is_bare = metric.part().is_some() && test.call() == Call::CannotTell;
     let answer = if is_bare { test.answer_without_interval() } else { test.answer() };
     let out = |v: f64| if scale == Scale::Ratio { v.exp() } else { v };
@@ -301,7 +301,7 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
     let (lowest, highest) = if scale == Scale::Ratio { (0.0, f64::INFINITY) } else { (-1.0, 1.0) };
     let effect = standing.effect().map(|value| {
         let (low, high) = (answer.low.map_or(lowest, out), answer.high.map_or(highest, out));
-        // What was once rejected stays so. If the shift moved meanwhile, nothing is left that was never rejected.
+        // A rejected shift stays rejected. If the shift moved meanwhile, nothing may be left that was never rejected.
         let is_empty = low > high;
         let (low, high) = if is_empty { (lowest, highest) } else { (low, high) };
         let is_known = !is_empty && (answer.low.is_some() || answer.high.is_some());

@@ -1,7 +1,7 @@
 //! A run as reports need it: its record, and what was concluded from each trial while it was read.
 //!
-//! Most of a record is there for conclusions about one trial: what connections and threads did, and the latency log by
-//! step and kind. Each trial is diagnosed as soon as it is read, on all cores, and that part of it is not kept.
+//! Most of a record serves only the conclusions about one trial: what connections and threads did, and the latency log
+//! by step and kind. Each trial is diagnosed as soon as it is read, on all cores, and that part of it is dropped.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -17,22 +17,22 @@ use crate::partial::partial;
 #[derive(Clone, Debug)]
 pub struct DiagnosedRun {
     record: RunRecord,
-    /// By the folder of the case and the number of the trial.
+    /// Keyed by the case's folder and the trial's number.
     trials: BTreeMap<(String, u32), DiagnosedTrial>,
 }
 
 /// What was concluded from a trial.
 #[derive(Clone, Debug, Default)]
 pub struct DiagnosedTrial {
-    /// The summary of a trial that was cut off, from what it had written; `None` if it has one, or nothing to make one
-    /// from.
+    /// The summary of a trial that was cut off, from what it had written; `None` if the trial has a summary, or
+    /// nothing to reconstruct one from.
     pub(crate) reconstructed: Option<Summary>,
     /// What held it back; `None` if nothing was measured.
     pub(crate) diagnosis: Option<Diagnosis>,
 }
 
 impl DiagnosedRun {
-    /// From a record and what [`DiagnosedTrial::take`] made of its trials, by case and trial.
+    /// Combines a record with what [`DiagnosedTrial::take`] made of its trials, by case and trial.
     pub fn new(record: RunRecord, diagnosed: Vec<Vec<DiagnosedTrial>>) -> DiagnosedRun {
         let of_case = |(case, diagnosed): (&CaseRecord, Vec<DiagnosedTrial>)| -> Vec<_> {
             let key = |trial: &TrialRecord| (case.facts.dir.clone(), trial.number);
@@ -72,7 +72,7 @@ impl Deref for DiagnosedRun {
 }
 
 impl DiagnosedTrial {
-    /// Diagnoses a trial and empties what reports do not draw: as [`loadlab_record::store::read_run_with`] wants it.
+    /// Diagnoses a trial and drops what reports do not draw; a callback for [`loadlab_record::store::read_run_with`].
     pub fn take(manifest: &Manifest, case: &CaseFacts, trial: &mut TrialRecord) -> DiagnosedTrial {
         let diagnosed = DiagnosedTrial::of(manifest, case, trial);
         trial.evidence = Vec::new();

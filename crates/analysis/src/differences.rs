@@ -15,11 +15,11 @@ pub fn side<'a>(case: &'a CaseFindings<'_>, name: &str) -> Side<'a> {
 pub struct Comparing<'a> {
     /// The figures that the plan names, in addition to the usual ones.
     pub figures: &'a [Metric],
-    /// The run gives only a first impression.
+    /// Whether the run gives only a first impression.
     pub quick: bool,
     /// How to judge.
     pub options: Options,
-    /// How cases of the run are compared, if its trials went on until that was certain.
+    /// How cases of the run are compared, if trials continued until that was certain.
     pub design: Option<&'a Design>,
 }
 
@@ -28,7 +28,7 @@ pub fn within(cases: &[CaseFindings<'_>], pairs: &[(usize, usize)], how: Compari
     pairs.iter().map(|(base, other)| pair(cases, (*base, *other), how)).collect()
 }
 
-/// Two cases of one run, by their places: (base, other). Its trials took turns, so they are paired by round.
+/// Two cases of one run, by index: (base, other). Their trials took turns, so they are paired by round.
 pub fn pair(cases: &[CaseFindings<'_>], (base, other): (usize, usize), how: Comparing<'_>) -> Comparison {
     let of = |place: usize| side(&cases[place], &cases[place].case.facts.name);
     let records = |place: usize| cases[place].case.trials.iter();
@@ -50,7 +50,8 @@ pub fn pair(cases: &[CaseFindings<'_>], (base, other): (usize, usize), how: Comp
     found.with_profiles(records_of_base, records_of_other)
 }
 
-/// A case of one run against a case of another. The names distinguish the runs; it is quick if either run was.
+/// A case of one run against a case of another. The names distinguish the runs; the comparison is quick if either run
+/// was.
 pub fn across(base: &Side<'_>, other: &Side<'_>, how: Comparing<'_>) -> Comparison {
     let mut found = compare(base, other, Method::Welch, how.figures, how.options);
     if how.quick {

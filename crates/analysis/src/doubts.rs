@@ -34,7 +34,7 @@ const UNFAIR_SHARE: f64 = 0.05;
 const UNFAIR_REQUESTS: u64 = 100;
 /// At least this share of the users must have been active at a time, …
 const CONCURRENT_SHARE: f64 = 0.9;
-/// … as seen at the ends of so many seconds at least: in one or two all may have come and gone.
+/// … as seen at the ends of at least this many seconds: in one or two all may have come and gone.
 const CONCURRENT_TICKS: usize = 5;
 /// Once this share of the requests has been started, users leave.
 const MOST_STARTED: f64 = 0.9;
@@ -147,16 +147,16 @@ fn agents_lost(summary: &Summary) -> Option<Doubt> {
 }
 
 /// Little's law, N = X · R, between two accounts of the window: requests in flight in it as the engine added them up
-/// while they ended, and what the histograms hold of them, without the time stragglers took after it. They differ
-/// only if durations were lost, doubled or mistimed on the way into the record.
+/// while they ended, and the durations in the histograms, minus the time stragglers took after it. The two differ only
+/// if durations were lost, doubled or mistimed on their way into the record.
 ///
 /// R is the service time: waiting before the start is not counted as in flight.
 fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let series = &grounds.measured.series;
     let timed = [&series.service_ok, &series.service_censored, &series.response_failed];
     let count: u64 = timed.iter().map(|h| h.count()).sum();
-    // A warm-up is in the engine's account and not in the histograms; a record reconstructed from ticks has its
-    // requests in flight at whole seconds only.
+    // A warm-up is in the engine's account and not in the histograms; a record reconstructed from ticks knows its
+    // requests in flight only at whole seconds.
     let whole = count == summary.requests.started && summary.ended != Ended::Partial;
     // Failures have only a response time, which includes the waiting.
     let failing = has_due_times(&summary.load) && series.response_failed.count() * 100 > count;
@@ -170,7 +170,7 @@ fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         (times.iter().map(|h| h.sum_ns() as f64 / 1e9).sum::<f64>() - after_s) / grounds.window_s
     };
     let most = mean_of(&timed);
-    // A failure's response time includes its wait to be started, of which nothing is known where there is one.
+    // A failure's response time includes any wait to be started, and that wait is not known separately.
     let least = if has_due_times(&summary.load) { mean_of(&timed[..2]).max(0.0) } else { most };
     let from_times = summary.concurrency_mean.clamp(least.min(most), most);
     let off = (summary.concurrency_mean - from_times).abs() / summary.concurrency_mean.max(f64::MIN_POSITIVE);
@@ -221,11 +221,12 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
-/// Users were never all active at once: some had not begun when the requests ran out, or had made theirs before others began.
-/// Only of users with a number of requests, each or in all, who have one in flight from their first to their last; and only in
-/// the seconds before most requests have been started, since then few users are left.
+/// Users were never all active at once: some had not begun when the requests ran out, or had made theirs before others
+/// began. Checked only for users with a number of requests, each or in total, who have one in flight from their first
+/// to their last; and only in the seconds before most requests have been started, since few users are left after that.
 ///
-/// Never grave: what was sent was measured. But a system that takes these users one after another need not take all at once.
+/// Never grave: what was sent was measured. But a system that serves these users one after another may not serve all
+/// at once.
 fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let load = &summary.load;
     let users = load.users.filter(|u| *u > 0)?;
@@ -295,7 +296,7 @@ fn dropped(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     dropped_so_far(summary.requests.dropped, summary.requests.due, &summary.load, grounds.planned)
 }
 
-/// The same so far: dropped and due.
+/// As [`dropped`], for the load so far.
 pub(crate) fn dropped_so_far(dropped: u64, due: u64, load: &LoadFacts, planned: &Planned) -> Option<Doubt> {
     let share = share_of(dropped as f64, due as f64)?;
     if dropped == 0 {
@@ -430,7 +431,7 @@ fn tail(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 
 fn few_samples(summary: &Summary) -> Option<Doubt> {
     let count = summary.response_ms.count;
-    // A program's requests are never timed. For failed ones more do not help: that is another doubt.
+    // A program's requests are never timed. If all failed, more samples do not help: that is another doubt.
     let nothing_but_failures = summary.requests.ok == 0 && summary.requests.failed > 0;
     if count >= FEW_SAMPLES || summary.load.is_command() || nothing_but_failures {
         return None;

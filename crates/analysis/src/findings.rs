@@ -1,9 +1,9 @@
 //! What follows from a whole run, over cases and trials.
 //!
-//! Trials of a case are never pooled into one percentile. One rule makes every figure of a case: its own median over
+//! Trials of a case are never pooled into one percentile. One rule gives every figure of a case: its own median over
 //! the valid trials (for an even number the worse of the middle two), together with the smallest and the largest. Two
-//! figures of a case may therefore come from different trials. For a quick run, or for fewer than
-//! [`TRIALS_FOR_DIFFERENCES`] trials, it is not judged whether two cases differ, and the reason is reported.
+//! figures of a case may therefore come from different trials. In a quick run, or with fewer than
+//! [`TRIALS_FOR_DIFFERENCES`] trials, differences between cases are not judged, and the reason is reported.
 
 use loadlab_record::event::EventKind;
 use loadlab_record::manifest::RunEnded;
@@ -28,7 +28,7 @@ use crate::scalability::{Scalability, scalability};
 pub struct Findings<'a> {
     /// By case, in the manifest's order.
     pub cases: Vec<CaseFindings<'a>>,
-    /// In words.
+    /// The run in words.
     pub statement: Statement,
     /// Why differences between cases are not judged; `None` if they are.
     pub no_differences: Option<String>,
@@ -40,13 +40,13 @@ pub struct Findings<'a> {
     pub derived: Vec<Derived>,
     /// The figures that matter: those the plan names, or else the usual ones that the run has.
     pub figures: Vec<Metric>,
-    /// The plan names them.
+    /// Whether the plan names them.
     pub are_of_plan: bool,
-    /// Made for a first impression.
+    /// Whether the run was made for a first impression.
     pub quick: bool,
     /// Which cases are compared with which, see [`pairs_among`].
     pub pairs: Vec<(usize, usize)>,
-    /// How its cases are compared after every round, if its trials went on until that was certain.
+    /// How cases are compared after every round, if trials continued until that was certain.
     pub design: Option<Design>,
 }
 
@@ -57,7 +57,7 @@ impl Findings<'_> {
         Comparing { figures, quick: self.quick, options, design: self.design.as_ref() }
     }
 
-    /// How to judge where nobody says: what counts as the same is the plan's, if it says so.
+    /// How to judge by default: the plan decides what counts as the same, if it says so.
     pub fn options(&self) -> Options {
         let usual = Options::default();
         let equivalence_margin = self.design.as_ref().map_or(usual.equivalence_margin, Design::within);
@@ -125,7 +125,7 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
 /// The first bottleneck of each case; cases with the same one share a sentence.
 fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
-    // What a control is once more has been asked already.
+    // A control repeats its base, which is already listed.
     let own = but_controls(cases);
     for case in own.clone() {
         let Some(first) = case.diagnosis.suspects.first() else { continue };
@@ -190,7 +190,7 @@ fn verdict_of(trial: &TrialFindings<'_>) -> Verdict {
     trial.summary.map_or(Verdict::Fail, |s| s.verdict)
 }
 
-/// 0 is the worst.
+/// Rank of a verdict; 0 is the worst.
 fn severity(verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::Invalid => 0,
@@ -310,7 +310,7 @@ fn tested(run: &RunRecord) -> String {
     text
 }
 
-/// `, 9 trials`, or `, 7 to 12 trials`, where nobody said how many.
+/// `, 9 trials`, or `, 7 to 12 trials` if the number was not fixed.
 fn made(run: &RunRecord) -> String {
     let counts = || run.cases.iter().map(|case| case.trials.len() as u64);
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
@@ -321,7 +321,7 @@ fn made(run: &RunRecord) -> String {
 fn result(run: &RunRecord, cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let listed = |names: &[&str]| named(cases, labels, names);
     let own = but_controls(cases).count();
-    // A control passes with the case that it is once more, or not; it is news only if it alone did not.
+    // A control passes or fails with its base; it is news only if the control alone did not pass.
     let is_news = |control: &CaseFindings<'_>, verdict: Verdict| {
         let base = cases.iter().find(|c| control.case.facts.control_of.as_ref() == Some(&c.case.facts.name));
         verdict != Verdict::Pass && base.is_none_or(|base| base.verdict != verdict)

@@ -1,23 +1,24 @@
-//! Several hypotheses tested together, in an order of importance: the chance of any false alarm among all of them stays
-//! below one level, and those that matter most get it first.
+//! Several hypotheses tested together, in order of importance: the chance of any false alarm among them stays below
+//! one significance level, which is spent first on those that matter most.
 //!
-//! Each hypothesis begins with a share of the level. Where one is rejected it hands its share on, along weighted edges, so
-//! what follows from it is tested only then (the sequentially rejective graphical procedure: Bretz, Maurer, Brannath and
+//! Each hypothesis starts with a share of the level. A rejected one passes its share on along weighted edges, so what
+//! follows from it is tested only then (the sequentially rejective graphical procedure: Bretz, Maurer, Brannath and
 //! Posch 2009). With equal shares and equal edges between all it is Holm's procedure.
 
-/// Hypotheses, and how they hand on their level.
+/// Hypotheses, and how they pass on their level.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
-    /// What each has of the level; their sum is at most 1.
+    /// Each one's share of the level; the sum is at most 1.
     shares: Vec<f64>,
-    /// By giver and taker: the part of its share that a rejected one hands on; of each giver at most 1 in all.
+    /// By giver and taker: the part of its share that a rejected giver passes on; at most 1 in total for each giver.
     edges: Vec<Vec<f64>>,
 }
 
 impl Hierarchy {
-    /// Figures, the details of each (by the number of the detail), and details that any of them leads to. The level
-    /// begins with the figures. A rejected figure hands half of its own to the other figures, the rest to its details and
-    /// to the common ones; without details it hands on everything. A detail hands on to those beside it.
+    /// From figures, the details of each (by index), and details that any figure leads to. The level starts with the
+    /// figures. A rejected figure passes half of its share to the other figures and the rest to its own details and
+    /// the common ones; without details it passes on everything to the figures. A detail passes its share to its
+    /// siblings.
     pub fn new(details_of: &[Vec<usize>], common: &[usize]) -> Hierarchy {
         let figures = details_of.len();
         let details = details_of.iter().flatten().chain(common).max().map_or(0, |last| last + 1);
@@ -51,15 +52,16 @@ impl Hierarchy {
         Hierarchy { shares, edges }
     }
 
-    /// The level at which each is judged, given how probable what was seen of it is by chance: those at or below their
-    /// level are rejected. 0: it is not tested, since nothing led to it. `chances` has the figures first, then the details.
+    /// The level at which each hypothesis is judged, given the probability of its result by chance: those at or below
+    /// their level are rejected. 0 means not tested, since nothing led to it. `chances` has the figures first, then the
+    /// details.
     pub fn levels(mut self, chances: &[f64], level: f64) -> Vec<f64> {
         let mut left: Vec<usize> = (0..self.shares.len()).collect();
         let mut levels = vec![0.0; self.shares.len()];
         let chance = |place: usize| chances.get(place).copied().unwrap_or(1.0);
         let passes =
             |shares: &[f64], place: usize| shares[place] > 0.0 && chance(place) <= shares[place] * level;
-        // The order does not matter to what is rejected; the most improbable first gives it the strictest level.
+        // The order does not change what is rejected; taking the least probable first gives it the strictest level.
         while let Some(rejected) = left
             .iter()
             .copied()
@@ -76,7 +78,7 @@ impl Hierarchy {
         levels
     }
 
-    /// Takes a hypothesis out: its share goes along its edges, and edges that led through it now lead past it.
+    /// Removes a hypothesis: its share moves along its edges, and edges that led to it now lead past it.
     fn hand_on(&mut self, gone: usize, left: &[usize]) {
         let share = std::mem::replace(&mut self.shares[gone], 0.0);
         let onward = self.edges[gone].clone();
@@ -94,7 +96,7 @@ impl Hierarchy {
     }
 }
 
-/// How a figure's level is divided between so many details of its own and so many common ones.
+/// How a figure's level is divided between its own details and the common ones, given how many there are of each.
 pub fn parts(own: usize, common: usize) -> (f64, f64) {
     match (own, common) {
         (0, 0) => (0.0, 0.0),
@@ -129,7 +131,7 @@ mod tests {
         // Half to the other figures, a quarter to its own two, a quarter to the common one.
         let first = tested(&[0.001, 0.5, 0.5, 0.5, 0.5, 0.0, 0.5]);
         assert!(near(&first, &[0.02, 0.025, 0.025, 0.0025, 0.0025, 0.0, 0.005]), "{first:?}");
-        // A detail that differs hands on to the one beside it.
+        // A detail that differs passes its share to its sibling.
         let both = tested(&[0.001, 0.5, 0.5, 0.001, 0.004, 0.0, 0.5]);
         assert!(near(&both[3..5], &[0.0025, 0.005]), "{both:?}");
     }

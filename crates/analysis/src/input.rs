@@ -10,10 +10,10 @@ use loadlab_record::load::{Measured, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{AgentSummary, Ended, Generator, LoadFacts, Loss};
 
-/// Everything a trial left in memory when it ended. By default it ended as planned, and nothing was measured.
+/// Everything a trial left in memory when it ended. The default is a trial that ended as planned and measured nothing.
 #[derive(Clone, Debug, Default)]
 pub struct TrialInput<'a> {
-    /// What was asked for.
+    /// The load as planned.
     pub facts: LoadFacts,
     /// Every load and batch that ran, in any order.
     pub loads: &'a [LoadRun],
@@ -21,20 +21,20 @@ pub struct TrialInput<'a> {
     pub ticks: &'a [Tick],
     /// Samples of all components and probes, from before the load to after the drain.
     pub samples: &'a [Sample],
-    /// What connections and threads were seen to do; empty if they were not read.
+    /// What connections and threads were observed to do; empty if they were not read.
     pub evidence: &'a [Evidence],
     /// Events of the trial.
     pub events: &'a [Event],
-    /// What the generator used.
+    /// The generator's own resource use.
     pub generator: Generator,
-    /// The agents that sent the loads, by part; empty if loadlab itself did.
+    /// The agents that sent the loads, by part; empty if loadlab itself sent them.
     pub agents: Vec<AgentSummary>,
     /// How the load ended.
     pub ended: Ended,
-    /// What must hold.
+    /// Expectations of the plan.
     pub expect: &'a [Expr],
     /// Intervals of the latency log, for expectations about a part of the load (`p99[10s..30s]`); may be empty if
-    /// there are none.
+    /// there are no such expectations.
     pub intervals: &'a [Interval],
     /// Seconds from the load's end until the work was done; `None` when the plan names no drain.
     pub drain_s: Option<f64>,
@@ -47,13 +47,13 @@ pub struct TrialInput<'a> {
 /// Limits of the plan that a summary needs to judge what was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Planned {
-    /// Most requests in flight at one time in the open model.
+    /// Cap on requests in flight, in the open model.
     pub max_in_flight: Option<u64>,
-    /// Requests that fall behind are dropped (else queued).
+    /// Whether requests that fall behind are dropped rather than queued.
     pub drops_when_behind: bool,
     /// CPU limit of each component that has one, in cores.
     pub cpu_limits: BTreeMap<String, f64>,
-    /// Files that components had open before the load, where connections are kept from trial to trial.
+    /// Files that each component had open before the load, if connections are kept from trial to trial.
     pub open_files_at_rest: BTreeMap<String, u64>,
     /// Components in the plan's order, which is usually the path of a request.
     pub order: Vec<String>,
@@ -68,7 +68,7 @@ pub struct Planned {
 pub struct LoadRun {
     /// Its name in the plan.
     pub load: String,
-    /// Which repeat, from 0.
+    /// Index of the repeat, from 0.
     pub batch: u32,
     /// Its start, seconds on the trial's clock.
     pub at_s: f64,

@@ -37,7 +37,7 @@ pub fn figures(figures: &[Figure], numbers: &dyn Numbers) -> BTreeMap<String, Fi
     figures.iter().map(of).collect()
 }
 
-/// The numbers of a finished trial: the summary's, those of its seconds, and the history of its probes.
+/// The numbers of a finished trial: the summary's, its ticks', and the history of its probes.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialNumbers<'a> {
     numbers: SummaryNumbers<'a>,
@@ -75,7 +75,7 @@ impl<'a> TrialNumbers<'a> {
 
     /// What a component used, or a probe reported, in a part of the trial; `None` if the name is neither.
     fn within(&self, name: &str, part: TrialPart) -> Option<Known> {
-        // These take precedence over probes of the same name, as they do without a part.
+        // Built-in names take precedence over probes of the same name, as they do without a part.
         if built_in_kind(name).is_some() || name.starts_with("tag.") || name.starts_with("number.") {
             return None;
         }
@@ -147,8 +147,8 @@ impl Numbers for TrialNumbers<'_> {
     }
 }
 
-/// What follows for a trial from the search that it was, once its summary says what was found: figures that depend on
-/// it, and what the plan expects beyond what each level had to meet.
+/// Completes the summary of a trial that was a search, once it has the result: figures that depend on the result, and
+/// what the plan expects beyond what each level had to meet.
 pub fn conclude_search(summary: &mut Summary, all_figures: &[Figure], expect: &[Expr]) {
     let of_search = figures(all_figures, &SummaryNumbers::new(summary, &[]));
     for (name, figure) in of_search {
@@ -197,9 +197,10 @@ pub enum Exit {
     Invalid,
     /// The load could not run: target unreachable, host not allowed.
     CouldNotRun,
-    /// Nothing failed, but an expectation is left open, or a comparison whose trials were to go on until it is certain.
+    /// Nothing failed, but an expectation is undecided, or a comparison whose trials were to continue until it was
+    /// certain.
     Undecided,
-    /// By Ctrl-C; the record is kept and the system is down.
+    /// Stopped by Ctrl-C; the record is kept and the system is down.
     Interrupted,
 }
 

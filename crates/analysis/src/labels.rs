@@ -12,7 +12,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// For these cases, whose values are in the order of `axes`. A control goes by the labels of what it is once more.
+    /// For these cases, whose values are in the order of `axes`. A control is labelled like the case that it repeats.
     pub fn of<'a>(cases: impl Iterator<Item = &'a CaseFacts> + Clone, axes: &[String]) -> Labels {
         let varying = Labels::varying(cases.clone(), axes);
         let mut own = cases.clone().filter(|f| f.control_of.is_none());
@@ -22,7 +22,7 @@ impl Labels {
         Labels { heads: varying.iter().map(|i| axes[*i].clone()).collect(), axes: varying }
     }
 
-    /// Indices of the axes that have several values, whether cases go by them or by names of their own.
+    /// Indices of the axes that have several values, whether cases go by them or by their own names.
     pub fn varying<'a>(cases: impl Iterator<Item = &'a CaseFacts> + Clone, axes: &[String]) -> Vec<usize> {
         let varies = |i: &usize| {
             let mut values = cases.clone().filter_map(|f| f.values.get(*i)).map(|(_, v)| v);
@@ -45,7 +45,7 @@ impl Labels {
         }
     }
 
-    /// The same as a single text.
+    /// A case's values in these columns, as a single text.
     pub fn text(&self, case: &CaseFacts) -> String {
         self.row(case).join(", ")
     }
@@ -63,7 +63,7 @@ impl Labels {
     }
 }
 
-/// What the name of a control has beyond that of the case that it is once more: ` (control)`.
+/// The suffix by which a control's name differs from that of the case it repeats: ` (control)`.
 fn again(case: &CaseFacts) -> &str {
     case.control_of.as_deref().and_then(|base| case.name.strip_prefix(base)).unwrap_or_default()
 }

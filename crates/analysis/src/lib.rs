@@ -4,31 +4,32 @@
 //! - [`mod@summarise`]: what a trial measured → its [`Summary`](loadlab_record::summary::Summary), including doubts,
 //!   expectations and verdict.
 //! - [`components`]: samples → what each component used, what each probe reported.
-//! - [`counter`]: a counter that is read now and then.
+//! - [`counter`]: a counter that is sampled at intervals.
 //! - [`doubts`]: the reasons not to trust a measurement, with thresholds and their origin.
-//! - [`live`]: those of them that can be judged while the load runs.
+//! - [`live`]: the doubts that can be judged while the load runs.
 //! - [`judge`]: expectations, verdict, exit code.
-//! - [`mod@partial`]: the summary of a trial that was cut off, from what it had written.
+//! - [`mod@partial`]: the summary of a trial that was cut off, reconstructed from what it had written.
 //! - [`metric`]: the figures cases are compared by.
 //! - [`case`]: one case over its trials; [`labels`]: how cases are distinguished.
 //! - [`diagnosed`]: a run as reports need it, each trial diagnosed as it is read.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
 //! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much; [`parts`]: and where;
-//!   [`hierarchy`]: one level for all of it, first for the figures that matter.
-//! - `control`: what is no larger than chance.
-//! - [`design`]: the same asked after every round, until it is certain; [`sequential`]: the test that is valid at any stop.
+//!   [`hierarchy`]: one significance level for all these tests, spent first on the figures that matter.
+//! - `control`: which differences are no larger than chance.
+//! - [`design`]: the same question after every round, until the answer is certain; [`sequential`]: the test that is
+//!   valid at any stop.
 //! - [`bottleneck`]: what saturated first.
 //! - [`bisect`]: the search for the revision that changed a figure.
 //! - [`changes`]: where a figure changed for good, over runs.
-//! - [`search`]: the search for the most load that meets an expectation.
+//! - [`search`]: the search for the highest load that meets the expectations.
 //! - [`why`]: what a change of one limit does to the goodput.
-//! - [`mod@derived`]: figures that the plan derives from those of its cases.
+//! - [`mod@derived`]: figures that the plan derives from the figures of its cases.
 //! - [`usl`], [`mod@scalability`]: throughput over users, its peak and its knee.
-//! - [`steady`]: warm-up, drift, a backlog that grows.
+//! - [`steady`]: warm-up, drift, a growing backlog.
 //! - [`student`], [`trend`]: the statistics these rest on.
 //!
-//! It renders no documents (that is `report`) and runs nothing: a summary right after a run and a year later takes
-//! the same path.
+//! It renders no documents (`report` does) and runs nothing: a summary made right after a run and one made a year
+//! later take the same path.
 
 pub mod bisect;
 pub mod bottleneck;

@@ -3,9 +3,9 @@
 //!
 //! They are the doubts of a trial ([`crate::doubts`]) with the same thresholds, checked once a second. What happens
 //! now and then by chance has to last some seconds before it is reported: the first seconds of a load include its
-//! connects, and few requests. What was counted – a stop, a dropped request – is reported at once. The doubts over
-//! the whole trial decide: one reported here may be gone at the end, and Little's law, drift and everything else that
-//! needs the whole load is checked only there.
+//! connects, and few requests. Counted events – a stop, a dropped request – are reported at once. The doubts over the
+//! whole trial decide: one reported here may be gone at the end, and Little's law, drift and everything else that
+//! needs the whole load are checked only there.
 
 use loadlab_record::load::{Counts, OwnLimits, Series};
 use loadlab_record::summary::{Doubt, LoadFacts, Stalls};
@@ -42,7 +42,7 @@ pub struct SoFar<'a> {
     pub throttled_s: Option<f64>,
 }
 
-/// What was reported of one load.
+/// The live doubts of one load, as reported so far.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     late: HoldTimer,
@@ -55,7 +55,7 @@ pub struct Live {
     dropped_before: u64,
 }
 
-/// One kind of doubt.
+/// The state of one kind of doubt.
 #[derive(Clone, Debug, Default)]
 struct HoldTimer {
     /// Seconds in a row in which it was present.
@@ -65,7 +65,8 @@ struct HoldTimer {
 }
 
 impl HoldTimer {
-    /// What to report of a doubt of this severity, or of none: only once it has held for `hold` seconds.
+    /// Takes a doubt with its severity, or none, once a second; returns it once it has held for `hold` seconds and is
+    /// news.
     fn look(&mut self, found: Option<(f64, Doubt)>, hold: u32) -> Option<Doubt> {
         let Some((size, doubt)) = found else {
             self.held = 0;

@@ -16,13 +16,13 @@ use loadlab_record::summary::{ComponentSummary, Distribution, Summary};
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// It is this.
+    /// The value.
     Known(f64),
-    /// It is at least this: it lies among censored ones.
+    /// A lower bound: the value lies among censored ones.
     Over(f64),
     /// Too few samples: only an interval is known, at 95 %.
     Between(Few),
-    /// There is none.
+    /// No value.
     Nothing,
 }
 
@@ -38,7 +38,7 @@ pub struct Few {
 }
 
 impl Few {
-    /// Only the number of samples it takes is known: older records have no more.
+    /// Whether only the number of samples needed is known, as in older records.
     pub fn is_unknown(self) -> bool {
         self.estimate == Estimate::default()
     }
@@ -65,7 +65,7 @@ impl From<Option<f64>> for Value {
     }
 }
 
-/// What a figure's number means.
+/// The unit of a figure's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A whole number.
@@ -118,7 +118,7 @@ impl From<NumberKind> for Unit {
     }
 }
 
-/// A part of a trial that has figures of its own.
+/// A part of a trial that has its own figures.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// Requests of a step, or with a tag.
@@ -138,7 +138,7 @@ pub enum Part {
 pub(crate) struct OfPart {
     /// The part.
     pub(crate) part: Part,
-    /// Name of the figure, as of the whole trial.
+    /// Name of the figure, as for the whole trial.
     pub(crate) name: &'static str,
     /// Its name for readers.
     pub(crate) title: String,
@@ -188,7 +188,7 @@ pub struct Metric {
     read: Read,
 }
 
-/// Compares by name and by what the figure is read from.
+/// Compares by name, unit and direction.
 impl PartialEq for Metric {
     fn eq(&self, other: &Metric) -> bool {
         (&self.id, self.unit, self.better) == (&other.id, other.unit, other.better)
@@ -232,7 +232,7 @@ impl Metric {
         }
     }
 
-    /// The part of the trial that it is a figure of; `None`: the whole.
+    /// The part of the trial that it describes; `None` for the whole.
     pub fn part(&self) -> Option<&Part> {
         if let Read::OfPart(of) = &self.read { Some(&of.part) } else { None }
     }
@@ -264,7 +264,7 @@ impl Metric {
         }
     }
 
-    /// It is the built-in figure of this name, or the plan's name for it.
+    /// Whether it is the built-in figure of this name, or the plan's name for it.
     pub fn stands_for(&self, id: &str) -> bool {
         self.id == id || self.value.as_deref().is_some_and(|value| value.trim() == id)
     }
@@ -302,7 +302,7 @@ const MORE_IS_BETTER: [&str; 9] = [
 /// Figures for which neither more nor less is better.
 const NEITHER_IS_BETTER: [&str; 4] = ["elapsed_time", "data_transferred", "concurrency", "within_stdev"];
 
-/// What is measured of a load that a program generates: nothing else of it is visible.
+/// The figures of a load that a program generates: nothing else of it is visible.
 const OF_COMMANDS: [&str; 14] = [
     "transactions",
     "elapsed_time",
@@ -369,14 +369,14 @@ pub const OWN: [Metric; 14] = [
     Metric::new("p99_9", "of responses", Unit::Ms, |s| figure(&s.response_ms, "p99_9")),
 ];
 
-/// What wrk prints about responses, errors and seconds beyond the rows above.
+/// Figures of responses, errors and seconds that wrk prints beyond the rows above.
 pub const WRK: [Metric; 5] = [
     Metric::new("stdev", "of responses", Unit::Ms, |s| figure(&s.response_ms, "stdev")),
     Metric::new("within_stdev", "of responses", Unit::Share, |s| s.response_ms.within_stdev.into()),
     Metric::new("connect_errors", "no connection: not made, no name, no TLS", Unit::Count, |s| {
         failed(s, &[Failure::Connect, Failure::Dns, Failure::Tls])
     }),
-    // A peer that goes away shows at the next read or write, whichever comes first: wrk's two are one here.
+    // A peer that goes away shows at the next read or write, whichever comes first: wrk's two counts are one here.
     Metric::new("io_errors", "connections that ended early, and what was no HTTP", Unit::Count, |s| {
         failed(s, &[Failure::Reset, Failure::Truncated, Failure::Protocol])
     }),
@@ -410,7 +410,7 @@ pub const AFTER: [Metric; 5] = [
     }),
 ];
 
-/// What the whole system used.
+/// Resources used by the whole system.
 pub const OF_SYSTEM: [Metric; 2] = [
     Metric::new("cpu_per_request", "CPU time of all components per ok response", Unit::Ms, |s| {
         let cpu_s = over_components(s, |c| c.cpu_s);
@@ -421,7 +421,7 @@ pub const OF_SYSTEM: [Metric; 2] = [
     }),
 ];
 
-/// A sum over all components; `None` if there are none or one does not report it.
+/// A sum over all components; `None` if there are no components, or one does not report it.
 fn over_components(summary: &Summary, read: ReadComponent) -> Option<f64> {
     let all: Option<Vec<f64>> = summary.components.values().map(read).collect();
     all.filter(|a| !a.is_empty()).map(|a| a.iter().sum())
@@ -446,13 +446,13 @@ pub fn failures() -> impl Iterator<Item = Metric> {
     })
 }
 
-/// Every figure there is.
+/// All figures.
 pub fn all() -> Vec<Metric> {
     let own = SIEGE.into_iter().chain(OWN).chain(WRK).chain(AFTER);
     own.chain(OF_SYSTEM).chain([LOSS]).chain(failures()).collect()
 }
 
-/// The figure of a name.
+/// The figure with a name.
 pub fn named(id: &str) -> Option<Metric> {
     all().into_iter().find(|m| m.id == id)
 }
@@ -464,7 +464,7 @@ pub fn usual(trials: &[&Summary]) -> Vec<Metric> {
     ids.into_iter().filter_map(named).filter(has).collect()
 }
 
-/// A figure of a distribution, with what is known about it if it is unknown.
+/// A figure of a distribution; if it is unknown, what is known about it.
 pub fn figure(distribution: &Distribution, name: &str) -> Value {
     if let Some(over) = distribution.over_ms.get(name) {
         return Value::Over(*over);

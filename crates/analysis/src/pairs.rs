@@ -5,13 +5,13 @@ use loadlab_record::manifest::{CaseFacts, Manifest, RevisionFacts, base_among};
 /// The axis of revisions.
 const REVISION: &str = "revision";
 
-/// Which cases of a run are compared with which: (base, other), by their places. At several revisions each case is
-/// compared with itself at the first one; otherwise all are compared with one.
+/// Which cases of a run are compared with which: (base, other), by index. With several revisions each case is compared
+/// with itself at the first one; otherwise all are compared with one base.
 pub fn pairs(manifest: &Manifest) -> Vec<(usize, usize)> {
     pairs_among(&manifest.cases.iter().collect::<Vec<_>>(), &manifest.revisions)
 }
 
-/// The same of some cases of a run, by their places among these.
+/// As [`pairs`], for some cases of a run, by index among these.
 pub fn pairs_among(cases: &[&CaseFacts], revisions: &[RevisionFacts]) -> Vec<(usize, usize)> {
     let Some(first) = revisions.first() else {
         let base = base_among(&cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
@@ -24,7 +24,7 @@ pub fn pairs_among(cases: &[&CaseFacts], revisions: &[RevisionFacts]) -> Vec<(us
     };
     let is_base =
         |case: &&CaseFacts| case.control_of.is_none() && revision(case).as_ref() == Some(&first.name);
-    // Named cases may have equal values: then their names begin alike.
+    // Named cases may have equal values; then the rest of their names must match.
     let stem = |case: &CaseFacts| {
         let end = format!(", {REVISION}={}", revision(case).unwrap_or_default());
         case.name.strip_suffix(&end).unwrap_or_default().to_owned()
@@ -41,7 +41,7 @@ pub fn pairs_among(cases: &[&CaseFacts], revisions: &[RevisionFacts]) -> Vec<(us
     found
 }
 
-/// The case that is this one once more, under another name.
+/// The control of this case: the same case under another name.
 pub fn control_of(manifest: &Manifest, base: usize) -> Option<usize> {
     let base = &manifest.cases.get(base)?.name;
     manifest.cases.iter().position(|case| case.control_of.as_ref() == Some(base))

@@ -1,8 +1,8 @@
-//! The summary of a trial that has none: loadlab was killed, and this is reconstructed from what it had written
-//! second by second.
+//! The summary of a trial that has none because loadlab was killed, reconstructed from what it had written second by
+//! second.
 //!
-//! What was due and not started at the last tick counts as dropped, what was started and not ended as in flight, so
-//! that the identities of the accounting hold. What happened after the last tick is lost, the summary is
+//! Requests due but not started at the last tick count as dropped, those started but not ended as in flight, so that
+//! the identities of the accounting hold. What happened after the last tick is lost, the summary is
 //! [`Ended::Partial`], and a grave doubt reports it.
 
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ fn facts_of(trial: &TrialRecord, case: &CaseFacts) -> LoadFacts {
         EventKind::Planned { load } => Some(load.as_ref().clone()),
         _ => None,
     });
-    // Cut off before its load began, or by an older loadlab.
+    // Cut off before its load began, or recorded by an older loadlab.
     planned.unwrap_or_else(|| LoadFacts {
         model: if case.rate_per_s.is_some() { "open" } else { "closed" }.to_owned(),
         users: case.users,
@@ -136,7 +136,7 @@ fn measured_of(ticks: &[&Tick], at_s: f64) -> Measured {
     out
 }
 
-/// What its own samples show about the generator.
+/// The generator's figures, as far as its own samples show them.
 fn generator_of(trial: &TrialRecord, samples: &[Sample]) -> Generator {
     let own = || samples.iter().filter(|s| s.component == "loadlab" && s.at_s >= 0.0);
     let cpu: Vec<f64> = own().filter_map(cpu_s).collect();

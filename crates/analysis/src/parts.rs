@@ -1,5 +1,5 @@
-//! Where a figure of a whole trial is looked for once it differs: the same figure of each step, load, batch or component,
-//! and what probes report.
+//! Where to look once a figure of a whole trial differs: the same figure of each step, load, batch or component, and
+//! the readings of probes.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use loadlab_record::summary::{ComponentSummary, Distribution, LoadSummary, Reque
 
 use crate::metric::{Metric, OfPart, Part, Unit, Value, figure};
 
-/// A figure that parts have.
+/// A figure that exists for parts of a trial; each variant names the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartFigure {
-    /// Of steps, loads and batches, by name.
+    /// Of steps, loads and batches; holds the percentile's name.
     Percentile(&'static str),
     /// Of loads and batches.
     Goodput,
@@ -26,8 +26,8 @@ enum PartFigure {
     Mean,
 }
 
-/// The figures of parts in which a figure's difference may lie. A single step, load, batch or component is the whole,
-/// and has none.
+/// The figures of parts in which a difference of `metric` may lie. A single step, load, batch or component is the
+/// whole trial, and has none.
 pub fn parts_of(metric: &Metric, trials: &[&Summary]) -> Vec<Metric> {
     let percentile = PERCENTILES.iter().map(|(name, _)| *name).find(|name| metric.stands_for(name));
     let figure = match percentile {
@@ -58,14 +58,14 @@ pub fn parts_of(metric: &Metric, trials: &[&Summary]) -> Vec<Metric> {
     all.into_iter().map(|part| metric_of(part, figure)).collect()
 }
 
-/// What each probe reported on average.
+/// The mean reading of each probe.
 pub fn probes(trials: &[&Summary]) -> Vec<Metric> {
     let all = trials.iter().flat_map(|s| s.probes.keys());
     let names: BTreeSet<&String> = all.collect();
     names.into_iter().map(|name| metric_of(Part::Probe(name.clone()), PartFigure::Mean)).collect()
 }
 
-/// Several of a kind, each once.
+/// The parts of one kind, each once; empty if there are fewer than two.
 fn names(trials: &[&Summary], of: impl Fn(&Summary) -> Vec<Part>) -> Vec<Part> {
     let all: BTreeSet<Part> = trials.iter().flat_map(|s| of(s)).collect();
     if all.len() < 2 { Vec::new() } else { all.into_iter().collect() }
@@ -103,7 +103,7 @@ fn metric_of(part: Part, figure: PartFigure) -> Metric {
     Metric::of_part(OfPart { part, name, title, read }, (id, about), unit, better)
 }
 
-/// What counts of requests that are a part of all.
+/// The figures of a subset of a trial's requests.
 struct Of<'a> {
     requests: &'a Requests,
     response_ms: &'a Distribution,

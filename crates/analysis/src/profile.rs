@@ -1,4 +1,4 @@
-//! Profiles of a case's trials together, and what taking them cost.
+//! The merged profiles of a case's trials, and what taking them cost.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct CaseProfile {
     pub waits_s: f64,
     /// Samples that did not fit into the kernel's buffers.
     pub lost: u64,
-    /// Functions of the kernel are part of the stacks.
+    /// Whether stacks include functions of the kernel.
     pub has_kernel: bool,
     /// What could not be sampled, and why.
     pub not_seen: Vec<String>,
@@ -32,18 +32,18 @@ pub struct CaseProfile {
     pub cost: ProfileCost,
 }
 
-/// Seconds in which samples were taken, beside those in which none were.
+/// Seconds with sampling, compared with seconds without.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProfileCost {
-    /// Pairs of seconds that were compared.
+    /// Number of pairs of seconds compared.
     pub pairs: u32,
-    /// Goodput with samples over that without, 95 %; `None` with fewer than two pairs.
+    /// Ratio of goodput with sampling to goodput without, with its 95 % interval; `None` with fewer than two pairs.
     pub goodput: Option<Effect>,
-    /// 99th percentile of the responses in seconds with samples, and in those without, milliseconds.
+    /// 99th percentile of response times in seconds with sampling, and in seconds without, milliseconds.
     pub p99_ms: Option<(f64, f64)>,
 }
 
-/// The profiles of these trials together; `None` if none has any.
+/// Merges the profiles of these trials; `None` if none has one.
 pub fn of_case<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<CaseProfile> {
     let mut all = CaseProfile::default();
     let (mut ratios, mut responses) = (Vec::new(), [Histogram::new(), Histogram::new()]);
@@ -88,7 +88,7 @@ fn add(all: &mut Vec<ComponentProfile>, more: &[ComponentProfile]) {
     }
 }
 
-/// Whether samples were taken in this time; `None`: in a part of it, by a thread that woke late.
+/// Whether samples were taken in this time; `None` if only in part of it, by a thread that woke late.
 fn is_sampled(profile: &Profile, time: Window) -> Option<bool> {
     match profile.sampled_share(time) {
         share if share >= 0.9 => Some(true),
@@ -97,8 +97,8 @@ fn is_sampled(profile: &Profile, time: Window) -> Option<bool> {
     }
 }
 
-/// ln of the goodput of each sampled second, over that of the other one of its two. Seconds of the schedule alone: the
-/// first and the last of a load may be short.
+/// ln of the goodput of each sampled second over that of the unsampled second of its pair. Only whole seconds of the
+/// schedule: the first and the last of a load may be short.
 fn pairs(trial: &TrialRecord, profile: &Profile) -> Vec<f64> {
     let mut seconds: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
     for tick in &trial.ticks {

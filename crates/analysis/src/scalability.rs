@@ -41,7 +41,7 @@ pub struct Level {
 
 /// Every curve of a run, in the order of its cases. INVALID trials are left out.
 pub fn scalability(cases: &[CaseFindings<'_>]) -> Vec<Scalability> {
-    // A control is a level once more: it would count twice.
+    // A control repeats a level, which would count twice.
     let closed: Vec<(&CaseFindings<'_>, u64)> =
         but_controls(cases).filter_map(|c| Some((c, c.case.facts.users?))).collect();
     let Some((first, _)) = closed.first() else { return Vec::new() };
@@ -89,7 +89,7 @@ fn curve(of: String, mut cases: Vec<(&CaseFindings<'_>, u64)>) -> Option<Scalabi
             levels.push(Level { users, case: case.case.facts.name.clone(), goodput, p50_ms, p99_ms });
         }
     }
-    // They are in order: the same number of users twice is next to itself.
+    // Levels are in order, so equal numbers of users are adjacent.
     if levels.chunk_by(|a, b| a.users == b.users).count() < FEWEST_LEVELS {
         return None;
     }

@@ -1,15 +1,15 @@
-//! The search for the most load that meets an expectation: which level is measured next, and the conclusion from all
-//! of them. A pure state machine: it takes the outcome of each trial and returns what to do next, and knows no clock,
-//! no server and no load.
+//! The search for the highest load that meets an expectation: which level to measure next, and the conclusion from all
+//! levels. A pure state machine: it takes the outcome of each trial and returns what to do next; it has no clock, no
+//! server and no load.
 //!
 //! Levels (users, or requests per second) are bisected on a logarithmic scale between the largest that passed and the
-//! smallest that failed, until the two are within [`PRECISION`] of one another. A measurement may be wrong. Both ends
-//! are therefore measured once more before an answer is given: the lower has to pass again, the upper to fail again.
-//! The same applies to an end that three trials in a row converge on. One that contradicts itself is measured a third
-//! time, and the majority counts. If an end falls, the search continues from there.
+//! smallest that failed, until the two are within [`PRECISION`] of one another. A measurement may be wrong, so both
+//! ends are measured again before an answer is given: the lower must pass again, the upper must fail again. The same
+//! applies to an end that three trials in a row converge on. A level that contradicts itself is measured a third time,
+//! and the majority counts. If an end is refuted, the search continues from there.
 //!
-//! It assumes that what fails at a level fails at all higher ones. That holds for response times and errors, but not
-//! for `goodput > 100`, which few users cannot reach.
+//! Assumption: what fails at a level fails at all higher ones. That holds for response times and errors, but not for
+//! `goodput > 100`, which a few users cannot reach.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ pub enum Next {
     Measure {
         /// Users, or requests per second.
         level: u64,
-        /// It was measured before: this confirms or refutes it.
+        /// Whether it was measured before: this trial confirms or refutes it.
         again: bool,
     },
     /// The search is over.
@@ -92,14 +92,14 @@ pub enum Answer {
     },
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Clone, Debug)]
 pub struct Search {
     low: u64,
     high: u64,
     max_levels: u32,
     precision: f64,
-    /// Where to begin; `None`: in the middle.
+    /// The first level; `None` for the middle of the range.
     start: Option<u64>,
     /// The first level is moved by this factor.
     shift: f64,
@@ -118,7 +118,7 @@ enum Known {
 }
 
 impl Search {
-    /// Between two levels, both inclusive; the lower is at least 1. A reversed range is swapped.
+    /// A search between two levels, both inclusive; the lower is at least 1. A reversed range is swapped.
     pub fn new(low: u64, high: u64, max_levels: u32) -> Search {
         let (low, high) = (low.min(high).max(1), low.max(high).max(1));
         Search {
@@ -132,14 +132,14 @@ impl Search {
         }
     }
 
-    /// The same from a level near which the answer probably is, such as the last search's: it moves away from it in steps
-    /// that double, until the answer lies between two levels.
+    /// Starts at a level near which the answer probably is, such as the last search's: the search moves away from it
+    /// in steps that double, until the answer lies between two levels.
     pub fn starting_at(self, level: u64) -> Search {
         Search { start: Some(level.clamp(self.low, self.high)), ..self }
     }
 
-    /// The same on other levels: searches that are repeated would otherwise halve the same range at the same levels, and
-    /// all err in the same direction. `place` is the repeat's.
+    /// Shifts the levels: repeated searches would otherwise halve the same range at the same levels, and all err in
+    /// the same direction. `place` is the index of the repeat.
     pub fn dithered(self, place: u64) -> Search {
         // Multiples of the golden ratio spread evenly, however many there are.
         let share = (place as f64 * 0.618_033_988_749_894_9).fract() - 0.5;
@@ -151,12 +151,12 @@ impl Search {
         &self.path
     }
 
-    /// A trial came out.
+    /// Records the outcome of a trial.
     pub fn add(&mut self, level: u64, outcome: Outcome) {
         self.path.push(LevelOutcome { level, outcome });
     }
 
-    /// What to do next. The same until [`Search::add`] is called.
+    /// What to do next; unchanged until [`Search::add`] is called.
     pub fn next(&self) -> Next {
         match self.step() {
             Next::Measure { .. } if self.path.len() >= self.max_levels as usize => {
@@ -166,7 +166,7 @@ impl Search {
         }
     }
 
-    /// The same, if any number of levels may be measured.
+    /// As `next`, without a limit on the number of levels.
     fn step(&self) -> Next {
         // A level that contradicts itself is settled first: everything else depends on it.
         if let Some(level) = self.levels().into_iter().find(|l| self.known(*l) == Known::Torn) {
@@ -180,7 +180,7 @@ impl Search {
         if let Some(level) = between {
             return Next::Measure { level, again: false };
         }
-        // Both ends again: the upper first, since a hiccup can fail a trial but nothing can make one pass.
+        // Both ends again, the upper first, since a hiccup can fail a trial but nothing can make one pass.
         let once = |level: &u64| self.times(*level) == 1;
         match failed.filter(once).or(passed.filter(once)) {
             Some(level) => Next::Measure { level, again: true },
@@ -205,7 +205,7 @@ impl Search {
         end.filter(|level| self.times(*level) == 1)
     }
 
-    /// The largest level that passed below the smallest that failed, and that one.
+    /// The largest level that passed, and the smallest above it that failed.
     fn bracket(&self) -> (Option<u64>, Option<u64>) {
         let is = |level: &u64, met: bool| match self.known(*level) {
             Known::Is(outcome) => (outcome == Outcome::Met) == met,
@@ -250,7 +250,8 @@ impl Search {
         }
     }
 
-    /// How far the next level is from the last one while the answer lies on one side of all; `None` without a start.
+    /// Factor from the last level to the next while the answer lies on one side of all of them; `None` without a
+    /// start.
     fn stride(&self) -> Option<f64> {
         self.start?;
         let doublings = i32::try_from(self.levels().len().saturating_sub(1)).unwrap_or(i32::MAX).min(8);
@@ -311,7 +312,7 @@ fn times(level: u64, factor: f64) -> u64 {
     (level as f64 * factor).round() as u64
 }
 
-/// Half way on a logarithmic scale, strictly between the two if possible.
+/// Halfway on a logarithmic scale, strictly between the two if possible.
 fn middle(low: u64, high: u64) -> u64 {
     if high <= low + 1 {
         return high;
@@ -324,7 +325,7 @@ fn middle(low: u64, high: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The answer, and the levels on the way, for a system that handles exactly this much.
+    /// The answer, and the levels measured, for a system that handles exactly this much.
     fn run(range: (u64, u64), takes: u64) -> (Answer, Vec<u64>) {
         let mut search = Search::new(range.0, range.1, MAX_LEVELS);
         loop {
@@ -385,9 +386,9 @@ mod tests {
         let levels = path.len() as u32;
         assert_eq!(limited(levels, 500), answer);
         assert!(matches!(limited(levels - 1, 500), Answer::Most { confirmed: false, .. }));
-        // The lowest level was not tried: it may do.
+        // The lowest level was not tried: it may pass.
         assert_eq!(limited(3, 0), Answer::LessThan { level: 2, is_bottom: false });
-        // One that contradicts itself has not missed.
+        // A level that contradicts itself has not missed.
         let mut torn = Search::new(1, 1, 2);
         torn.add(1, Outcome::Missed);
         torn.add(1, Outcome::Met);

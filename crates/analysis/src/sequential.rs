@@ -3,35 +3,37 @@
 //!
 //! A round runs each case once in random order. Take the difference D of two cases within a round. Had the two swapped
 //! their turns, the noise of the round would have had the other sign; both orders are equally likely. So, given the
-//! distances |D − δ| from the true shift δ, the signs of D − δ are fair coins, whatever the noise: skewed, heavy-tailed,
-//! autocorrelated or drifting (a randomisation test: Fisher 1935; symmetry: Efron 1969).
+//! distances |D − δ| from the true shift δ, the signs of D − δ are fair coins, whatever the noise: skewed,
+//! heavy-tailed, autocorrelated or drifting (a randomisation test: Fisher 1935; symmetry: Efron 1969).
 //!
-//! The rounds are therefore compared with the same rounds under other signs, some thousand sequences of coins. After each
-//! round the sequences with the largest sums of signed distances are rejected, as many as the level allows that may be
-//! spent by then: level · (round / most rounds)^ρ (Lan and DeMets 1983). The true signs are one more sequence like the
-//! others, so if δ is the true shift they are ever rejected with a probability of at most the level.
+//! The rounds are therefore compared with the same rounds under other signs, about a thousand sequences of coins.
+//! After each round the sequences with the largest sums of signed distances are rejected, as many as the level that
+//! may be spent by then allows: level · (round / most rounds)^ρ (Lan and DeMets 1983). The true signs are just one
+//! more sequence, so if δ is the true shift, the probability that they are ever rejected is at most the level.
 //!
-//! What it assumes: the order is random, and a case does not disturb the one after it more than the other way round.
+//! Assumptions: the order is random, and neither case disturbs the one after it more than the other does.
 
 use crate::compare::Call;
 use crate::random::{GAMMA, mixed};
 use crate::student;
 
-/// How the level is spent over the rounds. A shift is worth finding early; that nothing changed is seen late, if at all.
+/// How the level is spent over the rounds (ρ). A shift is worth finding early; equality shows late, if at all.
 const SPENT_ON_SHIFTS: f64 = 0.5;
 const SPENT_ON_SAME: f64 = 1.5;
-/// Distances count up to this many times their median, from so many rounds on: an outlier must not hide the rest.
+/// Distances are capped at this many times their median, once there are enough rounds: an outlier must not hide the
+/// rest.
 const MOST_MEDIANS: f64 = 3.0;
 const ROUNDS_FOR_MEDIAN: usize = 5;
-/// Other sequences of signs, at least; and so many that this number of them may be rejected in all.
+/// Other sequences of signs: at least this many, and enough that `REJECTED_SEQUENCES` of them may be rejected in
+/// total.
 const FEWEST_SEQUENCES: usize = 999;
 const REJECTED_SEQUENCES: f64 = 10.0;
 const MOST_SEQUENCES: usize = 10_000;
 /// Sums of the same distances in another order differ by less than this share of what is added.
 const ROUNDING: f64 = 1e-12;
-/// Halvings of where the end of an interval may be.
+/// Bisection steps to find the end of an interval.
 const HALVINGS: usize = 24;
-/// Rounds before it can be said how many more it takes.
+/// Fewest rounds for a prediction of how many more are needed.
 const EARLY: usize = 3;
 
 /// How to judge a figure.
@@ -44,7 +46,7 @@ pub struct Question {
     pub same: (f64, f64),
     /// The number of rounds after which nothing more is decided, at least 1.
     pub at_most: usize,
-    /// Less of the figure is better.
+    /// Whether less of the figure is better.
     pub less_is_better: bool,
     /// Draws the other sequences of signs; any number that does not depend on the rounds.
     pub seed: u64,
@@ -55,8 +57,8 @@ pub struct Question {
 pub struct Answer {
     /// The verdict; [`Call::CannotTell`] if it is not settled.
     pub call: Call,
-    /// Lower end of where the shift lies, at a confidence of 1 − level over all rounds at once: what was once
-    /// rejected stays so. `None`: no such end is known. For [`Call::Same`], which needs two tests of the whole level,
+    /// Lower end of the interval for the shift, at a confidence of 1 − level over all rounds at once: a rejected shift
+    /// stays rejected. `None` if no such end is known. For [`Call::Same`], which needs two tests of the whole level,
     /// the margins are ends of an interval at 1 − 2 · level.
     pub low: Option<f64>,
     /// Its upper end.
@@ -65,8 +67,8 @@ pub struct Answer {
     pub rounds: usize,
     /// Rounds left out because a case did not report the figure.
     pub missing: usize,
-    /// About how many more rounds it takes if they are like these; `None` if it is settled, cannot be predicted, or takes
-    /// more than there may be.
+    /// About how many more rounds are needed if they are like these; `None` if it is settled, cannot be predicted, or
+    /// exceeds the maximum.
     pub more: Option<usize>,
 }
 
@@ -83,7 +85,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// Before the first round.
+    /// A test before its first round.
     pub fn new(question: Question) -> Sequential {
         let (low, high) = question.same;
         let shifted = |side| Tail::new(side, question.level / 2.0, SPENT_ON_SHIFTS);
@@ -100,8 +102,8 @@ impl Sequential {
         }
     }
 
-    /// Adds a round: the other case less the baseline, of logarithms for a figure on a ratio scale. `None`, or what is no
-    /// finite number, is counted as missing and proves nothing.
+    /// Adds a round: the other case minus the baseline, as logarithms for a figure on a ratio scale. `None`, or a
+    /// number that is not finite, counts as missing and proves nothing.
     pub fn push(&mut self, difference: Option<f64>) {
         let Some(difference) = difference.filter(|d| d.is_finite()) else {
             self.missing += 1;
@@ -113,7 +115,7 @@ impl Sequential {
         self.margins.iter_mut().for_each(|margin| margin.push(difference, share));
     }
 
-    /// How much of the most rounds are so many.
+    /// This many rounds as a share of the maximum.
     fn share(&self, rounds: usize) -> f64 {
         (rounds as f64 / self.question.at_most.max(1) as f64).min(1.0)
     }
@@ -128,8 +130,8 @@ impl Sequential {
         self.missing
     }
 
-    /// The shift as estimated from the rounds that were judged; `None` before the first. It is their mean, to which an outlier
-    /// adds no more than it does to the test: three times the median distance from the median.
+    /// The shift as estimated from the rounds that were judged; `None` before the first. It is their mean, with
+    /// outliers capped as in the test: at three times the median distance from the median.
     pub fn estimate(&self) -> Option<f64> {
         let middle = |mut all: Vec<f64>| {
             all.sort_by(f64::total_cmp);
@@ -141,8 +143,8 @@ impl Sequential {
         Some(counted.sum::<f64>() / self.rounds() as f64)
     }
 
-    /// The verdict so far. A difference that turns out to be inside the margin becomes "the same"; evidence for better
-    /// and for worse, rare as it is, settles nothing.
+    /// The verdict so far. A difference that turns out to be inside the margin becomes "the same"; evidence for both
+    /// better and worse, rare as it is, settles nothing.
     pub fn call(&self) -> Call {
         let (low, high) = self.question.same;
         let is_same = low < 0.0 && high > 0.0 && self.margins.iter().all(|m| m.is_rejected(0));
@@ -159,7 +161,7 @@ impl Sequential {
         Answer { low: self.end(1.0), high: self.end(-1.0), ..self.answer_without_interval() }
     }
 
-    /// The same without the interval, which takes most of the time.
+    /// As [`Sequential::answer`], without the interval, which takes most of the time.
     pub fn answer_without_interval(&self) -> Answer {
         Answer {
             call: self.call(),
@@ -171,7 +173,7 @@ impl Sequential {
         }
     }
 
-    /// The shift furthest to this side that is rejected, as far as halving finds it.
+    /// The end of the interval on this side: the last shift that is rejected, found by bisection.
     fn end(&self, side: f64) -> Option<f64> {
         let rejects = |null: f64| {
             let tail = Tail::new(side, self.question.level / 2.0, SPENT_ON_SHIFTS);
@@ -198,8 +200,8 @@ impl Sequential {
         Some(out).filter(|end| end.is_finite())
     }
 
-    /// About how many more rounds it takes, as if the differences were normal: until a t of their mean is as unlikely as
-    /// what may be spent by then. See [`Answer::more`].
+    /// About how many more rounds are needed, as if the differences were normal: until the t of their mean is as
+    /// unlikely as the level that may be spent by then. See [`Answer::more`].
     pub fn more(&self) -> Option<usize> {
         let rounds = self.rounds();
         if rounds < EARLY || self.call() != Call::CannotTell {
@@ -229,13 +231,14 @@ impl Sequential {
     }
 }
 
-/// How likely one sequence of so many coins is.
+/// The probability of one particular sequence of this many coins.
 fn coins(rounds: usize) -> f64 {
     0.5f64.powi(i32::try_from(rounds).unwrap_or(i32::MAX))
 }
 
-/// Before this many of at most `at_most` rounds nothing is called better or worse at a level of so much on each side: no
-/// sequence of coins is as unlikely as what may be spent by then. More than `at_most`: never.
+/// The first of at most `at_most` rounds after which anything can be called better or worse at this level on each
+/// side: before it no sequence of coins is as unlikely as the level that may be spent by then. More than `at_most`
+/// means never.
 pub fn fewest_rounds(level: f64, at_most: usize) -> usize {
     let spent = |rounds: usize| level * (rounds as f64 / at_most.max(1) as f64).powf(SPENT_ON_SHIFTS);
     (1..=at_most)
@@ -243,19 +246,19 @@ pub fn fewest_rounds(level: f64, at_most: usize) -> usize {
         .unwrap_or_else(|| (at_most..).find(|rounds| coins(*rounds) <= level).unwrap_or(usize::MAX))
 }
 
-/// A shift that is supposed to be the true one, until it is rejected.
+/// A shift that is assumed to be the true one, until it is rejected.
 #[derive(Clone, Debug)]
 struct Supposed {
     shift: f64,
     /// Seed of each round's coins.
     coins: Coins,
-    /// By round: the signed distance, and what of it counts.
+    /// By round: the signed distance, and its size after capping.
     rounds: Vec<(f64, f64)>,
     /// The distances in order of size.
     sorted: Vec<f64>,
-    /// The most that counts of a distance.
+    /// The cap on distances.
     most: f64,
-    /// The sum of what counts, under the true signs, and under the other sequences'.
+    /// The sum of the capped distances, under the true signs, and under the other sequences'.
     sum: f64,
     others: Vec<f64>,
     tails: Vec<Tail>,
@@ -282,7 +285,7 @@ impl Supposed {
         self.tails.get(tail).is_some_and(|tail| tail.is_rejected)
     }
 
-    /// Adds a round, after which such a share of all rounds is over.
+    /// Adds a round, after which this share of all rounds is over.
     fn push(&mut self, difference: f64, share: f64) {
         let signed = difference - self.shift;
         let place = self.sorted.partition_point(|distance| *distance < signed.abs());
@@ -306,7 +309,8 @@ impl Supposed {
         }
     }
 
-    /// Whether less than before counts of an earlier distance. Rounds without one say nothing of the others.
+    /// Lowers the cap, and returns whether that shortens an earlier distance. Rounds with a distance of zero do not
+    /// count.
     fn narrow(&mut self) -> bool {
         let distances = &self.sorted[self.sorted.partition_point(|distance| *distance == 0.0)..];
         if distances.len() < ROUNDS_FOR_MEDIAN {
@@ -344,7 +348,7 @@ struct Tail {
     level: f64,
     /// ρ of how the level is spent.
     spending: f64,
-    /// Which other sequences are rejected, and how many.
+    /// Which of the other sequences are rejected, and how many.
     rejected: Vec<bool>,
     spent: usize,
     is_rejected: bool,
@@ -355,7 +359,7 @@ impl Tail {
         Tail { side, level, spending, rejected: Vec::new(), spent: 0, is_rejected: false }
     }
 
-    /// After a round: rejects as many sequences as may be, from the furthest on, those with the same sum together.
+    /// After a round: rejects as many sequences as allowed, from the furthest on, those with equal sums together.
     fn look(&mut self, sum: f64, others: &[f64], share: f64, rounding: f64) {
         let all = (others.len() + 1) as f64;
         let budget = (self.level * share.powf(self.spending) * all + 1e-9).floor() as usize;

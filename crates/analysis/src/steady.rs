@@ -1,15 +1,15 @@
-//! Whether a load had settled: warm-up at its start, drift within it, a backlog that grows.
+//! Whether a load had settled: warm-up at its start, drift within it, a growing backlog.
 //!
 //! A *warm-up* is a system that gets faster on its own: caches fill, code is compiled, pools are created. Its seconds
-//! are found by MSER (White 1997): the cut that leaves the steadiest rest. A cut is believed only if what is cut off
-//! looks like one – slow from the very first second, ever less so, and answering throughout. A *stall* is not a
-//! warm-up: a second in which far fewer were answered than the response times of that second explain, or in which
-//! more were answered than usual because they had piled up before. Anything that looks like both is not cut off:
-//! leaving out a stall would hide the worst part, and a slow start that stays in only makes the figures conservative.
+//! are found by MSER (White 1997): the cut that leaves the steadiest rest. A cut is accepted only if what it removes
+//! looks like a warm-up: slow from the very first second, less and less so, and answering throughout. A *stall* is not
+//! a warm-up: a second with far fewer answers than its response times explain, or with more answers than usual because
+//! they had piled up before. Anything that looks like both is not cut off: leaving out a stall would hide the worst
+//! part, and a slow start that stays in only makes the figures conservative.
 //!
 //! *Drift* is a trend over what remains ([`crate::trend`]), large enough to matter.
 //!
-//! All of it works on seconds, and judges no load with fewer than [`FEWEST`] of them, with stages, or in batches.
+//! All of it works on seconds; loads with fewer than [`FEWEST`] of them, with stages, or in batches are not judged.
 
 use loadlab_record::load::Tick;
 use loadlab_record::summary::{Doubt, LoadFacts};
@@ -17,11 +17,11 @@ use loadlab_record::units::format_duration_ns;
 
 use crate::trend::{median, stretches, trend};
 
-/// With fewer seconds their trend cannot be judged.
+/// With fewer seconds a trend cannot be judged.
 pub const FEWEST: usize = 10;
 /// Fewer slow seconds than this at the start are a hiccup.
 const FEWEST_WARM: usize = 3;
-/// Times that differ by less than this share are the same.
+/// Times that differ by less than this share count as equal.
 const EVEN_SHARE: f64 = 0.02;
 /// The start is slower than the rest by at least this share, or it would not matter.
 const WARM_SHARE: f64 = 0.10;
@@ -30,13 +30,13 @@ const WARM_SHARE: f64 = 0.10;
 const WARM_DEVIATIONS: f64 = 3.0 * 1.4826;
 /// A second with less than this share of the answers that its response times explain was a stall.
 const STALL_SHARE: f64 = 0.5;
-/// In the open model a second with this much more, or less, than what was due was catching up, or falling behind.
+/// In the open model a second with this much more than was due was catching up; with this much less, falling behind.
 const UNEVEN: f64 = 0.10;
-/// Number of sections in which a trend is searched.
+/// Number of sections whose means are tested for a trend.
 const STRETCHES: usize = 10;
-/// The significance of a trend: one series in a thousand without any.
+/// Significance of a trend, in standard deviations: one trendless series in a thousand exceeds it, …
 const SURE: f64 = 3.29;
-/// … and with this much change over the window.
+/// … with this much change over the window.
 const DRIFT_SHARE: f64 = 0.10;
 /// A backlog that grows by more than this share of what is due.
 const BACKLOG_SHARE: f64 = 0.01;
@@ -52,7 +52,7 @@ pub struct Second {
     pub due: f64,
     /// Successful answers per second.
     pub ok: f64,
-    /// Ended otherwise.
+    /// Number of requests that ended otherwise.
     pub failed: u64,
     /// Median response in milliseconds, if anything was answered.
     pub p50_ms: Option<f64>,
@@ -86,7 +86,7 @@ pub fn seconds_of(ticks: &[Tick], facts: &LoadFacts) -> Vec<Second> {
 /// A system that got faster on its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WarmUp {
-    /// The end of its seconds, on the trial's clock.
+    /// End of the warm-up, seconds on the trial's clock.
     pub until_s: f64,
     /// Median response of its first second, milliseconds.
     pub first_ms: f64,
@@ -142,7 +142,7 @@ fn mser(values: &[f64]) -> Option<usize> {
     (best.1 > 0 && best.1 < most).then_some(best.1)
 }
 
-/// It is slowest at its beginning, and then decreases.
+/// Whether the start is slowest at its beginning, and then gets faster.
 fn goes_down(start: &[f64]) -> bool {
     let slowest = start.iter().copied().fold(0.0, f64::max);
     let points: Vec<(f64, f64)> = start.iter().enumerate().map(|(i, v)| (i as f64, *v)).collect();
@@ -153,7 +153,7 @@ fn goes_down(start: &[f64]) -> bool {
     falls && start[0] >= 0.8 * slowest
 }
 
-/// Something stood still in the first seconds, or was catching up after a stall.
+/// Whether something stalled in the first seconds, or was catching up after a stall.
 fn stalls(start: &[Second], rest: &[Second], open: bool) -> bool {
     let Some(usual_ok) = median(&mut rest.iter().map(|s| s.ok).collect::<Vec<_>>()) else { return true };
     let times = || rest.iter().filter_map(|s| s.p50_ms).collect::<Vec<_>>();
@@ -174,9 +174,9 @@ fn stalls(start: &[Second], rest: &[Second], open: bool) -> bool {
 /// A trend within a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// At its start, by the trend.
+    /// Value at the start of the window, by the trend.
     pub from: f64,
-    /// At its end.
+    /// Value at its end.
     pub to: f64,
 }
 
@@ -241,7 +241,7 @@ pub fn growing_backlog(ticks: &[Tick], until_s: f64) -> Option<String> {
     })
 }
 
-/// What had become due by then.
+/// Requests that were due by then.
 fn points_due(ticks: &[Tick], by_s: f64) -> u64 {
     ticks.iter().filter(|t| t.to_s <= by_s + 1e-6).map(|t| t.counts.due).sum()
 }
@@ -289,7 +289,7 @@ pub fn doubts(ticks: &[Tick], facts: &LoadFacts, from_s: f64) -> Vec<Doubt> {
     };
     let times = drift(&settled, |s| s.p50_ms);
     say("the median response of a second", times, &ms);
-    // With users the one follows from the other, and is reported once.
+    // With a fixed number of users goodput follows from response times, so only one of the two is reported.
     if times.is_none() {
         let rate = |v: f64| format!("{v:.0}/s");
         say("goodput", drift(&settled, |s| Some(s.ok)), &rate);

@@ -1,9 +1,9 @@
 //! Student's t distribution: chances and critical values, for intervals over a handful of trials.
 //!
-//! The t distribution's tails are a regularised incomplete beta function (DLMF 8.17 and 26.5.27 of Abramowitz
-//! and Stegun): `P(|T| > t) = I_x(ν/2, 1/2)` with `x = ν / (ν + t²)`. That is evaluated by its continued fraction
-//! (DLMF 8.17.22) with Lentz's method as modified by Thompson and Barnett (1986). Good to ten digits over the
-//! range that trials span; the tests hold it against printed tables.
+//! The t distribution's tails are a regularised incomplete beta function (DLMF 8.17 and 26.5.27 of Abramowitz and
+//! Stegun): `P(|T| > t) = I_x(ν/2, 1/2)` with `x = ν / (ν + t²)`. That is evaluated by its continued fraction (DLMF
+//! 8.17.22) with Lentz's method as modified by Thompson and Barnett (1986). Good to ten digits over the range that
+//! trials span; the tests check it against printed tables.
 
 /// The probability that |T| exceeds `t` by chance alone; `df` degrees of freedom, above 0. 1 at 0, and NaN only for
 /// NaN.
@@ -72,7 +72,8 @@ fn fraction(x: f64, a: f64, b: f64) -> f64 {
     value
 }
 
-/// ln Γ(x) for positive x: Stirling's series (DLMF 5.11.1) after the argument has been raised to where it is exact.
+/// ln Γ(x) for positive x: Stirling's series (DLMF 5.11.1), after raising the argument to where the series is
+/// accurate.
 fn ln_gamma(x: f64) -> f64 {
     let (mut x, mut below) = (x, 0.0);
     while x < 12.0 {

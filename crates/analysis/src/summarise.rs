@@ -104,8 +104,8 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
             totals.dependence,
         ),
         ok_response_ms: timed(&series.response_ok),
-        // Timeouts are failures too, but their series also holds what was in flight or dropped: those are among the
-        // censored of `response_ms`; here are the failures that did end.
+        // Timeouts are failures too, but their series also holds what was in flight or dropped, which are censored
+        // values of `response_ms`; here are only the failures that did end.
         failed_response_ms: timed(&series.response_failed),
         service_ms: Distribution::dependent(&series.service_ok, &series.service_censored, totals.dependence),
         late_ms: timed(&series.late),
@@ -145,7 +145,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
     }
 }
 
-/// Requests, and those that nobody offered in place of lost agents: known if it is known of all of them.
+/// Requests, including those not offered because agents were lost: known only if known for every agent.
 fn requests_of(counts: &Counts, agents: &[AgentSummary]) -> Requests {
     let sum = |of: fn(&Requests) -> Option<u64>| {
         let all: Option<u64> = agents.iter().map(|agent| of(&agent.requests)).sum();
@@ -169,7 +169,7 @@ fn tag_summary(measured: &TagMeasured, dependence: Dependence) -> TagSummary {
     }
 }
 
-/// With several loads, each one's own figures; batches of one load are together.
+/// With several loads, each one's own figures; batches of one load are combined.
 fn by_load(input: &TrialInput<'_>) -> BTreeMap<String, LoadSummary> {
     let names: BTreeSet<&str> = input.loads.iter().map(|run| run.load.as_str()).collect();
     if names.len() < 2 && input.facts.loads.is_empty() {
@@ -183,8 +183,8 @@ fn by_load(input: &TrialInput<'_>) -> BTreeMap<String, LoadSummary> {
     names.into_iter().map(summary).collect()
 }
 
-/// With several batches, each one's own figures; loads that run in the same batch are together. Of a trial that was cut
-/// off, histograms do not separate batches.
+/// With several batches, each one's own figures; loads that run in the same batch are combined. Empty for a trial that
+/// was cut off, whose histograms do not separate batches.
 fn by_batch(input: &TrialInput<'_>) -> BTreeMap<u32, LoadSummary> {
     let batches: BTreeSet<u32> = input.loads.iter().map(|run| run.batch).collect();
     if batches.len() < 2 || input.ended == Ended::Partial {
@@ -217,13 +217,13 @@ fn of_runs(runs: &[LoadRun], ticks: &[Tick]) -> LoadSummary {
     }
 }
 
-/// When load was on.
+/// When the load was on.
 struct Span {
     /// Start of the first load, seconds on the trial's clock.
     from_s: f64,
     /// End of the last.
     to_s: f64,
-    /// When the last was over; after that only stragglers are awaited.
+    /// When the last load was over; after that only stragglers are awaited.
     asked_to_s: f64,
     /// Length of the time in which at least one load ran and was not over: pauses between batches excluded.
     asked_length_s: f64,

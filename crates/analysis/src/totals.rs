@@ -27,9 +27,9 @@ pub struct Totals {
     pub connections: Connections,
     /// ∫ in-flight dt, over the whole load.
     pub busy_s: f64,
-    /// The same within the windows.
+    /// As `busy_s`, within the windows.
     pub busy_in_window_s: f64,
-    /// Requests under way when a load was over that still ended.
+    /// Requests in flight when a load was over that ended later.
     pub stragglers: Stragglers,
     /// How autocorrelated response times are: the highest of any load.
     pub dependence: Dependence,
@@ -90,8 +90,8 @@ impl Totals {
     }
 }
 
-/// The engine leaves the service series empty when every request starts when due. A load that keeps them apart
-/// records both for every ok outcome, so an ok response without a service time shows it.
+/// The engine leaves the service series empty if every request starts when due. A load that separates the two records
+/// both for every ok outcome, so an ok response without a service time shows that they are the same.
 fn service_is_response(series: &Series) -> bool {
     series.service_ok.is_empty()
         && series.service_censored.is_empty()

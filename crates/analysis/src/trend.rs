@@ -9,7 +9,7 @@
 pub struct Trend {
     /// Change per unit of x: the median of all pairs' slopes.
     pub slope: f64,
-    /// Kendall's tau, -1 to 1: how surely each value is above the one before.
+    /// Kendall's tau, -1 to 1: how consistently values rise (or fall) from one to a later one.
     pub tau: f64,
     /// The Mann-Kendall statistic in standard deviations: beyond ± 2.58 one series in a hundred without a trend.
     pub z: f64,

@@ -1,12 +1,12 @@
 //! Throughput over concurrency: the Universal Scalability Law, its peak, and the knee.
 //!
-//! Gunther's law (2007) gives the throughput of N users: `X(N) = λN / (1 + α(N − 1) + βN(N − 1))`. λ is that of one
-//! user, α the share of the work that only one can do at a time (contention), β the pairwise cost between users
+//! Gunther's law (2007) gives the throughput of N users: `X(N) = λN / (1 + α(N − 1) + βN(N − 1))`. λ is the throughput
+//! of one user, α the share of the work that only one can do at a time (contention), β the pairwise cost between users
 //! (coherency). With β > 0 there is a maximum, at `N* = √((1 − α) / β)`; beyond it more users get less.
 //!
 //! It is fitted to the throughput of every trial by least squares of logarithms (an error of 2 % weighs the same at
 //! every level) with Gauss-Newton steps, damped by the Levenberg-Marquardt method (1944, 1963). Intervals are
-//! Student's, from the fit's linear approximation; that of the peak is on a logarithmic scale (delta method).
+//! Student's, from the fit's linear approximation; the peak's interval is on a logarithmic scale (delta method).
 //!
 //! The *knee* is where throughput over response time is largest (Kleinrock 1979: power): below it more users are
 //! served at little cost, above it they mostly wait. In terms of the law it is where one per cent more users bring
@@ -64,17 +64,17 @@ pub struct Fit {
     pub knee_users: Option<f64>,
     /// Root mean square of the residuals, as a share of the throughput.
     pub residual: f64,
-    /// ln λ, α and β as the curve's band needs them: the estimates, and how they vary together.
+    /// Estimates of ln λ, α and β, and their covariance, for the curve's band.
     theta: Theta,
     covariance: [[f64; 3]; 3],
     /// Student's critical value times the residual.
     reach: f64,
 }
 
-/// The maximum.
+/// Where throughput is largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
-    /// At this many users.
+    /// Number of users there.
     pub users: Interval,
     /// The throughput there, per second.
     pub per_s: f64,
@@ -138,7 +138,7 @@ pub enum Refused {
     /// A peak far beyond the measured levels.
     #[error("the peak would be at {users:.0} users, far beyond the largest level measured ({largest:.0})")]
     FarPeak {
-        /// Where it would be.
+        /// Users at which it would be.
         users: f64,
         /// The largest level.
         largest: f64,
@@ -203,8 +203,8 @@ impl Fit {
         ln_lambda.exp() * users / slowdown(users, alpha, beta)
     }
 
-    /// The same with its 95 % interval: where the curve lies there, not where single trials fall. From the fit's linear
-    /// approximation, on a logarithmic scale (delta method).
+    /// As [`Fit::per_s`], with its 95 % interval: where the curve lies, not where single trials fall. From the fit's
+    /// linear approximation, on a logarithmic scale (delta method).
     pub fn per_s_within(&self, users: f64) -> Interval {
         let slopes = slopes(users, slowdown(users, self.theta[1], self.theta[2]));
         let pairs = (0..3).flat_map(|i| (0..3).map(move |j| (i, j)));

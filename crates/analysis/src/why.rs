@@ -1,41 +1,41 @@
 //! Proof by intervention: what a change of one limit does to the goodput, from blocks of one load in random order.
 //!
-//! Each round has every change once, in random order, and between any two changes a block without one (a control). A change is
-//! compared with the controls on either side of it, on a logarithmic scale, so that whatever drifts cancels: how fast a
-//! machine is differs by several per cent within a minute. Over the rounds these differences have a mean and an interval by
-//! Student's t. Few rounds estimate a variance badly, so half of it is that change's own and half that of all changes (Smyth
-//! 2004, Linear models and empirical Bayes methods: moderated t; degrees of freedom by Satterthwaite 1946). The level is divided
-//! among all changes (Bonferroni): the intervals hold together with 95 %.
+//! Each round has every change once, in random order, and a block without a change (a control) between any two. A
+//! change is compared with the controls on either side of it, on a logarithmic scale, so that drift cancels: the speed
+//! of a machine varies by several per cent within a minute. Over the rounds these differences have a mean and an
+//! interval by Student's t. A few rounds estimate a variance poorly, so half of it is the change's own and half is
+//! that of all changes (Smyth 2004, Linear models and empirical Bayes methods: moderated t; degrees of freedom by
+//! Satterthwaite 1946). The level is divided among all changes (Bonferroni): the intervals hold jointly with 95 %.
 //!
-//! A change in random order under one load, and what answers it, is the idea of causal profiling (Curtsinger and Berger
-//! 2015, Coz), here between processes.
+//! Making changes in random order under one load, and measuring the response, is the idea of causal profiling
+//! (Curtsinger and Berger 2015, Coz), here between processes.
 
 use loadlab_record::why::{Effect, LeverCall};
 
 use crate::student;
 
-/// All intervals hold together with this probability.
+/// All intervals hold jointly with this probability.
 const CONFIDENCE: f64 = 0.95;
 
-/// Ratios end here: a block in which nothing was answered has none, and a record can hold no infinite number.
+/// Ratios are clamped to this: a block in which nothing was answered has none, and a record cannot hold infinity.
 const FURTHEST: f64 = 1e6;
 
-/// Fewest rounds that give an interval worth having: two give one of twelve standard errors.
+/// Fewest rounds for a useful interval: with two it reaches twelve standard errors to either side.
 pub const FEWEST_ROUNDS: u32 = 4;
 
 /// A block: at most one thing was changed in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {
-    /// Its place among all blocks of its load.
+    /// Index among all blocks of its load.
     pub place: u32,
-    /// Which change, from 0; `None`: nothing was changed.
+    /// Index of the change, from 0; `None` if nothing was changed.
     pub change: Option<usize>,
     /// Successful responses per second.
     pub goodput_per_s: f64,
 }
 
-/// The goodput under each change as a share of that without one, from loads in blocks; `None` where fewer than two blocks with
-/// it have a neighbour without.
+/// The goodput under each change as a share of the goodput without one, from loads in blocks; `None` if fewer than two
+/// blocks with the change are next to a control.
 pub fn effects(loads: &[&[Block]], changes: usize) -> Vec<Option<Effect>> {
     let confidence = 1.0 - (1.0 - CONFIDENCE) / changes.max(1) as f64;
     let of = |change: usize| {
@@ -61,7 +61,7 @@ pub fn effects(loads: &[&[Block]], changes: usize) -> Vec<Option<Effect>> {
     all.iter().map(effect).collect()
 }
 
-/// ln of the goodput of a block, less that of the controls beside it. Controls in which nothing was answered say nothing.
+/// ln of a block's goodput, minus that of the controls beside it. Controls in which nothing was answered are ignored.
 fn difference(load: &[Block], block: &Block) -> Option<f64> {
     let beside = |other: &&Block| other.change.is_none() && other.place.abs_diff(block.place) == 1;
     let answered = load.iter().filter(beside).filter(|control| control.goodput_per_s > 0.0);
@@ -71,13 +71,13 @@ fn difference(load: &[Block], block: &Block) -> Option<f64> {
     (!controls.is_empty()).then(|| ratio.ln())
 }
 
-/// What the rounds say of a change.
+/// The differences of one change over the rounds.
 #[derive(Clone, Copy)]
 struct Differences {
     rounds: f64,
     mean: f64,
     variance: f64,
-    /// Pairs of them that share a control.
+    /// Number of pairs of differences that share a control.
     shared: f64,
 }
 
@@ -96,15 +96,15 @@ impl Differences {
     /// Half the width of the interval of the mean: the variance is half its own, half that of all changes.
     fn width(self, pooled: f64, changes: f64, confidence: f64) -> f64 {
         let variance = (self.variance + pooled) / 2.0;
-        // The change's own estimate has this weight in all, each other one that of `others`.
+        // The change's own estimate has the total weight `own`, each other one `others`.
         let (own, others) = (0.5 + 0.5 / changes, 0.5 / changes);
         let freedom = (self.rounds - 1.0) / (own * own + (changes - 1.0) * others * others);
         student::critical(confidence, freedom) * (variance * self.alike() / self.rounds).sqrt()
     }
 
-    /// How many times the variance of the mean is what it would be if the differences were independent. Two that share a
-    /// control have a sixth of their variance in common: of blocks with equal noise a difference has 3/2 of its variance,
-    /// and a control half of whose noise is in both adds 1/4.
+    /// The variance of the mean, relative to that of independent differences. Two differences that share a control
+    /// have a sixth of their variance in common: if all blocks are equally noisy, a difference has 3/2 of a block's
+    /// variance, and a shared control, half of whose noise is in each, adds 1/4.
     fn alike(self) -> f64 {
         let (rounds, shared) = (self.rounds, self.shared / 3.0);
         (1.0 + shared / rounds) / (1.0 - shared / (rounds * (rounds - 1.0)))
@@ -120,19 +120,19 @@ pub fn call(goodput: Effect, margin: f64) -> LeverCall {
     }
 }
 
-/// How much of a change the goodput takes on: ln of its ratio by ln of the change's. `factor` is not 1.
+/// How much of a change the goodput follows: ln of its ratio over ln of the change's. `factor` is not 1.
 pub fn elasticity(goodput: Effect, factor: f64) -> Effect {
     let of = |ratio: f64| ratio.ln() / factor.ln();
     let (a, b) = (of(goodput.low), of(goodput.high));
     Effect { value: of(goodput.value), low: a.min(b), high: a.max(b) }
 }
 
-/// The goodput that a change by another factor should give: as elastic as before, up to `most`, where something else
-/// gives. The interval is one for what is measured then, so it is widened by what that measurement is uncertain by: `of`,
-/// once it is known, until then as much as the first one.
+/// The goodput predicted for a change by another factor: as elastic as before, up to `most`, where something else
+/// becomes the limit. The interval is for the value measured then, so it is widened by the uncertainty of that
+/// measurement: that of `of` once it is known, until then that of the first one.
 pub fn predicted(goodput: Effect, (factor, to): (f64, f64), most: Option<f64>, of: Option<Effect>) -> Effect {
     let scale = to.ln() / factor.ln();
-    // A record can hold no infinite number.
+    // A record cannot hold infinity.
     let bounded = |ln: f64| ln.exp().clamp(1.0 / FURTHEST, FURTHEST);
     let centre = goodput.value.ln() * scale;
     let first = half_width(goodput) * scale;
@@ -209,7 +209,7 @@ mod tests {
         let width = 12.706 * (logs[0] - logs[1]).abs() / 2.0;
         assert!((alone.high - (mean + width).exp()).abs() < 1e-4, "{alone:?}");
         assert_eq!(call(alone, 0.05), LeverCall::CannotTell);
-        // Two loads say the same as one.
+        // Two loads give the same result as one.
         let (first, second) = (&measured[..3], &measured[4..7]);
         assert_eq!(effects(&[first, second], 1)[0], Some(alone));
     }
@@ -217,12 +217,12 @@ mod tests {
     #[test]
     fn too_little_says_nothing() {
         assert_eq!(effects(&[], 2), [None, None]);
-        // Of two blocks with the change one has no neighbour without.
+        // One of the two blocks with the change has no control beside it.
         let mut one =
             blocks(&[(None, 100.0), (Some(0), 90.0), (None, 100.0), (None, 100.0), (Some(0), 90.0)]);
         one.remove(3);
         assert_eq!(effects(&[&one], 1), [None]);
-        // Nothing was answered in one block: certain of nothing, and no panic.
+        // If nothing was answered in a block, nothing is certain, and nothing panics.
         let never = blocks(&[(None, 0.0), (Some(0), 0.0), (None, 0.0), (Some(0), 0.0), (None, 0.0)]);
         assert_eq!(effects(&[&never], 1), [None], "nothing was ever answered");
         let dead = blocks(&[(None, 100.0), (Some(0), 0.0), (None, 100.0), (Some(0), 90.0), (None, 100.0)]);
@@ -244,11 +244,11 @@ mod tests {
         // A delay that grows by a tenth and costs 4 %: a tenth less of it brings about as much.
         let shorter = predicted(exact(0.96), (1.1, 0.9), None, None);
         assert!((shorter.value - 1.046).abs() < 1e-3, "{shorter:?}");
-        // Something else gives at 5 % more.
+        // Something else becomes the limit at 5 % more.
         let first = Effect { value: 0.9, low: 0.89, high: 0.91 };
         let capped = predicted(first, (0.9, 1.1), Some(1.05), None);
         assert!((capped.value - 1.05).abs() < 1e-9 && capped.low < 1.05 && capped.high > 1.05, "{capped:?}");
-        // A prediction is held against a measurement, which is less certain after fewer rounds.
+        // A prediction is compared with a measurement, which is less certain after fewer rounds.
         let of =
             |low: f64, high: f64| predicted(first, (0.9, 1.1), None, Some(Effect { value: 1.0, low, high }));
         let (exactly, roughly) = (of(1.0, 1.0), of(0.9, 1.1));

@@ -1,4 +1,4 @@
-//! The search for the revision that changed a figure, held against simulated repositories.
+//! The search for the revision that changed a figure, tested on simulated repositories.
 
 use loadlab_analysis::bisect::{Bisection, Next};
 
@@ -7,7 +7,7 @@ use crate::chance::Chance;
 const REVISIONS: usize = 64;
 const SHIFT: f64 = 0.08;
 const NOISE: f64 = 0.02;
-/// `cargo xtask long` makes more of them.
+/// Number of simulated searches; `cargo xtask long` makes more of them.
 const RUNS: u64 = if option_env!("LOADLAB_TEST_LONG").is_some() { 200 } else { 60 };
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,8 @@ impl Noise {
     }
 }
 
-/// A repository with one slow revision; a tenth of the others do not build. Whether it was named, and the trials it took.
+/// A repository with one slow revision; a tenth of the others do not build. Returns whether it was named, and the
+/// trials it took.
 fn searched(noise: Noise, seed: u64) -> (bool, usize) {
     let mut chance = Chance::new(seed);
     let slow = 1 + (chance.share() * REVISIONS as f64) as usize;
@@ -58,7 +59,7 @@ fn searched(noise: Noise, seed: u64) -> (bool, usize) {
     }
 }
 
-/// Plain bisection, five trials each with the larger half by their median, both ends first.
+/// Plain bisection, with the median of five trials at each revision, both ends first.
 fn plainly(noise: Noise, seed: u64) -> (bool, usize) {
     let mut chance = Chance::new(seed);
     let slow = 1 + (chance.share() * REVISIONS as f64) as usize;
@@ -113,7 +114,7 @@ fn ends_that_do_not_differ_are_not_searched() {
             }
         }
     });
-    // 1 % at each of nine looks, which are much alike.
+    // 1 % at each of nine looks, which are strongly correlated.
     let found = found.count();
     assert!(found as u64 * 100 <= 8 * RUNS, "{found} of {RUNS}");
 }

@@ -192,7 +192,7 @@ fn what_leaves_no_choice_comes_first() {
     assert_eq!(made.suspects()[0].kind, Own);
 }
 
-/// Events change limits: what was used before one is compared with what was in force then.
+/// Events change limits: what was used before an event is compared with the limit in force then.
 #[test]
 fn a_limit_that_came_later_was_not_reached_before() {
     let roomy = Does { memory: 100 << 20, ..QUIET };
@@ -215,7 +215,7 @@ fn bursts_below_a_limit_hold_back_less_than_a_limit_that_is_reached() {
     let reached = Does { cores: 0.19, limit: Some(0.2), throttled: 0.3, ..QUIET };
     made(10, 20, 18, &[("edge", bursts), ("db", reached)])
         .check(&[(CpuLimit, Some("db")), (CpuLimit, Some("edge"))]);
-    // Nor do they come before a thread that is always busy; a memory limit that is met once comes after it, too.
+    // Nor do they come before a thread that is always busy; a memory limit that is hit once comes after it, too.
     let one = Does { cores: 0.98, ..QUIET };
     made(10, 20, 18, &[("edge", bursts), ("db", one)])
         .check(&[(OneCore, Some("db")), (CpuLimit, Some("edge"))]);
@@ -226,7 +226,7 @@ fn bursts_below_a_limit_hold_back_less_than_a_limit_that_is_reached() {
     once.check(&[(OneCore, Some("db")), (Memory, Some("edge"))]);
 }
 
-/// A moment in which loadlab was stopped is a doubt, and no bottleneck.
+/// If loadlab was throttled for a moment, that is a doubt, and no bottleneck.
 #[test]
 fn a_generator_that_was_throttled_for_a_moment_is_not_blamed() {
     let throttled = |seconds: f64| {
@@ -404,7 +404,7 @@ fn replicas_at_the_same_end_are_reported_once() {
     assert!(made.suspects()[0].text.ends_with("over all cores in 10.0 s; likewise edge1, edge3"));
 }
 
-/// Two things that are known of one component are two, whatever its name ends with.
+/// Two findings about one component are two, whatever its name ends with.
 #[test]
 fn what_is_known_of_one_component_stays() {
     for name in ["web", "web1"] {
@@ -472,7 +472,7 @@ fn a_relay_of_loadlab_is_not_a_component() {
         of(&[("edge", files), ("db", QUIET), ("db-relay", relay)]),
         (Latency, Some("edge".to_owned()))
     );
-    // Someone else's has no component of that name.
+    // Someone else's relay has no component of that name.
     assert_eq!(of(&[("edge", QUIET), ("mail-relay", relay)]), (Latency, Some("mail-relay".to_owned())));
 }
 
@@ -726,7 +726,7 @@ fn a_lock_behind_the_first_tier_is_found_where_requests_wait() {
             "threads of mid: 42 of 42 read: 39 in a lock"
         ]
     );
-    // The same, and a front that keeps nearly a core busy with few requests in it: it holds nothing back.
+    // As before, with a front that keeps nearly a core busy with few requests in it: it holds nothing back.
     let busy = Does { cores: 0.95, ..QUIET };
     let mut beside = made(40, 160, 4, &[("edge", busy), ("mid", QUIET), ("db", QUIET)]);
     watched(&mut beside, &pairs, |_| ());
@@ -816,7 +816,8 @@ fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
     );
 }
 
-/// A load balancer far from everybody: of ten requests four are on the way to it, and five on the ways from it.
+/// A load balancer far from everything: of ten requests four are in flight on the link to it, and five on the links
+/// from it.
 #[test]
 fn a_component_whose_links_are_slow_is_named_by_all_of_them() {
     let mut made =
@@ -836,7 +837,7 @@ fn a_component_whose_links_are_slow_is_named_by_all_of_them() {
     assert!(suspect.text.starts_with("links of balancer: 9.4 of 10 requests in flight"), "{suspect:?}");
     assert!(suspect.evidence[0].contains(" 4.4 on loadlab→balancer, 2.5 on "), "{suspect:?}");
 
-    // The way to a store that is far away is a link of the balancer, too, but one of the store's.
+    // The link to a distant store is a link of the balancer, too, but also one of the store's.
     let behind = [
         Pair { in_transit: 0.2, ..pair("loadlab", "balancer", 10.0, 10.0) },
         far(pair("balancer", "store", 5.0, 4.9), 4.9),
@@ -845,7 +846,8 @@ fn a_component_whose_links_are_slow_is_named_by_all_of_them() {
     watched(&mut made, &behind, |_| ());
     assert!(!made.suspects()[0].text.starts_with("links of"), "{:?}", made.suspects());
 
-    // Not one of them is slow, and the last component has hardly a request, however many connections: nobody is named.
+    // None of them is slow, and the last component has hardly a request, however many connections: no component is
+    // named.
     let near = |share: f64| {
         [
             pair("loadlab", "balancer", 10.0, 10.0),
@@ -869,7 +871,8 @@ fn a_component_whose_links_are_slow_is_named_by_all_of_them() {
     let evidence = &made.suspects()[0].evidence[0];
     assert!(evidence.contains("of 10 requests in flight 4 in balancer, 2.9 in edge1"), "{evidence}");
     assert_eq!(answer(&made).confidence, Confidence::Low);
-    // Edges that divide the load each wait for longer than their share of the requests tells: the store is slow, not its links.
+    // Edges that divide the load each wait for longer than their share of the requests suggests: the store is slow,
+    // not its links.
     let divided: Vec<Pair> = (1..=10)
         .flat_map(|edge| {
             let edge = format!("edge{edge}");
@@ -880,7 +883,7 @@ fn a_component_whose_links_are_slow_is_named_by_all_of_them() {
         .collect();
     watched(&mut made, &divided, |_| ());
     assert!(!made.suspects()[0].text.starts_with("links of"), "{:?}", made.suspects());
-    // Without a look at the connections it is the last that holds some.
+    // Without readings of connections it is the last component that holds some.
     made.evidence.clear();
     made.check(&[(Latency, Some("store"))]);
 }
@@ -940,7 +943,7 @@ fn an_accept_queue_comes_before_the_resets_it_causes_and_has_a_name() {
     );
     let named = |s: &Suspect| s.kind == Refused && s.who.as_deref() == Some("db");
     assert!(suspects[1..].iter().any(named), "{suspects:#?}");
-    // Started again in the middle, its socket counts from 0: what it had dropped before is not forgotten.
+    // Restarted in the middle, its socket counts from 0: what it had dropped before is not forgotten.
     let restarted = full.evidence.iter_mut().filter(|line| line.from_s >= 5.0);
     restarted.for_each(|line| line.listeners[0].drops = 0);
     let text = &full.suspects()[0].text;
@@ -962,7 +965,8 @@ fn a_rate_that_is_answered_as_it_comes_saturates_nothing() {
     let mut slow = made(40, 160, 4, &[("edge", QUIET), ("db", QUIET)]);
     slow.summary.load.model = "open".into();
     slow.check(&[(LimitedConcurrency, None)]);
-    // Of a short load what was under way at its end is missing, however fast it is answered: not what piled up.
+    // In a short load, requests in flight at its end are missing, however fast they are answered; they are not a
+    // backlog.
     let short = |ok_per_s: f64, after: u64| {
         let mut short = made(8, 150, 140, &[("edge", QUIET), ("db", QUIET)]);
         short.summary.load.model = "open".into();
@@ -1017,7 +1021,7 @@ fn unix(from: &str, to: &str, open: f64, busy: f64, unknown: f64) -> Pair {
     Pair { is_unix: true, unknown, address: format!("/run/{to}.sock"), ..pair(from, to, open, busy) }
 }
 
-/// Sockets that ask by UDP.
+/// Sockets that send queries by UDP.
 fn udp(from: &str, to: &str, open: f64, busy: f64) -> Pair {
     Pair { is_udp: true, unknown: open - busy, ..pair(from, to, open, busy) }
 }
@@ -1035,7 +1039,7 @@ fn a_full_pool_over_a_unix_socket_is_told_by_its_threads() {
     pool.check(&[(Pool, Some("edge"))]);
     let text = &pool.suspects()[0].text;
     assert!(text.starts_with("edge→db: 2.9 of 3 connections busy"), "{text}");
-    // Everything that arrived has gone on to the store.
+    // Everything that arrived has been passed on to the store.
     pool = behind_edge(&[unix("edge", "db", 40.0, 39.0, 0.0)]);
     pool.check(&[(LimitedConcurrency, Some("db"))]);
     assert_eq!(answer(&pool).confidence, Confidence::High);
@@ -1082,7 +1086,7 @@ fn of_two_that_may_hold_the_requests_neither_is_named() {
     let ranges = "of 40 requests in flight 0 to 40 in mid, 0 to 40 in db (edge→mid: 40 of 40 connections busy, mid→db: 0 of 40 connections busy, 40 not known; 200 readings)";
     assert_eq!(seen.evidence[1], ranges);
     assert_eq!(seen.not_seen.len(), 1);
-    // What most wait on is known.
+    // It is known which connections most requests wait on.
     either = behind_edge(&[pair("edge", "mid", 40.0, 39.8), unix("mid", "db", 40.0, 30.0, 10.0)]);
     either.check(&[(LimitedConcurrency, Some("db"))]);
     assert_eq!(answer(&either).confidence, Confidence::Medium);
@@ -1128,7 +1132,7 @@ fn connections_made_for_one_request_each_are_busy() {
     let fastcgi = behind_edge(&[made_for_each]);
     fastcgi.check(&[(LimitedConcurrency, Some("db"))]);
     assert!(diagnosis(&fastcgi).pairs.iter().any(|p| p.is_unix && p.busy == 30.0 && p.made == 2300));
-    // A pool that makes a new one now and then.
+    // A pool that opens a new connection now and then.
     let pool = behind_edge(&[Pair { made: 3, ..unix("edge", "db", 30.0, 0.0, 30.0) }]);
     pool.check(&[(LimitedConcurrency, None)]);
 }
@@ -1144,7 +1148,7 @@ fn a_slow_resolver_is_found_by_the_queries_that_wait_for_it() {
     // Too few at a time for a pool: each query has its own socket.
     let few = behind_edge(&[db.clone(), udp("edge", "dns", 22.0, 22.0)]);
     few.check(&[(LimitedConcurrency, Some("dns"))]);
-    // Long-lived sockets ask nothing.
+    // Long-lived sockets send no queries.
     let statsd = behind_edge(&[db, udp("edge", "stats", 40.0, 0.0)]);
     statsd.check(&[(LimitedConcurrency, Some("edge"))]);
     assert_eq!((answer(&statsd).confidence, answer(&statsd).not_seen.len()), (Confidence::High, 0));
@@ -1213,7 +1217,7 @@ fn a_component_that_is_known_late_is_one_and_others_connections_are_left_out() {
         line.pairs.push(at("127.0.0.1:5432", pair("edge", to, 40.0, 39.0)));
     });
     late.check(&[(LimitedConcurrency, Some("db"))]);
-    // A component that is not watched has an address.
+    // A component that is not watched is named by its address.
     for line in &mut late.evidence {
         line.pairs.last_mut().unwrap().to.clear();
     }
@@ -1282,7 +1286,7 @@ fn a_pool_over_a_unix_socket_is_full_if_it_has_as_many_connections_as_requests_g
     assert_eq!(kind(5.0), (LimitedConcurrency, Some("edge".into())));
 }
 
-/// One of several ways through the system: the fastest responses took another one.
+/// One of several paths through the system: the fastest responses took another one.
 #[test]
 fn threads_in_a_lock_are_said_where_the_fastest_response_tells_nothing() {
     let kind = |lock: f64| {

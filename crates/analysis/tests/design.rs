@@ -67,7 +67,7 @@ fn trial(goodput: f64, errors: u64) -> Summary {
     summary
 }
 
-/// Rounds of base, other and control, whose goodput is this many times that of the base, give or take.
+/// Rounds of base, other and control: the other's goodput is a multiple of the base's, and each case has its own noise.
 struct Rounds([Vec<Summary>; 3]);
 
 impl Rounds {
@@ -92,12 +92,12 @@ fn design(figures: &[FigureFacts]) -> Design {
     Design::new(&until, 30, 1, figures)
 }
 
-/// What moves while rounds are made is rejected on one side first, and on the other later: there is no interval of it.
+/// A shift that moves between rounds is rejected first on one side, then on the other: it has no interval.
 #[test]
 fn a_shift_that_moves_has_no_interval() {
     let mut chance = Chance::new(5);
     let mut side = |shifts: &dyn Fn(usize) -> f64| -> Vec<Summary> {
-        // Of the errors nothing is ever certain, so rounds are made to the end.
+        // Nothing is ever certain about the errors, so rounds are made to the end.
         let errors = |chance: &mut Chance| (20.0 + 8.0 * chance.normal()).clamp(0.0, 100.0) as u64;
         let goodput = |round, chance: &mut Chance| 1000.0 * f64::exp(shifts(round) + 0.005 * chance.normal());
         (0..30).map(|round| trial(goodput(round, &mut chance), errors(&mut chance))).collect()
@@ -127,7 +127,7 @@ fn row(comparison: &Comparison, id: &str) -> (Call, Option<f64>, bool) {
 
 #[test]
 fn a_difference_that_the_control_has_as_well_is_not_called() {
-    // 5 % between cases without noise of their own, and a control that is off by 10 % now and then.
+    // 5 % between cases without their own noise, and a control that is off by 10 % now and then.
     let rounds = Rounds::new(20, 0.95, [0.001, 0.001, 0.1]);
     let [base, other, control] = rounds.sides();
     let design = design(&[]);

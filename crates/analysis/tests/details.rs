@@ -10,10 +10,10 @@ use loadlab_record::summary::{
 
 use crate::chance::Chance;
 
-/// `cargo xtask long` builds the tests so.
+/// Whether `cargo xtask long` built the tests.
 const IS_LONG: bool = option_env!("LOADLAB_TEST_LONG").is_some();
 
-/// How many times that of the base the other's figures are.
+/// By how much the other's figures exceed those of the base, as a share.
 #[derive(Clone, Copy, Default)]
 struct Shift {
     order: f64,
@@ -145,7 +145,7 @@ fn components_probes_batches_and_the_drain_are_looked_at() {
         for part in [
             name("p99 of batch 2", Call::Worse),
             name("CPU per request of db", Call::Worse),
-            // Nobody says whether more of a probe is better.
+            // It is not known whether more of a probe is better.
             name("mean of depth", Call::Changed),
         ] {
             assert!(parts.contains(&part), "{part:?} is not in {parts:?}");
@@ -205,12 +205,12 @@ fn details_raise_few_alarms_however_many_there_are() {
         alarms += usize::from((1..44).any(|place| matches!(call(place), Call::Better | Call::Worse)));
     }
     assert!(alarms <= 123, "{alarms} of 2000");
-    // The tests are as strict as they have to be, and no stricter by far.
+    // The tests are as strict as they have to be, and not much stricter.
     assert!(alarms >= 40, "{alarms} of 2000");
 }
 
-/// The same for trials until it is certain, looked at again and again: one step differs, and any other part that is ever called
-/// is an alarm.
+/// As above, for trials until it is certain, looked at again and again: one step differs, and any other part that is
+/// ever called is an alarm.
 #[test]
 fn details_raise_few_alarms_at_any_stop() {
     let (sessions, most) = if IS_LONG { (60, 8) } else { (1, 1) };

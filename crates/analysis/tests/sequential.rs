@@ -1,4 +1,4 @@
-//! The test that is asked after every round, held against simulated sessions.
+//! The test that is repeated after every round, checked on simulated sessions.
 
 use loadlab_analysis::compare::Call;
 use loadlab_analysis::sequential::{Question, Sequential, levels};
@@ -8,10 +8,10 @@ use crate::chance::Chance;
 
 const MARGIN: f64 = 0.02;
 const FIGURES: usize = 6;
-/// Of one case's trial.
+/// Standard deviation of one case's trial, on a logarithmic scale.
 const NOISE: f64 = 0.02;
 const ROUNDS: usize = 24;
-/// `cargo xtask long` builds the tests so.
+/// Whether `cargo xtask long` built the tests.
 const IS_LONG: bool = option_env!("LOADLAB_TEST_LONG").is_some();
 
 fn question(level: f64, seed: u64) -> Question {
@@ -67,7 +67,7 @@ impl Session {
         })
     }
 
-    /// The differences of two equal cases in one round, by figure: a coin says which of them runs first.
+    /// The differences of two equal cases in one round, by figure: a coin decides which of them runs first.
     fn round(&mut self) -> [f64; FIGURES] {
         let (first, second) = (self.trial(), self.trial());
         let sign = if self.chance.share() < 0.5 { 1.0 } else { -1.0 };

@@ -19,7 +19,7 @@ fn closed(times_ms: &[f64]) -> Vec<Second> {
     times_ms.iter().enumerate().map(second).collect()
 }
 
-/// The same at a sustainable fixed rate.
+/// As [`closed`], at a sustainable fixed rate.
 fn open(times_ms: &[f64]) -> Vec<Second> {
     closed(times_ms).into_iter().map(|s| Second { due: 500.0, ok: 500.0, ..s }).collect()
 }
@@ -56,8 +56,8 @@ fn a_warm_up_is_found_with_its_end() {
     }
 }
 
-/// The remainder may differ by next to nothing, and not by chance: here it gets steadier in the middle, as a server
-/// did.
+/// The remainder may differ by next to nothing, and not by chance: here it gets steadier in the middle, as on a real
+/// server.
 #[test]
 fn a_warm_up_is_found_before_a_rest_that_hardly_differs() {
     let start = [188.0, 154.8, 123.1, 88.9, 54.6];

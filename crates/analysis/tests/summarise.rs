@@ -101,8 +101,7 @@ fn batches_share_the_time_and_concurrent_loads_add_their_rates() {
     assert_eq!(summarise(input(closed(1), &in_turn)).rate_per_s.ok, 100.0);
 }
 
-/// Ten users for 3 s at 10 ms per answer; each has one more request under way when that is over, and waits 5 s for
-/// it.
+/// Ten users for 3 s at 10 ms per answer; each has one more request in flight when that is over, and waits 5 s for it.
 fn with_stragglers() -> LoadRun {
     let (n, users) = (3000, 10);
     let mut run = load("main", 0.0, n, 10, 3.0);
@@ -124,7 +123,7 @@ fn stragglers_are_in_no_rate_and_break_no_law() {
     assert_eq!((s.requests.ok, s.stragglers.ok, s.response_ms.count), (3010, 10, 3010));
     assert_eq!(s.response_ms.max, Some(5000.0));
     assert_eq!(kinds(&s), []);
-    // A time lost on the way is still detected.
+    // A duration lost on its way into the record is still detected.
     let mut runs = [with_stragglers()];
     let m = &mut runs[0].measured;
     (m.busy_s, m.busy_in_window_s) = (83.0, 33.0);
@@ -228,7 +227,7 @@ fn requests_that_were_sent_again_after_a_reset_may_have_failed() {
     assert_eq!(s.verdict, Verdict::Invalid);
     check(5, "failed <= 104", &grave);
     check(900, "availability > 95%", &grave);
-    // More cannot fail than did not: the rest was sent again and failed then.
+    // No more can fail than did not: the rest was sent again and then failed.
     let s = check(9_950, "errors < 2%", &grave);
     assert!(s.doubts[0].evidence.contains("up to 100 % of the requests failed"), "{:?}", s.doubts);
     // It fails anyway.
@@ -302,7 +301,7 @@ fn users_who_think_or_keep_a_pace_can_be_sent_late() {
     assert_eq!(kinds(&summarise(input(thinking, &runs))), [("late", true)]);
     let paced = LoadFacts { pace_s: Some(1.0), ..closed(10) };
     assert_eq!(kinds(&summarise(input(paced, &runs))), [("late", true)]);
-    // The rest have no due times.
+    // Without think time or pace, requests have no due times.
     assert_eq!(kinds(&summarise(input(closed(10), &runs))), []);
 }
 
@@ -389,7 +388,7 @@ fn little_finds_times_that_are_missing_and_users_that_idle() {
     assert_eq!(kinds(&summarise(input(closed(53), &runs))), []);
 }
 
-/// A limit that an event changed during the load is nothing that all of its use can be compared with.
+/// If an event changed a limit during the load, not all use can be compared with that limit.
 #[test]
 fn a_cpu_limit_that_was_changed_is_no_limit_of_the_whole_load() {
     let runs = [load("main", 0.0, 1000, 10, 10.0)];
@@ -460,7 +459,7 @@ fn failures_that_waited_break_no_law() {
         kinds(&summarise(input(open(100.0), runs))).iter().any(|(kind, _)| *kind == "littles_law")
     };
     assert!(!doubts(&runs));
-    // What was served is counted all the same, and no failure explains so much.
+    // What was served counts all the same, and no failure explains that much.
     (runs[0].measured.busy_s, runs[0].measured.busy_in_window_s) = (140.0, 140.0);
     assert!(doubts(&runs));
     (runs[0].measured.busy_s, runs[0].measured.busy_in_window_s) = (90.0, 90.0);
@@ -498,7 +497,7 @@ fn a_generator_without_reserve() {
     check(closed(1), &["max[1s..2s] < 1s"], true);
     check(closed(1), &["tag.page.p99 < 1s"], true);
     check(closed(1), &["service.p99 < 1s"], true);
-    // what ends in such a word and is no time of a request
+    // names that end in such a word but are no time of a request
     check(closed(1), &["web.cpu.max < 90%", "queue.max < 1000", "queue.mean < 5"], false);
     check(closed(1), &["number.price.p99 < 10", "queue.rate > 1000"], false);
     // a lower bound that is high enough is fine, and one that is not would blame the system
@@ -595,7 +594,7 @@ fn users_that_are_starved_are_reported() {
 #[test]
 fn users_of_whom_some_had_left_before_others_came_are_reported() {
     let runs = [load("main", 0.0, 1000, 10, 10.0)];
-    // Each second has as many requests; or all are in the first but one for each of the others.
+    // Each second has equally many requests; or all are in the first, except one in each of the others.
     let check = |facts: LoadFacts,
                  in_flight: &[u64],
                  (batches, first): (usize, Option<u64>),
@@ -670,7 +669,7 @@ fn standing_still_is_reported_with_its_length() {
         s.doubts[0].evidence,
         "loadlab stalled for 400 ms, 2.50 s into the load, 2 times for 700 ms in all"
     );
-    // two requests of 1,000 were under way: they can move p99.9 and the maximum
+    // two requests of 1,000 were in flight: they can move p99.9 and the maximum
     check(closed(1), &["p99 < 1s"], 0.0, false);
     check(closed(1), &["max < 1s"], 0.0, true);
     let s = check(closed(1), &[], 30.0, true);

@@ -1,4 +1,4 @@
-//! What a change of one limit does, held against simulated blocks.
+//! What a change of one limit does, checked on simulated blocks.
 
 use loadlab_analysis::why::{Block, FEWEST_ROUNDS, call, effects, elasticity, predicted};
 use loadlab_record::why::{Effect, LeverCall};
@@ -8,7 +8,7 @@ use crate::chance::Chance;
 const ROUNDS: u32 = 6;
 const CHANGES: usize = 4;
 const SESSIONS: u64 = 1000;
-/// What 5 % of 1,000 is with a probability of 99.5 % not more than.
+/// With a probability of 99.5 %, 5 % of 1,000 is no more than this.
 const MOST_ALARMS: usize = 67;
 
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +26,10 @@ enum Noise {
 
 const ALL: [Noise; 5] =
     [Noise::Normal, Noise::Stalling, Noise::Autocorrelated, Noise::Drifting, Noise::Uneven];
-/// Of one block.
+/// Standard deviation of one block, on a logarithmic scale.
 const SPREAD: f64 = 0.03;
 
-/// A session: each change shifts the logarithm of the goodput by so much.
+/// A session: each change shifts the logarithm of the goodput by its entry in `shifts`.
 fn session(noise: Noise, seed: u64, shifts: &[f64]) -> Vec<Block> {
     let mut chance = Chance::new(seed);
     let mut order: Vec<Option<usize>> = vec![None];
@@ -67,8 +67,8 @@ fn found(noise: Noise, seed: u64, shifts: &[f64]) -> Vec<Effect> {
         .collect()
 }
 
-/// Without a margin, so that it is the intervals that are tested: one session in twenty has one that misses the truth. With the
-/// margin hardly any lever is called.
+/// Without a margin, so that the intervals are tested: in one session in twenty, one of them misses the truth. With
+/// the margin hardly any lever is called.
 #[test]
 fn where_nothing_binds_hardly_anything_is_called() {
     for noise in ALL {
@@ -85,7 +85,7 @@ fn where_nothing_binds_hardly_anything_is_called() {
     }
 }
 
-/// Of a single lever every block has its neighbours' controls.
+/// With a single lever every block shares its controls with its neighbours.
 #[test]
 fn the_interval_of_a_single_lever_holds_as_often() {
     for noise in ALL {

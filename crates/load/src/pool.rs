@@ -1,7 +1,7 @@
 //! Connections that outlive their load: at its end the idle ones are handed over, and the next load to the same
 //! addresses takes as many as it can use. This way a search moves from level to level without every user reconnecting.
 //!
-//! They change hands as plain sockets, so it does not matter which thread, or which backend, had them.
+//! They are handed over as plain sockets, so it does not matter which thread, or which backend, had them.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,17 +20,17 @@ use crate::target::Address;
 /// the rest is for everything else.
 const FILES_LEFT_OF: u64 = 2;
 
-/// Connections between two loads.
+/// Connections kept between two loads.
 #[derive(Debug)]
 pub struct ConnectionPool {
-    /// By load thread: users spread over as many threads again find as many connections again.
+    /// By load thread: the same users on the same number of threads find as many connections again.
     shards: Mutex<Vec<Vec<PooledConnection>>>,
     most: usize,
 }
 
 /// An idle connection. Dropping it sends TLS's close_notify, as a load does when it closes one.
 pub(crate) struct PooledConnection {
-    /// Which host of the load it leads to, and by which address.
+    /// Index of the host it leads to in the load, and the address it is connected to.
     pub host: u16,
     pub address: Address,
     /// Present until taken.
@@ -62,22 +62,22 @@ impl ConnectionPool {
         ConnectionPool { shards: Mutex::default(), most }
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.shards().iter().map(Vec::len).sum()
     }
 
-    /// There are none.
+    /// Whether the pool is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Closes all of them.
+    /// Closes all connections.
     pub fn clear(&self) {
         self.trim(0);
     }
 
-    /// Closes what this many users, spread over the same threads, have no use for.
+    /// Closes the connections that `users` users, spread over the same threads, cannot use.
     pub fn trim(&self, users: usize) {
         let mut shards = self.shards();
         let each = users.div_ceil(shards.len().max(1));
@@ -85,7 +85,7 @@ impl ConnectionPool {
     }
 
     fn shards(&self) -> MutexGuard<'_, Vec<Vec<PooledConnection>>> {
-        // A panic leaves the list whole: entries are moved in and out in one step.
+        // A panic leaves the list intact: entries are moved in and out in one step.
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -105,10 +105,10 @@ impl ConnectionPool {
 }
 
 impl PooledConnection {
-    /// The server still holds it, and has sent nothing unsolicited.
+    /// Whether the server still holds it and has sent nothing unsolicited.
     pub fn is_good(&self) -> bool {
         let Some(socket) = &self.socket else { return false };
-        // An end after the last bytes, such as after TLS's close_notify, is not seen by looking at the bytes.
+        // Peeking at the bytes does not show a close after the last ones, such as after TLS's close_notify.
         let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let mut asked = [PollFd::new(socket, ended)];
         if !matches!(poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0)) {

@@ -1,6 +1,6 @@
 //! A load's random numbers: the same for the same seed on every machine.
 
-/// What SplitMix64 adds for each number.
+/// SplitMix64's increment.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough for gaps and choices.
@@ -8,18 +8,18 @@ const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// Starts from a seed.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    /// The numbers of one user or arrival: the same whoever draws them, and after how many others.
+    /// The numbers of one user or arrival: the same whoever draws them, and however many others were drawn before.
     pub fn of(seed: u64, number: u64) -> Self {
         let seed = Random(seed).next_u64();
         Random(Random(seed ^ number).next_u64())
     }
 
-    /// The same numbers without the first `count`.
+    /// The same sequence without its first `count` numbers.
     pub fn skip(self, count: u64) -> Self {
         Random(self.0.wrapping_add(GAMMA.wrapping_mul(count)))
     }

@@ -1,7 +1,7 @@
-//! Memory that this process holds but no longer uses: code that only its start needed.
+//! Memory that this process holds but no longer uses: code that only its start-up needed.
 //!
 //! The kernel maps code in 64 KiB pieces around what is used, and functions that run once lie among those that run all
-//! the time. After reading a command line and a plan, half of what is mapped is never used again.
+//! the time. After reading a command line and a plan, half of the mapped code is never used again.
 
 use std::ops::Range;
 
@@ -23,8 +23,8 @@ pub fn leave_start_behind() {
     }
 }
 
-/// Mappings of files that cannot be written to and have no written page: a library's relocated tables have, and so has
-/// code in which a debugger has set breakpoints. `maps` is `/proc/self/smaps` (proc_pid_smaps(5)).
+/// Mappings of files that cannot be written to and have no written page. A library's relocated tables have written
+/// pages, and so has code in which a debugger has set breakpoints. `maps` is `/proc/self/smaps` (proc_pid_smaps(5)).
 fn unwritten(maps: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut open: Option<Range<usize>> = None;

@@ -1,4 +1,4 @@
-//! A load from start to end: threads, and the merging of what they hand over into ticks and totals.
+//! Runs a load from start to end: its threads, and the merging of their counts into ticks and totals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,22 +32,22 @@ pub use simulated::{simulate, simulate_share};
 pub struct Control(Arc<AtomicU8>);
 
 impl Control {
-    /// Nothing more falls due; what is in flight may finish within the grace.
+    /// Stops the load: nothing more falls due, and requests in flight may finish within the grace.
     pub fn stop(&self) {
         let _ = self.0.compare_exchange(RUN, STOP, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Ends within a tenth of a second; what is in flight is counted as in flight.
+    /// Ends the load within a tenth of a second; requests in flight are counted as in flight.
     pub fn abort(&self) {
         self.0.store(ABORT, Ordering::Relaxed);
     }
 
-    /// Whether it was stopped or aborted.
+    /// Whether the load was stopped or aborted.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed) != RUN
     }
 
-    /// Whether it was aborted.
+    /// Whether the load was aborted.
     pub fn is_aborted(&self) -> bool {
         self.0.load(Ordering::Relaxed) == ABORT
     }
@@ -62,7 +62,7 @@ pub struct Origin {
     pub zero_ns: u64,
     /// Which repeat of the load this is.
     pub batch: u32,
-    /// Where the ids of its requests begin: no two loads or batches of a trial may share one.
+    /// First id of its requests; no two loads or batches of a trial may share an id.
     pub first_id: u64,
 }
 
@@ -71,92 +71,92 @@ pub struct Origin {
 pub enum LoadEvent<'a> {
     /// A second is complete.
     Second(&'a Second),
-    /// The first failures of their kind, as they happen.
+    /// One of the first failures of its kind, as it happens.
     Example(Box<Example>),
-    /// Ten times a second: what was counted so far.
+    /// Ten times a second: the totals so far.
     Progress(&'a Totals),
 }
 
-/// A complete second; several if the merging thread had too little time ([`Generator::coarse_s`]).
+/// A complete second, or several in one if the merging thread fell behind ([`Generator::coarse_s`]).
 #[derive(Clone, Debug, Default)]
 pub struct Second {
     /// Its line in the record.
     pub tick: Tick,
-    /// Times of what fell due in the window.
+    /// Times of requests due in the window.
     pub window: Series,
-    /// Times of what fell due before it.
+    /// Times of requests due before the window.
     pub before: Series,
-    /// By tag.
+    /// Measurements by tag.
     pub by_tag: BTreeMap<String, TagMeasured>,
-    /// Ids of the requests that ended in it.
+    /// Ids of the requests that ended in this second.
     pub ids: Ids,
 }
 
-/// What was counted so far.
+/// Totals so far.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Up to when, seconds from the load's start.
+    /// Time up to which these totals count, seconds from the load's start.
     pub at_s: f64,
-    /// `in_flight` is the present number.
+    /// Requests by outcome; `in_flight` is the current number.
     pub counts: Counts,
-    /// Times of the window.
+    /// Times of requests due in the window.
     pub series: Series,
     /// Captured numbers, by name.
     pub numbers: BTreeMap<String, Numbers>,
-    /// Bytes.
+    /// Bytes transferred.
     pub bytes: Bytes,
-    /// Total time under way of the requests that have ended, seconds.
+    /// Total time in flight of the requests that have ended, seconds.
     pub busy_s: f64,
-    /// Connections open.
+    /// Connections currently open.
     pub open: u64,
     /// Connections made.
     pub connections: Connections,
-    /// Stretches of time in which a load thread did not run.
+    /// Periods in which a load thread did not run.
     pub stalls: Stalls,
 }
 
-/// A load's end.
+/// Result of a load.
 #[derive(Debug)]
 pub struct Outcome {
-    /// All it measured.
+    /// Everything it measured.
     pub measured: Measured,
-    /// What the generator used.
+    /// What the generator itself used.
     pub generator: Generator,
-    /// The slowest exchanges of every outcome and tag.
+    /// The slowest exchanges of each outcome and tag.
     pub slowest: Vec<Example>,
-    /// It ended before its schedule did.
+    /// Whether the load ended before its schedule did.
     pub cut_short: bool,
     /// When it began, seconds on the trial's clock.
     pub at_s: f64,
-    /// What the first user had captured by the end, slot by slot: useful if there is only one user.
+    /// What the first user had captured by the end, by slot; useful if there is only one user.
     pub captured: Vec<Option<Vec<u8>>>,
 }
 
 /// Why a load could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A thread could not be made or bound.
+    /// A thread could not be started or bound.
     #[error("cannot start a load thread: {0}")]
     Thread(std::io::Error),
-    /// The backend gave up.
+    /// The backend failed.
     #[error("the {backend} backend failed: {error}\nhint: try another one with --io")]
     Io {
-        /// Which.
+        /// Name of the backend.
         backend: &'static str,
         /// The kernel's error.
         error: std::io::Error,
     },
-    /// A bug of ours.
+    /// A load thread panicked: a bug in loadlab.
     #[error(
         "a load thread panicked\nhint: this is a bug in loadlab; what was measured before is in the record"
     )]
     Panicked,
 }
 
-/// Runs a load on threads of its own and merges what they count on the caller's.
+/// Runs a load on its own threads and merges their counts on the caller's thread.
 ///
 /// # Errors
-/// A thread that cannot be started, or a backend that fails. What was reported before remains valid.
+/// A thread cannot be started, or a backend fails. What was reported before remains valid.
 pub fn run(
     spec: &LoadSpec,
     control: &Control,

@@ -13,20 +13,21 @@ const LEAD_NS: u64 = 5_000_000;
 /// be held.
 pub struct Start<'a> {
     at_ns: AtomicU64,
-    /// Where the ids of its requests begin.
+    /// First id of the load's requests.
     pub first_id: u64,
     opening: Option<Meeting>,
-    /// Says when the load begins once all threads are ready; without it that is as soon as they are.
+    /// Returns when the load begins; called once all threads are ready. Without it, the load begins as soon as they
+    /// are.
     agree: Option<&'a (dyn Fn() -> u64 + Sync)>,
-    /// When opening began, and resident memory then.
+    /// When opening began, and resident memory at that time.
     before: (u64, u64),
-    /// How long it took, nanoseconds, and by how much memory grew.
+    /// How long opening took, nanoseconds, and by how many bytes memory grew.
     pub opened: OnceLock<(u64, u64)>,
 }
 
 impl<'a> Start<'a> {
-    /// Planned for `start_ns`, on the clock of [`now_ns`]. If connections are to be held, `opening` threads open them
-    /// first.
+    /// A start planned for `start_ns`, on the clock of [`now_ns`]. If connections are to be held, `opening` threads
+    /// open them first.
     pub fn new(start_ns: u64, first_id: u64, opening: Option<usize>) -> Self {
         Start {
             at_ns: AtomicU64::new(start_ns),
@@ -38,7 +39,7 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// When `agree` says, which is asked once this many threads are ready, on one of them.
+    /// A start decided by `agree`, which one of the threads calls once this many are ready.
     pub fn agreed(first_id: u64, threads: usize, agree: &'a (dyn Fn() -> u64 + Sync)) -> Self {
         Start { agree: Some(agree), ..Start::new(0, first_id, Some(threads)) }
     }
@@ -48,19 +49,19 @@ impl<'a> Start<'a> {
         StartGuard(Some(self))
     }
 
-    /// The start time, as far as agreed on.
+    /// The start time, as far as it is agreed on.
     pub fn at_ns(&self) -> u64 {
         self.at_ns.load(Ordering::Acquire)
     }
 
-    /// `threads` threads will not come: they could not be started, or ended before they had opened their connections.
+    /// Stops waiting for `threads` threads: they could not be started, or ended before opening their connections.
     pub fn without(&self, threads: usize) {
         if let Some(meeting) = &self.opening {
             meeting.without(threads, || self.all_opened());
         }
     }
 
-    /// Every thread has opened its connections.
+    /// Called once every thread has opened its connections.
     fn all_opened(&self) {
         let (began_ns, rss) = self.before;
         let grown = own_usage::rss_bytes().saturating_sub(rss);
@@ -72,9 +73,9 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Threads that wait for one another, some of which may never come: a barrier would hang.
+/// A rendezvous of threads, some of which may never arrive: a barrier would hang.
 struct Meeting {
-    /// How many are still expected.
+    /// Threads still expected.
     missing: Mutex<usize>,
     all: Condvar,
 }
@@ -132,7 +133,7 @@ impl Drop for StartGuard<'_> {
 mod tests {
     use super::*;
 
-    /// Those that come continue together, whoever does not.
+    /// Threads that arrive continue together, even if others never do.
     #[test]
     fn nobody_waits_for_threads_that_never_come() {
         let start = Start::new(0, 0, Some(5));

@@ -1,9 +1,9 @@
 //! The accounting property: whatever a server does, over any protocol, from any number of load threads and with any
-//! model, every request that was due is accounted for once, in every table, and the server's own books agree.
+//! model, every request that fell due is accounted for exactly once, in every table, and the server's own books agree.
 //!
-//! A single seed: `LOADLAB_SEED=123 cargo test -p loadlab-load --test all accounts`. To compare all operations of two
-//! revisions: `LOADLAB_TRACES=FILE` appends each plain load's seed, trace and figures; sort both files and compare
-//! them.
+//! To run a single seed: `LOADLAB_SEED=123 cargo test -p loadlab-load --test all accounts`. To compare all operations
+//! of two revisions: `LOADLAB_TRACES=FILE` appends each plain load's seed, trace and figures; sort both files and
+//! compare them.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -41,7 +41,7 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
 const SEEDS: u64 = 2000;
-/// Every pair of values of two dimensions occurs at least this often.
+/// Every pair of values of two dimensions occurs at least this many times.
 const EACH_PAIR: u64 = 50;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Http1, Protocol::Http2, Protocol::WebSocket];
@@ -56,7 +56,7 @@ const FAULTS: [Fault; 7] = [
 ];
 const MODELS: [By; 4] = [By::Closed, By::Open, By::Stages, By::Sessions];
 
-/// Who decides when something falls due.
+/// What decides when something falls due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Closed,
@@ -65,7 +65,7 @@ enum By {
     Sessions,
 }
 
-/// What one seed tests; all other choices are drawn from it.
+/// What one seed tests; every other choice is drawn from the seed.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     seed: u64,
@@ -89,7 +89,7 @@ impl Case {
         Case { seed, protocol, tls, fault, threads, by }
     }
 
-    /// Its value in each dimension.
+    /// The case's value in each dimension.
     fn values(&self) -> [usize; 5] {
         [
             self.protocol as usize,
@@ -159,13 +159,13 @@ fn tls_of(choice: &mut Choice, protocol: Protocol) -> (TlsSpec, Arc<ServerConfig
     (TlsSpec { config: TlsConfig::new(&parts).unwrap(), names }, server.clone())
 }
 
-/// Nothing takes long: a request that times out here was forgotten.
+/// Nothing takes long in a calm case, so a request that times out was forgotten.
 fn is_calm(case: &Case) -> bool {
     let quick = [Fault::ShortWrites, Fault::PartialReads, Fault::Resets, Fault::Goodbyes];
     quick.contains(&case.fault) && case.seed % 5 < 3
 }
 
-/// A load with few requests that ends soon.
+/// A short load with few requests.
 fn load(case: &Case, choice: &mut Choice) -> LoadSpec {
     let users = 1 + choice.below(6);
     let elapsed = Until::Elapsed((50 + choice.below(900)) * MS);
@@ -198,7 +198,7 @@ fn load(case: &Case, choice: &mut Choice) -> LoadSpec {
     } else if choice.one_in(4) {
         spec.ramp_ns = choice.below(400) * MS;
     }
-    // Closed loads think, keep a pace, or neither.
+    // Closed loads think, are paced, or neither.
     if !is_open && choice.one_in(3) {
         spec.pace_ns = Some((5 + choice.below(100)) * MS);
         spec.pace_when_behind = choice.of(&[WhenBehind::Queue, WhenBehind::Drop]);
@@ -216,7 +216,7 @@ fn load(case: &Case, choice: &mut Choice) -> LoadSpec {
         spec.held = Some(Held { connections: 8 + choice.below(10), rate_per_s });
     }
     if choice.one_in(8) {
-        // Two addresses: requests continue at the other one if one refuses.
+        // Two addresses: requests move to the second if the first refuses.
         spec.hosts[0].push(support::address().into());
     }
     spec
@@ -224,7 +224,7 @@ fn load(case: &Case, choice: &mut Choice) -> LoadSpec {
 
 /// Properties of a load beyond its parts.
 trait Shape {
-    /// Streams per connection; none without HTTP/2.
+    /// Streams per connection; 0 without HTTP/2.
     fn by_streams(&self) -> u32;
 }
 
@@ -234,7 +234,7 @@ impl Shape for LoadSpec {
     }
 }
 
-/// Requests that are the same each time: small ones, and some with a body that takes several writes.
+/// Requests that are identical each time: small ones, and some with a body that takes several writes.
 fn requests_of(case: &Case, choice: &mut Choice, count: u16) -> Vec<Request> {
     let one = |tag: u16, length: Option<u64>| {
         let parts = RequestParts {
@@ -255,14 +255,14 @@ fn requests_of(case: &Case, choice: &mut Choice, count: u16) -> Vec<Request> {
         .collect()
 }
 
-/// The same load with users who identify themselves: each request has an id, and each answer is for its user.
+/// The load of `spec` with users who identify themselves: each request has an id, and each answer is for its user.
 fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
     let mine = || Checks { holds: vec![vec![]], ..Checks::default() };
     let expected = || vec![(Expected::Holds(0), template("for={u} id="))];
     let scripts = match case.protocol {
         Protocol::WebSocket => conversation(choice),
         Protocol::Http1 | Protocol::Http2 => {
-            // Several records, so that a server under TLS may see a part of it.
+            // Several records, so that a server under TLS may see only part of the body.
             let large = if case.tls && case.protocol == Protocol::Http1 { 20_000 } else { 5000 };
             let body = "b".repeat(choice.of(&[1, large]));
             let ask = step("GET /ask?id={x}&for={u} HTTP/1.1", None);
@@ -274,7 +274,8 @@ fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
     let sessions = case.by == By::Sessions || (case.protocol == Protocol::WebSocket && case.by == By::Open);
     let rounds = match spec.until {
         Until::Repeats(n) => n,
-        // A conversation belongs to its user: a rate of them is one of users who have one each.
+        // A conversation belongs to its user, so an open rate of conversations is a rate of users with one conversation
+        // each.
         _ if sessions && case.by == By::Open => 1,
         _ if sessions => 1 + choice.below(3),
         _ => u64::MAX,
@@ -303,7 +304,7 @@ fn thinking(choice: &mut Choice, script: Script) -> Script {
     Script { think, on_failure, ..script }
 }
 
-/// An opening, messages that are answered or not, a close.
+/// An opening, messages with and without an answer, and a close.
 fn conversation(choice: &mut Choice) -> Vec<Script> {
     let long = "m".repeat(choice.of(&[1, 200, 6000]));
     let mut ask = talks::ask(&format!("{long} id={{x}} for={{u}}"), "for=");
@@ -337,7 +338,7 @@ fn over_streams(spec: LoadSpec, streams: u32) -> LoadSpec {
     LoadSpec { http2: Some(Http2 { heads, written: vec![], streams }), ..spec }
 }
 
-/// Levels up to the load's number, for its whole duration.
+/// Stages that cover the load's whole duration, with levels up to its number of users or its rate.
 fn staged(choice: &mut Choice, spec: &mut LoadSpec) {
     let most = match spec.model {
         Model::Closed { users } => users as f64,
@@ -400,7 +401,7 @@ impl Seconds {
         let tick = &second.tick;
         let before = self.counts.in_flight;
         self.counts.merge(&tick.counts);
-        // What was in flight when the previous one ended.
+        // Subtract what was already in flight when the previous second ended.
         self.counts.in_flight -= before;
         self.bytes.sent += tick.bytes.sent;
         self.bytes.received += tick.bytes.received;
@@ -433,7 +434,7 @@ fn run(case: &Case) -> (LoadSpec, Network, Ran) {
     }
     let network = network(case, &mut choice);
     let mut sim = Sim::new(server).network(network);
-    // The load may be ended early.
+    // Some loads are stopped or aborted early.
     let ends = choice.of(&[None, None, None, None, Some(false), Some(true)]);
     let ends_at_s = choice.below(500) as f64 / 1e3;
     let (control, mut seconds) = (Control::default(), Seconds::default());
@@ -455,7 +456,7 @@ fn run(case: &Case) -> (LoadSpec, Network, Ran) {
     (spec, network, Ran { measured, seconds, open, books, ledger })
 }
 
-/// What must hold whatever happened.
+/// Invariants that hold whatever happened.
 fn check(case: &Case, spec: &LoadSpec, ran: &Ran) {
     check_counts(spec, ran);
     check_times(spec, ran);
@@ -469,7 +470,7 @@ fn check(case: &Case, spec: &LoadSpec, ran: &Ran) {
     }
 }
 
-/// Every request is counted once, as one thing, in its second and under its tag.
+/// Every request is counted once, with one outcome, in its own second and under its own tag.
 fn check_counts(spec: &LoadSpec, ran: &Ran) {
     let (measured, seconds) = (&ran.measured, &ran.seconds);
     let counts = &measured.counts;
@@ -489,7 +490,7 @@ fn check_counts(spec: &LoadSpec, ran: &Ran) {
     if let (Until::Requests(n), Model::Open { .. }, None) = (spec.until, &spec.model, &spec.journey) {
         assert!(counts.due <= n);
     }
-    // A complete answer has a status, and each status its own outcome.
+    // Every complete answer has a status, and each status its own outcome.
     if spec.journey.as_ref().is_none_or(|j| j.scripts.iter().all(|script| script.talk.is_none())) {
         let of = |failure| counts.failures.get(failure);
         let complete = counts.ok + of(Failure::Http4xx) + of(Failure::Http5xx) + of(Failure::Check);
@@ -497,7 +498,7 @@ fn check_counts(spec: &LoadSpec, ran: &Ran) {
     }
 }
 
-/// Histograms have as many values as there were outcomes.
+/// Each histogram has as many values as there were outcomes.
 fn check_times(spec: &LoadSpec, ran: &Ran) {
     let (counts, series) = (&ran.measured.counts, &ran.seconds.series);
     let timeouts = counts.failures.get(Failure::Timeout);
@@ -520,7 +521,7 @@ fn check_times(spec: &LoadSpec, ran: &Ran) {
     }
 }
 
-/// What was sent and received is what went over the network, and nothing is left in it.
+/// The bytes reported as sent and received are the bytes that crossed the network, and no connection is left open.
 fn check_network(case: &Case, ran: &Ran) {
     let Ran { measured, books, ledger, .. } = ran;
     assert_eq!((measured.bytes.sent, measured.bytes.received), (books.sent, books.received));
@@ -538,10 +539,10 @@ fn check_network(case: &Case, ran: &Ran) {
     assert!(books.most_waiting <= MOST_WAITING, "{} bytes wait on one connection", books.most_waiting);
 }
 
-/// Bytes that may wait on one connection: bodies, and replies to a server that does not read.
+/// Upper bound on the bytes waiting on one connection: bodies, and replies to a server that does not read.
 const MOST_WAITING: usize = 1 << 20;
 
-/// Every id was sent for one request and is reported once, in agreement with the server.
+/// Every id is sent with one request and reported once, in agreement with the server.
 fn check_ids(case: &Case, spec: &LoadSpec, ran: &Ran) {
     let Ids { accepted, unanswered, refused } = &ran.seconds.ids;
     let mut reported: Vec<u64> = [accepted.as_slice(), unanswered, refused].concat();
@@ -567,7 +568,7 @@ fn check_ids(case: &Case, spec: &LoadSpec, ran: &Ran) {
     }
 }
 
-/// The server got no more requests than were started, and gave no fewer answers than were taken.
+/// The server received no more requests than were started, and sent at least as many answers as were counted.
 fn check_server(case: &Case, spec: &LoadSpec, ran: &Ran) {
     let (counts, ledger) = (&ran.measured.counts, &ran.ledger);
     let good = |asked| ledger.good.get(&asked).copied().unwrap_or(0);
@@ -592,7 +593,7 @@ fn check_server(case: &Case, spec: &LoadSpec, ran: &Ran) {
     }
 }
 
-/// If nothing takes long nothing is abandoned, and a connection that nothing happens to is kept.
+/// When nothing is slow nothing is abandoned, and an undisturbed connection is kept.
 fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
     let quiet = matches!(case.fault, Fault::ShortWrites | Fault::PartialReads);
     let counts = &ran.measured.counts;
@@ -634,7 +635,7 @@ fn note_trace(case: &Case, ran: &Ran) {
     file.write_all(line.as_bytes()).unwrap();
 }
 
-/// All seeds of one protocol, plain or under TLS.
+/// Runs all seeds of one protocol, plain or under TLS.
 #[expect(clippy::print_stderr, reason = "which case failed, so that it can be run alone")]
 fn accounts(protocol: Protocol, tls: bool) {
     let only: Option<u64> = std::env::var("LOADLAB_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -648,7 +649,7 @@ fn accounts(protocol: Protocol, tls: bool) {
                 check_calm(&case, &spec, &network, &ran);
             }
             if !tls {
-                // The same again, to the last byte and nanosecond.
+                // A replay must match to the last byte and nanosecond.
                 assert_eq!(run(&case).2, ran, "a replay differs");
                 note_trace(&case, &ran);
             }
@@ -668,7 +669,7 @@ fn accounts(protocol: Protocol, tls: bool) {
         }
     }
     if only.is_none() {
-        // The test is worth little if next to nothing succeeds, or nothing fails.
+        // The test proves little if next to nothing succeeds, or next to nothing fails.
         for end in ["ok", "dropped", "in flight", "connect", "reset", "timeout", "truncated", "protocol"] {
             assert!(ended.get(end).is_some_and(|n| *n >= 20), "{end}: {ended:?}");
         }
@@ -678,10 +679,10 @@ fn accounts(protocol: Protocol, tls: bool) {
     }
 }
 
-/// When the faults end, in a load whose every second is checked.
+/// When the faults end, in the load that is checked second by second.
 const HEALS_NS: u64 = 500 * MS;
 
-/// Users who keep something under way, and requests that time out soon.
+/// Users who always have a request under way, with a short timeout.
 fn steady(case: &Case, choice: &mut Choice) -> LoadSpec {
     let until = Until::Elapsed(3 * S);
     let mut spec =
@@ -700,7 +701,7 @@ fn steady(case: &Case, choice: &mut Choice) -> LoadSpec {
     spec
 }
 
-/// A steady load's result in each second, at a server and over a network that fail until then.
+/// The counts of each second of a steady load whose server and network fail until `heals_ns`.
 fn healed(case: &Case, heals_ns: u64) -> (LoadSpec, Vec<Counts>) {
     let mut choice = Choice(Random::new(case.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     let mut spec = steady(case, &mut choice);
@@ -715,7 +716,7 @@ fn healed(case: &Case, heals_ns: u64) -> (LoadSpec, Vec<Counts>) {
         spec.proxy = Some(Box::new(Proxy { connects: vec![Some(connect.as_slice().into())] }));
         server = server.behind_proxy(true);
     }
-    // An open HTTP/2 connection that falls silent is not abandoned: only the server stalls.
+    // A silent but open HTTP/2 connection is not abandoned, so only the server stalls.
     let network = Network { stalls: 0.0, until_ns: heals_ns, ..network(case, &mut choice) };
     let mut sim = Sim::new(server).network(network);
     let mut seconds = Vec::new();
@@ -732,7 +733,7 @@ fn healed(case: &Case, heals_ns: u64) -> (LoadSpec, Vec<Counts>) {
 fn whatever_fails_the_load_is_whole_again_when_it_is_over() {
     let all = (PROTOCOLS.len() * 2 * FAULTS.len()) as u64;
     let mut failed_before: BTreeMap<Protocol, u64> = BTreeMap::new();
-    // Every fault of each protocol, plain and under TLS, from one thread or more.
+    // Every fault of each protocol, plain and under TLS, with one to three threads.
     for case in (0..all).map(|i| Case::of(i + all * (i % 3))) {
         let ((spec, ill), (_, well)) = (healed(&case, HEALS_NS), healed(&case, 0));
         let (counts, well) = (&ill[2], &well[2]);
@@ -743,7 +744,7 @@ fn whatever_fails_the_load_is_whole_again_when_it_is_over() {
         let failed = counts.failed() - if waits_in_vain { timeouts } else { 0 };
         assert_eq!(failed, 0, "{case:?}: {counts:?}");
         assert!(well.ok >= 20, "{case:?}: {well:?}");
-        // One of four users no longer served would be a quarter less.
+        // Losing one of the four users would cost a quarter of the requests.
         assert!(counts.ok * 10 >= well.ok * 9, "{case:?}: {} of {}", counts.ok, well.ok);
         *failed_before.entry(case.protocol).or_default() += ill[0].failed();
     }

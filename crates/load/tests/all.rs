@@ -1,5 +1,5 @@
 //! The integration tests of this crate in one program: it links once, and its tests run in parallel. `allocations`
-//! counts what its process allocates, so it is a separate program.
+//! counts the allocations of its process, so it is a separate program.
 
 #![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
 

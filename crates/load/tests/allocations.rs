@@ -1,4 +1,4 @@
-//! What a load allocates, counted rather than guessed from its code.
+//! What a load allocates, measured rather than inferred from its code.
 
 #![expect(unsafe_code, reason = "an allocator is an unsafe trait; this one counts around another")]
 
@@ -40,13 +40,13 @@ use support::talks::{accept_of, ask, listen, open, pause, say, talk};
 struct Counting;
 
 thread_local! {
-    /// Bytes that this thread holds.
+    /// Bytes this thread holds.
     static HELD: Cell<isize> = const { Cell::new(0) };
-    /// It is a load thread, as far as this test knows.
+    /// Whether this test treats the thread as a load thread.
     static LOADS: Cell<bool> = const { Cell::new(true) };
 }
 
-/// How often load threads have allocated. One test at a time reads it.
+/// Number of allocations by load threads. One test at a time reads it.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -58,23 +58,23 @@ fn held(more: isize) {
     }
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory of the caller's.
+// SAFETY: every call is passed on to the system allocator unchanged; counting touches none of the caller's memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         held(layout.size() as isize);
-        // SAFETY: the caller's promises apply.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         held(-(layout.size() as isize));
-        // SAFETY: the caller's promises apply.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         held(size as isize - layout.size() as isize);
-        // SAFETY: the caller's promises apply.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -89,7 +89,7 @@ const PIECE: usize = 16 * 1024;
 const PIECES: usize = 64;
 const USERS: u64 = 64;
 
-/// Answers with a body of 1 MiB in pieces, one every 100 ms.
+/// Answers with a 1 MiB body in pieces, one every 100 ms.
 struct Large;
 
 impl Server for Large {
@@ -123,7 +123,7 @@ fn replies(at_ns: u64, head: Vec<u8>, piece: impl Fn(usize) -> Vec<u8>) -> Vec<(
     all.map(|(bytes, number)| (at_ns + number * 100 * MS, Reply::Bytes(bytes))).collect()
 }
 
-/// A load of one request that is written anew each time.
+/// A load of one request that is rendered anew each time.
 fn journey() -> LoadSpec {
     let mut target = Template::default();
     target.push_text(b"/", Escape::Raw).unwrap();
@@ -150,7 +150,7 @@ fn plain() -> LoadSpec {
     LoadSpec::new(Model::Closed { users: USERS }, Until::Repeats(1), vec![support::get()], support::address())
 }
 
-/// Bytes that this thread holds when all but the last pieces of each body have come.
+/// Bytes this thread holds once all but the last pieces of each body have arrived.
 fn held_late(spec: &LoadSpec) -> isize {
     let (before, mut held) = (HELD.get(), Vec::new());
     let outcome = simulate(spec, &Control::default(), &mut Sim::new(Large), &mut |event| {
@@ -159,7 +159,7 @@ fn held_late(spec: &LoadSpec) -> isize {
         }
     });
     assert_eq!(outcome.unwrap().measured.counts.ok, USERS);
-    // The last tenths are reported once everything is over.
+    // The last tenths of a second are reported only once everything is over.
     held[PIECES - 4]
 }
 
@@ -177,7 +177,7 @@ fn bodies_that_nobody_looks_at_are_not_kept() {
     for over in [(|spec| spec) as fn(LoadSpec) -> LoadSpec, over] {
         let unseen = held_late(&over(journey()));
         assert!(unseen < bodies / 2, "{unseen} bytes");
-        // The size of an unencoded body is counted, without looking at it.
+        // The size of an unencoded body is counted without looking at the body.
         let sized =
             held_late(&over(checked(|c| c.size = vec![Bound { operator: Operator::Greater, value: 9.0 }])));
         assert!(sized < bodies / 2, "{sized} bytes");
@@ -186,7 +186,7 @@ fn bodies_that_nobody_looks_at_are_not_kept() {
     }
 }
 
-/// Answers at once, and watches how much the load holds meanwhile.
+/// Answers after 1 ms, and records the most this thread held at any request.
 struct Watching {
     most: isize,
 }
@@ -221,10 +221,10 @@ fn what_is_not_collected_takes_no_more_memory_the_longer_it_lasts() {
     assert!(long < short + short / 4, "{short} bytes after 5 s, {long} after 50 s");
 }
 
-/// A body as the tests expect it.
+/// The body every peer sends.
 const BODY: &[u8] = &[b'o'; 4_000];
 
-/// The other end of one connection: it answers each request with [`BODY`], over HTTP/1.1 and HTTP/2, and echoes each
+/// The server side of one connection: it answers each request with [`BODY`] over HTTP/1.1 and HTTP/2, and echoes each
 /// WebSocket message, plain or under TLS.
 struct Peer {
     tls: Option<ServerConnection>,
@@ -245,14 +245,14 @@ impl Peer {
         Peer { tls, came: Vec::new(), speaks: Speaks::Http1 }
     }
 
-    /// Its reply to these bytes of the wire.
+    /// The peer's reply to these bytes from the wire.
     fn answer(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let Some(mut tls) = self.tls.take() else { return self.answer_plain(bytes) };
         let (mut plain, mut out) = (Vec::new(), Vec::new());
         while !bytes.is_empty() {
             tls.read_tls(&mut bytes).expect("bytes in memory");
             tls.process_new_packets().expect("TLS");
-            // An error because nothing more has come is expected.
+            // An error is expected: nothing more has arrived.
             let _ = tls.reader().read_to_end(&mut plain);
         }
         tls.writer().write_all(&self.answer_plain(&plain)).expect("room");
@@ -300,7 +300,7 @@ impl Peer {
                 }
             }
             Speaks::WebSocket => {
-                // A short client frame: two bytes, four of the mask, the payload.
+                // A short client frame: two header bytes, a four-byte mask, the payload.
                 while came.len() >= 6 && came.len() >= 6 + usize::from(came[1] & 0x7f) {
                     let frame: Vec<u8> = came.drain(..6 + usize::from(came[1] & 0x7f)).collect();
                     out.extend([frame[0], frame[1] & 0x7f]);
@@ -312,7 +312,7 @@ impl Peer {
     }
 }
 
-/// Peers behind real sockets; their threads end with the process.
+/// Peers on real sockets; their threads end with the process.
 fn server(tls: Option<Arc<ServerConfig>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address");
@@ -339,14 +339,14 @@ fn serve(mut socket: TcpStream, mut peer: Peer) {
     }
 }
 
-/// The same peers in simulated time. Their allocations are their own.
+/// The same peers in simulated time. Their own allocations are not counted.
 struct Peers {
     tls: Option<Arc<ServerConfig>>,
-    /// Their replies come in this many pieces.
+    /// Number of pieces each reply is split into.
     pieces: usize,
-    /// Each with the time by which everything it sent before has arrived.
+    /// Each peer, with the time by which everything it has sent so far has arrived.
     peers: BTreeMap<ConnId, (Peer, u64)>,
-    /// TLS records, in both directions.
+    /// TLS records so far, in both directions.
     records: u64,
 }
 
@@ -376,7 +376,7 @@ impl Server for Peers {
     }
 }
 
-/// How many TLS records these bytes are.
+/// The number of TLS records in these bytes.
 fn records(mut wire: &[u8]) -> u64 {
     let mut count = 0;
     while let [_, _, _, a, b, rest @ ..] = wire {
@@ -390,11 +390,11 @@ fn records(mut wire: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug)]
 enum On {
     Sockets(IoChoice),
-    /// In simulated time, with the server's replies in this many pieces.
+    /// In simulated time, with each server reply split into this many pieces.
     Simulated(usize),
 }
 
-/// How often load threads allocate for this many requests, and the TLS records of a simulated load.
+/// The number of allocations by load threads for this many requests, and the number of TLS records of a simulated load.
 fn taken(spec: &LoadSpec, requests: u64, on: On, tls: Option<&Arc<ServerConfig>>) -> (u64, u64) {
     let mut spec = spec.clone();
     spec.until = Until::Requests(requests);
@@ -422,7 +422,7 @@ fn taken(spec: &LoadSpec, requests: u64, on: On, tls: Option<&Arc<ServerConfig>>
 }
 
 impl On {
-    /// Numbers of requests to compare: what is allocated once, at the start, is the same for both.
+    /// Two request counts to compare: allocations at start-up are the same for both.
     fn requests(self) -> [u64; 2] {
         match self {
             On::Simulated(_) => [200, 1_200],
@@ -430,24 +430,25 @@ impl On {
         }
     }
 
-    /// How often the additional requests of the second may allocate.
+    /// How many allocations the additional requests of the larger count may cost in total.
     fn now_and_then(self) -> u64 {
         match self {
             // Buffers that grow once.
             On::Simulated(_) => 20,
-            // The reports ten times a second allocate some, however long it lasts: but not for every second request.
+            // The ten reports a second allocate a little for as long as the load runs, but less than once per two
+            // requests.
             On::Sockets(_) => 1_000,
         }
     }
 }
 
-/// Where loads can run here.
+/// The backends available here.
 fn everywhere() -> Vec<On> {
     let mut on = vec![On::Simulated(1), On::Simulated(3), On::Sockets(IoChoice::Epoll)];
     let size = Size { connections: 8, in_flight: 8, keep_alive: true, sources: false };
     match Uring::new(size) {
         Ok(_) => on.push(On::Sockets(IoChoice::Uring)),
-        // The kernel may not allow a ring, which `real.rs` reports; any other reason is a failure.
+        // The kernel may forbid io_uring, which `real.rs` reports; any other error is a failure.
         Err(error) => assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{error}"),
     }
     on
@@ -464,7 +465,7 @@ fn loads() -> Vec<(&'static str, LoadSpec)> {
         spec.journey.as_mut().expect("a journey").scripts[0].checks.contains = vec![Text::new(b"oo")];
         spec
     };
-    // Each user opens one WebSocket, and sends the rest on it.
+    // Each user opens one WebSocket and sends everything else on it.
     let talk_of = |parts: &[Script]| {
         let mut spec = journey();
         let scripts = talk([vec![open()], vec![parts; 2_600 / parts.len()].concat()].concat());
@@ -509,8 +510,8 @@ fn requests_cost_load_threads_no_memory() {
     }
 }
 
-/// rustls allocates once per record, in both directions: for what it encrypts, and for what it has decrypted. That
-/// cannot be avoided. Everything else is ours, and allocates nothing.
+/// rustls allocates once per record, in both directions: for what it encrypts, and for what it decrypts. That cannot be
+/// avoided. The rest is our own code, and allocates nothing.
 #[test]
 fn requests_under_tls_cost_what_rustls_takes() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -524,7 +525,7 @@ fn requests_under_tls_cost_what_rustls_takes() {
             spec.hosts = vec![vec![address.into()]];
             let [from, to] = on.requests();
             let [few, many] = [from, to].map(|requests| taken(&spec, requests, on, Some(&config)));
-            // One record each way for a request, or fewer where several go together.
+            // One record each way per request, or fewer if several are coalesced.
             let records = match on {
                 On::Simulated(_) => many.1 - few.1,
                 On::Sockets(_) => 2 * (to - from),

@@ -1,4 +1,5 @@
-//! The collector of load threads' counts gets no time for a while: nothing is lost, and seconds only become longer.
+//! The collector of the load threads' counts gets no CPU time for a while: nothing is lost, the reported seconds only
+//! become longer.
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
@@ -11,7 +12,7 @@ use crate::support;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// Answers after a delay that changes from request to request; one in twenty is refused.
+/// Answers after a delay that varies from request to request; refuses one request in twenty.
 struct Varying(u64);
 
 impl Server for Varying {
@@ -27,7 +28,7 @@ impl Server for Varying {
     }
 }
 
-/// Ten seconds from three load threads; between the given times nothing is collected.
+/// Ten seconds of load from `threads` load threads; nothing is collected between the given times.
 fn go(threads: usize, uncollected: Option<(u64, u64)>) -> (Outcome, Vec<Second>) {
     let model = Model::Open {
         rate_per_s: 300.0,
@@ -52,7 +53,7 @@ fn go(threads: usize, uncollected: Option<(u64, u64)>) -> (Outcome, Vec<Second>)
     (outcome.unwrap(), seconds)
 }
 
-/// What was counted over all seconds.
+/// The totals over all seconds.
 fn sum(seconds: &[Second]) -> (Counts, Series, Series, u64, u64) {
     let (mut counts, mut window, mut before) = (Counts::default(), Series::default(), Series::default());
     let (mut received, mut tagged) = (0, 0);
@@ -74,21 +75,21 @@ fn nothing_is_lost_while_nobody_collects() {
     for threads in [1, 3] {
         let (usual, all) = go(threads, None);
         assert_eq!((usual.generator.coarse_s, all.len() >= 10), (0.0, true));
-        // Being a second and a half behind does not matter.
+        // A collector that is a second and a half behind loses no resolution.
         let (behind, same) = go(threads, Some((2_300 * MS, 3_800 * MS)));
         assert_eq!((&behind.measured, behind.generator.coarse_s), (&usual.measured, 0.0));
         assert_eq!(spans(&same), spans(&all));
         for (from_ms, until_ms) in [(2_300, 8_500), (1_000, 5_000), (500, 9_990), (4_000, 60_000)] {
             let (outcome, coarse) = go(threads, Some((from_ms * MS, until_ms * MS)));
             let mut measured = outcome.measured.clone();
-            // What was open at one time is then known only over a longer time, as an upper bound.
+            // The peaks are then known only per longer interval, as an upper bound.
             assert!(measured.connections.peak >= usual.measured.connections.peak);
             assert!(measured.connections.in_flight_peak >= usual.measured.connections.in_flight_peak);
             measured.connections.peak = usual.measured.connections.peak;
             measured.connections.in_flight_peak = usual.measured.connections.in_flight_peak;
             assert_eq!(measured, usual.measured);
             assert_eq!(sum(&coarse), sum(&all));
-            // Each second is reported once, alone or with others.
+            // Every second is reported exactly once, alone or merged with others.
             let spans = spans(&coarse);
             assert!(spans.windows(2).all(|pair| pair[0].1 == pair[1].0), "{spans:?}");
             let long = |(from_s, to_s): &&(f64, f64)| to_s - from_s > 1.5;

@@ -1,4 +1,4 @@
-//! Connections in simulated time: when they are made and abandoned, and which times are attributed to them.
+//! Connections in simulated time: when they are opened and abandoned, and which times are attributed to them.
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
@@ -26,27 +26,27 @@ fn spec(model: Model, until: Until) -> LoadSpec {
     LoadSpec::new(model, until, vec![support::get()], support::address())
 }
 
-/// The same over HTTP/2, with this many users per connection.
+/// `spec` over HTTP/2, with this many users per connection.
 fn over_http2(spec: LoadSpec, streams: u32) -> LoadSpec {
     let parts = HeadParts { method: "GET", scheme: "http", authority: "sim", path: "/", headers: &[] };
     let heads = vec![Heads::default().add(&parts).unwrap()];
     LoadSpec { http2: Some(Http2 { heads, written: vec![], streams }), ..spec }
 }
 
-/// Answers at once, over HTTP/1 and HTTP/2.
+/// Answers at once, over HTTP/1.1 and HTTP/2.
 #[derive(Default)]
 struct Plain {
     /// How long a connection takes to open.
     connect_ns: u64,
-    /// Connections requested before then never open, or are never answered on.
+    /// Connections requested before this time never open or, with `accepts`, never get an answer.
     dead_until_ns: u64,
-    /// These connections do open, but what is sent on them is never answered.
+    /// The connections of `dead_until_ns` do open, but nothing sent on them is answered.
     accepts: bool,
     /// When connections were requested.
     connects: Vec<u64>,
     closed: u64,
     requests: u64,
-    /// The same, by connection.
+    /// When each connection was requested.
     since: std::collections::BTreeMap<ConnId, u64>,
 }
 
@@ -111,7 +111,7 @@ fn shared_connections_that_never_stand_are_replaced() {
     assert!(outcome.measured.counts.ok > 0);
     assert_eq!(server.connects, [0, 0, S, S, 2 * S, 2 * S, 3 * S, 3 * S, 4 * S, 4 * S, 5 * S, 5 * S]);
     assert_eq!(server.closed, 12);
-    // The same if only a tunnel is missing, or TLS.
+    // The same when the tunnel or TLS is what never completes.
     let mut tunnelled = users();
     tunnelled.proxy =
         Some(Box::new(Proxy { connects: vec![Some((*b"CONNECT sim:80 HTTP/1.1\r\n\r\n").into())] }));
@@ -121,7 +121,7 @@ fn shared_connections_that_never_stand_are_replaced() {
         let (outcome, server) = go(&load, dead(NEVER, true));
         assert_eq!((outcome.measured.counts.ok, server.connects.len()), (0, 20), "{:?}", server.connects);
     }
-    // A request that has just begun to wait has the full timeout: no connection younger than the timeout is ended.
+    // A request that has just begun to wait gets the full timeout: no connection younger than the timeout is closed.
     let mut ramped = users();
     ramped.ramp_ns = S;
     let (outcome, server) = go(&ramped, Plain { connect_ns: 900 * MS, ..Plain::default() });
@@ -168,7 +168,8 @@ fn handshakes_of_before_the_window_are_not_in_it() {
         };
         check(0, true);
         check(S, false);
-        // The window begins when they are open but TLS is not negotiated, or just before everything is done.
+        // The window begins when the connections are open but TLS is still being negotiated, or just before it
+        // completes.
         check(40 * MS, false);
         check(79 * MS, false);
     }
@@ -176,7 +177,7 @@ fn handshakes_of_before_the_window_are_not_in_it() {
 
 #[test]
 fn connects_that_begin_before_the_load_have_their_whole_time() {
-    // Ten connections, one every 100 ms; the last is not open yet when the wait for it ends.
+    // Ten connections, one every 100 ms; the last is still connecting when the load stops waiting for them.
     let mut load = spec(Model::Closed { users: 10 }, Until::Elapsed(2 * S));
     load.held = Some(Held { connections: 10, rate_per_s: 10.0 });
     load.timeout_ns = 300 * MS;
@@ -186,7 +187,7 @@ fn connects_that_begin_before_the_load_have_their_whole_time() {
     assert_eq!((connect.min_ns().unwrap() / MS, connect.max_ns().unwrap() / MS), (550, 550));
 }
 
-/// Requests the first host, then something that it has no value for; on the second host if `elsewhere`.
+/// A step on the first host, then a step whose variable has no value, on the second host if `elsewhere`.
 fn forgetful(elsewhere: bool) -> LoadSpec {
     let ask = |slot: Option<u16>, host: u16| {
         let mut target = Template::default();
@@ -227,11 +228,11 @@ fn what_cannot_be_written_makes_and_closes_no_connection() {
             let (outcome, server) = go(&load, Plain::default());
             let counts = &outcome.measured.counts;
             assert_eq!((counts.ok, counts.failures.get(Failure::Check), server.requests), (5, 5, 5));
-            // One, which is closed at the end.
+            // One connection, closed at the end.
             assert_eq!((server.connects.len(), server.closed), (1, 1), "elsewhere: {elsewhere}");
         }
     }
-    // Nor is one made if nothing else is requested.
+    // No connection is opened if nothing else is requested.
     let mut load = forgetful(false);
     load.journey.as_mut().unwrap().step_order =
         StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 5 };
@@ -252,7 +253,7 @@ fn users_that_think_are_not_requests_in_flight() {
     journey.scripts.truncate(1);
     load.requests.truncate(1);
     load.think = loadlab_record::schedule::Think::Constant(S);
-    // Ten users a second stay for a second each; their two requests take a millisecond.
+    // Ten users arrive per second and stay for a second each; their two requests take a millisecond.
     load.model = Model::Open {
         rate_per_s: 10.0,
         arrivals: loadlab_load::Arrivals::Constant,
@@ -264,7 +265,7 @@ fn users_that_think_are_not_requests_in_flight() {
     let (outcome, _) = go(&load, Plain::default());
     let connections = &outcome.measured.connections;
     assert!(connections.users_peak.unwrap() >= 10, "{connections:?}");
-    // In a tenth of a second one user arrives, and another asks a second time.
+    // In a tenth of a second one user arrives, and another sends its second request.
     assert!((1..=4).contains(&connections.in_flight_peak.unwrap()), "{connections:?}");
     assert!(connections.peak >= 10, "{connections:?}");
 }

@@ -1,7 +1,7 @@
 //! The HTTP/2 session against other implementations' servers: both ends must see the same requests and answers. The
-//! `h2` crate's server is always available; nghttpd and nginx join if they are installed.
+//! `h2` crate's server is always available; nghttpd and nginx are added if they are installed.
 //!
-//! The driver is as simple as possible: one blocking socket, a window of requests.
+//! The driver is as simple as possible: one blocking socket and a window of requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -16,14 +16,14 @@ use crate::{ports, skip};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A request to be sent.
+/// A request to send.
 #[derive(Clone)]
 struct Ask {
     head: Head,
     body: Vec<u8>,
 }
 
-/// What came back.
+/// The answer received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Answer {
     status: u16,
@@ -39,7 +39,7 @@ enum End {
     Unprocessed,
 }
 
-/// Sends all requests, at most `at_once` concurrently, and reads until each has ended.
+/// Sends all requests, at most `at_once` concurrently, and reads until every one has ended.
 fn drive(address: SocketAddr, settings: Settings, asks: &[Ask], at_once: usize) -> Vec<Answer> {
     let mut socket = TcpStream::connect(address).expect("a connection");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -95,19 +95,19 @@ fn drive(address: SocketAddr, settings: Settings, asks: &[Ask], at_once: usize) 
     answers
 }
 
-/// A request from method, path, headers and body.
+/// A request from a method, path, headers and body.
 fn ask(heads: &mut Heads, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Ask {
     let headers: Vec<_> = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let parts = HeadParts { method, scheme: "http", authority: "localhost", path, headers: &headers };
     Ask { head: heads.add(&parts).expect("a head"), body: body.to_vec() }
 }
 
-/// Bytes that differ from place to place.
+/// Bytes that vary by position.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 % 251) as u8).collect()
 }
 
-/// A server of the `h2` crate on a thread of its own, for one connection.
+/// A server of the `h2` crate on its own thread, for one connection.
 fn h2_server(builder: h2::server::Builder) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -222,7 +222,7 @@ fn every_kind_of_answer_of_the_h2_crate() {
         let answers = drive(h2_server(builder), settings, &asks, at_once);
         for (i, (answer, expect)) in answers.iter().zip(&expect).enumerate() {
             let seen = short(answer);
-            // Bodies are too long to be shown.
+            // Print only the length: the bodies are too long.
             assert!(seen == *expect, "answer {i}: {} {:?} {} bytes", seen.0, seen.2, seen.1.len());
         }
     }
@@ -234,7 +234,7 @@ fn fields_survive_both_ways() {
     let mut asks = Vec::new();
     let mut expect = Vec::new();
     for i in 0..300usize {
-        // Some repeat, some are new; enough of them to turn both tables over many times.
+        // Some values repeat, some are new; enough to turn both dynamic tables over many times.
         let repeated = format!("value {}", i % 7);
         let unique = "\u{7e}!(*){}".repeat(i % 40) + &i.to_string();
         let headers =
@@ -272,7 +272,7 @@ fn a_goodbye_leaves_nothing_in_doubt() {
     assert_eq!(Code::NO_ERROR.name(), "NO_ERROR");
 }
 
-/// A server program, ended with the test.
+/// A server process, killed when the test ends.
 struct Program(Child);
 
 impl Drop for Program {
@@ -282,9 +282,9 @@ impl Drop for Program {
     }
 }
 
-/// Starts a program that will listen on the port; `None`, with a message, if it is not installed.
+/// Starts a program that listens on the port; `None`, with a message, if it is not installed.
 fn start(command: &mut Command, address: SocketAddr) -> Option<Program> {
-    // Debian puts servers where only administrators look.
+    // Debian installs servers in `/usr/sbin`, which is not on every user's PATH.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin"));
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();

@@ -1,4 +1,4 @@
-//! Journeys in simulated time, against a shop that knows its customers: anyone it does not know gets 401.
+//! Journeys in simulated time, against a shop that knows its customers: strangers get 401.
 
 use std::collections::BTreeMap;
 
@@ -31,16 +31,16 @@ use crate::support::steps::{step, template};
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// Answers each request after 10 ms.
+/// A shop that answers each request after 10 ms.
 #[derive(Default)]
 struct Shop {
     /// Requests by method, path without its number, and status.
     seen: BTreeMap<String, u64>,
     /// Token by user name.
     tokens: BTreeMap<String, String>,
-    /// Paths requested, in order.
+    /// Requested paths, in order.
     paths: Vec<String>,
-    /// Every n-th login is refused; 0: none.
+    /// Every n-th login is refused; 0 refuses none.
     refuses: u64,
     /// Items have no price.
     no_prices: bool,
@@ -108,7 +108,7 @@ fn token() -> (u16, Capture) {
 
 const BEARER: &str = "Authorization: Bearer {c}";
 
-/// Login, two steps, logout.
+/// Login, two steps, and logout.
 fn shopping(rounds: u64) -> Journey {
     let feed = |text: &str| Rows::from_csv(text.as_bytes(), &["name".to_owned()]).unwrap();
     let login = Script {
@@ -186,7 +186,7 @@ fn when_time_is_up_users_finish_their_step_and_log_out() {
     let (outcome, shop, _) = go(&spec, Shop::default());
     let counts = &outcome.measured.counts;
     assert_eq!((shop.seen["POST /login 200"], shop.seen["POST /logout 204"]), (3, 3));
-    // 100 requests of 10 ms each fit into the second; the last begins at 0.99 s.
+    // 100 requests of 10 ms each fit into the second; the last one starts at 0.99 s.
     assert_eq!((counts.ok, counts.failed()), (3 * 101, 0));
     assert_eq!(outcome.measured.elapsed_s, 1.01);
 }
@@ -207,7 +207,7 @@ fn a_refused_login_is_tried_again_and_counts_as_a_round() {
     let spec = spec(Model::Closed { users: 1 }, Until::Repeats(3), shopping(3));
     let shop = Shop { refuses: 1, ..Shop::default() };
     let (outcome, shop, examples) = go(&spec, shop);
-    // Three tries; the logout cannot be written without a token, and is not sent.
+    // Three attempts; the logout cannot be rendered without a token, and is not sent.
     assert_eq!(seen(&shop), [("POST /login 403", 3)]);
     let counts = &outcome.measured.counts;
     assert_eq!(
@@ -298,7 +298,7 @@ fn users_arrive_make_their_journey_and_leave() {
     journey.feeds[0] = Rows::from_csv(format!("name\n{names}").as_bytes(), &["name".to_owned()]).unwrap();
     let spec = spec(arrivals(10.0, 1000, WhenBehind::Queue), Until::Elapsed(3 * S), journey);
     let (outcome, shop, _) = go(&spec, Shop::default());
-    // 30 arrivals; those of the last second finish within the grace.
+    // 30 arrivals; sessions that begin in the last second finish within the grace period.
     let expect =
         [("GET /item/ 200", 60), ("POST /buy 201", 60), ("POST /login 200", 30), ("POST /logout 204", 30)];
     assert_eq!(seen(&shop), expect);
@@ -316,7 +316,7 @@ fn users_that_find_no_place_wait_or_are_dropped() {
     for (when_behind, dropped) in [(WhenBehind::Queue, 0), (WhenBehind::Drop, 15)] {
         let mut journey = shopping(1);
         journey.sessions = true;
-        // One place; a session of four steps takes 40 ms, and one arrives every 20 ms.
+        // Room for one session; a session of four steps takes 40 ms, and one arrives every 20 ms.
         let spec = spec(arrivals(50.0, 1, when_behind), Until::Requests(30), journey);
         let (outcome, shop, _) = go(&spec, Shop::default());
         let counts = &outcome.measured.counts;
@@ -325,7 +325,7 @@ fn users_that_find_no_place_wait_or_are_dropped() {
     }
 }
 
-/// Sets a cookie on the first visit, then reports in a compressed page what it was sent.
+/// Sets a cookie on the first visit, then echoes the cookies it received in a compressed page.
 struct Baker;
 
 impl Server for Baker {
@@ -372,7 +372,7 @@ fn cookies_come_back_and_compressed_pages_are_looked_into() {
     assert!(outcome.measured.bytes.received < 12 * 300, "bytes are those of the wire");
 }
 
-/// Keeps what is posted to `/ID`; refuses every fifth, and never answers the one after it.
+/// Records each id posted to `/ID`; refuses every fifth, and never answers the one after it.
 #[derive(Default)]
 struct Store(Vec<u64>);
 
@@ -398,7 +398,7 @@ impl Server for Store {
 #[test]
 fn every_id_that_went_out_is_reported_once_by_what_became_of_it() {
     let mut journey = shopping(20);
-    // Only what carries an id uses one up.
+    // Only requests with an id consume one.
     journey.step_order = StepOrder { before: 0, round: 2, after: 0, weights: vec![], rounds: 20 };
     journey.scripts = vec![step("POST /{x} HTTP/1.1", Some("")), step("GET / HTTP/1.1", None)];
     let mut spec = spec(Model::Closed { users: 3 }, Until::Repeats(20), journey);
@@ -412,7 +412,7 @@ fn every_id_that_went_out_is_reported_once_by_what_became_of_it() {
     assert_eq!(seen, (0..60).collect::<Vec<u64>>());
 }
 
-/// Runs a load: the ids that were accepted, unanswered and refused, in order, and the other results.
+/// Runs a load and returns the ids that were accepted, unanswered and refused, each in order, and the other results.
 fn reported_by<S: Server>(spec: &LoadSpec, server: S) -> ([Vec<u64>; 3], Outcome, S) {
     let mut reported: [Vec<u64>; 3] = Default::default();
     let mut sim = Sim::new(server);
@@ -429,11 +429,12 @@ fn reported_by<S: Server>(spec: &LoadSpec, server: S) -> ([Vec<u64>; 3], Outcome
     (reported, outcome, sim.into_server())
 }
 
-/// Takes orders. Every third at `/door` is accepted on the spot (303 to a page), the others are redirected with their
-/// content: to `/desk`, some to `/hall` first. An order brought to the desk is kept, refused (503) or never answered.
+/// Takes orders. Every third one at `/door` is accepted on the spot (303 to a page); the others are redirected with
+/// their body to `/desk`, some by way of `/hall`. An order that reaches the desk is kept, refused (503) or never
+/// answered.
 #[derive(Default)]
 struct Depot {
-    /// By id: the texts received, in order.
+    /// By id: the bodies received, in order.
     came: BTreeMap<u64, Vec<String>>,
     accepted: Vec<u64>,
     unanswered: Vec<u64>,
@@ -491,7 +492,8 @@ impl Server for Depot {
 }
 
 impl Depot {
-    /// Its records agree with what was reported, and everything received more than once was the same.
+    /// Checks that the server's records agree with the report, and that everything received more than once was
+    /// identical.
     fn agrees(mut self, reported: &[Vec<u64>; 3], what: &str) -> Depot {
         for ids in [&mut self.accepted, &mut self.unanswered, &mut self.refused] {
             ids.sort_unstable();
@@ -508,7 +510,7 @@ impl Depot {
     }
 }
 
-/// Orders with an id, a number, a time and something random.
+/// Orders with an id, a number, a time and a random part.
 fn orders(rounds: u64) -> Journey {
     let mut journey = shopping(rounds);
     journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds };
@@ -531,7 +533,7 @@ fn a_redirected_order_is_one_order() {
         let streams = over_http2(plain.clone(), 2, &[vec![]]);
         let (reported, outcome, depot) = reported_by(&plain, Depot::default());
         let depot = depot.agrees(&reported, what);
-        // 120 orders: 40 with two pages after them, 40 by way of the hall, 40 straight to the desk.
+        // 120 orders: 40 followed by two pages, 40 by way of the hall, 40 straight to the desk.
         assert_eq!((depot.came.len(), depot.pages), (120, 80), "{what}");
         assert_eq!(outcome.measured.counts.started, 40 * 3 + 40 * 3 + 40 * 2, "{what}");
         assert!(reported.iter().all(|ids| ids.len() > 10), "{what}: {reported:?}");
@@ -556,7 +558,7 @@ fn a_redirect_that_time_cuts_off_is_an_order_refused() {
     }
 }
 
-/// Has closed the connection before every sixth request arrives.
+/// Closes the connection just before every sixth request arrives.
 #[derive(Default)]
 struct Closing(Vec<String>);
 
@@ -604,7 +606,7 @@ fn what_is_sent_again_is_the_same_request() {
     }
 }
 
-/// `/N` leads to `/N-1`, `/0` answers; `/away` leads to an unknown host, `/other` to the second host.
+/// `/N` redirects to `/N-1`, `/0` answers; `/away` redirects to an unknown host, `/other` to the second host.
 #[derive(Default)]
 struct Signpost(Vec<String>);
 
@@ -675,7 +677,7 @@ fn redirects_are_followed_as_far_as_asked_and_each_hop_counts() {
 }
 
 /// Redirects as the path specifies, `/303/…` with status 303: to the second host if `second` comes next, otherwise to
-/// the first. Keeps what it was sent, including header fields with credentials or about a body.
+/// the first. Records each request, including header fields that carry credentials or describe a body.
 #[derive(Default)]
 struct Leader(Vec<String>);
 
@@ -707,7 +709,7 @@ impl Server for Leader {
     }
 }
 
-/// The fields of the last request of a step that was redirected as its path says.
+/// The last request of a step that is redirected as its path says: request line, fields and body.
 fn asked_last(path: &str, over: bool) -> String {
     let mut journey = shopping(1);
     journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
@@ -743,7 +745,7 @@ fn what_lets_somebody_in_goes_to_no_other_origin_and_a_get_describes_no_body() {
         check("/302/0", &format!("GET /0 {secrets}cookie: c=1, host: sim, {proxied}x-a: x "));
         check("/307/second/0", &format!("POST /0 {kind}host: second, x-a: x x"));
         check("/303/second/0", "GET /0 host: second, x-a: x ");
-        // Fields dropped once do not come back on return to the first host.
+        // Fields dropped on one redirect do not come back on return to the first host.
         check("/308/second/307/0", &format!("POST /0 {kind}host: sim, x-a: x x"));
         check("/301/307/0", &format!("GET /0 {secrets}cookie: c=1, host: sim, {proxied}x-a: x "));
     }
@@ -762,7 +764,7 @@ fn a_journey_is_the_same_each_time() {
     assert_eq!(run(), run());
 }
 
-/// Login, two steps, logout over HTTP/2, with this many users per connection.
+/// Login, two steps and logout over HTTP/2, with this many users per connection.
 fn shopping_over_http2(model: Model, until: Until, journey: Journey, streams: u32) -> LoadSpec {
     let bearer = || vec![("Authorization", template("Bearer {c}"))];
     over_http2(spec(model, until, journey), streams, &[vec![], bearer(), bearer(), bearer()])
@@ -879,7 +881,7 @@ fn goodbyes_and_refusals_in_the_middle_of_a_journey_lose_nothing() {
 #[test]
 fn a_stream_that_is_reset_fails_its_step_alone() {
     let spec = shopping_over_http2(Model::Closed { users: 3 }, Until::Repeats(4), shopping(4), 3);
-    // The eighth request is some user's second step or later: the user continues with the next.
+    // The eighth request is some user's second step or a later one: that user continues with the next step.
     let (outcome, server, examples) = go_over(&spec, Over::new(Shop::default(), Some(Whim::Reset(8))));
     let counts = &outcome.measured.counts;
     assert_eq!((counts.started, counts.ok, counts.failures.get(Failure::Reset)), (30, 29, 1));
@@ -980,7 +982,7 @@ fn examples_show_the_step_and_hide_what_lets_others_in() {
         assert_eq!(shown, [(Some(0), "step 2"), (Some(1), "step 2")]);
         assert_eq!((&*examples[0].captured["item"], &*examples[0].captured["token"]), ("/item/1", "***"));
         assert!(examples[0].request_head.contains("/buy?***"), "{}", examples[0].request_head);
-        // The slow ones are reported at the end: a login's answer is the token's source.
+        // Slow requests are reported at the end: the token originates from a login's answer.
         let login = outcome.slowest.iter().find(|e| e.step.as_deref() == Some("before 1")).unwrap();
         assert_eq!(login.response_body.as_deref(), Some("{\"token\": \"***\"}"));
         let all = format!("{examples:?}{:?}", outcome.slowest);
@@ -990,14 +992,14 @@ fn examples_show_the_step_and_hide_what_lets_others_in() {
 
 #[test]
 fn a_login_that_failed_and_a_token_that_was_renewed_are_not_shown() {
-    // The answer contains the token, and fails.
+    // The answer contains the token, but the check fails.
     let mut journey = shopping(1);
     journey.scripts[0].checks.contains = vec![Text::new(b"nowhere")];
     journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
     let (_, _, examples) = go(&spec(Model::Closed { users: 1 }, Until::Repeats(1), journey), Shop::default());
     assert_eq!(examples[0].step.as_deref(), Some("before 1"));
     assert!(examples[0].response_body.as_ref().is_some_and(|b| b.contains("\"***\"")), "{examples:?}");
-    // The first token is sent in a request whose answer has another value for it.
+    // The first token is sent in a request whose answer replaces it with another value.
     let mut journey = shopping(1);
     let price = Capture { from: From::Json(Pointer::parse("/price").unwrap()), is_number: false };
     journey.scripts[1].captures = vec![(0, price)];
@@ -1010,7 +1012,7 @@ fn a_login_that_failed_and_a_token_that_was_renewed_are_not_shown() {
     assert!(all.contains("GET /item/***") && !all.contains("token-"), "{all}");
 }
 
-/// Refuses everyone with a page that contains a token, and sends only this many bytes of it.
+/// Refuses everyone with a page that contains a token, and sends only the first `most` bytes of the page.
 struct Gate {
     is_packed: bool,
     most: usize,
@@ -1019,12 +1021,12 @@ struct Gate {
 impl Gate {
     const TOKEN: &str = "tk-Zx81Qw7Lm2Rp";
 
-    /// The part that arrives, and the part that does not.
+    /// The page, split into the part that arrives and the part that does not.
     fn page(&self) -> (Vec<u8>, Vec<u8>) {
         let text = format!("{{\"note\": \"not today\", \"token\": \"{}\", \"more\": \"then\"}}", Gate::TOKEN);
         let mut page = text.into_bytes();
         if self.is_packed {
-            // Stored, so that a part of it contains its text literally.
+            // Stored rather than compressed, so that a prefix contains its text literally.
             let mut encoder = flate2::read::GzEncoder::new(page.as_slice(), flate2::Compression::none());
             let mut packed = Vec::new();
             std::io::Read::read_to_end(&mut encoder, &mut packed).unwrap();
@@ -1142,7 +1144,7 @@ fn checks_compare_with_what_the_user_knows() {
         item.checks = Checks { json: vec![place, price], holds: vec![vec![]], ..Checks::default() };
         item.expected = vec![
             (Expected::Json(0), template(expected)),
-            // A number, compared as a text.
+            // A number, compared as text.
             (Expected::Json(1), template("9.5")),
             (Expected::Holds(0), template("item/{b}")),
         ];

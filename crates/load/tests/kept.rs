@@ -1,4 +1,4 @@
-//! Connections that outlive their load, over real sockets: the server counts them.
+//! Connections that outlive their load, over real sockets; the server counts them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use loadlab_load::{
 use crate::server::{Server, good, slow};
 use crate::skip;
 
-/// A load of this many users with ten requests each, or of a rate; on two threads.
+/// A load of users with ten requests each, or of a fixed rate, on two threads.
 fn spec(server: &Server, model: Model, pool: &Arc<ConnectionPool>, io: IoChoice) -> LoadSpec {
     let parts = RequestParts {
         method: "GET".into(),
@@ -48,7 +48,7 @@ fn rate(rate_per_s: f64) -> Model {
     }
 }
 
-/// Runs it; `None` if the backend is not allowed.
+/// Runs the load; `None` if the backend is not allowed here.
 fn loaded(spec: &LoadSpec) -> Option<Outcome> {
     let start_ns = now_ns() + 5_000_000;
     let origin = Origin { start_ns, zero_ns: start_ns, batch: 0, first_id: 0 };
@@ -62,7 +62,7 @@ fn loaded(spec: &LoadSpec) -> Option<Outcome> {
     }
 }
 
-/// Attempted, taken over, failed, most open at one time.
+/// Connections attempted and reused, requests failed, and the peak of open connections.
 fn reported(outcome: &Outcome) -> (u64, u64, u64, u64) {
     let (c, counts) = (outcome.measured.connections, &outcome.measured.counts);
     (c.attempted, c.reused, counts.failed(), c.peak)
@@ -75,7 +75,7 @@ fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {
         (users(8), (8, 0, 0, 8)),
         (users(8), (0, 8, 0, 8)),
         (users(4), (0, 4, 0, 4)),
-        // The others were not needed, and are closed.
+        // The previous load had no use for the other four, and closed them.
         (users(12), (8, 4, 0, 12)),
         (rate(100.0), (0, 12, 0, 12)),
     ] {

@@ -1,6 +1,6 @@
-//! What every I/O backend owes the worker, over real sockets and against a misbehaving server.
+//! The contract every I/O backend owes the worker, over real sockets and against a misbehaving server.
 //!
-//! A backend is added with one line at the end of this file.
+//! To test another backend, add one line at the end of this file.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
@@ -16,7 +16,7 @@ use crate::server::{PATIENCE, Request, Script, Server, Step, always, good, respo
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const MS: u64 = 1_000_000;
 
-/// An event, kept.
+/// A recorded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     Connected,
@@ -59,7 +59,7 @@ impl Log {
         self.of(conn).iter().map(|s| if let Seen::Sent(n) = s { *n } else { 0 }).sum()
     }
 
-    /// Its end, as far as reported: `Some(None)` is an orderly close.
+    /// How the connection ended, if reported: `Some(None)` is an orderly close.
     fn end(&self, conn: ConnId) -> Option<Option<i32>> {
         self.of(conn).iter().find_map(|s| match s {
             Seen::Closed => Some(None),
@@ -69,7 +69,7 @@ impl Log {
     }
 }
 
-/// A backend and what it reported.
+/// A backend and the events it reported.
 struct Driven<I> {
     io: I,
     log: Log,
@@ -107,7 +107,7 @@ impl<I: Io<'static>> Driven<I> {
         assert_eq!(self.log.of(conn).last(), Some(&&Seen::Connected));
     }
 
-    /// Sends and waits for this many bytes of the answer.
+    /// Sends the request and waits for this many bytes of the answer.
     fn exchange(&mut self, conn: ConnId, bytes: usize) {
         let before = self.log.bytes(conn).len();
         self.io.ops().send(conn, REQUEST);
@@ -150,7 +150,7 @@ fn a_close_is_reported_once_and_after_what_came_before_it<I: Io<'static>>(mut b:
 }
 
 fn a_refusal_is_reported_with_its_reason<I: Io<'static>>(mut b: Driven<I>) {
-    // A port that the kernel never assigns: one that was free a moment ago may be another test's by now.
+    // A port that the kernel never assigns: one that was free a moment ago may belong to another test by now.
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     for round in 1..=3 {
         b.connect(0, address);
@@ -173,7 +173,7 @@ fn a_reset_is_reported_as_one<I: Io<'static>>(mut b: Driven<I>) {
 fn a_place_is_used_again_and_hears_nothing_of_its_past<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(|r: &Request| vec![send(format!("{:04}", r.connection).repeat(1000))]);
     for round in 0..50 {
-        // The answer to the last one may be on its way, or already read, when its connection is closed.
+        // The previous answer may be in flight, or already read, when its connection is closed.
         b.connect(7, server.address);
         let connected = |log: &Log| log.of(7).iter().filter(|s| ***s == Seen::Connected).count() > round;
         b.until("connected", connected);
@@ -221,7 +221,7 @@ fn a_long_send_goes_out_whole<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!(server.counts().last.unwrap().body, body);
 }
 
-/// Bytes valid only during the call arrive all the same, in order, many or few.
+/// Bytes that are valid only during the call still arrive, in order, whether few or many.
 fn copies_go_out_whole_and_in_order<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(|r: &Request| {
         let right = r.body.iter().enumerate().all(|(i, b)| *b == (i * 7 % 251) as u8);
@@ -233,7 +233,7 @@ fn copies_go_out_whole_and_in_order<I: Io<'static>>(mut b: Driven<I>) {
         let mut bytes = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n").into_bytes();
         bytes.extend((0..length).map(|i| (i * 7 % 251) as u8));
         let mut at_once = 0;
-        // In three parts, with a turn between the last two.
+        // In three parts, with a turn before the last.
         let third = bytes.len().div_ceil(3);
         for (i, part) in bytes.chunks_mut(third).enumerate() {
             if i == 2 {
@@ -250,7 +250,7 @@ fn copies_go_out_whole_and_in_order<I: Io<'static>>(mut b: Driven<I>) {
     }
 }
 
-/// A connection closed with a copy under way frees its place, and its successor there sends nothing of it.
+/// Closing a connection with a copy in flight frees its slot, and the next connection in that slot sends none of it.
 fn a_copy_ends_with_its_connection<I: Io<'static>>(mut b: Driven<I>) {
     let deaf = Server::start(always(vec![Step::Hang]));
     let server = Server::start(good);
@@ -290,7 +290,7 @@ fn a_long_answer_comes_whole<I: Io<'static>>(mut b: Driven<I>) {
     }
 }
 
-/// Much has come, followed by the end, before it is looked at: all of it is reported, and the end too.
+/// A lot of data and then the end of the stream arrive before the backend polls: both are reported in full.
 #[expect(
     clippy::disallowed_methods,
     reason = "a worker that is busy elsewhere for a while is what is tested"
@@ -324,32 +324,32 @@ fn trickled_bytes_come_in_order<I: Io<'static>>(mut b: Driven<I>) {
     assert!((0..10).all(|c| b.log.bytes(c) == answer));
 }
 
-/// Socket states, as in the kernel's table.
+/// Socket states, as in `/proc/net/tcp`.
 const SYN_SENT: &str = "02";
 const CLOSE_WAIT: &str = "08";
 
-/// How many sockets of this network whose other end has the address's port are in a state.
+/// The number of sockets in this network namespace in a state whose remote port is that of the address.
 fn sockets_to(address: SocketAddr, state: &str) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let remote = format!(":{:04X} {state} ", address.port());
     table.lines().filter(|l| l.contains(&remote)).count()
 }
 
-/// A request sent on a connection that had been closed was not seen; one that was read was.
+/// A request sent on an already closed connection is reported as unseen; a request that the server read is not.
 fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(|r: &Request| match r.connection {
         0 => vec![send("bye"), Step::Wait(Duration::from_millis(100)), Step::Close],
         1 => vec![Step::Close],
         _ => vec![Step::Wait(Duration::from_millis(200)), Step::Reset],
     });
-    // Closed without the worker's knowledge: it does not know when it sends.
+    // Closed without the worker knowing when it sends.
     b.connected(0, server.address);
     b.exchange(0, 3);
     let until = Instant::now() + PATIENCE;
     while server.counts().answered < 1 {
         assert!(Instant::now() < until);
     }
-    // Its end has arrived, but was not looked at.
+    // The end of the stream has arrived, but the backend has not looked at it yet.
     while sockets_to(server.address, CLOSE_WAIT) < 1 {
         assert!(Instant::now() < until);
     }
@@ -391,14 +391,15 @@ fn many_at_once<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!((counts.ended, counts.resets), (u64::from(CONNS), 0));
 }
 
-/// A connect takes several steps. However many are begun in one turn, and whatever is abandoned and begun again among
-/// them, each consists of its own steps, in order.
+/// A connect takes several steps. However many connects start in one turn, and however many of them are abandoned and
+/// restarted, each consists of its own steps, in order.
 fn connects_are_whole<I: Io<'static>>(mut b: Driven<I>) {
     const CONNS: u32 = 280;
     let source = Some("127.0.3.7".parse().unwrap());
     let server = Server::start(good);
     for round in 0..8 {
-        // This many steps before the others: the limit of one go falls within a different connect each round.
+        // Extra connects first, one more each round, so that the limit per turn falls within a different connect each
+        // round.
         (0..round).for_each(|c| b.connect(CONNS + c, server.address));
         let begin = |b: &mut Driven<I>, conn| b.io.ops().connect(conn, &server.address.into(), source);
         (0..CONNS).for_each(|c| begin(&mut b, c));
@@ -420,14 +421,14 @@ fn ipv6<I: Io<'static>>(mut b: Driven<I>) {
     b.exchange(0, response(200, "hello").len());
 }
 
-/// Abandoned while being made: nothing of it stays in the kernel to complete later.
+/// Abandoned while connecting: nothing is left in the kernel to complete later.
 #[expect(
     unsafe_code,
     reason = "listen again with a backlog of one: the fault under test is made with a socket call"
 )]
 fn a_connect_that_is_given_up_is_gone<I: Io<'static>>(mut b: Driven<I>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: listen on a listening socket of ours only changes its backlog.
+    // SAFETY: calling listen again on our own listening socket only changes its backlog.
     unsafe { libc::listen(listener.as_raw_fd(), 1) };
     let address = listener.local_addr().unwrap();
     let pending = || sockets_to(address, SYN_SENT);
@@ -444,7 +445,7 @@ fn a_connect_that_is_given_up_is_gone<I: Io<'static>>(mut b: Driven<I>) {
     assert!(b.log.0.is_empty(), "{:?}", b.log.0);
 }
 
-/// Answers after the head alone and closes with the rest unread: a reset follows the answer.
+/// Answers after the head alone and closes with the rest unread, so a reset follows the answer.
 struct Early;
 
 impl Script for Early {
@@ -469,7 +470,7 @@ fn an_answer_is_reported_before_the_send_it_cut_short<I: Io<'static>>(mut b: Dri
     for conn in 0..10 {
         b.connected(conn, server.address);
         b.io.ops().send(conn, bytes);
-        // Busy elsewhere, as a worker can be: answer and reset are both there at the next poll.
+        // Busy elsewhere, as a worker can be: the answer and the reset are both pending at the next poll.
         std::thread::sleep(Duration::from_millis(60));
         b.until("ended", |log| log.end(conn).is_some());
         let reported = b.log.of(conn);
@@ -487,7 +488,7 @@ fn a_wait_lasts_no_longer_than_asked_for_unless_something_comes<I: Io<'static>>(
         turns += 1;
     }
     assert!((1..100).contains(&turns), "it sleeps, and not for ever: {turns} turns");
-    // A time in the past is no reason to wait.
+    // A deadline in the past does not wait.
     b.io.poll(Wait::until(from_ns), &mut b.log).unwrap();
     b.io.poll(Wait::until(0), &mut b.log).unwrap();
     assert!(b.log.0.is_empty());
@@ -508,20 +509,20 @@ fn waiting_for_several_ends_with_one<I: Io<'static>>(mut b: Driven<I>) {
         let before = b.log.bytes(0).len();
         b.io.ops().send(0, REQUEST);
         while b.log.bytes(0).len() == before {
-            // Nine will never come: the one is reported all the same, long before the hour is over.
+            // Nine events will never come: the one is still reported, long before the hour is over.
             let until_ns = b.io.ops().now() + 3_600_000 * MS;
             b.io.poll(Wait { until_ns, at_least: 9, within_ns: MS / 10 }, &mut b.log).unwrap();
         }
     }
     assert_eq!(b.log.bytes(0), response(200, "hello").repeat(20));
-    // Nor does it outlast its time if nothing comes.
+    // Without any event, the wait does not outlast its deadline.
     let until_ns = b.io.ops().now() + 5 * MS;
     while b.io.ops().now() < until_ns {
         b.io.poll(Wait { until_ns, at_least: 9, within_ns: MS }, &mut b.log).unwrap();
     }
 }
 
-/// Dropped with connections open and a send under way: nothing hangs, and the server sees the end of each.
+/// Dropped with connections open and a send in flight: nothing hangs, and the server sees each connection end.
 fn it_can_be_dropped_at_any_time<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(always(vec![Step::Hang]));
     let mut bytes = format!("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", 32 << 20).into_bytes();
@@ -537,7 +538,7 @@ fn it_can_be_dropped_at_any_time<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!(counts.connections, 8);
 }
 
-/// A connection changes hands as a plain socket: to another place, and to another backend.
+/// A connection moves as a plain socket: to another slot, and to another backend.
 fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(good);
     let length = response(200, "hello").len();
@@ -558,7 +559,7 @@ fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
     assert!(b.io.ops().take(3, &server.address.into(), socket));
     b.exchange(3, length);
 
-    // Its old place is free, and its end is reported at the new one.
+    // The old slot is free, and the connection's end is reported at the new one.
     b.connected(7, server.address);
     b.exchange(7, length);
     assert!(b.io.ops().give(250).is_none(), "there is none");
@@ -569,7 +570,7 @@ fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!((counts.connections, counts.requests, counts.resets), (2, 5, 0));
 }
 
-/// If the server ends a connection between two loads, its new owner gets the end reported.
+/// If the server ends a connection between two loads, the end is reported to the new owner.
 fn the_end_of_what_was_taken_is_reported<I: Io<'static>>(mut b: Driven<I>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -590,7 +591,7 @@ fn a_last_word_is_heard_and_nothing_comes_after(mut b: Driven<impl Io<'static>>)
         let (mut peer, _) = listener.accept().expect("a connection");
         peer.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         if round == 1 {
-            // After something that was sent before.
+            // After data that was sent earlier.
             let at_once = b.io.ops().send_copy(0, b"first, ");
             b.until("sent", |log| at_once + log.sent(0) >= 7);
         }
@@ -605,13 +606,13 @@ fn a_last_word_is_heard_and_nothing_comes_after(mut b: Driven<impl Io<'static>>)
     }
 }
 
-/// A backend whose worker has many users: each turn waits a little for several events.
+/// A backend whose worker has many users: each turn waits briefly for several events.
 struct Patient<I>(I);
 
 impl<I: Io<'static>> Patient<I> {
     fn new(made: std::io::Result<I>) -> std::io::Result<Self> {
         let mut patient = Patient(made?);
-        // It has seen this from its first turn on.
+        // The backend has waited this way since its first turn.
         patient.poll(Wait::until(0), &mut Log::default())?;
         Ok(patient)
     }

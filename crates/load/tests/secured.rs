@@ -1,5 +1,5 @@
-//! TLS in simulated time, against a server made of rustls: what happens to requests when a connection is cut off,
-//! refused or ended in good order, and what the server receives last.
+//! TLS in simulated time, against a server built on rustls: what happens to requests when a connection is cut off,
+//! refused or closed gracefully, and what the server receives last.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -24,11 +24,11 @@ const MS: u64 = 1_000_000;
 /// How an answer ends.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
-    /// With its length; the connection stays open.
+    /// After Content-Length bytes; the connection stays open.
     Length,
-    /// With the connection, after close_notify.
+    /// With the connection, after a close_notify.
     Notified,
-    /// With the connection, without close_notify.
+    /// With the connection, without a close_notify.
     Cut,
     /// The server stops after half a record.
     HalfARecord,
@@ -41,10 +41,10 @@ struct Secret {
     links: BTreeMap<ConnId, ServerConnection>,
     handshakes: u64,
     requests: u64,
-    /// Connections closed by the client: all, and those with its close_notify.
+    /// Connections closed by the client: in total, and with its close_notify.
     closed: u64,
     notified: u64,
-    /// Those with another alert.
+    /// Connections on which the client sent another alert.
     alerts: u64,
 }
 
@@ -92,7 +92,7 @@ impl Server for Secret {
         self.handshakes += u64::from(!was_open && !link.is_handshaking());
         let mut request = Vec::new();
         let heard = link.reader().read_to_end(&mut request);
-        // The end of the received bytes is either temporary or final.
+        // Running out of received bytes is either temporary or final.
         self.notified += u64::from(was_open && heard.is_ok());
         let mut replies = vec![(at_ns + MS, Reply::Bytes(all_of(link)))];
         if !request.is_empty() {
@@ -150,7 +150,7 @@ fn go(end: End, trusting: bool, keep_alive: bool) -> (Outcome, Secret, Vec<Examp
     (outcome, sim.into_server(), examples)
 }
 
-/// Ok answers, and failures by name.
+/// The number of ok answers, and the failures by kind.
 fn ends(outcome: &Outcome) -> (u64, Vec<(Failure, u64)>) {
     let counts = &outcome.measured.counts;
     (counts.ok, counts.failures.nonzero().collect())
@@ -163,7 +163,7 @@ fn connections_end_with_close_notify() {
     assert_eq!((secret.requests, secret.handshakes, secret.closed, secret.notified), (5, 1, 1, 1));
     let (outcome, secret, _) = go(End::Length, true, false);
     assert_eq!(ends(&outcome), (5, vec![]));
-    // A server that was asked to close does so itself: a close_notify to it would only earn a reset.
+    // A server that was asked to close does so itself: sending it a close_notify would only provoke a reset.
     assert_eq!((secret.requests, secret.handshakes, secret.closed, secret.notified), (5, 5, 5, 0));
 }
 

@@ -1,4 +1,5 @@
-//! A load that several processes send is the load that one would send: the same requests at the same times, to the byte.
+//! A load shared by several processes is the load that one would send: the same requests at the same times, to the
+//! byte.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +25,7 @@ use crate::support::steps::{plain_journey, step};
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// Answers each request after the same time, and notes when each came.
+/// Answers each request after a fixed time, and notes when each arrived.
 #[derive(Default)]
 struct Noting(Vec<(u64, Vec<u8>)>);
 
@@ -39,7 +40,7 @@ impl Server for Noting {
     }
 }
 
-/// What a load, or a process's part of it, sends: each request and when, in order; and the sums of its counts.
+/// What a load, or one process's part of it, sends: each request and its time, in order, and the total counts.
 fn sent(spec: &LoadSpec) -> (Vec<(u64, Vec<u8>)>, Counts) {
     let mut sim = Sim::new(Noting::default());
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |_| {}).unwrap();
@@ -50,7 +51,7 @@ fn sent(spec: &LoadSpec) -> (Vec<(u64, Vec<u8>)>, Counts) {
     (sent, counts)
 }
 
-/// What processes with these numbers of threads send together.
+/// What processes with these numbers of threads send in total.
 fn sent_together(spec: &LoadSpec, threads: &[usize]) -> (Vec<(u64, Vec<u8>)>, Counts) {
     let (mut sent_by_all, mut sum) = (Vec::new(), Counts::default());
     let all: u64 = threads.iter().map(|t| *t as u64).sum();
@@ -70,7 +71,7 @@ fn open(rate_per_s: f64, arrivals: Arrivals) -> Model {
     Model::Open { rate_per_s, arrivals, when_behind: WhenBehind::Queue, max_in_flight: 10_000 }
 }
 
-/// Requests say whose they are, and contain something random; with weights, each round is one of two steps.
+/// Requests name their user and contain a random part; with weights, each round is one of two steps.
 fn journey(is_weighted: bool, sessions: bool) -> Journey {
     let mut scripts = vec![
         step("GET /a/{u}/{i} HTTP/1.1\r\nHost: a", None),
@@ -134,7 +135,7 @@ fn loads(users: u64, rate_per_s: f64, seed: u64) -> Vec<(&'static str, LoadSpec)
     loads
 }
 
-/// The seconds a load reports, and its end.
+/// The seconds a load reports, and its outcome.
 fn whole(spec: &LoadSpec) -> (Vec<Second>, Outcome) {
     let mut seconds = Vec::new();
     let mut sim = Sim::new(Noting::default());
@@ -143,7 +144,7 @@ fn whole(spec: &LoadSpec) -> (Vec<Second>, Outcome) {
     (seconds, outcome)
 }
 
-/// The same load by processes with these numbers of threads, their reports merged in an order that the seed decides.
+/// The load split across processes with these numbers of threads, their reports merged in an order drawn from the seed.
 fn merged(spec: &LoadSpec, threads: &[usize], seed: u64) -> (Vec<Second>, Outcome) {
     let mut random = Random::new(seed);
     let mut reports: Vec<VecDeque<PartReport>> = Vec::new();
@@ -197,8 +198,8 @@ proptest! {
         }
     }
 
-    /// Every count, histogram and second is the same, to the bit; only peaks are bounds, since a process reports the most
-    /// in a second, and two may have peaked at different times in it.
+    /// Every count, histogram and second is identical, to the bit. Only peaks are upper bounds: each process reports
+    /// its peak within a second, and two processes may have peaked at different times in it.
     #[test]
     fn merged_parts_are_the_whole(
         users in 1u64..40, rate in 1.0f64..400.0, seed: u64, threads in prop::collection::vec(1usize..4, 1..6),
@@ -227,8 +228,8 @@ proptest! {
         }
     }
 
-    /// A process that takes the place of another sends exactly what the other would have sent from then on, and what
-    /// neither sent is known.
+    /// A process that replaces another sends exactly what the other would have sent from then on, and what neither of
+    /// them sent is known.
     #[test]
     fn one_that_joins_later_sends_the_rest(
         users in 1u64..40, rate in 1.0f64..400.0, seed: u64, at_ns in 0u64..S,
@@ -252,7 +253,7 @@ proptest! {
         }
     }
 
-    /// Which row goes to whom depends on who is first; all together use each row once.
+    /// Who gets which row depends on who comes first; together they use each row once.
     #[test]
     fn each_row_of_a_feed_is_used_once(rows in 1u64..60, threads in prop::collection::vec(1usize..4, 1..6)) {
         let text = (0..rows).map(|n| format!("row{n}\n")).collect::<String>();

@@ -27,7 +27,7 @@ fn open(rate_per_s: f64, max_in_flight: u64) -> Model {
     Model::Open { rate_per_s, arrivals: Arrivals::Constant, when_behind: WhenBehind::Queue, max_in_flight }
 }
 
-/// Answers after a fixed time, but stalls between `from` and `to`.
+/// Answers after a fixed time, but stalls between the two times of `frozen`.
 #[derive(Clone)]
 struct Stub {
     service_ns: u64,
@@ -80,8 +80,8 @@ fn response(outcome: &Outcome) -> Distribution {
 
 #[test]
 fn a_stall_shows_its_full_weight_in_the_open_model() {
-    // 1,000 a second for 10 s; the server stalls for 1.5 s. 15 % of the requests fall due in the stall and wait 1.5 s
-    // … 0: p90 is 0.5 s, p99 1.4 s, p99.9 1.49 s.
+    // 1,000 a second for 10 s; the server stalls for 1.5 s. The 15 % of requests that fall due in the stall wait
+    // between 1.5 s and 0 s: p90 is 0.5 s, p99 1.4 s, p99.9 1.49 s.
     let spec = spec(open(1000.0, 10_000), Until::Elapsed(10 * S));
     let mut stub = Stub::new(MS / 10);
     stub.frozen = (4 * S, 5 * S + 500 * MS);
@@ -119,14 +119,14 @@ fn a_generator_that_stands_still_is_late() {
     assert_eq!(outcome.measured.counts.ok, 10_000);
     let late = outcome.measured.series.late.max_ns().unwrap();
     assert!((299 * MS..=301 * MS).contains(&late), "{late}");
-    // the wait is part of the response time as well: nothing is hidden
+    // the wait is also part of the response time: nothing is hidden
     assert!(response(&outcome).max.unwrap() >= 299.0);
 }
 
 #[test]
 fn connections_that_cost_more_time_than_there_is_are_opened_one_by_one() {
-    // Fewer connections can be opened per second than requests fall due: opening one for each that waits would delay
-    // the next, which would open more. Ten connections bring a hundred answers per millisecond.
+    // Fewer connections can be opened per second than requests fall due: opening one for each waiting request would
+    // delay the next, which would open even more. Ten connections deliver a hundred answers per millisecond.
     let spec = spec(open(100_000.0, 10_000), Until::Elapsed(S));
     let sim = || Sim::new(Stub::new(MS / 10)).connect_costs(40_000);
     let (outcome, _) = go(&spec, &mut sim());
@@ -134,7 +134,7 @@ fn connections_that_cost_more_time_than_there_is_are_opened_one_by_one() {
     assert!(outcome.measured.connections.peak <= 50, "{}", outcome.measured.connections.peak);
     let late = |outcome: &Outcome| outcome.measured.series.late.max_ns().unwrap();
     assert!(late(&outcome) < 2 * MS, "{} ns", late(&outcome));
-    // Nor do requests that fell due during the stall open one each.
+    // Requests that fell due during the stall do not open one each either.
     let (outcome, _) = go(&spec, &mut sim().stalls(vec![(500 * MS, 50 * MS)]));
     assert_eq!(outcome.measured.counts.ok, 100_000);
     assert!(outcome.measured.connections.peak <= 1000, "{}", outcome.measured.connections.peak);
@@ -163,7 +163,7 @@ fn what_waits_at_the_end_is_dropped_and_what_flies_gets_its_grace() {
     assert_eq!(*counts, ticks);
     assert_eq!(outcome.measured.in_window.ok, 8);
     assert_eq!(outcome.measured.window.length_s(), 5.0);
-    // a percentile among the dropped is not known, only its lower bound
+    // a percentile that falls among the dropped requests is unknown; only its lower bound is known
     let d = response(&outcome);
     assert_eq!((d.count, d.censored, d.p50), (50, 40, None));
     assert!(d.over_ms["p50"] > 1000.0);
@@ -195,7 +195,8 @@ fn requests_and_repeats_end_a_closed_load_exactly() {
     assert!((outcome.measured.busy_s / outcome.measured.elapsed_s - 7.0).abs() < 0.01);
 }
 
-/// Answers after a fixed time, and counts its answers before a moment. Answers are held back from `holds_from` on.
+/// Answers after a fixed time, but from `holds_from_ns` on not before `held_until_ns`; counts its answers before
+/// `until_ns`.
 struct Counting {
     service_ns: u64,
     holds_from_ns: u64,
@@ -225,7 +226,7 @@ impl Server for Counting {
 
 #[test]
 fn stragglers_keep_their_times_and_leave_the_rate_of_a_closed_load_alone() {
-    // Thirty users, 10 ms per answer, and from 2.995 s on nothing is answered before the eighth second.
+    // Thirty users, 10 ms per answer; nothing due from 2.995 s on is answered before the eighth second.
     let mut spec = spec(Model::Closed { users: 30 }, Until::Elapsed(3 * S));
     spec.grace_ns = 10 * S;
     let mut sim = Sim::new(Counting::new((2_995 * MS, 8 * S), 3 * S));
@@ -236,9 +237,9 @@ fn stragglers_keep_their_times_and_leave_the_rate_of_a_closed_load_alone() {
     assert_eq!(sim.into_server().answered_until, 30 * 299);
     assert_eq!(measured.in_window.ok, 30 * 299);
     assert_eq!((measured.window.from_s, measured.window.to_s, measured.elapsed_s), (0.0, 3.0, 8.0));
-    // All users were busy for all of it, and their wait afterwards is not included.
+    // All users were busy throughout the window; their wait afterwards is not included.
     assert_eq!((measured.busy_in_window_s, measured.busy_s), (30.0 * 3.0, 30.0 * 8.0));
-    // They are counted separately, and their times are complete.
+    // Stragglers are counted separately, and their response times are complete.
     let stragglers = Stragglers { ok: 30, failed: 0, tail_s: 5.0 };
     assert_eq!(measured.stragglers, stragglers);
     assert_eq!(measured.counts.ok, 30 * 300);
@@ -277,7 +278,7 @@ fn seconds_after_the_window_are_reported_and_are_not_of_it() {
 
 #[test]
 fn a_load_that_is_stopped_has_a_window_up_to_there() {
-    // Stopped when the second second is reported; what is then in flight ends in the fourth.
+    // Stopped once the first two seconds are reported; whatever is then in flight ends in the fourth.
     for (model, until) in [
         (Model::Closed { users: 30 }, Until::Elapsed(60 * S)),
         (Model::Closed { users: 30 }, Until::Requests(1_000_000)),
@@ -309,7 +310,7 @@ fn a_load_that_is_stopped_has_a_window_up_to_there() {
 
 #[test]
 fn a_load_by_number_ends_with_its_last_answer_and_says_how_long_its_tail_was() {
-    // 300 requests of 30 users, ten each of 10 ms; those begun at 90 ms are answered at 2.09 s.
+    // 300 requests by 30 users, ten each of 10 ms; the ones sent at 90 ms are answered at 2.09 s.
     for until in [Until::Requests(300), Until::Repeats(10)] {
         let spec = spec(Model::Closed { users: 30 }, until);
         let mut sim = Sim::new(Counting::new((95 * MS, 2_090 * MS), S));
@@ -414,7 +415,7 @@ fn held_connections_are_taken_in_turn() {
         }
         fn request(&mut self, at_ns: u64, conn: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
             *self.0.entry(conn).or_default() += 1;
-            // every seventh is slow: turns must not wait for it
+            // every seventh connection is slow: the turns must not wait for it
             let slow = if conn.is_multiple_of(7) { 50 * MS } else { MS };
             vec![(at_ns + slow, Reply::Bytes(OK.to_vec()))]
         }
@@ -461,7 +462,7 @@ fn what_never_ends_times_out_or_is_cut() {
     assert_eq!((outcome.measured.counts.in_flight, outcome.measured.elapsed_s), (3, 7.0));
 }
 
-/// A server that does everything wrong in turn.
+/// A server that misbehaves in every way, in turn.
 #[derive(Default)]
 struct Faulty {
     turn: u64,
@@ -488,7 +489,7 @@ impl Server for Faulty {
             4 => vec![bytes("HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"), Reply::Fin],
             5 => vec![bytes("HTTP/1.1 200 OK\r\n\r\nuntil the end"), Reply::Fin],
             6 => {
-                // answers, then closes the idle connection: the next request must go elsewhere, uncounted
+                // answers, then closes the idle connection: the next request must use another one, uncounted
                 self.seen.insert(conn, false);
                 vec![bytes("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), Reply::Fin]
             }
@@ -529,8 +530,8 @@ fn each_fault_lands_in_its_own_outcome() {
     assert_eq!(of_status(200), Some(counts.ok));
 }
 
-/// A proxy that grants a tunnel to every seventh request, and fails the others in different ways. Behind a tunnel
-/// every request is answered.
+/// A proxy that grants a tunnel to every seventh request and fails the others in different ways. Every request through
+/// a tunnel is answered.
 #[derive(Default)]
 struct FaultyProxy {
     asked: u64,
@@ -561,7 +562,7 @@ impl Server for FaultyProxy {
             0 => {
                 self.given += 1;
                 self.tunnels.insert(conn, true);
-                // In pieces, preceded by an interim answer.
+                // In pieces, after an interim answer.
                 let rest = Reply::Bytes(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n".to_vec());
                 vec![says("HTTP/1.1 1"), says("02 Wait\r\n\r\n"), (at + MS, rest)]
             }
@@ -583,7 +584,7 @@ impl Server for FaultyProxy {
 fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
     let mut tunnelled = spec(Model::Closed { users: 5 }, Until::Requests(700));
     tunnelled.timeout_ns = 50 * MS;
-    // Each request asks for its own tunnel.
+    // Each request needs its own tunnel.
     tunnelled.keep_alive = false;
     tunnelled.proxy = Some(Box::new(Proxy { connects: vec![Some(CONNECT.into())] }));
     let mut words = BTreeMap::new();
@@ -608,7 +609,7 @@ fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
     assert_eq!(counts.failures.total(), 600);
     assert_eq!((outcome.measured.connections.attempted, outcome.measured.connections.opened), (700, 100));
     assert_eq!(outcome.measured.bytes.sent, proxy.received);
-    // 1 ms to the proxy, 11 ms to the end of its answer: both are part of the connect time.
+    // 1 ms to the proxy, 11 ms until its answer is complete: both count towards the connect time.
     let connect = &outcome.measured.series.connect;
     assert_eq!((connect.count(), connect.min_ns().unwrap() / MS), (100, 12));
     let reported = |outcome: &str, error: &str| words.contains_key(&(outcome.to_owned(), error.to_owned()));
@@ -631,7 +632,7 @@ fn tunnels_are_kept_and_held_like_any_connection() {
     let mut sim = Sim::new(FaultyProxy { asked: 6, ..FaultyProxy::default() });
     let (outcome, _) = go(&tunnelled, &mut sim);
     let proxy = sim.into_server();
-    // Users whose connect failed ask again; those with a tunnel keep it.
+    // Users whose connect failed try again; users with a tunnel keep it.
     assert_eq!(outcome.measured.counts.ok, proxy.requests);
     assert_eq!(outcome.measured.connections.opened, proxy.given);
     assert!(proxy.given <= 3 && proxy.requests > 20, "{} {}", proxy.given, proxy.requests);
@@ -689,7 +690,7 @@ proptest! {
         let mut server_saw = 0;
         sim.server(|s| server_saw = s.requests);
         prop_assert_eq!(server_saw, counts.started);
-        // replayed, it is the same to the last bucket
+        // a replay is identical to the last bucket
         let (again, _) = go(&spec, &mut Sim::new(Stub::new(service_us * 1000)));
         prop_assert_eq!(again.measured, outcome.measured);
     }

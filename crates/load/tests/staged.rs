@@ -41,11 +41,11 @@ fn staged(stages: &[Stage], open: bool) -> LoadSpec {
     }
 }
 
-/// Answers after a fixed time and notes which connection asked when.
+/// Answers after a fixed time and notes which connections sent a request in which second.
 #[derive(Default)]
 struct Watching {
     service_ns: u64,
-    /// Connections that asked in each second.
+    /// Connections that sent a request in each second.
     asked: BTreeMap<u64, BTreeSet<ConnId>>,
     connects: u64,
     /// When connections were closed.
@@ -70,7 +70,7 @@ impl Server for Watching {
     }
 }
 
-/// The outcome of a load at a server with this service time.
+/// The outcome of a load against a server with this service time.
 struct Ran {
     outcome: Outcome,
     ticks: Vec<Tick>,
@@ -107,7 +107,7 @@ impl Ran {
     }
 }
 
-/// Up, along, down, nothing, a jump, and the end.
+/// Up, level, down, nothing, a jump, and the end.
 fn ups_and_downs() -> [Stage; 6] {
     [
         stage(0, 100, 10 * S),
@@ -131,7 +131,7 @@ fn users_follow_the_stages_over_one_set_of_connections() {
         assert_eq!(at(second), 100, "second {second}");
     }
     for second in 20..25 {
-        // From 100 − 20·n at the second's start to 20 fewer at its end.
+        // From 100 − 20·n at the start of the second to 20 fewer at its end.
         let most = 100 - 20 * (second as usize - 20);
         assert!((most - 20..=most).contains(&at(second)), "second {second}: {}", at(second));
     }
@@ -144,7 +144,7 @@ fn users_follow_the_stages_over_one_set_of_connections() {
     // 100 ms per answer: ten a second per user
     assert!(ran.due()[10..20].iter().all(|n| *n == 1000), "{:?}", ran.due());
     assert!(ran.due()[31..35].iter().all(|n| *n == 200), "{:?}", ran.due());
-    // Resting users keep their connection, and use it again when they wake: none was opened twice or closed before the
+    // Resting users keep their connections and reuse them when they wake: none was opened twice or closed before the
     // end.
     assert_eq!(ran.outcome.measured.connections.opened, 100);
     ran.sim.server(|s| {
@@ -193,13 +193,13 @@ fn shares_of_several_threads_are_active_as_one_would_be() {
 
 #[test]
 fn paced_users_are_due_while_they_are_active() {
-    // User k begins at k seconds; each has a step every half second until the end at 8 s.
+    // User k starts at k seconds; each has a step every half second until the end at 8 s.
     let mut spec = staged(&[stage(0, 4, 4 * S), stage(4, 4, 4 * S)], false);
     spec.pace_ns = Some(500 * MS);
     let ran = go(&spec, 10 * MS);
     assert_eq!(ran.due()[..8], [2, 4, 6, 8, 8, 8, 8, 8]);
     assert_eq!(ran.outcome.measured.window.to_s, 8.0);
-    // They rest for two seconds, and begin again when they are wanted.
+    // They rest for two seconds, and start again when the stages call for them.
     let mut spec = staged(&[stage(3, 3, 2 * S), stage(0, 0, 2 * S + 250 * MS), stage(2, 2, S)], false);
     spec.pace_ns = Some(500 * MS);
     let ran = go(&spec, 10 * MS);
@@ -209,13 +209,13 @@ fn paced_users_are_due_while_they_are_active() {
 
 #[test]
 fn what_waited_as_a_paced_user_went_to_rest_is_sent_first() {
-    // Steps at 0, 200 … 800 ms, each answered after half a second; then a rest until 4 s.
+    // Steps due at 0, 200 … 800 ms, each answered after half a second; then a rest until 4 s.
     let mut spec = staged(&[stage(1, 1, S), stage(0, 0, 3 * S), stage(1, 1, 100 * MS)], false);
     spec.pace_ns = Some(200 * MS);
     let ran = go(&spec, 500 * MS);
     assert_eq!(ran.due(), [5, 0, 0, 0, 1]);
     assert_eq!(ran.outcome.measured.counts.ok, 6);
-    // The last of the five began at 2 s, 1.2 s after it fell due.
+    // The last of the five starts at 2 s, 1.2 s after it fell due.
     assert_eq!(ran.outcome.measured.series.blocked.max_ns(), Some(1200 * MS));
 }
 
@@ -228,7 +228,7 @@ fn paced_users_may_drop_what_they_are_late_for() {
         let ran = go(&spec, 250 * MS);
         let counts = &ran.outcome.measured.counts;
         assert_eq!((counts.due, counts.started, counts.dropped), (100, started, dropped), "{when_behind:?}");
-        // A due request is counted in its own second, whether it begins then or not.
+        // A due request is counted in its own second, whether or not it starts then.
         assert_eq!(ran.due()[..5], [20; 5], "{when_behind:?}");
         let longest = ran.outcome.measured.series.response_ok.max_ns().unwrap();
         match when_behind {
@@ -240,8 +240,8 @@ fn paced_users_may_drop_what_they_are_late_for() {
 
 #[test]
 fn what_is_dropped_at_the_end_leaves_what_is_under_way_its_time() {
-    // Steps at 0, 100, 200 … ms of a user whose answers take 300 ms: its fourth, due at 300 ms, begins at 900 ms and
-    // is answered at 1.2 s. The six after it are dropped when the load ends.
+    // A user's steps fall due at 0, 100, 200 … ms, and each answer takes 300 ms: the fourth, due at 300 ms, starts at
+    // 900 ms and is answered at 1.2 s. The six after it are dropped when the load ends.
     let mut spec = staged(&[stage(1, 1, S)], false);
     spec.pace_ns = Some(100 * MS);
     let ran = go(&spec, 300 * MS);
@@ -252,7 +252,7 @@ fn what_is_dropped_at_the_end_leaves_what_is_under_way_its_time() {
     assert_eq!(series.response_ok.sum_ns() / u128::from(MS), 300 + 500 + 700 + 900);
 }
 
-/// Answers the n-th request after its own delay and with its own status.
+/// Answers each request with the next delay and status of the list.
 struct InTurn(std::vec::IntoIter<(u64, u16)>);
 
 impl Server for InTurn {
@@ -267,7 +267,8 @@ impl Server for InTurn {
     }
 }
 
-/// A user that goes through these steps at a pace of 100 ms: its response times in ms, successful and failed ones.
+/// One user goes through these steps at a pace of 100 ms: the counts, and the sums of the successful and of the failed
+/// response times in ms.
 fn paced_way(step_order: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> (Counts, u128, u128) {
     let count = (step_order.before + step_order.round + step_order.after) as usize;
     let script = || Script { on_failure: Step::EndRound, ..Script::plain() };
@@ -291,11 +292,12 @@ fn paced_way(step_order: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> 
 
 #[test]
 fn what_waits_behind_a_due_time_that_was_left_out_has_its_own() {
-    // Two steps to log in, and two rounds of one: four requests, if none fails.
+    // Two steps to log in, and two rounds of one step: four requests, if none fails.
     let step_order = StepOrder { before: 2, round: 1, after: 0, weights: vec![], rounds: 2 };
-    // The first begins at 0 ms; the second begins at 100 and fails at 550. At 200 and 300 two fall due and wait; these
-    // are all it may still do, so none falls due at 400 and 500. It logs in again, which adds one request: that of 200
-    // lasts until 650, while one of 600 falls due and waits, that of 300 until 660, and that of 600 until 670.
+    // The first starts at 0 ms; the second starts at 100 and fails at 550. At 200 and 300 two fall due and wait; they
+    // are all the journey has left, so none falls due at 400 and 500. The user logs in again, which adds one request:
+    // the one due at 200 lasts until 650, while one falls due at 600 and waits; the one due at 300 lasts until 660, and
+    // the one due at 600 until 670.
     let answers = vec![(10, 200), (450, 500), (100, 200), (10, 200), (10, 200)];
     let (counts, ok_ms, failed_ms) = paced_way(step_order, answers, 680 * MS);
     assert_eq!((counts.due, counts.ok, counts.failed(), counts.dropped), (5, 4, 1, 0));
@@ -314,7 +316,7 @@ fn users_who_think_rest_as_well() {
     assert_eq!(ran.outcome.measured.connections.opened, 10);
 }
 
-/// Stages with levels up to `most`, most of which begin where the previous one ended.
+/// Stages with levels up to `most`, each starting where the previous one ended.
 fn some_stages(most: u64) -> impl Strategy<Value = Vec<Stage>> {
     prop::collection::vec((0..=most, 0u64..800, any::<bool>()), 1..6).prop_map(move |list| {
         let mut stages = vec![stage(1, most.max(1), 100 * MS)];

@@ -1,4 +1,4 @@
-//! Conversations over WebSockets in simulated time, against a scripted server.
+//! WebSocket conversations in simulated time, against a scripted server.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,12 @@ use crate::support::talks::{
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// The server's replies to a message: after this delay, this. `{}` is replaced by the message.
+/// The server's replies to a message, each with its delay. `{}` is replaced by the message.
 type Answers = Vec<(u64, Does)>;
 
 #[derive(Clone, Debug)]
 enum Does {
-    /// A frame: its first byte, its payload.
+    /// A frame: its first byte and its payload.
     Frame(u8, &'static str),
     Raw(Vec<u8>),
     Fin,
@@ -47,26 +47,26 @@ fn text(text: &'static str) -> Does {
 struct Chat {
     /// Status sent instead of 101.
     status: u16,
-    /// Sends this as its accept key.
+    /// Accept key sent instead of the correct one.
     accept: Option<&'static str>,
-    /// With the answer to the opening, and after it.
+    /// Sent with and after the answer to the opening.
     greets: Answers,
-    /// For the n-th message of a connection; the last one repeats for all that follow.
+    /// Replies to the n-th message of a connection; the last entry repeats for all later messages.
     answers: Vec<Answers>,
-    /// It does not answer a close.
+    /// The server does not answer a close.
     is_rude: bool,
     heard: BTreeMap<String, u64>,
     goodbyes: u64,
     openings: u64,
     closed: u64,
     pongs: u64,
-    /// Messages by connection.
+    /// Number of messages received by connection.
     said: BTreeMap<ConnId, usize>,
     last_head: String,
 }
 
 impl Chat {
-    /// Answers each message with itself, after 10 ms.
+    /// Echoes each message after 10 ms.
     fn echo() -> Chat {
         Chat { answers: vec![vec![(10 * MS, text("{}"))]], ..Chat::default() }
     }
@@ -225,7 +225,7 @@ fn go(spec: &LoadSpec, chat: Chat) -> (Outcome, Chat, Vec<Example>) {
     (outcome, sim.into_server(), examples)
 }
 
-/// The result of each part: ok, and failures by kind.
+/// The result of each part: the ok count, and failures by kind.
 fn parts(outcome: &Outcome) -> Vec<String> {
     let by_tag = &outcome.measured.by_tag;
     let one = |counts: &loadlab_record::load::Counts| {
@@ -249,7 +249,7 @@ fn everyone_opens_talks_and_says_goodbye() {
     assert!(chat.last_head.starts_with("GET /chat HTTP/1.1\r\nHost: sim\r\nUpgrade: websocket\r\n"));
 }
 
-/// One conversation of three parts and its close: the result of each part, and the error of the first that failed.
+/// Checks one conversation and its close: the result of each part, and the error of the first one that failed.
 #[track_caller]
 fn check(chat: Chat, asks: Vec<Script>, expect: &[&str], error: &str) -> (Outcome, Chat, Vec<Example>) {
     let spec = users(1, 1, talk([vec![open()], asks].concat()));
@@ -334,7 +334,7 @@ fn others_are_passed_over_and_the_last_is_shown_when_time_runs_out() {
         "no message as expected within 1.00 s; 1000 others arrived",
     );
     assert_eq!(examples[0].response_body.as_deref(), Some("noise"));
-    // The server was disconnected, and was sent the reason.
+    // The connection was closed, and the server was sent the reason.
     assert_eq!((chat.goodbyes, chat.closed), (1, 1));
 }
 
@@ -352,11 +352,11 @@ fn fragments_and_pings_between_them() {
 
 #[test]
 fn what_came_before_it_is_waited_for_is_found() {
-    // One greeting comes with the answer to the opening, one later, while the user pauses.
+    // One greeting comes with the answer to the opening, the other later, while the user pauses.
     let chat = || Chat { greets: vec![(0, text("welcome")), (5 * MS, text("news"))], ..Chat::echo() };
     let parts = vec![listen("welcome"), pause(ask("a", "a"), 10 * MS), ask("b", "b")];
     check(chat(), parts, &[OK, OK, OK, OK, OK], "");
-    // Nothing that came before answers what is sent afterwards.
+    // A message received earlier does not answer a later one.
     let parts = vec![pause(listen("welcome"), 10 * MS), within(ask("x", "news"), S)];
     check(
         chat(),
@@ -364,7 +364,7 @@ fn what_came_before_it_is_waited_for_is_found() {
         &[OK, OK, "ok 0 timeout 1", NONE],
         "no message as expected within 1.00 s; another one arrived",
     );
-    // If no answer is waited for, it may still be received later.
+    // A part that waits for no answer leaves it for a later part to receive.
     let parts = vec![pause(say("x"), 10 * MS), listen("news")];
     check(chat(), parts, &[OK, OK, OK, OK], "");
 }
@@ -378,7 +378,7 @@ fn values_are_captured_and_said() {
     let parts = || vec![capturing(strict(ask("login", "id"))), ask("post {c}", "k7")];
     let (_, chat_after, _) = check(chat(), parts(), &[OK, OK, OK, OK], "");
     assert_eq!(chat_after.heard.keys().collect::<Vec<_>>(), ["login", "post k7"]);
-    // A missing value ends the round, and the conversation gracefully.
+    // A missing value ends the round, and closes the conversation gracefully.
     let (_, chat, _) = check(
         Chat::saying(vec![vec![(MS, text("{\"idea\": 1}"))]]),
         parts(),
@@ -388,7 +388,7 @@ fn values_are_captured_and_said() {
     assert_eq!((chat.goodbyes, chat.closed), (1, 1));
 }
 
-/// Messages between a part's end and the turn in which it is finished are for the parts after it.
+/// Messages that arrive between a part's end and the turn that finishes it belong to the parts after it.
 #[test]
 fn messages_that_come_together_go_to_one_part_each() {
     let together = [&[0x81, 1][..], b"a", &[0x81, 1], b"b", &[0x81, 1], b"a"].concat();
@@ -438,7 +438,7 @@ fn who_holds_a_connection_learns_how_it_ended() {
         &["ok 10", "ok 0 protocol 10"],
         "a frame of unknown type, before this part began",
     );
-    // A ping is answered, a message skipped.
+    // The ping is answered, the message skipped.
     let chat = Chat { greets: vec![(S, Does::Frame(0x89, "?")), (S, text("news"))], ..Chat::default() };
     let (outcome, chat, _) = go(&spec(), chat);
     assert_eq!((parts(&outcome), chat.pongs), (vec!["ok 10".to_owned(); 2], 10));
@@ -473,7 +473,7 @@ fn sessions_and_paces() {
     let mut paced = spec(Model::Closed { users: 2 }, Until::Elapsed(4 * S), scripts());
     paced.pace_ns = Some(500 * MS);
     let (outcome, chat, _) = go(&paced, Chat::echo());
-    // Eight parts of each user fall due: two conversations.
+    // Eight parts fall due for each user: two conversations.
     assert_eq!((parts(&outcome), chat.closed), (vec!["ok 4".to_owned(); 4], 4));
 }
 
@@ -499,13 +499,13 @@ fn a_budget_that_ends_in_the_middle_of_a_conversation() {
     let scripts = talk(vec![open(), ask("a", "a")]);
     let (outcome, chat, _) = go(&spec(Model::Closed { users: 2 }, Until::Requests(7), scripts), Chat::echo());
     assert_eq!(outcome.measured.counts.ok, 7);
-    // The one left in the middle closes, and sends a close.
+    // The user left in the middle sends a close and closes the connection.
     assert_eq!((chat.openings, chat.goodbyes, chat.closed), (3, 3, 3));
 }
 
 #[test]
 fn what_is_kept_for_a_user_is_bounded() {
-    // The first one is received at once; 64 of those that come while the user pauses are kept, and the last is not
+    // The first message is received at once. Of those that arrive while the user pauses, 64 are kept; the last is not
     // among them.
     let mut greets: Answers = vec![(0, text("first"))];
     greets.extend((0..100).map(|_| (MS, text("more"))));
@@ -530,7 +530,7 @@ fn a_flood_of_pings_ends() {
     );
 }
 
-/// The same over real sockets, against another implementation's server; messages larger than a socket takes at once.
+/// Over real sockets, against another implementation's server, with messages larger than a socket takes at once.
 #[track_caller]
 fn over_sockets(io: IoChoice) {
     let server = chat::Chat::start();
@@ -580,7 +580,7 @@ fn any_answers() -> impl Strategy<Value = Answers> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
-    /// Whatever a server sends and when, everything due is accounted for, part by part.
+    /// Whatever a server sends and whenever, everything due is accounted for, part by part.
     #[test]
     fn accounts_balance_whatever_is_said(
         greets in any_answers(),

@@ -5,31 +5,31 @@ use loadlab_report::terminal::harmless_lines;
 
 use crate::{mask, output};
 
-/// How a command ended: its exit, and the message to show.
+/// How a command ended: its exit status, and the message to show.
 pub struct Ended {
     exit: Exit,
     message: Option<String>,
-    /// The code of another program's convention.
+    /// Replaces the exit code where another program's convention defines it, such as that of `git bisect run`.
     code: Option<u8>,
 }
 
 impl Ended {
-    /// With this exit and nothing to add.
+    /// Ends with this exit and no message.
     pub fn with(exit: Exit) -> Self {
         Ended { exit, message: None, code: None }
     }
 
-    /// With this exit, because of an error.
+    /// Ends with this exit and an error message.
     pub fn error(exit: Exit, message: impl std::fmt::Display) -> Self {
         Ended { exit, message: Some(message.to_string()), code: None }
     }
 
-    /// With the code that another program expects.
+    /// Ends with the exit code that another program expects.
     pub fn with_code(self, code: u8) -> Self {
         Ended { code: Some(code), ..self }
     }
 
-    /// Shows the error now, if the program does not end yet.
+    /// Shows the error now, for a command that keeps running.
     pub fn shown(mut self) -> Self {
         if let Some(message) = self.message.take() {
             show(&message);
@@ -61,14 +61,14 @@ pub fn show(message: &str) {
     output::write_stderr(&format!("{red}error:{red:#} {lines}"));
 }
 
-/// Shows a remark on standard error.
+/// Shows a remark on standard error: `note: …`.
 pub fn note(message: &str) {
     let message = mask::text(message);
     let style = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
     output::write_stderr(&format!("{style}note:{style:#} {}\n", harmless_lines(&message)));
 }
 
-/// Shows lines on standard error, unchanged.
+/// Shows lines on standard error, without a prefix.
 pub fn line(text: &str) {
     output::write_stderr(&format!("{}\n", harmless_lines(&mask::text(text))));
 }

@@ -32,7 +32,7 @@ fn main() -> std::process::ExitCode {
         let code = loadlab_system::guardian::main(std::io::stdin());
         return std::process::ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
-    // So is the relay in front of a component whose link has a delay or losses.
+    // So is the relay in front of a component whose link adds delay or loss.
     if first == loadlab_system::relay::ARG {
         let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
         return match loadlab_system::relay::main(&words) {

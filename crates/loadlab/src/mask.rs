@@ -1,5 +1,5 @@
-//! The secrets of this process: its terminal output shows none of them. They are known from the moment they are read,
-//! so that an error before there is a plan or a record hides them, too.
+//! The secrets of this process, redacted from its output. They are registered as soon as they are read, so that an
+//! error before there is a plan or a record is redacted, too.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
@@ -8,7 +8,7 @@ use loadlab_record::Secrets;
 
 static SECRETS: RwLock<Option<Secrets>> = RwLock::new(None);
 
-/// From here on no output shows these. Those that are too short are left out.
+/// Redacts these values from all further output. Values that are too short are left out.
 pub fn add(values: Vec<String>) {
     let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
     let secrets = secrets.get_or_insert_default();
@@ -17,7 +17,7 @@ pub fn add(values: Vec<String>) {
     }
 }
 
-/// The same for existing [`Secrets`].
+/// As [`add`], for existing [`Secrets`].
 pub fn add_all(more: &Secrets) {
     SECRETS.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().add_all(more);
 }

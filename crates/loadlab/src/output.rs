@@ -1,8 +1,8 @@
 //! All output: everything on standard output or standard error goes through here, and so do files the user names.
 //!
 //! Much of the output comes from elsewhere: servers, components, other people's records. None of it may control the
-//! terminal, so everything printed for people is made harmless here at the latest. Only the live screen bypasses
-//! this, and does it itself.
+//! terminal, so everything printed for people is made harmless here at the latest. Only the live screen bypasses this
+//! module, and makes its own text harmless.
 
 #![expect(clippy::disallowed_methods, reason = "the one place that prints, which makes text harmless")]
 
@@ -17,14 +17,14 @@ use serde_json::Value;
 use crate::args::given;
 use crate::mask;
 
-/// The readers a text is written for.
+/// Who a text is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// People, in colour if supported.
     Text,
-    /// Programs that read JSON: control characters can occur only in its strings, where an escape means the same.
+    /// Programs that read JSON: control characters occur only in its strings, where an escape is equivalent.
     Json,
-    /// Other programs: on a terminal as for people, else byte for byte.
+    /// Programs that read another format: made harmless on a terminal, written byte for byte elsewhere.
     Data,
 }
 
@@ -34,7 +34,7 @@ pub fn print(text: &str) {
     let _ = out.write_all(harmless_painted(&mask::text(text)).as_bytes()).and_then(|()| out.flush());
 }
 
-/// The same for any form.
+/// As [`print()`], for any form.
 pub fn print_as(form: Form, text: &str) {
     let text = match form {
         Form::Data if !out_is_terminal() => mask::text(text).into_owned(),
@@ -46,12 +46,12 @@ pub fn print_as(form: Form, text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Prints a document, on separate lines. Its texts are masked one by one, the names of its fields are not.
+/// Prints a JSON document over several lines. Its strings are masked one by one; its field names are not.
 pub fn print_json(document: &Value) {
     print_json_text(mask::secrets().json_pretty(document));
 }
 
-/// The same for a trial's document.
+/// As [`print_json`], for a trial's summary.
 pub fn print_summary(summary: &Summary) {
     print_json_text(mask::secrets().summary_json(summary));
 }
@@ -77,14 +77,14 @@ fn json_escaped(text: &str) -> String {
     out
 }
 
-/// Writes text to standard error, including our colours.
+/// Writes text to standard error, keeping loadlab's own colours.
 pub fn write_stderr(text: &str) {
-    // The reader may be gone, and that is no reason to panic.
+    // The reader may be gone: that is no reason to panic.
     let _ = anstream::stderr().write_all(harmless_painted(&mask::text(text)).as_bytes());
 }
 
-/// Prints the argument parser's message, including help and version, and returns the exit code for it. Typed
-/// arguments are repeated without their credentials.
+/// Prints the argument parser's message, including help and version, and returns the exit code for it. Credentials in
+/// typed arguments are masked.
 pub fn usage(message: &clap::Error, words: &[String]) -> std::process::ExitCode {
     let text = given::without_credentials(&message.render().ansi().to_string(), words);
     if message.use_stderr() {
@@ -95,8 +95,8 @@ pub fn usage(message: &clap::Error, words: &[String]) -> std::process::ExitCode 
     std::process::ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
 }
 
-/// Renews the line on the terminal behind standard error. Erasing is not colour: it must reach the terminal even
-/// under `NO_COLOR`, or the rest of a longer line stays.
+/// Redraws the status line on the terminal behind standard error. Erasing is not colour: it must reach the terminal
+/// even under `NO_COLOR`, or the tail of a longer line stays.
 pub fn renew(line: &str) {
     let mut err = std::io::stderr();
     let line = loadlab_report::terminal::harmless(&mask::text(line));
@@ -112,12 +112,12 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
     written.map_err(|e| format!("cannot write {}: {e}", path.display()))
 }
 
-/// Standard error is a terminal that can be drawn on.
+/// Whether standard error is a terminal that can be drawn on.
 pub fn err_is_terminal() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
-/// Standard output is a terminal.
+/// Whether standard output is a terminal.
 pub fn out_is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
@@ -127,7 +127,7 @@ pub fn out_width() -> usize {
     width(&std::io::stdout())
 }
 
-/// The same for standard error.
+/// As [`out_width`], for standard error.
 pub fn err_width() -> usize {
     width(&std::io::stderr())
 }
@@ -137,12 +137,12 @@ fn width(stream: &impl std::os::fd::AsFd) -> usize {
     size.filter(|w| *w > 0).unwrap_or(80)
 }
 
-/// Standard output supports colour (`NO_COLOR` and `CLICOLOR_FORCE` are respected).
+/// Whether standard output supports colour (`NO_COLOR` and `CLICOLOR_FORCE` are respected).
 pub fn out_has_colour() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// The same for standard error.
+/// As [`out_has_colour`], for standard error.
 pub fn err_has_colour() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }

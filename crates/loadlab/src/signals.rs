@@ -27,7 +27,7 @@ pub fn cancel_on_signal() -> std::io::Result<Cancel> {
     Ok(cancel)
 }
 
-/// A user who starts loadlab under `nohup` wants it to outlive the terminal.
+/// Whether a signal is ignored, as SIGHUP is under `nohup`: such a user wants loadlab to outlive the terminal.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));

@@ -1,5 +1,5 @@
-//! What is shown while a load runs: a screen on a terminal; with `--plain`, or if there is no room for one, a line
-//! that renews itself; and without a terminal one line per second. With `--ui` a page in the browser as well.
+//! What is shown while a load runs: a screen on a terminal; with `--plain`, or if the terminal is too small, a status
+//! line that is redrawn in place; without a terminal, one line per second. `--ui` adds a page in the browser.
 //!
 //! It reads events, never the engine's state, and writes only to standard error.
 
@@ -38,7 +38,7 @@ pub struct View {
     state: Mutex<State>,
 }
 
-/// What must not disappear with the screen: it is printed when that is gone.
+/// Text that must outlive the screen: it is printed once the screen is gone.
 #[derive(Default)]
 struct After {
     title: String,
@@ -48,16 +48,16 @@ struct After {
 /// How much of a run is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputMode {
-    /// Nothing.
+    /// No progress: `--quiet`.
     Nothing,
-    /// Lines.
+    /// Plain lines: `--plain`.
     Lines,
-    /// A screen if possible.
+    /// A screen, if the terminal has room for one.
     Screen,
 }
 
 impl OutputMode {
-    /// From the options.
+    /// The mode that `--quiet` and `--plain` ask for.
     pub fn of(quiet: bool, plain: bool) -> OutputMode {
         match (quiet, plain) {
             (true, _) => OutputMode::Nothing,
@@ -67,20 +67,20 @@ impl OutputMode {
     }
 }
 
-/// Other receivers, over HTTP.
+/// Where a run is also shown over HTTP.
 #[derive(Default)]
 pub struct Serving {
-    /// Metrics.
+    /// Where metrics are served or pushed.
     pub metrics: MetricsTargets,
-    /// The page, at this address.
+    /// Address of the live page; `None` without `--ui`.
     pub page: Option<Address>,
 }
 
 #[derive(Default)]
 struct State {
-    /// A renewable line is on the terminal.
+    /// A status line that can be redrawn is on the terminal.
     drawn: bool,
-    /// Running loads.
+    /// Running loads, by name.
     loads: BTreeMap<String, Running>,
     /// The figures that matter, for the current case.
     facts: Vec<FigureFacts>,
@@ -94,12 +94,12 @@ struct Running {
     /// Last whole second that was printed as a plain line.
     told_s: u64,
     prefix: String,
-    /// The first figures that matter, each with its name.
+    /// The first figures that matter, each as `NAME VALUE`.
     figures: Vec<String>,
 }
 
 impl State {
-    /// Keeps the first of the figures that matter for the line of their load.
+    /// Stores the first of the figures that matter, for the line of their load.
     fn figures(&mut self, load: &str, values: &[(String, FigureValue)]) {
         let Some(running) = self.loads.get_mut(load) else { return };
         running.figures.clear();
@@ -120,7 +120,7 @@ impl View {
         let title = &mask::text(title);
         let metrics = Metrics::start(serving.metrics, title)?;
         let live = Arc::new(Live::new(title));
-        // Printed before there is a screen, so that it is still on the terminal afterwards.
+        // Prints its URL before there is a screen, so that the URL is still on the terminal afterwards.
         let ui = serving.page.map(|address| Ui::serve(address, live.clone())).transpose()?;
         let terminal = output::err_is_terminal();
         let screen = (terminal && mode == OutputMode::Screen)
@@ -138,7 +138,7 @@ impl View {
         })
     }
 
-    /// Shows how it ended, and turns the page into the report; waits as long as that is served.
+    /// Shows how the run ended, turns the page into the report, and waits while the report is served.
     pub fn turn(
         &self,
         ended: Ended,
@@ -152,7 +152,7 @@ impl View {
         ended
     }
 
-    /// A line, cut at the terminal's width.
+    /// Shows a line, cut to the terminal's width.
     pub fn title(&self, text: &str) {
         let text = &mask::text(text);
         let width = if self.terminal { output::err_width() } else { usize::MAX };
@@ -164,7 +164,7 @@ impl View {
         }
     }
 
-    /// Shows what should be known before the load begins.
+    /// Shows remarks on the run, most of them before the load begins.
     pub fn remarks(&self, remarks: Vec<String>) {
         for text in remarks {
             let text = mask::text(&text).into_owned();
@@ -179,7 +179,7 @@ impl View {
         }
     }
 
-    /// A plain line.
+    /// Shows a plain line; with a screen, once that is gone.
     pub fn text(&self, text: &str) {
         if self.screen.is_some() {
             self.after().title = text.to_owned();
@@ -194,7 +194,7 @@ impl View {
         self.take_away();
         if let Some(metrics) = &self.metrics {
             metrics.finish();
-            // Even if nothing is shown while it runs: a user who asked for a push has to learn that none arrived.
+            // Even with `--quiet`: a user who asked for a push has to learn that none arrived.
             metrics.fault().into_iter().for_each(|text| crate::exit::note(&text));
         }
     }
@@ -265,7 +265,7 @@ impl View {
     }
 
     fn progress(&self, state: &mut State, progress: &Progress) {
-        // Several at once are shown with their names.
+        // Several loads at once are shown with their names.
         let name = match state.loads.len() {
             0 | 1 => String::new(),
             _ => format!("{}: ", progress.load),
@@ -296,7 +296,7 @@ impl View {
     }
 }
 
-/// Lines as wide as the terminal, each with its own indent: notes and doubts may be long.
+/// Wraps lines to the terminal's width, each with its own indent: notes and doubts may be long.
 fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -306,7 +306,7 @@ fn wrapped(text: &str, width: usize) -> String {
     out.trim_end().to_owned()
 }
 
-/// Progress and figures: parts are left out from the end if the terminal is narrow.
+/// Progress and figures in one line; if the terminal is narrow, parts are dropped from the end.
 fn progress_line(name: &str, load: &Running, p: &Progress, width: usize) -> String {
     let ms = |v: Option<f64>| v.map_or("–".to_owned(), |ms| format_duration_ns(ms * 1e6));
     let left = left_of(load, p);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::run_support::{LOADLAB, Lab, Ran, component, eventually, plan};
 
-/// A folder with a repository of two commits: `v1` is fast, what comes after takes three times as long.
+/// A folder with a repository of two commits: `v1` is fast, the later one takes three times as long.
 struct Shop {
     lab: Lab,
 }
@@ -22,16 +22,16 @@ impl Shop {
         shop.commit("ms", "20", "A shop");
         shop.git(&["tag", "v1"]);
         shop.commit("ms", "60", "Ask the stock twice");
-        // Younger than both, as plans are; and what it names.
+        // The plan is newer than both commits, as plans are; so is the file it names.
         shop.file("load/plan.yaml", &Shop::plan("trials: 5\n"));
         shop.file("load/pages.txt", "http://127.0.0.1:1/\n");
         shop
     }
 
-    /// The server waits for as long as the file `ms` of its revision says.
+    /// The server takes as many milliseconds as the file `ms` of its revision says.
     fn plan(rest: &str) -> String {
         let web = component("web", "\"slow_ms\": WAIT", &["build: cp ../ms built && ls pages.txt"]);
-        // The shell reads what was built.
+        // The shell reads the file that the build wrote.
         let (before, run) = web.split_once("run: [").expect("a command");
         let (words, after) = run.split_once(']').expect("its end");
         let words: Vec<&str> = words.split(", ").collect();
@@ -79,7 +79,7 @@ impl Shop {
         self.lab.path().join(self.lab.run_name()).display().to_string()
     }
 
-    /// `loadlab ab`, which leaves nothing but its record.
+    /// Runs `loadlab ab` and checks that it leaves nothing but its record.
     #[track_caller]
     fn ab(&self, words: &[&str]) -> Ran {
         let out = self.out();
@@ -97,13 +97,13 @@ impl Shop {
         assert_eq!(self.git(&["status", "--porcelain"]), "?? load/");
     }
 
-    /// What is in the folder for temporary files.
+    /// Entries of the folder for temporary files.
     fn checked_out(&self) -> Vec<String> {
         let all = std::fs::read_dir(self.lab.path().join("temporary")).expect("the folder");
         all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// Of both revisions, and of the first one's control.
+    /// Summaries of the trials of both revisions and of the control.
     fn summaries(&self) -> Vec<Value> {
         let record = self.lab.record();
         let is_there = |case: &&str| record.trial(case, 1).exists();
@@ -113,7 +113,7 @@ impl Shop {
     }
 }
 
-/// A trial that the machine has spoiled leaves four rounds, which are too few.
+/// A trial spoiled by the machine leaves four rounds, which are too few.
 fn is_spoiled(summaries: &[Value]) -> bool {
     summaries.iter().any(|summary| summary["verdict"] == "invalid")
 }
@@ -131,7 +131,7 @@ fn the_slower_revision_is_worse() {
         let trials = (1..=5).map(|n| shop.lab.record().summary(name, n)["requests"]["ok"].clone());
         assert!(trials.into_iter().all(|ok| ok == 40), "{name}");
     }
-    // The first revision once more: what differs between the two is chance.
+    // The first revision is measured a second time: any difference between the two is chance.
     assert!(shop.lab.record().trial("v1-control", 5).join("summary.json").exists(), "{}", ran.err);
     let figures = result["comparisons"][0]["figures"].as_array().expect("figures");
     let median = figures.iter().find(|figure| figure["figure"] == "median").expect("it is named");
@@ -169,7 +169,7 @@ fn what_cannot_be_compared_is_refused_with_a_reason() {
     shop.ab(&["v1...HEAD"]).expect(2, &["`A...B` has no base of its own"]);
     shop.ab(&["v1"]).expect(2, &["expected a range such as `main..HEAD`"]);
     shop.ab(&["v1..HEAD", "--revisions", "v1..HEAD"]).expect(2, &["the revisions are named twice"]);
-    // A mistake in the plan is found before anything is checked out.
+    // A mistake in the plan is reported before anything is checked out.
     shop.ab(&["v1..HEAD", "--set", "load.users=none"]).expect(2, &["--set load.users=none"]);
     shop.file("load/plan.yaml", &Shop::plan("trials: 5\n").replace("cp ../ms", "cp ../price"));
     shop.ab(&["v1..HEAD"]).expect(3, &["build of web at v1 failed", "../price"]);
@@ -196,7 +196,7 @@ fn changes_that_no_revision_has_are_not_compared_by_mistake() {
     assert!(!Path::new(&out).exists());
     let words = [&words[..], &["--allow-dirty", "--trials", "1", "--quiet"]].concat();
     let ran = Ran::of(shop.command(&words).output().expect("loadlab starts"));
-    // One trial tells nothing.
+    // One trial decides nothing.
     let code = if is_spoiled(&[("v1", 1), ("HEAD", 1)].map(|(c, n)| shop.lab.record().summary(c, n))) {
         4
     } else {
@@ -225,11 +225,11 @@ fn a_kill_leaves_no_tree_behind() {
     shop.nothing_is_left("killed");
 }
 
-/// Revisions after `v1`; what comes from the 42nd on is three times as slow, and every ninth does not build.
+/// Revisions after `v1`: from the 42nd on they are three times as slow, and every ninth does not build.
 const REVISIONS: usize = 64;
 const SLOW: usize = 42;
 
-/// So slow that a busy machine adds little to it.
+/// Slow enough that a busy machine adds little to it.
 const FAST_MS: &str = "40";
 
 fn long_history(rest: &str, slow_ms: &str) -> Shop {
@@ -275,7 +275,7 @@ fn bisect_names_the_revision_that_made_it_slower() {
     assert!(first_bad[0]["probability"].as_f64().is_some_and(|p| p >= 0.95));
     assert!(found["effect"].as_f64().is_some_and(|ratio| (2.0..4.0).contains(&ratio)), "{found:#}");
     let trials = found["trials"].as_array().expect("a list");
-    // Plain bisection with five trials each takes forty.
+    // Plain bisection with five trials per revision takes forty.
     assert!(trials.len() < 40, "{}", trials.len());
     for skipped in found["skipped"].as_array().expect("a list") {
         let subject = skipped["subject"].as_str().expect("a text");
@@ -283,7 +283,7 @@ fn bisect_names_the_revision_that_made_it_slower() {
         assert_eq!(number % 9, 0, "{skipped}");
         assert!(skipped["why"].as_str().is_some_and(|why| why.contains("build of web at")), "{skipped}");
     }
-    // Each trial has a record like any other run, and a revision is built once.
+    // Each trial has a record like any other run, and each revision is built once.
     let records = trials.iter().map(|trial| trial["record"].as_str().expect("a path"));
     let built: Vec<&str> = records.filter(|record| Path::new(record).join("builds").exists()).collect();
     let mut revisions: Vec<&str> =
@@ -301,7 +301,7 @@ fn bisect_refuses_what_it_cannot_search() {
     let shop = Shop::new();
     let number = std::cell::Cell::new(0);
     let bisect = |words: &[&str]| {
-        // Which end is measured first is random, so each has a folder of its own.
+        // Which end is measured first is random, so each run has its own folder.
         number.set(number.get() + 1);
         let out = format!("{}-{}", shop.out(), number.get());
         let words = [&["bisect"], words, &["--out", &out]].concat();
@@ -316,13 +316,13 @@ fn bisect_refuses_what_it_cannot_search() {
         .expect(2, &["tag.GET /nowhere"]);
     bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "speed"]).expect(2, &["speed"]);
     bisect(&["v1..HEAD"]).expect(2, &["PLAN"]);
-    // git would take every revision for a good one.
+    // Otherwise git would take every revision for a good one.
     bisect(&["--exec", "load/plan.yaml"])
         .expect(128, &["the plan expects nothing", "hint: give it `expect`"]);
     shop.file("load/plan.yaml", &Shop::plan("trials: 5\n").replace("cp ../ms", "cp ../price"));
     let ran = bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "median"]);
     ran.expect(3, &[" end ", "cannot be measured: build of web at"]);
-    // What it answered before its end is no measurement.
+    // Answers from before the server died are not a measurement.
     let dying = Shop::plan("").replace("\\\"slow_ms\\\": ", "\\\"die_after\\\": 20, \\\"slow_ms\\\": ");
     assert!(dying.contains("die_after"), "{dying}");
     shop.file("load/plan.yaml", &dying);
@@ -331,7 +331,7 @@ fn bisect_refuses_what_it_cannot_search() {
     let two = Shop::plan("matrix: [{ name: a, x: 1 }, { name: b, x: 2 }]\n");
     shop.file("load/plan.yaml", &two);
     bisect(&["v1..HEAD", "load/plan.yaml"]).expect(2, &["the plan has 2 cases", "--case names it: `a`, `b`"]);
-    // A case is named as the plan does, though a trial of a revision has that in its name.
+    // `--case` takes the plan's name for a case, although the trials of a revision have it only as part of theirs.
     shop.file("load/plan.yaml", &two.replace("cp ../ms", "cp ../price"));
     bisect(&["v1..HEAD", "load/plan.yaml", "--case", "a"])
         .expect(3, &["cannot be measured: build of web at"]);
@@ -349,7 +349,7 @@ fn bisect_refuses_what_it_cannot_search() {
 fn git_bisect_run_is_driven_by_what_the_plan_expects() {
     let shop = long_history("expect: [\"p50 < 150ms\"]\n", "300");
     let plan = shop.lab.path().join("plan.yaml");
-    // git needs a clean tree, and takes the plan from elsewhere.
+    // git needs a clean tree, so the plan comes from elsewhere.
     let text = std::fs::read_to_string(shop.path().join("load/plan.yaml")).expect("the plan");
     let text = text.replace("../ms", "ms").replace("../pages.txt", "pages.txt");
     let dir = format!("dir: {}\n      build:", serde_json::json!(shop.path().display().to_string()));

@@ -1,5 +1,5 @@
 //! `loadlab bench` compared with a server's own records: every way a run can end and every way an exchange can fail.
-//! Nothing here depends on how fast the machine is.
+//! Nothing here depends on the speed of the machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ on_every_backend! {
 
 const SOON: Duration = Duration::from_millis(20);
 
-/// A closed load that must be exact in everything: requests, bytes, connections.
+/// A closed load whose requests, bytes and connections must match the server's exactly.
 fn exact(args: &[&str], script: impl Script, requests: u64) {
     let server = Server::start(script);
     let url = server.url("/");
@@ -37,7 +37,7 @@ fn exact(args: &[&str], script: impl Script, requests: u64) {
     all.extend(args);
     let (json, code) = measured(&all);
     let counts = server.settled();
-    // A machine too busy to keep a schedule is reported as such, and only as such.
+    // A machine too busy to keep the schedule is reported as late, and as nothing else.
     assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
     assert_eq!(n(&json, "requests.ok"), requests, "{args:?} {json:#}");
     assert_eq!(n(&json, "requests.due"), requests);
@@ -88,13 +88,13 @@ fn users_for_a_duration_finish_what_they_are_at() {
 }
 
 fn a_rate_that_counts_what_its_window_holds() {
-    // 10 users, 300 ms each: the last of their rounds ends after the requested second
+    // 10 users, 300 ms per request: the last of them end after the requested second
     let server = Server::start(slow(Duration::from_millis(300)));
     let (json, _) = measured(&[&server.url("/"), "-c", "10", "-d", "1s"]);
     let (rate, ok) = (f(&json, "rate_per_s.ok").unwrap(), n(&json, "requests.ok") as f64);
     let window = f(&json, "window.to_s").unwrap() - f(&json, "window.from_s").unwrap();
     if (rate * window - ok).abs() > 0.5 {
-        // what ended after the window is not in its rate; then the window must end with the schedule
+        // what ended after the window does not count in its rate; the window must then end with the schedule
         assert!((window - 1.0).abs() < 0.05, "{rate} × {window} is not {ok}: {json:#}");
     }
 }
@@ -158,7 +158,7 @@ fn statuses_are_told_apart() {
     assert_eq!((n(&json, "ok_response_ms.count"), n(&json, "failed_response_ms.count")), (40, 60));
 }
 
-/// Each fault has its own name, and the server's count of requests is the load's.
+/// Each fault has its own name, and the server counts as many requests as the load.
 fn each_fault_has_its_own_name() {
     let head = "HTTP/1.1 200 OK\r\n";
     let sent = |text: &str| vec![send(format!("{head}{text}")), Step::Finish];
@@ -201,7 +201,7 @@ fn each_fault_has_its_own_name() {
 }
 
 fn a_reset_inside_a_body_is_truncated() {
-    // A wait, so that the reset does not overtake what was sent: it would discard it unread.
+    // Wait, so that the reset does not overtake the data: the client would then discard it unread.
     let steps = vec![send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"), Step::Wait(SOON), Step::Reset];
     let server = Server::start(always(steps));
     let (json, _) = measured(&[&server.url("/"), "-n", "10", "-c", "2"]);
@@ -209,8 +209,8 @@ fn a_reset_inside_a_body_is_truncated() {
     assert_eq!(server.settled().requests, 10);
 }
 
-/// Faults in turn among good answers, on connections that were used before. Returns the document, the
-/// server's count of requests, and of faults.
+/// Mixes faults with good answers, on connections that were used before. Returns the document, and the server's counts
+/// of requests and of faults.
 fn faults_on_used_connections(fault: Step, method: &str) -> (serde_json::Value, u64, u64) {
     let faults = Arc::new(AtomicU64::new(0));
     let counted = faults.clone();
@@ -243,14 +243,14 @@ fn a_request_that_was_read_and_not_answered_is_never_sent_again() {
     }
 }
 
-/// To the network, a reset right after reading looks like one that discarded the request unread (the acknowledgement
-/// was still held back). What is safe to repeat is then sent again, and reported as such.
+/// On the network, a reset right after the request was read looks like one that discarded the request unread (the
+/// acknowledgement was still held back). A request that is safe to repeat is then sent again, and reported as resent.
 fn a_reset_that_may_have_come_before_reading_is_reported_as_sent_again_or_failed() {
     let (json, requests, faults) = faults_on_used_connections(Step::Reset, "GET");
     let (failed, again) = (n(&json, "requests.failed"), n(&json, "connections.requests_resent"));
     assert_eq!(failed + again, faults, "{json:#}");
     assert_eq!(requests, n(&json, "requests.started") + again, "{json:#}");
-    // Who reads how many failed also reads how many more it may have been.
+    // The document and a doubt also say how many more requests may have failed.
     assert_eq!(json["connections"]["resent_after_reset"].as_u64().unwrap_or(0), again, "{json:#}");
     let doubts = json["doubts"].as_array().expect("doubts");
     let doubt = doubts.iter().find(|doubt| doubt["kind"] == "resent_after_reset");
@@ -267,12 +267,12 @@ fn closing_after_some_answers_costs_nothing_when_it_is_said() {
     let counts = server.settled();
     check_same(&json, &counts);
     assert_eq!(n(&json, "requests.ok"), 500);
-    // five each, and up to one unfinished per user
+    // five requests each, and up to one unfinished connection per user
     assert!((100..=105).contains(&counts.connections), "{}", counts.connections);
     assert_eq!(n(&json, "connections.requests_resent"), 0);
 }
 
-/// The server closes idle connections unannounced, as soon as it has answered: the worst possible race.
+/// The server closes idle connections without notice, as soon as it has answered: the worst possible race.
 fn closing_an_idle_connection_unannounced_is_no_failure() {
     for (what, every) in [("each", 1), ("every fifth", 5)] {
         let server = Server::start(move |r: &Request| match (r.on_connection + 1) % every {
@@ -284,13 +284,13 @@ fn closing_an_idle_connection_unannounced_is_no_failure() {
         assert_eq!(failures(&json), [], "{what}: {json:#}");
         assert_eq!((code, n(&json, "requests.ok")), (0, 2000), "{what}");
         assert_eq!(counts.requests, 2000, "{what}: none was seen twice");
-        // Each user's connections except the last were closed by the server.
+        // The server closed each user's connections except the last.
         assert!(n(&json, "connections.requests_resent") <= counts.connections, "{what}");
     }
 }
 
-/// The same race with requests that must not be doubled: the server's kernel may have discarded some unread, which
-/// cannot be detected. Those are failures; none is seen twice.
+/// The same race with requests that must not be repeated: the server's kernel may have discarded some of them unread,
+/// which cannot be detected. Those count as failures; the server sees none twice.
 fn what_is_not_safe_to_repeat_is_not_repeated() {
     let server = Server::start(|_: &Request| vec![send(response(200, "hello")), Step::Close]);
     let (json, _) = measured(&[&server.url("/"), "-b", "x=1", "-n", "2000", "-c", "8"]);

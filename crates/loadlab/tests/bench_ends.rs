@@ -1,8 +1,8 @@
 //! Every way a run of `loadlab bench` can end, compared with the server's records.
 //!
-//! If a run is cut off, the network hides at most what was in flight: a request the load counts as in flight may or
-//! may not have reached the server, and its answer may be on its way. So the server's counts differ by at most
-//! `in_flight` from the load's.
+//! If a run is cut off, the network hides at most what was in flight: a request that the load counts as in flight may
+//! or may not have reached the server, and its answer may still be in transit. The server's counts therefore differ
+//! from the load's by at most `in_flight`.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ on_every_backend! {
     behind_and_queueing
 }
 
-/// The server's counts lie within what was in flight.
+/// The server's counts differ by no more than what was in flight.
 fn check_within(json: &Value, server: &Counts) {
     let (started, ok) = (n(json, "requests.started"), n(json, "requests.ok"));
     let (in_flight, connect) = (n(json, "requests.in_flight"), n(json, "failures.connect"));
@@ -71,7 +71,7 @@ fn a_stop_condition_ends_the_load() {
         assert_eq!(counts.requests - before, n(&json, "requests.started"));
         assert!(f(&json, "elapsed_s").unwrap() < 49.0);
     }
-    // Rates are those so far, not zero.
+    // Rates cover the time so far; they are not zero.
     let steady = Server::start(slow(Duration::from_millis(2)));
     let url = steady.url("/");
     let (json, _) = measured(&[
@@ -128,7 +128,7 @@ fn interrupted_by_signal() {
         interrupted(libc::SIGINT, &load.split(' ').collect::<Vec<_>>());
     }
     interrupted(libc::SIGTERM, &["-d", "50s"]);
-    // the summary for people, too
+    // the text summary, too
     let server = Server::start(good);
     let running = Running::start(command(&[&server.url("/"), "-c", "2", "-d", "50s"]));
     server.after(100);
@@ -138,7 +138,7 @@ fn interrupted_by_signal() {
     assert!(ran.stdout.contains(" ok in ") && ran.stdout.contains("interrupted"), "{}", ran.stdout);
 }
 
-/// One load thread finishes long before the other; nothing sleeps because of that.
+/// One load thread finishes long before the other; nothing waits because of that.
 fn interrupted_when_one_thread_is_done() {
     let server = Server::start(|r: &Request| match r.number {
         0 => good(r),
@@ -146,7 +146,7 @@ fn interrupted_when_one_thread_is_done() {
     });
     let running = Running::start(command(&["--json", &server.url("/"), "-n", "2", "-c", "2", "-t", "2"]));
     server.after(2);
-    // Both have started. The one that is done reports it before it ends.
+    // Both threads have started. A thread that is done reports before it ends.
     let until = Instant::now() + PATIENCE;
     while load_threads(running.child.id()) > 1 {
         assert!(Instant::now() < until, "no load thread ended");
@@ -162,14 +162,14 @@ fn interrupted_when_one_thread_is_done() {
     assert!(took < Duration::from_secs(15), "{took:?}, and the timeout is 30 s");
 }
 
-/// How many threads of a process drive a load.
+/// The number of load threads of a process.
 fn load_threads(pid: u32) -> usize {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
     let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
     names.filter(|name| name.starts_with("load-")).count()
 }
 
-/// The first signal asks, the second insists.
+/// The first signal requests a stop, the second forces it.
 fn a_second_signal_ends_it_at_once() {
     let server = Server::start(always(vec![Step::Hang]));
     let running = Running::start(command(&[&server.url("/"), "-c", "2", "-d", "50s"]));
@@ -190,7 +190,7 @@ fn the_server_dies_in_the_middle() {
     let counts = server.settled();
     assert_eq!((ran.code, at(&json, "ended").as_str()), (0, Some("complete")), "{}", ran.stderr);
     assert!(n(&json, "failures.connect") > 0, "{json:#}");
-    // What was under way when it died ended in one of two ways: connection closed, or cut inside its answer.
+    // Whatever was in flight when the server died ended in one of two ways: connection closed, or truncated answer.
     let odd = n(&json, "failures.reset") + n(&json, "failures.truncated");
     assert!(odd <= 5, "{json:#}");
     let delivered = n(&json, "requests.started") - n(&json, "failures.connect");
@@ -209,7 +209,7 @@ fn timeouts_are_counted_when_they_are_due() {
     assert_eq!((code, failures(&json)), (0, vec![("timeout".to_owned(), 20)]), "{json:#}");
     assert_eq!((n(&json, "requests.ok"), counts.requests), (20, 40));
     assert_eq!(n(&json, "response_ms.censored"), 20);
-    // Half of them took longer than the wait: the median is the last known value, or beyond it.
+    // Half of the requests outlast the timeout: the median is the last known value, or beyond it.
     assert_eq!(f(&json, "response_ms.p75"), None);
     assert!(f(&json, "response_ms.over_ms.p75").unwrap() >= 2000.0);
     assert_eq!(f(&json, "response_ms.max"), None);
@@ -219,7 +219,7 @@ fn timeouts_are_counted_when_they_are_due() {
 }
 
 fn grace_cuts_off_what_is_still_in_flight() {
-    // every third never ends; the others are done within the grace
+    // every third request never ends; the others finish within the grace period
     let script = |r: &Request| match r.on_connection + r.connection % 3 {
         0 => vec![Step::Hang],
         _ => slow(Duration::from_millis(20))(r),
@@ -236,12 +236,12 @@ fn grace_cuts_off_what_is_still_in_flight() {
         assert!(n(&json, "requests.in_flight") >= 3, "{json:#}");
         assert_eq!(n(&json, "response_ms.censored"), n(&json, "requests.in_flight"));
         assert_eq!((n(&json, "requests.failed"), n(&json, "requests.dropped")), (0, 0));
-        // Nothing is hidden: those that never ended were read long before, and the rest was answered.
+        // Nothing is hidden: the server had read the requests that never ended long before, and answered the rest.
         assert_eq!(counts.requests, n(&json, "requests.started"));
         let elapsed = f(&json, "elapsed_s").unwrap();
         assert!((0.8..10.0).contains(&elapsed), "{elapsed}");
     }
-    // No grace at all.
+    // No grace period at all.
     let server = Server::start(always(vec![Step::Hang]));
     let (json, _) = measured(&[&server.url("/"), "-c", "3", "-d", "200ms", "--grace", "0s"]);
     assert_eq!(n(&json, "requests.in_flight"), 3);
@@ -265,7 +265,7 @@ fn a_certificate_that_is_not_trusted() {
     let ran = bench(&[&url, "-n", "4", "--json"]);
     assert_eq!((ran.code, n(&ran.json(), "failures.tls")), (5, 4));
     assert!(ran.stderr.contains("self-signed"), "{}", ran.stderr);
-    // A server that speaks something else says that.
+    // If the server speaks something other than TLS, the message says so.
     let ran = bench(&[&format!("https://{}/page", nginx.plain), "-n", "4"]);
     assert_eq!(ran.code, 5);
     assert!(ran.stderr.contains("does not speak TLS") && ran.stderr.contains("http://"), "{}", ran.stderr);
@@ -274,7 +274,8 @@ fn a_certificate_that_is_not_trusted() {
     assert_eq!((code, n(&json, "requests.ok")), (0, 4));
 }
 
-/// All answered, and all wrong: the exit code is that of a load that ran, and the doubt describes the failure.
+/// All requests are answered, and all with an error: the exit code is that of a load that ran, and the doubt describes
+/// the failure.
 fn every_request_fails() {
     let server = Server::start(always(vec![send(response(404, "nothing here"))]));
     let url = server.url("/");
@@ -313,7 +314,7 @@ fn nobody_listens() {
     }
 }
 
-/// After it has been reachable, a server that refuses is an ordinary failure.
+/// Once a server has been reachable, its refusal is an ordinary failure.
 fn refused_in_the_middle() {
     let mut server = Server::start(|_: &Request| {
         vec![send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), Step::Finish]
@@ -326,7 +327,7 @@ fn refused_in_the_middle() {
     check_identities(&json);
     assert!(n(&json, "failures.connect") > 0, "{json:#}");
     assert!(matches!(ran.code, 0 | 4), "{}", ran.stderr);
-    // A connection in the backlog when it died was established, but never served.
+    // A connection that was in the backlog when the server died was established, but never served.
     let lost = n(&json, "failures.reset") + n(&json, "failures.truncated");
     let delivered = n(&json, "requests.started") - n(&json, "failures.connect");
     let counts = server.settled();
@@ -349,12 +350,12 @@ fn accepts_and_never_answers() {
     assert_eq!(f(&json, "availability"), Some(0.0));
 }
 
-/// Nothing accepts, and the kernel's queue is full: connects get no answer, and time out.
+/// Nothing accepts, and the kernel's accept queue is full: connects get no answer, and time out.
 #[expect(unsafe_code, reason = "listen again with a backlog of one")]
 fn a_backlog_that_is_full() {
     use std::os::fd::AsRawFd;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: listen on a listening socket of ours only changes its backlog.
+    // SAFETY: calling listen again on our own listening socket only changes its backlog.
     unsafe { libc::listen(listener.as_raw_fd(), 1) };
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let (json, code) = measured(&[&url, "-c", "20", "-n", "20", "--timeout", "300ms"]);
@@ -364,7 +365,7 @@ fn a_backlog_that_is_full() {
     assert_eq!(code, 0);
 }
 
-/// An endless body is cut by the timeout, a huge one is read and discarded: memory stays flat.
+/// An endless body is cut off by the timeout, a huge one is read and discarded: memory stays flat.
 fn endless_and_huge_bodies() {
     const GIB: u64 = 1 << 30;
     let huge = format!("HTTP/1.1 200 OK\r\nContent-Length: {GIB}\r\n\r\n");
@@ -386,7 +387,7 @@ fn endless_and_huge_bodies() {
     }
 }
 
-/// Answers from the head alone, does not read the body, and closes.
+/// Answers after the head alone, does not read the body, and closes.
 struct Early(Step);
 
 impl Script for Early {
@@ -405,14 +406,14 @@ fn an_answer_before_the_request_was_read() {
     let body = "x".repeat(4 << 20);
     let (_dir, path) = common::file(&body);
     let body = format!("@{}", path.display());
-    // Reading on after the answer loses nothing.
+    // If the server keeps reading after its answer, nothing is lost.
     let server = Server::start(Early(Step::Finish));
     let (json, _) = measured(&[&server.url("/"), "-b", &body, "-n", "20", "-c", "2"]);
     assert_eq!(failures(&json), [("http_4xx".to_owned(), 20)], "{json:#}");
     let counts = server.settled();
     assert_eq!((counts.heads, counts.connections), (20, 20));
-    // If the kernel resets because of unread data, the answer may be lost on its way: it is in the client's queue,
-    // and must be read before the failed send is reported.
+    // If the kernel resets the connection because of unread data, the answer is easily lost: it is in the client's
+    // receive queue, and must be read before the failed send is reported.
     let server = Server::start(Early(Step::Close));
     let (json, _) = measured(&[&server.url("/"), "-b", &body, "-n", "20", "-c", "2"]);
     assert_eq!(server.settled().heads, 20);
@@ -432,7 +433,7 @@ fn bytes_after_a_response() {
     assert_eq!((counts.connections, n(&json, "connections.opened")), (20, 20));
 }
 
-/// One slot of 50 ms carries 20 of the 200 that are due per second.
+/// One slot of 50 ms carries 20 of the 200 requests due per second.
 const BEHIND: [&str; 6] = ["-r", "200/s", "-d", "500ms", "--max-in-flight", "1"];
 
 fn behind(extra: &[&str]) -> (Value, Counts) {
@@ -465,7 +466,7 @@ fn behind_and_dropping() {
 fn behind_and_queueing() {
     for extra in [&["--when-behind", "queue"][..], &["-t", "2"], &[]] {
         let (json, _) = behind(extra);
-        // The wait for the slot is in the response time, and attributed to the slot.
+        // The response time includes the wait for the slot, which is attributed to the slot.
         assert!(f(&json, "blocked_ms.max").unwrap() > 100.0, "{json:#}");
         assert!(f(&json, "ok_response_ms.max").unwrap() > 150.0, "{json:#}");
     }

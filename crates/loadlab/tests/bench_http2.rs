@@ -1,4 +1,4 @@
-//! `loadlab bench --http2` against a real nginx with its own counts, and against servers that speak something else.
+//! `loadlab bench --http2` against a real nginx with its own counts, and against servers that do not speak HTTP/2.
 
 use crate::common::ports;
 use std::io::{Read, Write};
@@ -19,17 +19,17 @@ on_every_backend! {
     silence_is_a_timeout_and_a_refusal_a_refusal
 }
 
-/// nginx with cleartext HTTP/2; gone when dropped.
+/// nginx with cleartext HTTP/2; killed when dropped.
 struct Nginx {
     child: Child,
     dir: tempfile::TempDir,
     address: SocketAddr,
-    /// HTTP/1, where it reports its counts.
+    /// HTTP/1.1 address at which nginx reports its counts.
     status: SocketAddr,
 }
 
 impl Nginx {
-    /// Connections end with a GOAWAY after this many requests.
+    /// Starts nginx; a connection ends with a GOAWAY after this many requests.
     fn start(keepalive_requests: u32) -> Nginx {
         let dir = tempfile::tempdir().unwrap();
         let (address, status, path) = (ports::unused(), ports::unused(), dir.path().display());
@@ -70,7 +70,7 @@ impl Nginx {
         format!("http://{}{path}", self.address)
     }
 
-    /// Lines of its log: requests that it answered over HTTP/2. It logs them after their answers: waits for this many.
+    /// Requests answered over HTTP/2, by the log. nginx logs after it answers, so this waits for the expected number.
     fn answered(&self, expected: u64) -> u64 {
         crate::common::nginx::logged(&self.dir.path().join("log"), expected, |line| line.contains("HTTP/2.0"))
     }
@@ -148,7 +148,7 @@ fn silence_is_a_timeout_and_a_refusal_a_refusal() {
     let (json, _) = measured(&[&[url.as_str()], &args[..]].concat());
     assert_eq!(n(&json, "failures.timeout"), 8, "{json:#}");
     assert_eq!(n(&json, "connections.opened"), 1, "a timeout leaves the connection to the others");
-    // A port that the kernel never assigns: one that was free a moment ago may be another test's by now.
+    // A port that the kernel never assigns: one that was free a moment ago may belong to another test by now.
     let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
     let url = format!("http://{nobody}/");
     let (json, _) = measured(&[&url, "--http2", "-c", "3", "-n", "5"]);
@@ -168,7 +168,7 @@ fn what_does_not_go_together_is_said() {
     }
 }
 
-/// A stream that is cut in the middle of an answer, by a minimal server: a head, some data, then the end.
+/// A minimal server cuts a stream off in the middle of an answer: a head, some data, then the end of the connection.
 #[test]
 fn an_answer_that_is_cut_short_is_truncated() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

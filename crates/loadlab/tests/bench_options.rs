@@ -53,7 +53,7 @@ fn method_headers_and_body_go_out_as_given() {
     assert_eq!((last.header("x-one"), last.header("content-type")), (Some("1"), Some("text/x")));
     assert_eq!((last.header("content-length"), last.body.as_slice()), (Some("3"), "öl".as_bytes()));
 
-    // a body makes a POST; an own Host header wins
+    // a body makes it a POST; an explicit Host header wins
     let (json, _) = measured(&[&server.url("/"), "-n", "1", "-c", "1", "-b", "", "-H", "Host: example.org"]);
     assert_eq!(n(&json, "requests.ok"), 1);
     let last = server.settled().last.unwrap();
@@ -100,7 +100,7 @@ fn a_list_of_urls_is_gone_round_equally() {
         check_same(&json, &counts);
         let hits: Vec<u64> = ["/a", "/b", "/c"].iter().map(|t| counts.targets[*t]).collect();
         let (least, most) = (hits.iter().min().unwrap(), hits.iter().max().unwrap());
-        // Each thread cycles separately: they are even to one request of each.
+        // Each thread cycles on its own: the counts differ by at most one request per thread.
         let slack = if load.starts_with("-n") { 0 } else { 2 };
         assert!(most - least <= slack, "{load}: {hits:?}");
     }
@@ -125,7 +125,7 @@ fn several_hosts_in_one_list() {
 }
 
 fn no_keep_alive_is_a_connection_per_request() {
-    // The server keeps the connection: the load closes it, cleanly, after the whole answer.
+    // The server keeps the connection open: the load closes it, cleanly, after the whole answer.
     for load in [["-c", "6"], ["-r", "500/s"]] {
         let server = Server::start(good);
         let url = server.url("/");
@@ -166,7 +166,7 @@ fn localhost_reaches_a_server_on_ipv4_only() {
     reaches(&server, &format!("http://localhost:{}/", server.address.port()));
 }
 
-/// Whatever this machine's `localhost` is: here it has both addresses, and nothing listens at the first.
+/// Independent of this machine's `localhost`: here it has both addresses, and nothing listens on the first.
 fn localhost_reaches_a_server_on_ipv6_only() {
     let server = Server::at("[::1]:0", good);
     let port = server.address.port();
@@ -189,7 +189,7 @@ fn timeouts_in_the_open_model() {
     let counts = server.settled();
     assert_eq!(failures(&json), [("timeout".to_owned(), 50)], "{json:#}");
     assert_eq!((n(&json, "requests.ok"), counts.requests), (150, 200));
-    // A timeout counts at its age, for at least that long.
+    // A timeout is censored at its age: it counts as at least that long.
     assert_eq!((n(&json, "response_ms.censored"), n(&json, "service_ms.censored")), (50, 50));
     assert_eq!((f(&json, "response_ms.p90"), f(&json, "response_ms.p95")), (None, None));
     assert!(f(&json, "response_ms.over_ms.p90").unwrap() >= 2000.0);
@@ -222,7 +222,7 @@ fn bound_to_cores() {
     assert!(ran.stderr.contains("core 1023") && ran.stderr.contains("hint:"), "{}", ran.stderr);
 }
 
-/// Threads without a connection have nothing to do.
+/// Threads without a connection stay idle.
 fn fewer_connections_than_threads() {
     let server = Server::start(good);
     let args = ["-r", "200/s", "-n", "40", "--connections", "1", "--threads", "3"];
@@ -231,7 +231,7 @@ fn fewer_connections_than_threads() {
     check_same(&json, &server.settled());
 }
 
-/// When requests of one run arrived, as gaps in milliseconds.
+/// Gaps between the arrivals of one run's requests, in milliseconds.
 fn arrivals(args: &[&str]) -> Vec<f64> {
     let times = Arc::new(Mutex::new(Vec::new()));
     let (noted, began) = (times.clone(), std::time::Instant::now());
@@ -249,8 +249,8 @@ fn arrivals(args: &[&str]) -> Vec<f64> {
     times.windows(2).map(|w| (w[1] - w[0]).as_secs_f64() * 1e3).collect()
 }
 
-/// Same seed, same due times; another seed, others. Gaps are long, so that a busy machine does not blur them: most
-/// must agree to a fraction of their length.
+/// The same seed gives the same due times, another seed others. Gaps are long, so that a busy machine does not blur
+/// them: most must agree to within a fraction of their length.
 fn arrivals_are_the_seeds() {
     let load = ["-r", "6.25/s", "-n", "25", "--arrivals", "poisson", "--seed"];
     let with = |seed| arrivals(&[&load[..], &[seed]].concat());
@@ -267,7 +267,7 @@ fn users_ramp_up_evenly() {
     let (json, _) = measured(&[&server.url("/"), "-c", "20", "-d", "1s", "--ramp", "1s"]);
     check_same(&json, &server.settled());
     assert_eq!(n(&json, "connections.opened"), 20);
-    // From none to twenty evenly: ten on average.
+    // Evenly from zero to twenty: ten on average.
     let mean = f(&json, "concurrency_mean").unwrap();
     assert!((8.0..=12.0).contains(&mean), "{mean}");
     assert_eq!(f(&json, "load.ramp_s"), Some(1.0));
@@ -289,10 +289,10 @@ fn more_users_than_a_shell_allows_files() {
     assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (600, 150), "{json:#}");
 }
 
-/// At 50 connections, and no more after four times as many seconds. This measures memory, not time; and only private
-/// memory that is not a part of the program, since the code and tables of an unoptimised build are a multiple of it.
+/// At 50 connections, and no more after four times as long. This measures memory, not time; and only private memory
+/// outside the program's own files, since the code and tables of an unoptimised build are several times as large.
 fn peak_memory_is_small_and_flat() {
-    // Watching takes memory for all connections of the network, and other tests have some.
+    // Watching takes memory for every connection in the network namespace, including those of other tests.
     common::network::own();
     let demo = Demo::start(&["--workers", "50", "--wait", "2ms"]);
     let peak_kib = |duration, extra: &[&str]| {
@@ -307,8 +307,8 @@ fn peak_memory_is_small_and_flat() {
         assert!(n(&json, "generator.peak_rss_bytes") >= own_kib << 10, "{own_kib} KiB: {json:#}");
         own_kib
     };
-    // A look that misses the other end of a connection that was just made reads the tables of all namespaces, with what other
-    // tests have in them: so the least of three runs counts.
+    // A watcher reading that misses the peer of a new connection reads the tables of all namespaces, including other
+    // tests' connections, so the least of three runs counts.
     let least_kib = |duration, extra: &[&str], most_kib: u64| {
         let first = peak_kib(duration, extra);
         (0..2).fold(
@@ -316,7 +316,7 @@ fn peak_memory_is_small_and_flat() {
             |least, _| if least > most_kib { least.min(peak_kib(duration, extra)) } else { least },
         )
     };
-    // With 1.5 MiB of tables, 4 MiB.
+    // With 1.5 MiB of tables that is 4 MiB.
     let short = least_kib("2s", &[], 2560);
     assert!(short <= 2560, "{short} KiB");
     let long = least_kib("8s", &[], short + 768);
@@ -335,8 +335,8 @@ fn own_memory_kib(pid: u32) -> u64 {
     (of("RssAnon:") + of("RssShmem:")).saturating_sub(tables_kib(pid))
 }
 
-/// Private memory that belongs to files: tables of a program and its libraries that were written when it was loaded,
-/// half of an unoptimised program's private memory.
+/// Private memory that belongs to files: relocated tables of the program and its libraries, written at load time. They
+/// are half of an unoptimised program's private memory.
 fn tables_kib(pid: u32) -> u64 {
     let (mut sum, mut is_of_file) = (0, false);
     for line in std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default().lines() {
@@ -352,7 +352,7 @@ fn tables_kib(pid: u32) -> u64 {
     sum
 }
 
-/// As in a plan, which `--save` makes of it.
+/// The same limit as in a plan, which `--save` produces.
 #[test]
 fn a_ramp_is_part_of_the_duration() {
     for more in [&["-d", "1s"][..], &["-d", "1s", "--save"]] {

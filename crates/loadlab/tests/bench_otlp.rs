@@ -1,4 +1,4 @@
-//! Metrics pushed to a collector with its own counts, and to those that are down, refuse, or never answer.
+//! Metrics pushed to a collector with its own counts, and to collectors that are down, refuse, or never answer.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use crate::common::server::{Request, Server, Step, good, response, send};
 use crate::common::{Ran, Running, bench, command};
 use crate::run_support::front::Front;
 
-/// What a collector received, in order.
+/// The pushes a collector received, in order.
 type Received = Arc<Mutex<Vec<Value>>>;
 
-/// A collector that accepts everything and answers like this.
+/// A collector that accepts every push and answers the n-th with these steps.
 fn collector(answer: impl Fn(usize) -> Vec<Step> + Send + Sync + 'static) -> (Server, Received) {
     let received = Received::default();
     let kept = received.clone();
@@ -32,7 +32,7 @@ fn takes(_: usize) -> Vec<Step> {
     vec![send(response(200, "{}"))]
 }
 
-/// Points of a metric by their attributes, in a push.
+/// The points of a metric in a push, by their attributes.
 fn points(push: &Value, name: &str) -> Vec<(BTreeMap<String, String>, f64)> {
     let metrics = push["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().expect("metrics");
     let of = |metric: &Value| {
@@ -53,7 +53,8 @@ fn ok_of(push: &Value) -> Option<f64> {
     points(push, "loadlab.requests").into_iter().find(|(labels, _)| labels["outcome"] == "ok").map(|(_, n)| n)
 }
 
-/// However busy the machine is, a collector that answers is not late; only those that never do are given up soon.
+/// A timeout long enough for any collector that answers, however busy the machine; only silent collectors get a short
+/// one.
 fn load(target: &Server, url: &str, more: &[&str]) -> Ran {
     load_within(target, url, more, "20000")
 }
@@ -100,7 +101,7 @@ fn the_last_push_holds_what_the_server_counted() {
     assert_eq!(resource[0], json!({ "key": "service.name", "value": { "stringValue": "loadlab" } }));
 }
 
-/// Whatever a collector does, the run is not affected, and reports it once.
+/// Whatever a collector does, the run is unaffected and reports the problem once.
 #[test]
 fn a_collector_that_fails_disturbs_nothing_and_is_reported_once() {
     let target = Server::start(good);
@@ -124,11 +125,11 @@ fn a_collector_that_fails_disturbs_nothing_and_is_reported_once() {
         vec![send(response(200, if n == 1 { some } else { "{}" }))]
     });
     check(&partial.url(""), &[], "it rejected 2 points: too old");
-    // it is retried, and the sums make up for what was lost
+    // the push is retried, and the running sums make up for what was lost
     assert_eq!(received.lock().expect("it is done").last().and_then(ok_of), Some(3000.0));
     let (silent, _) = collector(|_| vec![Step::Hang]);
     check(&silent.url(""), &[], "no answer came");
-    // A line that never ends, a byte now and then.
+    // A status line that never ends, one byte at a time.
     let (slow, _) = collector(|_| {
         let byte = || [send("H"), Step::Wait(std::time::Duration::from_millis(300))];
         (0..30).flat_map(|_| byte()).collect()
@@ -181,7 +182,7 @@ fn over_https_with_credentials() {
         &["--quiet", "--otlp-header", "X: s3cret"],
         "certificate is self-signed, or signed by an unknown authority",
     );
-    // It answers a TLS greeting like web servers that expect a request.
+    // A server that answers a TLS greeting as a plain web server would.
     let plain = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("https://{}", plain.local_addr().expect("its address"));
     std::thread::spawn(move || {

@@ -158,7 +158,7 @@ fn json_is_one_document_on_standard_output_and_nothing_else() {
         assert!(documents.next().unwrap().is_ok() && documents.next().is_none());
         assert_eq!(ran.stderr.is_empty(), !extra.is_empty(), "{}", ran.stderr);
     }
-    // Even if it fails, what was counted is a document, and the error is elsewhere.
+    // Even if the run fails, standard output has a document with the counts, and the error goes to standard error.
     let nobody = {
         let server = Server::start(good);
         server.url("/")
@@ -166,7 +166,7 @@ fn json_is_one_document_on_standard_output_and_nothing_else() {
     let ran = bench(&["--json", &nobody, "-c", "1"]);
     check_identities(&ran.json());
     assert!(ran.stderr.contains("error: "), "{}", ran.stderr);
-    // No output at all if nothing was run.
+    // If nothing ran, standard output is empty.
     let ran = bench(&["--json", "http://192.0.2.1/"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (5, ""));
 }
@@ -182,7 +182,7 @@ fn without_a_terminal_progress_is_plain_lines_on_standard_error() {
     assert!(lines[0].contains(&server.url("/")) && lines[0].contains("2 users"), "{lines:?}");
     let progress: Vec<&&str> = lines[1..].iter().filter(|l| l.contains("/s") && l.contains("p99")).collect();
     assert!((2..=4).contains(&progress.len()), "a line a second: {lines:?}");
-    // No line reports a standstill: the load was steady to its end.
+    // No progress line shows a rate of zero: the load was steady to its end.
     assert!(progress.iter().all(|l| !l.contains(" 0/s")), "{progress:?}");
     assert!(ran.stdout.contains(" ok in ") && ran.stdout.contains("p99"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("left"), "the view is not in the summary");
@@ -212,12 +212,12 @@ fn control_characters_of_a_server_do_not_reach_the_terminal() {
     assert!(ran.stdout.contains("boo"), "{}", ran.stdout);
 }
 
-/// What appeared on a terminal of this width in columns.
+/// Runs the command on a terminal this many columns wide: the exit code, and everything written to it.
 fn on_terminal(columns: u16, args: &[&str], env: &[(&str, &str)]) -> (i32, String) {
     watching_terminal(columns, args, env, |_, _| {})
 }
 
-/// The same, with a look at all that has appeared whenever more does.
+/// As [`on_terminal`]; calls `look` with all output so far whenever more appears.
 fn watching_terminal(
     columns: u16,
     args: &[&str],
@@ -226,11 +226,11 @@ fn watching_terminal(
 ) -> (i32, String) {
     let (mut master, mut slave) = (0, 0);
     let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: openpty writes two descriptors to the given places and reads the size, all of which live here.
+    // SAFETY: openpty writes two descriptors to the given places and reads the size; all of them are live here.
     let made =
         unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
     assert_eq!(made, 0);
-    // SAFETY: both descriptors were just made and have no other owner.
+    // SAFETY: both descriptors were just created and have no other owner.
     let (mut master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
     let mut command = command(args);
     command
@@ -239,7 +239,7 @@ fn watching_terminal(
         .env("TERM", "xterm-256color");
     command.envs(env.iter().copied());
     let mut child = command.spawn().unwrap();
-    // The parent's copies of the slave go with the command, so that reading ends with the child.
+    // Dropping the command closes the parent's copies of the slave, so that reading ends when the child does.
     drop(command);
     let mut seen = Vec::new();
     let mut chunk = [0; 4096];
@@ -250,8 +250,8 @@ fn watching_terminal(
     (child.wait().unwrap().code().unwrap_or(-1), String::from_utf8_lossy(&seen).into_owned())
 }
 
-/// Lines as shown on the terminal: what carriage returns and erasures leave, with colour removed. Panics if a line is
-/// ever wider than the terminal.
+/// Lines as shown on the terminal: what remains after carriage returns and erasures, without colour. Panics if a line
+/// is ever wider than the terminal.
 fn screen(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line: Vec<char> = Vec::new();
@@ -366,7 +366,7 @@ fn a_reader_that_goes_away_is_no_panic() {
     }
 }
 
-/// A usage error ends with 2 and states what to do; nothing is sent.
+/// A usage error exits with 2 and says what to do instead; nothing is sent.
 #[test]
 fn usage_errors_say_what_would_be_understood() {
     let server = Server::start(good);
@@ -439,7 +439,7 @@ fn only_loopback_is_loaded_unasked() {
             assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
         }
     }
-    // Each one of a list, and before anything is sent to the others.
+    // Each URL of a list is checked, before anything is sent to the others.
     let server = Server::start(good);
     let (_dir, list) = file(format!("{}\nhttp://192.0.2.7/\n", server.url("/")));
     let ran = bench(&["--urls", &list.display().to_string(), "-n", "2"]);
@@ -472,7 +472,7 @@ fn help_names_every_option() {
     }
 }
 
-/// The parts before, on and after the alternate screen, which must be left once for each time it was entered.
+/// The output before, on and after the alternate screen, which must be left exactly once.
 fn parts(text: &str) -> (&str, &str, &str) {
     let (before, rest) = text.split_once("\x1b[?1049h").expect("the other screen is entered");
     let (on, after) = rest.split_once("\x1b[?1049l").expect("the other screen is left");
@@ -491,12 +491,12 @@ fn a_screen_comes_and_leaves_the_result() {
     let (_, on, after) = parts(&text);
     assert!(on.contains("2 users for 3.00 s") && on.contains("p99"), "{on:?}");
     assert!(after.contains(" ok in ") && !after.contains("░"), "{after:?}");
-    // The load is shown above it.
+    // The load is shown above the summary.
     assert!(after.contains("2 users for 3.00 s"), "{after:?}");
     // Colour is independent of the screen.
     let (_, plain) = on_terminal(80, &args, &[("NO_COLOR", "1")]);
     assert!(!parts(&plain).1.contains("\x1b[36m") && !parts(&plain).1.contains("\x1b[38;5;6m"), "{plain:?}");
-    // No room for a screen.
+    // Too narrow for a full screen.
     let (_, narrow) = on_terminal(30, &args, &[]);
     assert!(!narrow.contains("\x1b[?1049h") && narrow.contains("\x1b[2K"), "{narrow:?}");
 }
@@ -508,7 +508,7 @@ fn the_terminal_is_given_back_on_signals() {
     for (times, said) in [(1, " ok in "), (2, "stopped at once")] {
         let mut sent = 0;
         let (code, text) = watching_terminal(80, &[&url, "-c", "2", "-d", "60s"], &[], |seen, pid| {
-            // the second one after the first took effect: the grace period of requests in flight ends at once
+            // a second signal ends the grace period of requests in flight at once
             if sent < times && seen.contains("p99") {
                 (sent..times)
                     .for_each(|_| rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap());
@@ -517,7 +517,7 @@ fn the_terminal_is_given_back_on_signals() {
         });
         assert_eq!(code, 130, "{text}");
         let (_, _, after) = parts(&text);
-        // Two signals at once may be seen as one.
+        // Two signals in quick succession may be received as one.
         assert!(after.contains(said) || after.contains(" ok in "), "{times}: {after:?}");
     }
 }
@@ -535,12 +535,12 @@ fn on_a_terminal_the_page_stays_until_ctrl_c_and_the_exit_code_is_the_loads() {
         }
     });
     assert!(sent && code == 1, "{code}: {text}");
-    // The link is above the screen, on it, and in the note that the report stays.
+    // The link is printed before the screen, on it, and in the note that says the report stays.
     assert!(text.matches("http://127.0.0.1:").count() >= 3, "{text}");
     let (before, on, after) = parts(&text);
     assert!(before.contains("live in the browser: ") && on.contains("the same in a browser: "), "{text:?}");
     assert!(after.contains(" ok in ") && after.contains("the report stays at "), "{after:?}");
-    // If a time is given, no page is waited for.
+    // If a waiting time is given, the page does not wait for Ctrl-C.
     let (code, text) = on_terminal(100, &[&args[..], &["--ui-wait", "0s"]].concat(), &[]);
     assert_eq!(code, 1, "{text}");
 }

@@ -51,7 +51,7 @@ fn a_proxy_is_asked_for_tunnels_to_https() {
     assert_eq!(n(&json, "tls_ms.count"), 4);
     assert_eq!(counted(&proxy.counts().tunnels), [(nginx.secure.to_string().as_str(), 4)]);
     assert_eq!(nginx.answered("HTTP/1.1 200 /page", 80), 80);
-    // Each request through its own tunnel; and tunnels held open before the load begins.
+    // Each request through its own tunnel; and tunnels that are opened before the load begins.
     let (json, _) = measured(&[&args[..], &["--no-keep-alive"]].concat());
     assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (80, 80), "{json:#}");
     let (json, _) = measured(&[&args[..], &["--connections", "10"]].concat());
@@ -81,7 +81,7 @@ fn a_proxy_that_wants_a_user_is_reported_one_or_refuses() {
         assert_eq!((code, n(&json, "requests.ok")), (0, 10), "{json:#}");
     }
     assert_eq!(proxy.counts().refused, 0);
-    // For a full URL, the proxy's answer is the answer; for a tunnel, it is a failed connect.
+    // For a full URL, the proxy's answer is the response; for a tunnel, it is a failed connect.
     let (json, _) = measured(&[&plain, "--proxy", &proxy.url(), "-c", "2", "-n", "10"]);
     assert_eq!((n(&json, "statuses.407"), failures(&json)), (10, vec![("http_4xx".to_owned(), 10)]));
     let ran = bench(&[&secure, "--proxy", &proxy.url(), "--insecure", "-c", "1", "-n", "1"]);
@@ -94,12 +94,12 @@ fn a_proxy_that_wants_a_user_is_reported_one_or_refuses() {
     assert!(!reported.stdout.contains("p w") && !reported.stdout.contains("YWRh"), "{}", reported.stdout);
 }
 
-/// For ten requests the proxy grants the first two a tunnel and then follows these steps.
+/// For ten requests, the proxy grants the first two a tunnel and then follows these steps.
 fn with_faulty_proxy(steps: Vec<Step>) -> (serde_json::Value, u64) {
-    // What is answered is not late, on however busy a machine.
+    // Long enough that no answer is late, however busy the machine is.
     let timeout = if matches!(steps[..], [Step::Hang]) { "1s" } else { "20s" };
     let script = move |request: &Request| match request.connection {
-        // What comes through a tunnel is answered here as well.
+        // Requests through a tunnel are answered here as well.
         _ if request.method != "CONNECT" => good(request),
         0 | 1 => vec![Step::Send(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())],
         _ => steps.clone(),
@@ -112,14 +112,16 @@ fn with_faulty_proxy(steps: Vec<Step>) -> (serde_json::Value, u64) {
 }
 
 fn a_proxy_that_gives_no_tunnel() {
-    // HTTP/2 fails on the established tunnels (the other end does not speak it): what matters here is the rest.
+    // HTTP/2 fails on the two established tunnels (the proxy does not speak it): the other eight requests are what
+    // matters.
     for (steps, failure, connects) in [
         (vec![Step::Send(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n".to_vec())], "connect", 10),
         (vec![Step::Close], "connect", 10),
         (vec![Step::Reset], "connect", 10),
         (vec![Step::Trickle(b"HTTP/1.1 200".to_vec()), Step::Finish], "connect", 10),
         (vec![Step::Send(b"SSH-2.0-x\r\n\r\n".to_vec())], "connect", 10),
-        // A connection that is not established within the timeout is given up with the request that waits for it.
+        // A connection that is not established within the timeout is abandoned together with the request waiting for
+        // it.
         (vec![Step::Hang], "timeout", 10),
     ] {
         let shown = format!("{steps:?}");
@@ -133,7 +135,7 @@ fn a_proxy_that_gives_no_tunnel() {
 fn a_proxy_is_sent_no_name_that_is_not_allowed() {
     let (server, proxy) = (Server::start(good), Proxy::start(None));
     let port = server.address.port();
-    // Both resolve to this machine here; where they lead from the proxy only the proxy knows.
+    // Both resolve to this machine here; only the proxy knows where they lead from its side.
     let short = format!("http://127.1:{port}/");
     let given = format!("shop.invalid:{port}:127.0.0.1");
     let shop = format!("http://shop.invalid:{port}/");
@@ -171,7 +173,7 @@ fn a_proxy_is_sent_no_host_but_the_urls() {
         assert!(ran.stderr.contains("hint: put the host into the URL"), "{}", ran.stderr);
     }
     assert_eq!((proxy.counts().connections, server.settled().connections), (0, 0));
-    // The URL's own host, however it is spelled, changes nothing; in a tunnel the proxy does not see it.
+    // Repeating the URL's own host, however it is spelled, changes nothing; inside a tunnel the proxy does not see it.
     let same = with_host(&plain, &format!("hOST: {}", server.address));
     assert_eq!((same.code, server.settled().requests), (0, 3), "{}", same.stderr);
     let tunnelled = with_host(&secure, "Host: shop.invalid");
@@ -190,7 +192,7 @@ fn unix_sockets() {
     assert!(n(&json, "bytes.received") > 500 * 1000);
     let (json, _) = measured(&[&url, "-c", "5", "-n", "100", "--no-keep-alive", "--source", "127.0.0.5"]);
     assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (100, 100), "{json:#}");
-    // Longer than a segment, which matters if TCP is told not to wait.
+    // A body longer than a segment, which matters if TCP is told not to delay.
     let body = format!("@{}", nginx.certificate());
     let (json, _) = measured(&[&url, "-c", "2", "-n", "20", "-b", &body]);
     assert_eq!(n(&json, "statuses.405"), 20, "{json:#}");

@@ -1,4 +1,4 @@
-//! `loadlab bench` that keeps a record, and that compares two URLs; and `find` with the same options for requests.
+//! `loadlab bench` that keeps a record or compares two URLs; and `find` with the same request options.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ fn document(ran: &Ran) -> Value {
     serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}{}", ran.out, ran.err))
 }
 
-/// A server that records what it was sent.
+/// A server that records the requests it received.
 fn noting() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&heard);
@@ -65,7 +65,7 @@ fn a_record_is_kept_and_read_by_other_commands() {
     {
         lab.loadlab(args).expect(0, &[]);
     }
-    // The text is that of `bench` without a record, plus the path of the record.
+    // The text is that of a `bench` without a record, plus the path of the record.
     let text = lab.loadlab(&["bench", &url, "-n", "20", "-c", "1", "--save", "--io", "epoll", "-q"]);
     assert!(text.out.contains("epoll, 1 thread"), "{}", text.out);
     assert!(
@@ -133,7 +133,7 @@ fn two_urls_are_loaded_in_turn_and_judged() {
     let fast = Server::start(slow(Duration::from_millis(10)));
     let slower = Server::start(slow(Duration::from_millis(150)));
     let (a, b) = (fast.url("/"), slower.url("/"));
-    // The servers are in this process, whose memory and CPU depend on what other tests do.
+    // The servers run in this process, whose memory and CPU use depend on the other tests.
     let load = ["-c", "1", "-n", "8", "--no-watch"];
     let against = |args: &[&str]| lab.loadlab(&[&["bench", &a, "--vs", &b], &load[..], args].concat());
     let ran = against(&["--fail-on-worse", "--plain", "--json", "-o", "kept"]);
@@ -209,7 +209,7 @@ fn find_sends_what_bench_sends() {
         let refused = lab.loadlab(&[&args[..], &option].concat());
         refused.expect(2, &[&format!("`{}` is for plans", option[0])]);
     }
-    // Every URL that `bench` takes.
+    // `find` takes every URL that `bench` takes.
     for (url, out) in [("unix:/nowhere/app.sock:/", "socket"), ("HTTP://127.0.0.1:1/", "upper")] {
         let search = ["--expect", "errors == 0", "--users", "1..2", "--out", out];
         lab.loadlab(&[&["find", url][..], &search].concat()).expect(5, &["cannot connect"]);
@@ -246,7 +246,7 @@ fn two_urls_are_loaded_until_it_is_certain_which_is_faster() {
     let row = &found["compared"]["comparisons"][0]["figures"][0];
     let rounds = found["compared"]["comparisons"][0]["trials"][0].as_u64().unwrap_or_default();
     if found["exit"] == 4 {
-        // A busy machine has spoiled a trial.
+        // A busy machine spoiled a trial.
         return;
     }
     ran.expect(0, &[]);

@@ -1,4 +1,4 @@
-//! `loadlab check --preflight` as a process: with and without a plan, its table and its exit codes.
+//! `loadlab check --preflight` as a process: with and without a plan, its table and exit codes.
 
 use std::process::{Command, Output};
 
@@ -16,7 +16,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
 }
 
-/// A plan in a file, with this load.
+/// Writes a plan with this load to a file and returns its path.
 fn plan(dir: &tempfile::TempDir, load: &str) -> String {
     let path = dir.path().join("plan.yaml");
     let text = format!(
@@ -45,20 +45,20 @@ fn a_plan_that_fits_and_one_that_cannot() {
     assert!(stdout(&fits).contains("good – 1 case(s), 1 trial(s)"), "{}", stdout(&fits));
     assert!(stdout(&fits).contains("0 blocker(s)"), "{}", stdout(&fits));
 
-    // IPv4's loopback has enough addresses, and they are used automatically.
+    // The IPv4 loopback network has enough addresses, and they are used automatically.
     let path = plan(&dir, "users: 1_000_000");
     let text = stdout(&check(&[&path, "--preflight"]));
     let sources = text.lines().find(|l| l.contains("source ports")).unwrap_or_default();
     assert!(sources.starts_with("ok ") && sources.contains(" sources"), "{text}");
 
-    // IPv6 has one, and no machine that many ports.
+    // IPv6 has one loopback address, and no machine has that many ports.
     let many = std::fs::read_to_string(&path).expect("the plan").replace("127.0.0.1:9", "[::1]:9");
     std::fs::write(&path, many).expect("the plan is written");
     let cannot = check(&[&path, "--preflight"]);
     let text = stdout(&cannot);
     assert_eq!(cannot.status.code(), Some(5), "{text}{}", stderr(&cannot));
     assert!(text.contains("blocker  source ports"), "{text}");
-    // Unless requested, the machine does not matter.
+    // Without `--preflight`, the machine is not checked.
     assert_eq!(check(&[&path]).status.code(), Some(0));
 }
 
@@ -70,14 +70,15 @@ fn a_limit_on_open_files_is_seen() {
     let line = format!("ulimit -n 256 && exec '{exe}' check '{path}' --preflight");
     let output = Command::new("sh").args(["-c", &line]).env("NO_COLOR", "1").output().expect("a shell");
     let text = stdout(&output);
-    // Where io_uring is allowed its sockets take none, but a server's here would; otherwise it is a blocker.
+    // Where io_uring is allowed, loadlab's sockets take no descriptors, but a server's here would; otherwise it is a
+    // blocker.
     let expect = if text.contains("io_uring              allowed") { Some(0) } else { Some(5) };
     assert_eq!(output.status.code(), expect, "{text}");
     assert!(text.contains("256 allowed"), "{text}");
     assert!(text.lines().any(|l| l.contains("open files") && !l.starts_with("ok")), "{text}");
 }
 
-/// Every command that sends a load raises the limit first, as far as it may, so it is that one that counts.
+/// Every command that sends a load first raises the limit as far as it may, so the raised limit counts.
 #[test]
 fn a_limit_that_a_run_would_raise_is_none() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -88,7 +89,7 @@ fn a_limit_that_a_run_would_raise_is_none() {
     let text = stdout(&output);
     let files = text.lines().find(|l| l.contains("open files")).unwrap_or_default();
     assert!(files.contains("2,048 allowed") && output.status.code() == Some(0), "{text}{}", stderr(&output));
-    // What is started here gets the limit from before.
+    // Processes started by the run get the original limit.
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let of_server = words.contains("a server process that may have 256 accepts 256 of 300");
     assert_eq!(of_server, text.contains("io_uring              allowed"), "{text}");
@@ -107,7 +108,7 @@ fn usage() {
     assert!(!stdout(&wrong).contains("blocker"), "{}", stdout(&wrong));
 }
 
-/// A schedule determines how many requests there will be, and so which percentile they leave open.
+/// A schedule determines how many requests there will be, and thus which percentiles remain undecided.
 #[test]
 fn what_a_plan_cannot_decide_is_said_beforehand() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -123,7 +124,7 @@ fn what_a_plan_cannot_decide_is_said_beforehand() {
     let mut dry = Command::new(env!("CARGO_BIN_EXE_loadlab"));
     let dry = dry.args(["run", &path, "--dry-run"]).output().expect("loadlab starts");
     assert!(stdout(&dry).contains(&format!("note: {said}")), "{}", stdout(&dry));
-    // Long enough: nothing is reported.
+    // Long enough, so nothing is reported.
     let output = check(&[&path, "--set", "load.duration=4s"]);
     assert!(!stderr(&output).contains("requests are due"), "{}", stderr(&output));
 }

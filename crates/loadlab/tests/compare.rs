@@ -1,4 +1,4 @@
-//! `loadlab compare` on records of real runs, and on the one that is committed.
+//! `loadlab compare` on records of real runs, and on the committed record.
 
 use std::path::PathBuf;
 
@@ -70,7 +70,7 @@ fn mistakes_are_reported_with_what_there_is() {
     check(&[&run, "--equivalence-margin", "some"], &["`some` is not a share such as `2%`"]);
 }
 
-/// Five rounds of two cases, one so much slower than the other that a busy machine does not hide it.
+/// Five rounds of two cases, one so much slower than the other that a busy machine cannot hide it.
 #[test]
 fn a_real_difference_is_found_within_a_run_and_between_runs() {
     let lab = Lab::new();
@@ -92,7 +92,7 @@ fn a_real_difference_is_found_within_a_run_and_between_runs() {
     let forth = of(&[], 1);
     assert_eq!(forth["comparisons"][0]["method"], "paired_t");
     assert_eq!((verdict(&forth, "p50").as_str(), verdict(&forth, "goodput").as_str()), ("worse", "worse"));
-    // the other way round it is better, whatever exit code results
+    // the other way round it is better, and exits with 0
     let back = lab.loadlab(&["compare", &run, "slow", "fast", "--format", "json"]);
     back.expect(0, &[]);
     let back: Value = serde_json::from_str(&back.out).expect("a document");
@@ -101,7 +101,7 @@ fn a_real_difference_is_found_within_a_run_and_between_runs() {
     let itself = of(&[&run], 0);
     assert_eq!(itself["comparisons"][0]["method"], "welch_t");
     assert!(["same", "cannot_tell"].contains(&verdict(&itself, "p50").as_str()), "{itself:#}");
-    // two folders of one name are told apart
+    // two folders of the same name are distinguished
     let (one, two) = (lab.path().join("main/edges"), lab.path().join("branch/edges"));
     for copy in [&one, &two] {
         std::fs::create_dir_all(copy.parent().expect("a folder")).expect("it can be made");
@@ -118,7 +118,7 @@ fn a_real_difference_is_found_within_a_run_and_between_runs() {
     assert!(text.contains("### Differences") && text.contains("**slow against fast**"), "{text}");
 }
 
-/// Two steps of three ask a component that takes three times as long in the second case.
+/// Two of three steps request a component that takes three times as long in the second case.
 #[test]
 fn where_cases_differ_is_said() {
     let lab = Lab::new();
@@ -143,7 +143,7 @@ fn where_cases_differ_is_said() {
         let all = found[rows].as_array().expect("a list");
         all.iter().find(|row| row["figure"] == figure).map(|row| row["verdict"].clone())
     };
-    // A busy machine may have spoiled so many rounds that nothing is judged.
+    // A busy machine may have spoiled so many rounds that nothing can be judged.
     if found["why_not"].is_string() {
         assert!(found["details"].as_array().is_some_and(Vec::is_empty), "{found}");
         return;

@@ -26,7 +26,7 @@ fn answer(lab: &Lab, args: &[&str]) -> (Value, Option<i32>, String) {
 #[test]
 fn the_users_a_plan_takes_are_found() {
     let lab = Lab::new();
-    // So slow that a busy machine adds little to it.
+    // Slow enough that a busy machine adds little to it.
     lab.file(
         "plan.yaml",
         &plan()
@@ -46,7 +46,7 @@ fn the_users_a_plan_takes_are_found() {
     ];
     let (json, code, err) = answer(&lab, &args);
     assert_eq!(code, Some(0), "{json:#}\n{err}");
-    // 16 users wait 320 ms on a machine with nothing else to do; on a busy one a little longer
+    // 16 users wait 320 ms on an idle machine; on a busy one a little longer
     let level = json["answer"]["level"].as_u64().unwrap_or_else(|| panic!("{json:#}"));
     assert!((8..=16).contains(&level), "{json:#}");
     let path = json["search"]["path"].as_array().expect("a path");
@@ -63,8 +63,8 @@ fn the_users_a_plan_takes_are_found() {
     assert_eq!(manifest["search"]["level"], level);
 }
 
-/// Users keep their connections from level to level, in any protocol, and open new ones when a level is confirmed:
-/// each time as many as the highest level has.
+/// Users keep their connections from level to level, over any protocol, and open new ones when a level is confirmed: as
+/// many as the highest level has, each time.
 #[test]
 fn connections_are_kept_from_level_to_level() {
     let nginx = Nginx::start();
@@ -131,7 +131,7 @@ fn what_no_level_meets_is_said() {
     assert_eq!((code, &json["answer"]["found"]), (Some(1), &Value::from("less_than")), "{json:#}\n{err}");
 }
 
-/// With few requests none is an upper end of p99.99, so it may be arbitrarily large, however long they took.
+/// Few requests give p99.99 no upper bound, so it may be arbitrarily large, however long they took.
 #[test]
 fn what_too_few_requests_leave_open_is_not_missed() {
     let lab = Lab::new();
@@ -156,7 +156,7 @@ fn what_too_few_requests_leave_open_is_not_missed() {
 
 #[test]
 fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
-    // two at a time, 40 ms each: 50/s, and a little less because of the threads
+    // two at a time, 40 ms each: 50/s, and a little less because of thread scheduling
     let mut server = run_support::Served::start("\"at_once\": 2, \"slow_ms\": 40");
     let url = server.url("/");
     let args = [
@@ -173,7 +173,7 @@ fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
     let search = || answer(&Lab::new(), &args);
     let (mut json, mut code, mut err) = search();
     for _ in 0..2 {
-        // A machine that was too busy to send requests on time gets two more chances.
+        // A machine that was too busy to send requests on time gets two more attempts.
         if code == Some(4) {
             (json, code, err) = search();
         }
@@ -233,7 +233,7 @@ fn a_target_that_is_not_there_is_no_answer() {
     ran.expect(5, &["cannot connect to 127.0.0.1:9"]);
 }
 
-/// A server that serves so many users, and refuses the others, however fast this machine is.
+/// A server that serves this many users and refuses the others, however fast this machine is.
 fn searches(served: &str, rest: &str) -> String {
     let web = component("web", &format!("\"users\": {served}"), &[]);
     run_support::plan(
@@ -261,7 +261,7 @@ fn each_trial_of_a_plan_searches() {
     for (summary, (case, trial)) in summaries.iter().zip(trials) {
         let search = &summary["search"];
         let path = search["path"].as_array().expect("a path");
-        // The level that was found is the trial, the others have folders.
+        // The level that was found is stored as the trial itself, the others have their own folders.
         let level = |number: &Value| {
             record.trial(case, trial).join("levels").join(number.to_string()).join("summary.json").is_file()
         };
@@ -284,7 +284,7 @@ fn each_trial_of_a_plan_searches() {
         assert!(low <= served as f64 && served as f64 <= high, "{search:#}");
     }
     if all_known {
-        // The second trial of a case begins where the first one ended.
+        // The second trial of a case starts where the first one ended.
         let first = |summary: &Value| summary["search"]["path"][0]["level"].clone();
         assert_eq!([first(&summaries[0]), first(&summaries[1])], [Value::from(6), Value::from(5)]);
         assert_eq!(first(&summaries[3]), 12);
@@ -316,7 +316,7 @@ fn a_search_without_a_level_that_holds_fails_its_trial() {
     assert_eq!(missed, [&Value::Bool(false), &Value::Null], "{summary:#}");
 }
 
-/// What the search had measured when loadlab was killed is there, and the trial is made again.
+/// What the search had measured when loadlab was killed is kept, and the trial is repeated.
 #[test]
 fn a_search_that_was_killed_goes_on() {
     let lab = Lab::new();
@@ -339,7 +339,7 @@ fn a_search_that_was_killed_goes_on() {
     assert!(cut_off.is_file(), "{}", cut_off.display());
 }
 
-/// Why nothing was measured is in the record, as of any trial.
+/// As for any trial, the record says why nothing was measured.
 #[test]
 fn a_system_that_does_not_come_up_fails_the_search() {
     let lab = Lab::new();
@@ -355,8 +355,8 @@ fn a_system_that_does_not_come_up_fails_the_search() {
     assert!(lab.record().report("text").contains("was not ready within 300 ms"));
 }
 
-/// A level may have too few requests for a percentile: it meets the condition if even the slowest of them does, and the
-/// trial then passes. Nothing above it was tried, so the capacity is at least that.
+/// A level may have too few requests for a percentile: if even the slowest of them meets the condition, the level does,
+/// and the trial then passes. Nothing above it was tried, so the capacity is at least that level.
 #[test]
 fn a_level_that_even_its_slowest_request_meets_passes() {
     let lab = Lab::new();

@@ -1,5 +1,4 @@
-//! A new user's first steps: writes a plan with `init` and runs it, tries the demo service, and looks at the last
-//! run.
+//! A new user's first steps: write a plan with `init` and run it, try the demo service, and look at the last run.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -13,7 +12,7 @@ use crate::run_support::{Lab, Ran};
 
 const FIRST_LINE: &str = "# yaml-language-server: $schema=loadlab.schema.json";
 
-/// What `init` wrote is a plan that passes `check`, with a schema beside it.
+/// Checks that `init` wrote a plan that passes `check`, with a schema beside it.
 #[track_caller]
 fn checked(lab: &Lab, ran: &Ran) {
     ran.expect(0, &[]);
@@ -91,7 +90,7 @@ fn a_plan_from_a_compose_file_is_good() {
     let shown = lab.loadlab(&["run", "plan.yaml", "--dry-run"]);
     shown.expect(0, &[]);
     assert!(shown.out.contains("web") && shown.out.contains("db"), "{}", shown.out);
-    // From another folder the file is written with its path.
+    // From another folder, the plan refers to the file by its path.
     std::fs::create_dir(lab.path().join("loads")).unwrap();
     lab.loadlab(&["init", "compose.yaml", "-o", "loads/plan.yaml"]).expect(0, &[]);
     let full = lab.path().join("compose.yaml");
@@ -115,7 +114,7 @@ fn every_example_runs() {
         let ran =
             lab.loadlab(&["run", "plan.yaml", "--trials", "1", "--set", shorter(name), "--json", "--quiet"]);
         let summaries = summaries(&ran);
-        // Shortened like this, a load may have too few requests to decide.
+        // At this short duration, a load may have too few requests to decide.
         ran.expect_however_busy(&summaries, true);
         for summary in summaries {
             let of = |key: &str| summary["requests"][key].as_u64().unwrap();
@@ -124,8 +123,8 @@ fn every_example_runs() {
     }
 }
 
-/// The responses to requests of HTTP/1.0, as ab sends them, on one connection: until its end where there is one request,
-/// else until each is answered.
+/// The responses to HTTP/1.0 requests, as ab sends them, on one connection: read to the end of the connection for a
+/// single request, otherwise until each is answered.
 fn old_request(url: &str, fields: &str, requests: usize) -> String {
     let mut stream =
         TcpStream::connect(url.trim_start_matches("http://").trim_end_matches('/')).expect("it listens");
@@ -218,7 +217,7 @@ fn flags_of_other_tools_are_explained_on_the_way_in() {
     assert_eq!(ran.out, "");
     lab.loadlab(&["run", "plan.yaml", "--vus", "5"]).expect(2, &["`--set load.users=50`"]);
     lab.loadlab(&["bench", "http://127.0.0.1:1/", "-d", "5"]).expect(2, &["5 seconds are `5s`"]);
-    // Help is short by default, and complete on request.
+    // The help is short by default, and complete on request.
     let short = lab.loadlab(&["bench", "-h"]);
     let long = lab.loadlab(&["bench", "--help"]);
     assert!(short.out.lines().count() <= 35 && long.out.contains("--no-resumption"), "{}", short.out);

@@ -1,5 +1,5 @@
-//! Text from elsewhere – servers, components, other people's plans and records, arguments – reaches people as text:
-//! nothing controls their terminal, and nothing ends in a panic.
+//! Text from elsewhere – servers, components, other people's plans and records, arguments – is shown as plain text:
+//! nothing controls the terminal, and nothing ends in a panic.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use crate::common::server::{Request, Server, Step, send};
 use crate::common::{LOADLAB, Ran};
 
-/// A title, a cleared screen, hidden and coloured letters, a C1 control, an override of the direction, a line renewed.
+/// Sets a title, clears the screen, hides and colours letters; a C1 control, direction overrides, a rewritten line.
 const EVIL: &str = "A\x1b]0;owned\x07B\x1b[2J\x1b[8mC\x1b[31;1mD\u{9b}2JE\u{202e}F\u{2066}\u{85}G\rH\x08";
 
-/// `loadlab …` as if on a terminal with colours.
+/// Runs `loadlab …` as if on a terminal with colours.
 fn loadlab(dir: &Path, args: &[&OsStr]) -> Ran {
     let mut command = Command::new(LOADLAB);
     command
@@ -33,7 +33,7 @@ fn describe(dir: &Path, args: &[&str]) -> Ran {
     loadlab(dir, &args.iter().map(OsStr::new).collect::<Vec<_>>())
 }
 
-/// What remains without loadlab's own colours: weight, underline and letters.
+/// What remains without loadlab's own styles: weight, underline and the 16 colours.
 fn without_colours(text: &str) -> String {
     let mut pieces = text.split("\x1b[");
     let mut out = pieces.next().unwrap_or_default().to_owned();
@@ -92,7 +92,7 @@ fn what_a_server_says_steers_no_terminal() {
     );
 }
 
-/// A text in YAML, where not every character is allowed unescaped.
+/// Text as a YAML string, where not every character is allowed unescaped.
 fn quoted(text: &str) -> String {
     let escaped = |c: char| match c {
         ' '..='~' if !matches!(c, '"' | '\\') => c.to_string(),
@@ -101,7 +101,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.chars().map(escaped).collect::<String>())
 }
 
-/// A plan whose names, component and server are full of it.
+/// A plan whose names, component and server are full of such text.
 fn plan(url: &str) -> String {
     let name = quoted("n\u{202e}x");
     let case = quoted("c\u{202e}\u{2066}x");
@@ -128,7 +128,7 @@ fn what_a_plan_and_its_components_say_steers_no_terminal() {
     let ran = describe(dir.path(), &["run", "plan.yaml", "--plain", "--out", "loadlab-runs/one"]);
     assert_eq!(ran.code, 1, "{}\n{}", ran.stdout, ran.stderr);
     check_harmless("run", &ran);
-    // As if it came from another machine.
+    // Edit the record as if it came from another machine.
     let manifest = dir.path().join("loadlab-runs/one/manifest.json");
     let mut record: serde_json::Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
     for key in ["name", "loadlab", "plan_path", "plan_text", "started"] {
@@ -155,7 +155,7 @@ fn what_a_plan_and_its_components_say_steers_no_terminal() {
         assert!(ran.code < 2, "{args:?}: {}", ran.stderr);
         check_harmless(&args.join(" "), &ran);
     }
-    // A component with last words, and errors that are shown with their lines.
+    // A component that prints something before it dies, and errors that are shown with their lines.
     let dying = plan(&server.url("/")).replace("sleep 1000", "exit 3");
     let dying = dying.replace("requests: 5", "duration: 20s, think: 10ms");
     std::fs::write(dir.path().join("dying.yaml"), dying).unwrap();

@@ -1,5 +1,5 @@
-//! A host name that resolves to other addresses when the load is over. The names are in a hosts file that only the
-//! binary under test sees, in a separate mount namespace; the server changes it when the first request comes.
+//! A host name that resolves to other addresses by the end of the load. The names are in a hosts file that only the
+//! binary under test sees, in a separate mount namespace; the server changes the file at the first request.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::common::server::{Request, Server, good};
 use crate::common::{LOADLAB, skip};
 
-/// Runs the binary with a separate hosts file, in its folder.
+/// Runs the binary in this folder, with the folder's hosts file as its own.
 fn run_with(folder: &Path, args: &[&str]) -> (String, String) {
     let script = "mount --bind \"$0/hosts\" /etc/hosts && cd \"$0\" && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -19,7 +19,7 @@ fn run_with(folder: &Path, args: &[&str]) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// A bind mount in a separate namespace needs privileges.
+/// Whether this user may bind-mount in a separate namespace.
 fn may_mount(folder: &Path) -> bool {
     let script = "mount --bind \"$0/hosts\" /etc/hosts";
     let ran = Command::new("unshare").args(["--mount", "sh", "-c", script]).arg(folder).output();
@@ -43,7 +43,7 @@ fn a_name_that_moves_during_a_load_is_a_doubt() {
     }
     let path = hosts.clone();
     let server = Server::start(move |request: &Request| {
-        // In place: the mounted file must remain the same one.
+        // Write in place: the mounted file must remain the same one.
         std::fs::write(&path, "127.0.0.2 shop.invalid\n127.0.0.1 still.invalid\n").unwrap();
         good(request)
     });

@@ -1,5 +1,5 @@
-//! Components that are not our own processes, end to end on a real engine: containers, Compose files, things that are
-//! already running. However a run ends, nothing of it stays.
+//! Components that are not loadlab's own processes, end to end on a real engine: containers, Compose files, systems
+//! that are already running. However a run ends, nothing of it is left behind.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::run_support::engine::{Engine, context};
 use crate::run_support::{LOADLAB, Lab, eventually};
 
-/// A web server in a container that answers `hello`, with further settings.
+/// A web server in a container that answers `hello`; `more` are further settings.
 fn web(more: &str) -> String {
     let ready = match more.contains("ready:") {
         true => "",
@@ -34,7 +34,7 @@ const LOAD: &str =
 const LONG: &str =
     "load: { users: 1, duration: 10m, journey: [{ get: \"http://${components.web.address}:8080/\" }] }\n";
 
-/// The Compose file of the tests: a web server that waits for another service, and one that only prepares something.
+/// The tests' Compose file: a web server that waits for another service, and a service that only prepares something.
 const COMPOSE: &str = r#"version: "3.8"
 services:
   web:
@@ -80,7 +80,7 @@ fn containers_are_components() {
     let samples = record.lines("default", 1, "samples.jsonl");
     let last = samples.iter().rfind(|s| s["component"] == "web").unwrap();
     assert!(last["cpu_s"].as_f64() > Some(0.0) && last["memory_limit_bytes"] == 32 << 20, "{last}");
-    // 100 answers of over 200 bytes, and the other container's.
+    // 100 answers of more than 200 bytes, plus the other container's traffic.
     assert!(last["net_out_bytes"].as_u64() > Some(20_000), "{last}");
     assert!(last["net_in_bytes"].as_u64() > Some(5_000), "{last}");
     assert_eq!(engine.left_behind(), Vec::<String>::new());
@@ -109,10 +109,10 @@ fn what_is_wrong_with_a_container_is_reported() {
             .replace("command:", "health: { command: \"false\", interval: 100ms }, command:"),
         &["component `web` was not ready within 1.00 s: its health check"],
     );
-    // What it wrote by then, or that it has not written anything yet.
+    // The container's output so far, or the statement that there is none yet.
     assert!(said.contains("  | serving") || said.contains("\nit wrote no output\n"), "{said}");
     run(
-        // Without `ready` it would be up as soon as it runs, which it may do when it is checked.
+        // Without `ready` it would be up as soon as it runs, and it may still be running when it is checked.
         "    web: { container: { build: image, command: \"echo no; exit 7\" }, ready: { tcp: \"${address}:8080\" } }\n",
         &["component `web` ended before it was ready: exit status 7", "  | no"],
     );
@@ -132,8 +132,8 @@ fn what_is_wrong_with_a_container_is_reported() {
 fn a_kill_for_memory_is_reported() {
     let (engine, lab) = (Engine::start(), Lab::new());
     context(lab.path());
-    // It keeps the last line of what it reads, and `/dev/zero` has no end. It begins once the load has: an earlier death
-    // is another case. Nothing else of the container is large: the kernel may choose.
+    // `tail` keeps the last line of its input, and `/dev/zero` has no end. It starts only once the load has, since an
+    // earlier death is a different case. Nothing else in the container is large: the kernel chooses what to kill.
     let line = "echo hello > /index.html; httpd -p 8080 -h /; until test -e /flag/go; do sleep 0.1; done; \
                 exec tail /dev/zero";
     let web = format!(
@@ -175,22 +175,22 @@ fn a_compose_file_is_a_system() {
     let log = std::fs::read_to_string(record.trial("default", 1).join("logs/web.out")).unwrap();
     assert_eq!(log, "serving\n");
     assert_eq!(engine.left_behind(), Vec::<String>::new());
-    // Compose reports errors in it.
+    // Compose reports errors in its file.
     lab.file("docker-compose.yml", "services: { web: { imago: x } }\n");
     std::fs::remove_dir_all(lab.record().dir).unwrap();
     lab.run(&compose(&engine, LOAD), &[]).expect(3, &["compose", "imago"]);
 }
 
-/// A container and a service are started again in the middle of a load: the same container, with its current limits
+/// A container and a service are restarted in the middle of a load: it is the same container, with its current limits
 /// rather than its initial ones. What cannot be done is reported.
 #[test]
 fn containers_start_again() {
     let (engine, lab) = (Engine::start(), Lab::new());
     context(lab.path());
-    // Without the one that ends: its address would be the lowest that is free.
+    // Without the service that ends: its address would be the lowest free one.
     let prepare = "  prepare:\n    build: ./image\n    command: [\"/bin/true\"]\n";
     assert!(COMPOSE.contains(prepare));
-    // A page that is there from the second start on; the load ends once it was served, however long that takes.
+    // A page that exists from the second start on; the load ends once it was served, however long that takes.
     let second = |text: &str| {
         let first = "echo $GREETING";
         assert!(text.contains(first));
@@ -237,15 +237,15 @@ fn containers_start_again() {
     }
 }
 
-/// A container and a service are killed, and come back or do not: that does not count as a death, and the next trial
-/// has what it needs.
+/// A container and a service are killed, and come back or not: this does not count as a death, and the next trial has
+/// what it needs.
 #[test]
 fn containers_are_killed_and_come_back() {
     let (engine, lab) = (Engine::start(), Lab::new());
     context(lab.path());
     let prepare = "  prepare:\n    build: ./image\n    command: [\"/bin/true\"]\n";
     lab.file("docker-compose.yml", &COMPOSE.replace(prepare, ""));
-    // At most 50 requests a second: many more succeed only once it is back, however long that takes.
+    // At most 50 requests a second: this many succeed only if it comes back, however long that takes.
     let load = LOAD.replace("requests: 100", "duration: \"${case.length}\", timeout: 500ms, think: 20ms");
     let back = "matrix:\n  - { name: back, back: restart web, length: 2m }\n  \
                 - { name: away, back: none, length: 3s }\n";
@@ -259,7 +259,7 @@ fn containers_are_killed_and_come_back() {
         let _ = std::fs::remove_dir_all(lab.record().dir);
         let ran = lab.run(&text, &[]);
         let record = lab.record();
-        // Users that think are late on a busy machine.
+        // Users that think run late on a busy machine.
         let trials = [("back", 1), ("away", 1), ("back", 2), ("away", 2)];
         ran.expect_however_busy(&trials.map(|(case, trial)| record.summary(case, trial)), false);
         for (case, trial, answers) in
@@ -273,7 +273,7 @@ fn containers_are_killed_and_come_back() {
             assert_eq!(record.events(case, trial, "died").len(), 0, "{at}");
             let ticks = record.lines(case, trial, "ticks.jsonl");
             let ok = |tick: &serde_json::Value| tick["ok"].as_u64() > Some(0);
-            // Whatever happened to it in the trial before, it is present when this one begins.
+            // Whatever happened to it in the previous trial, it is up when this one begins.
             assert!(ticks.first().is_some_and(ok), "{at}: {ticks:?}");
             let ended = record.events(case, trial, "load_ended");
             assert_eq!(ended[0]["how"] == "stopped: ok > 250", answers, "{at}: {ended:?}");
@@ -281,9 +281,9 @@ fn containers_are_killed_and_come_back() {
             let is_later = |tick: &&serde_json::Value| tick["from_s"].as_f64() > killed_s;
             assert_eq!(ticks.iter().filter(is_later).any(ok), answers, "{at}: {ticks:?}");
         }
-        // The second round has the cases in the other order. What lives on is started for the first trial and
-        // wherever the one before has killed it without restarting it (both of the second round), and comes back in
-        // two; a service is new in each of four.
+        // The second round runs the cases in the other order. The container lives on: it is started for the first trial
+        // and wherever the previous trial killed it without restarting it (both of the second round), and comes back in
+        // two trials; the service is new in each of the four.
         let ups = |trial| {
             let of_web = |case| {
                 record.events(case, trial, "up").into_iter().filter(|e| e["component"] == "web").count()
@@ -295,7 +295,7 @@ fn containers_are_killed_and_come_back() {
     }
 }
 
-/// One that an event could not start again is still taken down, and the next trial has a new one.
+/// A container that an event could not restart is still taken down, and the next trial gets a new one.
 #[test]
 fn a_container_that_does_not_start_again() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -312,7 +312,7 @@ fn a_container_that_does_not_start_again() {
     assert!(!ran.err.contains("cannot take down"), "{}", ran.err);
     for trial in [1, 2] {
         let record = lab.record();
-        // The second one may have been up for a moment.
+        // The second start may have been up for a moment.
         let ups = record.events("default", trial, "up").len();
         assert!((1..=2).contains(&ups), "{trial}: {ups}");
         assert!(record.events("default", trial, "down").len() <= 2, "{trial}");
@@ -347,8 +347,8 @@ fn ended_in_the_middle_nothing_stays() {
     }
 }
 
-/// With the guardian killed too, containers run on until `loadlab clean`. It has its own `/run`, so that no other run
-/// of this machine is affected.
+/// With the guardian killed too, containers keep running until `loadlab clean`. The test has its own `/run`, so that no
+/// other run on this machine is affected.
 #[test]
 fn clean_removes_containers() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -381,8 +381,8 @@ fn clean_removes_containers() {
     assert_eq!(engine.left_behind(), Vec::<String>::new());
 }
 
-/// An engine may finish a request long after loadlab and its guardian are gone, when no state file is left: the
-/// result is found by its label. Anything of a live run, or whose owner cannot be known, is left alone.
+/// An engine may finish a request long after loadlab and its guardian are gone, when no state file is left: `clean`
+/// finds the result by its label. It leaves alone anything of a live run, or whose owner cannot be known.
 #[test]
 fn clean_finds_what_no_state_file_knows_of() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -406,7 +406,7 @@ fn clean_finds_what_no_state_file_knows_of() {
         engine.docker(&["network", "create", "--label", label, &format!("n{i}")]);
         engine.docker(&["volume", "create", "--label", label, &format!("v{i}")]);
     }
-    // A separate `/run`, so that no other run of this machine is affected.
+    // A separate `/run`, so that no other run on this machine is affected.
     let script = "mount -t tmpfs none /run || exit 99; \"$LOADLAB\" clean --dry-run > dry; \"$LOADLAB\" clean > cleaned; \"$LOADLAB\" clean > again";
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).current_dir(lab.path());

@@ -1,8 +1,8 @@
 //! `kill -9` of loadlab in every phase of a run with containers, with a Compose file, and with processes in their own
-//! networks; of its guardian as well, every other time. After `loadlab clean` none of its processes, control groups,
+//! networks; every other time, of its guardian as well. After `loadlab clean`, none of its processes, control groups,
 //! namespaces, network devices, containers, networks or volumes is left.
 //!
-//! Each run has its own `/run`, so that `clean` affects no other run of this machine.
+//! Each run has its own `/run`, so that `clean` affects no other run on this machine.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::run_support::{LOADLAB, Lab, eventually};
 /// The phase in which a run is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// It has started to record what it makes, and made little of it.
+    /// It has started to record what it creates, and has created little of it.
     BeforeUp,
     Building,
     Starting,
@@ -34,7 +34,7 @@ const PHASES: [Phase; 7] = [
     Phase::GoingDown,
 ];
 
-/// The kind of components.
+/// The kind of components in the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Containers,
@@ -42,7 +42,7 @@ enum Kind {
     Namespaces,
 }
 
-/// Makes a phase last: what is added to the plan, and how a shell detects that it has come.
+/// Makes a phase last: lines added to the plan, and the shell condition that detects the phase.
 struct Stay {
     system: &'static str,
     rest: &'static str,
@@ -68,19 +68,19 @@ impl Phase {
         }
     }
 
-    /// A load that ends, if something follows it.
+    /// The load's duration: short if another phase follows the load.
     fn load(self) -> &'static str {
         if matches!(self, Phase::Draining | Phase::GoingDown) { "1100ms" } else { "10m" }
     }
 
-    /// If it must not get further, the component never becomes ready.
+    /// The port that readiness checks. In the starting phase it is one on which the component never becomes ready.
     fn port(self) -> u16 {
         if self == Phase::Starting { 9 } else { 8080 }
     }
 }
 
 impl Kind {
-    /// The plan and what it needs, in the lab's folder.
+    /// Writes the plan and what it needs into the lab's folder.
     fn write(self, lab: &Lab, engine: Option<&Engine>, phase: Phase) {
         let Stay { system, rest, .. } = phase.stay();
         let (port, duration) = (phase.port(), phase.load());
@@ -103,7 +103,7 @@ impl Kind {
                 )
             }
             Kind::Namespaces => {
-                // Its first process ignores the signal; its relay is a process as well.
+                // Its first process ignores the signal; its relay is another process.
                 let web = "\"everywhere\": true";
                 let build =
                     if phase == Phase::Building { &format!("build: {hang}") } else { "limits: { pids: 40 }" };
@@ -137,7 +137,7 @@ services:
 volumes: { data: {} }
 "#;
 
-/// Runs the plan up to its phase, records what it has made, kills it, and cleans.
+/// Runs the plan up to its phase, records what it has created, kills it, and cleans up.
 const SCRIPT: &str = r#"
     mount -t tmpfs none /run || exit 99
     TRIAL="$NAME/cases/default/1"
@@ -167,13 +167,13 @@ const SCRIPT: &str = r#"
     ls /run/loadlab > state
 "#;
 
-/// Network namespaces that any process is in.
+/// Network namespaces of all processes.
 fn namespaces() -> BTreeSet<PathBuf> {
     let pids = std::fs::read_dir("/proc").expect("/proc is there").flatten();
     pids.filter_map(|e| std::fs::read_link(e.path().join("ns/net")).ok()).collect()
 }
 
-/// Folders of containers in any hierarchy of control groups.
+/// Folders of containers in any cgroup hierarchy.
 fn groups_of(ids: &[String]) -> Vec<PathBuf> {
     let (mut found, mut look) = (Vec::new(), vec![PathBuf::from("/sys/fs/cgroup")]);
     while let Some(dir) = look.pop() {
@@ -188,7 +188,7 @@ fn groups_of(ids: &[String]) -> Vec<PathBuf> {
     found
 }
 
-/// Everything that existed when it was killed is gone.
+/// Checks that everything that existed when the run was killed is gone.
 fn nothing_stays(lab: &Lab, engine: Option<&Engine>, what: &str) {
     let own = std::fs::read_link("/proc/self/ns/net").expect("a namespace");
     let made: Vec<PathBuf> = lab.lines("namespaces").into_iter().map(PathBuf::from).collect();
@@ -205,7 +205,7 @@ fn nothing_stays(lab: &Lab, engine: Option<&Engine>, what: &str) {
         left.extend(groups_of(&containers).into_iter().map(|dir| dir.display().to_string()));
         left
     };
-    // The kernel removes namespaces and their devices on its own, some time after the last process.
+    // The kernel removes namespaces and their devices some time after their last process.
     let mut last = Vec::new();
     eventually(&format!("the end of all of it ({what})"), || {
         last = left();
@@ -240,7 +240,7 @@ fn killed(kind: Kind, phase: Phase, how: &str, engine: Option<&Engine>) {
     nothing_stays(&lab, engine, &what);
 }
 
-/// Every phase, alternating between the ways to kill: each phase sees both ways, for one kind or the other.
+/// Every phase, alternating between the ways to kill, so that each phase sees both, for one kind or another.
 fn killed_in_every_phase(kind: Kind, engine: Option<&Engine>) {
     let ways = match kind {
         Kind::Compose => ["loadlab", "both"],

@@ -1,5 +1,5 @@
-//! Compose files of ordinary projects, brought up unchanged: health checks that others wait for, one-off services,
-//! variables from files, networks, volumes, profiles, extensions, several containers of a service.
+//! Compose files of ordinary projects, brought up unchanged: health checks that other services wait for, one-off
+//! services, variables from files, networks, volumes, profiles, extensions, several containers per service.
 
 use crate::common::ports;
 use serde_json::Value;
@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::run_support::Lab;
 use crate::run_support::engine::{Engine, context};
 
-/// A shop as in a typical README: a database that others wait for, a migration before the start, a cache, a mail
-/// catcher that is optional.
+/// A shop as in a typical README: a database that others wait for, a migration before the start, a cache, and an
+/// optional mail catcher.
 const SHOP: &str = r#"
 x-logging: &logging
   logging: { driver: json-file, options: { max-size: "1m" } }
@@ -98,7 +98,7 @@ fn a_shop_with_all_that_projects_have() {
     let notes = lab.record().events("default", 1, "note");
     assert!(notes.iter().any(|n| n["text"] == "migrate finished its work and ended"), "{notes:?}");
     assert_eq!(engine.left_behind(), Vec::<String>::new());
-    // Compose itself reports what it requires.
+    // Compose itself reports which variable it requires.
     lab.file(".env", "WEB_PORT=1\n");
     let _ = std::fs::remove_dir_all(lab.record().dir);
     lab.run(&plan(&engine, "compose.yaml", &load), &[]).expect(3, &["set it in .env"]);
@@ -115,7 +115,7 @@ fn several_workers_of_an_older_file() {
     lab.file("deploy/docker-compose.yml", WORKERS);
     let rest = "  components:\n    worker: { compose: worker, limits: { cpu: 20%, memory: 32MiB } }\n\
                 load: { users: 1, duration: 1500ms, journey: [{ get: \"http://${components.queue.address}:6379/\" }] }\n";
-    // A service that the plan does not name has an address only if it is a component of it.
+    // The plan can use the address of a service only if that service is one of its components.
     let rest = rest.replace("  components:\n", "  components:\n    queue: { compose: queue }\n");
     lab.run(&plan(&engine, "deploy/docker-compose.yml", &rest), &[]).expect(0, &["worker3 ready"]);
     let summary = lab.record().summary("default", 1);
@@ -127,7 +127,7 @@ fn several_workers_of_an_older_file() {
     assert_eq!(engine.left_behind(), Vec::<String>::new());
 }
 
-/// Two web servers, and one that the plan does not mention; each answers differently when it is up.
+/// Two web servers, and one that the plan does not mention; each reports in its own way that it is up.
 const TWINS: &str = r#"
 services:
   web:
@@ -144,7 +144,7 @@ services:
     stop_signal: SIGKILL
 "#;
 
-/// The plan's lines for the twins.
+/// The plan's lines for the two web servers.
 const TWO: &str = "    web: { compose: web, limits: { memory: \"${case.memory}\" }, ready: { log: serving, timeout: 20s } }\n    \
                    web2: { compose: web2, ready: { log: at your service, timeout: 20s } }\n";
 
@@ -163,7 +163,7 @@ fn services_are_told_apart_by_more_than_a_number() {
     let summary = lab.record().summary("default", 1);
     let limits = ["web", "web2", "web3"].map(|n| summary["components"][n]["limits"]["memory_bytes"].clone());
     assert_eq!(limits, [serde_json::json!(48 << 20), Value::Null, Value::Null], "{summary:#}");
-    // A missing one is not replaced by one with a similar name.
+    // A missing service is not replaced by one with a similar name.
     let _ = std::fs::remove_dir_all(lab.record().dir);
     lab.file("compose.yaml", &TWINS.replacen("  web:\n", "  web:\n    profiles: [other]\n", 1));
     let without = text.replace("limits: { memory: 48MiB }, ", "");
@@ -172,8 +172,8 @@ fn services_are_told_apart_by_more_than_a_number() {
     assert_eq!(engine.left_behind(), Vec::<String>::new());
 }
 
-/// What lives on from case to case gets each case's limits and is resumed if it was paused; what an event ended comes
-/// back.
+/// A service that lives on from case to case gets each case's limits and is resumed if it was paused; a service that an
+/// event ended comes back.
 #[test]
 fn services_live_on() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -204,7 +204,7 @@ fn services_live_on() {
     assert_eq!(engine.left_behind(), Vec::<String>::new());
 }
 
-/// No engine is needed: the plan itself is wrong.
+/// No engine is needed, since the plan itself is wrong.
 #[test]
 fn what_lives_through_the_experiment_cannot_differ() {
     let check = |compose: &str, web: &str, code: i32, holds: &[&str]| {
@@ -226,13 +226,13 @@ fn what_lives_through_the_experiment_cannot_differ() {
     check("lifetime: experiment", env, 2, &wrong);
     check(&format!("lifetime: experiment, {env}"), "", 2, &wrong);
     check("lifetime: experiment", "ready: { log: \"${case.x}\" }", 2, &wrong);
-    // Limits are changed while it lives, and what lives for a case may differ in all.
+    // Limits can be changed on a live service, and one that lives for a case may differ in everything.
     check("lifetime: experiment", "limits: { pids: \"${case.x}0\" }", 0, &[]);
     check(&format!("lifetime: case, {env}"), env, 0, &[]);
     check("timeout: 5m", env, 0, &[]);
 }
 
-/// A web server with something of a fixed name, substituted for `VOLUME`, `NETWORK` and `CONTAINER`.
+/// A web server with a volume, a network and a container name, substituted for `VOLUME`, `NETWORK` and `CONTAINER`.
 const FIXED: &str = r#"
 version: "3.5"
 services:
@@ -251,7 +251,7 @@ fn fixed(volume: &str, network: &str, container: &str) -> String {
     FIXED.replace("VOLUME", volume).replace("NETWORK", network).replace("CONTAINER", &container)
 }
 
-/// What existed before the run still exists after it, with its contents; the run reports what it would have taken.
+/// What existed before the run still exists after it, contents included; the run reports what it would have taken over.
 #[test]
 fn what_others_have_made_is_never_taken() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -293,16 +293,16 @@ fn what_others_have_made_is_never_taken() {
     run(&fixed("", "name: shop_net", ""), 3, &["the network `shop_net`", "compose.yaml", hint]);
     run(&fixed("", "", "container_name: shop_web"), 3, &["the container `shop_web`", "rename it"]);
     assert_eq!(note("cat /data/note"), "precious\n", "none of them has run");
-    // Declared as external, it is used, and stays.
+    // Declared as external, it is used, and kept.
     let external = "external: true, name: ";
     run(&fixed(&format!("{external}shop_data"), &format!("{external}shop_net"), ""), 0, &["web ready"]);
     assert_eq!(note("cat /data/note"), "precious\nmore\nmore\n", "both trials have written there");
-    // An unused fixed name is the run's while it lasts, anew for each trial.
+    // A fixed name that is unused belongs to the run while it lasts, and is created anew for each trial.
     let free = fixed("name: my_data", "name: my_net", "container_name: my_web");
     run(&free.replace("cat /data/note >", "test ! -e /data/note; echo $$? >"), 0, &["web ready"]);
 }
 
-/// An image that no registry has is reported before the first trial, and not in the middle of it.
+/// An image that no registry has is reported before the first trial, not in the middle of it.
 #[test]
 fn images_are_seen_to_before_the_first_trial() {
     let (engine, lab) = (Engine::start(), Lab::new());

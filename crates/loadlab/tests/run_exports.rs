@@ -1,4 +1,4 @@
-//! What a run provides to other programs and for later: JUnit XML, metrics during the run, the list of runs.
+//! What a run provides to other programs and for later: JUnit XML, live metrics, the list of runs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -72,7 +72,7 @@ fn metrics_while_it_goes_on() {
         let value = line.rsplit(' ').next().unwrap();
         assert!(line.starts_with("loadlab_") && value.parse::<f64>().is_ok(), "{line}");
     }
-    // Pages of other sites get nothing, not even by another name for this machine.
+    // Pages of other sites are refused, even if they use another name for this machine.
     for (head, status) in [
         ("GET /metrics HTTP/1.1\r\nHost: evil.example", "403"),
         ("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example", "403"),
@@ -128,7 +128,7 @@ fn runs_are_listed_shown_and_followed() {
     assert!(json[0]["cases"][0]["goodput_per_s"].as_f64() > Some(0.0), "{json}");
     let trend = lab.loadlab(&["list", "--trend", "goodput"]);
     trend.expect(0, &[]);
-    // Oldest first: time runs downwards.
+    // Oldest first: time runs down the page.
     let at = |number: u32| trend.out.find(&format!("{name}-{number}")).unwrap();
     assert!(trend.out.contains("default: goodput") && at(1) < at(2), "{}", trend.out);
     lab.loadlab(&["list", "--trend", "p12"]).expect(2, &["no figure is named `p12`", "hint: known figures:"]);
@@ -136,7 +136,7 @@ fn runs_are_listed_shown_and_followed() {
         .expect(2, &["no case of these runs matches `zzz`", "hint: their cases are `default`"]);
     lab.loadlab(&["list", "--trend", "p50", "--case", "def*"]).expect(0, &[]);
     lab.loadlab(&["list", "nowhere"]).expect(2, &["cannot read nowhere"]);
-    // Other folders of these names hide neither a run nor a case.
+    // Other folders of the same name hide neither a run nor a case.
     for folder in ["last", "default", &format!("{name}-2")] {
         std::fs::create_dir(lab.path().join(folder)).unwrap();
     }
@@ -157,7 +157,7 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     let run = |number: u32, slow_ms: u32| {
         let web = component("web", &format!("\"slow_ms\": {slow_ms}"), &[]);
         lab.file("plan.yaml", &plan(&[web], rest));
-        // Runs at once have cgroups by their names.
+        // Concurrent runs name their cgroups after themselves, so each needs a unique name.
         let out = format!("loadlab-runs/{name}-{number}");
         lab.loadlab(&["run", "plan.yaml", "--quiet", "--out", &out]).expect(0, &[]);
     };
@@ -169,7 +169,7 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     // so much slower that it shows even on a busy machine
     run(2, 150);
     assert_eq!(lab.loadlab(&["baseline"]).out, format!("test: {first}\n"));
-    // `last` is the newest, and slower; the plan is another one, which is reported
+    // `last` is the newest run, and slower; its plan has changed, which is reported
     let compared = lab.loadlab(&["compare", "last", "--baseline", "--fail-on-worse"]);
     compared.expect(1, &["the plan has changed since the baseline"]);
     assert!(
@@ -177,7 +177,8 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
         "{}",
         compared.out
     );
-    // a run by name instead of the pinned one: then the first is better; a server's memory may differ either way
+    // with a run by name instead of the pinned baseline, the first run is better; a server's memory may differ either
+    // way
     let back = lab.loadlab(&[
         "compare",
         &first,
@@ -192,12 +193,12 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     let goodput = figures.iter().find(|f| f["figure"] == "goodput").expect("goodput");
     assert_eq!(goodput["verdict"], "better", "{}", back.out);
     lab.loadlab(&["compare", &first, "--baseline"]).expect(2, &["is the baseline itself"]);
-    // However it is typed.
+    // Whichever way it is spelled.
     let whole = format!("--baseline={}", lab.path().join("loadlab-runs").join(&first).display());
     lab.loadlab(&["compare", &format!("loadlab-runs/{first}"), &whole])
         .expect(2, &["is the baseline itself"]);
     lab.loadlab(&["compare", "last", "default", "--baseline"]).expect(2, &["`default` is not a run"]);
-    // lists and trends include it, however old it is
+    // lists and trends include the baseline, however old it is
     let json: Value = serde_json::from_str(&lab.loadlab(&["list", "--json"]).out).unwrap();
     assert_eq!((&json[0]["baseline"], &json[1]["baseline"]), (&false.into(), &true.into()));
     let trend = lab.loadlab(&[
@@ -219,7 +220,7 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     lab.loadlab(&["baseline", &second, "--remove"]).expect(2, &[&format!("{second} is not a baseline in ")]);
     lab.loadlab(&["baseline", &first, "--remove"]).expect(0, &[]);
     assert_eq!(lab.loadlab(&["baseline"]).out, "no baseline in loadlab-runs\n");
-    // One that is gone, by its path and by its name.
+    // A baseline whose run is gone, by its path and by its name.
     for gone in [format!("loadlab-runs/{first}"), second] {
         lab.loadlab(&["baseline", &gone]).expect(0, &[]);
         let folder = lab.path().join("loadlab-runs").join(gone.trim_start_matches("loadlab-runs/"));
@@ -228,7 +229,7 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     }
 }
 
-/// Each trial is reported to its end, however short it is, with what its components used.
+/// Each trial is reported up to its end, however short it is, with the resource use of its components.
 #[test]
 fn a_collector_hears_of_every_trial() {
     let bodies = std::sync::Arc::new(std::sync::Mutex::new(Vec::<Value>::new()));

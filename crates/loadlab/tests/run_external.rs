@@ -1,4 +1,4 @@
-//! Components that are already running: found, watched, left alone.
+//! Components that are already running: found, watched, and left alone.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 
 use crate::run_support::{LOAD, Lab, component, eventually, plan};
 
-/// A process that is no component.
+/// A process that loadlab did not start.
 struct Other(Child);
 
 impl Other {

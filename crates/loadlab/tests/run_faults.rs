@@ -1,5 +1,5 @@
-//! `loadlab run` when something fails: its messages, its exit code, what continues nevertheless, and that nothing is
-//! left behind (checked by every [`Lab::run`]).
+//! `loadlab run` when something fails: its messages, its exit code, what still continues, and that nothing is left
+//! behind (checked by every [`Lab::run`]).
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use crate::common::ports;
 use crate::run_support;
 use crate::run_support::{LOAD, LONG, Lab, component, plan};
 
-/// A plan with the case `bad` between two good ones: only there `${case.broken}` is true.
+/// A plan with the case `bad` between two good ones; `${case.broken}` is true only in `bad`.
 fn three_cases(components: &[String], rest: &str) -> String {
     let matrix =
         "matrix: [{ name: one, broken: false }, { name: bad, broken: true }, { name: two, broken: false }]\n";
@@ -27,7 +27,7 @@ fn a_build_that_fails_starts_nothing() {
     assert_eq!(record.manifest()["how"], "broken");
     let exits: Vec<_> = record.events("default", 1, "command").iter().map(|e| e["exit"].clone()).collect();
     assert_eq!(exits, [0, 3]);
-    // A later report shows why it is empty.
+    // A later report shows why the run is empty.
     let report = record.report("md");
     assert!(report.contains("the compiler says no"), "{report}");
 }
@@ -35,8 +35,8 @@ fn a_build_that_fails_starts_nothing() {
 #[test]
 fn a_program_that_is_not_there() {
     let lab = Lab::new();
-    // By its path: a build might have made it. A program without a path is looked up on PATH before anything is
-    // built.
+    // A program given by path: a build might have made it. A program without a path is looked up on PATH before
+    // anything is built.
     let web = "    web: { run: [./no-such-program, --x], port: auto }\n".to_owned();
     let ran = lab.run(&plan(&[web], ""), &[]);
     ran.expect(3, &["component `web`: cannot start `./no-such-program --x`", "no such program", "hint:"]);
@@ -54,7 +54,7 @@ fn a_port_that_is_taken_names_its_owner() {
     assert!(lab.record().report("md").contains(&owner));
 }
 
-/// As before a run: the contents of a list of URLs are checked before a search makes or starts anything.
+/// As before a run: a list of URLs is checked before a search creates or starts anything.
 #[test]
 fn a_search_goes_nowhere_it_may_not() {
     let lab = Lab::new();
@@ -71,7 +71,8 @@ fn a_search_goes_nowhere_it_may_not() {
     assert!(lab.left_behind().is_empty() && lab.read("after").is_empty());
 }
 
-/// Another program would be mistaken for the component, though the plan declares no port as the component's.
+/// A foreign program would be mistaken for the component, although the plan does not declare this port as the
+/// component's.
 #[test]
 fn a_stranger_where_readiness_is_asked() {
     let lab = Lab::new();
@@ -85,7 +86,7 @@ fn a_stranger_where_readiness_is_asked() {
     ran.expect(3, &["component `web`", &owner, "hint:"]);
 }
 
-/// The case is given up, the others run.
+/// The case is given up; the others run.
 #[test]
 fn a_component_that_is_never_ready() {
     let lab = Lab::new();
@@ -118,7 +119,7 @@ fn a_component_that_dies_while_it_starts() {
     ran.expect(3, &["component `web` ended before it was ready: exit status 9", "| no licence found"]);
 }
 
-/// Noticed at once: the load would last ten minutes. The other cases run.
+/// The death is noticed at once, although the load would last ten minutes. The other cases run.
 #[test]
 fn a_component_that_dies_in_the_middle() {
     let lab = Lab::new();
@@ -131,7 +132,7 @@ fn a_component_that_dies_in_the_middle() {
     let text = plan(&[dies.to_owned(), web], &format!("{load}{matrix}"));
     let mut running = lab.start(&text, &[]);
     running.until_told("bad, trial 1");
-    // Once it is under load.
+    // Wait until it is under load.
     let ticks = lab.record().trial("bad", 1).join("ticks.jsonl");
     run_support::eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
     lab.file("die", "");
@@ -153,7 +154,7 @@ fn a_component_that_dies_in_the_middle() {
     assert_eq!(lab.left_behind(), Vec::<String>::new());
 }
 
-/// Stopped in the middle of a load, and continued: every format of the report mentions it.
+/// Stopped in the middle of a load and then continued: every format of the report mentions it.
 #[test]
 fn loadlab_is_stopped_under_load() {
     let lab = Lab::new();
@@ -176,7 +177,7 @@ fn loadlab_is_stopped_under_load() {
     }
 }
 
-/// The server itself dies under load: what it answered is counted, and what it did not is accounted for.
+/// The server itself dies under load: its answers are counted, and what it did not answer is accounted for.
 #[test]
 fn the_server_dies_under_load() {
     let lab = Lab::new();
@@ -204,12 +205,12 @@ fn a_component_killed_for_its_memory() {
     assert!(summary["components"]["web"]["died"].as_str().unwrap().starts_with("out of memory"), "{summary}");
 }
 
-/// If something that lives for the whole experiment dies after a trial's load is over, that is that trial's failure;
-/// it is started and seeded again for the next one.
+/// If a component that lives for the whole experiment dies after a trial's load is over, that trial fails; the
+/// component is started and seeded again for the next one.
 #[test]
 fn a_component_that_dies_between_trials() {
     let store = "    store: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 4\", lifetime: experiment }\n";
-    // The death comes while the plan's last commands run, or while another component is taken down.
+    // It dies while the plan's last commands run, or while another component is taken down.
     let wait = "test -e once || { touch once die; while test -e die; do sleep 0.01; done; }";
     let after = format!("  after_trial: \"{wait}\"\n");
     let slow = format!("    slow: {{ run: \"trap '{wait}; exit 0' TERM; while :; do sleep 0.05; done\" }}\n");
@@ -228,7 +229,7 @@ fn a_component_that_dies_between_trials() {
     }
 }
 
-/// Waiting for the work to be done ends at once when that has become impossible.
+/// Draining ends at once when it can no longer complete.
 #[test]
 fn a_component_that_dies_while_draining() {
     let lab = Lab::new();
@@ -246,8 +247,7 @@ fn a_component_that_dies_while_draining() {
     assert_eq!(lab.left_behind(), Vec::<String>::new());
 }
 
-/// If several codes apply, the most significant one wins: a case that did not come up over an expectation that
-/// failed.
+/// If several exit codes apply, the most significant one wins: a case that did not come up over a failed expectation.
 #[test]
 fn several_things_that_fail() {
     let lab = Lab::new();
@@ -257,7 +257,7 @@ fn several_things_that_fail() {
     ran.expect(3, &["FAIL: 40 ok"]);
 }
 
-/// Nothing to bring up: the target already exists, or it does not.
+/// Nothing to bring up: the target is already running, or it is not.
 #[test]
 fn a_plan_without_a_system() {
     let lab = Lab::new();
@@ -292,7 +292,7 @@ fn commands_that_fail() {
     }
 }
 
-/// A command that fails because a component has died is explained by that.
+/// If a command fails because a component died, the message says so.
 #[test]
 fn a_component_that_dies_before_the_load() {
     let lab = Lab::new();
@@ -315,7 +315,8 @@ fn targets_elsewhere_are_refused_before_anything_runs() {
     assert!(!lab.path().join("built").exists() && !lab.record().dir.exists());
 }
 
-/// The same for a target that is only known once the system is up; its other trials change no code.
+/// As [`targets_elsewhere_are_refused_before_anything_runs`], for a target that is known only once the system is up;
+/// the trials that are then skipped do not change the exit code.
 #[test]
 fn targets_elsewhere_behind_a_port_of_the_system() {
     let lab = Lab::new();
@@ -365,7 +366,7 @@ fn folders_that_cannot_hold_a_record() {
     let lab = Lab::new();
     let plan = plan(&[component("web", "", &["build: touch built"])], "");
     std::fs::create_dir(lab.record().dir).unwrap();
-    // An empty one counts as missing.
+    // An empty file counts as missing.
     lab.run(&plan, &[]).expect(0, &[]);
     std::fs::remove_file(lab.path().join("built")).unwrap();
     lab.run(&plan, &[])

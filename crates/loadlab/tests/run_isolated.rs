@@ -1,5 +1,5 @@
-//! Runs in their own network namespaces: a link's bytes, no clash of ports, nothing left whatever happens. They need
-//! root, as in CI; without it only the test of the error message is effective.
+//! Runs in their own network namespaces: bytes per link, no port clashes, nothing left behind whatever happens. They
+//! need root, as in CI; without root only the error message is tested.
 
 use rustix::process::Signal;
 
@@ -16,20 +16,20 @@ fn plan(isolate: &str, components: &[String], load: &str) -> String {
 }
 
 const READY: &str = "ready: { http: \"http://${address}:8080/health\" }";
-/// As many as [`LOAD`] sends.
+/// The number of requests that [`LOAD`] sends.
 const REQUESTS: u64 = 200;
 const LOAD: &str =
     "load:\n  users: 2\n  requests: 200\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
 const LONG: &str =
     "load:\n  users: 2\n  duration: 10m\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
 
-/// Per packet: Ethernet, IPv4, TCP. TCP has at most this many bytes of options on top.
+/// Header bytes per packet: Ethernet, IPv4, TCP. TCP adds at most this many bytes of options.
 const HEADERS: u64 = 14 + 20 + 20;
 const TCP_OPTIONS: u64 = 40;
-/// A link's own traffic: address resolution, neighbours, a readiness check.
+/// Upper bound in bytes on a link's own traffic: address resolution, neighbour discovery, a readiness check.
 const QUIET: u64 = 20_000;
 
-/// Namespaces of the machine, as `lsns` would list them.
+/// Network namespaces of this machine, as `lsns` would list them.
 fn namespaces() -> std::collections::BTreeSet<std::path::PathBuf> {
     let pids = std::fs::read_dir("/proc").expect("/proc is there").flatten();
     pids.filter_map(|e| std::fs::read_link(e.path().join("ns/net")).ok()).collect()
@@ -38,7 +38,7 @@ fn namespaces() -> std::collections::BTreeSet<std::path::PathBuf> {
 #[test]
 fn each_component_has_a_link_of_its_own() {
     let lab = Lab::new();
-    // Both have port 8080, and a program of this machine may have it as well.
+    // Both have port 8080, and a program on this machine may use it as well.
     let taken = std::net::TcpListener::bind("127.0.0.1:8080");
     let text = plan("true", &[server("web", READY), server("other", READY)], LOAD);
     lab.run(&text, &[]).expect(0, &["web ready", "other ready"]);
@@ -48,8 +48,8 @@ fn each_component_has_a_link_of_its_own() {
     let bytes = |name: &str, key: &str| last(name)[key].as_u64().unwrap_or_else(|| panic!("{name} {key}"));
     let summary = lab.record().summary("default", 1);
     assert_eq!(summary["requests"]["ok"], REQUESTS, "{summary}");
-    // Its requests came in and its answers went out, each in its own packet: known to the byte, except for TCP
-    // options. The rest is packets without a message, and what the link and the readiness check need.
+    // Its requests came in and its answers went out, each in its own packet: known to the byte, except for TCP options.
+    // The rest is packets without payload, and the traffic of the link itself and of the readiness check.
     for (way, reported) in [("net_in_bytes", "sent"), ("net_out_bytes", "received")] {
         let messages = summary["bytes"][reported].as_u64().expect("bytes");
         let (on_link, least) = (bytes("web", way), messages + REQUESTS * HEADERS);
@@ -61,7 +61,7 @@ fn each_component_has_a_link_of_its_own() {
     assert!(last("loadlab")["net_out_bytes"].is_null());
 }
 
-/// While it is cut off nothing is answered, and afterwards it is again.
+/// Nothing is answered while it is cut off, and everything is again afterwards.
 #[test]
 fn a_component_is_cut_off_and_joined_again() {
     let lab = Lab::new();
@@ -88,7 +88,7 @@ fn a_component_is_cut_off_and_joined_again() {
     assert_eq!(acted.len(), 3, "{acted:?}");
 }
 
-/// A component that stays is connected again for the next trial.
+/// A component that lives on is reconnected for the next trial.
 #[test]
 fn what_an_event_cut_off_is_not_cut_off_in_the_next_trial() {
     let lab = Lab::new();

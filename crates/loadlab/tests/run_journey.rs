@@ -1,9 +1,9 @@
-//! `loadlab run` with journeys: what steps send is what a server receives.
+//! `loadlab run` with journeys: the server receives what the steps send.
 
 use crate::common::server::{Request, Server, Step, response, send};
 use crate::run_support::{Lab, component, plan};
 
-/// What each step should have sent: 204 for what is right, 400 for anything else.
+/// Checks what each step sent: 204 if it is right, 400 otherwise.
 fn judge(request: &Request) -> Vec<Step> {
     let body = String::from_utf8_lossy(&request.body).into_owned();
     let kind = request.header("content-type").unwrap_or_default();
@@ -59,7 +59,7 @@ fn a_part_whose_file_is_not_there_is_named() {
     assert_eq!(server.counts().requests, 0);
 }
 
-/// A report shows a target's resolved address, and the parts that change from request to request as in the plan.
+/// A report shows a target's resolved address, and the parts that vary per request as the plan has them.
 #[test]
 fn a_target_is_reported_with_what_was_known_of_it() {
     let lab = Lab::new();

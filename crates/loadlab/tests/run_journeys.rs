@@ -7,14 +7,14 @@ use crate::common::server::{Request, Server, Step};
 use crate::run_support::Lab;
 use crate::run_support::front::Front;
 
-/// What the shop knows.
+/// What the shop has recorded.
 #[derive(Default)]
 struct Books {
-    /// Name by token.
+    /// User name by token.
     tokens: BTreeMap<String, String>,
-    /// Logins by name.
+    /// Number of logins by user name.
     logins: BTreeMap<String, u64>,
-    /// Items that were bought, and by whom.
+    /// Items bought, each with its buyer.
     bought: Vec<(String, String)>,
     logouts: u64,
     cookies: u64,
@@ -69,7 +69,7 @@ fn shop(books: Arc<Mutex<Books>>) -> Server {
     })
 }
 
-/// A shop's customers, with everything in between; `how` are further lines of the load.
+/// A plan for the shop's customers that uses all features in between; `how` are further lines of the load.
 fn customers(at: &str, how: &str) -> String {
     format!(
         r#"loadlab: 1
@@ -117,7 +117,7 @@ fn people_and_items() -> Lab {
     lab
 }
 
-/// The whole journey of a customer.
+/// A customer's complete journey.
 #[test]
 fn customers_log_in_shop_and_log_out() {
     let books = Arc::new(Mutex::new(Books::default()));
@@ -140,7 +140,7 @@ fn customers_log_in_shop_and_log_out() {
         assert_eq!(body["round"].to_string().trim_matches('"'), *round);
     }
     let summary = lab.record().summary("default", 1);
-    // Two logins, six rounds of three steps and a hop each, two logouts; setup is not part of the load.
+    // Two logins, six rounds of three steps and a redirect each, two logouts; setup is not part of the load.
     let requests = &summary["requests"];
     assert_eq!((&requests["ok"], &requests["started"]), (&28.into(), &28.into()), "{summary:#}");
     assert_eq!(summary["by_tag"]["item"]["requests"]["ok"], 6, "{}", summary["by_tag"]);
@@ -196,7 +196,7 @@ fn sessions_arrive_and_leave() {
     assert!(lab.record().report("md").contains("users arriving at 20/s"));
 }
 
-/// Files of feeds are checked before anything is brought up.
+/// Feed files are checked before anything is brought up.
 #[test]
 fn a_feed_without_the_column_is_a_mistake_of_the_plan() {
     let lab = Lab::new();
@@ -272,7 +272,7 @@ fn customers_shop_over_http2_and_over_what_the_server_offers() {
         match (spoken, goodbye_after) {
             ("http/2", 1000) => assert_eq!(opened, 1, "two users share it"),
             ("http/1.1", _) => assert_eq!(opened, 2),
-            // Each user has 14 requests, and nginx sends a GOAWAY on every fifth.
+            // Each user sends 14 requests, and nginx sends a GOAWAY after every fifth.
             _ => assert!((6..=8).contains(&opened), "{opened}"),
         }
         assert_eq!(server.counts().requests, 29);
@@ -287,7 +287,7 @@ fn customers_shop_over_http2_and_over_what_the_server_offers() {
     }
 }
 
-/// Numbers that are captured are reported, and can be expected.
+/// Captured numbers are reported, and expectations can use them.
 #[test]
 fn captured_numbers_are_statistics() {
     let server = shop(Arc::default());
@@ -314,7 +314,7 @@ fn captured_numbers_are_statistics() {
     assert!(ran.err.contains("did you mean `number.price.p50`?"), "{}", ran.err);
 }
 
-/// A server whose protocol cannot be determined is named, and nothing is sent.
+/// If a server's protocol cannot be determined, the error names the server, and nothing is sent.
 #[test]
 fn what_a_server_speaks_has_to_be_learned() {
     let server = shop(Arc::default());
@@ -329,13 +329,13 @@ fn what_a_server_speaks_has_to_be_learned() {
     assert_eq!(ran.code, Some(5), "{ran:?}");
     assert!(ran.err.contains("`protocol` of `load`: cannot determine the server's protocol: 127.0.0.1:"));
     assert!(ran.err.contains("hint: set `protocol: http/1.1` or `http/2`"), "{}", ran.err);
-    // Without TLS there is no negotiation: it is HTTP/1.1.
+    // Without TLS there is no negotiation, so the protocol is HTTP/1.1.
     let lab = Lab::new();
     lab.run(&plan("auto", &server.url("/x")), &[]).expect(0, &[]);
     assert_eq!(lab.record().summary("default", 1)["load"]["protocol"], "http/1.1");
 }
 
-/// Nothing was ever answered, since the server is not trusted: exit code 5, with its reason, even with --quiet.
+/// Nothing was ever answered, since the server is not trusted: exit code 5 and the reason, even with --quiet.
 #[test]
 fn a_certificate_that_is_not_trusted_is_the_reason_that_is_given() {
     let server = shop(Arc::default());
@@ -353,7 +353,7 @@ fn a_certificate_that_is_not_trusted_is_the_reason_that_is_given() {
     assert_eq!(server.counts().requests, 0);
 }
 
-/// A server without the protocol that the plan requires fails with that reason, in a separate message.
+/// If the server lacks the protocol that the plan requires, requests fail with that reason and a separate message.
 #[test]
 fn a_server_without_the_protocol_asked_for_fails_as_tls() {
     let server = shop(Arc::default());

@@ -1,5 +1,5 @@
-//! A run that is ended from outside, in every phase: by Ctrl-C, by `kill -9` of loadlab, of its process group, and of
-//! its guardian too. Everything measured can be read, and nothing is left behind.
+//! A run that is ended from outside, in every phase: by Ctrl-C, and by `kill -9` of loadlab, of its process group, and
+//! of its guardian too. Everything measured stays readable, and nothing is left behind.
 
 use rustix::process::Signal;
 
@@ -30,12 +30,12 @@ const PHASES: [Phase; 8] = [
     Phase::TakingDown,
 ];
 
-/// A component that reports when it was asked to end, but does not end.
+/// A component that notes when it is asked to end, but does not end.
 const STUBBORN: &str =
     "    stubborn: { run: \"trap 'touch at' TERM; while :; do sleep 0.05; done\", stop: { timeout: 1s } }\n";
 
 impl Phase {
-    /// A run that has reached this phase and stays in it.
+    /// Starts a run that reaches this phase and stays in it.
     fn start(self, lab: &Lab) -> Running {
         let hang = "touch at; exec sleep 1000";
         let web = |more: &[&str]| component("web", "", more);
@@ -80,18 +80,18 @@ impl Phase {
         running
     }
 
-    /// The load has begun.
+    /// Whether the load has begun in this phase.
     fn has_load(self) -> bool {
         !matches!(self, Phase::Building | Phase::Starting | Phase::Preparing)
     }
 
-    /// The trial's summary is on disk although the run was killed.
+    /// Whether the trial's summary is on disk although the run was killed.
     fn has_summary(self) -> bool {
         self == Phase::TakingDown
     }
 }
 
-/// Requests answered, from the report's JSON.
+/// Number of successful requests, from the JSON report.
 fn ok_of(record: &Record) -> u64 {
     let csv = record.report("json");
     let report: serde_json::Value = serde_json::from_str(&csv).expect("the report is JSON");
@@ -137,14 +137,14 @@ fn killed_in_every_phase() {
         if phase.has_load() {
             assert!(ok_of(&record) > 0 && ok_of(&record) == ticks_of(&record), "{phase:?}");
         }
-        // Its ledger goes last, after all that is in it.
+        // The state file goes last, after everything listed in it.
         eventually(&format!("the end of its ledger ({phase:?})"), || {
             (!lab.loadlab(&["clean", "--dry-run"]).out.contains(&lab.run_name())).then_some(())
         });
     }
 }
 
-/// SIGHUP is number 1, the lowest bit of the mask.
+/// Whether this process ignores SIGHUP: signal 1, the lowest bit of the mask.
 fn hangups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).unwrap();
@@ -153,7 +153,7 @@ fn hangups_are_ignored() -> bool {
 
 #[test]
 fn interrupted_in_every_phase() {
-    // Under nohup, which these tests may run under as well, loadlab does not end with its terminal.
+    // Under nohup, under which these tests may run too, loadlab does not end with its terminal.
     let third = if hangups_are_ignored() { Signal::INT } else { Signal::HUP };
     for (phase, signal) in PHASES.into_iter().zip([Signal::INT, Signal::TERM, third].into_iter().cycle()) {
         let lab = Lab::new();
@@ -174,7 +174,7 @@ fn interrupted_in_every_phase() {
     }
 }
 
-/// The first one waits for a component that does not obey; the second one ends loadlab at once, and the guardian does
+/// The first signal waits for a component that does not stop; the second ends loadlab at once, and the guardian does
 /// the rest.
 #[test]
 fn interrupted_twice() {
@@ -207,7 +207,7 @@ fn trials_after_an_interruption() {
     assert!(record.report("md").contains("never began"), "{}", record.report("md"));
 }
 
-/// Records of one name are made in two folders at the same moment: each has its own cgroups.
+/// Records of the same name are made in two folders at the same moment: each run has its own cgroups.
 #[test]
 fn two_runs_of_one_name() {
     let (lab, other) = (Lab::new(), Lab::new());
@@ -229,7 +229,7 @@ fn two_runs_of_one_name() {
     }
 }
 
-/// Two runs at once share nothing: one is killed, the other continues to its end.
+/// Concurrent runs share nothing: one is killed, the other continues to its end.
 #[test]
 fn two_runs_at_once() {
     let (one, two) = (Lab::new(), Lab::new());
@@ -246,19 +246,19 @@ fn two_runs_at_once() {
     eventually("the guardian's work", || one.left_behind().is_empty().then_some(()));
 }
 
-/// With its guardian killed too, everything stays until `loadlab clean`, which spares what is alive. It has its own
-/// `/run`, so that no other run of this machine is affected.
+/// With the guardian killed too, everything stays until `loadlab clean`, which spares what is alive. The test has its
+/// own `/run`, so that no other run on this machine is affected.
 #[test]
 fn clean_removes_what_nobody_else_could() {
     if !rustix::process::geteuid().is_root() || !can_unshare() {
         return run_support::skip::skip("it takes root and a mount namespace");
     }
     let lab = Lab::new();
-    // The kernel ends a first process with loadlab; what that process started is left.
+    // The kernel kills a component's first process along with loadlab; what that process started survives.
     let daemon = "    daemon: { run: \"sleep 1000 & wait\" }\n".to_owned();
     lab.file("plan.yaml", &plan(&[component("web", "", &[]), daemon], LONG));
     let name = lab.run_name();
-    // Both runs, the kills and `clean` in one namespace; what is left is listed between them.
+    // Both runs, the kills and `clean` share one namespace; what is left is listed in between.
     let script = r#"
         mount -t tmpfs none /run || exit 99
         "$LOADLAB" run plan.yaml --out "$NAME" --quiet > /dev/null & dying=$!

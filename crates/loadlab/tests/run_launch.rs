@@ -1,4 +1,4 @@
-//! Agents that a scheduler starts: Slurm's own daemons, in a folder of the test's own.
+//! Agents started by a scheduler: Slurm's own daemons, in a folder of the test.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::common::ports;
 use crate::run_support::{Lab, eventually, processes_with};
 use crate::run_swarm::{Nats, counted, new_key};
 
-/// A cluster of one node. Its daemons keep nothing outside their folder, and end with this.
+/// A cluster of one node. Its daemons keep everything in their folder, and end when this is dropped.
 struct Slurm {
     dir: tempfile::TempDir,
     daemons: Vec<(&'static str, Child)>,
@@ -19,7 +19,7 @@ struct Slurm {
 impl Slurm {
     fn start() -> Slurm {
         let dir = tempfile::tempdir().expect("a folder can be made");
-        // munged refuses a socket that others cannot reach.
+        // munged refuses a socket that other users cannot reach.
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("its mode");
         let mut slurm = Slurm { dir, daemons: Vec::new() };
         let at = |name: &str| slurm.dir.path().join(name).display().to_string();
@@ -86,7 +86,7 @@ impl Slurm {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A run with its agents from here.
+    /// Runs a plan with agents that this cluster starts.
     fn run(&self, lab: &Lab, nats: &Nats, text: &str, args: &[&str]) -> crate::run_support::Ran {
         lab.file("plan.yaml", text);
         let url = nats.url();
@@ -98,7 +98,7 @@ impl Slurm {
         crate::run_support::Ran::of(command.output().expect("loadlab starts"))
     }
 
-    /// Nothing waits or runs.
+    /// Waits until no job is queued or running.
     #[track_caller]
     fn is_empty(&self) {
         eventually("an empty queue", || self.said("squeue", &["-h"]).trim().is_empty().then_some(()));
@@ -108,11 +108,11 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         self.said("scancel", &["--user", "root"]);
-        // In the order in which they need each other; each ends what it has started.
+        // In reverse order of start, since each depends on those before it; each daemon ends what it started.
         for (name, mut daemon) in self.daemons.drain(..).rev() {
             let _ = kill_process(Pid::from_child(&daemon), Signal::TERM);
             if name == "slurmd" {
-                // It answers a signal at once unless it is still starting.
+                // slurmd reacts to a signal at once, unless it is still starting.
                 let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
                 while std::time::Instant::now() < until && matches!(daemon.try_wait(), Ok(None)) {
                     std::thread::yield_now();
@@ -133,8 +133,8 @@ fn random_bytes() -> Vec<u8> {
     bytes
 }
 
-/// Slurm starts three agents, which send every request once; nothing of it is left when the run is over. What cannot
-/// work is said in words that help.
+/// Slurm starts three agents, which send every request once; nothing of theirs is left when the run is over. What
+/// cannot work fails with a helpful message.
 #[test]
 fn slurm_starts_the_agents() {
     let (lab, slurm) = (Lab::new(), Slurm::start());
@@ -171,10 +171,10 @@ fn slurm_starts_the_agents() {
         5,
         &["--launch: sbatch refuses: invalid partition specified: none"],
     );
-    // A job that waits: its reason is said, and it waits no longer.
+    // A pending job: its reason is reported, and the run waits no longer than requested.
     let waits = ["0 of 2 agents came within ", "2 PENDING (", "hint: --launch-wait"];
     refused(&["--launch-arg", "--partition=down", "--launch-wait", "1s"], 5, &waits);
-    // One that cannot run is not waited for.
+    // A job that cannot run is not waited for.
     let ends = ["0 of 2 agents came within ", "2 FAILED (", "hint: --launch-arg --output=FILE"];
     refused(&["--launch-program", "/nonexistent/loadlab", "--launch-wait", "10m"], 5, &ends);
     let place = slurm.dir.path().display().to_string();
@@ -183,8 +183,8 @@ fn slurm_starts_the_agents() {
     eventually("its daemons to end", || processes_with(&place).is_empty().then_some(()));
 }
 
-/// What is asked of `kubectl`, of which this is a stand-in: it takes the manifest, says that no node has room, and
-/// writes down how it was called. That API servers take the Job, it cannot show.
+/// How `kubectl` is called, with a stand-in for it: the stand-in takes the manifest, reports that no node has room, and
+/// records its arguments. It cannot show that an API server accepts the Job.
 #[test]
 fn kubectl_applies_looks_and_deletes() {
     let lab = Lab::new();
@@ -245,7 +245,7 @@ fn kubectl_applies_looks_and_deletes() {
     assert!(last.starts_with("delete job loadlab-"), "what may be there is deleted: {last}");
 }
 
-/// An agent that a scheduler starts when its run is over does not wait for another.
+/// An agent that the scheduler starts after its run is over does not wait for another run.
 #[test]
 fn an_agent_of_a_run_that_is_over_leaves() {
     let lab = Lab::new();
@@ -257,7 +257,7 @@ fn an_agent_of_a_run_that_is_over_leaves() {
     ran.expect(0, &["connected to nats://127.0.0.1:", "no run is announced within 0.2 s"]);
 }
 
-/// Neither a run nor a job begins.
+/// If a requirement is missing, neither the run nor a job begins.
 #[test]
 fn what_launches_need_is_checked_first() {
     let lab = Lab::new();

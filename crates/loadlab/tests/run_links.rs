@@ -1,5 +1,5 @@
 //! Links with a delay, loss and a bandwidth limit, by a relay and by the kernel: what the load sees, what the record
-//! shows, and that nothing of it stays. Tests with a separate link need root.
+//! shows, and that nothing is left behind. Tests with a separate link need root.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::run_support;
 use crate::run_support::{Lab, eventually};
 
-/// A load at a known address: `connection` sets whether connections are kept.
+/// A load at this address; `rest` are further lines of the plan.
 fn load(at: &str, rest: &str) -> String {
     format!("load:\n  users: 2\n  timeout: 20s\n  journey: [{{ get: \"http://{at}/\" }}]\n{rest}")
 }
 
 const BY_PORT: &str = "127.0.0.1:${components.web.port}";
 const BY_ADDRESS: &str = "${components.web.address}:8080";
-/// With a port that is found.
+/// For a port that loadlab chooses.
 const BY_NAME: &str = "${components.web.address}:${components.web.port}";
 const CASES: &str = "matrix: [{ name: near, delay: none }, { name: far, delay: 40ms }]\n";
 
@@ -22,7 +22,7 @@ fn web(more: &[&str]) -> String {
     run_support::component("web", "", more)
 }
 
-/// The same on port 8080 of its own network.
+/// As [`web`], on port 8080 of its own network.
 fn web_apart(more: &[&str]) -> String {
     web_apart_at("port: 8080", more)
 }
@@ -36,13 +36,13 @@ fn number(summary: &Value, pointer: &str) -> f64 {
     summary.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer} in {summary:#}"))
 }
 
-/// For both cases: near ones are quick, far ones take 40 ms more, and the relay's cost is shown separately.
+/// Checks both cases: near requests are quick, far ones take 40 ms more, and the relay's cost is reported separately.
 #[track_caller]
 fn far_takes_longer(lab: &Lab, kept: &str) {
     let (near, far) = (lab.record().summary("near", 1), lab.record().summary("far", 1));
     for summary in [&near, &far] {
         assert_eq!(number(summary, "/requests/failed"), 0.0, "{kept}: {summary:#}");
-        // It exists in both: only the delay differs.
+        // The relay exists in both cases: only the delay differs.
         assert!(number(summary, "/components/web-relay/cpu_s") >= 0.0, "{kept}");
         assert!(number(summary, "/components/web-relay/memory_bytes/max") > 0.0, "{kept}");
     }
@@ -77,7 +77,7 @@ fn a_delay_on_a_link() {
         let web = web_apart_at(port, &["limits: { delay: \"${case.delay}\" }"]);
         lab.run(&run_support::plan(&[web], &load(at, &rest)), &[]).expect(0, &[]);
         far_takes_longer(&lab, kept);
-        // Its link's bytes are counted as usual, at least those of the answers.
+        // The link's bytes are counted as usual, at least those of the answers.
         let far = lab.record().summary("far", 1);
         assert!(
             number(&far, "/components/web/net_bytes/out") > number(&far, "/requests/ok") * 66.0,
@@ -86,7 +86,8 @@ fn a_delay_on_a_link() {
     }
 }
 
-/// In the middle of a load; what is lost on a link is retransmitted by the kernel, and delayed on a port.
+/// Delay and loss change in the middle of a load. The kernel retransmits what a link loses; a relay on a port delays
+/// it.
 #[test]
 fn delay_and_loss_come_and_go() {
     let events = "events: [{ at: 1s, do: delay web 100ms }, { at: 1s, do: limit web jitter 20ms }, { at: 3s, do: delay web none }, \
@@ -100,7 +101,7 @@ fn delay_and_loss_come_and_go() {
             let of_it = ticks.iter().filter(|t| t["from_s"].as_f64() == Some(second));
             of_it.map(|t| t["ok"].as_u64().expect("a count")).sum::<u64>()
         };
-        // Two users whose round trips take 80 ms at least have at most 25 answers a second.
+        // Two users whose round trips take at least 80 ms get at most 25 answers a second.
         let (near, far) = (ok_in(0.0), ok_in(2.0));
         assert!(near > 50 && (1..=26).contains(&far), "{isolate}{near} and {far}");
         let (lossy, again) = (ok_in(5.0), ok_in(6.0));
@@ -129,7 +130,7 @@ fn a_link_is_narrow_from_the_start() {
     assert!(ok(&narrow) < 300.0 && ok(&narrow) > 0.0 && ok(&wide) > 2.0 * ok(&narrow), "{narrow:#}");
 }
 
-/// A relay that is killed takes its component off the network, and the trial reports it.
+/// A relay that is killed cuts its component off the network, and the trial reports it.
 #[test]
 fn a_relay_that_dies_spoils_the_trial() {
     let lab = Lab::new();
@@ -164,7 +165,7 @@ fn killed_in_the_middle_no_relay_stays() {
     }
 }
 
-/// If a relay would be bypassed, or none is available, the plan is refused.
+/// If the relay would be bypassed, or none is possible, the plan is refused.
 #[test]
 fn limits_on_links_that_cannot_be() {
     for (component, rest, says) in [

@@ -1,10 +1,10 @@
-//! Losses when more than one trial queries them: no two of them may use the same ids.
+//! Loss counts when more than one trial asks for them: no two trials may use the same ids.
 
 use serde_json::Value;
 
 use crate::run_support::{Lab, component, plan};
 
-/// Ids of a trial's requests, as ranges.
+/// Ids of a trial's requests, as inclusive ranges.
 fn ids(lines: &[Value]) -> Vec<(u64, u64)> {
     let number = |v: &Value| v.as_u64().expect("an id is a number");
     let ranges = |v: &Value| v.as_array().cloned().unwrap_or_default();
@@ -24,7 +24,7 @@ fn a_trial_that_is_made_again_has_ids_of_its_own() {
     let out = lab.run_name();
     let ran = lab.loadlab(&[&["find", "plan.yaml", "--out", &out], &args[..]].concat());
     assert!(ran.err.contains("measuring 1 users again"), "{}", ran.err);
-    // Whether it holds, cannot be decided or is in doubt depends on how fast this machine is.
+    // Whether it holds, is undecided or is in doubt depends on how fast this machine is.
     assert!([Some(0), Some(4), Some(6)].contains(&ran.code), "{:?}: {}", ran.code, ran.err);
     assert_eq!(lab.left_behind(), Vec::<String>::new());
     let record = lab.record();

@@ -1,4 +1,4 @@
-//! `loadlab run` with loads that change, think, keep a pace and begin at different times.
+//! `loadlab run` with loads that change, think, keep a pace and start at different times.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::run_support::{Lab, component, plan};
 
 const URL: &str = "\"http://127.0.0.1:${components.web.port}/\"";
 
-/// Runs these loads. Lateness on a busy machine is not tested here: the result may be INVALID.
+/// Runs these loads. Lateness on a busy machine is not tested here, so the result may be INVALID.
 #[track_caller]
 fn go(lab: &Lab, loads: &str) {
     let ran = lab.run(&plan(&[component("web", "", &[])], loads), &[]);
@@ -14,7 +14,7 @@ fn go(lab: &Lab, loads: &str) {
     assert_eq!(lab.record().summary("default", 1)["requests"]["failed"], 0);
 }
 
-/// Requests due in all seconds of a load.
+/// Number of requests of a load that fell due, over all its seconds.
 fn due(ticks: &[Value], load: &str) -> u64 {
     ticks.iter().filter(|t| t["load"] == load).filter_map(|t| t["due"].as_u64()).sum()
 }
@@ -101,7 +101,7 @@ fn loads_begin_at_their_own_times_on_one_clock() {
     assert!(report.contains("up to 100/s") && report.contains("from 1.00 s on"), "{report}");
 }
 
-/// A step every 20 µs is more than a server on a socket can handle.
+/// A step every 20 µs is more than a server on a socket can handle, so some are dropped.
 #[test]
 fn paced_users_drop_what_they_are_late_for() {
     let lab = Lab::new();
@@ -125,7 +125,7 @@ fn paced_users_drop_what_they_are_late_for() {
     assert!(dropped["hint"].as_str().is_some_and(|h| h.contains("this pace")), "{dropped}");
 }
 
-/// Nothing of a load that has not begun is in the record of a run that ends before it.
+/// If a run ends before one of its loads has begun, the record has nothing of that load.
 #[test]
 fn a_load_that_never_began() {
     let lab = Lab::new();

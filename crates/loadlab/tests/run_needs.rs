@@ -1,4 +1,4 @@
-//! What a plan needs of the machine is known before anything is built, and the reason why a run was impossible is
+//! A plan's requirements of the machine are checked before anything is built, and the reason why a run is impossible is
 //! always reported.
 
 use crate::run_support::{Lab, component, plan};

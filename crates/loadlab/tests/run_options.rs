@@ -13,7 +13,7 @@ fn two_axes() -> String {
     plan(&[component("web", "", &[])], rest)
 }
 
-/// Cases of the record, with how many trials each has.
+/// Cases of the record, with the number of trials of each.
 fn cases(lab: &Lab) -> Vec<(String, usize)> {
     let manifest = lab.record().manifest();
     let names = manifest["cases"].as_array().unwrap().iter();
@@ -50,7 +50,8 @@ fn case_trials_set_tags_and_profile() {
     assert_eq!(lab.record().summary("size=large-kind=y", 1)["requests"]["ok"], 20);
 }
 
-/// Each connection takes a file: loadlab takes as many as it may have, and its children keep the shell's limit.
+/// Each connection takes a file descriptor: loadlab raises its own limit as far as it may, and its children keep the
+/// shell's.
 #[test]
 fn more_users_than_the_shell_allows_files() {
     let lab = Lab::new();
@@ -94,7 +95,7 @@ fn the_record_has_a_place_of_its_own_without_out() {
     assert!(names.iter().all(|n| n.file_name().to_string_lossy().starts_with("test-2")), "{names:?}");
 }
 
-/// One document on standard output, whatever happens to the run.
+/// Standard output is one document, whatever happens to the run.
 #[test]
 fn json_is_one_document() {
     let lab = Lab::new();

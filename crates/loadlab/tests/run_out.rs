@@ -1,4 +1,4 @@
-//! Where `loadlab` writes: into its own folders and files, never through something that another user has put there.
+//! Where `loadlab` writes: to its own folders and files, never through something that another user has put there.
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -16,7 +16,7 @@ fn mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What is in a folder.
+/// Number of entries in a folder.
 fn entries(path: &Path) -> usize {
     std::fs::read_dir(path).unwrap().count()
 }
@@ -36,7 +36,7 @@ fn a_folder_that_others_can_write_to_holds_no_record() {
         );
         assert_eq!(entries(&shared), 0);
     }
-    // As the hint suggests, and a private folder.
+    // As the hint suggests, and in a private folder.
     lab.loadlab(&["run", "plan.yaml", "--out", "shared/run"]).expect(0, &[]);
     let own = lab.path().join("own");
     std::fs::create_dir(&own).unwrap();
@@ -73,7 +73,7 @@ fn a_folder_of_another_user_holds_no_record() {
     assert_eq!(entries(&own), 0);
 }
 
-/// A component that writes into the run's folder represents anyone who could.
+/// A component that writes into the run's folder stands in for anyone who could.
 #[test]
 fn reports_and_documents_replace_links_and_follow_none() {
     let lab = Lab::new();
@@ -118,7 +118,7 @@ fn files_the_user_names_may_be_links_but_not_planted_ones() {
     assert_eq!(lab.read("victim"), "precious");
 }
 
-/// A file of an earlier run would say that all is well, and a reader of standard output waits for a document.
+/// A file left by an earlier run would say that all is well, and a reader of standard output waits for a document.
 #[test]
 fn documents_say_that_nothing_was_measured() {
     let lab = Lab::new();
@@ -138,7 +138,7 @@ fn documents_say_that_nothing_was_measured() {
         let junit = lab.read("junit.xml");
         let suite = format!("<testsuites name=\"{name}\" tests=\"1\" failures=\"0\" errors=\"1\">");
         assert!(junit.contains(&suite) && junit.contains("<error message=\""), "{command:?}: {junit}");
-        // The document of `bench` is what it measured.
+        // `bench` prints only what it measured, so it prints nothing.
         if name == "bench" {
             assert_eq!(ran.out, "");
             continue;
@@ -150,7 +150,7 @@ fn documents_say_that_nothing_was_measured() {
         );
         assert!(json["error"].as_str().is_some_and(|why| ran.err.contains(why.lines().next().unwrap())));
     }
-    // Without a record it is what the load needs that is not there.
+    // Without a record, what is missing is a file that the load needs.
     let ran = lab.loadlab(&["bench", url, "--samples", "no/such/file", "--junit", "junit.xml", "--json"]);
     assert_eq!(ran.out, "");
     let junit = lab.read("junit.xml");

@@ -1,5 +1,6 @@
-//! Profiles: stacks are sampled as the plan or the command line asks, and are in the record and every form of the report.
-//! Which functions they name is checked where hot ones are planted: `cargo xtask test --only "planted hot functions"`.
+//! Profiles: stacks are sampled as the plan or the command line requests, and appear in the record and in every form of
+//! the report. Whether they name the right functions is checked with planted ones: `cargo xtask test --only "planted
+//! hot functions"`.
 
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ fn stacks_are_in_the_record_and_in_every_form_of_the_report() {
     let json: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}\n{}", ran.out, ran.err));
     let profile = profile_of(&lab);
     let windows = profile["windows"].as_array().expect("windows");
-    // One second of every two. A load of four seconds ends before the next two do.
+    // One second of every two is sampled. A load of four seconds ends before the next two have passed.
     let at = |window: &Value, end: &str| window[end].as_f64().expect("a second");
     let two = |window: &Value| (at(window, "from_s") / 2.0) as u64;
     assert!(
@@ -53,7 +54,7 @@ fn stacks_are_in_the_record_and_in_every_form_of_the_report() {
     }
     let waits = &profile["waits"][0];
     let waited_us: u64 = waits["idle"].as_array().expect("idle waits").iter().map(counted).sum();
-    // A server with two users waits for their next requests, or for events, whenever it does not work.
+    // A server with two users waits for their next requests, or for events, whenever it is idle.
     assert!(waits["component"] == "web" && waited_us > 0, "{waits:#}");
     let folded = std::fs::read_to_string(dir.join("waits.folded")).expect("folded waits");
     assert_eq!(folded.lines().filter_map(last).sum::<u64>(), counted(waits), "{folded}");
@@ -109,7 +110,7 @@ fn an_interrupted_trial_has_the_stacks_of_what_there_was() {
     let lab = Lab::new();
     let running = lab.start(&plan("profile: true\n").replace("duration: 4s", "duration: 60s"), &["--quiet"]);
     let folder = lab.record().dir.join("cases/default/1/ticks.jsonl");
-    // Two seconds of load have one with samples.
+    // Any two seconds of load contain one with samples.
     eventually("three seconds of load", || {
         let ticks = std::fs::read_to_string(&folder).ok()?;
         (ticks.lines().count() >= 3).then_some(())

@@ -1,15 +1,15 @@
-//! Loads that a program makes: counted by a probe, timed on the load's clock, watched, and gone when the trial is
-//! over – however the program behaves.
+//! Loads made by a program: counted by a probe, timed on the load's clock, watched, and gone when the trial is over –
+//! however the program behaves.
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::run_support::{Lab, Ran, component, eventually, plan};
 
-/// Counts in a file, so that the probe needs no server.
+/// The count is in a file, so that the probe needs no server.
 const COUNT: &str = "  probes: { done: { command: \"cat n 2>/dev/null || echo 0\" } }\n";
 
-/// A plan whose load is this command, with more of the command's keys.
+/// A plan whose load is this command; `more` are further keys of the command.
 fn program(run: &str, more: &str) -> String {
     let run = serde_json::to_string(run).expect("text is JSON");
     format!(
@@ -17,7 +17,7 @@ fn program(run: &str, more: &str) -> String {
     )
 }
 
-/// Runs a plan that must end like this; returns the record, if any.
+/// Runs a plan that must end with this exit code and these errors.
 #[track_caller]
 fn run(text: &str, code: i32, err_holds: &[&str]) -> (Lab, Ran) {
     let lab = Lab::new();
@@ -122,7 +122,7 @@ fn one_that_hangs_is_killed_in_time() {
 
 #[test]
 fn one_that_forks_away_has_ended_and_nothing_of_it_is_left() {
-    // `Lab::run` asserts that no process of the run is left.
+    // `Lab::run` asserts that no process of the run is left behind.
     let (lab, _) = run(
         &program("(setsid sleep 1000 > /dev/null 2>&1 &) ; echo 7 > n", ", requests: 7"),
         0,
@@ -152,7 +152,7 @@ fn it_makes_as_many_as_the_plan_says() {
         5,
         &["it ended before `ready`, which starts its load, appeared in its output"],
     );
-    // Its counter must be readable before and after it.
+    // The counter must be readable before and after the load.
     let broken = program("echo 3 > n", "").replace("|| echo 0", "");
     run(&broken, 5, &["cannot read the probe that counts its requests before it starts"]);
     run(&program("echo many > n", ""), 5, &["load `driver`: cannot count its requests"]);
@@ -235,7 +235,7 @@ fn figures_of_cases_are_worked_out() {
     assert_eq!(derived[1]["rounds"]["ratio"], serde_json::json!([3.0, 3.0, 3.0]));
     let interval = ["ratio", "low", "high"].map(|k| derived[1][k].as_f64().unwrap());
     assert!(interval.iter().all(|v| (v - 3.0).abs() < 1e-9), "{interval:?}");
-    // For a part of the cases, the known values are reported.
+    // If only some of the cases run, the known values are still reported.
     let lab = Lab::new();
     lab.run(&text, &["--case", "one"]).expect(0, &[]);
     let report: Value = serde_json::from_str(&lab.record().report("json")).unwrap();

@@ -1,5 +1,5 @@
-//! The recipes of docs/recipes.md, each run as a reader would: one command, from the repository's folder. The shop's
-//! counts are compared with loadlab's.
+//! The recipes of docs/recipes.md, each run as a reader would: with one command, from the repository's folder. The
+//! shop's counts are compared with loadlab's.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Runs a recipe: its summary, and what the shop had counted at the end.
+/// Runs a recipe: its summary, and the shop's counts at the end.
 fn cook(name: &str) -> (Value, impl Fn(&str) -> u64 + use<>) {
     let lab = Lab::new();
     let plan = format!("docs/recipes/{name}.yaml");
@@ -81,7 +81,7 @@ fn an_upload() {
 fn a_chat() {
     let (summary, counted) = cook("chat");
     assert_eq!((counted("chats"), counted("messages")), (50, ok_of(&summary, "message")));
-    // Opening and close requests count for the step alone.
+    // Opening and close requests count only towards the step.
     assert_eq!((ok_of(&summary, "chat"), ok(&summary)), (300, 300));
 }
 

@@ -1,11 +1,11 @@
-//! The record of a run: written while there is disk space, readable whatever happens to it.
+//! The record of a run: written as long as there is disk space, readable whatever happens to it.
 
 use serde_json::Value;
 
 use crate::run_support;
 use crate::run_support::{LONG, Lab, component, plan};
 
-/// A command in a separate mount namespace, where `DISK` is a file system of `size` bytes.
+/// Runs a script in a separate mount namespace, where `disk` is a file system of this size.
 fn on_small_disk(lab: &Lab, size: &str, script: &str) -> Option<run_support::Ran> {
     let can = std::process::Command::new("unshare").args(["--mount", "true"]).status();
     if !rustix::process::geteuid().is_root() || !can.is_ok_and(|s| s.success()) {
@@ -13,7 +13,7 @@ fn on_small_disk(lab: &Lab, size: &str, script: &str) -> Option<run_support::Ran
         return None;
     }
     std::fs::create_dir(lab.path().join("disk")).unwrap();
-    // What is left on the disk is copied out before the namespace, and the disk with it, is gone.
+    // Copy out what is on the disk before the namespace, and the disk with it, is gone.
     let script = format!(
         "mount -t tmpfs -o size={size} none disk || exit 99\n{script}\ncode=$?; cp -r disk kept; exit $code"
     );
@@ -28,14 +28,14 @@ fn on_small_disk(lab: &Lab, size: &str, script: &str) -> Option<run_support::Ran
     Some(run_support::Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
 }
 
-/// The disk is full in the middle of the second trial: the first one is complete, the second one is there up to that
-/// moment, the third one is not tried.
+/// The disk fills up in the middle of the second trial: the first trial is complete, the second is there up to that
+/// moment, the third is not attempted.
 #[test]
 fn a_disk_that_fills_up_under_the_load() {
     let lab = Lab::new();
     let filler = "    filler: { run: \"while test ! -s ${run.dir}/cases/default/2/ticks.jsonl; do sleep 0.05; done; \
                   cat /dev/zero > ${run.dir}/../ballast; exec sleep 1000\" }\n";
-    // Long enough that samples need another page of the disk during it.
+    // Long enough that the samples need another page of the disk during the load.
     let load = "trials: 3\nload:\n  users: 1\n  duration: \"8s\"\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     lab.file("plan.yaml", &plan(&[component("web", "", &[]), filler.to_owned()], load));
     let script = "\"$LOADLAB\" run plan.yaml --out disk/\"$NAME\"";
@@ -47,7 +47,7 @@ fn a_disk_that_fills_up_under_the_load() {
     assert!(!record.dir.join("scratch").exists());
     assert_eq!(record.summary("default", 1)["ended"], "complete");
     assert!(!record.lines("default", 2, "ticks.jsonl").is_empty());
-    // Which file needs the next page of the disk is chance; the message must be true.
+    // Which file needs the next page is chance; whatever the message says must be true.
     let (_, told) = ran.err.split_once("cannot append to `").expect("the file that could not grow is named");
     let (path, told) = told.split_once('`').unwrap();
     let name = path.rsplit('/').next().unwrap();
@@ -95,7 +95,7 @@ fn reports_are_the_same_every_time() {
         .expect(5, &["cannot write /nowhere/x"]);
 }
 
-/// What an interrupted writer explains is left out and noted; other damage is an error that names the place.
+/// Damage that an interrupted write explains is left out and noted; other damage is an error that names the place.
 #[test]
 fn damaged_records() {
     let lab = Lab::new();
@@ -157,7 +157,7 @@ fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
     }
 }
 
-/// A report of a run in progress: what there is so far, and that it is incomplete.
+/// A report of a run in progress: what there is so far, and the note that it is incomplete.
 #[test]
 fn a_report_while_it_runs() {
     let lab = Lab::new();

@@ -1,4 +1,4 @@
-//! `loadlab resume`: a run that was killed goes on where it was.
+//! `loadlab resume`: a run that was killed continues where it was.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn a_run_that_was_killed_goes_on() {
     let before = made.map(|(case, trial)| summary(case, trial));
     let there = before.iter().filter(|summary| summary.is_some()).count();
     assert!((1..4).contains(&there), "{there} trials were complete");
-    // Usually the trial that was seen; a busy machine may have been at a later one.
+    // Usually the trial whose ticks were seen; on a busy machine the kill may have hit a later one.
     let is_cut =
         |(case, trial): &&(&str, u32)| record.trial(case, *trial).exists() && summary(case, *trial).is_none();
     let cut: Vec<&(&str, u32)> = made.iter().filter(is_cut).collect();
@@ -53,7 +53,7 @@ fn a_run_that_was_killed_goes_on() {
     let manifest = record.manifest();
     assert_eq!((&manifest["how"], &manifest["started"]), (&"complete".into(), &started));
     assert!(manifest["options"].to_string().contains("--trials 2"), "{manifest:#}");
-    // What the trial had written that was killed is kept, and no part of the results.
+    // What the killed trial had written is kept, but is not part of the results.
     for (case, trial) in cut {
         assert!(
             record.dir.join(format!("cut-off/{case}-{trial}-1/events.jsonl")).is_file(),
@@ -64,7 +64,7 @@ fn a_run_that_was_killed_goes_on() {
     shown.expect(0, &[]);
     assert!(shown.out.contains("2 trials each") && !shown.out.contains("not a case"), "{}", shown.out);
     assert_eq!(lab.left_behind(), Vec::<String>::new());
-    // There is nothing left to do.
+    // Nothing is left to do.
     lab.loadlab(&["resume", &name, "--plan", "moved.yaml"]).expect(0, &["4 of 4 trials are there"]);
 }
 

@@ -1,5 +1,5 @@
 //! `loadlab run` by routes other than a host and a port: through a proxy, to a Unix socket, over IPv6, from a list of
-//! URLs. The other end's counts are what is checked.
+//! URLs. The checks rely on the other end's counts.
 
 use crate::common::nginx::Nginx;
 use crate::common::proxy::Proxy;
@@ -14,7 +14,7 @@ fn statuses(lab: &Lab) -> serde_json::Value {
     lab.record().summary("default", 1)["statuses"].clone()
 }
 
-/// Sets a cookie below `/in`, redirects from `/from` to it, and accepts only clients that bring the cookie there.
+/// Sets a cookie for `/in`, redirects from `/from` to it, and accepts only clients that send the cookie there.
 fn doors(request: &Request) -> Vec<Step> {
     let head = |status: &str, field: &str| {
         send(format!("HTTP/1.1 {status}\r\n{field}\r\nContent-Length: 0\r\n\r\n").into_bytes())
@@ -106,7 +106,7 @@ fn https_goes_through_tunnels_of_a_proxy() {
         let counted = (statuses(&lab), nginx.answered(answered, times * 40));
         assert_eq!(counted, (serde_json::json!({ "200": 40 }), times * 40), "{protocol}");
     }
-    // A tunnel for each connection of the loads, and one to determine the server's protocol.
+    // One tunnel for each connection of the loads, and one to determine the server's protocol.
     let opened = proxy.counts().tunnels.get(&nginx.secure.to_string()).copied();
     assert_eq!(opened, Some(7));
 }
@@ -125,7 +125,7 @@ fn a_proxy_must_be_allowed_and_let_us() {
     let named =
         plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", "    - { get: \"http://192.0.2.1/\" }\n");
     lab.run(&named, &[]).expect(5, &["step 1 of `load`: `192.0.2.1` (192.0.2.1) is not loopback"]);
-    // The proxy resolves names, whatever they mean here, in steps of every kind.
+    // The proxy resolves names, whatever they mean on this machine; this holds for steps of every kind.
     for step in [
         "{ get: \"http://127.1/\" }",
         "{ get: \"https://127.1/${user}\" }",
@@ -153,7 +153,7 @@ fn a_proxy_must_be_allowed_and_let_us() {
     let ran = lab.run(&with(&proxy.url()), &[]);
     ran.expect(5, &["the proxy answered 407 Proxy Authentication Required", "USER:PASSWORD"]);
     assert_eq!(lab.record().summary("default", 1)["failures"]["connect"], proxy.counts().refused);
-    // Servers' protocols are determined through it as well, before the load.
+    // The server's protocol is determined through the proxy as well, before the load.
     let before = proxy.counts().refused;
     let lab = Lab::new();
     let auto = with(&proxy.url()).replace("requests: 4", "requests: 4\n  protocol: auto");
@@ -190,7 +190,7 @@ fn lists_of_urls_are_taken_in_turn() {
     assert_eq!((one.settled().targets["/a"], other.settled().targets["/b"]), (20, 20));
     assert_eq!(lab.record().summary("default", 1)["by_tag"]["t"]["requests"]["ok"], 40);
 
-    // Along with other steps each round takes the next one; all of them lead to one host.
+    // In a journey with other steps, each round takes the next URL; all URLs lead to one host.
     let lab = Lab::new();
     lab.file("list", &format!("{}\n{}\n{}\n", one.url("/x?y=1"), one.url("/x?y=2"), one.url("/z")));
     let journey = format!(

@@ -1,10 +1,10 @@
-//! Throughput over users, on a real server with a known law.
+//! Throughput over users, on a real server with a known capacity.
 
 use serde_json::Value;
 
 use crate::run_support::{Lab, component, plan};
 
-/// Four at a time, 40 ms each: 25/s a user up to four users, 100/s beyond.
+/// Four at a time, 40 ms each: 25/s per user up to four users, 100/s beyond.
 #[test]
 fn a_curve_over_users_has_its_levels_its_knee_and_its_law() {
     let lab = Lab::new();
@@ -23,7 +23,7 @@ fn a_curve_over_users_has_its_levels_its_knee_and_its_law() {
     assert!(goodput(2) > 2.0 * goodput(0) && goodput(5) < 2.0 * goodput(2), "{curve:#}");
     let knee = curve["knee_users"].as_u64().unwrap_or_else(|| panic!("{curve:#}"));
     assert!((2..=16).contains(&knee), "{curve:#}");
-    // a hard limit does not quite have the law's shape: it is fitted or refused, and either is reported
+    // a hard limit does not quite have the law's shape: the fit succeeds or is refused, and either is reported
     assert_ne!(curve["fit"].is_null(), curve["no_fit"].is_null(), "{curve:#}");
     let text = lab.record().report("text");
     assert!(text.contains("Throughput over users") && text.contains("knee"), "{text}");

@@ -1,7 +1,7 @@
-//! No secret in anything a run leaves or serves, whatever the system under test does with it: a server that echoes
-//! what it is sent in every encoding, plain and compressed, in heads and bodies; a component that logs its token; a
-//! collector that answers with the key it was sent. The encodings searched for are made here, not by the masking
-//! code.
+//! No secret appears in anything a run writes or serves, whatever the system under test does with it: a server that
+//! echoes what it receives in every encoding, plain and compressed, in heads and bodies; a component that logs its
+//! token; a collector that answers with the key it was sent. The encodings to search for are produced here, not by the
+//! masking code.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ use crate::common::server::{Request, Server, Step, send};
 use crate::run_support::front::Front;
 use crate::run_support::{Lab, eventually};
 
-/// The sender, the environment variable that holds it, and the value.
+/// The secrets, named after the way each is used or passed in.
 const PASSWORD: &str = "s3cr?t/p+ss & \"x\" <y>";
 const FILE_TOKEN: &str = "file-token/with+slash==";
 const BASIC: &str = "b@sic:pass/word+1";
@@ -33,7 +33,7 @@ const OTLP: &str = "otlp-key/+=<42>";
 const SESSION: &str = "session-token/of+ada";
 const SECRETS: [&str; 9] = [PASSWORD, FILE_TOKEN, BASIC, PROXY, COMPONENT, LITERAL, SET, OTLP, SESSION];
 const PUBLIC: &str = "this-is-no-secret";
-/// How many answers echo the encodings of a secret: examples keep the first KiB of a body.
+/// Number of answers across which the encodings of a secret are spread: examples keep only the first KiB of a body.
 const PARTS: usize = 5;
 
 fn percent(value: &str, is_plain: impl Fn(u8) -> bool, upper: bool) -> String {
@@ -45,7 +45,7 @@ fn percent(value: &str, is_plain: impl Fn(u8) -> bool, upper: bool) -> String {
     value.bytes().map(one).collect()
 }
 
-/// A secret in every possible encoding.
+/// A secret in every encoding that is searched for.
 fn encodings(value: &str) -> Vec<String> {
     let unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
     let json = serde_json::Value::from(value).to_string();
@@ -78,7 +78,7 @@ fn encodings(value: &str) -> Vec<String> {
     ]
 }
 
-/// The secrets found in something.
+/// The secrets found in these bytes.
 fn leaks(what: &str, bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let all = SECRETS.iter().flat_map(|secret| encodings(secret));
@@ -92,7 +92,7 @@ fn answer(status: u16, fields: &str, body: &[u8]) -> Vec<Step> {
     vec![send([head.as_bytes(), body].concat())]
 }
 
-/// Compressed, on a separate thread: the server's have small stacks.
+/// Compresses a body, on a separate thread: the server's threads have small stacks.
 fn packed(body: Vec<u8>) -> Vec<u8> {
     let pack = move || {
         let mut packed = GzEncoder::new(Vec::new(), Compression::best());
@@ -102,7 +102,7 @@ fn packed(body: Vec<u8>) -> Vec<u8> {
     std::thread::spawn(pack).join().expect("it does not panic")
 }
 
-/// `/SECRET/PART` fails and echoes that part of the encodings of that secret.
+/// `/SECRET/PART` fails and echoes that part of the secret's encodings.
 fn echo(request: &Request, stop: &AtomicBool) -> Vec<Step> {
     let path = request.target.split('?').next().unwrap_or_default();
     match path {
@@ -136,7 +136,7 @@ fn echo(request: &Request, stop: &AtomicBool) -> Vec<Step> {
     answer(500, &fields, &body)
 }
 
-/// A step for every part of every secret, each with its own tag, so that examples of each are kept.
+/// A step for every part of every secret, each with its own tag, so that an example of each is kept.
 fn echoes(server: &str, load: &str) -> String {
     let mut steps = String::new();
     for (secret, part) in (0..SECRETS.len()).flat_map(|s| (0..PARTS).map(move |p| (s, p))) {
@@ -197,7 +197,7 @@ expect: ["errors < 1%"]
     )
 }
 
-/// What loadlab serves at an address, until it closes it.
+/// What loadlab serves at an address, until it closes the connection.
 fn served(address: &str, path: &str) -> Vec<u8> {
     let mut all = Vec::new();
     if let Ok(mut stream) = TcpStream::connect(address) {
@@ -220,7 +220,7 @@ fn started(mut command: Command, lab: &Lab) -> Child {
     command.envs(known).spawn().expect("loadlab starts")
 }
 
-/// `127.0.0.1:PORT` and the path after it, from what was reported.
+/// `127.0.0.1:PORT` and the path after it, from the output after `before`.
 fn told_address(lab: &Lab, before: &str) -> (String, String) {
     eventually(before, || {
         let reported = lab.read("stderr");
@@ -243,7 +243,7 @@ fn files(dir: &Path, out: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// A collector of metrics that echoes what it was sent. Its answers are not checked, its pushes are.
+/// A metrics collector that echoes the key it was sent. Its answers are not checked, its received pushes are.
 fn collector() -> Server {
     Server::start(|request: &Request| {
         let key = request.header("x-key").unwrap_or("none").to_owned();
@@ -333,7 +333,7 @@ fn nothing_a_run_leaves_or_serves_holds_a_secret() {
         found[..found.len().min(40)].join("\n")
     );
 
-    // The search finds what is present.
+    // The search does find text that is present.
     let holds = |what: &str| {
         all.iter()
             .any(|(name, bytes)| name.ends_with(what) && String::from_utf8_lossy(bytes).contains(PUBLIC))
@@ -347,14 +347,14 @@ fn nothing_a_run_leaves_or_serves_holds_a_secret() {
     assert_eq!(server.counts().last.map(|r| r.header("x-key").is_some()), Some(false));
 }
 
-/// Each encoding of each secret, by the variable that holds it.
+/// Every encoding of every secret, with the variable that holds it.
 fn written() -> Vec<(String, String)> {
     let all = SECRETS.iter().flat_map(|secret| encodings(secret));
     all.enumerate().map(|(n, written)| (format!("E2E_WRITTEN_{n}"), written)).collect()
 }
 
 /// Over HTTP/2, plain and compressed, and over WebSockets; with a component that outlives its trials and prints its
-/// secret at its beginning and again at its end, and one with a key of several lines.
+/// secret when it starts and again when it ends, and a component with a multi-line key.
 fn plan_of_others(front: &Front, chat: &Chat) -> String {
     let known =
         ["E2E_PASSWORD", "E2E_BASIC", "E2E_PROXY", "E2E_SET", "E2E_LITERAL", "E2E_OTLP", "E2E_SESSION"];
@@ -440,13 +440,13 @@ fn nothing_over_other_protocols_holds_a_secret_nor_do_logs_of_who_lives_on() {
         ["text", "html"]
             .map(|form| (format!("the report as {form}"), lab.record().report(form).into_bytes())),
     );
-    // It could be found: all of it was sent, came back, and is in examples.
+    // The secrets could have been found: every one was sent, came back, and is in the examples.
     let kept = lab.record().lines("default", 1, "examples.jsonl");
     let tags = |load: &str| {
         let of_load = kept
             .iter()
             .filter(|e| e["load"] == load && e["response_body"].is_string())
-            // What has no tag of its own is identified by method and path.
+            // An answer without its own tag is identified by method and path.
             .filter(|e| e["tag"].as_str().is_some_and(|tag| !tag.contains(' ')));
         of_load.map(|e| e["tag"].to_string()).collect::<std::collections::BTreeSet<_>>().len()
     };
@@ -463,10 +463,10 @@ fn nothing_over_other_protocols_holds_a_secret_nor_do_logs_of_who_lives_on() {
         found[..found.len().min(40)].join("\n")
     );
 
-    // One file through both trials, to its last line.
+    // One log file spans both trials, to its last line.
     let log = |name: &str| lab.read(&format!("{out}/cases/default/1/logs/{name}.out"));
     assert_eq!(log("talker"), "my token is ***\nbye with ***\n");
-    // The text around it looks like a scheme and its credential.
+    // The text around the key looks like a scheme and its credential.
     let (key, lines) = (log("signer"), "12:00 key ***\n".repeat(lines.len()));
     assert_eq!(key, format!("12:00 key -----BEGIN ***\n{lines}12:00 key -----END ***\nall\n"));
 }

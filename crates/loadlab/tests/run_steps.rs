@@ -1,4 +1,4 @@
-//! Each step of a journey has its own figures by default, and the figures that matter are named while a load runs.
+//! By default each step of a journey has its own figures, and the figures that matter are named while a load runs.
 
 use crate::run_support::Lab;
 
@@ -19,7 +19,7 @@ fn the_failing_one_of_three_steps_is_named() {
     let lab = Lab::new();
     let expect = "expect: [\"'tag.GET /items/$${random(1, 9)}.failed' == 0\", \"'tag.GET /nothing?x=1,2.errors' == 100%\"]\n";
     let ran = lab.run(&three_steps("users: 2\n  repeats: 10", expect), &["--quiet"]);
-    // On a busy machine the measurement may be INVALID, but is still recorded.
+    // On a busy machine the measurement may be INVALID, but it is still recorded.
     assert!(matches!(ran.code, Some(0 | 4)), "{ran:?}");
     let told = "✘ failing  GET /nothing?x=1,2: 20 of 20 failed (http_4xx)";
     assert!(ran.out.contains(told), "{}", ran.out);

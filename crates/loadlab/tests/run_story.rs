@@ -4,7 +4,7 @@ use crate::common::ports;
 use crate::run_support;
 use crate::run_support::{LOAD, Lab, component, plan};
 
-/// Names of `[N/M] CASE, trial T` in the order they were reported.
+/// The `CASE, trial T` parts of the `[N/M] CASE, trial T` lines, in the order they were reported.
 fn told_trials(err: &str) -> Vec<&str> {
     err.lines().filter_map(|l| l.strip_prefix('[')?.split_once("] ").map(|(_, trial)| trial)).collect()
 }
@@ -30,7 +30,7 @@ fn one_component_one_case() {
     assert!(log.contains("web is listening"), "{log}");
 }
 
-/// Replicas, environment, named ports, one component given another's port before that one is up, and every way to be
+/// Replicas, environment, named ports, a component that gets another's port before that one is up, and every way to be
 /// ready.
 #[test]
 fn a_system_of_several_components() {
@@ -40,7 +40,7 @@ fn a_system_of_several_components() {
         "\"upstream\": \"http://127.0.0.1:${components.back2.port}/via\"",
         &["ready: { log: \"is listening\", timeout: 20s }"],
     );
-    // `/via` of the second back end passes on to its own `/stats`.
+    // `/via` of the second back end forwards to its own `/stats`.
     let back = component(
         "back",
         "\"upstream\": \"http://127.0.0.1:${port}/stats\"",
@@ -71,14 +71,14 @@ fn describe(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A real server from Debian in front of ours, under all four limits.
+/// A real nginx from Debian in front of the test server, under all four limits.
 #[test]
 fn nginx_under_limits() {
     if !std::path::Path::new("/usr/sbin/nginx").exists() {
         return run_support::skip::skip("nginx is not installed");
     }
     let lab = Lab::new();
-    // Port, folder and upstream are passed on the command line, as a plan's file cannot hold templates.
+    // The port, folder and upstream are passed on the command line, since a plan's file cannot contain templates.
     let script = "mkdir -p \"$2\"\ncat > \"$2/nginx.conf\" <<E\ndaemon off; worker_processes 1; pid $2/pid; error_log stderr;\n\
         events { worker_connections 200; }\nhttp { access_log off; client_body_temp_path $2/a; proxy_temp_path $2/b; \
         fastcgi_temp_path $2/c; uwsgi_temp_path $2/d; scgi_temp_path $2/e;\n\
@@ -109,7 +109,7 @@ fn lifetimes_and_commands() {
     let lab = Lab::new();
     let started = |name: &str, lifetime: &str| {
         let mut text = component(name, "", &[&format!("lifetime: {lifetime}")]);
-        // Commands report what they are about to start.
+        // Each component notes its start in the story.
         let (head, args) = text.split_once("run: [").unwrap();
         text = format!(
             "{head}run: [/bin/sh, -c, 'echo up {name} >> $0/story; exec \"$@\"', \"${{plan.dir}}\", {args}"
@@ -131,7 +131,7 @@ fn lifetimes_and_commands() {
     expect.extend(trial(&["web"], "b"));
     assert_eq!(lab.lines("story"), expect);
     let record = lab.record();
-    // What a trial takes down is reported in that trial, and none of it looks like a restart in the next.
+    // What a trial takes down is reported in that trial, and does not look like a restart in the next.
     let down = |case: &str, trial: u32| -> Vec<String> {
         let downs = record.events(case, trial, "down");
         downs.iter().filter_map(|e| e["component"].as_str().map(str::to_owned)).collect()
@@ -148,7 +148,7 @@ fn lifetimes_and_commands() {
     assert_eq!(notes[0]["text"], "cache is still up from an earlier trial; its logs are in cases/a/1/logs");
 }
 
-/// Two consecutive trials of a case share what lives for the case, in whatever order cases come.
+/// Two consecutive trials of a case share what lives for the case, whatever the order of the cases.
 #[test]
 fn lifetimes_of_interleaved_cases() {
     let lab = Lab::new();
@@ -168,7 +168,7 @@ fn a_system_made_anew_is_seeded_anew() {
     assert_eq!(lab.lines("story").len(), 3);
 }
 
-/// A component that stays is not left with the old port of one that comes and goes.
+/// A component that lives on does not keep the outdated port of one that is restarted.
 #[test]
 fn ports_that_were_told_stay() {
     let lab = Lab::new();
@@ -238,7 +238,7 @@ fn several_loads_at_once() {
     let ran = lab.run(&plan(&[component("web", "", &[])], &loads), &[]);
     let record = lab.record();
     let summary = record.summary("default", 1);
-    // On a busy machine the open load is late, and this is reported: the counts are the same.
+    // On a busy machine the open load is late, which is reported; the counts are the same.
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["by_tag"]["item"]["requests"]["due"], 50);
     let load = &summary["load"];
@@ -251,14 +251,14 @@ fn several_loads_at_once() {
     let of = |tag: &str| summary["by_tag"][tag]["requests"]["ok"].as_u64().unwrap();
     assert_eq!(summary["requests"]["ok"], of("page") + of("item"));
     assert_eq!(summary["generator"]["threads"].as_u64().unwrap() % 2, 0, "each has threads of its own");
-    // What the readings of `host` refer to.
+    // The core count that the readings of `host` refer to.
     assert!(summary["generator"]["machine_cores"].as_u64().is_some_and(|cores| cores >= 1), "{summary}");
     let mut loads: Vec<_> = record.events("default", 1, "load_started");
     loads.sort_by_key(|e| e["load"].to_string());
     assert_eq!((&loads[0]["load"], &loads[1]["load"]), (&"closed".into(), &"open".into()));
 }
 
-/// Late storing is waited for, and expectations about the end are judged at the end.
+/// The drain waits for late storing, and expectations about the end are judged at the end.
 #[test]
 fn probes_and_drain() {
     let lab = Lab::new();
@@ -286,7 +286,7 @@ fn a_steady_probe_ends_the_drain() {
     lab.run(&plan(&[web], &format!("{probes}{load}{drain}")), &[]).expect(0, &[]);
 }
 
-/// The deadline comes first: that is reported everywhere, and no time is given for a drain that never ended.
+/// The deadline comes first: every report says so, and no time is given for a drain that never completed.
 #[test]
 fn a_drain_that_does_not_end() {
     let lab = Lab::new();
@@ -318,7 +318,7 @@ fn expectations_set_the_exit_code() {
     ran.expect(0, &["pass: "]);
     let (ran, _lab) = lab("ok < 40");
     ran.expect(1, &["FAIL: "]);
-    // 40 samples have no upper end of the 99th percentile, which is known before they are sent.
+    // 40 samples give the 99th percentile no upper bound, which is known before they are sent.
     let (ran, lab) = lab("p99 < 1h");
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), true);
@@ -360,7 +360,7 @@ fn the_record_is_the_same_document_as_the_json_output() {
     assert_eq!(reported["exit"], 0);
 }
 
-/// If seeds differ between cases, what lives on is seeded for each.
+/// If the seed command differs between cases, components that live on are seeded for each case.
 #[test]
 fn seeds_that_differ_between_cases() {
     let lab = Lab::new();

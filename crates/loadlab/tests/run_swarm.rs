@@ -1,4 +1,4 @@
-//! Loads that agents send, with a real NATS server: together they send what one process would.
+//! Loads sent by agents, with a real NATS server: together they send what one process would.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::run_support::{Lab, component, eventually, plan, processes_with};
 use crate::run_ui::driver::Browser;
 use crate::run_ui::page_in;
 
-/// Posts ids, which the server counts and keeps.
+/// A plan that posts ids, which the server counts and keeps.
 pub fn counted(load: &str) -> String {
     let probe =
         "  probes: { posted: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /posted } }\n";
@@ -25,12 +25,12 @@ pub fn counted(load: &str) -> String {
     plan(&[component("web", "", &[])], &format!("{probe}load:\n{load}{journey}{loss}"))
 }
 
-/// Agents and servers of a run's own, by the folder they were started with.
+/// Agents and servers of this lab's run, by the folder they were started with.
 fn swarm_processes(lab: &Lab) -> Vec<u32> {
     processes_with(&lab.path().join("tmp").display().to_string())
 }
 
-/// Runs a plan with agents on this machine, whose folder is the lab's own.
+/// Runs a plan with agents on this machine, with a temporary folder in the lab's own.
 #[track_caller]
 pub fn run_local(lab: &Lab, text: &str, args: &[&str]) -> crate::run_support::Ran {
     std::fs::create_dir_all(lab.path().join("tmp")).expect("a folder can be made");
@@ -45,8 +45,8 @@ pub fn run_local(lab: &Lab, text: &str, args: &[&str]) -> crate::run_support::Ra
     ran
 }
 
-/// Three agents with different numbers of threads in all send every request of the schedule once: the server has
-/// exactly as many as were accepted, and the record is that of one load.
+/// Three agents with different thread counts send every request of the schedule exactly once: the server has as many as
+/// were accepted, and the record is that of a single load.
 #[test]
 fn agents_on_this_machine_send_one_load() {
     let lab = Lab::new();
@@ -72,7 +72,7 @@ fn agents_on_this_machine_send_one_load() {
     assert!(record.manifest()["options"].to_string().contains("--swarm local:3"));
 }
 
-/// A number of requests is divided, too, and ends the load.
+/// A total number of requests is divided among the agents, too, and ends the load.
 #[test]
 fn a_number_of_requests_is_divided() {
     let lab = Lab::new();
@@ -86,7 +86,7 @@ fn a_number_of_requests_is_divided() {
     assert_eq!(summary["load"]["users"], 6);
 }
 
-/// What an agent sent after its last report is unknown: the trial fails, and names it.
+/// What an agent sent after its last report is unknown: the trial fails, and names the agent.
 #[test]
 fn a_lost_agent_fails_the_trial() {
     let lab = Lab::new();
@@ -144,7 +144,7 @@ fn without_a_nats_server_the_package_is_named() {
         .expect(5, &["nats-server is not installed", "in the package nats-server"]);
 }
 
-/// A NATS server of a test's own.
+/// A NATS server for one test.
 pub struct Nats {
     pub child: Child,
     pub port: u16,
@@ -179,7 +179,7 @@ impl Nats {
         self.child.wait().expect("it can be waited for");
     }
 
-    /// Started again with what it had on disk.
+    /// Starts the server again with what it had on disk.
     fn again(&mut self) {
         self.child = Nats::serve(self.port, &self.streams);
     }
@@ -192,7 +192,7 @@ impl Drop for Nats {
     }
 }
 
-/// An agent that a test starts.
+/// An agent started by a test.
 pub struct Agent {
     pub child: Child,
     pub log: std::path::PathBuf,
@@ -226,7 +226,7 @@ impl Drop for Agent {
     }
 }
 
-/// Makes a key in a file that nobody else can read; returns its public part.
+/// Creates a key in a file that nobody else can read; returns its public part.
 #[track_caller]
 pub fn new_key(lab: &Lab, name: &str) -> String {
     let ran = lab.loadlab(&["agent", "--new-key", name]);
@@ -236,8 +236,8 @@ pub fn new_key(lab: &Lab, name: &str) -> String {
     ran.out.trim().to_owned()
 }
 
-/// Waits for a second of load; and in rounds of faults (`cargo xtask long`) for a time of that round's own, so that the
-/// fault comes at any moment.
+/// Waits for a second of load; in rounds of faults (`cargo xtask long`), also for a time that differs from round to
+/// round, so that the fault may come at any moment.
 pub fn moment_of_a_fault(lab: &Lab, case: &str, within: Duration) {
     use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
     let ticks = lab.record().trial(case, 1).join("ticks.jsonl");
@@ -249,7 +249,7 @@ pub fn moment_of_a_fault(lab: &Lab, case: &str, within: Duration) {
     }
 }
 
-/// Two agents and a load under way.
+/// Starts two agents and a load, and waits until it is under way.
 fn under_way(
     lab: &Lab,
     nats: &Nats,
@@ -267,7 +267,7 @@ fn under_way(
     (agents, running)
 }
 
-/// The page has a row for each agent, and says which one is missing.
+/// The page has a row for each agent, and says which agent is missing.
 #[test]
 fn the_page_shows_each_agent() {
     let lab = Lab::new();
@@ -283,11 +283,11 @@ fn the_page_shows_each_agent() {
     ));
     browser.until("document.querySelectorAll('#agents .spark path[d*=L]').length === 2");
     agents[1].child.kill().expect("it can be killed");
-    // Whoever is missing comes first.
+    // Missing agents are listed first.
     browser.until(&format!(
         "/^two \\(slot [01]\\): missing$/.test({shown}[0]) && /^one .*[0-9]\\/s$/.test({shown}[1])"
     ));
-    // What the page shows last is what is recorded of each.
+    // The last figures on the page are those recorded for each agent.
     let rows = "[...document.querySelectorAll('#agents tbody tr')].map((row) => [0, 2, 3, 4].map((i) => row.children[i].textContent.replace(',', '')))";
     browser.value(&format!(
         "addEventListener('pagehide', () => sessionStorage.setItem('agents', JSON.stringify({rows})))"
@@ -310,8 +310,8 @@ fn the_page_shows_each_agent() {
     browser.is_silent();
 }
 
-/// A server that is killed and started again with its streams loses nothing: what was not acknowledged is sent again,
-/// and nothing counts twice.
+/// A server that is killed and restarted with its streams loses nothing: what was not acknowledged is sent again, and
+/// nothing counts twice.
 #[test]
 fn a_nats_server_that_is_killed_and_started_again() {
     let lab = Lab::new();
@@ -330,7 +330,7 @@ fn a_nats_server_that_is_killed_and_started_again() {
     assert_eq!(found, [Some(600), Some(0), Some(0)], "{}", summary["loss"]);
 }
 
-/// One that stands still says nothing of any agent: none of them is lost, and nothing of the load is.
+/// A server that is stopped says nothing about the agents: none of them is given up, and no part of the load is lost.
 #[test]
 fn a_nats_server_that_stands_still() {
     let lab = Lab::new();
@@ -349,7 +349,7 @@ fn a_nats_server_that_stands_still() {
     assert_eq!(summary["probes"]["posted"]["last"], 1400.0);
 }
 
-/// One that stays away keeps nobody from ending the run.
+/// A server that stays away does not keep the run from ending.
 #[test]
 fn a_nats_server_that_stays_away() {
     let lab = Lab::new();
@@ -366,15 +366,15 @@ fn a_nats_server_that_stays_away() {
     drop(agents);
 }
 
-/// The process of the agent that a part of the load is now sent by.
+/// The slot of an agent, that is, its part of the load, from its log.
 fn slot_of(agent: &Agent) -> u64 {
     let log = std::fs::read_to_string(&agent.log).expect("its log");
     let slot = log.split(": slot ").nth(1).and_then(|rest| rest.split(' ').next());
     slot.and_then(|slot| slot.parse().ok()).expect("it has a slot")
 }
 
-/// What was due in all and what was not offered is the schedule, and the server has what was offered and possibly what
-/// the lost agent sent after its last report.
+/// The requests due plus those not offered make up the schedule; the server has what was offered, and possibly what the
+/// lost agent sent after its last report.
 #[track_caller]
 fn check_coverage(summary: &Value, schedule: u64) {
     let requests = &summary["requests"];
@@ -391,7 +391,7 @@ fn check_coverage(summary: &Value, schedule: u64) {
     assert!(doubts.iter().any(|d| d["kind"] == "agents_lost" && d["grave"] == false), "{doubts:#?}");
 }
 
-/// Without a lost agent the others go on, and the record says what was not offered, and by whom.
+/// The others continue without a lost agent, and the record says what was not offered, and by whom.
 #[test]
 fn the_others_go_on_without_a_lost_agent() {
     let lab = Lab::new();
@@ -410,7 +410,7 @@ fn the_others_go_on_without_a_lost_agent() {
     assert!(notes.contains("agent two (slot ") && notes.contains("; the others go on"), "{notes}");
 }
 
-/// An agent without a part takes the place of a lost one, in the middle of the load.
+/// An agent without a part takes over from a lost one, in the middle of the load.
 #[test]
 fn another_agent_takes_the_place_of_a_lost_one() {
     let lab = Lab::new();
@@ -435,7 +435,7 @@ fn another_agent_takes_the_place_of_a_lost_one() {
     assert!(lost["replaced_at_s"].as_f64() > lost["reported_until_s"].as_f64(), "{lost}");
     let notes = record_notes(&lab);
     assert!(notes.contains("agent two (slot ") && notes.contains("agent spare takes slot "), "{notes}");
-    // What it cannot do is said beforehand.
+    // If there can be no spare agent, this is reported beforehand.
     let replaced = ["--swarm", "local:2", "--on-lost-agent", "replace"];
     std::fs::remove_dir_all(lab.record().dir).expect("it is there");
     let text = counted("  users: 1\n  requests: 1\n");
@@ -443,7 +443,7 @@ fn another_agent_takes_the_place_of_a_lost_one() {
         .expect(2, &["--on-lost-agent replace: with `local:N` there is no spare agent"]);
 }
 
-/// One that was given up and is the only one that could take its place takes it again.
+/// An agent that was given up takes its place again if no other agent can.
 #[test]
 fn an_agent_takes_the_place_that_it_lost() {
     let lab = Lab::new();
@@ -468,7 +468,8 @@ fn an_agent_takes_the_place_that_it_lost() {
     assert!(record_notes(&lab).contains("agent two takes slot "), "{}", record_notes(&lab));
 }
 
-/// One that may not send the part of a lost one ends the trial: nobody would send it, and nobody would say so.
+/// A spare agent that may not send the lost agent's part ends the trial: otherwise nobody would send it, and nobody
+/// would say so.
 #[test]
 fn an_agent_that_refuses_the_place_of_a_lost_one() {
     let lab = Lab::new();
@@ -485,7 +486,7 @@ fn an_agent_that_refuses_the_place_of_a_lost_one() {
     assert!(summary["requests"]["ok"].as_u64() > Some(0), "what was reported is in the record");
 }
 
-/// Ctrl-C in a terminal signals everything that loadlab has started. What its agents have sent counts all the same.
+/// Ctrl-C in a terminal signals everything that loadlab has started. What its agents have sent still counts.
 #[test]
 fn ctrl_c_in_a_terminal_loses_no_agent() {
     let lab = Lab::new();
@@ -514,7 +515,7 @@ fn record_notes(lab: &Lab) -> String {
     notes.iter().filter_map(|n| n["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// A network between an agent and its server: what comes back from the server takes longer, and it can be cut.
+/// A network link between an agent and its server: it delays what the server sends back, and can be cut.
 struct Link {
     port: u16,
     is_cut: Arc<(Mutex<bool>, Condvar)>,
@@ -573,8 +574,9 @@ fn hold_back(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// An agent that stood still for longer than the others wait, and one whose network was cut for half a minute, come back: what they report
-/// then counts, and nothing of the load is missing. Both have the same name, which confuses nobody.
+/// An agent that was stopped for longer than the others wait, and one whose network was cut for half a minute, come
+/// back: their reports then count, and no part of the load is missing. Both have the same name, which must not cause
+/// confusion.
 #[test]
 fn agents_that_come_back_are_counted() {
     let lab = Lab::new();
@@ -618,8 +620,8 @@ fn agents_that_come_back_are_counted() {
     drop([steady, still, away]);
 }
 
-/// Clocks of agents are minutes apart, and one's messages need longer in one direction than in the other: their offsets
-/// are known to within what is stated, and all send from the same moment.
+/// The agents' clocks are minutes apart, and one agent's messages take longer in one direction than in the other: the
+/// offsets are known to within the stated uncertainty, and all agents start at the same moment.
 #[test]
 fn clocks_of_agents_may_differ() {
     const OFFSETS_S: [i32; 3] = [0, 500, -400];
@@ -659,7 +661,7 @@ fn clocks_of_agents_may_differ() {
         let error_ms = (offset_s.expect("an offset") + truth_s).abs() * 1e3;
         let uncertainty_ms = uncertainty_ms.expect("an uncertainty");
         assert!(error_ms <= uncertainty_ms + 1e-6, "{name}: {error_ms} ms is more than {uncertainty_ms} ms");
-        // The slow way back is half of what may be wrong.
+        // Half of the delay of the slow direction counts as uncertainty.
         assert!(name != "at500" || uncertainty_ms >= 10.0, "{name}: {uncertainty_ms} ms");
     }
     drop(agents);
@@ -679,7 +681,7 @@ fn an_agent_whose_disk_is_full() {
     let whole = Agent::start(&lab, &nats, "whole", &more);
     let agent = lab.command(&["agent", "--nats", &nats.url(), "--name", "full", "--spool", "small"]);
     let mut command = Command::new("unshare");
-    // Room for a few reports; it goes with the namespace.
+    // Room for a few reports; the file system goes with the namespace.
     let script = "mount -t tmpfs -o size=8k,mode=0700 none small && exec \"$@\"";
     command.args(["--mount", "sh", "-c", script, "sh"]).arg(agent.get_program()).args(agent.get_args());
     command.args(more).envs(agent.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -698,7 +700,7 @@ fn an_agent_whose_disk_is_full() {
     drop((whole, full));
 }
 
-/// `bench` and `find` have agents, too: what they make of a URL or a plan reaches them.
+/// `bench` and `find` have agents, too: the agents get what these make of a URL or a plan.
 #[test]
 fn agents_of_a_bench_and_a_search() {
     let lab = Lab::new();
@@ -742,8 +744,8 @@ fn agents_of_a_bench_and_a_search() {
     }
 }
 
-/// A coordinator that was killed: agents leave its run as soon as another with its key is announced, and `resume` makes the
-/// trial again.
+/// A coordinator that was killed: agents leave its run as soon as another with the same key is announced, and `resume`
+/// repeats the trial.
 #[test]
 fn a_coordinator_that_was_killed_is_resumed() {
     let lab = Lab::new();

@@ -1,4 +1,4 @@
-//! What agents of a swarm follow, get and refuse, with a real NATS server.
+//! What agents of a swarm obey, receive and refuse, with a real NATS server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,8 +12,8 @@ use crate::common::ports;
 use crate::run_support::{Lab, eventually};
 use crate::run_swarm::{Agent, Nats, counted, new_key, run_local};
 
-/// Agents follow the key they were given and no other, serve one run after another, and load only what both the plan
-/// and their own command line allow.
+/// Agents obey the key they were given and no other, serve one run after another, and load only what both the plan and
+/// their own command line allow.
 #[test]
 fn agents_follow_one_coordinator_and_their_own_limits() {
     let lab = Lab::new();
@@ -53,7 +53,7 @@ fn agents_follow_one_coordinator_and_their_own_limits() {
     drop(agents);
 }
 
-/// Its folder among temporary files goes with it, unless there are reports in it; also without --once.
+/// An agent removes its temporary folder when it ends, unless it contains reports; also without --once.
 #[test]
 fn an_agent_leaves_no_empty_folder() {
     let lab = Lab::new();
@@ -68,8 +68,8 @@ fn an_agent_leaves_no_empty_folder() {
     assert_eq!(left, 0);
 }
 
-/// Bodies, feeds and lists of URLs reach agents that do not have the plan's folder, and are removed afterwards. What a plan
-/// takes from a file as a value, and private keys, are not sent.
+/// Bodies, feeds and lists of URLs reach agents that do not have the plan's folder, and are removed afterwards. Private
+/// keys, and values that a plan reads from a file, are not sent.
 #[test]
 fn files_reach_agents() {
     let lab = Lab::new();
@@ -128,7 +128,7 @@ fn files_reach_agents() {
     drop(agents);
 }
 
-/// Whoever can change what an agent keeps could have it send something else.
+/// Anyone who can change what an agent keeps could make it send something else.
 #[test]
 fn a_folder_that_others_can_write_to_is_not_used() {
     let lab = Lab::new();
@@ -141,7 +141,7 @@ fn a_folder_that_others_can_write_to_is_not_used() {
     ran.expect(2, &["reports cannot be kept in open: others can write to it (mode 0777)", "hint: --spool"]);
 }
 
-/// A server as `deploy/nats` has it: TLS, and keys that allow each slot's agent its own subjects alone.
+/// A server configured as in `deploy/nats`: TLS, and keys that allow each slot's agent only its own subjects.
 #[test]
 fn a_server_with_tls_and_a_key_for_each_slot() {
     let lab = Lab::new();
@@ -169,7 +169,7 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
         let fixed = ["--coordinator-key", &key, "--threads", "1", "--ca", "server.crt", "--spool", &spool];
         Agent::start_at(&lab, &url, name, &[&fixed[..], more].concat())
     };
-    // One with another's key takes no slot, and says why.
+    // An agent with another slot's key takes no slot, and says why.
     let thief = agent("thief", &["--slot", "0", "--creds", "slot-1"]);
     let agents =
         ["0", "1"].map(|n| agent(&format!("agent-{n}"), &["--slot", n, "--creds", &format!("slot-{n}")]));
@@ -193,7 +193,8 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
     }
     std::fs::remove_dir_all(lab.record().dir).expect("it is there");
 
-    // A slot's key is not that of a coordinator, without one nobody gets in, and neither does who trusts nobody.
+    // A slot's key does not work for a coordinator; nobody gets in without a key, or without trusting the server's
+    // certificate.
     let of_slot = lab.run(&text, &[&swarm[..], &["--swarm-creds", "slot-0"]].concat());
     of_slot.expect(5, &["the NATS server does not allow it: Permissions Violation", "hint: deploy/nats"]);
     lab.run(&text, &swarm)
@@ -203,13 +204,13 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
     drop(agents);
 }
 
-/// A client of a NATS server that may do anything: what somebody has who got hold of the network.
+/// A client of a NATS server with no restrictions: what an attacker who got into the network has.
 struct Intruder {
     reader: BufReader<TcpStream>,
     subscriptions: usize,
 }
 
-/// What a client of a NATS server gets.
+/// A message that a NATS client receives.
 struct Message {
     subject: String,
     reply: String,
@@ -239,7 +240,7 @@ impl Intruder {
         self.say(&format!("PUB {subject} {reply} {}\r\n{payload}\r\n", payload.len()));
     }
 
-    /// The next message.
+    /// Receives the next message.
     fn next(&mut self) -> Message {
         loop {
             let mut line = String::new();
@@ -269,7 +270,7 @@ fn number(text: &str) -> usize {
     text.parse().expect("a number")
 }
 
-/// Everything that a coordinator signed in a run, said again later by somebody else, makes no agent send anything.
+/// Replaying everything a coordinator signed in a run does not make any agent send anything.
 #[test]
 fn a_run_that_is_played_again_is_refused() {
     let lab = Lab::new();
@@ -303,12 +304,12 @@ fn a_run_that_is_played_again_is_refused() {
             break order["run"].as_str().expect("its run").to_owned();
         }
     };
-    // What ended it is kept back.
+    // Hold back the order that ended the run.
     orders.pop();
     let words: Vec<String> = orders.iter().map(|order| text_of(order)["order"].to_string()).collect();
     assert!(words[0].contains("prepare") && words[1].contains("begin"), "{words:?}");
 
-    // Where the load went there is a listener again.
+    // Listen again where the load went.
     let target = text_of(&orders[0])["order"]["prepare"]["what"]["names"]["components.web.port"].clone();
     let target: u16 = target.as_str().expect("a port").parse().expect("a port");
     let listener = std::net::TcpListener::bind(("127.0.0.1", target)).expect("the port is free again");
@@ -329,7 +330,7 @@ fn a_run_that_is_played_again_is_refused() {
         if subject.ends_with(".time") {
             intruder.publish(&reply, "", "[0,0]");
         }
-        // It may not have been listening yet.
+        // The agent may not have been listening yet.
         intruder.publish("loadlab.announce", "", &announced);
         std::fs::read_to_string(&other.log).ok().filter(|log| log.contains(refused))
     });
@@ -338,7 +339,7 @@ fn a_run_that_is_played_again_is_refused() {
     drop(other);
 }
 
-/// Reports that are larger than a message of the server go in pieces.
+/// Reports larger than one message of the server are sent in pieces.
 #[test]
 fn reports_larger_than_a_message() {
     let lab = Lab::new();
@@ -360,7 +361,7 @@ fn reports_larger_than_a_message() {
     listener.subscribe("loadlab.*.kept.slot.*.report.>");
     let ran = lab.run(&text, &swarm);
     assert!(lab.record().trial("default", 1).join("summary.json").exists(), "{}", ran.err);
-    // Its number, which piece of it this is, and how many there are.
+    // The report's number, the number of this piece, and how many pieces there are.
     eventually("a report in pieces", || {
         let Message { head, .. } = listener.next();
         let numbers = head.lines().find_map(|line| line.strip_prefix("Loadlab-Report: "))?;

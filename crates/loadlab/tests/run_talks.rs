@@ -1,5 +1,4 @@
-//! `loadlab run` with conversations over WebSockets, against another implementation's server that keeps its own
-//! records.
+//! `loadlab run` with WebSocket conversations, against another implementation's server that keeps its own records.
 
 use crate::common::ports;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +9,7 @@ use crate::common::chat::Chat;
 use crate::common::proxy::Proxy;
 use crate::run_support::{Lab, Ran, eventually};
 
-/// The example of the reference, at another address.
+/// The example from the reference, at another address.
 fn of_the_reference(address: &str) -> String {
     let reference = include_str!("../../../docs/plan.md");
     let blocks = reference.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next());
@@ -25,7 +24,8 @@ fn counts(of: &Value) -> Vec<u64> {
         .collect()
 }
 
-/// It ended well, even if a busy machine makes its measurement INVALID, and every expectation held.
+/// Asserts that the run ended well, even if a busy machine makes its measurement INVALID, and that every expectation
+/// held; returns the summary.
 #[track_caller]
 fn held(lab: &Lab, ran: &Ran) -> Value {
     assert!(matches!(ran.code, Some(0 | 4)), "stdout:\n{}\nstderr:\n{}", ran.out, ran.err);
@@ -35,7 +35,7 @@ fn held(lab: &Lab, ran: &Ran) -> Value {
     summary
 }
 
-/// Failures that happened.
+/// Failures that occurred, by name.
 fn failures(of: &Value) -> Value {
     let all = of["failures"].as_object().unwrap().iter().filter(|(_, n)| **n != json!(0));
     Value::Object(all.map(|(k, n)| (k.clone(), n.clone())).collect())
@@ -55,7 +55,7 @@ fn the_example_of_the_reference_talks() {
         assert_eq!((due, dropped, failed, in_flight), (started, 0, 0, 0), "{load:#}");
         assert_eq!(ok, started);
     }
-    // The server saw as many opening, close and other messages as were counted here.
+    // The server saw as many openings, closes and messages as were counted here.
     let opened: u64 = books.opened.values().sum();
     assert_eq!(summary["statuses"], json!({ "101": opened }));
     assert_eq!((books.goodbyes, books.cut), (opened, 0));
@@ -65,7 +65,7 @@ fn the_example_of_the_reference_talks() {
     assert_eq!(books.headers["sec-websocket-protocol"], "chat");
     assert!(books.texts.keys().all(|t| t.contains("\"seat\":")), "{:?}", books.texts);
     assert_eq!((books.opened["/watch"], of_tag("watch")), (10, 20));
-    // Besides the messages each conversation has an opening, a close, and a welcome unless its time was up by then.
+    // Besides the messages, each conversation has an opening, a close, and a welcome unless its time was up by then.
     let (rest, opened) = (talkers["requests"]["ok"].as_u64().unwrap() - said, books.opened["/chat"]);
     assert!((2 * opened..=3 * opened).contains(&rest), "{rest} besides {said}, {opened} opened");
 }
@@ -91,7 +91,7 @@ fn each_fault_has_its_own_name_and_shows_what_came() {
     ];
     let loads = faults.iter().map(|(path, ..)| {
         let url = chat.url(&format!("/{path}"));
-        // The others are not late, on however busy a machine.
+        // Long enough that no other answer is late, however busy the machine is.
         let timeout = if *path == "silent" { "300ms" } else { "20s" };
         let pause = if *path == "leaves" { "pause: 200ms, " } else { "" };
         format!(
@@ -122,7 +122,7 @@ fn each_fault_has_its_own_name_and_shows_what_came() {
     assert_eq!(page["status"], 302);
 }
 
-/// A server's last answer and its close come together: the part that the close ends begins only when they are here.
+/// A server's last answer and its close arrive together: the part that the close ends begins only once both are here.
 #[test]
 fn an_answer_and_a_close_in_one_piece() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -132,7 +132,7 @@ fn an_answer_and_a_close_in_one_piece() {
             std::thread::spawn(move || {
                 let Ok(mut socket) = tungstenite::accept(stream) else { return };
                 if socket.read().is_ok() {
-                    // Not sent before the close.
+                    // Buffered, so that it is not sent before the close.
                     let _ = socket.write(tungstenite::Message::text("pong"));
                     let _ = socket.close(None);
                 }
@@ -193,7 +193,7 @@ expect: [ "failed == 0", "tag.file.p50 < 10s" ]
     assert_eq!((books.goodbyes, books.cut), (40, 0));
 }
 
-/// Users that hold their connections when the time is up close them properly, and are counted.
+/// Users that still hold their connections when the time is up close them properly, and are counted.
 #[test]
 fn who_holds_when_time_is_up_says_goodbye() {
     let chat = Chat::start();
@@ -209,7 +209,7 @@ fn who_holds_when_time_is_up_says_goodbye() {
     assert_eq!((books.opened["/idle"], books.goodbyes, books.cut), (200, 200, 0));
 }
 
-/// nginx that speaks TLS in front of the server; gone when dropped.
+/// nginx with TLS in front of the server; killed when dropped.
 struct Nginx {
     child: Child,
     port: u16,

@@ -1,4 +1,4 @@
-//! `--ui` in a real browser: the page shows what is recorded, turns into the report, and admits no one else.
+//! `--ui` in a real browser: the page shows what is recorded, turns into the report, and admits nobody else.
 
 #[allow(dead_code, reason = "the part of it that these tests need")]
 #[path = "../../report/tests/support/browser.rs"]
@@ -22,10 +22,10 @@ pub fn page_in(reported: &str) -> String {
     url.unwrap_or_else(|| panic!("no address in {reported}")).to_owned()
 }
 
-/// Names and counts of the outcomes the page shows.
+/// Script for the names and counts of the outcomes that the page shows.
 const OUTCOMES: &str = "Object.fromEntries([...document.querySelectorAll('.outcomes li')].map((li) => [li.dataset.key, Number(li.dataset.count)]))";
 
-/// The page's last contents stay available after it has become another.
+/// Keeps the page's last contents available after it has turned into the report.
 fn keep_the_last(browser: &mut Browser) {
     browser.value(&format!(
         "addEventListener('pagehide', () => {{ sessionStorage.setItem('last', JSON.stringify({OUTCOMES})); \
@@ -40,7 +40,7 @@ fn kept(browser: &mut Browser) -> Value {
 
 #[test]
 fn the_page_shows_what_is_recorded_and_turns_into_the_report() {
-    // The load ends when this server has been posted to, which is when the test has seen enough.
+    // The load ends when this server receives a post, which the test sends once it has seen enough.
     let server = Served::start("\"slow_ms\": 1");
     let lab = Lab::new();
     let rest = format!(
@@ -74,7 +74,7 @@ fn the_page_shows_what_is_recorded_and_turns_into_the_report() {
     let mut end = TcpStream::connect(server.url("").trim_start_matches("http://")).unwrap();
     end.write_all(b"POST /x HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n").unwrap();
     browser.until_report();
-    // On a busy machine the measurement may be INVALID, but is still recorded.
+    // On a busy machine the measurement may be INVALID, but it is still recorded.
     let ran = running.end();
     assert!(matches!(ran.code, Some(0 | 4)), "{ran:?}");
     let (summary, last) = (lab.record().summary("default", 1), kept(&mut browser));
@@ -83,7 +83,7 @@ fn the_page_shows_what_is_recorded_and_turns_into_the_report() {
     assert_eq!(last["check"], summary["failures"]["check"], "{last}");
     assert!(last["check"].as_u64() > Some(0) && summary["ended"] == "stopped", "{last}");
     assert_eq!(last["in flight"], requests["in_flight"], "{last}");
-    // In place: the address is the same, and the report is the one on disk.
+    // The page turns into the report in place: the address is the same, and the report is the one on disk.
     assert_eq!(browser.value("location.href"), json!(url));
     let report = std::fs::read_to_string(lab.record().dir.join("report.html")).unwrap();
     let title = browser.value("document.title");
@@ -109,7 +109,7 @@ fn it_names_the_figures_that_matter() {
     browser.until(&format!("/^~?[0-9.]+ (µs|ms)$/.test({})", shown("items, p50")));
     browser.until(&format!("{} === '–'", shown("all done")));
     browser.until("document.querySelector('#figures .spark path[d*=L]') !== null");
-    // What components use is there, too.
+    // The components' resource use is shown, too.
     browser.until("document.querySelector('#components .told').textContent.includes('%')");
     for size in [(420, 900), (1280, 900)] {
         browser.screen(size, "light");
@@ -181,7 +181,7 @@ fn it_is_whole_on_every_screen_and_with_the_keyboard() {
     browser.until("document.getElementById('link').textContent === 'paused'");
     let clock = browser.value("document.getElementById('clock').textContent");
     running.signal(Signal::INT);
-    // A page that shows one moment keeps it until everything is over.
+    // A page paused at one moment keeps showing it until everything is over.
     browser.until(&format!(
         "document.getElementById('clock') === null || document.getElementById('clock').textContent === {clock}"
     ));
@@ -244,7 +244,7 @@ fn a_search_has_the_page_too_and_waits_for_nobody() {
     let (address, path) = page.trim_start_matches("http://").split_once('/').unwrap();
     let events = asked(address, &format!("GET /{path}live HTTP/1.1\nHost: {address}\n\n"));
     assert!(events.contains("Content-Type: text/event-stream\r\n"), "{events}");
-    // The last frame contains what ended, and its rate.
+    // The last frame has the final counts and their rate.
     let frames: Vec<Value> = events
         .lines()
         .filter_map(|l| l.strip_prefix("data: "))
@@ -259,7 +259,7 @@ fn a_search_has_the_page_too_and_waits_for_nobody() {
     assert!(matches!(output.status.code(), Some(0 | 4)), "{output:?}");
 }
 
-/// The answer to a raw request, including the status line.
+/// The response to a raw request, including the status line.
 fn asked(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
@@ -298,7 +298,7 @@ fn whoever_lacks_the_token_or_comes_from_elsewhere_gets_nothing() {
     }
     assert!(asked(address, &format!("POST /{token}/ HTTP/1.1\nHost: {address}\n\n")).contains(" 405 "));
     assert!(asked(address, &format!("GET /{token}/x HTTP/1.1\nHost: {address}\n\n")).contains(" 404 "));
-    // One that never reads, and one that never sends, hold up neither the load nor the others.
+    // A client that never reads, and one that never sends, hold up neither the load nor other clients.
     let mut deaf = TcpStream::connect(address).unwrap();
     deaf.write_all(format!("GET /{token}/live HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
     let _mute = TcpStream::connect(address).unwrap();

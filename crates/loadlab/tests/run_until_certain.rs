@@ -1,4 +1,4 @@
-//! Trials that go on until it is certain how the cases differ.
+//! Trials that continue until it is certain how the cases differ.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::run_swarm::run_local;
 use crate::run_ui::driver::Browser;
 use crate::run_ui::page_in;
 
-/// Three cases whose requests take so long, in milliseconds; one figure decides.
+/// Three cases whose requests take `ms` milliseconds; one figure decides.
 fn three(trials: &str) -> String {
     let cases = "matrix: [{ name: base, ms: 20 }, { name: slow, ms: 60 }, { name: again, ms: 20 }]";
     let load = "load:\n  users: 4\n  requests: 40\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]";
@@ -42,14 +42,14 @@ fn a_difference_and_that_there_is_none_are_found_and_then_nothing_more_is_measur
     assert_eq!(verdict(0), (&"slow".into(), &yes, &median, &"worse".into()));
     assert_eq!(verdict(1), (&"again".into(), &yes, &median, &"same".into()));
     let counts = ["base", "slow", "again"].map(|case| trials(&lab, case).len());
-    // The base goes on for the case that takes most rounds, and so does its control.
+    // The base is measured for as long as the case that takes the most rounds, and so is its control.
     assert_eq!(counts[0], counts[1].max(counts[2]), "{counts:?}");
     assert_eq!(counts[0], trials(&lab, "base-control").len());
     assert!(counts.iter().all(|n| (6..=20).contains(n)), "{counts:?}");
     assert!(ran.err.contains("recording at most 80 trials"), "{}", ran.err);
     assert!(ran.err.contains(&format!("settled after {} rounds", counts[0])), "{}", ran.err);
 
-    // The order in a round is drawn: not always the plan's, nor one that moves on by a case each time.
+    // The order within a round is random: neither always the plan's, nor rotated by one case each time.
     let started =
         ran.err.lines().filter_map(|line| line.strip_prefix('[')?.split_once("] ").map(|(_, what)| what));
     let mut orders = std::collections::BTreeMap::<&str, Vec<&str>>::new();
@@ -62,7 +62,7 @@ fn a_difference_and_that_there_is_none_are_found_and_then_nothing_more_is_measur
     let is_turned = |order: &Vec<&str>| (0..4).any(|by| (0..4).all(|i| order[i] == cases[(i + by) % 4]));
     assert!(whole.len() >= 3 && !whole.iter().all(is_turned), "{whole:?}");
 
-    // A report that is made later says the same.
+    // A report made later says the same.
     let name = lab.run_name();
     let compared = lab.loadlab(&["compare", &name, "--format", "json"]);
     compared.expect(0, &[]);
@@ -76,7 +76,7 @@ fn a_difference_and_that_there_is_none_are_found_and_then_nothing_more_is_measur
         assert_eq!(comparison["equivalence_margin"], 0.5);
         let (row, said) = (&comparison["figures"][0], &settled[place]["figures"][0]);
         assert_eq!((&row["figure"], &row["verdict"], &row["decides"]), (&median, &said["verdict"], &yes));
-        // Three times as slow is visible.
+        // A factor of three is visible.
         assert!(row["visible"].as_f64().is_some_and(|visible| (0.0..2.0).contains(&visible)), "{row}");
     }
     let report = lab.record().report("md");
@@ -102,7 +102,7 @@ fn rounds_that_can_settle_nothing_are_refused_before_the_first() {
     ran.expect(2, &["4 rounds settle nothing", "raise `trials.at_most`"]);
     assert!(!lab.record().dir.exists());
     lab.loadlab(&["check", "plan.yaml"]).expect(0, &["4 rounds settle nothing"]);
-    // A number is a number.
+    // A plain number of trials still means that number.
     lab.file("plan.yaml", &text);
     let described = lab.loadlab(&["run", "plan.yaml", "--trials", "2", "--dry-run"]);
     described.expect(0, &[]);
@@ -132,7 +132,7 @@ fn a_run_that_was_killed_goes_on_in_the_order_that_was_drawn() {
     assert!(trials(&lab, "base").len() <= 20);
 }
 
-/// All rounds are there: how it came out stays as it was.
+/// With all rounds done, resuming leaves the result as it was.
 #[test]
 fn a_run_that_has_all_its_rounds_comes_out_as_before_when_it_is_resumed() {
     let lab = Lab::new();
@@ -143,7 +143,7 @@ fn a_run_that_has_all_its_rounds_comes_out_as_before_when_it_is_resumed() {
     let rounds = trials(&lab, "base").len();
     let again = lab.loadlab(&["resume", &lab.run_name(), "--quiet"]);
     assert_eq!((ended(), trials(&lab, "base").len()), (before, rounds), "{}", again.err);
-    // Doubts about trials that were made before are theirs.
+    // Doubts about the earlier trials still apply.
     assert!(code == Some(4) || again.code == code, "{code:?} then {:?}", again.code);
 }
 

@@ -7,7 +7,7 @@ use crate::run_support::{LONG, Lab, component, eventually, plan};
 
 const NOBODY: u32 = 65534;
 
-/// `loadlab` as nobody, in a folder owned by nobody, with a copy of the binaries that nobody can read.
+/// `loadlab` as the user `nobody`, in a folder which that user owns, with copies of the binaries which it can read.
 fn as_nobody(lab: &Lab, text: &str, args: &[&str]) -> Option<Command> {
     if !rustix::process::geteuid().is_root() || !std::path::Path::new("/usr/bin/setpriv").exists() {
         run_support::skip::skip("it takes root and setpriv to become nobody");
@@ -16,7 +16,8 @@ fn as_nobody(lab: &Lab, text: &str, args: &[&str]) -> Option<Command> {
     let server = lab.path().join("server");
     let own = std::env::current_exe().unwrap();
 
-    // In a separate process: while this one writes a program, a parallel test may fork, and then the file is busy.
+    // Copy in a separate process: while this one has a program open for writing, a parallel test may fork, and the file
+    // would be busy.
     for (from, to) in [(own.as_path(), &server), (run_support::LOADLAB.as_ref(), &lab.path().join("program"))]
     {
         assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
@@ -72,7 +73,7 @@ fn limits_that_cannot_be_set_are_errors() {
     }
 }
 
-/// The first case needs nothing that is missing; it is not measured for a run that cannot be completed.
+/// The first case needs nothing that is missing, but is not measured for a run that cannot be completed.
 #[test]
 fn limits_of_a_later_case_are_known_before_anything_is_built() {
     let lab = Lab::new();

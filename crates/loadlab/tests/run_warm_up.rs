@@ -1,4 +1,4 @@
-//! `warmup: auto` on a real server that gets faster on its own.
+//! `warmup: auto` on a real server that warms up.
 
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ fn load(warmup: &str) -> String {
     )
 }
 
-/// A run in which a warm-up was found. A machine that stands still for a moment makes a start uneven: then none is
-/// found, which is correct; so there are three attempts.
+/// A run in which a warm-up was found. A machine that stalls for a moment makes the start uneven: then none is found,
+/// which is correct, so there are three attempts.
 fn warmed_up(warmup: &str, is_found: impl Fn(&Value) -> bool) -> (Lab, Value) {
     let text = plan(&[component("web", "\"slow_ms\": 40, \"warm_s\": 5", &[])], &load(warmup));
     let mut uneven = Vec::new();
@@ -39,7 +39,7 @@ fn a_warm_up_is_found_left_out_and_told() {
         notes.iter().any(|n| n["text"].as_str().is_some_and(|t| t.starts_with("warm-up detected"))),
         "{notes:?}"
     );
-    // counts cover the whole load, times and rates the rest of it, including tags
+    // counts cover the whole load; times and rates cover only the part after the warm-up, including those of tags
     let of = |path: &str| summary.pointer(path).and_then(serde_json::Value::as_u64).expect("a count");
     let (ok, timed) = (of("/requests/ok"), of("/response_ms/count"));
     assert!(timed < ok, "{summary:#}");

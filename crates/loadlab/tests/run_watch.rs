@@ -1,5 +1,5 @@
-//! `loadlab run` watching: limits that are read back and derived from measurements, probes of every kind, losses, and
-//! events in the middle of a load. Every [`Lab::run`] checks that nothing is left behind.
+//! How `loadlab run` watches: limits that are read back and derived from measurements, probes of every kind, losses,
+//! and events in the middle of a load. Every [`Lab::run`] checks that nothing is left behind.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -46,7 +46,7 @@ fn limits_are_read_back_and_follow_from_an_earlier_case() {
     assert!(record.report("html").contains("is limited to"), "the report says what was in force");
 }
 
-/// A limit that does not take effect is an error, not a surprise.
+/// A limit that does not take effect is an error, and nothing is started.
 #[test]
 fn a_limit_that_the_kernel_refuses_starts_nothing() {
     let lab = Lab::new();
@@ -56,7 +56,7 @@ fn a_limit_that_the_kernel_refuses_starts_nothing() {
     Lab::new().run(&plan(&[web], ""), &[]).expect(3, &["component `web`: cannot limit cpu", "hint:"]);
 }
 
-/// What lives on gets the limits of the new case.
+/// A component that lives on gets the limits of the new case.
 #[test]
 fn limits_change_between_cases_on_what_lives_on() {
     let lab = Lab::new();
@@ -112,7 +112,7 @@ fn probes_of_every_kind() {
     assert!(probes["said"]["last"].as_f64() > Some(2.0), "{probes}");
 }
 
-/// A probe that cannot be read has no value: no drain completes by it, and no expectation holds.
+/// A probe that cannot be read has no value: it completes no drain, and no expectation on it holds.
 #[test]
 fn a_probe_that_fails_never_stands_still_in_silence() {
     let lab = Lab::new();
@@ -166,7 +166,7 @@ fn what_is_lost_is_reported_by_ids() {
     assert_eq!(loss["by_id"], true);
     let compared = &record.events("default", 1, "compared")[0];
     assert_eq!(compared["missing"].as_array().unwrap().len() as u64, accepted / 7);
-    // The ids of both batches, as ranges.
+    // The ids of both batches, as inclusive ranges.
     let ids = record.lines("default", 1, "ids.jsonl");
     let ranges: Vec<(u64, u64)> = ids
         .iter()
@@ -215,7 +215,7 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
     let events = "events:\n  - { at: 200ms, do: kill edge2 }\n  - { at: 400ms, do: pause web }\n  - { at: 900ms, do: resume web }\n  \
                   - { at: 1s, do: restart edge1 }\n  - { at: 1h, do: kill web }\n";
     let ran = lab.run(&plan(&[web, edge], &format!("{load}{events}expect: [\"errors == 0\"]\n")), &[]);
-    // The pause is not the generator's fault, but a busy machine may be.
+    // The pause is not the generator's fault, but a busy machine may make it late.
     assert!(matches!(ran.code, Some(0 | 4)), "{}", ran.err);
     let record = lab.record();
     let summary = record.summary("default", 1);
@@ -227,7 +227,7 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
     assert_eq!(summary["components"]["edge1"]["restarts"], 1);
     assert_eq!(summary["components"]["edge2"].get("died"), None);
     let events = record.events("default", 1, "action");
-    // Nothing is answered while it is paused; at 50/s a request came within 20 ms.
+    // Nothing is answered during the pause; at 50/s a request fell due within 20 ms of its start.
     let still_ms = (at(&events[2]) - at(&events[1])) * 1e3;
     assert!(summary["response_ms"]["max"].as_f64().unwrap() > still_ms - 100.0, "{still_ms}: {summary}");
     assert!(at(&events[0]) >= 0.2 && at(&events[3]) >= 1.0, "{events:?}");
@@ -270,7 +270,7 @@ fn an_event_that_cannot_be_carried_out_spoils_the_trial() {
     ran.expect(3, &["event `pause edge` failed: edge: it is not up"]);
 }
 
-/// The kernel's kill is reported with its time, beside the limit.
+/// The kernel's out-of-memory kill is reported with its time, next to the limit.
 #[test]
 fn a_kill_for_memory_has_its_time() {
     let lab = Lab::new();
@@ -285,13 +285,13 @@ fn a_kill_for_memory_has_its_time() {
     let kill = &record.events("default", 1, "out_of_memory")[0];
     assert_eq!((&kill["component"], &kill["limit_bytes"]), (&json!("web"), &json!(60 << 20)));
     let died = &record.events("default", 1, "died")[0];
-    // It may be seen a moment before the process is gone.
+    // The kill may be seen a moment before the process is gone.
     assert!(at(kill) <= at(died) && at(kill) > at(died) - 1.0, "{kill} {died}");
     let summary = record.summary("default", 1);
     assert_eq!(summary["components"]["web"]["oom_kills_at_s"][0], kill["at_s"]);
 }
 
-/// Two at once on one machine: neither disturbs the other, and two with the same port report it.
+/// Two runs at once on one machine: neither disturbs the other.
 #[test]
 fn two_runs_at_once() {
     let (one, two) = (Lab::new(), Lab::new());

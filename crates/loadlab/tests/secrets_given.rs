@@ -1,5 +1,4 @@
-//! Credentials on input: from the environment, from files, from the command line. Messages about them do not show
-//! them.
+//! Credentials as input: from the environment, from files, from the command line. Messages about them do not show them.
 
 use crate::common;
 use crate::common::server::{Server, good};
@@ -140,7 +139,7 @@ fn a_proxy_comes_from_a_file() {
     assert!(!ran.err.contains("pass-word"), "{}", ran.err);
 }
 
-/// Whatever is wrong with a command line, its credentials are not repeated, however short they are.
+/// Whatever is wrong with a command line, the error does not repeat its credentials, however short they are.
 #[test]
 fn messages_about_the_command_line_show_no_credentials() {
     let lab = Lab::new();

@@ -1,9 +1,9 @@
-//! Every place that takes a URL parses it the same way: what is refused in one is refused in all, with a suggestion.
+//! Every place that takes a URL parses it the same way: what one refuses, all refuse, with a suggestion.
 
 use crate::common::{bench, file};
 use crate::run_support::Lab;
 
-/// Hosts and ports that different readers might understand differently, or not at all.
+/// Hosts and ports that parsers might understand differently, or not at all, each with the message that refuses it.
 const NONE: [(&str, &str); 9] = [
     ("[localhost]:8080", "`[localhost]` is not an IPv6 address"),
     ("[::1", "`[::1` has no `]`"),
@@ -16,7 +16,7 @@ const NONE: [(&str, &str); 9] = [
     (":8080", "the host is missing"),
 ];
 
-/// The message about it, whatever else is printed.
+/// Asserts exit code 2, the reason and a hint, whatever else is printed.
 fn refused(ran: (i32, &str), place: &str, why: &str) {
     let (code, reported) = ran;
     assert_eq!(code, 2, "{place}: {reported}");
@@ -54,7 +54,7 @@ fn plans_refuse_what_is_no_host() {
     let component = |ready: &str| format!("  components: {{ a: {{ run: a, ready: {{ {ready} }} }} }}\n");
     let (none, get) = (component("log: x"), "{ get: \"http://127.0.0.1:1/\" }");
     for (authority, why) in NONE {
-        // In YAML single quotes.
+        // In single quotes of YAML.
         let http = format!("'http://{authority}/x'");
         let bare = format!("'{authority}'");
         let mut places = vec![
@@ -78,7 +78,7 @@ fn plans_refuse_what_is_no_host() {
             ),
             ("durability", plan(&none, "", get) + &format!("durability: {{ http: {http} }}\n")),
         ];
-        // A name is checked when it is known.
+        // A value from the matrix is checked once it is known.
         places.push((
             "case",
             plan(&none, "", "{ get: '${case.at}/x' }")

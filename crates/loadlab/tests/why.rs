@@ -1,5 +1,5 @@
-//! `loadlab why` on a real system: every change is made and set back, however it ends, and the answer is in the record.
-//! What it finds is checked where it is planted: `cargo xtask test --only "planted levers"`.
+//! `loadlab why` on a real system: every change is made and undone, however the run ends, and the answer is in the
+//! record. Whether the answer is right is checked with planted limits: `cargo xtask test --only "planted levers"`.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::run_support;
 use crate::run_support::{Lab, component, eventually};
 
-/// A plan with a lever that writes each of its values into a file.
+/// A plan with a lever that appends each of its values to a file.
 fn plan() -> String {
     let web = component("web", "\"burn_us\": 1000", &["limits: { cpu: 10% }"]);
     run_support::plan(
@@ -41,7 +41,7 @@ fn each_value_is_set_in_turn_and_the_planned_one_last() {
         |name: &str| levers.iter().find(|lever| lever["name"] == name).unwrap_or_else(|| panic!("{json:#}"));
     let cpu = named("web CPU");
     assert!(levers.len() == 2 && cpu["now"] == "10% CPU" && cpu["less"] == "9% CPU", "{json:#}");
-    // At least four rounds of two changes, and a block without one on either side of each.
+    // At least four rounds of two changes, with a block without a change on either side of each.
     let blocks = why["blocks"].as_array().expect("blocks");
     assert!(blocks.len() >= 17 && (blocks.len() - 1).is_multiple_of(4), "{json:#}");
     for change in ["pool: 9", "web CPU: 9% CPU"] {
@@ -67,7 +67,7 @@ fn each_value_is_set_in_turn_and_the_planned_one_last() {
     let values = lab.lines("set");
     assert_eq!(values.last().map(String::as_str), Some("10"), "{values:?}");
     assert!(values.iter().any(|value| value == "9"), "{values:?}");
-    // The record is a run's: the manifest has the answer, reports begin with it.
+    // The record is that of a run: the manifest has the answer, and reports begin with it.
     assert_eq!(lab.record().manifest()["why"]["levers"], why["levers"]);
     for format in ["text", "md", "html"] {
         let report = lab.record().report(format);
@@ -78,7 +78,7 @@ fn each_value_is_set_in_turn_and_the_planned_one_last() {
     lab.loadlab(&["resume", &out]).expect(2, &["`loadlab why` begins again"]);
 }
 
-/// The goodput of each block that counts is that of its seconds, as the record has them.
+/// Each block that counts has the goodput of its seconds, as recorded.
 fn check_goodputs(lab: &Lab, blocks: &[Value]) {
     let ticks = lab.record().lines("one-step-less", 1, "ticks.jsonl");
     let mut counted = 0;
@@ -96,8 +96,8 @@ fn check_goodputs(lab: &Lab, blocks: &[Value]) {
     assert!(counted > 0, "no block counts: {blocks:?}");
 }
 
-/// The goodput under a change over that of the blocks beside it: the geometric mean, as it would be worked out by hand.
-/// `None` if fewer than two blocks of it count.
+/// The goodput under a change relative to the blocks beside it: the geometric mean, as one would work it out by hand.
+/// `None` if fewer than two blocks with the change count.
 fn ratio(blocks: &[Value], change: &str) -> Option<f64> {
     let rate = |block: &Value| block["goodput_per_s"].as_f64();
     let mut logs = Vec::new();
@@ -112,7 +112,7 @@ fn ratio(blocks: &[Value], change: &str) -> Option<f64> {
     (logs.len() >= 2).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-/// `loadlab why` at the moment in which a tighter value has been set.
+/// Starts `loadlab why` and waits until a tighter value has been set.
 fn while_tightened(lab: &Lab) -> std::process::Child {
     let plan_file = lab.file("plan.yaml", &plan());
     let out = lab.run_name();
@@ -124,7 +124,7 @@ fn while_tightened(lab: &Lab) -> std::process::Child {
     child
 }
 
-/// What Node leaves in its folder where functions are to have names.
+/// Number of the logs that Node leaves in its folder if functions are to have names.
 fn node_logs(lab: &Lab) -> usize {
     let entries = std::fs::read_dir(lab.path()).expect("a folder").flatten();
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("isolate-0x")).count()
@@ -134,7 +134,7 @@ fn node_logs(lab: &Lab) -> usize {
 fn an_interrupt_sets_the_planned_value_and_leaves_no_logs_of_a_profile() {
     let lab = Lab::new();
     let mut child = while_tightened(&lab);
-    // With this budget stacks would be sampled, of whatever binds.
+    // With this budget, stacks of the limiting component would be sampled.
     assert_eq!(node_logs(&lab), 1);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::INT).expect("it can be signalled");
@@ -152,7 +152,7 @@ fn a_kill_leaves_no_process_no_cgroup_and_a_record_that_can_be_read() {
     let mut child = while_tightened(&lab);
     child.kill().expect("it can be killed");
     child.wait().expect("it ends");
-    // Its guardian takes the system down.
+    // The guardian takes the system down.
     eventually("the end of the system", || lab.left_behind().is_empty().then_some(()));
     assert_eq!(lab.record().manifest()["how"], "partial");
     assert!(lab.record().report("text").contains("nothing yet: the run did not finish"));
@@ -198,7 +198,7 @@ fn a_system_with_room_is_no_mistake() {
     let load = "load:\n  rate: 20/s\n  duration: 1s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     lab.file("plan.yaml", &run_support::plan(&[component("web", "", &[])], load));
     let ran = lab.loadlab(&["why", "plan.yaml", "--quiet", "--out", &lab.run_name()]);
-    // 4: the machine was too busy to be believed; 6: too busy for its threads to be read.
+    // 4: the machine was too busy for a valid measurement; 6: too busy for the server's threads to be read.
     assert!(matches!(ran.code, Some(0 | 4 | 6)), "{}\n{}", ran.out, ran.err);
     let is_known = !ran.out.contains("how busy its threads are is not known");
     assert!(is_known || ran.code != Some(0), "{}", ran.out);

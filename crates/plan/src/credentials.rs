@@ -1,4 +1,4 @@
-//! Recognizing credentials: names of keys and header fields that contain one, and where in a text it is.
+//! Recognizing credentials: names of keys and header fields that contain one, and where in a text the credential is.
 //!
 //! Plans and command lines are shown in records and reports with their credentials masked. Nothing here keeps a value.
 

@@ -15,10 +15,10 @@ use crate::text::span::Span;
 /// Keys whose subkeys name what is searched for in answers, or cases.
 const NOT_SENT: [&str; 6] = ["capture", "check", "expect", "matrix", "probes", "derive"];
 
-/// What was found.
+/// The credentials that were found.
 #[derive(Default)]
 pub(crate) struct Hidden {
-    /// Values: what nothing may show.
+    /// Values that must not be shown.
     pub values: BTreeSet<String>,
     /// A scalar, and the parts of its text that are not shown.
     found: Vec<(Span, String, Vec<Range<usize>>)>,
@@ -28,9 +28,9 @@ pub(crate) struct Hidden {
 #[derive(Clone, Copy)]
 struct At<'k> {
     key: &'k str,
-    /// Below `auth`.
+    /// Whether it is below `auth`.
     in_auth: bool,
-    /// Names of keys have no meaning here.
+    /// Whether names of keys have no meaning here.
     is_named: bool,
 }
 
@@ -82,7 +82,7 @@ impl Hidden {
         self.found.push((span, text.to_owned(), places));
     }
 
-    /// Stretches of the sources that are not shown.
+    /// Spans of the sources that are not shown.
     pub fn spans(&self, sources: &Sources) -> Vec<Span> {
         let all = self.found.iter().flat_map(|(span, text, places)| {
             let parts = places.iter().map(|place| &text[place.clone()]);

@@ -1,7 +1,7 @@
 //! Whether the ids that requests carry as `${unique}` suffice to distinguish all requests of a run.
 //!
-//! Each load, each batch of it, in each trial has its own block of ids. All ids fit into the 53 bits of a JSON number
-//! in most languages, and a block has room for at least 2³² requests.
+//! Each batch of each load in each trial has its own block of ids. All ids fit into the 53 bits of a JSON number in
+//! most languages, and a block has room for at least 2³² requests.
 
 use loadlab_record::schedule::Until;
 use loadlab_record::search::most_measurements;
@@ -15,12 +15,12 @@ use crate::text::error::PlanError;
 pub const ID_BITS: u32 = 53;
 /// Minimum bits of a request's position in its block.
 pub const REQUEST_BITS: u32 = 32;
-/// Maximum: a trillion requests are enough.
+/// Maximum bits of a request's position in its block: a trillion requests are enough.
 const MOST_REQUEST_BITS: u32 = 40;
-/// Maximum blocks of a run.
+/// Maximum number of blocks of a run.
 pub const MOST_BLOCKS: u64 = 1 << (ID_BITS - REQUEST_BITS);
 
-/// Bits of a request's position in its block, given the number of blocks: those they leave.
+/// Bits of a request's position in its block: those that the block numbers leave free.
 pub fn request_bits(blocks: u64) -> u32 {
     let block_bits = u64::BITS - (blocks.max(1) - 1).leading_zeros();
     ID_BITS.saturating_sub(block_bits).clamp(REQUEST_BITS, MOST_REQUEST_BITS)
@@ -31,7 +31,8 @@ pub fn parts(case: &Case) -> u64 {
     case.loads.iter().map(|load| u64::from(load.batches)).sum()
 }
 
-/// Without enough ids, `durability` by ids would confuse the requests of one trial with those of another.
+/// Checks that ids suffice: without enough ids, `durability` by ids would confuse the requests of one trial with those
+/// of another.
 pub(crate) fn check(plan: &Plan) -> Option<PlanError> {
     let by_ids =
         |case: &Case| case.durability.clone().filter(|l| !matches!(l.persisted, Persisted::Probe(_)));

@@ -8,9 +8,9 @@
 //! request is sent.
 //!
 //! The data flow: `text` (sources and trees) → `expand` (profiles, `--set`, the matrix) → `read` (a file for each
-//! section; mistakes are collected) → `model` (a checked plan). `keys` is the language, one table that the reader, the
-//! schema and the reference share; `plan` drives the flow; `describe` puts a plan into words. `outside` and `hidden`:
-//! values from outside, and values that are not shown.
+//! section; mistakes are collected) → `model` (a checked plan). `keys` is the language: one table that the reader, the
+//! schema and the reference share. `plan` drives the flow; `describe` puts a plan into words. `outside` holds values
+//! from outside, `hidden` values that are not shown.
 
 pub mod credentials;
 mod describe;

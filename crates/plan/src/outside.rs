@@ -2,7 +2,7 @@
 //!
 //! This crate reads neither environment nor files. [`crate::Plan::asks_for`] lists what a plan asks for, the caller
 //! provides the values in [`Outside`], and the reader puts them in. A secret's value goes into requests and commands
-//! only: wherever a text is shown it keeps its name.
+//! only: wherever a text is shown, the secret appears by its name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::fmt;
 use crate::model::template::{Piece, pieces};
 use crate::text::shorten::shorten;
 
-/// The longest value, in bytes.
+/// Maximum length of a value, in bytes.
 pub const MOST_BYTES: usize = 64 * 1024;
 
-/// What a plan asks for.
+/// A value that a plan asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reference {
     /// `${env.NAME}`: an environment variable.
@@ -37,9 +37,9 @@ impl fmt::Display for Reference {
 pub enum Missing {
     /// The environment variable is not set.
     Unset,
-    /// It is not UTF-8.
+    /// The value is not UTF-8.
     NotText,
-    /// It has more than [`MOST_BYTES`].
+    /// The value has more than [`MOST_BYTES`].
     TooLong,
     /// The file cannot be read, with the system's reason.
     Unreadable(String),
@@ -52,7 +52,7 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Provides a value, or the reason why there is none. A file's content loses one newline at its end.
+    /// Provides a value, or the reason why there is none. One trailing newline of a file's content is removed.
     pub fn give(&mut self, reference: Reference, value: Result<String, Missing>) {
         let value = value.map(|text| match reference {
             Reference::Env(_) => text,

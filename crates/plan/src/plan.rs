@@ -39,12 +39,12 @@ pub struct Options {
     pub until_certain: bool,
     /// `--flame-graphs[=a,b]`: sample these components; empty is all.
     pub flame_graphs: Option<Vec<String>>,
-    /// The revisions to compare, in place of the plan's; or those, and where they are checked out.
+    /// The revisions to compare, in place of the plan's; or the plan's, with the folders where they are checked out.
     pub revisions: Vec<Revision>,
     /// The value of `${plan.dir}`, and the base of relative paths; by default the part of the plan's path before its
-    /// last `/`. Programs give an absolute path, because components run in folders of their own.
+    /// last `/`. Programs give an absolute path, because components run in separate folders.
     pub plan_dir: Option<String>,
-    /// Values of `${env.NAME}` and `${file:PATH}`: those that [`Plan::asks_for`] names.
+    /// Values of `${env.NAME}` and `${file:PATH}`, for the names that [`Plan::asks_for`] lists.
     pub outside: Outside,
 }
 
@@ -52,7 +52,7 @@ impl Plan {
     /// Reads, checks and expands a plan. `path` is used in messages and for the plan's folder; nothing is opened.
     ///
     /// # Errors
-    /// Everything that is wrong and could be found in one go.
+    /// Every mistake that could be found in one pass.
     pub fn parse(path: &str, text: &str, options: &Options) -> Result<Plan, PlanErrors> {
         let mut sources = Sources::default();
         let source = sources.add(path, text);
@@ -119,13 +119,13 @@ impl Plan {
         &self.cases
     }
 
-    /// The same without controls, which are others once more and stand last.
+    /// The cases without controls, which repeat other cases and come last.
     pub fn own_cases(&self) -> &[Case] {
         let own = self.cases.iter().take_while(|case| case.control_of.is_none()).count();
         &self.cases[..own]
     }
 
-    /// The same without the plan's own search and its figure, for a search of another kind.
+    /// The plan without its own search and the search's figure, for a search of another kind.
     pub fn without_search(mut self) -> Plan {
         for case in self.cases.iter_mut().filter(|case| case.find.is_some()) {
             case.find = None;
@@ -232,7 +232,7 @@ impl Plan {
                 let searched =
                     case.find.as_ref().and_then(|find| Some(case.loads.get(find.load)?.name.clone()));
                 load::choose(&mut case.loads, tags);
-                // Its place may be another now.
+                // The load may have another index now.
                 let place = searched.and_then(|name| case.loads.iter().position(|load| load.name == name));
                 match (&mut case.find, place) {
                     (Some(find), Some(place)) => find.load = place,
@@ -278,7 +278,7 @@ fn folder_of(path: &str) -> String {
     }
 }
 
-/// What is collected on the way from a plan's text to its cases.
+/// What is collected while a plan's text is turned into cases.
 #[derive(Default)]
 struct Progress {
     problems: Problems,
@@ -289,7 +289,7 @@ struct Progress {
     sets: Vec<u32>,
 }
 
-/// Those that are long enough. Shorter credentials of a plan are masked only in place.
+/// Values that are long enough. Shorter credentials of a plan are masked only in place.
 fn secrets_of<'v>(values: impl Iterator<Item = &'v String>) -> Secrets {
     let mut secrets = Secrets::default();
     for value in values {
@@ -316,7 +316,7 @@ fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut
             overrides::texts(sources, "--revisions", options.revisions.iter().map(|r| &r.name));
         typed.apply(root, "revisions", span, node, problems);
     }
-    // First, so that `--set trials.within=1%` says more about it. What the plan says about it stays.
+    // First, so that `--set trials.within=1%` can refine it. What the plan says about it stays.
     if options.until_certain && root.get("trials").is_none_or(|trials| trials.get("until").is_none()) {
         let (span, read) = overrides::read_option(sources, "--until-certain", "trials", "{ until: certain }");
         let control = root.get("trials").and_then(|trials| trials.get("control")).cloned();
@@ -371,7 +371,7 @@ fn no_profile(wanted: &str, entries: &[Entry]) -> PlanError {
     of_option("--profile", format!("this plan has no profile `{}`", shorten(wanted)), Some(hint))
 }
 
-/// Also checks profiles that were not chosen, so that they hold no surprises.
+/// Also checks profiles that were not chosen, so that choosing one later brings no surprises.
 fn check_other_profiles(original: &Node, from: From<'_>, chosen: Option<&str>) -> Vec<PlanError> {
     let entries = original.get("profiles").map_or(&[][..], Node::entries);
     let mut found: Vec<PlanError> = Vec::new();
@@ -389,7 +389,7 @@ fn check_other_profiles(original: &Node, from: From<'_>, chosen: Option<&str>) -
     found
 }
 
-/// What the plan calls a case: without its revision, which `revisions` adds.
+/// The case's name in the plan: without its revision, which `revisions` adds.
 fn own_name(case: &Case) -> &str {
     let revision = case.values.last().filter(|(axis, _)| axis == REVISION);
     let own = revision.and_then(|(axis, text)| case.name.strip_suffix(&format!(", {axis}={text}")));
@@ -410,7 +410,7 @@ fn sample(
         return;
     }
     if !is_described {
-        // No single value: `--set profile.on=both` says more about it.
+        // A map instead of a single value, so that `--set profile.on=both` can refine it.
         let (span, read) = overrides::read_option(sources, OPTION, "profile", "{}");
         let made = read.map(|node| typed.apply(root, "profile", span, node, problems));
         made.unwrap_or_else(|problem| problems.push(problem));

@@ -1,7 +1,7 @@
 //! The form of a plain URL: `http://HOST[:PORT][/PATH][?QUERY]`.
 //!
-//! Only the form is checked, by the same reader that loads and probes use ([`loadlab_record::url`]); whether a host
-//! may be loaded is decided by its addresses, at run time.
+//! Only the form is checked, by the same parser that loads and probes use ([`loadlab_record::url`]); whether a host may
+//! be loaded is decided by its addresses, at run time.
 
 use loadlab_record::url::{self, Authority, Url};
 
@@ -54,7 +54,7 @@ pub(crate) fn host_and_port(text: &str) -> Result<(), UrlError> {
     }
 }
 
-/// As everyone else reads it.
+/// Reads it as loads and probes do.
 fn read<T>(read: Result<T, url::UrlError>) -> Result<T, UrlError> {
     read.map_err(|error| UrlError { message: error.why, hint: Some(error.hint.to_owned()) })
 }

@@ -454,7 +454,7 @@ fn odd_value() -> impl Strategy<Value = serde_json::Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
-    /// What the reader accepts, the schema accepts; and nothing makes either of them panic.
+    /// Whatever the reader accepts, the schema accepts; and nothing makes either of them panic.
     #[test]
     fn accepted_journeys_validate(changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
         thread_local!(static VALIDATOR: jsonschema::Validator =
@@ -478,7 +478,7 @@ proptest! {
     }
 }
 
-/// The plan above uses all of the language.
+/// The plan above uses the whole language.
 #[test]
 fn all_of_it_can_be_carried_out() {
     let plan = Plan::parse("plan.yaml", JOURNEY, &Options::default()).unwrap_or_else(|e| panic!("{e}"));

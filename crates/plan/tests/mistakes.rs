@@ -446,7 +446,7 @@ fn limits_from_what_was_measured() {
         "[{ name: control, m: none }, { name: half, m: \"${measured.control.edge.memory.mean / 2}\" }]";
     let by_case = |more: &str| plan("\"${case.m}\"", CASES, more);
     insta::assert_snapshot!(by_case("trials: 1"), @"");
-    // What is measured once more under another name was measured, too.
+    // What is measured again under another name was measured, too.
     insta::assert_snapshot!(by_case("trials: { count: 5 }\norder: sequential"), @"");
     insta::assert_snapshot!(by_case("trials: 2\norder: sequential"), @"");
     insta::assert_snapshot!(by_case("trials: 2"), @r"
@@ -588,14 +588,14 @@ fn a_control_is_the_first_case_once_more() {
     assert_eq!(cases("{ count: 5 }", usual()), control);
     assert_eq!(cases("{ until: certain }", usual()), control);
     assert_eq!(cases("{ count: 9 }", Options { trials: Some(6), ..usual() }), control);
-    // Nobody wants it; it would show nothing; there is nothing to compare.
+    // Not wanted; it would show nothing; there is nothing to compare.
     assert_eq!(cases("{ count: 5, control: false }", usual()), []);
     let six = || Options { trials: Some(6), ..usual() };
     assert_eq!(cases("{ count: 9, control: false }", six()), [], "it stays so");
     assert_eq!(cases("5", Options { trials: Some(4), ..usual() }), []);
     assert_eq!(cases("{ count: 5 }", Options { trials: Some(4), ..usual() }), []);
     assert_eq!(cases("{ count: 5 }", Options { cases_glob: Some("a".to_owned()), ..usual() }), []);
-    // Neither the name of its base nor that of another case is its own.
+    // A control's name differs from that of its base and from those of other cases.
     let named = |cases: &str| {
         let text = format!("{HEAD}{LOAD}matrix: [{cases}]\ntrials: 5\n");
         let plan = Plan::parse("plan.yaml", &text, &usual()).unwrap();

@@ -310,7 +310,7 @@ fn a_search_varies_one_number_of_one_load() {
     insta::assert_snapshot!(with(&two, "{ rate: 1..5, load: b, expect: [\"p99 < 5ms\"] }"), @"");
 }
 
-/// `capacity` is a number of users, or a rate, as the search says, and the first figure.
+/// `capacity` is a number of users or a rate, depending on the search, and the first figure.
 #[test]
 fn what_is_searched_is_a_figure() {
     let load = "load: { rate: 5/s, warmup: 1s, duration: 4s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }";

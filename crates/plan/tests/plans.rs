@@ -191,7 +191,7 @@ fn options_change_and_choose() {
         profile: profile.map(str::to_owned),
         ..Options::default()
     };
-    // A set value replaces those that exclude it.
+    // A set value replaces keys that exclude it.
     let plan_ =
         plan("axes", &with(&[("load.rate", "50/s"), ("load.requests", "7"), ("load.batches", "")], None));
     let load = &plan_.cases()[0].loads[0];
@@ -233,7 +233,7 @@ fn what_is_expected_of_a_tag_goes_with_the_tag() {
     let left: Vec<&str> = some.expressions().iter().map(|e| e.text.as_str()).collect();
     assert_eq!(left, ["tag.page.p99 < 1s", "errors == 0"]);
     assert_eq!(some.notes, ["`tag.api.p99 < 1s and p50 < 1s` is ignored: `--tags` excludes its tag"]);
-    // Also if it has a name of its own, however far from the tag.
+    // Also if figures use the tag, however indirectly.
     let figures = "figures: { slowest api: tag.api.max, both: \"'slowest api' + p50\", all: max }\n";
     let expect = "expect: [ \"both < 1s\", \"all < 1s\" ]\n";
     let text = format!("{}{figures}{expect}", text.split_once("expect:").expect("it expects something").0);
@@ -267,7 +267,7 @@ fn a_search_varies_the_load_it_names_whatever_tags_are_chosen() {
     assert!(mistakes.starts_with("--tags: the load that `find` varies has no step"), "{mistakes}");
 }
 
-/// A lab's text does not matter: only that it is a plan, with every profile.
+/// The text of a lab does not matter, only that it is a plan, with every profile.
 #[test]
 fn labs_are_plans() {
     let labs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs");

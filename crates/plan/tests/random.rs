@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-/// Texts made to be slow: each is refused, or read, with work bounded by its size.
+/// Texts made to be slow: each is refused or read with work bounded by its size.
 #[test]
 fn hostile_texts() {
     let head = "loadlab: 1\nname: n\nload: { users: 1, requests: 1, journey: [ { get: \"http://a/\" } ] }\n";

@@ -132,7 +132,7 @@ const BROKEN: &[(&str, &str)] = &[
     ("/loads", r#"[]"#),
 ];
 
-/// The same for the plan with containers and the like.
+/// As [`BROKEN`], for the plan with containers and the like.
 const BROKEN_BOXES: &[(&str, &str)] = &[
     ("/system/components/web/container/image", r#""x""#),
     ("/system/components/db/container/image", r#"null"#),
@@ -147,7 +147,7 @@ const BROKEN_BOXES: &[(&str, &str)] = &[
     ("/system/compose/lifetime", r#""never""#),
 ];
 
-/// The same for the plan with stages.
+/// As [`BROKEN`], for the plan with stages.
 const BROKEN_STAGES: &[(&str, &str)] = &[
     ("/loads/visitors/stages", r#"[]"#),
     ("/loads/visitors/stages", r#"5"#),
@@ -292,7 +292,7 @@ fn paths(value: &Value, at: String, out: &mut Vec<String>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// What the parser accepts, the schema accepts.
+    /// Whatever the parser accepts, the schema accepts.
     #[test]
     fn accepted_plans_validate(which in 0usize..common::GOOD.len(), changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
         thread_local!(static VALIDATOR: Validator = validator());

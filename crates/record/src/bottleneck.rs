@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 pub enum BottleneckKind {
     /// loadlab, or what its machine lets it send.
     Generator,
-    /// A component was killed for memory, or was at its memory limit.
+    /// A component ended unexpectedly.
     Died,
     /// A component was killed for memory, or was at its memory limit.
     Memory,
     /// A component was stopped by its CPU limit, or was at it.
     CpuLimit,
-    /// A process had as many files open as it may.
+    /// A process had as many files open as its limit allows.
     OpenFiles,
-    /// A component used all the local ports it may use towards one destination.
+    /// A component used all local ports available to it for one destination.
     Ports,
     /// The accept queue of a listener was full.
     AcceptQueue,
@@ -30,15 +30,15 @@ pub enum BottleneckKind {
     Queue,
     /// One thread of a component kept a core busy.
     OneCore,
-    /// All cores of the machine were busy, by the system and the load.
+    /// All cores of the machine were busy with the system and the load.
     HostCpu,
-    /// All cores of the machine were busy, mostly by others.
+    /// All cores of the machine were busy, mostly with other programs.
     Neighbours,
     /// All connections of a component's pool to another were busy.
     Pool,
-    /// A component lets a few requests through at a time, and has nothing else to do.
+    /// A component lets only a few requests through at a time, and is otherwise idle.
     LimitedConcurrency,
-    /// The time passes inside a component that has room for more.
+    /// The time is spent inside a component that has spare capacity.
     Latency,
     /// Nothing was saturated.
     Nothing,
@@ -114,7 +114,7 @@ pub struct Bottleneck {
     pub kind: BottleneckKind,
     /// The evidence for it, a sentence each, strongest first.
     pub evidence: Vec<String>,
-    /// How certain that is.
+    /// How certain the answer is.
     pub confidence: Confidence,
     /// What could not be seen, and why.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

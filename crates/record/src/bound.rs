@@ -18,7 +18,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// All of them with their signs, none after one that is its prefix.
+    /// All operators with their signs, ordered so that a sign never follows one of its prefixes.
     pub const ALL: [(&'static str, Operator); 6] = [
         ("<=", Operator::AtMost),
         (">=", Operator::AtLeast),
@@ -28,7 +28,7 @@ impl Operator {
         (">", Operator::Greater),
     ];
 
-    /// Its written form.
+    /// The operator as written.
     pub fn sign(self) -> &'static str {
         Operator::ALL.iter().find(|(_, operator)| *operator == self).map_or("", |(sign, _)| sign)
     }
@@ -37,14 +37,14 @@ impl Operator {
 /// A comparison with a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// How.
+    /// The comparison operator.
     pub operator: Operator,
-    /// With what, in base units.
+    /// The right-hand side, in base units.
     pub value: f64,
 }
 
 impl Bound {
-    /// Whether it holds for a number.
+    /// Whether a number satisfies the bound.
     #[inline]
     pub fn holds(self, value: f64) -> bool {
         match self.operator {

@@ -25,7 +25,7 @@ pub fn write_number(mut value: u64, out: &mut Vec<u8>) {
 /// Takes a number from the front.
 ///
 /// # Errors
-/// There is none.
+/// The bytes do not begin with a number.
 pub fn read_number(bytes: &mut &[u8]) -> Result<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
@@ -48,7 +48,7 @@ pub fn write_f64(value: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Takes one from the front.
+/// Takes a number's 64 bits from the front.
 ///
 /// # Errors
 /// There are too few bytes.
@@ -58,14 +58,14 @@ pub fn read_f64(bytes: &mut &[u8]) -> Result<f64> {
     Ok(f64::from_le_bytes(*first))
 }
 
-/// What has a compact form.
+/// A value that has a compact form.
 pub trait Compact: Sized {
-    /// Appends it.
+    /// Appends the value.
     fn write_to(&self, out: &mut Vec<u8>);
-    /// Takes one from the front.
+    /// Takes a value from the front.
     ///
     /// # Errors
-    /// There is none.
+    /// The bytes do not begin with such a value.
     fn read_from(bytes: &mut &[u8]) -> Result<Self>;
 }
 
@@ -91,10 +91,10 @@ impl Compact for Histogram {
     }
 }
 
-/// Takes a histogram from the front, in place of what another held: its memory is used again.
+/// Takes a histogram from the front and puts it into an existing one, whose memory is reused.
 ///
 /// # Errors
-/// There is none; the other is then empty.
+/// The bytes do not begin with a histogram; the existing one is then empty.
 pub fn read_into(histogram: &mut Histogram, bytes: &mut &[u8]) -> Result<()> {
     histogram.clear();
     let count = read_number(bytes)?;
@@ -191,7 +191,7 @@ mod tests {
         let mut rest: &[u8] = &[&bytes[..], b"more"].concat();
         assert_eq!(T::read_from(&mut rest).as_ref(), Ok(what));
         assert_eq!(rest, b"more");
-        // However it is cut, it is not taken for a whole one.
+        // However the bytes are cut, they are not taken for a whole value.
         for length in 0..bytes.len() {
             assert!(T::read_from(&mut &bytes[..length]).is_err(), "{length} of {}", bytes.len());
         }
@@ -217,7 +217,7 @@ mod tests {
             prop_assert_eq!(read_number(&mut bytes.as_slice()), Ok(number));
         }
 
-        /// Whatever the bytes are, reading ends, and what it returns is whole.
+        /// Whatever the bytes are, reading terminates, and what it returns is whole.
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
             if let Ok(histogram) = Histogram::read_from(&mut bytes.as_slice()) {

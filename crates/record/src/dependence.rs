@@ -1,11 +1,11 @@
 //! How autocorrelated the response times of a load are: requests of one burst, or of one busy period of a queue, are
 //! slow together, so their effective sample size is smaller than their number.
 //!
-//! Requests are taken in the order in which they fell due. Whether one is slower than most is 0 or 1; for independent
-//! requests the means of blocks of these vary binomially. They vary more where slow ones are clustered: the ratio is
-//! the inflation, the number of requests that count as one independent request (batch means; A. M. Law, *Simulation
-//! Modeling and Analysis*, section 9.5.3). Blocks of all sizes are tried and the largest inflation is taken. Changes
-//! slower than the load's duration cannot be seen in it.
+//! Requests are taken in the order in which they fell due. Each counts as 1 if it is slower than most, else as 0; for
+//! independent requests the means of blocks of these vary binomially. They vary more where slow ones are clustered: the
+//! ratio is the inflation, the number of requests that count as one independent request (batch means; A. M. Law,
+//! *Simulation Modeling and Analysis*, section 9.5.3). Blocks of all sizes are tried and the largest inflation is
+//! taken. Changes slower than the load's duration cannot be seen in it.
 
 /// The threshold is the time exceeded by 20 of all requests, or by half of them if there are fewer than 40.
 const SLOW: f64 = 20.0;
@@ -21,7 +21,7 @@ pub struct InOrder {
     requests: Vec<(f32, f32)>,
 }
 
-/// The same requests, in whatever order threads reported them.
+/// Equal if they hold the same requests, in whatever order threads reported them.
 impl PartialEq for InOrder {
     fn eq(&self, other: &InOrder) -> bool {
         let sorted = |requests: &[(f32, f32)]| {
@@ -34,7 +34,7 @@ impl PartialEq for InOrder {
 }
 
 impl InOrder {
-    /// Requests that are kept: as many as percentiles up to p99.9 need.
+    /// Maximum number of requests kept: as many as percentiles up to p99.9 need.
     pub const KEPT: usize = 10_000;
 
     /// Empty, with its full capacity allocated: recording takes no more memory.
@@ -42,13 +42,13 @@ impl InOrder {
         InOrder { requests: Vec::with_capacity(Self::KEPT) }
     }
 
-    /// There is room for more.
+    /// Whether there is room for another request.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.requests.len() < Self::KEPT
     }
 
-    /// Records a request that fell due then and took this long, or at least this long; ignored if there is no room.
+    /// Records when a request fell due and how long it took, or at least took; ignored if there is no room.
     #[inline]
     pub fn record(&mut self, due_ns: u64, response_ns: u64) {
         if self.has_room() {
@@ -56,7 +56,7 @@ impl InOrder {
         }
     }
 
-    /// Takes those of another: of all of them, the ones that fell due first are kept.
+    /// Adds another's requests: of all of them, those that fell due first are kept.
     pub fn merge(&mut self, mut other: InOrder) {
         if self.requests.is_empty() {
             *self = other;
@@ -71,27 +71,27 @@ impl InOrder {
         }
     }
 
-    /// When each fell due and how long it took, nanoseconds.
+    /// When each request fell due and how long it took, nanoseconds.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (f32, f32)> + '_ {
         self.requests.iter().copied()
     }
 
-    /// From these.
+    /// From when each request fell due and how long it took, nanoseconds.
     pub(crate) fn from_requests(requests: impl Iterator<Item = (f32, f32)>) -> Self {
         InOrder { requests: requests.take(Self::KEPT).collect() }
     }
 
-    /// How many are kept.
+    /// Number of requests kept.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// None is kept.
+    /// Whether no request is kept.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Removes those that fell due earlier.
+    /// Removes requests that fell due before `due_ns`.
     pub fn leave_out_before(&mut self, due_ns: u64) {
         self.requests.retain(|(due, _)| *due >= due_ns as f32);
     }
@@ -113,7 +113,7 @@ impl Dependence {
     /// Each request is independent.
     pub const NONE: Dependence = Dependence { inflation: 1.0 };
 
-    /// This many count as one.
+    /// This many requests count as one independent request.
     pub fn known(inflation: f64) -> Dependence {
         Dependence { inflation: if inflation.is_finite() { inflation.max(1.0) } else { 1.0 } }
     }
@@ -128,7 +128,7 @@ impl Dependence {
         self.inflation
     }
 
-    /// From requests in order.
+    /// From the requests of a load.
     pub fn of_requests(requests: &InOrder) -> Dependence {
         let mut ordered = requests.requests.clone();
         ordered.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -141,7 +141,7 @@ impl Dependence {
         Dependence { inflation: inflation(&blocks) }
     }
 
-    /// From consecutive stretches of time: each one's values, and how often each was counted.
+    /// From consecutive stretches of time: the values of each, and how often each value was counted.
     pub fn of_stretches(stretches: &[Vec<(u64, u64)>]) -> Dependence {
         let mut all: Vec<(u64, u64)> = stretches.iter().flatten().copied().collect();
         all.sort_unstable();

@@ -10,8 +10,8 @@ pub enum Escape {
     Url,
     /// A path or query already in URL form: only what would end the request line early is encoded.
     UrlRaw,
-    /// The same, directly after the host: of a whole URL (a `Location`) scheme, host and fragment are left out, and
-    /// `/` is prepended if missing.
+    /// As [`Escape::UrlRaw`], directly after the host: of a whole URL (a `Location`), scheme, host and fragment are
+    /// dropped, and `/` is prepended if missing.
     UrlTarget,
     /// Between the quotes of a JSON string (RFC 8259 §7).
     Json,

@@ -8,9 +8,9 @@ use crate::summary::LoadFacts;
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, in seconds on the trial's clock (0 = first load's start; negative before it).
+    /// Time of the event, seconds on the trial's clock (0 = first load's start; negative before it).
     pub at_s: f64,
-    /// What.
+    /// What happened.
     #[serde(flatten)]
     pub what: EventKind,
 }
@@ -28,7 +28,7 @@ pub enum EventKind {
     Unavailable { component: String, what: String, why: String },
     /// A command of the plan ran (seed, before_trial, after_trial).
     Command { name: String, command: String, exit: Option<i32>, took_s: f64 },
-    /// The combined load of all loads: a trial that is cut off has no summary to record it.
+    /// The combined load of all loads, recorded early because a trial that is cut off has no summary.
     Planned { load: Box<LoadFacts> },
     /// A load began.
     LoadStarted { load: String, batch: u32 },
@@ -36,23 +36,23 @@ pub enum EventKind {
     LoadEnded { load: String, batch: u32, how: String },
     /// Draining began.
     DrainStarted { until: String },
-    /// Draining ended; `done` is false when the deadline came first.
+    /// Draining ended; `done` is false if the deadline passed first.
     Drained { took_s: f64, done: bool },
     /// A component ended without being asked to. `status` in words (`exit status 1`, `signal 9 (SIGKILL)`, `out of
     /// memory`).
     Died { component: String, status: String },
-    /// A component was stopped. `how`: `exited`, or `killed` if it did not obey the termination signal.
+    /// A component was stopped. `how`: `exited`, or `killed` if it did not respond to the termination signal.
     Down { component: String, how: String },
-    /// The limits of a component, as read back from the kernel: at its start, and whenever they are changed.
+    /// The limits of a component, as read back from the kernel at its start and after every change.
     Limited { component: String, limits: LimitsInForce },
-    /// The kernel killed a process of a component for memory: how many times since its start, and the limit in bytes.
+    /// The kernel OOM-killed a process of a component: number of kills since its start, and the limit in bytes.
     OutOfMemory { component: String, kills: u64, limit_bytes: Option<u64> },
     /// An event of the plan was carried out (`kill edge2`), or could not be.
     Action { what: String, components: Vec<String>, error: Option<String> },
-    /// What was accepted was compared with what was stored.
+    /// Accepted requests were compared with what was stored.
     Compared { accepted: u64, persisted: u64, lost_max: u64, missing: Vec<u64> },
-    /// A name that the load goes to resolved to other addresses when it was over. Connections went to the earlier
-    /// ones.
+    /// The load's host name resolved to other addresses after the load than before it. Connections went to the earlier
+    /// addresses.
     NameMoved { host: String, before: Vec<String>, after: Vec<String> },
     /// Something worth reading (log truncated, sample late …).
     Note { text: String },

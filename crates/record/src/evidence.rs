@@ -1,4 +1,4 @@
-//! What connections and threads were seen to do: which component waits for which, and what for.
+//! Observed activity of connections and threads: which component waits for which, and for what.
 //!
 //! Samples ([`crate::sample`]) record how much a component used. Evidence records where requests are: it is read many
 //! times a second from the kernel's tables of sockets and threads, and summed into about one line per second. Figures
@@ -26,7 +26,7 @@ pub struct Evidence {
     /// Listening sockets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
-    /// Local ports of components that use many of them towards one destination.
+    /// Local ports of components that use many of them for one destination.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<Ports>,
     /// Threads of each component.
@@ -38,7 +38,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Takes no more memory than it needs: readers keep a line for every second.
+    /// Frees spare capacity: readers keep a line for every second.
     pub fn shrink(&mut self) {
         let Evidence { pairs, listeners, ports, threads, not_seen, .. } = self;
         pairs.shrink_to_fit();
@@ -57,7 +57,7 @@ pub struct Pair {
     pub from: String,
     /// The accepting side; empty where the process is not known.
     pub to: String,
-    /// Where it listens: `127.0.0.1:8080`, or the path of a Unix socket.
+    /// Listening address: `127.0.0.1:8080`, or the path of a Unix socket.
     pub address: String,
     /// A Unix socket: it has queues but no times, so `busy` is what threads and queues show, and a lower bound.
     #[serde(skip_serializing_if = "is_false")]
@@ -68,42 +68,42 @@ pub struct Pair {
     pub is_udp: bool,
     /// Open connections.
     pub open: f64,
-    /// Of those, the ones on which `from` waits: it sent after it last received.
+    /// Open connections on which `from` waits: it sent after it last received.
     pub busy: f64,
-    /// Of those, the ones for which that is unknown: the kernel's clock is too coarse, or gives no times.
+    /// Open connections on which it is unknown whether `from` waits: the kernel's clock is too coarse, or gives no
+    /// times.
     pub unknown: f64,
-    /// Of those, the ones with bytes that `to` has not read yet.
+    /// Open connections with bytes that `to` has not read yet.
     pub unread: f64,
-    /// Of those, the ones with bytes of `from` that have not reached `to` yet.
+    /// Open connections with bytes of `from` that have not reached `to` yet.
     pub in_transit: f64,
-    /// Of those, the ones on which `from` holds back written bytes until earlier ones are acknowledged (Nagle).
+    /// Open connections on which `from` holds back written bytes until earlier ones are acknowledged (Nagle).
     #[serde(skip_serializing_if = "is_zero_rate")]
     pub held_by_from: f64,
-    /// The same for `to`: the rest of an answer waits for the acknowledgement of its beginning.
+    /// As `held_by_from`, for `to`: the rest of an answer waits for the acknowledgement of its beginning.
     #[serde(skip_serializing_if = "is_zero_rate")]
     pub held_by_to: f64,
-    /// Of those, the ones whose connect has not been answered yet.
+    /// Open connections whose connect has not been answered yet.
     #[serde(skip_serializing_if = "is_zero_rate")]
     pub connecting: f64,
-    /// Of those, the ones that carry their first request, or wait to: nearly all if each request has its own
-    /// connection.
+    /// Open connections that carry their first request, or wait to: nearly all if each request has its own connection.
     #[serde(skip_serializing_if = "is_zero_rate")]
     pub first_request: f64,
-    /// The shortest round-trip time the kernel has seen, mean over connections, milliseconds: the smoothed one
+    /// Minimum round-trip time seen by the kernel, mean over connections, milliseconds. The smoothed round-trip time
     /// includes delayed acknowledgements that wait for an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<f64>,
     /// Segments retransmitted, by both ends, during this line.
     #[serde(skip_serializing_if = "is_zero")]
     pub retransmits: u64,
-    /// The same per second, in a summary.
+    /// `retransmits` per second, in a summary.
     #[serde(skip_serializing_if = "is_zero_rate")]
     pub retransmits_per_s: f64,
-    /// New Unix and UDP sockets during this line: a lower bound, since one that lives for less than a reading may not
-    /// be seen.
+    /// New Unix and UDP sockets during this line: a lower bound, since a socket that lives for less than a reading
+    /// interval may be missed.
     #[serde(skip_serializing_if = "is_zero")]
     pub made: u64,
-    /// The same per second, in a summary.
+    /// `made` per second, in a summary.
     #[serde(skip_serializing_if = "is_zero_rate")]
     pub made_per_s: f64,
     /// Exact times of some exchanges, from their packets.
@@ -115,7 +115,7 @@ pub struct Pair {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Timed {
-    /// How many answers were seen to begin.
+    /// Answers that were seen to begin.
     pub exchanges: u64,
     /// Fraction of the time that a connection waited for an answer to begin, mean over the connections seen, 0 to 1.
     pub busy_share: f64,
@@ -129,20 +129,20 @@ pub struct Timed {
 pub struct Listener {
     /// Its component; empty where the process is not known.
     pub component: String,
-    /// `0.0.0.0:8080`.
+    /// Listening address: `0.0.0.0:8080`.
     pub address: String,
-    /// The longest queue seen.
+    /// Longest accept queue seen.
     pub queue_max: u32,
-    /// The queue's capacity.
+    /// Capacity of the accept queue.
     pub backlog: u32,
-    /// Connections dropped since it was created.
+    /// Connections dropped since the listener was created.
     pub drops: u64,
-    /// Of these, those dropped before its first reading for this line.
+    /// Connections of `drops` that were dropped before this line's first reading.
     pub drops_before: u64,
 }
 
-/// Local ports taken towards one destination, at the last reading: a connection takes one, also for a minute after its
-/// end, in TIME_WAIT.
+/// Local ports in use for one destination, at the last reading: a connection occupies one, and keeps it for a minute
+/// after its end, in TIME_WAIT.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ports {
@@ -152,11 +152,11 @@ pub struct Ports {
     pub source: String,
     /// The destination: `10.0.0.3:8080`.
     pub address: String,
-    /// How many are taken.
+    /// Ports in use.
     pub taken: u32,
-    /// Of those, the ones that a connection left behind: TIME_WAIT.
+    /// Ports of `taken` left behind by a closed connection: TIME_WAIT.
     pub time_wait: u32,
-    /// How many there are: `net.ipv4.ip_local_port_range` of its network namespace.
+    /// Ports available: `net.ipv4.ip_local_port_range` of its network namespace.
     pub range: u32,
 }
 
@@ -166,11 +166,11 @@ pub struct Ports {
 pub struct Threads {
     /// The component.
     pub component: String,
-    /// How many there are.
+    /// Number of threads.
     pub count: f64,
-    /// How many were read each time.
+    /// Threads read each time.
     pub read: f64,
-    /// Of those read: on a core or ready for one.
+    /// Threads read that were on a core or ready for one.
     pub running: f64,
     /// In a lock (futex).
     pub lock: f64,
@@ -187,13 +187,13 @@ pub struct Threads {
     /// CPU of the busiest thread during this line, in cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest_cores: Option<f64>,
-    /// Its name.
+    /// Name of the busiest thread.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub busiest_name: String,
-    /// Its id, to distinguish lines about one thread from lines about several.
+    /// Id of the busiest thread, to distinguish lines about one thread from lines about several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest_id: Option<u32>,
-    /// Time that threads were runnable and waited for a core, seconds per second, over all of them.
+    /// Time threads were runnable but waited for a core, seconds per second, summed over all threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_delay_cores: Option<f64>,
     /// CPU of all threads during this line, in cores.
@@ -202,7 +202,7 @@ pub struct Threads {
 }
 
 impl Evidence {
-    /// Nothing was read, and nothing is known to be hidden.
+    /// Whether nothing was read and nothing is known to be hidden.
     pub fn is_empty(&self) -> bool {
         self.socket_readings == 0 && self.thread_readings == 0 && self.not_seen.is_empty()
     }

@@ -1,23 +1,23 @@
-//! Single exchanges kept whole, a bounded few, so that finding out what failed does not take curl.
+//! Single exchanges kept whole, a bounded number of them, so that a failure can be diagnosed without curl.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Most kept of each outcome and tag: the first failed ones and the slowest.
+/// Maximum number of exchanges kept per outcome and tag: the first failures and the slowest.
 pub const KEPT: usize = 10;
-/// Most bytes kept of a response body.
+/// Maximum bytes kept of a response body.
 pub const BODY_BYTES: usize = 1024;
-/// Most bytes kept of a head.
+/// Maximum bytes kept of a head.
 pub const HEAD_BYTES: usize = 4096;
 
 /// Why an exchange was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExampleReason {
-    /// Among the first of its failure.
+    /// One of the first with this failure.
     Failed,
-    /// Among the slowest of its outcome.
+    /// One of the slowest with this outcome.
     Slow,
 }
 
@@ -28,11 +28,11 @@ pub struct Example {
     pub kept: ExampleReason,
     /// `ok`, or the failure's name.
     pub outcome: String,
-    /// Which load.
+    /// Name of the load.
     pub load: String,
     /// The request's tag, if it has one.
     pub tag: Option<String>,
-    /// When it fell due, seconds on the trial's clock.
+    /// When the request fell due, seconds on the trial's clock.
     pub due_s: f64,
     /// end − due.
     pub response_ms: f64,
@@ -40,23 +40,23 @@ pub struct Example {
     pub service_ms: f64,
     /// The user that made it, from 0 (closed model, and users that arrive).
     pub user: Option<u64>,
-    /// Which step of a journey: `before 1`, `step 2`, `after 1`.
+    /// Step of a journey: `before 1`, `step 2`, `after 1`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub step: Option<String>,
-    /// What the user had captured by its end, secrets masked.
+    /// Values the user had captured when the exchange ended, secrets masked.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub captured: BTreeMap<String, String>,
     /// The address it went to.
     pub address: String,
-    /// In words, what went wrong (`connection refused`, `content-length given twice`); absent for ok.
+    /// What went wrong, in words (`connection refused`, `content-length given twice`); absent for ok.
     pub error: Option<String>,
-    /// `GET /path`.
+    /// Method and target: `GET /path`.
     pub request: String,
     /// The request's head as sent, lossily as text.
     pub request_head: String,
     /// Status, if a response head came.
     pub status: Option<u16>,
-    /// The response's head as received, lossily as text; absent when none was kept.
+    /// The response's head as received, lossily as text; absent if none was kept.
     pub response_head: Option<String>,
     /// The first [`BODY_BYTES`] of the response's body, lossily as text.
     pub response_body: Option<String>,

@@ -21,26 +21,26 @@ pub enum Better {
 /// A figure's value in a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FigureValue {
-    /// The number in `unit`; `null` where it is not known exactly.
+    /// The value in `unit`; `null` if it is not known exactly.
     pub value: Option<f64>,
-    /// It is at least this: it falls among requests that never ended.
+    /// Lower bound, if the value falls among requests that never ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
-    /// Its estimate, if a percentile in it has too few samples.
+    /// Estimate, if a percentile in the figure has too few samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<f64>,
-    /// Its interval at 95 % confidence; `null` where an end is open.
+    /// Interval at 95 % confidence; an open end is `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[Option<f64>; 2]>,
-    /// The largest sample of such a percentile.
+    /// Largest sample, if a percentile in the figure has too few samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest: Option<f64>,
-    /// How few samples there are, and how many it takes.
+    /// How many samples there are, and how many are needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub few: Option<FewSamples>,
     /// `ms`, `B`, `/s`, `%` of a core; empty for plain numbers and for shares, which are 0 to 1.
     pub unit: String,
-    /// Why it is not known.
+    /// Why the value is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Writes a file beside its place, waits until it is on disk, and moves it there: a reader sees the old one or the new
-/// one. A symbolic link at either place is replaced and never followed.
+/// Writes a file beside its place, waits until it is on disk, and renames it into place: a reader sees the old file or
+/// the new one. A symbolic link at either path is replaced and never followed.
 ///
 /// # Errors
-/// The system's error; the old file is then still there.
+/// The system's error; the old file is then unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");
@@ -36,10 +36,10 @@ fn write_and_sync(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Opens a file that the user named for writing, as a shell's `>` does: its old content is gone, and a link such as
-/// `/dev/stdout` is followed. But it refuses a file that another user has put under that name into a world-writable
-/// folder, such as `/tmp`: the kernel can refuse that itself (`fs.protected_symlinks`, `fs.protected_regular`), but
-/// not every system enables it.
+/// Opens a file that the user named for writing, as a shell's `>` does: its old content is discarded, and a link such
+/// as `/dev/stdout` is followed. But it refuses a file that another user has put under that name into a world-writable
+/// folder, such as `/tmp`: the kernel can refuse that itself (`fs.protected_symlinks`, `fs.protected_regular`), but not
+/// every system enables it.
 ///
 /// # Errors
 /// The system's error, or that the file belongs to another user.
@@ -56,7 +56,8 @@ pub fn create_named(path: &Path) -> io::Result<File> {
     File::create(path)
 }
 
-/// A name of one owner in a folder of another, by the kernel's rule where that is enabled.
+/// Whether one owner's file in another owner's folder was planted, by the rule the kernel applies where that is
+/// enabled.
 fn is_planted(owner: u32, (folder_owner, folder_mode): (u32, u32), user: u32) -> bool {
     const STICKY: u32 = 0o1000;
     const OTHERS_WRITE: u32 = 0o002;
@@ -64,8 +65,8 @@ fn is_planted(owner: u32, (folder_owner, folder_mode): (u32, u32), user: u32) ->
     is_for_everybody && owner != user && owner != folder_owner
 }
 
-/// Why an existing folder must not hold a record: others could put links or files of their own where the record's
-/// files will be.
+/// Why an existing folder must not hold a record: others could put their own links or files where the record's files
+/// will be.
 ///
 /// # Errors
 /// The system's error when inspecting it.

@@ -1,4 +1,4 @@
-//! The histogram every duration goes into: log-linear, fixed bounds, exact to add.
+//! The histogram every duration goes into: log-linear, fixed bounds, exact to merge.
 //!
 //! The layout is HdrHistogram's with three significant digits (values below 2,048 ns are kept exactly, above that
 //! every power of two has 1,024 buckets, so a value is known to 1/1,024), over 1 ns to 2^45 ns (9.7 h). All histograms
@@ -32,7 +32,7 @@ impl Default for Histogram {
 }
 
 impl Clone for Histogram {
-    /// Touches only what is used, as everything here does.
+    /// Touches only the buckets in use, as everything here does.
     fn clone(&self) -> Self {
         let mut new = Self::new();
         new.merge(self);
@@ -217,7 +217,8 @@ impl Histogram {
         range.filter(|&i| self.counts[i] != 0).map(|i| (i, self.counts[i]))
     }
 
-    /// Becomes what these, the sum, and the extremes say; `None`, and empty, if they contradict one another.
+    /// Sets the contents from these counts, the sum and the extremes; `None`, and empty, if they contradict one
+    /// another.
     pub(crate) fn set_counts(
         &mut self,
         counts: &[(usize, u64)],
@@ -235,7 +236,7 @@ impl Histogram {
         if !is_ordered || !(times(min_ns)..=times(max_ns)).contains(&sum_ns) {
             return None;
         }
-        // Within the ends, which exist.
+        // All indices are in bounds: they lie between the two ends, which exist.
         counts.iter().for_each(|(index, count)| self.counts[*index] += count);
         (self.count, self.sum_ns, self.min_ns, self.max_ns) = (all, sum_ns, min_ns, max_ns);
         Some(())

@@ -1,4 +1,4 @@
-//! `latency.hlog`: an HdrHistogram interval log, so that the tools of that family can read our records.
+//! `latency.hlog`: an HdrHistogram interval log, so that other HdrHistogram tools can read our records.
 //!
 //! Format 1.3: a header, then one line per interval and non-empty series: `Tag=SERIES,FROM_S,LENGTH_S,MAX_US,BASE64`.
 //! The last field is a V2 histogram (deflated, then base64), three significant digits, values in **microseconds**.
@@ -7,9 +7,9 @@
 //! `%XX`). A comment `#[Load: NAME]` names the load of the plan that the lines below it belong to; other readers skip
 //! it. Times are on the trial's clock. A series without a value in an interval has no line.
 //!
-//! Ours are in nanoseconds: every bucket is written as its midpoint (within the exact minimum and maximum), rounded to
-//! the nearest microsecond but to no less than 1 µs unless it is 0. The exact maximum is in the third field and is
-//! restored from there. A percentile read back is therefore within 0.2 % or 1 µs of the original.
+//! Our histograms are in nanoseconds: every bucket is written as its midpoint (within the exact minimum and maximum),
+//! rounded to the nearest microsecond but to no less than 1 µs unless it is 0. The exact maximum is in the third field
+//! and is restored from there. A percentile read back is therefore within 0.2 % or 1 µs of the original.
 //!
 //! Reading never panics, whatever the bytes: the payload is decoded here, with limits, and not by the
 //! `hdrhistogram` crate, which trusts lengths in the header.
@@ -216,7 +216,7 @@ fn packed(values: impl Iterator<Item = (u64, u64)>, out: &mut Vec<u8>) -> Values
 }
 
 impl Interval {
-    /// An interval from a histogram (for callers that have one and want it judged like a record).
+    /// An interval from a histogram, for callers that have one and want it evaluated like one from a record.
     pub fn of(load: Option<&str>, tag: &str, from_s: f64, length_s: f64, histogram: &Histogram) -> Interval {
         let (min_ns, max_ns) = (histogram.min_ns().unwrap_or(0), histogram.max_ns().unwrap_or(0));
         let middle = |low: u64, high: u64| (low + (high - low) / 2).clamp(min_ns, max_ns);
@@ -272,7 +272,7 @@ impl Interval {
     pub fn values(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let (mut rest, mut value) = (&*self.values, 0);
         std::iter::from_fn(move || {
-            // What was packed here can be read.
+            // Values packed by this module can always be read.
             value += read_number(&mut rest).ok()?;
             Some((value, read_number(&mut rest).ok()?))
         })
@@ -340,7 +340,7 @@ type At<T> = Result<T, (usize, String)>;
 #[derive(Default)]
 struct LineReader {
     load: Option<Arc<str>>,
-    /// Names of tags as the log writes them, and what they mean.
+    /// Tag names as escaped in the log, and their unescaped form.
     tags: HashMap<String, Arc<str>>,
     binary: Vec<u8>,
     plain: Vec<u8>,
@@ -405,8 +405,8 @@ impl LineReader {
         let Some(&(low_us, high_us, _)) = self.buckets.last() else {
             return Ok((Box::default(), 0));
         };
-        // Another writer may scale its maximum column, so it is used only where it can be true: in the last slot, or as
-        // far from it as a bucket's middle is from its end.
+        // Another writer may scale its maximum column, so the maximum is used only if it is plausible: in the last
+        // slot, or no further from it than a bucket's middle is from its end.
         let (lowest, highest) = (low_us as f64 * 0.999 - 1.0, high_us as f64 * 1.001 + 1.0);
         let plausible = (lowest..=highest).contains(&max_us);
         let middle_ns = |low: u64, high: u64| -> u64 {
@@ -460,7 +460,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Where the values of a histogram's slots lie.
+/// Maps the slots of a histogram to their values.
 struct Layout {
     /// log2 of the slots per power of two.
     half_bits: u32,

@@ -1,7 +1,7 @@
 //! Ids of requests as ranges: few, since ids are assigned sequentially.
 //!
-//! A set of a billion ids without holes is one range. The cost is in the holes: requests that failed, and those that
-//! are still under way while their neighbours have ended.
+//! A set of a billion ids without holes is one range. The cost is in the holes: requests that failed, and those still
+//! in flight while their neighbours have ended.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -16,7 +16,7 @@ pub struct IdLine {
     pub at_s: f64,
     /// The load.
     pub load: String,
-    /// Which repeat of it.
+    /// Repeat of the load.
     pub batch: u32,
     /// Answered with success.
     #[serde(default, skip_serializing_if = "IdSet::is_empty")]
@@ -41,17 +41,17 @@ pub struct SentIds {
 }
 
 impl SentIds {
-    /// Adds a second.
+    /// Adds the ids of one second.
     pub fn add(&mut self, line: &IdLine) {
         self.accepted.merge(&line.accepted);
         self.unanswered.merge(&line.unanswered);
         self.refused.merge(&line.refused);
     }
 
-    /// From a file of [`IdLine`]s; a missing file has none. Only one line of it is held at a time.
+    /// Reads a file of [`IdLine`]s; a missing file has none. Holds only one line in memory at a time.
     ///
     /// # Errors
-    /// It cannot be read, or has an invalid line.
+    /// The file cannot be read, or has an invalid line.
     pub fn read(path: &Path) -> io::Result<SentIds> {
         let mut sent = SentIds::default();
         let file = match File::open(path) {
@@ -65,7 +65,7 @@ impl SentIds {
     }
 }
 
-/// A set of ids, as inclusive ranges, in order, none touching the next.
+/// A set of ids, as inclusive ranges in order; adjacent ranges are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdSet(Vec<(u64, u64)>);
@@ -81,23 +81,23 @@ impl IdSet {
         IdSet(ranges)
     }
 
-    /// It is empty.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many are in it.
+    /// Number of ids in the set.
     pub fn len(&self) -> u64 {
         self.0.iter().map(|(from, to)| to - from + 1).sum()
     }
 
-    /// It contains this id.
+    /// Whether the set contains this id.
     pub fn has(&self, id: u64) -> bool {
         let at = self.0.partition_point(|(_, to)| *to < id);
         self.0.get(at).is_some_and(|(from, _)| *from <= id)
     }
 
-    /// Adds everything in another one.
+    /// Adds all ids of another set.
     pub fn merge(&mut self, other: &IdSet) {
         if other.is_empty() {
             return;
@@ -115,7 +115,7 @@ impl IdSet {
         self.0 = ranges;
     }
 
-    /// How many of its ids are also in another one.
+    /// Number of ids that are also in another set.
     pub fn common(&self, other: &IdSet) -> u64 {
         let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut count = 0;
@@ -129,7 +129,7 @@ impl IdSet {
         count
     }
 
-    /// The first few ids that are not in another one.
+    /// The first `most` ids that are not in another set.
     pub fn missing_in(&self, other: &IdSet, most: usize) -> Vec<u64> {
         let ids = self.0.iter().flat_map(|(from, to)| *from..=*to);
         ids.filter(|id| !other.has(*id)).take(most).collect()

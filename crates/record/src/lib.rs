@@ -6,21 +6,23 @@
 //!
 //! - [`histogram`], [`numbers`], [`outcome`], [`load`]: what the engine counts and times.
 //! - [`quantile`]: what few samples say about a percentile; [`dependence`]: how autocorrelated requests are.
-//! - [`sample`], [`event`], [`example`]: what was seen of the components and of single exchanges ([`packed_samples`]: a
-//!   trial's, packed); [`limits`] that were in force, [`ids`] of what was sent; [`evidence`] of who waited for whom.
+//! - [`sample`], [`event`], [`example`]: readings of components, events, and single exchanges kept whole
+//!   ([`packed_samples`]: a trial's samples, packed); [`limits`] in force, [`ids`] of requests sent; [`evidence`] of
+//!   which component waited for which.
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
-//! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
+//! - [`manifest`], [`store`]: a run directory, written while the run goes and readable at any time.
 //! - [`figure`]: figures that a plan names.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
-//! - [`variable`]: values that change from request to request; [`escape`]: how they are written in their places.
+//! - [`variable`]: values that change from request to request; [`escape`]: how they are escaped where they are
+//!   inserted.
 //! - [`bottleneck`]: what held a system back, by kind.
 //! - [`bound`]: comparisons of numbers; [`schedule`]: what decides when requests fall due.
 //! - [`search`]: searches for capacity; [`why`]: what limits cost, measured by changing them.
 //! - [`compact`]: histograms in messages between processes.
-//! - [`files`]: how files are written that others must not redirect.
-//! - [`secrets`]: values that nothing of this may show.
-//! - [`url`]: where a URL goes, read alike by everyone who asks.
-//! - [`time`]: days and their dates.
+//! - [`files`]: writing files so that no other user can redirect them.
+//! - [`secrets`]: values that must not appear in any of this.
+//! - [`url`]: where a URL goes: one parser, so that every reader sees the same host.
+//! - [`time`]: calendar dates of days since 1970.
 //! - [`units`]: durations, sizes, rates and CPU shares as people write them.
 
 pub mod bottleneck;

@@ -44,7 +44,7 @@ pub struct LimitsInForce {
     /// Added round-trip time of its link, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<u64>,
-    /// Maximum variation of that, nanoseconds.
+    /// Maximum variation of that delay, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter_ns: Option<u64>,
     /// Share of the traffic on its link that is lost, 0 to 1.
@@ -53,7 +53,7 @@ pub struct LimitsInForce {
 }
 
 impl LimitsInForce {
-    /// There are no limits.
+    /// Whether there are no limits.
     pub fn is_empty(&self) -> bool {
         *self == LimitsInForce::default()
     }

@@ -25,7 +25,7 @@ pub struct Counts {
     pub ok: u64,
     /// Ended otherwise, by how.
     pub failures: Failures,
-    /// Neither, when counting stopped.
+    /// Still in flight when counting stopped.
     pub in_flight: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Adds others.
+    /// Adds another's bytes.
     pub fn merge(&mut self, other: Bytes) {
         self.sent += other.sent;
         self.received += other.received;
@@ -118,7 +118,7 @@ impl Series {
         ]
     }
 
-    /// The same, to be changed.
+    /// As [`Series::all`], mutable.
     pub fn all_mut(&mut self) -> [(&'static str, &mut Histogram); 9] {
         [
             ("response", &mut self.response_ok),
@@ -153,9 +153,9 @@ pub struct TagMeasured {
     pub counts: Counts,
     /// end − due of ok outcomes.
     pub response_ok: Histogram,
-    /// Ages of timeouts, in-flight and dropped ones.
+    /// Ages of timeouts and of requests in flight or dropped.
     pub response_censored: Histogram,
-    /// end − due of other failures.
+    /// end − due of failures other than timeouts.
     pub response_failed: Histogram,
 }
 
@@ -169,7 +169,7 @@ impl TagMeasured {
         ]
     }
 
-    /// The same, to be changed.
+    /// As [`TagMeasured::all`], mutable.
     pub fn all_mut(&mut self) -> [(&'static str, &mut Histogram); 3] {
         [
             ("response", &mut self.response_ok),
@@ -186,7 +186,7 @@ impl TagMeasured {
         self.response_failed.merge(&other.response_failed);
     }
 
-    /// Empties it.
+    /// Resets counts and histograms.
     pub fn clear(&mut self) {
         self.counts = Counts::default();
         self.response_ok.clear();
@@ -222,7 +222,7 @@ pub struct Measured {
     pub bytes: Bytes,
     /// Times of the requests that fell due in the window.
     pub series: Series,
-    /// The same by tag (of requests that have one).
+    /// Counts and times by tag, for requests that have one.
     pub by_tag: BTreeMap<String, TagMeasured>,
     /// Numbers captured from answers to requests that fell due in the window, by name.
     pub numbers: BTreeMap<String, Numbers>,
@@ -234,17 +234,17 @@ pub struct Measured {
     pub elapsed_s: f64,
     /// Sum over requests of the time between start and end (∫ in-flight dt), whole load.
     pub busy_s: f64,
-    /// The part of it that lies inside the window.
+    /// The part of `busy_s` that lies inside the window.
     pub busy_in_window_s: f64,
-    /// Requests under way at the window's end that still ended.
+    /// Requests in flight at the window's end that still ended.
     pub stragglers: Stragglers,
     /// Connections made, remade and held.
     pub connections: Connections,
-    /// Response times of the first requests that fell due in the window, in the order in which they did.
+    /// Response times of the first requests that fell due in the window, in the order they fell due.
     pub in_order: InOrder,
 }
 
-/// Event counts within the window; rates are these over its length.
+/// Event counts within the window; rates are these counts divided by its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InWindow {
     /// Fell due inside.
@@ -256,7 +256,7 @@ pub struct InWindow {
 }
 
 impl InWindow {
-    /// Adds others.
+    /// Adds another's counts.
     pub fn merge(&mut self, other: InWindow) {
         self.due += other.due;
         self.started += other.started;
@@ -264,28 +264,29 @@ impl InWindow {
     }
 }
 
-/// Requests that had begun when the load was over and ended afterwards, within the grace. Their times are in the
-/// percentiles, but they are in no rate.
+/// Requests started before the load was over that ended afterwards, within the grace period. Percentiles include their
+/// times; no rate includes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stragglers {
     /// Answered with success.
     pub ok: u64,
     /// Ended otherwise.
     pub failed: u64,
-    /// From when the load stopped beginning requests to its last answer, seconds. That is from the end of the window
-    /// or, for a closed load by number, whose window ends with its last answer, from the start of its last request.
+    /// Time from when the load stopped starting requests to its last answer, seconds. It counts from the end of the
+    /// window or, for a closed load bounded by number, whose window ends with its last answer, from the start of its
+    /// last request.
     pub tail_s: f64,
 }
 
 impl Stragglers {
-    /// Combines it with that of another load or batch: the longest tail.
+    /// Combines it with another load's or batch's, and keeps the longest tail.
     pub fn merge(&mut self, other: Stragglers) {
         self.ok += other.ok;
         self.failed += other.failed;
         self.tail_s = self.tail_s.max(other.tail_s);
     }
 
-    /// How many there were.
+    /// Number of stragglers.
     pub fn count(self) -> u64 {
         self.ok + self.failed
     }
@@ -298,35 +299,35 @@ pub struct Connections {
     pub attempted: u64,
     /// Attempts that succeeded.
     pub opened: u64,
-    /// Those that were already open, left by an earlier load to the same place. Not included in the two above.
+    /// Connections that an earlier load to the same place had left open. Not included in the two above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reused: u64,
-    /// Requests sent again on a new connection because the idle one ended without an answer. Not failures, not counted
+    /// Requests sent again on a new connection because the idle one closed without an answer. Not failures, not counted
     /// twice.
     pub requests_resent: u64,
-    /// Of these, requests whose connection was reset without a sign that the server had closed it before: it may have read
-    /// them. Only requests that are safe to repeat are sent again then.
+    /// Resent requests whose connection was reset with no sign that the server had closed it before, so the server may
+    /// have read them. Only requests that are safe to repeat are resent in that case.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resent_after_reset: u64,
-    /// Most open at one time (within a tenth of a second).
+    /// Peak number open at one time (to within a tenth of a second).
     pub peak: u64,
-    /// Time to open those that are held, before the load began; `null` if none are.
+    /// Time to open the held connections before the load began, seconds; `null` if none are held.
     #[serde(default)]
     pub connect_phase_s: Option<f64>,
-    /// What each held connection took of loadlab's own memory, bytes (the kernel's share is not in it).
+    /// loadlab's own memory per held connection, bytes (excludes the kernel's share).
     #[serde(default)]
     pub bytes_per_connection: Option<f64>,
-    /// Attempts that failed on a limit of the machine loadlab runs on, not of the system's.
+    /// Attempts that failed on a limit of the machine loadlab runs on, not of the system under test.
     #[serde(default)]
     pub own_limits: OwnLimits,
-    /// Most requests in flight at one time (within a tenth of a second) in the open model; `null` in the closed.
+    /// Peak number of requests in flight (to within a tenth of a second) in the open model; `null` in the closed model.
     #[serde(default)]
     pub in_flight_peak: Option<u64>,
-    /// Most users present at one time where arrivals are users (summed over load threads), including those that think;
+    /// Peak number of users present where arrivals are users (summed over load threads), including users in think time;
     /// otherwise absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users_peak: Option<u64>,
-    /// How requests were spread over users; `null` where each user has its own number, or there are none.
+    /// How requests were spread over users; `null` if each user has its own number of requests, or there are no users.
     #[serde(default)]
     pub per_user: Option<PerUser>,
     /// Users of the closed model that left because a data feed had no row for them.
@@ -335,7 +336,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Adds those that another made, and what came of them. Peaks and times are not sums.
+    /// Adds another's connections and what came of them. Peaks and times are not sums.
     pub fn add_made(&mut self, other: &Connections) {
         self.attempted += other.attempted;
         self.opened += other.opened;
@@ -368,12 +369,12 @@ pub struct OwnLimits {
     pub open_files: u64,
     /// No port was left to connect from, or the source address is not this machine's.
     pub ports: u64,
-    /// The kernel had no memory left for it.
+    /// The kernel had no memory left for the connection.
     pub memory: u64,
 }
 
 impl OwnLimits {
-    /// Counts one more.
+    /// Counts one failed attempt.
     pub fn add(&mut self, limit: OwnLimit) {
         match limit {
             OwnLimit::OpenFiles => self.open_files += 1,
@@ -389,27 +390,27 @@ impl OwnLimits {
         self.memory += other.memory;
     }
 
-    /// All of them.
+    /// The sum over all limits.
     pub fn total(self) -> u64 {
         self.open_files + self.ports + self.memory
     }
 }
 
-/// How requests were spread over the users of a closed load. A user that began later, in a ramp, is extrapolated to
-/// the whole time; one that began in the second half is left out.
+/// How requests were spread over the users of a closed load. A user that started later, in a ramp, is extrapolated to
+/// the whole time; one that started in the second half is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerUser {
-    /// Users that count.
+    /// Users that are counted.
     pub users: u64,
-    /// Requests of the user that had the fewest.
+    /// Requests of the user with the fewest.
     pub min: u64,
-    /// Requests of the user in the middle.
+    /// Median requests per user.
     pub median: u64,
-    /// Requests of the user that had the most.
+    /// Requests of the user with the most.
     pub max: u64,
-    /// Users with less than half as many as the one in the middle, or more than twice as many.
+    /// Users with less than half, or more than twice, the median.
     pub outliers: u64,
-    /// Jain's index, (Σx)² / (n · Σx²): 1 if all had the same, 1/n if one had everything.
+    /// Jain's index, (Σx)² / (n · Σx²): 1 if all users had the same number, 1/n if one had everything.
     pub jain: f64,
 }
 
@@ -434,9 +435,9 @@ impl PerUser {
 /// One second of load: one line of `ticks.jsonl`. Events are counted in their own second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tick {
-    /// Which load of the plan.
+    /// Name of the load in the plan.
     pub load: String,
-    /// Which repeat of the load against the running system (from 0).
+    /// Repeat of the load against the running system (from 0).
     pub batch: u32,
     /// Start, seconds on the trial's clock (0 = first load's start).
     pub from_s: f64,
@@ -445,24 +446,24 @@ pub struct Tick {
     pub to_s: f64,
     /// Falls inside the measured window.
     pub in_window: bool,
-    /// Requests by event in this second; `in_flight` is the number when it ended.
+    /// Requests by event in this second; `in_flight` is the number at its end.
     #[serde(flatten)]
     pub counts: Counts,
     /// Bytes in this second.
     pub bytes: Bytes,
     /// Complete responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Connections open when it ended.
+    /// Connections open at the end of this second.
     pub connections: u64,
-    /// Response times of ok outcomes that ended in it.
+    /// Response times of ok outcomes that ended in this second.
     pub response_ms: TickMs,
-    /// Ages of what was censored in it.
+    /// Ages of requests censored in this second.
     pub censored_ms: TickMs,
-    /// Response times of other failures that ended in it.
+    /// Response times of other failures that ended in this second.
     pub failed_ms: TickMs,
-    /// Lateness of requests noticed in it.
+    /// Lateness of requests noticed in this second.
     pub late_ms: TickMs,
-    /// Blocking of requests started in it.
+    /// Blocking of requests started in this second.
     pub blocked_ms: TickMs,
 }
 
@@ -470,7 +471,7 @@ pub struct Tick {
 /// averaged (the histograms in `latency.hlog` are for merging).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TickMs {
-    /// How many.
+    /// Number of durations.
     pub count: u64,
     /// Arithmetic mean.
     pub mean: Option<f64>,

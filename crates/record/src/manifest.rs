@@ -37,12 +37,13 @@ pub struct Manifest {
     pub writer: Writer,
     /// The machine.
     pub host: Host,
-    /// The experiment in words, one line a fact.
+    /// The experiment in words, one fact per line.
     pub words: Vec<String>,
-    /// The revisions of the plan's repository that were compared, in order; empty if it was about the tree as it was.
+    /// The revisions of the plan's repository that were compared, in order; empty if the run used the tree as it was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<RevisionFacts>,
-    /// What the plan's repository was at when the run began; absent if it is in none, or if revisions were compared.
+    /// The commit of the plan's repository when the run began; absent if the plan is in none, or if revisions were
+    /// compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitFacts>,
     /// Names of the components in order.
@@ -51,14 +52,14 @@ pub struct Manifest {
     pub axes: Vec<String>,
     /// The cases in order.
     pub cases: Vec<CaseFacts>,
-    /// Trials planned for each case; at most, with [`Manifest::until_certain`].
+    /// Trials planned for each case; the maximum if [`Manifest::until_certain`] is set.
     pub trials: u32,
-    /// Set if trials go on until it is certain how the cases differ.
+    /// Set if trials continue until it is certain how the cases differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_certain: Option<UntilCertain>,
     /// What the plan expects, as written.
     pub expect: Vec<String>,
-    /// The figures that matter, as the plan names them; empty where it names none.
+    /// The figures that the plan names; empty if it names none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<FigureFacts>,
     /// The tool whose layout the report shows next to its own: `siege` or `wrk`.
@@ -72,25 +73,25 @@ pub struct Manifest {
     /// Set if the run is one search for capacity: its cases are levels, each measurement a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchFacts>,
-    /// Set if the run is one proof by intervention: its cases are the loads that were made for it.
+    /// Set if the run is one proof by intervention: its cases are the loads made for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<WhyFacts>,
 }
 
 impl Manifest {
-    /// Its cases are parts of one search or one proof: they differ by intent, and are not compared.
+    /// Whether its cases are parts of one search or one proof: they differ by design, and are not compared.
     pub fn is_one_question(&self) -> bool {
         self.search.is_some() || self.why.is_some()
     }
 
-    /// Trials that each case has if the run is complete; `None` if that depends on what they measure.
+    /// Trials of each case in a complete run; `None` if that depends on what they measure.
     pub fn trials_of_each(&self) -> Option<u32> {
         // A search measures a level again where it has to.
         (self.until_certain.is_none() && self.search.is_none()).then_some(self.trials)
     }
 }
 
-/// A commit's hash as people write it.
+/// A commit's abbreviated hash, for reading.
 pub fn short_commit(commit: &str) -> &str {
     commit.get(..10).unwrap_or(commit)
 }
@@ -102,7 +103,7 @@ pub struct CommitFacts {
     pub commit: String,
     /// The first line of its message.
     pub subject: String,
-    /// Files that git knows were different from it, or a run that was cut off went on at another commit.
+    /// Whether tracked files differed from the commit, or a run that was cut off was resumed at another commit.
     #[serde(default)]
     pub changed: bool,
 }
@@ -112,50 +113,50 @@ pub struct CommitFacts {
 pub struct RevisionFacts {
     /// As the plan or the command line names it: the value of the axis `revision`.
     pub name: String,
-    /// The commit it was then.
+    /// The commit it referred to at the time.
     pub commit: String,
     /// The first line of its message.
     pub subject: String,
 }
 
-/// Trials that go on until it is certain how the cases differ.
+/// Trials that continue until it is certain how the cases differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UntilCertain {
-    /// Cases that differ by less than this share are the same.
+    /// Cases that differ by less than this share count as the same.
     pub within: f64,
-    /// How long all trials together may take; `None`: as long as it takes.
+    /// Time budget of all trials together, seconds; `None`: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_s: Option<f64>,
-    /// Draws the order of the cases in each round, and the sequences that the rounds are compared with; below 2⁵³.
+    /// Seed for the order of the cases in each round, and for the sequences that the rounds are compared with; below
+    /// 2⁵³.
     pub seed: u64,
-    /// Why there were no more trials; absent until then, and if the run was interrupted.
+    /// Why the trials ended; absent until then, and if the run was interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<UntilEnded>,
 }
 
-/// Why there were no more trials.
+/// Why the trials ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UntilEnded {
     /// Every comparison was settled.
     Settled,
-    /// There were as many rounds as there may be.
+    /// The maximum number of rounds was reached.
     AtMost,
     /// Another round would have taken longer than the budget.
     Budget,
-    /// A case that others wait for could not be measured.
+    /// A case that the others depend on could not be measured.
     NotMeasured,
 }
 
-/// How many trials of each case it takes to compare them. With fewer, the spread between them is itself a guess: of four
-/// trials of two equal cases, one in 35 orders all of one before all of the other by chance alone.
+/// Trials of each case needed to compare the cases. With fewer, the spread between trials is itself a guess: with four
+/// trials of each of two equal cases, one order in 35 has all of one case before all of the other by chance alone.
 pub const TRIALS_FOR_DIFFERENCES: usize = 5;
 
 /// Names that mark a case as the one the others are compared with.
 const BASES: [&str; 2] = ["baseline", "control"];
 
-/// Of these cases the one that the others are compared with, by its place: one called `baseline` or `control`, else the
-/// first.
+/// Index of the case that the others are compared with: the one called `baseline` or `control`, else the first.
 pub fn base_among(cases: &[&str]) -> usize {
     let named = |name: &str| cases.iter().position(|case| case.eq_ignore_ascii_case(name));
     BASES.iter().find_map(|name| named(name)).unwrap_or(0)
@@ -176,7 +177,7 @@ pub struct FigureFacts {
     /// Which direction is better.
     #[serde(default)]
     pub better: Better,
-    /// What it is, for readers.
+    /// Description for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
 }
@@ -188,7 +189,7 @@ pub struct DerivedFacts {
     pub name: String,
     /// A sum, difference or product, see [`crate::expr::Sum`].
     pub value: String,
-    /// Another one that it is compared with.
+    /// Another derived figure that it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
 }
@@ -212,7 +213,7 @@ pub enum RunEnded {
 pub struct Writer {
     /// Process id.
     pub pid: u32,
-    /// Field 22 of `/proc/PID/stat`.
+    /// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`.
     pub start_ticks: u64,
 }
 
@@ -223,9 +224,9 @@ pub struct Host {
     pub kernel: String,
     /// CPU model.
     pub cpu: String,
-    /// Cores.
+    /// Number of cores.
     pub cores: u64,
-    /// Memory.
+    /// Total memory, bytes.
     pub memory_bytes: u64,
     /// Clock source of the kernel.
     pub clock_source: String,
@@ -255,10 +256,10 @@ pub struct CaseFacts {
     pub users: Option<u64>,
     /// Rate in the open model, if the case has one load.
     pub rate_per_s: Option<f64>,
-    /// Figures computed differently from the manifest, by name.
+    /// Figures that this case computes differently from the manifest, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, String>,
-    /// The case that it is once more, under another name: what differs between the two is chance.
+    /// The case that this one repeats under another name: any difference between the two is chance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_of: Option<String>,
 }

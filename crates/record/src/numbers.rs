@@ -13,9 +13,9 @@ use crate::histogram::rank_of;
 pub use crate::quantile::samples_needed;
 use crate::quantile::{Estimate, Estimates, quantile_of, ranks};
 
-/// Buckets of a power of two.
+/// Buckets per power of two.
 const SUB: usize = 128;
-/// Bits of a mantissa that choose one of them.
+/// Bits of the mantissa that select a bucket.
 const SUB_BITS: u32 = 7;
 /// The lowest distinguishable power of two, and the first beyond the range.
 const FROM: i32 = -32;
@@ -39,7 +39,7 @@ pub struct Numbers {
     max: f64,
 }
 
-/// Which page, and which bucket of it; `None` for zero.
+/// Page, and bucket within it; `None` for zero.
 #[inline]
 fn place_of(size: f64) -> Option<(usize, usize)> {
     let bits = size.to_bits();
@@ -67,7 +67,7 @@ fn make(pages: &mut Vec<Block>, page: usize) {
 }
 
 impl Numbers {
-    /// Counts one; non-finite values are ignored.
+    /// Counts one value; non-finite values are ignored.
     #[inline]
     pub fn record(&mut self, value: f64) {
         if !value.is_finite() {
@@ -92,7 +92,7 @@ impl Numbers {
         }
     }
 
-    /// How many.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -145,7 +145,7 @@ impl Numbers {
         None
     }
 
-    /// Adds another's.
+    /// Adds another's values.
     pub fn merge(&mut self, other: &Numbers) {
         if other.count == 0 {
             return;
@@ -184,7 +184,7 @@ impl Numbers {
 
 /// For the compact form.
 impl Numbers {
-    /// The non-empty buckets' places and counts: those of numbers above zero first.
+    /// Positions and counts of the non-empty buckets: numbers above zero first.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         [&self.above, &self.below].into_iter().enumerate().flat_map(|(side, pages)| {
             let made = pages.iter().enumerate().filter_map(|(page, counts)| Some((page, counts.as_ref()?)));
@@ -200,7 +200,7 @@ impl Numbers {
         (self.zeros, self.sum, self.min, self.max)
     }
 
-    /// From these; `None` if they contradict one another.
+    /// From what `counts` and `rest` return; `None` if they contradict one another.
     pub(crate) fn from_counts(counts: &[(usize, u64)], rest: (u64, f64, f64, f64)) -> Option<Numbers> {
         let (zeros, sum, min, max) = rest;
         if ![sum, min, max].iter().all(|n| n.is_finite()) || min > max {
@@ -250,16 +250,16 @@ pub struct NumberSummary {
     pub p99_9: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
-    /// For percentiles that are `null` because there are too few values.
+    /// Estimates of percentiles that are `null` because there are too few values.
     #[serde(flatten)]
     pub few: Estimates,
 }
 
-/// Percentiles of captured numbers; there are fewer than of times.
+/// Percentiles of captured numbers; fewer than of times.
 const OF_NUMBERS: [&str; 6] = ["p50", "p75", "p90", "p95", "p99", "p99_9"];
 
 impl NumberSummary {
-    /// From numbers whose requests are autocorrelated like this.
+    /// From numbers whose requests have this autocorrelation.
     pub fn of(numbers: &Numbers, dependence: Dependence) -> Self {
         let count = numbers.count();
         let at = |quantile: f64| {

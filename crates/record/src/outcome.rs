@@ -68,7 +68,7 @@ impl Failure {
 /// How a started request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
-    /// Complete, and status below 400 or as its checks decided.
+    /// Complete, with a status below 400 or as its checks decided.
     Ok,
     /// Ended otherwise.
     Failed(Failure),

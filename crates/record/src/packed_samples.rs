@@ -1,8 +1,8 @@
 //! A trial's samples in compact form.
 //!
-//! A [`Sample`] has a field for everything that a kernel may report, and most report a third of it: an hour of ten
-//! components would take 26 MB that way. Here only reported values take space, a few bytes each, and names are stored
-//! once. Readers unpack one trial at a time.
+//! A [`Sample`] has a field for everything that a kernel may report, and most kernels report a third of it: an hour of
+//! ten components would take 26 MB that way. Here only reported values take space, a few bytes each, and names are
+//! stored once. Readers unpack one trial at a time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,9 +22,9 @@ pub struct PackedSamples {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Row {
     at_s: f64,
-    /// Which numbers are present, one bit each; two more for the parts that hold numbers.
+    /// Which numbers are present, one bit each; two more bits for the parts that contain numbers.
     present: u64,
-    /// Index of its name.
+    /// Index of the component's name.
     component: u32,
     /// How many entries each map has.
     states: u32,
@@ -101,7 +101,7 @@ fn walk(sample: &mut Sample, mut visit: impl FnMut(Number<'_>)) {
     for count in counts {
         visit(Count(count));
     }
-    // Also if they are absent, so that every number keeps its place.
+    // Also visited if absent, so that every number keeps its place.
     walk_pressure(pressure.as_mut().unwrap_or(&mut Pressure::default()), &mut visit);
     walk_tcp(tcp.as_mut().unwrap_or(&mut Tcp::default()), &mut visit);
 }
@@ -121,7 +121,7 @@ fn walk_tcp(tcp: &mut Tcp, visit: &mut impl FnMut(Number<'_>)) {
 }
 
 impl PackedSamples {
-    /// How many there are.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -131,7 +131,7 @@ impl PackedSamples {
         self.rows.is_empty()
     }
 
-    /// All, in insertion order.
+    /// All samples, in insertion order.
     pub fn unpacked(&self) -> Vec<Sample> {
         let mut bytes = self.bytes.as_slice();
         self.rows.iter().map(|row| self.unpack(row, &mut bytes)).collect()
@@ -146,7 +146,7 @@ impl PackedSamples {
                 list.push(sample);
             }
         }
-        // Names are also those of states and probes.
+        // Names are also those of states and probes, which have no samples.
         let some = lists.into_iter().filter(|list| !list.is_empty());
         let mut by_component: BTreeMap<String, Vec<Sample>> =
             some.map(|list| (list[0].component.clone(), list)).collect();
@@ -208,14 +208,14 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// All that were packed.
+    /// All samples packed so far.
     pub fn packed(mut self) -> PackedSamples {
         self.packed.rows.shrink_to_fit();
         self.packed.bytes.shrink_to_fit();
         self.packed
     }
 
-    /// Adds one.
+    /// Packs one sample.
     pub fn pack(&mut self, mut sample: Sample) {
         let mut present = 0;
         if sample.tcp.is_some() {

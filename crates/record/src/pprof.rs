@@ -1,5 +1,5 @@
-//! Profiles in the format of pprof (`profile.proto` of github.com/google/pprof): a file that `go tool pprof`, Speedscope,
-//! Pyroscope and others read. Each sample has its component as the label `component`.
+//! Profiles in the format of pprof (`profile.proto` of github.com/google/pprof): a file that `go tool pprof`,
+//! Speedscope, Pyroscope and others read. Each sample has its component as the label `component`.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -11,10 +11,10 @@ use crate::profile::{ComponentProfile, Profile};
 
 /// What one unit of [`Stack::samples`](crate::profile::Stack) is in each value of a sample.
 struct Values {
-    /// Type, unit, and how much of it a unit is.
+    /// Type and unit of each value; `factors` has how much of it one unit of samples is.
     all: &'static [(&'static str, &'static str)],
     factors: Vec<u64>,
-    /// For how long samples were taken.
+    /// Time during which samples were taken, seconds.
     sampled_s: f64,
 }
 
@@ -30,7 +30,7 @@ pub fn cpu(profile: &Profile, mask: &dyn Fn(&str) -> String) -> Vec<u8> {
     zipped(&encoded(&profile.components, &values, period_ns, mask))
 }
 
-/// Waits: how long threads were in them.
+/// Waits: how long threads waited.
 pub fn waits(profile: &Profile, mask: &dyn Fn(&str) -> String) -> Vec<u8> {
     let values =
         Values { all: &[("delay", "nanoseconds")], factors: vec![1_000], sampled_s: profile.waits_s };
@@ -61,7 +61,7 @@ fn encoded(
     for value in values.all {
         out.message(1, &value_type(&mut strings, *value));
     }
-    // A function and its location have the same number, its place among all strings.
+    // A function and its location have the same number: the index of its name among all strings.
     let mut functions: Vec<u64> = Vec::new();
     for component in components {
         let places: Vec<u64> = component.names.iter().map(|name| strings.place(&mask(name))).collect();

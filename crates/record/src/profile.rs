@@ -1,4 +1,5 @@
-//! A profile: where a component's threads spent their CPU time, and where they waited, by stacks sampled while loads ran.
+//! A profile: where a component's threads spent their CPU time, and where they waited, from stacks sampled while loads
+//! ran.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -11,22 +12,23 @@ use serde::{Deserialize, Serialize};
 pub struct Profile {
     /// Samples per second and core.
     pub rate_per_s: u32,
-    /// When samples were taken, seconds on the trial's clock: one second, chosen at random, of every two. The others are
-    /// the control that shows what profiling costs.
+    /// When samples were taken, seconds on the trial's clock: in every two seconds, one chosen at random. The others
+    /// are the control that shows what profiling costs.
     pub windows: Vec<Window>,
     /// Samples that did not fit into the kernel's buffers.
     pub lost: u64,
-    /// CPU time spent on reading and naming them, seconds; taking them is the kernel's work, and in the cost.
+    /// CPU time spent reading samples and resolving names, seconds; the kernel takes the samples, and that is in the
+    /// cost.
     pub cpu_s: f64,
     /// Functions of the kernel are part of the stacks.
     pub has_kernel: bool,
     /// Every component whose CPU time was sampled.
     pub components: Vec<ComponentProfile>,
-    /// Every component whose waits were sampled: their samples are microseconds in which threads waited. A thread that
-    /// began to wait before a second of samples, and did not stop in it, is not seen.
+    /// Every component whose waits were sampled: their samples are microseconds that threads waited. A thread that
+    /// began to wait before a sampled second, and did not stop within it, is not seen.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<ComponentProfile>,
-    /// For how long waits were sampled, seconds: a second with very many ends early.
+    /// Time during which waits were sampled, seconds: a second with very many waits ends early.
     #[serde(skip_serializing_if = "is_zero")]
     pub waits_s: f64,
     /// What could not be sampled, and why.
@@ -59,18 +61,18 @@ pub struct ComponentProfile {
     pub names: Vec<String>,
     /// Every stack that was seen.
     pub stacks: Vec<Stack>,
-    /// Waits of threads without work, which are in none of the above.
+    /// Waits of idle threads, which are in none of the above.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub idle: Vec<IdleWait>,
 }
 
-/// What threads without work waited for.
+/// What idle threads waited for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleWait {
-    /// What for.
+    /// What the threads waited for.
     pub why: String,
-    /// How long, microseconds.
+    /// Time waited, microseconds.
     pub samples: u64,
 }
 
@@ -80,7 +82,7 @@ pub struct IdleWait {
 pub struct Stack {
     /// Its functions as indices of [`ComponentProfile::names`], the outermost first.
     pub frames: Vec<u32>,
-    /// How often.
+    /// Number of samples with this stack.
     pub samples: u64,
 }
 
@@ -101,7 +103,7 @@ fn is_zero(value: &f64) -> bool {
 
 /// The outermost frame of a stack whose callers are not known.
 pub const INCOMPLETE: &str = "[incomplete]";
-/// What a function of the kernel ends in.
+/// Suffix of the names of kernel functions.
 pub const KERNEL: &str = " [kernel]";
 
 impl Profile {
@@ -110,14 +112,14 @@ impl Profile {
         self.components.iter().chain(&self.waits).all(|component| component.samples == 0)
     }
 
-    /// Which part of this time samples were taken in, 0 to 1.
+    /// Share of a time in which samples were taken, 0 to 1.
     pub fn sampled_share(&self, time: Window) -> f64 {
         let within = |window: &Window| window.to_s.min(time.to_s) - window.from_s.max(time.from_s);
         let sampled: f64 = self.windows.iter().map(|window| within(window).max(0.0)).sum();
         sampled / (time.to_s - time.from_s).max(f64::MIN_POSITIVE)
     }
 
-    /// CPU time as folded stacks, a line each, the component in front: `api;main;serve;parse 42`.
+    /// CPU time as folded stacks, one per line, the component in front: `api;main;serve;parse 42`.
     pub fn folded(&self) -> String {
         folded(&self.components)
     }
@@ -143,7 +145,7 @@ fn folded(components: &[ComponentProfile]) -> String {
     out
 }
 
-/// A name that neither ends a frame nor a line of folded stacks.
+/// A name without the characters that would end a frame or a line of folded stacks.
 fn folded_name(name: &str) -> String {
     let plain = |c: char| match c {
         ';' => ':',
@@ -192,12 +194,12 @@ impl ComponentProfile {
         self.stacks.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.frames.cmp(&b.frames)));
     }
 
-    /// Its functions, those with most samples of their own first.
+    /// Its functions, those with the most samples of their own first.
     pub fn functions(&self) -> Vec<Function<'_>> {
         self.functions_by(|frames| frames.last())
     }
 
-    /// The same for waits: one belongs to the innermost function of the program, which called what waits.
+    /// As `functions`, for waits: a wait belongs to the innermost function of the program, which called what waits.
     pub fn waiting_functions(&self) -> Vec<Function<'_>> {
         let is_of_program = |frame: &&u32| {
             let name = self.names.get(**frame as usize).map_or("", String::as_str);

@@ -36,11 +36,11 @@ pub fn quantile_of(name: &str) -> Option<f64> {
 /// How many samples there are for a percentile, and how many it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FewSamples {
-    /// Samples there are.
+    /// Number of samples there are.
     pub samples: u64,
-    /// Samples that give the percentile as a number, which decides any expectation about it.
+    /// Number of samples at which the percentile is reported as a number, which decides any expectation about it.
     pub needed: u64,
-    /// How long this many take at the measured rate, seconds; `null` where it is not known.
+    /// Time that `needed` samples take at the measured rate, seconds; `null` if it is not known.
     pub needed_s: Option<f64>,
 }
 
@@ -136,7 +136,7 @@ impl Estimates {
         }
     }
 
-    /// There is none.
+    /// Whether there are no estimates.
     pub fn is_empty(&self) -> bool {
         self.by_place.iter().all(Option::is_none)
     }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn ranks_of_tables() {
-        // They include the smallest numbers of samples that give an upper end, ln 0.025 / ln q.
+        // These include the smallest numbers of samples that give an upper end, ln 0.025 / ln q.
         for (count, quantile, low, high) in [
             (0, 0.99, None, None),
             (1, 0.5, None, None),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// take differences. What the host cannot report is `null`, never zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When, in seconds on the trial's clock (0 = first load's start; negative before it).
+    /// Time of the reading, seconds on the trial's clock (0 = first load's start; negative before it).
     pub at_s: f64,
     /// Component name (`edge1`), `loadlab` for the generator, `host` for the machine.
     pub component: String,
@@ -21,9 +21,9 @@ pub struct Sample {
     /// Periods of its CPU limit in which it ran.
     #[serde(default)]
     pub periods: Option<u64>,
-    /// Periods in which the CPU limit stopped it.
+    /// Periods in which its CPU limit throttled it.
     pub throttled_periods: Option<u64>,
-    /// Time its CPU limit stopped it, seconds.
+    /// Time its CPU limit throttled it, seconds.
     pub throttled_s: Option<f64>,
     /// Memory charged to it: the cgroup's use without page cache if there is a cgroup, otherwise resident.
     pub memory_bytes: Option<u64>,
@@ -42,7 +42,7 @@ pub struct Sample {
     /// Page faults that required a disk read.
     #[serde(default)]
     pub major_faults: Option<u64>,
-    /// Times the kernel killed a process of it for memory.
+    /// OOM kills of its processes.
     pub oom_kills: Option<u64>,
     /// Bytes read from block devices.
     pub block_read_bytes: Option<u64>,
@@ -62,7 +62,8 @@ pub struct Sample {
     /// For the process closest to its limit on open files: its open files as a share of the limit, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files_share: Option<f64>,
-    /// TCP of its network namespace: the component's own; otherwise the host's, and only on the host's line.
+    /// TCP state of the component's own network namespace; without one, TCP is the host's and appears only on the
+    /// host's line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<Tcp>,
     /// Time in which some of its tasks waited for a core, memory, or a disk, where the kernel reports it (PSI).
@@ -71,7 +72,7 @@ pub struct Sample {
     /// The machine's load average over the last minute; for the host only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_average: Option<f64>,
-    /// Probes that belong to no component are samples of the component `probes`: name to value.
+    /// Values of probes by name. Probes that belong to no component are samples of the component `probes`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub probes: BTreeMap<String, f64>,
     /// Probes that could not be read, and why.
@@ -92,7 +93,7 @@ pub struct Tcp {
     /// Sockets by state, if there are few enough to read them all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub by_state: BTreeMap<String, u64>,
-    /// Connections that the kernel had completed and dropped because the program did not accept in time.
+    /// Connections that the kernel completed and then dropped because the program did not accept them in time.
     pub accept_overflows: Option<u64>,
     /// Connection requests (SYN) dropped.
     pub syn_drops: Option<u64>,

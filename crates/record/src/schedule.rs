@@ -1,5 +1,5 @@
-//! What decides when the requests of a load fall due, and when it ends: as written in a plan and taken by the engine.
-//! The engine computes the due times themselves.
+//! What decides when the requests of a load fall due, and when the load ends: as written in a plan and used by the
+//! engine. The engine computes the due times themselves.
 
 /// How arrivals of a rate are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Stage {
     pub from: f64,
     /// The level it ends at.
     pub to: f64,
-    /// How long it takes, nanoseconds; 0 is a jump.
+    /// Duration, nanoseconds; 0 is a jump.
     pub over_ns: u64,
 }
 
@@ -47,7 +47,7 @@ pub enum Think {
 }
 
 impl Think {
-    /// Its mean, nanoseconds; `None` if there is none.
+    /// Mean think time, nanoseconds; `None` if there is none.
     pub fn mean_ns(self) -> Option<u64> {
         match self {
             Think::None => None,

@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 use crate::bottleneck::Bottleneck;
 use crate::units;
 
-/// The maximum number of levels a search measures, including repeats, unless configured.
+/// Default for the maximum number of levels a search measures, including repeats.
 pub const MAX_LEVELS: u32 = 15;
 
 /// The highest level that a search may have.
 const HIGHEST: u64 = 10_000_000;
-/// How often a level is measured at most before it has an outcome: once, again if loadlab itself was saturated, and for
-/// longer where a percentile needs more samples.
+/// Maximum number of measurements of a level before it has an outcome: one, another if loadlab itself was saturated,
+/// and longer ones where a percentile needs more samples.
 const MEASUREMENTS_OF_A_LEVEL: u64 = 25;
 
-/// How many measurements a search of this many levels makes at most.
+/// Maximum number of measurements that a search of this many levels makes.
 pub fn most_measurements(max_levels: u32) -> u64 {
     u64::from(max_levels) * MEASUREMENTS_OF_A_LEVEL
 }
@@ -39,11 +39,11 @@ impl SearchVariable {
         }
     }
 
-    /// Reads a range of levels, such as `1..500` or `50/s..2k`: rates are in whole requests per second, which is what a
-    /// search tells apart.
+    /// Reads a range of levels, such as `1..500` or `50/s..2k`: rates are in whole requests per second, the resolution
+    /// of a search.
     ///
     /// # Errors
-    /// In words.
+    /// Why the range is invalid, in words.
     pub fn range(self, text: &str) -> Result<(u64, u64), String> {
         let one = |text: &str| {
             let text = text.trim();
@@ -82,23 +82,23 @@ impl SearchVariable {
 pub struct SearchFacts {
     /// What is varied: `users`, or `rate` in requests per second.
     pub vary: SearchVariable,
-    /// The lowest level to be tried.
+    /// The lowest level to try.
     pub low: u64,
-    /// The highest.
+    /// The highest level to try.
     pub high: u64,
     /// The answer in words; absent until there is one.
     pub found: Option<String>,
     /// The highest level that met the expectations.
     pub level: Option<u64>,
-    /// The lowest that did not.
+    /// The lowest level that did not meet them.
     pub above: Option<u64>,
-    /// Both were measured twice, with the same result.
+    /// Whether both levels were measured twice, with the same result.
     pub confirmed: bool,
-    /// The capacity by all levels that were measured, with its 95 % interval; absent if no level that was measured met
-    /// the expectations, or all did.
+    /// The capacity estimated from all measured levels, with its 95 % interval; absent if no measured level met the
+    /// expectations, or all did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
-    /// What held the system back at the lowest level that it could not take.
+    /// What held the system back at the lowest level that it could not sustain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bottleneck: Option<Bottleneck>,
     /// Every trial in order.
@@ -108,20 +108,20 @@ pub struct SearchFacts {
 /// The highest load that meets the expectations, as far as one search can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
-    /// The most likely value: as likely above as below.
+    /// The most likely value: the capacity is as likely above it as below.
     pub value: f64,
     /// Lower end of the 95 % interval.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the 95 % interval.
     pub high: f64,
 }
 
 /// A trial of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchStep {
-    /// Users, or requests per second.
+    /// The level: users, or requests per second.
     pub level: u64,
-    /// The trial of its case; in a search that is a trial of its own, the level's number in it.
+    /// Number of the trial within its case; in a search that is itself one trial, the number of the level.
     pub trial: u32,
     /// `met`, `missed`, `undecided` or `invalid`.
     pub outcome: String,
@@ -130,13 +130,13 @@ pub struct SearchStep {
     /// Ok responses per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_per_s: Option<f64>,
-    /// The median response time.
+    /// Median response time, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<f64>,
-    /// Nine of ten responses took no longer.
+    /// 90th percentile of the response times, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p90_ms: Option<f64>,
-    /// 99 of 100.
+    /// 99th percentile of the response times, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
 }

@@ -41,7 +41,7 @@ pub struct Summary {
     pub elapsed_s: f64,
     /// What percentiles and rates cover.
     pub window: Window,
-    /// Requests under way when the load was over that still ended: their times count, but they are in no rate.
+    /// Requests in flight when the load was over that still ended: their times count, but no rate includes them.
     #[serde(default)]
     pub stragglers: Stragglers,
     /// Requests by outcome.
@@ -89,7 +89,7 @@ pub struct Summary {
     pub connections: Connections,
     /// What the generator used.
     pub generator: Generator,
-    /// The agents that sent the loads, by their part; empty if loadlab itself did.
+    /// The agents that sent the loads, by part; empty if loadlab itself did.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub agents: Vec<AgentSummary>,
     /// Component usage during the load.
@@ -109,8 +109,8 @@ pub struct Summary {
     /// The figures that the plan names, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub figures: BTreeMap<String, FigureValue>,
-    /// What was searched for, if the trial is a search: all other figures are those at the level that was found, or, if
-    /// none was, at the lowest that was measured.
+    /// What was searched for, if the trial is a search: all other figures are from the level that was found or, if none
+    /// was, from the lowest level that was measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub search: Option<SearchFacts>,
     /// What held the system back; absent in older records.
@@ -124,7 +124,7 @@ impl Summary {
         self.elapsed_s.min(self.window.to_s)
     }
 
-    /// The load continued for stragglers for a noticeable time: 2 % of its window.
+    /// Whether the load continued for stragglers for a noticeable time: 2 % of its window.
     pub fn has_tail(&self) -> bool {
         self.stragglers.tail_s > 0.02 * self.window.length_s()
     }
@@ -168,7 +168,7 @@ pub enum Ended {
 pub struct Doubt {
     /// Short name: `late`, `littles_law`, `generator_cpu` …
     pub kind: String,
-    /// Makes the trial INVALID.
+    /// Whether the doubt makes the trial INVALID.
     pub grave: bool,
     /// The figures it is based on.
     pub evidence: String,
@@ -181,8 +181,8 @@ pub struct Doubt {
 pub struct Expectation {
     /// As written.
     pub expr: String,
-    /// `null`: it is undecided because there are too few samples (see `undecided`), or could not be known for another
-    /// reason, and then counts as failed.
+    /// `null`: undecided because there are too few samples (see `undecided`), or not known for another reason, in which
+    /// case it counts as failed.
     pub holds: Option<bool>,
     /// The left-hand number of its first (or failing) comparison, in the unit it was written in.
     pub value: Option<f64>,
@@ -192,18 +192,18 @@ pub struct Expectation {
     /// Why it could not be known, or which part failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub note: Option<String>,
-    /// Present: too few samples leave it open, and this many would decide it.
+    /// Set if too few samples leave it open; this many would decide it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub undecided: Option<FewSamples>,
 }
 
 impl Expectation {
-    /// Too few samples leave it open.
+    /// Whether too few samples leave it open.
     pub fn is_undecided(&self) -> bool {
         self.holds.is_none() && self.undecided.is_some()
     }
 
-    /// It does not hold, or it cannot be known, and more samples would not help.
+    /// Whether it does not hold or cannot be known, and more samples would not help.
     pub fn is_missed(&self) -> bool {
         self.holds != Some(true) && !self.is_undecided()
     }
@@ -219,10 +219,10 @@ pub struct LoadFacts {
     pub users: Option<u64>,
     /// Rate, in the open model; with stages the maximum.
     pub rate_per_s: Option<f64>,
-    /// The rate is one of users, who arrive, make a journey and leave; otherwise of requests.
+    /// The rate is of users, who arrive, make a journey and leave; otherwise of requests.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub sessions: bool,
-    /// Begins this long after the trial's loads do.
+    /// Delay from the start of the trial's loads to the start of this one, seconds.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub start_s: f64,
     /// How users or rate change.
@@ -257,8 +257,8 @@ pub struct LoadFacts {
 }
 
 impl LoadFacts {
-    /// Programs make all of the load: requests are counted and the time is measured; response times, failures, bytes
-    /// and requests in flight were not measured, whatever their values here.
+    /// Whether programs make all of the load: requests are counted and the time is measured, but response times,
+    /// failures, bytes and requests in flight were not measured, whatever their values here.
     pub fn is_command(&self) -> bool {
         self.model == "command"
     }
@@ -271,11 +271,11 @@ fn is_zero(value: &f64) -> bool {
 /// A stage of a load: a straight line from one level to another. Levels are users, or requests per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageFacts {
-    /// At its start.
+    /// Level at its start.
     pub from: f64,
-    /// At its end.
+    /// Level at its end.
     pub to: f64,
-    /// How long it takes; 0 is a jump.
+    /// Duration, seconds; 0 is a jump.
     pub over_s: f64,
 }
 
@@ -283,29 +283,29 @@ pub struct StageFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkFacts {
-    /// Always this.
+    /// Always this, seconds.
     ConstantS(f64),
-    /// Uniformly between these.
+    /// Uniformly between these, seconds.
     UniformS(f64, f64),
-    /// Exponentially, with this mean.
+    /// Exponentially with this mean, seconds.
     ExponentialS(f64),
-    /// Set by the steps, each its own, with this mean over them.
+    /// Set by each step separately, with this mean over the steps, seconds.
     OfStepsS(f64),
 }
 
 /// The result of one of several loads, or of one of several batches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadSummary {
-    /// From its first window's start to its last one's end, on the trial's clock.
+    /// From the start of its first window to the end of its last, on the trial's clock.
     pub window: Window,
-    /// Requests under way when it was over that still ended.
+    /// Requests in flight when it was over that still ended.
     #[serde(default)]
     pub stragglers: Stragglers,
-    /// By outcome.
+    /// Requests by outcome.
     pub requests: Requests,
     /// Failures by kind.
     pub failures: Failures,
-    /// Over its own windows.
+    /// Rates over its own windows.
     pub rate_per_s: Rates,
     /// end − due, censored ones included.
     pub response_ms: Distribution,
@@ -326,13 +326,13 @@ pub struct Requests {
     pub ok: u64,
     /// Ended otherwise.
     pub failed: u64,
-    /// Neither, at the end.
+    /// Still in flight at the end.
     pub in_flight: u64,
-    /// Would have fallen due in the parts of agents that were lost: at most so many. Absent if loadlab itself sent the
-    /// loads, or if nobody knows.
+    /// Upper bound of the requests that would have fallen due in the parts of lost agents. Absent if loadlab itself
+    /// sent the loads, or if the number is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub not_offered: Option<u64>,
-    /// The same, at least: what an agent sent after its last report is unknown.
+    /// As `not_offered`, but a lower bound: what an agent sent after its last report is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub not_offered_min: Option<u64>,
 }
@@ -352,14 +352,14 @@ impl From<&Counts> for Requests {
     }
 }
 
-/// A part of the loads of a trial, and who sent it.
+/// A part of a trial's loads, and the agent that sent it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentSummary {
-    /// Which part, from 0.
+    /// Index of the part, from 0.
     pub slot: u64,
-    /// The agent's name; the last one's, if another was lost.
+    /// The agent's name; the last agent's, if another was lost.
     pub agent: String,
-    /// Its load threads.
+    /// Number of its load threads.
     pub threads: u64,
     /// The coordinator's clock minus its own, as estimated, seconds.
     pub clock_offset_s: Option<f64>,
@@ -367,13 +367,13 @@ pub struct AgentSummary {
     pub clock_uncertainty_ms: Option<f64>,
     /// Requests of the part.
     pub requests: Requests,
-    /// Agents that were lost while they sent it.
+    /// Agents that were lost while they sent this part.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub lost: Vec<LostAgent>,
 }
 
 impl AgentSummary {
-    /// Adds what was sent of the same part of another load.
+    /// Adds the same part of another load.
     pub fn merge(&mut self, other: AgentSummary) {
         let Requests { due, dropped, started, ok, failed, in_flight, not_offered, not_offered_min } =
             other.requests;
@@ -397,19 +397,19 @@ impl AgentSummary {
 pub struct LostAgent {
     /// Its name.
     pub agent: String,
-    /// The load, and which repeat of it, from 0.
+    /// Name of the load.
     pub load: String,
-    /// See `load`.
+    /// Repeat of the load, from 0.
     pub batch: u32,
-    /// Up to when it had reported, seconds on the trial's clock.
+    /// End of what it had reported, seconds on the trial's clock.
     pub reported_until_s: f64,
-    /// From when on another sent its part; absent if none did.
+    /// When another agent took over its part, seconds on the trial's clock; absent if none did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub replaced_at_s: Option<f64>,
-    /// Requests that would have fallen due between the two, or up to the end: at most. Absent if their number depends on
-    /// how fast they are answered.
+    /// Upper bound of the requests that would have fallen due between the two, or up to the end. Absent if their number
+    /// depends on how fast they are answered.
     pub not_offered: Option<u64>,
-    /// The same, at least.
+    /// As `not_offered`, but a lower bound.
     pub not_offered_min: Option<u64>,
 }
 
@@ -424,20 +424,19 @@ pub struct Rates {
     pub ok: f64,
     /// Standard deviation of `ok` over the whole ticks of the window.
     pub ok_stdev: Option<f64>,
-    /// Largest tick.
+    /// `ok` in the largest tick.
     pub ok_max: Option<f64>,
 }
 
-/// Durations in milliseconds. Percentiles are `null` with fewer than 10 / (1 − q) samples, and `p99_estimate` and
-/// `p99_interval` then give what is known; or if they fall among censored ones, and `over_ms` then has their lower
-/// bounds.
+/// Durations in milliseconds. A percentile is `null` with fewer than 10 / (1 − q) samples, when `p99_estimate` and
+/// `p99_interval` give what is known, or if it falls among censored samples, when `over_ms` has its lower bound.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Samples, censored ones included.
     pub count: u64,
-    /// Censored ones: known only to be at least this long.
+    /// Censored samples: durations known only to be at least this long.
     pub censored: u64,
-    /// Mean, censored ones at their age.
+    /// Mean, with censored samples at their age.
     pub mean: Option<f64>,
     /// Standard deviation, likewise.
     pub stdev: Option<f64>,
@@ -463,7 +462,7 @@ pub struct Distribution {
     pub max: Option<f64>,
     /// Lower bounds of values that are `null` or only known from below, by name.
     pub over_ms: BTreeMap<String, f64>,
-    /// For percentiles that are `null` because there are too few samples.
+    /// Estimates of percentiles that are `null` because there are too few samples.
     #[serde(flatten)]
     pub few: Estimates,
 }
@@ -479,11 +478,11 @@ impl Distribution {
         Self::dependent(known, censored, Dependence::NONE)
     }
 
-    /// From exact durations and right-censored ones that are autocorrelated like this.
+    /// From exact durations and right-censored ones with this autocorrelation.
     ///
-    /// The quantile lies between two bounds: censored values taken at their age (`low`), and taken as endless
-    /// (`high`). If the two differ by more than 1 % it is not known, only that it is at least `low`; otherwise `high`
-    /// is reported, which never flatters.
+    /// A quantile lies between two bounds: censored values taken at their age (`low`), and taken as endless (`high`).
+    /// If the two differ by more than 1 %, the quantile is only known to be at least `low`; otherwise `high` is
+    /// reported, which never flatters.
     pub fn dependent(known: &Histogram, censored: &Histogram, dependence: Dependence) -> Self {
         let mut all = known.clone();
         all.merge(censored);
@@ -494,7 +493,7 @@ impl Distribution {
             mean: all.mean_ns().map(|v| v / 1e6),
             stdev: all.stdev_ns().map(|v| v / 1e6),
             within_stdev: all.within_stdev(),
-            // A censored one may end later than any, so its age is not a minimum if there is a real one.
+            // A censored request may take longer than any other, so its age is not the minimum if there is a real one.
             min: known.min_ns().or(all.min_ns()).map(ms),
             ..Distribution::default()
         };
@@ -512,7 +511,7 @@ impl Distribution {
             }
         }
         match all.max_ns() {
-            // However young a censored one is, it may have taken longer than any.
+            // However young a censored request is, it may have taken longer than any other.
             Some(max) if censored.is_empty() => out.max = Some(ms(max)),
             Some(max) => {
                 out.over_ms.insert("max".to_owned(), ms(max));
@@ -526,7 +525,7 @@ impl Distribution {
     }
 
     /// What too few samples show about a percentile. Censored values count at their age for the lower end, and as
-    /// endless for the upper one. If all above the lower end are endless, the percentile falls among the censored.
+    /// endless for the upper end. If all above the lower end are endless, the percentile falls among the censored.
     fn estimate(&mut self, name: &str, quantile: f64, [known, all]: [&Histogram; 2], dependence: Dependence) {
         if all.is_empty() {
             return;
@@ -584,8 +583,8 @@ impl Distribution {
     }
 }
 
-/// The value at a rank in milliseconds, if it is the same to 1 % whether censored ones are taken at their age or as
-/// endless; `None`: it never ended.
+/// The value at a rank in milliseconds, if it is the same to within 1 % whether censored values are taken at their age
+/// or as endless; `None`: it never ended.
 fn known_at(known: &Histogram, all: &Histogram, rank: u64) -> Option<f64> {
     let (low, high) = (all.at_rank(rank)?, known.at_rank(rank)?);
     (high as f64 <= low as f64 * 1.01).then(|| high as f64 / 1e6)
@@ -613,29 +612,29 @@ pub struct Generator {
     pub io: String,
     /// Load threads.
     pub threads: u64,
-    /// Cores they were bound to; empty when free.
+    /// Cores the load threads were bound to; empty when free.
     pub cpus: Vec<u64>,
     /// CPU time of the load threads up to the end of the load, seconds, without the wait for stragglers.
     pub cpu_s: f64,
-    /// Time load threads were runnable and waited for a core, seconds; `null` where the kernel does not report it.
+    /// Time load threads were runnable but waited for a core, seconds; `null` where the kernel does not report it.
     pub run_delay_s: Option<f64>,
     /// How often load threads got a core; the average wait each time is `run_delay_s` divided by this.
     #[serde(default)]
     pub time_slices: Option<u64>,
-    /// Time that a CPU limit stopped loadlab's own cgroup, or one around it, seconds.
+    /// Time that a CPU limit throttled loadlab's own cgroup, or an enclosing one, seconds.
     pub throttled_s: Option<f64>,
     /// Stretches of time in which a load thread did not run at all, for whatever reason.
     #[serde(default)]
     pub stalls: Stalls,
-    /// Time this machine was suspended during the load, at the least, seconds: no clock of the load shows it.
+    /// Lower bound of the time this machine was suspended during the load, seconds: no clock of the load shows it.
     #[serde(default)]
     pub suspended_s: Option<f64>,
-    /// Cores of this machine that are online, to which counters of the whole machine refer: loadlab may be allowed fewer.
-    /// Absent where nobody looked.
+    /// Cores of this machine that are online, to which counters of the whole machine refer: loadlab may be allowed
+    /// fewer. Absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_cores: Option<u64>,
-    /// Time of the load in ticks longer than a second, seconds: the merging thread had too little time. Counts over
-    /// the whole load are complete all the same.
+    /// Time of the load in ticks longer than a second, seconds: the merging thread had too little time. Counts over the
+    /// whole load are complete nevertheless.
     #[serde(default)]
     pub coarse_s: f64,
     /// Peak resident memory of loadlab.
@@ -645,7 +644,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Both, which ran at the same time on threads of their own.
+    /// Combines two generators that ran at the same time on separate threads.
     pub fn beside(mut self, other: Generator) -> Generator {
         fn add<T: std::ops::Add<Output = T> + Copy>(a: Option<T>, b: Option<T>) -> Option<T> {
             a.zip(b).map(|(a, b)| a + b).or(a).or(b)
@@ -654,7 +653,7 @@ impl Generator {
         self.cpus.sort_unstable();
         self.cpus.dedup();
         Generator {
-            // A load made by a program has none.
+            // A load made by a program has no I/O backend.
             io: if other.io.is_empty() { self.io } else { other.io },
             threads: self.threads + other.threads,
             cpus: self.cpus,
@@ -664,7 +663,7 @@ impl Generator {
             stalls: self.stalls.beside(other.stalls),
             coarse_s: self.coarse_s.max(other.coarse_s),
             connections_peak: self.connections_peak + other.connections_peak,
-            // These are of a whole process.
+            // These describe a whole process.
             throttled_s: other.throttled_s.or(self.throttled_s),
             suspended_s: other.suspended_s.or(self.suspended_s),
             machine_cores: other.machine_cores.or(self.machine_cores),
@@ -674,10 +673,11 @@ impl Generator {
 }
 
 /// Gaps of more than a tenth of a second between when a load thread asked to be woken, or was last seen, and when it
-/// ran: it was stopped, starved, or its machine was paused. For several threads, the one that stalled longest.
+/// ran: it was stopped, starved, or its machine was paused. Of several threads, the gaps of the one that stalled
+/// longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stalls {
-    /// How many.
+    /// Number of gaps.
     pub count: u64,
     /// Their sum, seconds.
     pub total_s: f64,
@@ -688,7 +688,7 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Combines it with what came after or before it on the same threads.
+    /// Combines it with the gaps of the same threads at another time.
     pub fn then(self, other: Stalls) -> Stalls {
         let longer = if other.max_s > self.max_s { other } else { self };
         Stalls { count: self.count + other.count, total_s: self.total_s + other.total_s, ..longer }
@@ -707,7 +707,7 @@ pub struct ComponentSummary {
     pub cpu_percent: MeanMax,
     /// CPU seconds over the load.
     pub cpu_s: Option<f64>,
-    /// Time stopped by its CPU limit.
+    /// Time throttled by its CPU limit, seconds.
     pub throttled_s: Option<f64>,
     /// Memory.
     pub memory_bytes: MemorySummary,
@@ -719,14 +719,14 @@ pub struct ComponentSummary {
     pub pids_max: Option<u64>,
     /// Most open files.
     pub open_files_max: Option<u64>,
-    /// Open files before any load, if the trial's own samples do not show it: in a search connections are kept.
+    /// Open files before any load, if the trial's own samples do not show it: a search keeps connections open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files_at_rest: Option<u64>,
-    /// Kills for memory.
+    /// OOM kills.
     pub oom_kills: Option<u64>,
     /// Times it was started again.
     pub restarts: u64,
-    /// In words, if it died.
+    /// How it died, in words, if it did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub died: Option<String>,
     /// CPU limit in cores.
@@ -735,7 +735,7 @@ pub struct ComponentSummary {
     /// Its limits when the load began, as read back from the kernel.
     #[serde(skip_serializing_if = "LimitsInForce::is_empty", default)]
     pub limits: LimitsInForce,
-    /// When the kernel killed processes of it for memory, seconds on the trial's clock.
+    /// When its processes were OOM-killed, seconds on the trial's clock.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub oom_kills_at_s: Vec<f64>,
 }
@@ -758,7 +758,7 @@ pub struct MemorySummary {
     pub max: Option<f64>,
     /// Last reading, after the drain.
     pub last: Option<f64>,
-    /// The limit that the largest reading was under.
+    /// The limit in force at the largest reading.
     pub limit: Option<u64>,
 }
 
@@ -805,11 +805,11 @@ fn is_none_failed(count: &u64) -> bool {
 /// An event of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActionSummary {
-    /// When, in seconds on the trial's clock.
+    /// Time of the event, seconds on the trial's clock.
     pub at_s: f64,
-    /// What, as in the plan: `kill edge2`.
+    /// The event as in the plan: `kill edge2`.
     pub what: String,
-    /// Why it could not be carried out.
+    /// Why the event could not be carried out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<String>,
 }
@@ -817,19 +817,19 @@ pub struct ActionSummary {
 /// What was accepted and never stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// Answered with success.
+    /// Requests answered with success.
     pub accepted: u64,
-    /// Sent, without an answer.
+    /// Requests sent but not answered.
     pub unanswered: u64,
-    /// Distinct ones stored.
+    /// Distinct records stored.
     pub persisted_distinct: u64,
-    /// Stored more than once.
+    /// Records stored more than once.
     pub doubled: u64,
-    /// Minimum lost.
+    /// Lower bound of the lost.
     pub lost_min: u64,
-    /// Maximum lost.
+    /// Upper bound of the lost.
     pub lost_max: u64,
-    /// Determined by ids, not by counts.
+    /// Whether loss was determined by ids, not by counts.
     pub by_id: bool,
 }
 
@@ -899,7 +899,7 @@ mod tests {
         let censored = hist((0..50).map(|i| i * 20_000));
         let d = Distribution::with_censored(&known, &censored);
         assert!((d.p50.unwrap() - 1.5).abs() < 0.02, "{d:?}");
-        // the tail is hidden by them: 50 of 100,050 could be beyond p99.95
+        // the censored hide the tail: 50 of 100,050 could be beyond p99.95
         assert_eq!(d.p99_99, None);
         assert!(d.over_ms["p99_99"] > 1.99);
     }

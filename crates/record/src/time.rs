@@ -31,7 +31,8 @@ impl Date {
         Date { year: era * 400 + year_of_era + u64::from(month <= 2), month, day }
     }
 
-    /// Days from 1970-01-01 to it; `None` if earlier. A day past the end of its month is one of the next month.
+    /// Days from 1970-01-01 to this date; `None` if it is earlier. A day past the end of its month counts into the next
+    /// month.
     pub fn days(self) -> Option<u64> {
         let year = if self.month <= 2 { self.year.checked_sub(1)? } else { self.year };
         let from_march = if self.month > 2 { self.month - 3 } else { self.month + 9 };

@@ -67,7 +67,8 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
     Ok(total.round() as u64)
 }
 
-/// A size in bytes, from `512`, `512B`, `30kB`, `2MB`, `15MiB`, `1GiB`. `k`, `M`, `G` are 1000s, `Ki`, `Mi`, `Gi` 1024s.
+/// A size in bytes, from `512`, `512B`, `30kB`, `2MB`, `15MiB`, `1GiB`. `k`, `M`, `G` are 1000s, `Ki`, `Mi`, `Gi`
+/// 1024s.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let (value, unit) = split_number(text.trim()).ok_or_else(|| bad(text, SIZE))?;
     let unit = unit.trim_start();
@@ -114,7 +115,7 @@ pub fn parse_rate_per_s(text: &str) -> Result<f64, UnitError> {
     if per_s > 0.0 && per_s <= 1e9 { Ok(per_s) } else { Err(bad(text, RATE)) }
 }
 
-/// The same, and thousands: `5k`, `5k/s`.
+/// As [`parse_rate_per_s`], and also thousands: `5k`, `5k/s`.
 ///
 /// # Errors
 /// It is not a rate.
@@ -227,7 +228,7 @@ pub fn estimate_text(estimate: Estimate, largest: Option<f64>, format: impl Fn(f
             }
         }
     };
-    // All that is known is that it is no smaller than the largest sample.
+    // All that is known is that the value is no smaller than the largest sample.
     if high.is_none() && low.is_some_and(|low| format(low) == shown) {
         return format!("≥ {shown}");
     }

@@ -1,9 +1,8 @@
 //! URL parsing: one reader for plans, loads, probes and options, so that all of them see the same host.
 //!
-//! It reads `[SCHEME://]HOST[:PORT][/PATH][?QUERY][#FRAGMENT]` according to RFC 3986, and is strict about the part
-//! that determines where a request goes: if two readers understood a host differently, the loopback rule could be
-//! checked for one host and another one loaded. Which schemes there are, and what a path may contain, is up to the
-//! caller.
+//! It reads `[SCHEME://]HOST[:PORT][/PATH][?QUERY][#FRAGMENT]` according to RFC 3986, and is strict about the part that
+//! determines where a request goes: if two readers understood a host differently, the loopback rule could be checked
+//! for one host while another one is loaded. Which schemes there are, and what a path may contain, is up to the caller.
 
 use std::net::Ipv6Addr;
 
@@ -16,7 +15,7 @@ const MAX_HOST: usize = 253;
 pub struct UrlError {
     /// What is wrong, as a complete statement.
     pub why: String,
-    /// What to write.
+    /// What to write instead.
     pub hint: &'static str,
 }
 
@@ -153,7 +152,8 @@ fn without_blanks(text: &str) -> Result<(), UrlError> {
     Ok(())
 }
 
-/// Letters, digits, `+`, `-` and `.` (RFC 3986 §3.1): `//` in a path or query does not begin a host.
+/// A scheme consists of letters, digits, `+`, `-` and `.` (RFC 3986 §3.1): `//` in a path or query does not begin a
+/// host.
 fn is_scheme(text: &str) -> bool {
     !text.contains(['/', '?', '#', '@', ':', '[', ']'])
 }

@@ -5,41 +5,41 @@
 pub enum Variable {
     /// The user's number, from 0.
     User,
-    /// How many journeys this user has made before, from 0.
+    /// Journeys this user has made before this one, from 0.
     Iteration,
-    /// The request's number within the load; no two requests have the same.
+    /// The request's number, unique within the load.
     Sequence,
-    /// A number that no other request of the trial has, in any load or batch; loss is reported by it.
+    /// A number unique within the trial, across loads and batches; loss is reported by it.
     Id,
-    /// A random UUID (version 4), different at each place.
+    /// A random UUID (version 4), drawn anew at each place.
     Uuid,
     /// The time since 1970, UTC.
     Now(Unit),
-    /// A whole number from `low` to `high`, both included, different at each place.
+    /// A whole number from `low` to `high`, both included, drawn anew at each place.
     Random {
-        /// Least.
+        /// Smallest value.
         low: i64,
-        /// Greatest; not below `low`.
+        /// Largest value; not below `low`.
         high: i64,
     },
-    /// A cell of the user's row.
+    /// A cell of the user's row in a data feed.
     Feed {
-        /// Which of the load's feeds, index.
+        /// Index of the feed among the load's feeds.
         feed: u16,
-        /// Which of the feed's columns that are used, index.
+        /// Index of the column among the feed's columns in use.
         column: u16,
     },
     /// A captured value.
     Capture {
-        /// Its slot: those of `setup` first, then the user's own.
+        /// Slot index: captures of `setup` first, then the user's own.
         slot: u16,
-        /// It is always a number if present.
+        /// Whether the value, if present, is always a number.
         is_number: bool,
     },
 }
 
 impl Variable {
-    /// Its value is a number, which JSON writes without quotes.
+    /// Whether the value is a number, which JSON writes without quotes.
     pub fn is_number(self) -> bool {
         match self {
             Variable::Uuid | Variable::Feed { .. } | Variable::Now(Unit::Rfc3339) => false,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A lever counts only if a step of it costs more than this share of the goodput, unless configured.
+/// Unless configured, a lever counts only if one step of it costs more than this share of the goodput.
 pub const MARGIN: f64 = 0.05;
 
 /// What `loadlab why` found.
@@ -16,10 +16,10 @@ pub struct WhyFacts {
     pub block_s: u64,
     /// A lever is called only if its whole interval is beyond this share of the goodput.
     pub margin: f64,
-    /// Successful responses per second in the blocks in which nothing was changed.
+    /// Successful responses per second in the blocks without a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_per_s: Option<f64>,
-    /// 99th percentile of the response times in these blocks, milliseconds.
+    /// 99th percentile of the response times in the blocks without a change, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
     /// What was changed, the most costly first.
@@ -32,7 +32,7 @@ pub struct WhyFacts {
     /// The next bottleneck, once the first lever is raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextBottleneck>,
-    /// The load in which the stacks of what holds the load back were sampled.
+    /// The load during which the stacks of what holds the load back were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profiled: Option<String>,
     /// The answer in a sentence; absent until there is one.
@@ -47,7 +47,7 @@ pub struct WhyFacts {
 pub struct LeverFacts {
     /// In words: `db CPU`, or as the plan calls it.
     pub name: String,
-    /// The component that it limits; absent for a lever of the plan.
+    /// The component it limits; absent for a lever of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
     /// `cpu`, `delay`, `bandwidth`, `block_read` …, or `lever` for one of the plan.
@@ -65,18 +65,18 @@ pub struct LeverFacts {
     /// levers together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput: Option<Effect>,
-    /// How much of a change of the lever the goodput takes on: ln of one ratio by ln of the other. 1: all of it.
+    /// How much of a change of the lever the goodput follows: ln of one ratio divided by ln of the other. 1: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elasticity: Option<Effect>,
     /// 99th percentile of the response times with the tighter value, milliseconds. Not tested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
-    /// What follows.
+    /// What follows from the effect.
     pub call: LeverCall,
-    /// What giving more of it brought.
+    /// The effect of raising it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<RaisedFacts>,
-    /// Why there is nothing more to give, if it was called.
+    /// Why it was not raised, if it was called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_raised: Option<String>,
 }
@@ -89,7 +89,7 @@ pub enum LeverCall {
     Binds,
     /// It does not: no part of its interval is beyond the margin.
     Free,
-    /// Its interval holds the margin.
+    /// Its interval contains the margin.
     #[default]
     CannotTell,
 }
@@ -112,24 +112,25 @@ pub struct Effect {
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// More of a lever.
+/// One raise of a lever.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RaisedFacts {
-    /// In words: `55% CPU`.
+    /// The raised value in words: `55% CPU`.
     pub to: String,
-    /// As a share of the planned value.
+    /// The raised value as a share of the planned one.
     pub factor: f64,
-    /// Goodput as a share of that without a change, as the tighter value predicts it; only for the smallest raise.
+    /// Goodput as a share of the goodput without a change, as predicted from the tighter value; only for the smallest
+    /// raise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Effect>,
-    /// As measured.
+    /// Goodput as measured, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput: Option<Effect>,
-    /// What was measured lies within what was predicted.
+    /// Whether the measured goodput lies within the prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_as_predicted: Option<bool>,
     /// 99th percentile of the response times, milliseconds.
@@ -140,41 +141,41 @@ pub struct RaisedFacts {
     pub used: Vec<(String, f64)>,
 }
 
-/// What was not changed.
+/// A limit that was not changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotTried {
-    /// In words: `web CPU`.
+    /// Its name in words: `web CPU`.
     pub name: String,
-    /// Why not.
+    /// Why it was not changed.
     pub why: String,
 }
 
 /// The next bottleneck.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NextBottleneck {
-    /// In words: `web CPU`; absent if it is not known.
+    /// Its name in words: `web CPU`; absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// About how much goodput there is then, as a share of the present one.
+    /// Approximate goodput at that point, as a share of the present one.
     pub goodput: f64,
-    /// How that is known.
+    /// How the next bottleneck is known.
     pub text: String,
 }
 
 /// A stretch of a load in which at most one thing was changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockFacts {
-    /// The case of the record that it is in.
+    /// The case of the record that contains it.
     pub case: String,
-    /// Its round, from 1: each round has every change once, and blocks without one.
+    /// Its round, from 1: each round has every change once, and blocks without a change.
     pub round: u32,
     /// What was changed: `db CPU 45%`; empty for nothing.
     pub change: String,
-    /// Where what counts begins, seconds on the load's clock.
+    /// Start of the part that counts, seconds on the load's clock.
     pub from_s: u64,
-    /// Where it ends.
+    /// End of the part that counts, seconds on the load's clock.
     pub to_s: u64,
-    /// Successful responses per second; absent if not all of its seconds are there.
+    /// Successful responses per second; absent if any of its seconds is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_per_s: Option<f64>,
 }

@@ -1,12 +1,12 @@
 //! The interval of a percentile of few samples contains the true one as often as promised, on simulated systems.
 //!
-//! Each system is simulated for long to learn its percentile, and then many times briefly. The seeds are fixed. 95 %
+//! Each system is simulated at length to learn its percentile, and then many times briefly. The seeds are fixed. 95 %
 //! is promised for independent requests; 90 % is required where requests are autocorrelated.
 
 use loadlab_record::dependence::{Dependence, InOrder};
 use loadlab_record::quantile::{quantile_of, ranks};
 
-/// Pseudo-random numbers (xorshift64*), always the same.
+/// Pseudo-random numbers (xorshift64*), the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -89,7 +89,7 @@ fn closed_loop(random: &mut Random, n: usize) -> Vec<f64> {
     out
 }
 
-/// A server whose speed drifts: caches fill, others compute.
+/// A server whose speed drifts: caches fill, other programs compute.
 fn drifting(random: &mut Random, n: usize) -> Vec<f64> {
     let mut state = random.normal();
     let mut next = || {
@@ -160,7 +160,7 @@ fn requests_of_a_queue_are_not_independent() {
     let truth = percentile(busy_queue, "p95");
     let [_, plain] = coverage(busy_queue, ("p95", 150), truth);
     assert!(plain < 0.5, "{plain}");
-    // And independent ones are not widened beyond usefulness: most have an upper end.
+    // And independent requests are not widened beyond usefulness: most have an upper end.
     let mut random = Random(1);
     let closed = |_: &usize| measured(&independent(&mut random, 900), "p99")[0].1.is_finite();
     let closed = (0..50).filter(closed).count();

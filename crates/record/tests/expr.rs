@@ -473,7 +473,7 @@ fn summary() -> Summary {
     serde_json::from_value(value).unwrap()
 }
 
-/// Four seconds; in second n all of its 100 requests took n + 1 milliseconds, and the last one's never ended.
+/// Four seconds: in second n all of its 100 requests took n + 1 milliseconds, and those of the last second never ended.
 fn seconds() -> (Vec<Tick>, Vec<Interval>) {
     let mut ticks = Vec::new();
     let mut intervals = Vec::new();
@@ -665,7 +665,7 @@ fn few_samples_hold_fail_or_leave_open() {
         assert_eq!((found.holds, found.undecided.map(|few| few.samples)), (holds, undecided), "{text}");
         assert!(holds.is_some() || found.note.is_some(), "{text}");
     };
-    // An open upper end means too few samples, not something that never ended.
+    // An open upper end means too few samples, not a request that never ended.
     check("p99 < 20ms", Some(false), None);
     check("p99 < 29.8ms", Some(false), None);
     check("p99 < 40ms", None, Some(300));
@@ -680,11 +680,12 @@ fn few_samples_hold_fail_or_leave_open() {
     check("ok.p99 == 41.2ms", None, Some(500));
     check("ok.p99 < 2 * p99", Some(true), None);
     check("p99 - ok.p99 < 1ms", None, Some(300));
-    // What never ended fails as ever, even combined with few samples.
+    // A request that never ended fails as always, even combined with few samples.
     check("max < 10s", Some(false), None);
     check("p99 + max < 10s", Some(false), None);
     check("ok.p99 < max", Some(true), None);
-    // More samples do not help with an unknown number; of several the one that needs most is named.
+    // More samples do not help with an unknown number; of several percentiles, the one that needs most samples is
+    // named.
     check("p99 < stored", None, None);
     check("p99 < 40ms and stored == 1", None, None);
     check("p99 < 40ms and ok.p99 < 42ms", None, Some(300));
@@ -840,7 +841,7 @@ fn figures_stand_for_what_they_are_worked_out_of() {
     assert_eq!(judged("twice < 301ms"), (Some(true), Some(300.0)));
     assert_eq!(judged("'the rest' - p99 > 1ms"), (Some(false), Some(-6.25)));
     assert_eq!(judged("p99 < 1s and itself < 3"), (None, None));
-    // It uses the names that the figures use, which decides what must be read while a load runs.
+    // It uses the names of its figures, which decides what must be read while a load runs.
     let names = Expr::parse("'the rest' < 1s").expect("a condition").with_figures(&figures).names();
     assert_eq!(names.into_iter().map(|n| n.text).collect::<Vec<_>>(), ["p99", "p50"]);
 }

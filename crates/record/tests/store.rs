@@ -152,7 +152,7 @@ fn what_is_written_is_read() {
         ((0..3).map(event).collect(), (0..3).map(example).collect())
     );
     assert_eq!(read.intervals.len(), 6);
-    // the log contains what fell due in the window, in whichever second it ended
+    // the log contains the requests that fell due in the window, in whichever second they ended
     assert_eq!((read.series.response_ok.count(), read.series.response_ok.max_ns()), (300, Some(5_000_000)));
     assert_eq!((read.merged("tag.page.response").count(), read.merged("response").count()), (120, 300));
 }
@@ -469,7 +469,7 @@ proptest! {
     }
 }
 
-/// A trial that searches is a folder of levels until it is over; then what speaks for it is its own.
+/// A search trial is a folder of levels until it is over; then the level that was found becomes the trial's own.
 #[test]
 fn the_level_that_was_found_becomes_the_trial() {
     let (_scratch, dir) = scratch();

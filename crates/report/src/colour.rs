@@ -29,7 +29,7 @@ pub enum Colour {
     },
     /// The load generator.
     Generator,
-    /// The requested value, or something common to several lines: not a measurement of its own.
+    /// The requested value, or something common to several lines: not a measurement itself.
     Asked,
 }
 

@@ -13,7 +13,7 @@ use crate::plane::{Around, Plane};
 pub struct Document {
     /// Its title.
     pub title: String,
-    /// When, by what, on what, in one line.
+    /// When, by what and on what the run was made, in one line.
     pub subtitle: String,
     /// The answer in words: what was tested, what held, how sure.
     pub answer: Vec<Fact>,
@@ -23,14 +23,14 @@ pub struct Document {
     pub cases: Vec<CaseLink>,
     /// Its sections, in order.
     pub sections: Vec<Section>,
-    /// It is the short form, for the end of a run on a terminal: tables show only the columns that fit.
+    /// Whether it is the short form, for the end of a run on a terminal: tables show only the columns that fit.
     pub is_brief: bool,
 }
 
 /// A name and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// The word.
+    /// The name, a word or two.
     pub name: String,
     /// The text.
     pub text: String,
@@ -52,7 +52,7 @@ pub struct CaseLink {
     pub verdict: Verdict,
     /// Id of its section.
     pub section: String,
-    /// The figures that matter in a line.
+    /// The figures that matter, in one line.
     pub line: String,
 }
 
@@ -63,16 +63,16 @@ pub struct Section {
     pub id: String,
     /// Its heading.
     pub title: String,
-    /// Set for the section of a case: its verdict.
+    /// The verdict, if the section is about a case.
     pub case: Option<Verdict>,
-    /// It is folded away in formats that can fold.
+    /// Whether it is folded away in formats that can fold.
     pub is_folded: bool,
     /// Its contents.
     pub blocks: Vec<Block>,
 }
 
 impl Section {
-    /// One that is of no single case, and open.
+    /// A section that is not about a single case, and is open.
     pub fn new(id: &str, title: &str, blocks: Vec<Block>) -> Section {
         Section { id: id.to_owned(), title: title.to_owned(), case: None, is_folded: false, blocks }
     }
@@ -93,7 +93,7 @@ pub enum Block {
     Table(Table),
     /// Cases by the figures that matter.
     Cases(CaseTable),
-    /// The same if two or more axes vary.
+    /// The same cases as grids, if two or more axes vary.
     Grids(Grids),
     /// The system, one drawing per case.
     System(Vec<Drawing>),
@@ -103,7 +103,7 @@ pub enum Block {
     Ratios(Ratios),
     /// Points in a plane.
     Plane(Plane),
-    /// Figures over something that runs from left to right.
+    /// Figures over time, or over quantiles.
     Chart(Chart),
     /// Figures over time, side by side.
     Multiples(Multiples),
@@ -113,7 +113,7 @@ pub enum Block {
     Flame(Flame),
     /// Long text that is folded away in formats that can fold.
     Folded {
-        /// What it is.
+        /// What the text is.
         title: String,
         /// The text as it is.
         text: String,
@@ -166,7 +166,7 @@ pub struct Table {
 pub struct Cell {
     /// The figure.
     pub text: String,
-    /// Its spread over trials, smaller.
+    /// Its spread over trials, in smaller type.
     pub detail: Option<String>,
     /// Its significance.
     pub weight: Weight,
@@ -193,9 +193,9 @@ pub struct Compare {
     pub unit: Unit,
     /// Names of the figures of a row.
     pub figures: Vec<String>,
-    /// Case and its figures.
+    /// For each case its name and its figures.
     pub rows: Vec<(String, Vec<Point>)>,
-    /// Drawn on a logarithmic scale.
+    /// Whether it is drawn on a logarithmic scale.
     pub logarithmic: bool,
 }
 
@@ -215,11 +215,11 @@ pub struct Ratios {
 /// A ratio and what it means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratio {
-    /// Of which figure.
+    /// The name of the figure.
     pub name: String,
     /// `better`, `worse`, `same`, `cannot tell`.
     pub call: String,
-    /// The weight of that.
+    /// The weight of that verdict.
     pub weight: Weight,
     /// The ratio with the ends of its interval, all above zero; `None` if there is none.
     pub value: Option<Around>,
@@ -234,8 +234,8 @@ impl Ratios {
         ((ratio.max(f64::MIN_POSITIVE).ln() / self.reach()).clamp(-1.0, 1.0) + 1.0) / 2.0
     }
 
-    /// The ends of what counts as the same, as calls have them: as far from 1 on either side as a number, not by
-    /// logarithm.
+    /// The ends of what counts as the same, as in the verdicts: equally far from 1 on either side, not
+    /// logarithmically.
     pub fn same(&self) -> (f64, f64) {
         (1.0 - self.equivalence_margin, 1.0 + self.equivalence_margin)
     }
@@ -278,7 +278,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Where its median is drawn: at its value, or at its lower bound, from where it is open.
+    /// Where its median is drawn, and whether it is open: at its value, or at its lower bound and open from there.
     pub fn drawn(&self) -> Option<(f64, bool)> {
         match self.median {
             Value::Known(v) => Some((v, false)),
@@ -290,7 +290,7 @@ impl Point {
     }
 }
 
-/// Figures over the seconds of a trial, or over something else that runs from left to right.
+/// Figures over the seconds of a trial, or over quantiles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     /// Name within the document, of letters, digits and dashes.
@@ -299,17 +299,17 @@ pub struct Chart {
     pub title: String,
     /// Charts of one trial share a cursor.
     pub group: String,
-    /// What runs from left to right.
+    /// What the horizontal axis shows.
     pub along: Along,
     /// Unit of the values.
     pub unit: Unit,
-    /// Drawn on a logarithmic scale.
+    /// Whether it is drawn on a logarithmic scale.
     pub logarithmic: bool,
     /// Where the axis begins and ends; by default the first and the last value of its group.
     pub span: Option<(f64, f64)>,
     /// The positions of the values, ascending, as [`Chart::along`] defines.
     pub at: Vec<f64>,
-    /// Lines, each with a value per place.
+    /// Lines, each with a value per position.
     pub lines: Vec<Line>,
     /// How values are distributed: a column for each position.
     pub heat: Option<Heat>,
@@ -346,7 +346,7 @@ pub struct Trends {
     pub note: Option<String>,
 }
 
-/// What runs from left to right.
+/// What the horizontal axis of a chart shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
     /// Seconds on the trial's clock.
@@ -360,7 +360,7 @@ pub enum Along {
 pub struct Heat {
     /// Edges of the rows in the chart's unit, ascending, one more than there are rows.
     pub edges: Vec<f64>,
-    /// For each place of the chart: how many values fell into each row.
+    /// For each position of the chart, how many values fell into each row.
     pub columns: Vec<Vec<u64>>,
 }
 
@@ -389,7 +389,7 @@ pub struct Line {
     pub values: Vec<Option<f64>>,
     /// Its colour.
     pub colour: Colour,
-    /// A limit: dashed, and not a measurement.
+    /// Whether it is a limit: dashed, and not a measurement.
     pub limit: bool,
     /// Components it is about; empty for the load.
     pub of: Vec<String>,
@@ -398,7 +398,7 @@ pub struct Line {
 /// A moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// When.
+    /// Seconds on the trial's clock.
     pub at_s: f64,
     /// What happened.
     pub text: String,
@@ -407,9 +407,9 @@ pub struct Mark {
 /// A stretch of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
-    /// Start.
+    /// Start, seconds on the trial's clock.
     pub from_s: f64,
-    /// End.
+    /// End, seconds on the trial's clock.
     pub to_s: f64,
     /// What it is: `warm-up`, `pause`, `drain`.
     pub text: String,
@@ -428,7 +428,7 @@ pub struct Flame {
     pub names: Vec<String>,
     /// The tree in preorder: each node is followed by what it calls; the first is the whole, with depth 0.
     pub nodes: Vec<FlameNode>,
-    /// The same as a table, for formats that cannot draw it: the functions with most samples.
+    /// The functions with most samples as a table, for formats that cannot draw the graph.
     pub hottest: Table,
     /// What a reader must know about it.
     pub note: Option<String>,
@@ -444,16 +444,16 @@ pub enum FlameUnit {
     Waits,
 }
 
-/// A function as called from the ones below it.
+/// A function as called from those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlameNode {
-    /// Callers below it.
+    /// Number of callers below it.
     pub depth: u32,
     /// Index of its name.
     pub name: u32,
     /// Samples in it and in what it calls.
     pub samples: u64,
-    /// The same in the run that this one is compared with, of its own total, which the first node has; `None` if
+    /// Samples in the run that this one is compared with, out of that run's total, which the first node has; `None` if
     /// nothing is compared.
     pub before: Option<u64>,
 }
@@ -474,7 +474,7 @@ pub struct CaseTable {
     pub labels: Vec<String>,
     /// Heads of the figures.
     pub figures: Vec<FigureHead>,
-    /// In order.
+    /// One per case, in order.
     pub rows: Vec<CaseRow>,
     /// What a reader must know about it.
     pub note: Option<String>,
@@ -485,26 +485,26 @@ pub struct CaseTable {
 pub struct FigureHead {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// What it is, in a few words.
     pub about: String,
-    /// Its bars are on a logarithmic scale.
+    /// Whether its bars are on a logarithmic scale.
     pub is_logarithmic: bool,
-    /// It has bars.
+    /// Whether it has bars.
     pub has_bars: bool,
 }
 
 /// A case in its table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseRow {
-    /// As many as the table has.
+    /// One for each label column of the table.
     pub labels: Vec<String>,
     /// Id of its section.
     pub section: String,
     /// Its verdict.
     pub verdict: Verdict,
-    /// The others are compared with it.
+    /// Whether the others are compared with it.
     pub is_base: bool,
-    /// One for each figure.
+    /// One for each figure of the table.
     pub figures: Vec<FigureCell>,
     /// What held it back, in a few words.
     pub bottleneck: String,
@@ -519,7 +519,7 @@ pub struct FigureCell {
     pub range: Option<String>,
     /// Length of its bar, 0 to 1.
     pub share: Option<f64>,
-    /// It is at least this.
+    /// Whether the median is only a lower bound.
     pub is_open: bool,
     /// How it differs from the base, and the weight of that.
     pub difference: Option<(String, Weight)>,
@@ -532,11 +532,11 @@ pub struct Grids {
     pub down: String,
     /// The axis that runs across.
     pub across: String,
-    /// Its values, downwards.
+    /// Values of the axis that runs down.
     pub rows: Vec<String>,
-    /// The other one's, from left to right.
+    /// Values of the axis that runs across, from left to right.
     pub columns: Vec<String>,
-    /// In the order of the figures.
+    /// One per figure and facet, in the order of the figures.
     pub grids: Vec<Grid>,
 }
 
@@ -588,30 +588,30 @@ pub struct Node {
     pub gauges: Vec<Gauge>,
     /// In a few words: what the load is, or why it is the bottleneck.
     pub note: Option<String>,
-    /// It held the case back.
+    /// Whether it held the case back.
     pub is_bottleneck: bool,
 }
 
 /// How much of something is used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gauge {
-    /// Of what: `CPU`, `memory`.
+    /// What is used: `CPU`, `memory`.
     pub name: String,
     /// In words: `78 % of 100 %`.
     pub text: String,
-    /// Of its limit, or of the most that any component uses, 0 to 1.
+    /// Share of its limit, or of the most that any component uses, 0 to 1.
     pub share: f64,
 }
 
 /// A caller and the component it calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
-    /// Name of a node.
+    /// Name of the caller's node.
     pub from: String,
-    /// Name of a node.
+    /// Name of the called node.
     pub to: String,
     /// `9.8 waiting of 10 connections`; empty if unknown.
     pub text: String,
-    /// It held the case back.
+    /// Whether it held the case back.
     pub is_bottleneck: bool,
 }

@@ -72,7 +72,7 @@ pub fn number(value: f64) -> String {
     digits.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// An optional figure.
+/// A figure, or the placeholder if there is no value.
 pub fn or_nothing<T>(value: Option<T>, format: impl Fn(T) -> String) -> String {
     value.map_or_else(|| NOTHING.to_owned(), format)
 }
@@ -93,7 +93,7 @@ pub fn figure(distribution: &Distribution, name: &str) -> String {
     value(metric::figure(distribution, name), Unit::Ms)
 }
 
-/// The same for a cell without room for an interval: `~41.2 ms`.
+/// As [`figure`], for a cell without room for an interval: `~41.2 ms`.
 pub fn short_figure(distribution: &Distribution, name: &str) -> String {
     match metric::figure(distribution, name) {
         Value::Between(few) if !few.is_unknown() => short(few, Unit::Ms),

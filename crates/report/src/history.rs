@@ -1,7 +1,7 @@
 //! Runs side by side over time: a list with verdicts and key figures, and how one figure of each case changed.
 //!
-//! A run's figures are its cases' medians over trials, as everywhere. Where a figure changed for good is found over the
-//! runs of a series ([`loadlab_analysis::changes`]); whether two runs differ, `loadlab compare` says.
+//! A run's figures are its cases' medians over trials, as everywhere. Where a figure changed for good is found over
+//! the runs of a series ([`loadlab_analysis::changes`]); `loadlab compare` shows whether two runs differ.
 
 use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::case::{CaseFindings, Spread, but_controls};
@@ -32,7 +32,7 @@ pub struct Listed {
     pub name: String,
     /// Its record; summaries are enough.
     pub run: DiagnosedRun,
-    /// It is the one that the runs of its plan are compared with.
+    /// Whether it is the baseline of its plan's runs.
     pub baseline: bool,
 }
 
@@ -61,7 +61,7 @@ pub fn list_text(runs: &[Listed], width: usize, colour: bool) -> String {
     text::table(&table, width, colour).trim_start().to_owned()
 }
 
-/// The same for other programs.
+/// The runs in the given order as JSON, for other programs.
 pub fn list_json(runs: &[Listed]) -> String {
     let of = |listed: &Listed| {
         let findings = findings(&listed.run);
@@ -110,7 +110,7 @@ fn row(listed: &Listed) -> Vec<Cell> {
     row
 }
 
-/// The worst of its cases; a search has a verdict of its own, since levels that missed are no failure.
+/// The worst of its cases; a search has its own verdict, since levels that missed are no failure.
 fn verdict(manifest: &Manifest, findings: &Findings<'_>) -> Verdict {
     match &manifest.search {
         Some(facts) => search::verdict(facts),
@@ -118,13 +118,13 @@ fn verdict(manifest: &Manifest, findings: &Findings<'_>) -> Verdict {
     }
 }
 
-/// Trials of each case; where that depends on what they measure, of the case that has most.
+/// Number of trials of each case; if that depends on their results, of the case with most.
 fn trials(run: &DiagnosedRun) -> usize {
     let most = || run.cases.iter().map(|case| case.trials.len()).max().unwrap_or(0);
     run.manifest.trials_of_each().map_or_else(most, |trials| trials as usize)
 }
 
-/// Day and minute.
+/// When the run began, to the minute.
 fn started(manifest: &Manifest) -> String {
     manifest.started.get(..16).unwrap_or(&manifest.started).replace('T', " ")
 }
@@ -236,26 +236,26 @@ impl Series<'_> {
 
 /// The probability that any change is reported among everything shown if nothing changed.
 const CHANGE_LEVEL: f64 = 0.05;
-/// Draws the orders that a history is compared with: the same history has the same changes.
+/// Seed of the permutations that a history is compared with: the same history always has the same changes.
 const CHANGE_SEED: u64 = 20_140_101;
 
-/// A change in a series, by places among its runs.
+/// A change in a series, by indices of its runs.
 struct Change {
     /// The last run before, and the first after.
     between: (usize, usize),
-    /// Of figures on a ratio scale their logarithm.
+    /// In logarithms, for figures on a ratio scale.
     point: ChangePoint,
     scale: Scale,
 }
 
-/// Where a figure of a case changed for good, if so many cases and figures are looked at. Runs that did not measure it, or
-/// cannot be trusted, are passed over.
+/// Where a figure of a case changed for good; `looked_at` is the number of cases and figures examined. Runs that did
+/// not measure it, or cannot be trusted, are skipped.
 fn changes_of(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, looked_at: usize) -> Vec<Change> {
     let is_whole = |case: &CaseFindings<'_>| {
         let mut trials = case.summaries();
         trials.any(|s| s.verdict != Verdict::Invalid && matches!(s.ended, Ended::Complete | Ended::Stopped))
     };
-    // What is known only from below is at least that much.
+    // A lower bound counts as the value.
     let value = |case: &CaseFindings<'_>| match case.spread(metric).median {
         Value::Known(value) | Value::Over(value) if is_whole(case) && value.is_finite() => Some(value),
         _ => None,
@@ -371,7 +371,7 @@ fn series<'a>(runs: Vec<(&'a Listed, Findings<'a>)>) -> Vec<Series<'a>> {
     all
 }
 
-/// Runs come newest first; time runs the other way.
+/// Runs come newest first; these are in order of time.
 fn oldest_first(runs: &[Listed]) -> Vec<(&Listed, Findings<'_>)> {
     runs.iter().rev().map(|l| (l, findings(&l.run))).collect()
 }

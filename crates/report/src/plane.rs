@@ -11,7 +11,7 @@ use crate::colour::Colour;
 use crate::figures;
 use crate::terminal::width_of;
 
-/// About how many labels an axis has.
+/// Approximate number of labels on an axis.
 const LABELS: f64 = 5.0;
 /// More on a logarithmic axis would overlap on a phone.
 const MOST_LABELS: usize = 8;
@@ -20,22 +20,22 @@ const MOST_LETTERS: usize = 40;
 /// A letter of a label takes this share of the axis of a small drawing.
 const LETTER: f64 = 1.0 / 42.0;
 
-/// A drawing.
+/// A drawing of points in a plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plane {
     /// What it shows.
     pub title: String,
-    /// From left to right.
+    /// The horizontal axis.
     pub across: Axis,
-    /// From bottom to top.
+    /// The vertical axis.
     pub up: Axis,
     /// Points, as measured.
     pub groups: Vec<Group>,
     /// Curves, as concluded from them.
     pub curves: Vec<Curve>,
-    /// Positions from left to right worth marking.
+    /// Marked positions on the horizontal axis.
     pub marks: Vec<Mark>,
-    /// Heights worth marking.
+    /// Marked heights.
     pub heights: Vec<Mark>,
     /// Where the values are in a table, in words: `the table below`.
     pub behind: String,
@@ -50,16 +50,17 @@ pub struct Axis {
     pub name: String,
     /// Unit of its values.
     pub unit: Unit,
-    /// Drawn on a logarithmic scale; all values are above zero then.
+    /// Whether it is drawn on a logarithmic scale; then all values are above zero.
     pub logarithmic: bool,
     /// Positions with their own names, instead of round numbers.
     pub names: Vec<(f64, String)>,
-    /// Its positions are numbers, and the names are the plan's spelling: they are placed at their numbers.
+    /// Whether its positions are numbers, and the names the plan's spelling of them: names are then placed at their
+    /// numbers.
     pub is_numeric: bool,
 }
 
 impl Axis {
-    /// With round numbers.
+    /// An axis with round numbers.
     pub fn of(name: &str, unit: Unit, logarithmic: bool) -> Axis {
         Axis { name: name.to_owned(), unit, logarithmic, names: Vec::new(), is_numeric: false }
     }
@@ -72,7 +73,7 @@ pub struct Group {
     pub name: String,
     /// Its colour.
     pub colour: Colour,
-    /// A line joins them, in their order.
+    /// Whether a line joins them, in their order.
     pub joined: bool,
     /// The points.
     pub spots: Vec<Spot>,
@@ -85,11 +86,11 @@ pub struct Spot {
     pub name: String,
     /// The text beside it, if there is room.
     pub label: Option<String>,
-    /// From left to right.
+    /// Its horizontal position.
     pub across: Around,
-    /// From bottom to top.
+    /// Its height.
     pub up: Around,
-    /// It is at least this high: hollow.
+    /// Whether its height is only a lower bound: drawn hollow.
     pub is_open: bool,
     /// The case's verdict, where the drawing shows it.
     pub verdict: Verdict,
@@ -156,8 +157,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Over these values: from zero, or from below the lowest if that is negative; or logarithmic from a little below
-    /// the lowest.
+    /// A scale over these values: from zero, or from below the lowest if that is negative; or logarithmic from a
+    /// little below the lowest.
     pub fn over(values: impl Iterator<Item = f64>, axis: &Axis) -> Scale {
         let known = values.filter(|v| v.is_finite() && (!axis.logarithmic || *v > 0.0));
         let (least, most) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), v| (l.min(v), m.max(v)));
@@ -178,7 +179,7 @@ impl Scale {
         }
     }
 
-    /// Over numbers whose ends are points: with a little room beyond, and not from zero.
+    /// A scale over numbers whose ends are points: with a little room beyond, and not from zero.
     fn around(least: f64, most: f64, logarithmic: bool) -> Scale {
         const ROOM: f64 = 0.05;
         if logarithmic {
@@ -189,7 +190,7 @@ impl Scale {
         Scale { low: least - room, high: most + room, logarithmic }
     }
 
-    /// Names of numbers that have room: the ends first, then from left to right.
+    /// The names of numbers that have room: the ends first, then from left to right.
     fn apart(&self, names: &[(f64, String)]) -> Vec<(f64, String)> {
         let mut all: Vec<&(f64, String)> = names.iter().collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -269,7 +270,7 @@ impl Scale {
 
 impl Plane {
     /// Scales of both axes: across, up. They include every point and its range, every curve and mark, but bands only
-    /// as far as that anyway: an interval without end would squeeze the points into a corner.
+    /// as far as that reaches anyway: an unbounded interval would squeeze the points into a corner.
     pub fn scales(&self) -> (Scale, Scale) {
         let ends = |a: Around| [a.value, a.low, a.high];
         let spots = || self.groups.iter().flat_map(|g| &g.spots);
@@ -285,8 +286,8 @@ impl Plane {
         (Scale::over(across, &self.across), Scale::over(up, &self.up))
     }
 
-    /// A point in words: `64 users: p99 48.2 ms (47.9 ms … 48.4 ms) at 1,200/s`; over a numeric axis, where its name
-    /// is that of the case, `size=10KiB, users=5: p99 48.2 ms`.
+    /// A point in words: `64 users: p99 48.2 ms (47.9 ms … 48.4 ms) at 1,200/s`; over a numeric axis, where a point is
+    /// named after its case, `size=10KiB, users=5: p99 48.2 ms`.
     pub fn described(&self, group: &Group, spot: &Spot) -> String {
         let least = if spot.is_open { "≥ " } else { "" };
         let up = described_around(spot.up, self.up.unit);

@@ -94,13 +94,13 @@ fn harmless_char(c: char) -> char {
     }
 }
 
-/// The same for text of several lines, which stay lines.
+/// As [`harmless`], for text of several lines, which stay lines.
 pub fn harmless_lines(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { c } else { harmless_char(c) }).collect()
 }
 
-/// The same for text that is already painted: lines stay lines, and colours stay colours. It is the last step before
-/// a terminal, so that anything missed earlier can change a colour and nothing else.
+/// As [`harmless_lines`], for text that is already painted: colours stay colours. It is the last step before a
+/// terminal, so that anything missed earlier can change a colour and nothing else.
 pub fn harmless_painted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

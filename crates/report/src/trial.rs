@@ -1,4 +1,4 @@
-//! The end of `loadlab bench` on a terminal: one trial, headline first.
+//! The final output of `loadlab bench` on a terminal: one trial, headline first.
 //!
 //! Readable without colour, from 40 columns on. It renders what the summary contains and concludes nothing.
 
@@ -20,7 +20,7 @@ use crate::terminal::{Paint, Tone, bar, cut, hanging, harmless, items, left, rig
 
 /// Failed exchanges shown; the record keeps more.
 const EXAMPLES: usize = 3;
-/// Columns of a figure, including a space before it; with intervals, if there is room, as many as they take.
+/// Columns of a figure, including a space before it; wider with intervals, if there is room.
 const FIGURE: usize = 14;
 /// Columns of a row's name.
 const NAME: usize = 9;
@@ -422,7 +422,7 @@ pub fn verdict_word(verdict: Verdict) -> (&'static str, Tone) {
     }
 }
 
-/// Closed model without pacing: no figure contains what a slow answer made its user miss.
+/// Whether it is a closed model without pacing: no figure contains what a slow answer made its user miss.
 pub fn waits_unseen(load: &LoadFacts) -> bool {
     match load.loads.is_empty() {
         true => load.model == "closed" && load.pace_s.is_none(),
@@ -430,7 +430,7 @@ pub fn waits_unseen(load: &LoadFacts) -> bool {
     }
 }
 
-/// Users pause after an answer.
+/// Whether users pause after an answer.
 pub fn thinks(load: &LoadFacts) -> bool {
     load.think_s.is_some_and(|s| s > 0.0)
 }

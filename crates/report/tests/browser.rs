@@ -383,7 +383,7 @@ fn all_charts_of_a_case_have_one_time_axis() {
     let scales = format!("new Set(JSON.parse({SCALES}).map(String)).size");
     assert_eq!(browser.value(&scales), json!(1));
     assert_eq!(browser.value(&format!("JSON.parse({SCALES})[0][0]")), json!(0), "it begins with the load");
-    // what is under the cursor moves nothing
+    // hovering moves nothing
     let tops = "JSON.stringify([...document.querySelectorAll('#case-1 .chart')].map((f) => f.offsetTop))";
     let before = browser.value(tops);
     browser.hover_until(
@@ -438,7 +438,7 @@ fn pictures(browser: &mut Browser, name: &str, selector: &str) {
         ));
         let sideways =
             browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
-        // Paper has no width of its own here.
+        // Paper has no fixed width here.
         assert!(
             medium == "print" || sideways == json!(0),
             "{name} at {width} scrolls sideways by {sideways}"
@@ -678,7 +678,7 @@ fn flame_graphs_are_zoomed_and_searched() {
     );
     browser
         .hover_until(&frame("</script><b>"), &format!("{told} === '</script><b> 20 samples, 3.17 % of all'"));
-    // a long name is told in full, and neither it nor its frame stretches the page
+    // a long name is shown in full, and neither it nor its frame stretches the page
     browser.screen((360, 900), "light");
     browser.hover_until(&frame("core::ops"), &format!("{told}.includes('without_a_blank 90 samples, ')"));
     browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-flame-long.png"));

@@ -151,7 +151,7 @@ pub(crate) const LONG: &str = "core::ops::function::impls::<impl core::ops::func
     core::iter::adapters::map::Map<alloc::vec::into_iter::IntoIter<alloc::string::String>, \
     app::catalogue::search::rank::{{closure}}::{{closure}}>>::call_once_with_a_very_long_name_that_goes_on_and_on_and_on_without_a_blank";
 
-/// The same without anything to compare.
+/// As [`by_hand`], without anything to compare.
 pub(crate) fn plain(stacks: &[Stack<'_>]) -> Document {
     let alone: Vec<Stack<'_>> = stacks.iter().map(|(stack, samples, _)| (*stack, *samples, None)).collect();
     by_hand(&alone)
@@ -208,7 +208,7 @@ fn a_page_holds_the_data_for_its_script_and_a_table_without_it() {
     assert!(html(&by_hand(&SERVER[..1])).contains("\"nodes\":[0,0,180,120,1,1,180,120,"));
     // much of it is packed
     assert!(html(&deep()).contains("<script type=\"application/json\">\""));
-    // of nothing there is no graph, but what is known about it
+    // without samples there is no graph, only what is known about it
     let nothing = html(&plain(&[]));
     assert!(
         !nothing.contains("<div class=\"stage\"") && nothing.contains("997 samples in a second and thread.")

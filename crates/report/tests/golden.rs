@@ -98,7 +98,7 @@ fn a_record_read_back_makes_the_same_report() {
     assert_eq!(json(&first.into()), json(&again.into()));
 }
 
-/// What is dropped as soon as a trial is diagnosed is in no report.
+/// What is dropped once a trial is diagnosed appears in no report.
 #[test]
 fn a_run_diagnosed_while_it_is_read_makes_the_same_report() {
     let whole = DiagnosedRun::from(record());

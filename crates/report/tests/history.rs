@@ -168,7 +168,7 @@ fn a_series_is_one_plans() {
     assert!(html(&trend(&all, &[p50], &|_| true)).contains("Left out: 1 of 3 runs without this case."));
 }
 
-/// Twelve runs, newest first, of which the last five take half as long again; each at a commit of its own.
+/// Twelve runs, newest first, of which the last five take half as long again; each at its own commit.
 fn history() -> Vec<Listed> {
     let of = |day: u32| {
         let is_slow = day > 17;
@@ -185,7 +185,7 @@ fn history() -> Vec<Listed> {
     (11..=22).rev().map(of).collect()
 }
 
-/// A figure that is known only from below, and one that was zero, change as well, and are drawn.
+/// A figure of which only a lower bound is known, and one that was zero, change as well, and are drawn.
 #[test]
 fn a_change_is_found_however_far_it_goes() {
     let mut runs = history();
@@ -238,7 +238,7 @@ fn a_change_for_good_is_found_with_its_commit() {
     for line in trend_text(&history(), std::slice::from_ref(&p50), &|_| true, 40, false).lines() {
         assert!(width_of(line) <= 40, "{line}");
     }
-    // Before it was made, and of runs that cannot be trusted, there is none.
+    // There is no change before it was made, nor in runs that cannot be trusted.
     let without = |runs: &[Listed]| {
         !trend_text(runs, std::slice::from_ref(&p50), &|_| true, 80, false).contains("changed")
     };

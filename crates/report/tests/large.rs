@@ -1,4 +1,4 @@
-//! A large record by way of the disk: the size of its report, and that nothing in it grows with requests.
+//! A large record, written to disk and read back: the size of its report, and that nothing in it grows with requests.
 
 use std::path::Path;
 

@@ -21,7 +21,7 @@ fn charts(document: &Document, case: &str) -> Vec<Chart> {
     parts(document, case).into_iter().flat_map(|part| part.charts).collect()
 }
 
-/// With what the generator itself used, which hand-made records lack.
+/// Adds what the generator itself used, which hand-made records lack.
 fn with_generator(mut record: RunRecord) -> RunRecord {
     for trial in record.cases.iter_mut().flat_map(|c| &mut c.trials) {
         let mut samples = trial.samples.unpacked();
@@ -104,7 +104,7 @@ fn charts_show_the_load_and_the_drain_and_nothing_else() {
 
 #[test]
 fn throttling_is_a_share_of_periods_and_where_only_the_time_is_known_of_one_core() {
-    // Stopped on eight cores in nine periods of ten of every other second, and in three of ten of the rest.
+    // Throttled on eight cores in nine periods of ten of every other second, and in three of ten of the rest.
     let drawn = |has_periods: bool| {
         let mut record = limited();
         for trial in &mut record.cases[0].trials {

@@ -146,7 +146,7 @@ fn many_cases_can_be_picked() {
     assert!(!html.contains("src=\"http") && !html.contains("<link") && html.contains("default-src 'none'"));
 }
 
-/// A case whose times are only known from below has a bar up to the bound, open from there on: a blank would look
+/// A case of whose times only a lower bound is known has a bar up to the bound, open from there on: a blank would look
 /// fast.
 #[test]
 fn bars_of_what_is_known_from_below_are_long_and_open() {

@@ -86,7 +86,7 @@ fn places_are_by_logarithm_around_one() {
     assert_eq!(ratios.place(1.0), 0.5);
     assert!((ratios.place(2.0) + ratios.place(0.5) - 1.0).abs() < 1e-9);
     assert_eq!((ratios.place(0.0), ratios.place(1e9)), (0.0, 1.0));
-    // The band is that of the calls.
+    // The band is the margin of the verdicts.
     let (from, to) = (ratios.place(0.98) * 100.0, ratios.place(1.02) * 100.0);
     let band = format!("<i class=\"same\" style=\"left:{from:.2}%;width:{:.2}%\"></i>", to - from);
     assert_eq!(html(&document).matches(&band).count(), 5, "{band}");

@@ -1,4 +1,4 @@
-//! The end of `bench` on terminals of several widths.
+//! The final output of `bench` on terminals of several widths.
 
 use std::collections::BTreeMap;
 

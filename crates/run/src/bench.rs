@@ -29,33 +29,33 @@ use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, facts_of, measur
 use crate::unanswered::unanswered;
 use crate::watch::{Watch, leaves_files, unseen};
 
-/// What to bench.
+/// A load to bench, and how.
 pub struct Bench {
     /// The load.
     pub spec: LoadSpec,
-    /// The first URL, for reading.
+    /// The first URL, for display.
     pub url: String,
-    /// What must hold.
+    /// The expectations that must hold.
     pub expect: Vec<Expr>,
     /// The load ends when any of these holds.
     pub stop_when: Vec<Expr>,
-    /// Addresses that its host names resolved to.
+    /// The addresses that its host names resolved to.
     pub names: Names,
-    /// Resource samples of the generator, the host and what is watched go here, one JSON line each.
+    /// Where to write resource samples of the generator, the host and the watched processes, one JSON line each.
     pub samples: Option<PathBuf>,
-    /// What is watched besides the generator.
+    /// What to watch besides the generator.
     pub watch: Watch,
 }
 
-/// The result.
+/// The result of a bench.
 pub struct BenchResult {
-    /// The document.
+    /// The summary document.
     pub summary: Summary,
-    /// Exchanges kept.
+    /// The exchanges that were kept.
     pub examples: Vec<Example>,
-    /// Seconds of load.
+    /// One entry per second of load.
     pub ticks: Vec<Tick>,
-    /// Every duration of the measured window.
+    /// All durations in the measured window.
     pub series: Series,
     /// Why it ended early, if something spoiled it.
     pub trouble: Option<String>,
@@ -64,18 +64,18 @@ pub struct BenchResult {
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The target.
+    /// The target may not be loaded or does not resolve.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The engine.
+    /// The engine could not run the load.
     #[error("{0}")]
     Load(String),
-    /// The file for samples.
+    /// The samples file cannot be written.
     #[error("cannot write samples to {path}: {error}")]
     Samples {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: std::io::Error,
     },
 }
@@ -87,8 +87,8 @@ pub struct BeforeLoad {
 }
 
 impl Bench {
-    /// Finds the processes that answer and reads what is watched. It takes milliseconds, so it can run on its own
-    /// thread in parallel with other checks, and no load waits for it.
+    /// Finds the processes that answer and reads what is watched. This takes milliseconds; run it on a separate thread,
+    /// in parallel with other checks, and no load has to wait for it.
     pub fn look_before_load(&self) -> BeforeLoad {
         let found = self.watch.find(&self.watch.addresses(&self.spec));
         let targets = || found.targets().into_iter().chain([Target::generator(), Target::host()]).collect();
@@ -97,7 +97,7 @@ impl Bench {
     }
 }
 
-/// Runs it to its end or until cancelled.
+/// Runs the load to its end or until cancelled.
 ///
 /// # Errors
 /// Only if nothing could be measured.
@@ -164,7 +164,7 @@ pub fn bench(
     Ok(BenchResult { summary, examples, ticks, series: run.measured.series, trouble })
 }
 
-/// What was seen besides the load.
+/// What was observed besides the load.
 struct WatchedSystem<'a> {
     samples: &'a [Sample],
     evidence: &'a [Evidence],
@@ -190,12 +190,12 @@ fn summary_of(bench: &Bench, facts: LoadFacts, measured: &MeasuredLoad, seen: &W
     })
 }
 
-/// Something was found, or watching was requested.
+/// Whether processes were found or watching was requested.
 fn is_watched(bench: &Bench, found: &Answering) -> bool {
     bench.samples.is_some() || *found != Answering::default() && leaves_files()
 }
 
-/// Watches what answers, the generator and the host; `None` if none of it is requested.
+/// Watches the processes that answer, the generator and the host; `None` if none of it is requested.
 fn watch(
     bench: &Bench,
     state: &Arc<TrialState>,

@@ -1,5 +1,5 @@
-//! The conductor: a plan from its builds to its last trial. [`conduct`] is the whole story of a run; a trial's
-//! own story is in [`crate::trial`].
+//! The conductor: runs a plan from its builds to its last trial. [`conduct`] is the whole story of a run; that of a
+//! single trial is in [`crate::trial`].
 
 use std::time::Instant;
 
@@ -29,51 +29,51 @@ use crate::translate::{check_targets, journey, urls};
 use crate::trial::{Conditions, Trial, TrialOutcome};
 use crate::{limits, logs, needs, settling};
 
-/// Why a run could not begin.
+/// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The record.
+    /// The record cannot be created, read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The system cannot be prepared, or a build failed.
     #[error("{0}")]
     NotUp(String),
-    /// A target that may not be loaded or does not resolve.
+    /// A target may not be loaded or does not resolve.
     #[error(transparent)]
     Target(#[from] TranslateError),
-    /// An expression of the plan.
+    /// An expression in the plan is invalid.
     #[error("{file}:{line}:{column}: {error}")]
     Expression {
-        /// The plan.
+        /// Path of the plan file.
         file: String,
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1.
+        /// Column, from 1.
         column: usize,
-        /// What is wrong.
+        /// What is wrong with the expression.
         error: loadlab_record::expr::ExprError,
     },
-    /// A figure of the plan.
+    /// A figure in the plan is invalid.
     #[error("figure `{name}`: {error}")]
     Figure {
-        /// Its name.
+        /// Name of the figure.
         name: String,
-        /// What is wrong.
+        /// What is wrong with its expression.
         error: loadlab_record::expr::ExprError,
     },
-    /// Trials until it is certain that cannot make it so.
+    /// Trials are to run until it is certain how the cases differ, but the allowed rounds cannot settle that.
     #[error("{0}")]
     NeverSettled(String),
-    /// What the plan's files lack.
+    /// A file that the plan needs is missing or invalid.
     #[error(transparent)]
     Plan(#[from] loadlab_plan::PlanErrors),
-    /// Before any trial.
+    /// The run was interrupted before the first trial.
     #[error("interrupted before the first trial")]
     Interrupted,
 }
 
 impl RunError {
-    /// The exit it calls for.
+    /// The exit code this error calls for.
     pub fn exit(&self) -> Exit {
         match self {
             RunError::Expression { .. }
@@ -93,8 +93,8 @@ impl RunError {
 /// Runs a plan.
 ///
 /// # Errors
-/// Nothing could be measured: a target is not allowed, the record cannot be created, a build failed. Anything that
-/// happens later is in the result and in the record; the system is down either way.
+/// Nothing could be measured: a target is not allowed, the record cannot be created, a build failed. Later failures are
+/// in the result and in the record; the system is down either way.
 pub fn conduct(
     plan: &Plan,
     how: &RunOptions,
@@ -132,13 +132,13 @@ pub fn conduct(
     };
     let has_kept = !kept.is_empty();
     let done = Done::before(plan, &schedule, kept);
-    // From here on, so that what was built does not count.
+    // The time budget starts here, so builds do not count.
     let began = Instant::now();
     let mut conductor =
         Conductor { plan, how, conditions, allowed, record, cancel, emit, done, settling, began };
     if has_kept {
-        // Rounds that were made before may have settled something. A case that was lacks trials that nobody wants: the
-        // rounds are those of the others, and there may be no more of them.
+        // Rounds in the resumed record may have settled some comparisons. Settled cases need no more trials, so the
+        // next round may be a later one, made only for the other cases; or no round may be left.
         let before = |next: Option<&usize>| next.map_or(plan.trials, |place| schedule[*place].1 - 1);
         conductor.judge(before(missing.first()));
         let next = missing.iter().find(|place| conductor.wants(schedule[**place].0));
@@ -164,10 +164,10 @@ pub fn conduct(
     Ok(conductor.end(site))
 }
 
-/// Where loads may go; everything that the plan names is checked against it before anything is created.
+/// Where loads may go. Every target the plan names is checked against this before anything is created.
 ///
 /// # Errors
-/// A target that may not be loaded, or does not resolve; an invalid list of URLs.
+/// A target may not be loaded or does not resolve, or a URL list is invalid.
 pub fn allowed_of(plan: &Plan, how: &RunOptions) -> Result<Allowed, RunError> {
     let hosts = [plan.allow_hosts.as_slice(), &how.allow_hosts].concat();
     let allowed = Allowed { hosts, resolved: how.resolved.clone(), ..Allowed::default() };
@@ -176,10 +176,10 @@ pub fn allowed_of(plan: &Plan, how: &RunOptions) -> Result<Allowed, RunError> {
     Ok(allowed)
 }
 
-/// Everything that happens before the first trial: the guardian, cgroups and scratch folder, all builds.
+/// Does everything that precedes the first trial: guardian, cgroups, scratch folder, builds.
 ///
 /// # Errors
-/// What could not be prepared.
+/// Something could not be prepared.
 pub fn prepare(
     plan: &Plan,
     how: &RunOptions,
@@ -193,7 +193,7 @@ pub fn prepare(
     }
     let guardian = guardian::spawn(&how.exe, &how.guardian_arg).map_err(SiteError::from)?;
     let name = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
-    // Records of the same name may be created at the same time in different folders: the pid distinguishes them.
+    // Runs in different folders may share a name and run at the same time: the pid distinguishes them.
     let run_id = format!("{name}-{}", std::process::id());
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
     let spec = SystemSpec { exe: Some(how.exe.clone()), secrets: how.secrets.clone(), ..spec };
@@ -214,8 +214,8 @@ pub fn prepare(
     Ok(site)
 }
 
-/// The run's own network, if the plan wants one. This thread moves into it, and with it all threads it starts: those
-/// that load, watch and probe. Builds are done by then: they may need the outside network.
+/// Enters the run's own network, if the plan wants one. This thread moves into it, and so do all threads started from
+/// here on: load, watcher and probes. Builds are done by then: they may need the outside network.
 fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
     let isolation = match plan.isolate {
         loadlab_plan::Isolation::None => return Ok(None),
@@ -225,7 +225,7 @@ fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
     Ok(Some(Net::enter(isolation).map_err(SiteError::from)?))
 }
 
-/// Records why not even the first trial began, in its place: a later report shows it.
+/// Records in the first trial's folder why not even that trial could start, so that a later report shows it.
 pub fn never_began(
     record: &mut Record,
     first: Option<&(usize, u32)>,
@@ -251,25 +251,25 @@ pub fn never_began(
 struct Conductor<'a> {
     plan: &'a Plan,
     how: &'a RunOptions,
-    /// For each case.
+    /// One per case.
     conditions: Vec<Conditions>,
     allowed: Allowed,
     record: Record,
     cancel: &'a Cancel,
     emit: EventSink<'a>,
     done: Done,
-    /// Set if trials go on until it is certain how the cases differ.
+    /// Set if trials run until it is certain how the cases differ.
     settling: Option<Settling>,
-    /// Before the first trial.
+    /// When the first trial was about to start.
     began: Instant,
 }
 
-/// The results of the trials.
+/// Results of the trials so far.
 #[derive(Default)]
 struct Done {
     trials: Vec<TrialEnd>,
     exits: Vec<Exit>,
-    /// Cases that failed to come up: their other trials would only wait for the same deadline.
+    /// Cases that failed to come up: retrying them would only wait for the same deadline.
     given_up: Vec<GivenUp>,
     is_record_lost: bool,
 }
@@ -282,7 +282,7 @@ struct GivenUp {
 }
 
 impl Done {
-    /// What was there before, in the order in which it was made.
+    /// The trials kept from a resumed record, in schedule order.
     fn before(plan: &Plan, schedule: &[(usize, u32)], mut kept: Kept) -> Done {
         let mut done = Done::default();
         for (case, trial) in schedule {
@@ -296,7 +296,7 @@ impl Done {
 }
 
 impl Done {
-    /// The capacity that the last trial of a case found.
+    /// The capacity found by the case's latest successful search.
     fn found_last(&self, case: &str) -> Option<u64> {
         let of_case = self.trials.iter().rev().filter(|trial| trial.case == case);
         let found = of_case.filter_map(|trial| trial.summary.as_ref()?.search.as_ref()?.capacity).next()?;
@@ -305,7 +305,7 @@ impl Done {
 }
 
 impl Conductor<'_> {
-    /// Whether a case still has trials.
+    /// Whether the case still needs trials.
     fn wants(&self, case: usize) -> bool {
         self.settling.as_ref().is_none_or(|settling| settling.wants(case))
     }
@@ -317,7 +317,7 @@ impl Conductor<'_> {
         self.judge(round);
     }
 
-    /// After a round: who needs another one.
+    /// After a round: reports how close the comparisons are and decides which cases need another round.
     fn judge(&mut self, round: u32) {
         let given_up = |case: usize| self.done.given_up.iter().any(|given_up| given_up.case == case);
         if let Some(settling) = &mut self.settling {
@@ -326,7 +326,7 @@ impl Conductor<'_> {
         }
     }
 
-    /// One trial, from its folder to the end of everything that lived for it.
+    /// Runs one trial, from creating its folder to the end of everything that lived for it.
     fn trial(
         &mut self,
         site: &mut RunningSystem,
@@ -401,7 +401,7 @@ impl Conductor<'_> {
         self.add(index, number, outcome, state.unwritten().is_some());
     }
 
-    /// A trial that searches for the capacity of its case, beginning near what the last one found.
+    /// Runs a trial that searches for its case's capacity, starting near what the previous search found.
     fn search(
         &mut self,
         site: &mut RunningSystem,
@@ -452,7 +452,7 @@ impl Conductor<'_> {
         let is_last = self.cancel.is_cancelled() || searched.is_record_lost;
         let (failed, is_unwritten) = (searched.trouble.is_some(), searched.is_record_lost);
         site.end_search(case);
-        // The logs of what goes now are the trial's own: nothing is recorded of it but what failed.
+        // Logs of components that end now belong to the trial; nothing else is recorded of their end but failures.
         let state = TrialState::new(None, self.cancel.clone(), self.record.secrets().clone());
         let left = site.end_trial(next.filter(|_| !is_last), failed, &state);
         let logs = self.record.logs_of_trial(index, number);
@@ -469,11 +469,11 @@ impl Conductor<'_> {
         (outcome, is_record_lost)
     }
 
-    /// What came of a trial that searched, and the measurement that becomes its record.
+    /// The outcome of a trial that searched, and the measurement that becomes its record.
     fn concluded(&self, index: usize, searched: Searched) -> (TrialOutcome, Option<u32>) {
         let Searched { trouble, exit, chosen, last, answer, .. } = searched;
         if self.cancel.is_cancelled() {
-            // Its levels stay as they are: none of them speaks for the trial.
+            // Its levels stay as they are: no single one stands for the trial.
             let failure = Some("the search was interrupted".to_owned());
             return (TrialOutcome { summary: None, failure, exit }, None);
         }
@@ -538,12 +538,12 @@ impl Conductor<'_> {
     }
 }
 
-/// A trial that cannot be recorded is not run.
+/// The outcome of a trial that is not run because it cannot be recorded.
 fn lost(error: &StoreError) -> TrialOutcome {
     TrialOutcome { summary: None, failure: Some(error.to_string()), exit: Exit::CouldNotRun }
 }
 
-/// A trial of a case that was given up: it calls for the same exit.
+/// Records a trial that is skipped because its case was given up; it calls for the same exit as the original failure.
 fn skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
     let text = format!("not run, because an earlier trial of this case failed: {why}");
     state.settle_clock();
@@ -551,17 +551,17 @@ fn skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutc
     TrialOutcome { summary: None, failure: Some(text), exit: *exit }
 }
 
-/// A trial whose limits depend on something that was not measured.
+/// Records a trial whose limits depend on something that was not measured.
 fn unsettled(state: &TrialState, why: String) -> TrialOutcome {
     state.settle_clock();
     state.event(EventKind::Failed { text: why.clone() });
     TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }
 }
 
-/// Parses every case's expressions.
+/// Parses the expressions of all cases.
 ///
 /// # Errors
-/// An invalid one, with its place.
+/// An expression or figure is invalid; the error says where.
 pub fn conditions_of(plan: &Plan, how: &RunOptions) -> Result<Vec<Conditions>, RunError> {
     let parse = |e: &loadlab_plan::Expression| match Expr::parse(&e.text) {
         Ok(expr) => Ok(expr),
@@ -588,7 +588,7 @@ pub fn conditions_of(plan: &Plan, how: &RunOptions) -> Result<Vec<Conditions>, R
     Ok(all)
 }
 
-/// The figures of a case, each computed from numbers alone.
+/// The figures of a case; each is computed from numbers alone.
 fn figures_of(case: &Case) -> Result<Vec<Figure>, RunError> {
     let mut figures: Vec<Figure> = Vec::new();
     for spec in &case.figures {

@@ -1,4 +1,4 @@
-//! What a run reports while it is in progress: enough for a live view, nothing of the engine's state.
+//! What a run reports while in progress: enough for a live view, none of the engine's state.
 
 use std::collections::BTreeMap;
 
@@ -12,167 +12,167 @@ use loadlab_record::summary::{Doubt, Summary};
 use crate::result::{Settled, SettledFigure};
 use crate::senders::AgentNow;
 
-/// One thing that happened, in the order it happened.
+/// One event, reported in the order things happened.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
     /// The record's folder exists.
     Recording {
-        /// Where.
+        /// The record's folder.
         dir: std::path::PathBuf,
         /// Cases times trials.
         trials: usize,
-        /// There may be fewer: they go on until it is certain how the cases differ.
+        /// `trials` is an upper bound: trials run until it is certain how the cases differ.
         at_most: bool,
     },
-    /// A build command starts.
+    /// A build command started.
     Building {
-        /// What for.
+        /// What is being built.
         what: String,
-        /// The command.
+        /// The command line.
         command: String,
     },
-    /// It succeeded.
+    /// A build command succeeded.
     Built {
-        /// What for.
+        /// What was built.
         what: String,
-        /// How long it took.
+        /// How long the command took.
         took_s: f64,
     },
-    /// A trial begins.
+    /// A trial started.
     TrialStarted {
-        /// Its case.
+        /// Name of its case.
         case: String,
         /// Its number within the case.
         trial: u32,
-        /// Its place in the schedule, from 1.
+        /// Its position in the schedule, from 1.
         place: usize,
-        /// How many there are; at most, if they go on until it is certain how the cases differ.
+        /// Number of trials in the schedule.
         of: usize,
-        /// That is so.
+        /// `of` is an upper bound: trials run until it is certain how the cases differ.
         at_most: bool,
-        /// CPU limits of its components, in cores.
+        /// CPU limits of its components, in cores, by component name.
         cpu_limits: BTreeMap<String, f64>,
         /// The figures that matter, as defined for its case.
         figures: Vec<FigureFacts>,
     },
     /// A component is ready.
     Ready {
-        /// Which.
+        /// Name of the component.
         component: String,
-        /// How long after its start.
+        /// Seconds from its start until it was ready.
         after_s: f64,
     },
     /// A command of the plan ran.
     Command {
-        /// `seed`, `before_trial`, `after_trial`.
+        /// `seed`, `before_trial` or `after_trial`.
         name: String,
-        /// How long it took.
+        /// How long the command took.
         took_s: f64,
     },
-    /// A load begins.
+    /// A load started.
     LoadStarted {
-        /// Its name.
+        /// Name of the load.
         load: String,
-        /// Which batch, from 0, of how many.
+        /// Batch index, from 0, and number of batches.
         batch: (u32, u32),
-        /// How long it is planned to take, if that is known.
+        /// Planned duration, if known.
         planned_s: Option<f64>,
-        /// How many requests are planned, if that is known.
+        /// Planned number of requests, if known.
         planned_requests: Option<u64>,
     },
-    /// Ten times a second while a load runs, and once more when it has ended: then with the values that are recorded.
+    /// Ten times a second while a load runs, and once more when it has ended, then with the values that are recorded.
     Progress(Progress),
-    /// The values so far of the figures that matter, by name, in the plan's order: once a second while a load runs,
-    /// if someone is watching.
+    /// Current values of the figures that matter, by name, in the plan's order: once a second while a load runs, if
+    /// someone is watching.
     Figures {
-        /// Which load.
+        /// Name of the load.
         load: String,
-        /// Name and value; many are unknown until the trial is over.
+        /// Figure name and value; many are unknown until the trial is over.
         values: Vec<(String, FigureValue)>,
     },
     /// A second of a load is complete.
     Second(Box<Tick>),
-    /// The agents that send a load, about once a second, and once more when it has ended.
+    /// The agents that send a load: about once a second, and once more when the load has ended.
     Agents {
-        /// Which load.
+        /// Name of the load.
         load: String,
-        /// All of them, in the order of their parts.
+        /// All agents, in slot order.
         agents: Vec<AgentNow>,
     },
-    /// Components and probes were read, about once a second each.
+    /// Samples of components and probes, taken about once a second each.
     Watched(Vec<Sample>),
-    /// A reason to doubt a load, when it arises; the trial's doubts are in its summary.
+    /// A reason to doubt a load, reported when it arises; the trial's final doubts are in its summary.
     Doubt {
-        /// Which load.
+        /// Name of the load.
         load: String,
-        /// The doubt, as of now.
+        /// The doubt as it is now.
         doubt: Doubt,
     },
     /// A load ended.
     LoadEnded {
-        /// Its name.
+        /// Name of the load.
         load: String,
-        /// `complete`, or why not.
+        /// `complete`, or the reason it ended early.
         how: String,
     },
-    /// Waiting until the work is done.
+    /// Draining: waiting for the system to finish its work.
     Draining {
-        /// The condition.
+        /// The condition to wait for.
         until: String,
     },
-    /// That ended.
+    /// Draining ended.
     Drained {
-        /// How long it took.
+        /// How long draining took.
         took_s: f64,
-        /// The condition held; otherwise its deadline passed.
+        /// The condition held; `false` if the deadline passed first.
         done: bool,
     },
-    /// An event of the plan was carried out.
+    /// An action scheduled by the plan was carried out, or failed.
     Acted {
-        /// What, as the plan words it.
+        /// The action, as the plan words it.
         what: String,
-        /// Why it could not be.
+        /// Why it failed, if it did.
         error: Option<String>,
     },
-    /// A component ended without being asked to.
+    /// A component exited without being asked to.
     Died {
-        /// Which.
+        /// Name of the component.
         component: String,
-        /// How, in words.
+        /// Its exit status, in words.
         status: String,
     },
-    /// Something worth reading.
+    /// A message for the user.
     Note(String),
     /// A trial ended.
     TrialEnded {
-        /// Its case.
+        /// Name of its case.
         case: String,
-        /// Its number.
+        /// Its number within the case, from 1.
         trial: u32,
-        /// What it measured, if it got that far.
+        /// Its measurements, if it got that far.
         summary: Option<Box<Summary>>,
-        /// What spoiled it.
+        /// Why it failed, if it did.
         failure: Option<String>,
         /// The figures that matter, as defined for its case.
         figures: Vec<FigureFacts>,
     },
-    /// After a round of trials that go on until it is certain how the cases differ.
+    /// A round ended in a run whose trials continue until it is certain how the cases differ.
     Settling {
-        /// From 1.
+        /// The round that ended, from 1.
         round: u32,
-        /// Rounds at most.
+        /// Maximum number of rounds.
         at_most: u32,
-        /// About how much longer it takes; `None` if there are no more rounds.
+        /// Estimated time left; `None` if no more rounds follow, or none was made by this process yet.
         left_s: Option<f64>,
-        /// How near each comparison is.
+        /// How close each comparison is to being settled.
         comparisons: Vec<Settled>,
-        /// Why there are no more rounds.
+        /// Why no more rounds follow, if none do.
         ended: Option<UntilEnded>,
     },
 }
 
 impl RunEvent {
-    /// The same with secrets masked: every receiver may show all of it.
+    /// This event with secrets masked, so that every receiver may show all of it.
     pub fn masked(self, secrets: &Secrets) -> RunEvent {
         if secrets.is_empty() {
             return self;
@@ -249,18 +249,18 @@ impl RunEvent {
 /// The progress of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Which.
+    /// Name of the load.
     pub load: String,
-    /// Time since its start.
+    /// Seconds since its start.
     pub at_s: f64,
-    /// Counted so far; `in_flight` is the current number.
+    /// Totals so far; `in_flight` is the current number.
     pub counts: Counts,
-    /// Successful responses per second over about the last second.
+    /// Successful responses per second over roughly the last second.
     pub ok_per_s: f64,
-    /// Median response time so far, if anything was answered.
+    /// Median response time so far, if there were any responses.
     pub p50_ms: Option<f64>,
     /// 99th percentile so far.
     pub p99_ms: Option<f64>,
-    /// Connections open.
+    /// Number of open connections.
     pub connections: u64,
 }

@@ -1,4 +1,4 @@
-//! `loadlab find`: a record of one search, in which each level is a case, and each measurement of it a trial.
+//! `loadlab find`: the record of one search, in which each level is a case and each measurement of a level is a trial.
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::search::{Answer, Search};
@@ -21,19 +21,19 @@ use crate::state::EventSink;
 pub struct SearchResult {
     /// The record's folder.
     pub dir: std::path::PathBuf,
-    /// How it ended.
+    /// How the run ended.
     pub ended: RunEnded,
-    /// The answer; `None` if there is none.
+    /// The answer; `None` if the search ended early.
     pub answer: Option<Answer>,
-    /// As recorded.
+    /// The search as recorded.
     pub facts: SearchFacts,
-    /// Why it ended early.
+    /// Why the search ended early, if it did.
     pub trouble: Option<String>,
-    /// The exit that all of it calls for.
+    /// The exit code for the search as a whole.
     pub exit: Exit,
 }
 
-/// Searches. The plan has one case, with what is expected of a level.
+/// Runs a search. The plan has one case, whose expectations each level must meet.
 ///
 /// # Errors
 /// Nothing could be measured: a target is not allowed, the record cannot be created, a build failed.
@@ -76,7 +76,7 @@ pub fn find(
     Ok(end(searched, site, record, how, cancel, emit))
 }
 
-/// Takes the system down, and closes the record of one search.
+/// Takes the system down and closes the search's record.
 fn end(
     searched: Searched,
     site: RunningSystem,

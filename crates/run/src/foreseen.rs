@@ -1,8 +1,8 @@
-//! What a run will not be able to decide, reported before it runs: expectations of percentiles that need more
-//! requests than there will be, and differences between cases with too few trials.
+//! Predicts, before a run, what it will not be able to decide: expectations of percentiles that need more requests than
+//! there will be, and differences between cases with too few trials.
 //!
-//! The number of requests is known for schedules and for loads by number. A closed load with a duration sends as many
-//! as the system takes: for it only the required rate is reported. Nothing here reads a clock or a file.
+//! The number of requests is known for schedules and for loads limited by count. A closed load with a duration sends as
+//! many as the system can handle, so only the required rate is reported for it. Nothing here reads a clock or a file.
 
 use loadlab_analysis::case::TRIALS_FOR_DIFFERENCES;
 use loadlab_plan::{Case, LoadSpec, Model, Plan, Step, Until};
@@ -12,27 +12,27 @@ use loadlab_record::units::{format_count, format_duration_ns, significant};
 
 use crate::settling;
 
-/// Something a run cannot or may not be able to decide.
+/// Something a run cannot decide, or may not be able to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
-    /// In words.
+    /// The prediction, in words.
     pub text: String,
-    /// What it depends on.
+    /// What the prediction is based on.
     pub by: By,
 }
 
-/// What is known beforehand.
+/// What a prediction is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// How many requests the plan makes due.
+    /// The number of requests the plan makes due.
     Requests,
     /// A rate that the system may or may not reach.
     Rate,
-    /// How many trials there are.
+    /// The number of trials.
     Trials,
 }
 
-/// All of them, each once, with the cases it applies to unless that is all of them.
+/// All predictions, each listed once, naming the cases it applies to unless it applies to all.
 pub fn foreseen(plan: &Plan) -> Vec<Foreseen> {
     let mut found: Vec<(Foreseen, Vec<&str>)> = Vec::new();
     for case in plan.own_cases() {
@@ -70,7 +70,7 @@ fn differences(plan: &Plan) -> Option<Foreseen> {
     too_few.then_some(Foreseen { text, by: By::Trials })
 }
 
-/// The percentile of an expectation that lacks most samples.
+/// The prediction for the percentile in an expectation that is furthest from having enough samples.
 fn of_expectation(case: &Case, text: &str) -> Option<Foreseen> {
     let expr = Expr::parse(text).ok()?;
     let lacking = expr.names().into_iter().filter_map(|name| of_name(case, &name));
@@ -78,7 +78,7 @@ fn of_expectation(case: &Case, text: &str) -> Option<Foreseen> {
     Some(Foreseen { text: format!("`{text}`: {}", lacking.text), ..lacking })
 }
 
-/// How many times more requests a percentile needs, with the message.
+/// How many times more requests a percentile needs, and the prediction.
 fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
     let (prefix, figure) = name.text.rsplit_once('.').unwrap_or(("response", &name.text));
     let quantile = quantile_of(figure)?;
@@ -92,14 +92,15 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
     let part_s = match name.part {
         None => None,
         Some(TrialPart::Window(window)) => Some(window.length_s()),
-        // How long these take is unknown.
+        // How long batches and drains take is unknown.
         Some(TrialPart::Batch(_) | TrialPart::Drain) => return None,
     };
     let dues: Vec<Due> = case.loads.iter().map(|load| Due::of(load, tag)).collect();
     let most_s = dues.iter().map(|due| due.lasts_s).fold(0.0, f64::max);
     let lasts_s = part_s.unwrap_or(most_s);
     let known = dues.iter().map(|due| match part_s {
-        // A part of a schedule has its share of the requests; for a load by number it is unknown when the part is.
+        // A part of a schedule gets a proportional share of the requests; in a load limited by count, the timing is
+        // unknown.
         Some(part_s) if due.lasts_s > 0.0 => due.requests.map(|n| n * (part_s / due.lasts_s).min(1.0)),
         Some(_) => None,
         None => due.requests,
@@ -117,7 +118,7 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
                 true => format!(", which takes {}", format_duration_ns((lasts_s * times * 1e9).ceil())),
                 false => String::new(),
             };
-            // Without an upper end the interval is never below anything.
+            // Without an upper end the interval is never below any limit.
             let open = match ranks(due as u64, quantile, 1.0).high {
                 None => "an upper limit cannot be met, only missed or left undecided",
                 Some(_) => "it may be left undecided",
@@ -143,16 +144,16 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
     }
 }
 
-/// Requests that are due in a load's window.
+/// Requests due in the measured window of a load.
 struct Due {
-    /// `None`: as many as the system takes.
+    /// `None`: as many as the system can handle.
     requests: Option<f64>,
-    /// How long it lasts; 0 if it ends by number.
+    /// Length of the measured window in seconds; 0 if the load ends by count.
     lasts_s: f64,
 }
 
 impl Due {
-    /// For all requests, or for those with a tag: their share of the journey.
+    /// For all requests, or, with a tag, for the share of the journey's requests that have it.
     fn of(load: &LoadSpec, tag: Option<&str>) -> Due {
         let a_journey: u64 = load.journey.iter().map(Step::requests).sum();
         let wanted = |step: &Step| tag.map_or_else(|| step.requests(), |tag| step.requests_in(tag));
@@ -174,17 +175,17 @@ impl Due {
         let per_level = match load.model {
             Model::Open { .. } => Some(1.0),
             Model::Sessions { .. } => Some(a_journey as f64),
-            // As many as are due; a user that waits for an answer makes fewer.
+            // The number that are due; users still waiting for an answer send fewer.
             Model::Closed { pace_ns: Some(pace_ns), .. } if pace_ns > 0 => Some(1e9 / pace_ns as f64),
             Model::Closed { .. } | Model::Command(_) => None,
         };
-        // The share of stages that a warm-up removes is assumed to be its share of the time.
+        // Assumes that a warm-up removes the same share of the stages as of the time.
         let levels = level_seconds(load, all_s) * if all_s > 0.0 { lasts_s / all_s } else { 0.0 };
         Due { requests: per_level.and_then(|n| requests(n * levels)), lasts_s: lasts_s * batches }
     }
 }
 
-/// ∫ level dt: users or requests a second, over the time of a load.
+/// ∫ level dt over the duration of a load, where level is users or requests per second.
 fn level_seconds(load: &LoadSpec, all_s: f64) -> f64 {
     if !load.stages.is_empty() {
         return load.stages.iter().map(|s| (s.from + s.to) / 2.0 * s.over_ns as f64 / 1e9).sum();

@@ -1,11 +1,11 @@
-//! Facts about the machine for the manifest, and small things the conductor needs.
+//! Facts about the machine for the manifest, and a few small helpers for the conductor.
 
 use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::manifest::{Host, Writer};
 use loadlab_record::time;
 use loadlab_system::ProcessId;
 
-/// The machine, as far as can be determined.
+/// The machine, as far as it can be determined.
 pub fn host(cgroup: &str) -> Host {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -26,17 +26,17 @@ pub fn host(cgroup: &str) -> Host {
     }
 }
 
-/// Cores that this process may use.
+/// Number of cores that this process may use.
 pub fn cores() -> u64 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
 }
 
-/// Cores of the machine, which may be more; `None` if that cannot be read.
+/// Number of online cores of the machine, which may be more; `None` if that cannot be read.
 pub fn machine_cores() -> Option<u64> {
     online_in(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// A line for each core that is online; the first sums them up.
+/// Counts the per-core lines of `/proc/stat`; the first line is their sum.
 fn online_in(stat: &str) -> Option<u64> {
     let is_core = |line: &&str| {
         let number = line.strip_prefix("cpu").and_then(|rest| rest.chars().next());
@@ -51,7 +51,7 @@ pub fn writer() -> Writer {
     Writer { pid: own.pid, start_ticks: own.start_ticks }
 }
 
-/// The wall clock in UTC, for readers.
+/// The wall-clock time in UTC, RFC 3339.
 pub fn rfc3339_now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     time::rfc3339(since.as_secs())
@@ -60,7 +60,7 @@ pub fn rfc3339_now() -> String {
 /// Parses expressions given as options.
 ///
 /// # Errors
-/// The first invalid one, with its text.
+/// The first invalid expression: its text and what is wrong.
 pub fn parse_expressions(texts: &[String]) -> Result<Vec<Expr>, (String, ExprError)> {
     let parse = |text: &String| Expr::parse(text).map_err(|e| (text.clone(), e));
     texts.iter().map(parse).collect()

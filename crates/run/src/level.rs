@@ -1,10 +1,10 @@
-//! A level of a search: what becomes of the plan's case at it.
+//! A level of a search, and the plan's case at that level.
 
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::search::SearchVariable;
 use serde::{Deserialize, Serialize};
 
-/// A level, and how long it is measured.
+/// A level and how long it is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
     /// What is varied.
@@ -13,14 +13,15 @@ pub struct Level {
     pub load: usize,
     /// Users, or requests per second.
     pub level: u64,
-    /// How long it settles, nanoseconds.
+    /// Settling time before the measurement, in nanoseconds.
     pub settle_ns: u64,
-    /// How long it is measured after that, nanoseconds.
+    /// Length of the measurement after that, in nanoseconds.
     pub length_ns: u64,
 }
 
 impl Level {
-    /// The plan's case at this level, as a case of its own. Its components live as long as the search.
+    /// The plan's case at this level, as a separate case named after the level. Its components live as long as the
+    /// search.
     pub fn case(&self, base: &Case) -> Case {
         let mut case = self.of_trial(base);
         let name = self.vary.name();

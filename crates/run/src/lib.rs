@@ -1,15 +1,15 @@
-//! Conducts a run: the only place where plan, load and system meet.
+//! Runs plans: the only place where plan, load and system meet.
 //!
 //! - [`bench()`]: one load against URLs, no system, no record.
-//! - [`conduct()`]: a plan from its builds to its last trial, recorded as it goes.
+//! - [`conduct()`]: a plan from its builds to its last trial, recorded as it runs.
 //! - [`find()`]: the search for capacity.
 //! - [`why()`]: proof by intervention: what each limit costs.
-//! - [`event`]: what is reported while it runs, one closed enum; live views read nothing else.
-//! - [`senders`]: other processes that send the loads, in place of this one.
-//! - [`journey`]: journeys of the plan in the form the engine needs.
-//! - [`preflight`]: whether this machine is fit for a load, before it runs.
+//! - [`event`]: what a run reports while in progress, as one closed enum; live views read nothing else.
+//! - [`senders`]: other processes that send the loads in place of this one.
+//! - [`journey`]: a plan's journeys in the form the engine needs.
+//! - [`preflight`]: whether this machine is fit for a load, checked before the load runs.
 //!
-//! It prints nothing, handles no signals and never exits: it takes a cancel token and returns values.
+//! This crate prints nothing, handles no signals and never exits: it takes a cancel token and returns values.
 
 mod bench;
 mod conduct;

@@ -1,4 +1,4 @@
-//! Limits of the plan → limits of the system; those derived from an earlier case's measurements are computed here.
+//! Converts the plan's limits to the system's, and computes those derived from an earlier case's measurements.
 
 use loadlab_plan::{self as plan, Case, LimitName, MeasuredLimit};
 use loadlab_record::expr::{Known, Numbers, SummaryNumbers};
@@ -8,7 +8,7 @@ use loadlab_system::{BlockLimits, Limits, LinkLimits};
 
 use crate::result::TrialEnd;
 
-/// The limits of a component, all of them known.
+/// The limits of a component once all of them are known.
 pub fn of_plan(limits: &plan::Limits) -> Limits {
     Limits {
         cpu_cores: limits.cpu_cores,
@@ -31,14 +31,14 @@ pub fn of_plan(limits: &plan::Limits) -> Limits {
     }
 }
 
-/// With one of them changed.
+/// `limits` with one limit changed.
 pub fn with(mut limits: Limits, name: LimitName, value: Option<f64>) -> Limits {
     let whole = value.map(|v| v.round() as u64);
     match name {
         LimitName::Cpu => limits.cpu_cores = value,
         LimitName::Memory => {
             limits.memory_bytes = whole;
-            // Both together may not be less than memory alone.
+            // Memory plus swap must not be less than memory alone.
             limits.memory_swap_bytes =
                 limits.memory_swap_bytes.zip(whole).map(|(both, memory)| both.max(memory));
         }
@@ -61,14 +61,14 @@ pub fn with(mut limits: Limits, name: LimitName, value: Option<f64>) -> Limits {
 pub struct Settled {
     /// The case with values for the limits that were to be measured.
     pub case: Case,
-    /// How they were derived, a line each.
+    /// How each limit was derived, one line each.
     pub words: Vec<String>,
 }
 
-/// Fills in what earlier cases measured; `None` if nothing depends on that.
+/// Fills in limits measured by earlier cases; `None` if no limit depends on measurements.
 ///
 /// # Errors
-/// Nothing was measured, in words.
+/// A needed figure was not measured; the reason in words.
 pub fn settle(case: &Case, cases: &[Case], done: &[TrialEnd]) -> Result<Option<Settled>, String> {
     if case.system.components.iter().all(|c| c.limits.measured.is_empty()) {
         return Ok(None);
@@ -92,7 +92,7 @@ pub fn settle(case: &Case, cases: &[Case], done: &[TrialEnd]) -> Result<Option<S
     Ok(Some(settled))
 }
 
-/// The value of a limit, in its own unit, and its origin: the mean over replicas and trials.
+/// The value of a limit in its own unit, the mean over replicas and trials, and a description of where it came from.
 fn value_of(measured: &MeasuredLimit, cases: &[Case], done: &[TrialEnd]) -> Result<(f64, String), String> {
     let MeasuredLimit { limit, case, component, figure, factor, .. } = measured;
     let components =

@@ -1,5 +1,5 @@
-//! Removes secrets from logs. Components write them directly, so they are masked once nothing writes to them any
-//! more: those of a trial when it ends, all others at the end of the run.
+//! Removes secrets from logs. Components write their logs directly, so logs are masked once nothing writes to them any
+//! more: a trial's logs when it ends, all others at the end of the run.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use loadlab_record::store::LOGS;
 use crate::event::RunEvent;
 use crate::state::{EventSink, TrialState};
 
-/// Masks a trial's logs, except those that are still written to.
+/// Masks a trial's logs, except those still open for writing.
 pub fn mask_ended(state: &TrialState, open: &[PathBuf], emit: EventSink<'_>) {
     let Some(writer) = &state.writer else { return };
     for text in mask_in(writer.logs(), &state.secrets, open) {
@@ -19,7 +19,8 @@ pub fn mask_ended(state: &TrialState, open: &[PathBuf], emit: EventSink<'_>) {
     }
 }
 
-/// Masks the logs in a folder, except those that are still written to. Returns which could not be masked, in words.
+/// Masks the logs in a folder, except those still open for writing. Returns a message for each log that could not be
+/// masked.
 pub fn mask_in(logs: &Path, secrets: &Secrets, open: &[PathBuf]) -> Vec<String> {
     if secrets.is_empty() {
         return Vec::new();
@@ -28,7 +29,7 @@ pub fn mask_in(logs: &Path, secrets: &Secrets, open: &[PathBuf]) -> Vec<String> 
     ended.filter_map(|path| unmasked(&path, secrets)).collect()
 }
 
-/// Masks all logs of a run that is over: those of its trials and of its builds.
+/// Masks all logs of a finished run: those of its trials and its builds.
 pub fn mask_all(run_dir: &Path, secrets: &Secrets, emit: EventSink<'_>) {
     if secrets.is_empty() {
         return;
@@ -50,7 +51,7 @@ pub fn mask_all(run_dir: &Path, secrets: &Secrets, emit: EventSink<'_>) {
     }
 }
 
-/// Masks one; returns why it could not be masked, in words.
+/// Masks one log; returns a message if it could not be masked.
 fn unmasked(path: &Path, secrets: &Secrets) -> Option<String> {
     let error = secrets.mask_file(path).err()?;
     Some(format!("cannot mask secrets in the log {}: {error}", path.display()))

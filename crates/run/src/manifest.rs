@@ -1,4 +1,4 @@
-//! The run's manifest: the resolved plan, written when the run begins and again when it ends.
+//! The run's manifest: the resolved plan, written when the run starts and again when it ends.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -26,26 +26,26 @@ use crate::options::RunOptions;
 use crate::site::{Builds, RunningSystem};
 use crate::state::TrialState;
 
-/// Summaries of trials that are there already, by case and number.
+/// Summaries of trials that already exist, by case index and trial number.
 pub type Kept = BTreeMap<(usize, u32), Summary>;
 
-/// A record in progress: its writer, and its manifest.
+/// A record in progress: its writer and its manifest.
 pub struct Record {
     writer: RunWriter,
     manifest: Manifest,
-    /// Its folder, absolute: components run in folders of their own.
+    /// The record's folder as an absolute path: components run in their own folders.
     pub dir: PathBuf,
-    /// Builds that are not yet in the record of a trial.
+    /// Builds not yet recorded with a trial.
     pub builds: Builds,
-    /// Trials of each level of a search.
+    /// Number of trials made of each level of a search, by case index.
     tried: Vec<u32>,
 }
 
 impl Record {
-    /// Creates the folder. Until [`Record::end`] its manifest states that the run was cut off.
+    /// Creates the folder. Until [`Record::end`], the manifest states that the run was cut off.
     ///
     /// # Errors
-    /// The folder is not empty, or cannot be created.
+    /// The folder is not empty or cannot be created.
     pub fn begin(plan: &Plan, how: &RunOptions) -> Result<Record, StoreError> {
         Record::create(manifest_of(plan, how), how)
     }
@@ -56,16 +56,16 @@ impl Record {
         Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
     }
 
-    /// The record of a run that was cut off, to go on with. Returns the summaries of trials that were complete, by case and
-    /// number; what the others left is moved aside.
+    /// Reopens the record of a run that was cut off, to continue it. Returns the summaries of complete trials, by case
+    /// and number; what incomplete trials left is moved aside.
     ///
     /// # Errors
-    /// It cannot be read or written.
+    /// The record cannot be read or written.
     pub fn resume(plan: &Plan, how: &RunOptions) -> Result<(Record, Kept), StoreError> {
         let is_complete = |summary: &Summary| matches!(summary.ended, Ended::Complete | Ended::Stopped);
         let Manifest { started, until_certain, commit, .. } = read_summaries(&how.out)?.manifest;
         let Resumed { writer, kept } = resume(&how.out, &how.secrets, is_complete)?;
-        // Cases go on in the order that was drawn.
+        // Cases continue in the order drawn originally.
         let until_certain = until_certain.map(|until| UntilCertain { ended: None, ..until });
         let present = manifest_of(plan, how);
         let commit = commit.map(|began| match &present.commit {
@@ -78,7 +78,7 @@ impl Record {
         Ok((Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() }, kept))
     }
 
-    /// The record of a search: its levels become its cases as they are measured.
+    /// Creates the record of a search: its levels become cases as they are measured.
     ///
     /// # Errors
     /// As [`Record::begin`].
@@ -92,7 +92,7 @@ impl Record {
         Record::create(manifest, how)
     }
 
-    /// The record of a proof by intervention: its loads become its cases as they are made.
+    /// Creates the record of a proof by intervention: its loads become cases as they are run.
     ///
     /// # Errors
     /// As [`Record::begin`].
@@ -106,16 +106,16 @@ impl Record {
         Record::create(manifest, how)
     }
 
-    /// What a proof has found; written with the next case, and at the end.
+    /// Updates the findings of a proof; written with the next case and at the end.
     pub fn why(&mut self, facts: &WhyFacts) {
         self.manifest.why = Some(facts.clone());
     }
 
-    /// The index of a level of a search, which becomes a case when it is first measured, and the number of its next
+    /// The index of a search level's case, which is added when the level is first measured, and the number of its next
     /// trial.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The manifest cannot be written.
     pub fn level(&mut self, case: &Case) -> Result<(usize, u32), StoreError> {
         let place = match self.manifest.cases.iter().position(|c| c.name == case.name) {
             Some(place) => place,
@@ -131,32 +131,32 @@ impl Record {
         Ok((place, self.tried[place]))
     }
 
-    /// How far a search has come; written with the next case, and at the end.
+    /// Updates the progress of a search; written with the next case and at the end.
     pub fn search(&mut self, facts: &SearchFacts) {
         self.manifest.search = Some(facts.clone());
     }
 
-    /// The machine, once its capabilities are known.
+    /// Records facts about the machine, once its capabilities are known.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The manifest cannot be written.
     pub fn host(&mut self, cgroup: &str) -> Result<(), StoreError> {
         self.manifest.host = host::host(cgroup);
         self.writer.manifest(&self.manifest)
     }
 
-    /// A trial's folder.
+    /// Creates a trial's folder.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The folder cannot be created.
     pub fn trial(&self, case: usize, trial: u32) -> Result<TrialWriter, StoreError> {
         self.writer.trial(self.case_dir(case), trial)
     }
 
-    /// The folder of a level of a trial that searches, for its `measurement`-th, from 1.
+    /// Creates the folder of the `measurement`-th level measurement (from 1) within a trial that searches.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The folder cannot be created.
     pub fn level_of_trial(
         &self,
         case: usize,
@@ -166,10 +166,10 @@ impl Record {
         self.writer.level(self.case_dir(case), trial, measurement)
     }
 
-    /// Makes what was measured at a level the trial's own, with this summary if the search came to an end.
+    /// Makes a level's measurement the trial's own, with this summary if the search finished.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The record cannot be written.
     pub fn adopt_level(
         &self,
         (case, trial): (usize, u32),
@@ -179,7 +179,7 @@ impl Record {
         self.writer.adopt_level(self.case_dir(case), trial, measurement, summary)
     }
 
-    /// The folder for the output of components of a trial.
+    /// The folder for the logs of a trial's components.
     pub fn logs_of_trial(&self, case: usize, trial: u32) -> PathBuf {
         self.dir.join("cases").join(self.case_dir(case)).join(trial.to_string()).join(LOGS)
     }
@@ -188,7 +188,7 @@ impl Record {
         self.manifest.cases.get(case).map_or("", |c| c.dir.as_str())
     }
 
-    /// The state of a trial, whose record includes what was built before it, and what this host lacks.
+    /// Creates the state of a trial. Its record includes what was built before the trial and what this host lacks.
     pub fn state(&mut self, writer: TrialWriter, cancel: &Cancel, site: &RunningSystem) -> Arc<TrialState> {
         let state = TrialState::new(Some(writer), cancel.clone(), self.secrets().clone());
         std::mem::take(&mut self.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
@@ -199,19 +199,19 @@ impl Record {
         Arc::new(state)
     }
 
-    /// What it says so far.
+    /// The manifest as it is now.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Why trials that go on until it is certain how the cases differ came to their end; written with the run's own.
+    /// Sets why trials that run until it is certain how the cases differ ended; written when the run ends.
     pub fn settled(&mut self, ended: Option<UntilEnded>) {
         if let Some(until) = &mut self.manifest.until_certain {
             until.ended = ended;
         }
     }
 
-    /// The secrets that no part of it may show.
+    /// Values that no part of the record may contain.
     pub fn secrets(&self) -> &Secrets {
         self.writer.secrets()
     }
@@ -219,7 +219,7 @@ impl Record {
     /// Records how the run ended.
     ///
     /// # Errors
-    /// It cannot be written; the manifest then still states that the run was cut off.
+    /// The manifest cannot be written; it then still states that the run was cut off.
     pub fn end(&mut self, how: RunEnded) -> Result<(), StoreError> {
         self.manifest.how = how;
         self.manifest.ended = Some(host::rfc3339_now());
@@ -227,12 +227,12 @@ impl Record {
     }
 }
 
-/// The folder that relative paths of a plan start in.
+/// The folder that a plan's relative paths refer to, as an absolute path.
 pub fn plan_dir(plan: &Plan) -> PathBuf {
     std::path::absolute(&plan.dir).unwrap_or_else(|_| Path::new(&plan.dir).to_owned())
 }
 
-/// SHA-256 of a plan's text, hexadecimal, as records have it.
+/// SHA-256 of a plan's text, in hexadecimal, as recorded.
 pub fn plan_sha256(text: &str) -> String {
     use sha2::{Digest, Sha256};
     Sha256::digest(text.as_bytes()).iter().map(|b| format!("{b:02x}")).collect()
@@ -275,30 +275,30 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
     }
 }
 
-/// What a case expects: of each level of a search, and of its trials.
+/// The expectations of a case: those of each search level and those of its trials.
 fn expected(case: &Case) -> impl Iterator<Item = &plan::Expression> {
     case.find.iter().flat_map(|find| &find.expect).chain(&case.expect)
 }
 
-/// The figures that matter, as the first case that has each defines it.
+/// The figures that matter, each as defined by the first case that has it.
 pub fn figures(plan: &Plan) -> Vec<FigureFacts> {
     let all = plan.cases().iter().flat_map(|c| &c.figures);
     first_of_each(all.map(figure_facts), |f| f.name.clone())
 }
 
-/// As the manifest has it, with a seed that nobody knew before.
+/// The manifest's form of this setting, with a freshly drawn seed that cannot be known in advance.
 pub fn until_certain(until: plan::UntilCertain) -> UntilCertain {
     let random = RandomState::new().build_hasher().finish();
     UntilCertain {
         within: until.within,
         budget_s: until.budget_ns.map(|ns| ns as f64 / 1e9),
-        // A number of JSON is exact below 2⁵³.
+        // Integers below 2⁵³ are exact in JSON.
         seed: random >> 11,
         ended: None,
     }
 }
 
-/// The figures of a case as records and events have them.
+/// The figures of a case, as records and events represent them.
 pub fn figures_of_case(case: &Case) -> Vec<FigureFacts> {
     case.figures.iter().map(figure_facts).collect()
 }
@@ -321,7 +321,7 @@ fn case_facts(case: &Case, dir: &str, figures: &[FigureFacts]) -> CaseFacts {
     let (users, rate_per_s) = match model {
         Some(plan::Model::Closed { users, .. }) => (Some(*users), None),
         Some(plan::Model::Open { rate_per_s, .. }) => (None, Some(*rate_per_s)),
-        // A rate of users is not a rate of requests.
+        // A rate of arriving users is not a rate of requests.
         Some(plan::Model::Sessions { .. } | plan::Model::Command(_)) | None => (None, None),
     };
     let differs =
@@ -338,7 +338,7 @@ fn case_facts(case: &Case, dir: &str, figures: &[FigureFacts]) -> CaseFacts {
     }
 }
 
-/// In order, keeping only the first with each key.
+/// Keeps the first item with each key, in order.
 fn first_of_each<T, K: Ord>(all: impl Iterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut seen = std::collections::BTreeSet::new();
     all.filter(|one| seen.insert(key(one))).collect()

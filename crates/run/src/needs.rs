@@ -1,5 +1,5 @@
-//! What a plan needs of this machine besides what its loads need: groups that can be limited, networks of its own, a
-//! container engine, ports, programs. It is tried out before anything is built, and by `check --preflight`: a plan
+//! What a plan needs of this machine besides what its loads need: cgroups that can be limited, separate networks, a
+//! container engine, ports, programs. These are tried out before anything is built, and by `check --preflight`: a plan
 //! that cannot be completed here is not started.
 
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::preflight::{Finding, Severity};
 use crate::site::RunningSystem;
 use crate::site::error::SiteError;
 
-/// A kind of need: its name, and the result; `None` if the plan has no such need.
+/// A kind of need: its name and the result of trying it; `None` if the plan has no such need.
 type Tried = (&'static str, Option<Result<(), SiteError>>);
 
-/// Tries everything out for a run, in its own groups.
+/// Tries everything out for a run, in the run's own cgroups.
 ///
 /// # Errors
 /// The first need that this machine does not meet.
@@ -23,7 +23,7 @@ pub fn check(plan: &Plan, site: &RunningSystem) -> Result<(), SiteError> {
     try_all(plan, Some(site)).into_iter().filter_map(|(_, tried)| tried).collect()
 }
 
-/// The same when nothing is to be run: a blocker for each unmet need.
+/// Tries everything out without a run: a blocker for each unmet need.
 pub fn findings(plan: &Plan) -> Vec<Finding> {
     let finding = |(what, tried): Tried| {
         let (figure, effect, severity) = match tried? {
@@ -50,7 +50,7 @@ fn try_all(plan: &Plan, site: Option<&RunningSystem>) -> Vec<Tried> {
     ]
 }
 
-/// Components of all cases.
+/// The components of all cases.
 fn components(plan: &Plan) -> impl Iterator<Item = &ComponentSpec> {
     plan.cases().iter().flat_map(|case| &case.system.components)
 }
@@ -97,7 +97,7 @@ fn engine_given(plan: &Plan, site: Option<&RunningSystem>) -> Option<Result<(), 
     Some(connected.map(drop).map_err(|source| Error::of_container(component, source).into()))
 }
 
-/// In its own network every port is free.
+/// Checks fixed ports, except in an isolated run: in its own network every port is free.
 fn ports_free(plan: &Plan) -> Option<Result<(), SiteError>> {
     let mut wanted: Vec<(u16, &str)> = Vec::new();
     for component in components(plan).filter(|_| plan.isolate == Isolation::None) {
@@ -126,7 +126,7 @@ fn programs_there(plan: &Plan) -> Option<Result<(), SiteError>> {
     for case in plan.cases() {
         for component in &case.system.components {
             component.build.iter().for_each(|build| want(build, &format!("build of `{}`", component.group)));
-            // One with its own PATH is looked up there.
+            // A component with its own PATH is looked up there.
             let has_path = component.env.iter().any(|(name, _)| name == "PATH");
             if let (ComponentKind::Process(run), false) = (&component.part, has_path) {
                 want(run, &format!("component `{}`", component.group));
@@ -161,8 +161,8 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// The program that a command starts with, if it is looked up on PATH: not a path, which a build may yet create, not
-/// something that is filled in later, not a word of the shell itself.
+/// The program that a command starts with, if it is looked up on PATH. Excluded: paths, which a build may yet create;
+/// placeholders filled in later; words of the shell itself.
 fn program_of(command: &Command) -> Option<String> {
     let (first, is_shell) = match command {
         Command::Shell(line) => (line.to_string(), true),
@@ -174,7 +174,7 @@ fn program_of(command: &Command) -> Option<String> {
     (is_name && !(is_shell && OF_SHELLS.contains(&first.as_str()))).then_some(first)
 }
 
-/// Words that a shell knows without a program: built in, or part of its grammar (POSIX.1-2024, dash and bash).
+/// Words that a shell handles without a program: built-ins and grammar (POSIX.1-2024, dash and bash).
 const OF_SHELLS: &[&str] = &[
     "alias",
     "bg",

@@ -11,17 +11,17 @@ use loadlab_record::manifest::{CommitFacts, RevisionFacts};
 use crate::senders::Senders;
 use crate::watch::Watch;
 
-/// Where and how the load's own threads work: plans do not specify that.
+/// Where and how the load threads run; plans do not specify this.
 #[derive(Clone, Debug, Default)]
 pub struct Generator {
-    /// Cores of the load's threads; empty: any.
+    /// Cores for the load threads; empty: any.
     pub cpus: Vec<usize>,
-    /// How they send; `None`: the best the kernel allows.
+    /// I/O backend; `None`: the best the kernel allows.
     pub io: Option<IoChoice>,
 }
 
 impl Generator {
-    /// Applies it to a load.
+    /// Copies these settings into a load spec.
     pub fn apply(&self, spec: &mut LoadSpec) {
         spec.cpus.clone_from(&self.cpus);
         if let Some(io) = self.io {
@@ -32,39 +32,39 @@ impl Generator {
 
 /// How a plan is to be run.
 pub struct RunOptions {
-    /// The plan's text exactly as in its file: its hash is recorded. The record shows
+    /// The plan's text exactly as in its file, for the recorded hash. The record shows
     /// [`loadlab_plan::Plan::shown_text`].
     pub plan_text: String,
-    /// Options as given, for the record.
+    /// Command-line options as given, for the record.
     pub options: Vec<String>,
-    /// The record's folder; must be empty or not exist, unless the run is resumed.
+    /// The record's folder; must be empty or not exist unless the run is resumed.
     pub out: PathBuf,
-    /// The record is there, of the same plan with the same options: only trials that it lacks are made.
+    /// Resume an existing record of the same plan with the same options: run only the trials it lacks.
     pub resumes: bool,
-    /// This program, which serves as guardian when started with [`RunOptions::guardian_arg`].
+    /// This executable, which acts as the guardian when started with [`RunOptions::guardian_arg`].
     pub exe: PathBuf,
-    /// See [`RunOptions::exe`].
+    /// The argument that makes [`RunOptions::exe`] the guardian.
     pub guardian_arg: String,
     /// Hosts that may be loaded besides loopback, from the command line.
     pub allow_hosts: Vec<String>,
-    /// Addresses to use for hosts instead of resolving their names, from the command line.
+    /// Addresses, from the command line, to use for hosts instead of resolving their names.
     pub resolved: Vec<Resolved>,
-    /// Load threads, if the plan does not specify them.
+    /// Number of load threads, if the plan does not specify it.
     pub threads: usize,
-    /// Where and how these threads work.
+    /// Where and how these threads run.
     pub generator: Generator,
-    /// Who sends the loads, if not this process.
+    /// The processes that send the loads, if not this one.
     pub senders: Option<Arc<dyn Senders>>,
-    /// What is watched if the plan names no components.
+    /// What to watch if the plan names no components.
     pub watch: Watch,
-    /// Someone is shown the events as they happen.
+    /// Someone is watching the events live.
     pub is_watched: bool,
-    /// The commit that the plan's repository is at, if it is in one.
+    /// The commit the plan's repository is at, if the plan is in one.
     pub commit: Option<CommitFacts>,
-    /// The revisions that the plan compares, as they were checked out.
+    /// The revisions the plan compares, as checked out.
     pub revisions: Vec<RevisionFacts>,
-    /// What the plan builds is there already.
+    /// Everything the plan builds is already built.
     pub is_built: bool,
-    /// What neither the record nor an event may show.
+    /// Values that must not appear in the record or in events.
     pub secrets: Secrets,
 }

@@ -1,9 +1,9 @@
-//! Whether this machine is fit for a load, before it runs: limits and settings that would spoil it, each with its
-//! figure, what it would do to this load, and the remedy as a command.
+//! Whether this machine is fit for a load, checked before the load runs: each limit or setting that would spoil it,
+//! with its figure, its effect on this load, and the remedy as a command.
 //!
 //! [`read`] inspects the machine; [`findings`] and [`notes`] are pure: the same facts give the same words. Nothing is
-//! changed here, no remedy is applied, and nothing is reported that only the run itself can show (lateness, drops):
-//! that is left to its doubts.
+//! changed here and no remedy is applied. What only the run itself can show (lateness, drops) is left to the run's
+//! doubts.
 
 mod checks;
 mod facts;
@@ -16,21 +16,21 @@ use loadlab_plan::Isolation;
 pub use facts::{CgroupLimits, Conntrack, CpuUse, Facts, Governor, IoUring, Limit, Memory, read, read_in};
 pub use planned::Planned;
 
-/// How bad something is for a load.
+/// How serious a finding is for a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// It does not affect this load.
     Ok,
-    /// Worth knowing; the figures stand.
+    /// Worth knowing; the figures remain valid.
     Note,
-    /// It may spoil the figures.
+    /// The figures may be spoiled.
     Doubt,
-    /// This load cannot be what the plan says.
+    /// The load cannot run as the plan describes it.
     Blocker,
 }
 
 impl Severity {
-    /// As a single word.
+    /// The severity as a single word.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Ok => "ok",
@@ -46,13 +46,13 @@ impl Severity {
 pub struct Finding {
     /// What was checked: `open files`, `source ports` …
     pub what: &'static str,
-    /// Its figure, with its unit.
+    /// The measured value, with its unit.
     pub figure: String,
-    /// Its effect on this load; without a load, what the machine would carry.
+    /// Its effect on this load; without a load, how much the machine could handle.
     pub effect: String,
-    /// A command that helps, if there is one. Some need root; none is ever run from here.
+    /// A command that helps, if there is one. Some need root; none is ever run by loadlab.
     pub remedy: Option<String>,
-    /// How bad it is.
+    /// How serious it is.
     pub severity: Severity,
 }
 
@@ -84,14 +84,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that was checked, in a fixed order, whether good or bad. Without a load it reports what the machine
-/// would carry, and only what spoils every load is more than a note.
+/// All checks in a fixed order, good or bad. Without a load, they report how much the machine could handle, and only
+/// what would spoil every load is rated above a note.
 pub fn findings(planned: Option<&Planned>, facts: &Facts) -> Vec<Finding> {
     let isolation = planned.map_or(Isolation::None, |planned| planned.isolation);
     if isolation == Isolation::None {
         return checks::ALL.iter().filter_map(|check| check(planned, facts)).collect();
     }
-    // A new network has the kernel's own settings, whatever the machine's are.
+    // A new network namespace starts with the kernel's defaults, whatever the machine's settings are.
     let facts = Facts {
         port_range: facts.port_range.map(|_| (32_768, 60_999)),
         ports_reserved: 0,
@@ -103,7 +103,7 @@ pub fn findings(planned: Option<&Planned>, facts: &Facts) -> Vec<Finding> {
     found.map(|finding| in_own_network(finding, isolation)).collect()
 }
 
-/// A setting of the machine's network is none of the run's: what starts there may change it.
+/// The run's own network does not use the machine's network settings; only a component started in it can change them.
 fn in_own_network(mut finding: Finding, isolation: Isolation) -> Finding {
     if !finding.remedy.as_deref().is_some_and(|remedy| remedy.starts_with("sysctl -w net.")) {
         return finding;
@@ -119,7 +119,7 @@ fn in_own_network(mut finding: Finding, isolation: Isolation) -> Finding {
     finding
 }
 
-/// Doubts and blockers of a load, a line each, the worst first: printed before a run.
+/// Doubts and blockers of a load, one line each, most serious first; printed before a run.
 pub fn notes(planned: &Planned, facts: &Facts) -> Vec<String> {
     let mut found = findings(Some(planned), facts);
     found.retain(|f| f.severity >= Severity::Doubt);
@@ -127,7 +127,7 @@ pub fn notes(planned: &Planned, facts: &Facts) -> Vec<String> {
     found.iter().map(Finding::to_string).collect()
 }
 
-/// The findings of several cases as one list: the worst of each kind, with the case's name where cases differ.
+/// The findings of several cases as one list: the most serious of each kind, with the case's name where cases differ.
 pub fn worst(cases: &[(String, Vec<Finding>)]) -> Vec<Finding> {
     let mut out: Vec<(&str, Finding)> = Vec::new();
     for (case, found) in cases {

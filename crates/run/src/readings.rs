@@ -1,11 +1,11 @@
-//! Readings of probes over time: for conditions, and for whether a value has become steady.
+//! Probe readings over time: used by conditions, and to decide whether a value has become steady.
 
 use std::collections::BTreeMap;
 
-/// Readings of probes over time, on the clock of [`loadlab_system::clock::now_ns`].
+/// Probe readings over time, on the clock of [`loadlab_system::clock::now_ns`].
 ///
-/// A probe whose last reading failed has no value, however good the previous one was: a value that stands still
-/// because it cannot be read is not steady.
+/// A probe whose last reading failed has no value, however good the previous reading was: a value that is unchanged
+/// only because it cannot be read is not steady.
 #[derive(Clone, Debug, Default)]
 pub struct Readings {
     good: BTreeMap<String, Reading>,
@@ -17,13 +17,13 @@ pub struct Readings {
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     value: f64,
-    /// It has had this value since then.
+    /// When the value last changed.
     since_ns: u64,
     last_ns: u64,
 }
 
 impl Readings {
-    /// Adds one. Readings of one probe come in order.
+    /// Adds a reading. Readings of one probe arrive in order.
     pub fn add(&mut self, probe: &str, at_ns: u64, value: f64) {
         let before = self.good.get(probe).filter(|before| before.value == value);
         let since_ns = before.map_or(at_ns, |before| before.since_ns);
@@ -31,13 +31,13 @@ impl Readings {
         self.failed.remove(probe);
     }
 
-    /// A reading failed. A value that was steady before has to become steady again.
+    /// Records a failed reading. A previously steady value has to become steady again.
     pub fn fail(&mut self, probe: &str, why: &str) {
         self.good.remove(probe);
         self.failed.insert(probe.to_owned(), why.to_owned());
     }
 
-    /// The last successful one.
+    /// The last reading, unless it failed.
     pub fn last(&self, probe: &str) -> Option<f64> {
         self.good.get(probe).map(|reading| reading.value)
     }
@@ -47,7 +47,7 @@ impl Readings {
         self.failed.get(probe).map(String::as_str)
     }
 
-    /// Whether it has kept its value for this long, up to its last reading; `None` without one.
+    /// Whether the value stayed unchanged for `for_ns` up to the last reading; `None` without one.
     pub fn steady(&self, probe: &str, for_ns: u64) -> Option<bool> {
         let Reading { since_ns, last_ns, .. } = *self.good.get(probe)?;
         Some(last_ns.saturating_sub(since_ns) >= for_ns)

@@ -1,4 +1,4 @@
-//! The results of a run, and of each of its trials.
+//! The results of a run and of each of its trials.
 
 use std::path::PathBuf;
 
@@ -11,45 +11,45 @@ use loadlab_record::summary::Summary;
 pub struct RunResult {
     /// The record's folder.
     pub dir: PathBuf,
-    /// How it ended.
+    /// How the run ended.
     pub ended: RunEnded,
-    /// Its trials in the order they ran.
+    /// The trials, in the order they ran.
     pub trials: Vec<TrialEnd>,
-    /// How its cases differ, if trials went on until that was certain; empty otherwise.
+    /// How the cases differ, if trials ran until that was certain; empty otherwise.
     pub settled: Vec<Settled>,
-    /// The exit that all of it calls for.
+    /// The exit code for the run as a whole.
     pub exit: Exit,
 }
 
-/// A trial's end.
+/// How a trial ended.
 pub struct TrialEnd {
-    /// Its case.
+    /// Name of its case.
     pub case: String,
-    /// Its number.
+    /// Its number within the case, from 1.
     pub trial: u32,
-    /// What it measured, if it got that far.
+    /// Its measurements, if it got that far.
     pub summary: Option<Summary>,
-    /// What spoiled it.
+    /// Why it failed, if it did.
     pub failure: Option<String>,
 }
 
-/// How near a comparison of two cases is to being settled.
+/// How close a comparison of two cases is to being settled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// The case it is compared with.
+    /// Name of the base case.
     pub base: String,
-    /// The case that is compared.
+    /// Name of the case compared with the base.
     pub other: String,
-    /// It needs no more rounds.
+    /// The comparison needs no more rounds.
     pub is_settled: bool,
-    /// The figures that decide.
+    /// The figures that decide the comparison.
     pub figures: Vec<SettledFigure>,
 }
 
-/// How near a figure of two cases is to being settled.
+/// How close one figure of two cases is to being settled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettledFigure {
-    /// Its name for readers.
+    /// Display name.
     pub name: String,
     /// The verdict so far.
     pub call: Call,
@@ -57,8 +57,8 @@ pub struct SettledFigure {
     pub is_open: bool,
     /// The effect is a ratio, not a difference of shares.
     pub is_ratio: bool,
-    /// The other over the base, or the difference; `None` if no round has it.
+    /// Other over base for a ratio, otherwise their difference; `None` if no round has the figure.
     pub effect: Option<f64>,
-    /// About how many more rounds it takes; `None` if that cannot be predicted, or is more than there may be.
+    /// Roughly how many more rounds are needed; `None` if that cannot be predicted or exceeds the rounds left.
     pub more: Option<usize>,
 }

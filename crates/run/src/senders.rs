@@ -1,5 +1,6 @@
-//! Loads that other processes send, on this machine or elsewhere: what the conductor asks of them, and what they make of
-//! it. Each has the plan; from the conductor it learns which load it is, and the values that only the run knows.
+//! Loads sent by other processes, on this machine or elsewhere: what the conductor asks of them, and what they do with
+//! it. Each process has the plan; from the conductor it learns which load to send and the values that only the run
+//! knows.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,29 +19,30 @@ use crate::level::Level;
 use crate::translate::steps::all_steps;
 use crate::translate::{self, RequestContext};
 
-/// Processes that send loads in place of this one, each a part.
+/// Processes that send loads in place of this one, each sending a part.
 pub trait Senders: Send + Sync {
-    /// Gets all of them ready for a load. `cancelled` is asked now and then.
+    /// Prepares all senders for a load. `cancelled` is polled while this waits.
     ///
     /// # Errors
-    /// Why one of them cannot send its part, in words.
+    /// One of them cannot send its part; the reason in words.
     fn prepare(
         &self,
         load: &RemoteLoad,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Box<dyn ReadySenders>, String>;
 
-    /// From the decision that a load begins to its beginning, nanoseconds: all of them have to hear of it before.
+    /// Lead time from the decision to start a load to its start, in nanoseconds: the decision has to reach all senders
+    /// first.
     fn lead_ns(&self) -> u64;
 }
 
-/// Processes that are ready for a load.
+/// Senders that are ready for a load.
 pub trait ReadySenders: Send + Sync {
-    /// Who they are, for the record.
+    /// Describes the senders, for the record.
     fn described(&self) -> String;
 
-    /// Has the load sent. `cancelled` is asked now and then, also while nothing is reported; `tell` hears of the
-    /// processes.
+    /// Runs the load on the senders. `cancelled` is polled throughout, even while nothing is reported; `tell` receives
+    /// news about the senders.
     fn send(
         &self,
         spec: &LoadSpec,
@@ -52,63 +54,63 @@ pub trait ReadySenders: Send + Sync {
     ) -> SentLoad;
 }
 
-/// What is worth knowing of processes that send a load.
+/// News about the processes that send a load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SenderNews {
-    /// One was lost, or replaced, or is back; in words.
+    /// A sender was lost, replaced, or came back; in words.
     Note(String),
-    /// All of them, about once a second, and at the end.
+    /// All senders, about once a second and at the end.
     Agents(Vec<AgentNow>),
 }
 
 /// A process that sends a part of a load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentNow {
-    /// Its part, from 0.
+    /// Its slot, from 0.
     pub slot: u64,
     /// Its name.
     pub agent: String,
-    /// Successful responses per second, in the last second that it reported.
+    /// Successful responses per second during the last second it reported.
     pub ok_per_s: f64,
-    /// Its requests so far.
+    /// Its request counts so far.
     pub counts: Counts,
-    /// It was silent for too long, or is given up.
+    /// It was silent for too long or was given up.
     pub is_missing: bool,
 }
 
-/// A load that other processes sent.
+/// The result of a load sent by other processes.
 pub struct SentLoad {
-    /// What all of them measured.
+    /// The combined measurements of all senders.
     pub outcome: Outcome,
-    /// Why it was ended early, if so.
+    /// Why the load ended early, if it did.
     pub trouble: Option<String>,
-    /// Who sent what.
+    /// What each sender contributed.
     pub agents: Vec<AgentSummary>,
 }
 
-/// Which load it is, and what only the run knows.
+/// Identifies a load for a remote process, with the values that only the run knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteLoad {
-    /// Its case.
+    /// Name of its case.
     pub case: String,
-    /// The level of a search that the case is made for.
+    /// The search level that the case is run at, if any.
     pub level: Option<Level>,
-    /// Its name in the case.
+    /// Name of the load within the case.
     pub load: String,
-    /// Where the ids of its requests begin.
+    /// First id of its requests.
     pub first_id: u64,
-    /// Load threads of each process, if the plan names their number.
+    /// Load threads per process, if the plan specifies them.
     pub threads: Option<u64>,
-    /// Names that its texts ask for, such as `components.web.port`, and their values.
+    /// Names that the load's templates use, such as `components.web.port`, and their values.
     pub names: BTreeMap<String, String>,
-    /// Addresses that the run has made, such as those of containers.
+    /// Addresses that the run created, such as those of containers.
     pub addresses: Vec<IpAddr>,
 }
 
-/// The load as a process sees it that has the plan.
+/// Builds the load spec in a process that has the plan.
 ///
 /// # Errors
-/// The plan has no such load; it cannot be sent from here, or must not be.
+/// The plan has no such load, or the load cannot or must not be sent from here.
 pub fn spec_of(
     plan: &Plan,
     files: &PlanFiles,
@@ -117,7 +119,7 @@ pub fn spec_of(
     threads: usize,
 ) -> Result<LoadSpec, String> {
     let case = match (&load.level, plan.cases()) {
-        // `loadlab find` searches one, whose levels have names of their own.
+        // `loadlab find` searches a single case; its levels are named separately.
         (Some(level), [base]) => Some(level.of_trial(base)),
         (Some(level), cases) => {
             cases.iter().find(|case| case.name == load.case).map(|base| level.of_trial(base))
@@ -148,16 +150,16 @@ pub fn spec_of(
     translate::load_spec(&context, allowed, threads).map(|(spec, _)| spec).map_err(|error| error.to_string())
 }
 
-/// Where a process has the files that loads of a plan need.
+/// Where a process finds the files that the plan's loads need.
 #[derive(Clone, Debug)]
 pub enum PlanFiles {
     /// In the plan's folder.
     Folder(PathBuf),
-    /// The coordinator sent them; by name, as the plan has it.
+    /// The coordinator sent them; local paths by the name the plan uses.
     Received(BTreeMap<String, PathBuf>),
 }
 
-/// The files that loads of the plan need, by name, each with what needs it first.
+/// The files that the plan's loads need, by name, each with a description of what first needs it.
 pub fn files_of(plan: &Plan) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     for load in plan.cases().iter().flat_map(|case| &case.loads) {
@@ -170,7 +172,7 @@ pub fn files_of(plan: &Plan) -> Vec<(String, String)> {
     all
 }
 
-/// The names of a load's files, each with what needs it.
+/// The file names of a load, each with a description of what uses it.
 fn files_of_load(load: &mut Planned) -> Vec<(&mut String, String)> {
     let whats: Vec<String> = all_steps(load).map(|(_, _, what)| what).collect();
     let Planned { name, script, journey, http, .. } = load;
@@ -205,13 +207,13 @@ fn files_of_step(step: &mut Step) -> Vec<&mut String> {
     files
 }
 
-/// The file with the private key of a client certificate, if a load of the plan has one.
+/// The private-key file of a client certificate, if one of the plan's loads has one.
 pub fn private_key_of(plan: &Plan) -> Option<&str> {
     let mut loads = plan.cases().iter().flat_map(|case| &case.loads);
     loads.find_map(|load| load.http.tls.identity.as_ref().map(|(_, key)| key.as_str()))
 }
 
-/// Why a plan's loads cannot be sent by other processes, in words; `None` if they can.
+/// Why the plan's loads cannot be sent by other processes, in words; `None` if they can.
 pub fn not_by_others(plan: &Plan) -> Option<String> {
     if plan.isolate != Isolation::None {
         return Some("its loads would be outside the network that `isolate` makes".to_owned());

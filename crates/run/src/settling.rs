@@ -1,4 +1,5 @@
-//! Rounds of trials until it is certain how the cases differ: who is measured in the next one, and how near it is.
+//! Rounds of trials until it is certain how the cases differ: which cases the next round measures, and how close the
+//! comparisons are to being settled.
 
 use loadlab_analysis::compare::{Call, Side};
 use loadlab_analysis::design::{Design, Standing};
@@ -12,12 +13,12 @@ use crate::event::RunEvent;
 use crate::manifest;
 use crate::result::{Settled, SettledFigure, TrialEnd};
 
-/// Each round once, in random order: (index of the case, round from 1).
+/// The cases of each round in random order, as (case index, round from 1).
 pub fn rounds_in_random_order(cases: usize, rounds: u32, seed: u64) -> Vec<(usize, u32)> {
     let of_round = |round: u32| {
         let mut random = Random::of(seed, u64::from(round));
         let mut order: Vec<usize> = (0..cases).collect();
-        // Fisher and Yates. What is lost by the remainder is less than 2⁻⁵⁰.
+        // Fisher-Yates shuffle. The bias of the remainder is below 2⁻⁵⁰.
         for left in (2..=cases).rev() {
             order.swap(left - 1, (random.next_u64() % left as u64) as usize);
         }
@@ -26,10 +27,10 @@ pub fn rounds_in_random_order(cases: usize, rounds: u32, seed: u64) -> Vec<(usiz
     (1..=rounds).flat_map(of_round).collect()
 }
 
-/// Whether as many rounds as there may be can settle anything, whatever they measure.
+/// Checks that the maximum number of rounds can settle anything at all, whatever is measured.
 ///
 /// # Errors
-/// In words: how many it takes at least.
+/// The minimum number of rounds needed, in words.
 pub fn check(plan: &Plan) -> Result<(), String> {
     let Some(until) = plan.until_certain.map(manifest::until_certain) else { return Ok(()) };
     let cases = || plan.cases().iter().filter(|case| case.control_of.is_none());
@@ -56,24 +57,24 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     ))
 }
 
-/// Rounds that go on until every comparison is settled.
+/// Rounds that continue until every comparison is settled.
 pub struct Settling {
     design: Design,
     names: Vec<String>,
-    /// (Base, other, and the base once more).
+    /// (Base, other, control of the base).
     pairs: Vec<(usize, usize, Option<usize>)>,
     at_most: u32,
     budget_s: Option<f64>,
-    /// Cases that are measured in the next round.
+    /// By case: whether the next round measures it.
     wanted: Vec<bool>,
-    /// Rounds made by this process.
+    /// Number of rounds made by this process.
     rounds: u32,
     latest: Vec<Settled>,
     ended: Option<UntilEnded>,
 }
 
 impl Settling {
-    /// That of a run; `None` if its number of trials is fixed.
+    /// The rounds of a run; `None` if its number of trials is fixed.
     pub fn of(manifest: &Manifest) -> Option<Settling> {
         let design = Design::of(manifest)?;
         let names: Vec<String> = manifest.cases.iter().map(|c| c.name.clone()).collect();
@@ -86,28 +87,28 @@ impl Settling {
         Some(Settling { design, names, pairs, at_most, budget_s, wanted, rounds, latest, ended })
     }
 
-    /// Whether a case is measured in the next round.
+    /// Whether the next round measures this case.
     pub fn wants(&self, case: usize) -> bool {
         self.wanted[case]
     }
 
-    /// Another round was made.
+    /// Counts another round.
     pub fn round_made(&mut self) {
         self.rounds += 1;
     }
 
-    /// Why there are no more rounds; `None` if that was not for the rounds to say.
+    /// Why no more rounds follow; `None` if the rounds themselves were not the reason.
     pub fn ended(&self) -> Option<UntilEnded> {
         self.ended
     }
 
-    /// The comparisons after the last round.
+    /// The comparisons as of the last round.
     pub fn into_latest(self) -> Vec<Settled> {
         self.latest
     }
 
-    /// After a round: says how near each comparison is, and decides who is measured in the next one. The rounds that this
-    /// process made took so long; `given_up` are cases that cannot be measured.
+    /// After a round: reports how close each comparison is, and decides which cases the next round measures.
+    /// `elapsed_s` is the time taken by the rounds of this process; `given_up` are cases that cannot be measured.
     pub fn judge(
         &mut self,
         round: u32,
@@ -156,7 +157,7 @@ impl Settling {
         }
     }
 
-    /// About how long it will take, if all that is open can be predicted.
+    /// Estimated time left; figures whose outcome cannot be predicted are assumed to need all remaining rounds.
     fn left(&self, round: u32, round_s: f64, elapsed_s: f64) -> Option<f64> {
         if self.ended.is_some() || self.rounds == 0 {
             return None;
@@ -170,7 +171,7 @@ impl Settling {
     }
 }
 
-/// Nobody has measured it: that is not settled.
+/// Whether the figure was never measured: that does not count as settled.
 fn is_unknown(standing: &Standing) -> bool {
     standing.call() == Call::CannotTell && standing.effect().is_none()
 }
@@ -195,7 +196,7 @@ fn figure(standing: &Standing) -> SettledFigure {
 mod tests {
     use super::*;
 
-    /// Two cases and a control, without any trial.
+    /// Two cases and a control, without any trials.
     fn nothing_measured(budget_s: Option<f64>) -> Settling {
         let case = |name: &str, control_of: Option<&str>| {
             serde_json::json!({ "name": name, "dir": name, "values": [], "users": null, "rate_per_s": null,
@@ -213,7 +214,7 @@ mod tests {
         Settling::of(&manifest).expect("trials until it is certain")
     }
 
-    /// After so many rounds of ten seconds each.
+    /// The state after `rounds` rounds of ten seconds each.
     fn after(rounds: u32, budget_s: Option<f64>, given_up: &[usize]) -> (Settling, Option<f64>) {
         let mut settling = nothing_measured(budget_s);
         (0..rounds).for_each(|_| settling.round_made());
@@ -231,7 +232,7 @@ mod tests {
         let (settling, left_s) = after(4, Some(40.0), &[]);
         assert_eq!((settling.ended(), left_s), (Some(UntilEnded::Budget), None));
         assert!((0..3).all(|case| !settling.wants(case)));
-        // Without one there are as many as there may be.
+        // Without a budget, rounds continue up to the maximum.
         let (settling, left_s) = after(19, None, &[]);
         assert_eq!((settling.ended(), left_s), (None, Some(10.0)));
         assert_eq!(after(20, None, &[]).0.ended(), Some(UntilEnded::AtMost));

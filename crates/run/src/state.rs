@@ -1,5 +1,5 @@
-//! A trial's state so far: its record, what was seen, and what ends it early. Shared by the threads that load and
-//! watch.
+//! The state of a trial in progress: its record, what was observed, and what ends it early. Shared by the load and
+//! watcher threads.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,74 +19,74 @@ use loadlab_system::{Cancel, Component, Notice, ProcessId, TrialClock, Watched, 
 use crate::event::RunEvent;
 use crate::readings::Readings;
 
-/// Where events are reported. Called from several threads.
+/// Receives events. Called from several threads.
 pub type EventSink<'a> = &'a (dyn Fn(RunEvent) + Sync);
 
 /// A trial in progress.
 pub struct TrialState {
-    /// Its record; none for a bench.
+    /// Its record; `None` for a bench.
     pub writer: Option<TrialWriter>,
-    /// Ctrl-C.
+    /// Cancelled by Ctrl-C.
     pub cancel: Cancel,
-    /// Secrets that nothing seen here may show.
+    /// Values to mask in everything recorded or reported here.
     pub secrets: Secrets,
     seen: Mutex<Observed>,
     spoiled: AtomicBool,
 }
 
-/// What was seen.
+/// What was observed during a trial.
 #[derive(Default)]
 struct Observed {
     clock: Option<TrialClock>,
-    /// Until the clock's zero is known, events wait here with their time.
+    /// Events with their times, held until the clock's zero is known.
     waiting: Vec<(u64, EventKind)>,
     events: Vec<Event>,
     samples: Vec<Sample>,
     evidence: Vec<Evidence>,
-    /// How many of them were reported.
+    /// Number of samples already reported.
     reported: usize,
     readings: Readings,
-    /// OOM kills that were reported, by component.
+    /// Reported number of OOM kills, by component.
     kills: HashMap<ProcessId, u64>,
-    /// Processes whose death spoils this trial. Others died before it or were taken down by us.
+    /// Processes whose death spoils this trial. Any other death came before the trial or is one we caused.
     members: Vec<ProcessId>,
     trouble: Option<AbortReason>,
-    /// The record could not be written, whatever other trouble came first.
+    /// Set if the record could not be written, even if other trouble came first.
     unwritten: Option<Arc<StoreError>>,
 }
 
-/// What ends a trial early.
+/// Why a trial ended early.
 #[derive(Clone, Debug)]
 pub enum AbortReason {
     /// A component died.
     Died {
-        /// Which.
+        /// Name of the component.
         component: String,
-        /// How.
+        /// Its exit status, in words.
         status: String,
     },
     /// The record cannot be written.
     Store(Arc<StoreError>),
-    /// The target is not there.
+    /// The target could not be reached.
     Unreachable(String),
-    /// The load's own threads failed.
+    /// The load threads failed.
     Load(String),
     /// A command of the plan failed.
     Command(String),
 }
 
 impl TrialState {
-    /// Nothing has happened.
+    /// A trial in which nothing has happened yet.
     pub fn new(writer: Option<TrialWriter>, cancel: Cancel, secrets: Secrets) -> Self {
         TrialState { writer, cancel, secrets, seen: Mutex::default(), spoiled: AtomicBool::new(false) }
     }
 
     fn seen(&self) -> MutexGuard<'_, Observed> {
-        // A panic elsewhere must not hide what was seen before.
+        // A panic elsewhere must not hide what was observed before it.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the trial's clock; what happened before gets a negative time.
+    /// Sets the trial's clock to zero at `origin_ns`; earlier events get negative times.
     pub fn set_clock(&self, origin_ns: u64) {
         let waiting = {
             let mut seen = self.seen();
@@ -105,12 +105,12 @@ impl TrialState {
         }
     }
 
-    /// Something happened now.
+    /// Records an event that happened now.
     pub fn event(&self, what: EventKind) {
         self.event_at(clock::now_ns(), what);
     }
 
-    /// Something happened at this time, on the clock of [`clock::now_ns`].
+    /// Records an event that happened at `at_ns`, on the clock of [`clock::now_ns`].
     pub fn event_at(&self, at_ns: u64, what: EventKind) {
         let withheld =
             || EventKind::Failed { text: "an event could not be masked, so it is not recorded".to_owned() };
@@ -134,29 +134,29 @@ impl TrialState {
         }
     }
 
-    /// The error if the record could not be written: then no other trial needs to begin.
+    /// The error, if the record could not be written: then no further trial should start.
     pub fn unwritten(&self) -> Option<Arc<StoreError>> {
         self.seen().unwritten.clone()
     }
 
-    /// From now on the death of this process spoils the trial.
+    /// From now on, this process's death spoils the trial.
     pub fn member(&self, process: ProcessId) {
         self.seen().members.push(process);
     }
 
-    /// Ends the trial early. Only the first trouble counts.
+    /// Ends the trial early. Only the first reason is kept.
     pub fn spoil(&self, trouble: AbortReason) {
         let trouble = trouble.masked(&self.secrets);
         self.seen().trouble.get_or_insert(trouble);
         self.spoiled.store(true, Ordering::Release);
     }
 
-    /// What ended it early.
+    /// Why the trial ended early, if it did.
     pub fn trouble(&self) -> Option<AbortReason> {
         self.seen().trouble.clone()
     }
 
-    /// The load must end now.
+    /// Whether the load must end now.
     pub fn must_end(&self) -> bool {
         self.spoiled.load(Ordering::Acquire) || self.cancel.is_cancelled()
     }
@@ -190,7 +190,7 @@ impl TrialState {
         }
     }
 
-    /// Takes in the stacks that were sampled.
+    /// Records the sampled stacks.
     pub fn profile(&self, profile: &Profile) {
         for what in &profile.not_seen {
             self.event(EventKind::Note { text: format!("profile: not sampled: {what}") });
@@ -198,7 +198,7 @@ impl TrialState {
         self.write(|w| w.profile(profile));
     }
 
-    /// Takes in what the system noticed: deaths end the trial.
+    /// Handles notices from the system; a death ends the trial.
     pub fn notices(&self, notices: &Mutex<Receiver<Notice>>, emit: EventSink<'_>) {
         let Ok(receiver) = notices.try_lock() else { return };
         while let Ok(notice) = receiver.try_recv() {
@@ -239,7 +239,7 @@ impl TrialState {
         self.emit_samples(emit);
     }
 
-    /// Reports what was read since the last time. The watcher's own thread must not wait for receivers.
+    /// Reports the samples taken since the last call. The watcher thread itself must not wait for receivers.
     fn emit_samples(&self, emit: EventSink<'_>) {
         let new = {
             let mut seen = self.seen();
@@ -266,13 +266,13 @@ impl TrialState {
         );
     }
 
-    /// A relay that was started before its component: its end spoils the trial as the component's would.
+    /// Registers a relay started before its component: its exit spoils the trial just as the component's would.
     pub fn relay(&self, relay: &Component) {
         self.member(relay.process());
         self.event(EventKind::Up { component: relay.name().to_owned(), pid: Some(relay.process().pid) });
     }
 
-    /// The limits of a component as the kernel has them now.
+    /// Records the limits of a component that the kernel enforces now.
     pub fn limits(&self, component: &Component) {
         let limits = component.limits_in_force();
         if !limits.is_empty() {
@@ -280,15 +280,15 @@ impl TrialState {
         }
     }
 
-    /// Ids of requests that ended in a second. Without a record they are not needed.
+    /// Records the ids of requests that ended in a given second. Without a record they are not needed.
     pub fn ids(&self, line: &IdLine) {
         self.write(|w| w.ids(line));
     }
 
-    /// All ids so far.
+    /// All ids recorded so far.
     ///
     /// # Errors
-    /// They cannot be read back, in words.
+    /// The ids cannot be read back; the reason in words.
     pub fn sent_ids(&self) -> Result<SentIds, String> {
         match &self.writer {
             Some(writer) => writer.sent_ids().map_err(|e| e.to_string()),
@@ -296,34 +296,34 @@ impl TrialState {
         }
     }
 
-    /// A reading of a probe failed, by hand.
+    /// Records that a manual reading of a probe failed.
     pub fn read_failed(&self, probe: &str, why: &str) {
         self.seen().readings.fail(probe, why);
     }
 
-    /// Readings of the probes so far.
+    /// Probe readings so far.
     pub fn readings(&self) -> Readings {
         self.seen().readings.clone()
     }
 
-    /// Adds a reading taken by hand.
+    /// Adds a manual reading of a probe.
     pub fn read(&self, probe: &str, value: f64) {
         self.seen().readings.add(probe, clock::now_ns(), value);
     }
 
-    /// The current time on the trial's clock.
+    /// The current time on the trial's clock; 0 before it is set.
     pub fn now_s(&self) -> f64 {
         self.seen().clock.map_or(0.0, |clock| clock.at_s(clock::now_ns()))
     }
 
-    /// Appends what is new since these were collected.
+    /// Appends the samples and events that arrived since the last call with the same vectors.
     pub fn collect_into(&self, samples: &mut Vec<Sample>, events: &mut Vec<Event>) {
         let seen = self.seen();
         samples.extend_from_slice(seen.samples.get(samples.len()..).unwrap_or_default());
         events.extend_from_slice(seen.events.get(events.len()..).unwrap_or_default());
     }
 
-    /// What connections and threads were seen to do so far.
+    /// The evidence about connections and threads so far.
     pub fn evidence(&self) -> Vec<Evidence> {
         self.seen().evidence.clone()
     }
@@ -336,7 +336,7 @@ impl TrialState {
 }
 
 impl AbortReason {
-    /// The exit it calls for.
+    /// The exit code this reason calls for.
     pub fn exit(&self) -> Exit {
         match self {
             AbortReason::Died { .. } => Exit::Failed,
@@ -345,7 +345,7 @@ impl AbortReason {
         }
     }
 
-    /// The same with secrets masked. Errors of the record's files contain none.
+    /// This reason with secrets masked. Errors of the record's files contain none.
     fn masked(self, secrets: &Secrets) -> AbortReason {
         let text = |text: String| secrets.mask(&text).into_owned();
         match self {
@@ -359,7 +359,7 @@ impl AbortReason {
         }
     }
 
-    /// In words, for the record and the user.
+    /// The reason in words, for the record and the user.
     pub fn describe(&self) -> String {
         match self {
             AbortReason::Died { component, status } => format!("component `{component}` died: {status}"),

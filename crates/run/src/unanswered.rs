@@ -1,11 +1,11 @@
-//! Why a load that nothing answered could not run, in words: the reason behind exit code 5.
+//! Explains in words why a load that got no response could not run: the reason behind exit code 5.
 
 use loadlab_analysis::judge::could_not_run;
 use loadlab_record::Failure;
 use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::summary::Summary;
 
-/// The reason and what to do about it, if no request ever had a connection that it could be sent on.
+/// The reason and a hint, if no request ever got a usable connection.
 pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {
     if !could_not_run(summary) {
         return None;
@@ -21,7 +21,7 @@ pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {
     })
 }
 
-/// What helps against this kind of handshake failure.
+/// A remedy for this kind of handshake failure.
 fn hint(why: &str) -> &'static str {
     match why {
         _ if why.contains("does not speak TLS") => "should the URL begin with http://, or is the port wrong?",

@@ -1,28 +1,28 @@
-//! What is watched if no plan names components.
+//! What to watch if the plan names no components.
 
 use loadlab_load::LoadSpec;
 use loadlab_load::target::Address;
 use loadlab_record::evidence::Evidence;
 use loadlab_system::{Answering, Listening, ProcessId, Watched, find_answering, is_local, open_files};
 
-/// What is watched if no plan names components.
+/// What to watch if the plan names no components.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// Find processes of this machine that answer, and those they call.
+    /// Find the processes on this machine that answer, and those they call.
     pub finds: bool,
-    /// Watch these, whatever answers.
+    /// Watch these processes regardless of what answers.
     pub processes: Vec<ProcessId>,
 }
 
-/// With fewer open files allowed than this they are left to the load.
+/// If fewer open files than this are allowed, all are left to the load.
 const FEWEST_FILES: u64 = 256;
 
-/// There are enough open files to watch, besides those for connections.
+/// Whether enough open files are allowed to watch processes in addition to the connections.
 pub fn leaves_files() -> bool {
     open_files::allowed() >= FEWEST_FILES
 }
 
-/// Reports as unseen for the whole trial what will not be searched for again.
+/// Evidence for what could not be observed and will not be searched for again during the trial.
 pub fn unseen(found: &Answering) -> Option<Watched> {
     let not_seen = found.not_seen.clone();
     (!not_seen.is_empty()).then(|| Watched::Evidence(Box::new(Evidence { not_seen, ..Evidence::default() })))
@@ -39,7 +39,7 @@ impl Watch {
         Answering { processes: Vec::new(), not_seen }
     }
 
-    /// Where a load goes, if that is on this machine.
+    /// Where a load goes, as far as that is on this machine.
     pub fn addresses(&self, spec: &LoadSpec) -> Vec<Listening> {
         let local = |address: &Address| match address {
             Address::Inet(address) => is_local(address.ip()).then_some(Listening::Inet(*address)),

@@ -1,5 +1,5 @@
-//! Doubts, from the engine in simulated time to the verdict: each is provoked, and what only looks like it raises
-//! none.
+//! Doubts, from the engine in simulated time to the verdict: each one is provoked, and conditions that merely resemble
+//! it raise none.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ fn rate(rate_per_s: f64, max_in_flight: u64, when_behind: WhenBehind) -> Model {
     Model::Open { rate_per_s, arrivals: Arrivals::Constant, when_behind, max_in_flight }
 }
 
-/// Answers each connection after its own time, and accepts a limited number of connections.
+/// Answers each connection after its own service time, and accepts a limited number of connections.
 struct Stub<F> {
     service_ns: F,
     refuse_from: ConnId,
@@ -63,7 +63,7 @@ impl<F: FnMut(ConnId, u64) -> u64> Server for Stub<F> {
     }
 }
 
-/// The result of the simulation, and its ticks.
+/// The outcome of the simulation, and its ticks.
 fn simulated<R: Server>(spec: &LoadSpec, mut sim: Sim<R>) -> (Outcome, Vec<Tick>) {
     let mut ticks = Vec::new();
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
@@ -131,10 +131,10 @@ fn connections_that_are_served_ten_times_slower() {
     let per_user = s.connections.per_user.unwrap();
     assert_eq!((per_user.users, per_user.outliers), (50, 5));
     assert!((per_user.jain - 0.919).abs() < 0.001, "{per_user:?}");
-    // a request in ninety-two is a starved user's: p95 does not show a tenth of the users
+    // one request in ninety-two belongs to a starved user: p95 does not reveal a tenth of the users
     assert!(s.response_ms.p95.unwrap() < 1.1);
 
-    // and the few that are served far better than the rest
+    // a few users are served far better than the rest
     let lucky = |conn: ConnId, _| if conn.is_multiple_of(10) { MS } else { 10 * MS };
     assert_eq!(kinds(&go(&spec(users(50)), Sim::new(Stub::new(lucky)))), [("unfair", false)]);
 }
@@ -150,16 +150,16 @@ fn chance_and_ramps_are_not_unfair() {
     let s = go(&spec(users(50)), Sim::new(Stub::new(&mut wild)));
     assert_eq!(kinds(&s), []);
     assert!(s.connections.per_user.unwrap().min < s.connections.per_user.unwrap().max);
-    // users that began later had less time
+    // users that started later had less time
     let mut ramped = spec(users(50));
     ramped.ramp_ns = 8 * S;
     let s = go(&ramped, Sim::new(Stub::new(|_, _| 10 * MS)));
     assert_eq!(kinds(&s), []);
     let per_user = s.connections.per_user.unwrap();
-    // those of the first half, as if they had been there all the time
+    // the users of the first half, extrapolated as if they had been there throughout
     assert_eq!(per_user.users, 32);
     assert!((999..=1002).contains(&per_user.min) && per_user.max <= 1002, "{per_user:?}");
-    // if each has its own number, counts show nothing
+    // if each user has a fixed number of requests, counts show nothing
     let mut each = spec(users(5));
     each.until = Until::Repeats(100);
     assert_eq!(go(&each, Sim::new(Stub::new(|_, _| MS))).connections.per_user, None);
@@ -172,7 +172,7 @@ fn limits_of_this_machine_while_connecting() {
         (stub.refuse_from, stub.error) = (5, error);
         let s = go(&spec(users(7)), Sim::new(stub));
         assert_eq!(s.connections.own_limits, expect, "{error}");
-        // users that fail are counted separately, and are not idle in any figure
+        // failing users are counted separately, and no figure counts them as idle
         assert_eq!(
             kinds(&s).contains(&("client_limit", true)),
             expect.total() > 0,
@@ -208,7 +208,7 @@ fn a_generator_that_stalled() {
     let still = check(users(4), stalls, &[("generator_stalled", false)]);
     assert_eq!(still.count, 2);
     assert!((still.total_s - 0.7).abs() < 0.05 && (still.max_at_s - 6.0).abs() < 0.05, "{still:?}");
-    // another task's time slice is not a gap, and 60 requests late by up to 60 ms are not in a p99 of 10,000
+    // another task's time slice is not a gap, and 60 requests up to 60 ms late do not show in the p99 of 10,000
     let still = check(open(), vec![(4 * S, 60 * MS)], &[("late", false)]);
     assert_eq!(still.count, 0);
 }
@@ -252,7 +252,7 @@ fn a_frozen_server_and_a_blameless_generator() {
 
 #[test]
 fn a_cap_that_is_reached_and_requests_that_are_dropped() {
-    // 10 places of 100 ms carry 100 of 200 a second
+    // 10 slots of 100 ms each carry 100 of the 200 requests due per second
     let late = |when_behind| {
         let s = go(&spec(rate(200.0, 10, when_behind)), Sim::new(Stub::new(|_, _| 100 * MS)));
         assert_eq!(s.connections.in_flight_peak, Some(10));
@@ -270,7 +270,7 @@ fn a_cap_that_is_reached_and_requests_that_are_dropped() {
         dropped[1].ends_with("were never sent, as the plan asks when the system is behind"),
         "{dropped:?}"
     );
-    // one place fewer than allowed is enough
+    // a peak one below the cap raises no doubt
     let s = go(&spec(rate(200.0, 21, WhenBehind::Queue)), Sim::new(Stub::new(|_, _| 100 * MS)));
     assert_eq!((kinds(&s), s.connections.in_flight_peak), (vec![], Some(20)));
     // held connections are not in flight
@@ -285,7 +285,7 @@ fn littles_law_finds_times_that_were_lost() {
     let spec = spec(users(20));
     let run = || simulated(&spec, Sim::new(Stub::new(|conn: ConnId, _| (1 + u64::from(conn)) * MS)));
     assert_eq!(kinds(&summary_of(&spec, run())), [("unfair", false)]);
-    // as if the engine had recorded half of what each answer took
+    // as if the engine had recorded half of each response time
     let (mut outcome, ticks) = run();
     let whole = outcome.measured.series.response_ok.clone();
     outcome.measured.series.response_ok.clear();

@@ -1,5 +1,5 @@
-//! What merging costs the coordinator: reports of many agents, unpacked, put in order and merged. Prints the CPU time per
-//! second of load, and the memory halfway and at the end.
+//! What merging costs the coordinator: unpacks the reports of many agents, puts them in order and merges them. Prints
+//! the CPU time per second of load, and the memory halfway and at the end.
 //!
 //! `reduce AGENTS SERIES SECONDS`
 
@@ -21,9 +21,9 @@ use loadlab_swarm::reduce::{Reducer, ReportId};
 
 use crate::support::{Varying, merged_blocks, spec};
 
-/// Requests a second of each agent.
+/// Requests per second of each agent.
 const RATE_PER_S: f64 = 200.0;
-/// Agents that are simulated; the others report what these do.
+/// Number of agents that are simulated; the others report the same as these.
 const SIMULATED: usize = 4;
 
 fn main() {
@@ -76,16 +76,16 @@ fn packed(whole: &LoadSpec, part: usize, agents: usize) -> Vec<Vec<u8>> {
     reports
 }
 
-/// CPU time of this process.
+/// CPU time of this process, in seconds.
 fn cpu_s() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("the kernel says it");
     let numbers: Vec<u64> =
         stat.rsplit(") ").next().unwrap_or("").split(' ').map_while(|n| n.parse().ok().or(Some(0))).collect();
-    // Ticks of a hundredth of a second, as on all kernels for x86 and Arm.
+    // Ticks of a hundredth of a second, as on all x86 and Arm kernels.
     (numbers[11] + numbers[12]) as f64 / 100.0
 }
 
-/// Memory of this process.
+/// Resident memory of this process, in MB.
 fn resident_mb() -> f64 {
     let status = fs::read_to_string("/proc/self/status").expect("the kernel says it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,5 +1,5 @@
-//! What an agent counted in a second, or how its part ended, as bytes: JSON for what is few, the compact form for
-//! histograms, and deflate over both. Merging blocks gives exactly what one recorder would have counted.
+//! What an agent counted in one second, or how its part ended, as bytes: JSON for small values, the compact form for
+//! histograms, and deflate over both. Merging blocks gives exactly what a single recorder would have counted.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,25 +17,25 @@ use loadlab_record::numbers::Numbers;
 use loadlab_record::summary::Generator;
 use serde::{Deserialize, Serialize};
 
-/// A block may not be larger than this when unpacked: the ids of a million requests take a tenth of it.
+/// Maximum size of an unpacked block: the ids of a million requests take a tenth of this.
 const MOST_BYTES: u64 = 64 << 20;
-/// Users of one part.
+/// Maximum number of users in one part.
 const MOST_USERS: u64 = 20_000_000;
-/// Status codes are below this.
+/// All status codes are below this.
 const STATUSES: usize = 1000;
-/// Tags or captured numbers; a plan has fewer.
+/// Maximum number of tags or captured numbers; a plan has fewer.
 const MOST_SERIES: usize = 10_000;
 
-/// Why bytes are not a block.
+/// Why bytes are not a valid block.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockError {
-    /// They were not packed by an agent, or were cut.
+    /// They were not packed by an agent, or were cut short.
     #[error("cannot be unpacked: {0}")]
     Packed(std::io::Error),
-    /// What is few.
+    /// The JSON head is invalid.
     #[error("its counts cannot be read: {0}")]
     Json(#[from] serde_json::Error),
-    /// A histogram, or what lies around them.
+    /// A histogram or the framing is damaged.
     #[error("its histograms are damaged")]
     Damaged,
 }
@@ -46,7 +46,7 @@ impl From<Damaged> for BlockError {
     }
 }
 
-/// What is written as JSON. Times are nanoseconds on the load's clock.
+/// The part of a block that is written as JSON. Times are nanoseconds on the load's clock.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Head {
@@ -69,13 +69,13 @@ struct Counted {
     busy_ns: u64,
     busy_in_window_ns: u64,
     stragglers: Stragglers,
-    /// `null` while it is open-ended.
+    /// `null` while the window is open-ended.
     window_to_ns: Option<u64>,
     last_start_ns: u64,
     last_end_ns: u64,
     flight_peak: u64,
     connections: Connections,
-    /// How many, their sum, the longest, and when that began.
+    /// Number of gaps, their sum, the longest, and when the longest began; nanoseconds.
     gaps: [u64; 4],
     examples: Vec<Example>,
     has_before: bool,
@@ -90,20 +90,20 @@ struct Ended {
     opened: Option<(u64, u64)>,
 }
 
-/// A [`WorkerEnd`], without what its users captured: secrets stay where they are used.
+/// A [`WorkerEnd`] without what its users captured: secrets stay where they are used.
 #[derive(Serialize, Deserialize)]
 struct Thread {
     ended_ns: u64,
     stopped_ns: Option<u64>,
     slowest: Vec<Example>,
     gaps: [u64; 4],
-    /// How many users sent how many requests.
+    /// Number of users by number of requests sent.
     per_user: BTreeMap<u64, u64>,
     users_without_row: u64,
     users_peak: Option<u64>,
 }
 
-/// What a part reports, as bytes.
+/// Packs a report of a part.
 pub fn pack(part: &Part) -> Vec<u8> {
     match part {
         Part::Counted(batch) => pack_counted(batch),
@@ -111,14 +111,14 @@ pub fn pack(part: &Part) -> Vec<u8> {
     }
 }
 
-/// What a part counted in a second, as bytes.
+/// Packs what a part counted in one second.
 pub fn pack_counted(batch: &Batch) -> Vec<u8> {
     let mut body = Vec::new();
     write_histograms(batch, &mut body);
     packed(&Head::Counted(Box::new(counted(batch))), &body)
 }
 
-/// The end of a part, as bytes.
+/// Packs the end of a part.
 pub fn pack_ended(end: &PartEnd) -> Vec<u8> {
     packed(&Head::Ended(Box::new(ended(end))), &[])
 }
@@ -133,20 +133,20 @@ fn packed(head: &Head, body: &[u8]) -> Vec<u8> {
     packed.finish().expect("memory")
 }
 
-/// A block whose histograms are still to be read: a thousand of them are small, which so many batches are not.
+/// A block whose histograms are not decoded yet: a thousand such blocks are small, but a thousand batches are not.
 pub struct Block {
     head: Head,
     body: Vec<u8>,
 }
 
-/// What of a block is needed before its turn comes.
+/// What is needed of a block before its turn comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
     /// See [`Batch::until_ns`].
     pub until_ns: u64,
     /// See [`Batch::in_flight`].
     pub in_flight: u64,
-    /// Requests that fell due in it.
+    /// Requests that fell due in this second.
     pub due: u64,
     /// See [`Batch::window_to_ns`].
     pub window_to_ns: u64,
@@ -161,10 +161,10 @@ impl std::fmt::Debug for Block {
 }
 
 impl Block {
-    /// From bytes.
+    /// Decompresses a block and reads its head.
     ///
     /// # Errors
-    /// They are not what [`pack`] made.
+    /// The bytes were not made by [`pack`].
     pub fn open(packed: &[u8]) -> Result<Block, BlockError> {
         let mut bytes = Vec::new();
         let mut decoder = DeflateDecoder::new(packed).take(MOST_BYTES + 1);
@@ -186,7 +186,7 @@ impl Block {
         Ok(Block { head, body: body.to_vec() })
     }
 
-    /// Of a part whose agent was lost: nothing but what was under way, which stays in flight for ever.
+    /// A block for a part whose agent was lost: it contains only the requests in flight, which stay in flight for good.
     pub fn cut_off(at: Known) -> Block {
         let mut batch = Batch::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
         (batch.from_ns, batch.until_ns) = (at.until_ns, at.until_ns);
@@ -197,19 +197,19 @@ impl Block {
         Block { head: Head::Counted(Box::new(counted(&batch))), body }
     }
 
-    /// Of a part that ends without a word.
+    /// A block for a part that ends without a report.
     pub fn end() -> Block {
         Block { head: Head::Ended(Box::new(ended(&PartEnd::default()))), body: Vec::new() }
     }
 
-    /// As damage on the way would leave it, for tests.
+    /// Damages the block as corruption in transit would, for tests.
     #[doc(hidden)]
     pub fn without_last_byte(mut self) -> Block {
         self.body.pop();
         self
     }
 
-    /// What is known of a second; `None` if this is the end of a part.
+    /// The facts about a second; `None` if this block is the end of a part.
     pub fn known(&self) -> Option<Known> {
         let Head::Counted(head) = &self.head else { return None };
         Some(Known {
@@ -221,8 +221,8 @@ impl Block {
         })
     }
 
-    /// All of it, and whether it was whole: of one whose histograms are damaged the counts remain, so that the accounts of
-    /// the load still add up. A batch that is no longer needed lends its memory.
+    /// Decodes the block, and tells whether it was intact: if its histograms are damaged, the counts remain, so that
+    /// the load's totals still add up. A batch that is no longer needed can be passed in to reuse its memory.
     pub fn into_part(self, used: Option<Box<Batch>>) -> (Part, Result<(), BlockError>) {
         match self.head {
             Head::Counted(head) => {
@@ -237,10 +237,10 @@ impl Block {
     }
 }
 
-/// The same from bytes.
+/// Unpacks a report of a part.
 ///
 /// # Errors
-/// They are not what [`pack`] made.
+/// The bytes were not made by [`pack`].
 pub fn unpack(packed: &[u8]) -> Result<Part, BlockError> {
     let (part, whole) = Block::open(packed)?.into_part(None);
     whole.map(|()| part)
@@ -353,7 +353,7 @@ fn read_series(series: &mut Series, from: &mut &[u8]) -> compact::Result<()> {
     series.all_mut().into_iter().try_for_each(|(_, histogram)| read_into(histogram, from))
 }
 
-/// In order, as distances: ids of one second are close to one another.
+/// Writes ids sorted and as differences: ids of one second are close to each other.
 fn write_ids(ids: &[u64], out: &mut Vec<u8>) {
     let mut sorted = ids.to_vec();
     sorted.sort_unstable();

@@ -1,47 +1,47 @@
-//! How far an agent's clock is from the coordinator's, and how sure that is.
+//! How far an agent's clock is from the coordinator's, and how certain that is.
 //!
-//! An agent asks the coordinator for the time: it notes when it asked and when the answer came, the coordinator notes
-//! when it got the question and when it answered. No message arrives before it was sent, so each exchange bounds the
-//! distance from both sides, however unequal the two ways are; several exchanges bound it by the tightest. Nothing is
-//! assumed about delays. (The bounds are those of D. L. Mills, *Network Time Protocol*, RFC 5905 §8, before its
-//! assumption that both ways take the same time.)
+//! An agent asks the coordinator for the time. The agent notes when it asked and when the answer arrived, the
+//! coordinator notes when the question arrived and when it answered. No message arrives before it was sent, so each
+//! exchange bounds the offset from both sides, however unequal the two delays are; of several exchanges, the tightest
+//! bounds apply. Nothing is assumed about the delays. (The bounds are those of D. L. Mills, *Network Time Protocol*,
+//! RFC 5905 §8, without its assumption that both delays are equal.)
 //!
-//! Two clocks may run at different speeds: an exchange's bounds grow with its age.
+//! Two clocks may run at different speeds, so an exchange's bounds widen with age.
 
-/// By how much two clocks may differ in speed: as much as Linux lets NTP slew one, parts in a million.
+/// Maximum difference in clock speed, in parts per million: as much as Linux lets NTP slew a clock.
 pub const DRIFT_PPM: u64 = 500;
 
-/// One exchange; times are nanoseconds on the clocks of those who noted them.
+/// One exchange; each time is in nanoseconds on the clock of whoever noted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// The agent asked.
+    /// When the agent asked.
     pub asked_ns: u64,
-    /// The coordinator got the question.
+    /// When the question reached the coordinator.
     pub received_ns: u64,
-    /// It answered.
+    /// When the coordinator answered.
     pub answered_ns: u64,
-    /// The agent got the answer.
+    /// When the answer reached the agent.
     pub returned_ns: u64,
 }
 
 /// The coordinator's clock minus the agent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// The middle of what is possible.
+    /// The midpoint of the possible range.
     pub estimate_ns: i64,
-    /// The true distance differs from it by no more than this.
+    /// The true offset differs from the estimate by at most this.
     pub uncertainty_ns: u64,
 }
 
-/// What exchanges say so far.
+/// The bounds known from all exchanges so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds {
-    /// At least, at most, and when on the agent's clock that held.
+    /// Lower bound, upper bound, and the time on the agent's clock at which they held.
     known: Option<(i64, i64, u64)>,
 }
 
 impl Bounds {
-    /// Takes an exchange. One that contradicts itself is left out: a clock was set, or a message was forged.
+    /// Adds an exchange. One that contradicts itself is ignored: a clock was set, or a message was forged.
     pub fn add(&mut self, exchange: Exchange) {
         let Exchange { asked_ns, received_ns, answered_ns, returned_ns } = exchange;
         if returned_ns < asked_ns || answered_ns < received_ns {
@@ -52,23 +52,24 @@ impl Bounds {
             return;
         }
         let (least, most) = match self.widened(returned_ns) {
-            // The tighter bound of both. If they exclude one another, a clock was set: only the newer one holds.
+            // The tighter bound on each side. If the ranges do not overlap, a clock was set: only the newer range is
+            // valid.
             Some((low, high)) if low.max(least) <= high.min(most) => (low.max(least), high.min(most)),
             _ => (least, most),
         };
         self.known = Some((least, most, returned_ns));
     }
 
-    /// The distance at a time on the agent's clock; `None` before the first exchange.
+    /// The offset at a time on the agent's clock; `None` before the first exchange.
     pub fn at(&self, now_ns: u64) -> Option<Offset> {
         let (least, most) = self.widened(now_ns)?;
         let width = most.abs_diff(least);
-        // The sum of both may not fit.
+        // The sum of the two bounds may overflow.
         let estimate_ns = least.saturating_add_unsigned(width / 2);
         Some(Offset { estimate_ns, uncertainty_ns: width.div_ceil(2) })
     }
 
-    /// The bounds, by how much both clocks may have moved apart since.
+    /// The bounds, widened by how far the clocks may have drifted apart since.
     fn widened(&self, now_ns: u64) -> Option<(i64, i64)> {
         let (least, most, at_ns) = self.known?;
         let apart_ns = (u128::from(now_ns.abs_diff(at_ns)) * u128::from(DRIFT_PPM)).div_ceil(1_000_000);
@@ -78,7 +79,7 @@ impl Bounds {
 }
 
 impl Offset {
-    /// A time on the coordinator's clock, on the agent's.
+    /// Converts a time on the coordinator's clock to the agent's clock.
     pub fn here(self, there_ns: u64) -> u64 {
         there_ns.saturating_add_signed(self.estimate_ns.saturating_neg())
     }
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn unequal_ways_are_within_the_uncertainty() {
-        // The agent is 7 s behind; questions take 20 ms, answers none.
+        // The agent is 7 s behind; questions take 20 ms, answers take no time.
         let mut bounds = Bounds::default();
         bounds.add(Exchange {
             asked_ns: S,
@@ -133,7 +134,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the delays, the distance and the clocks' speeds, the truth is within what is stated.
+        /// Whatever the delays, the offset and the clock speeds, the true offset is within the stated bounds.
         #[test]
         fn the_truth_is_within_the_bounds(
             ahead_s in -500i64..=500,
@@ -141,7 +142,7 @@ mod tests {
             exchanges in prop::collection::vec((0u64..50 * MS, 0u64..50 * MS, 0u64..MS, 0u64..3 * S), 1..20),
         ) {
             let began = 1_000 * S;
-            // The coordinator's clock, by the agent's.
+            // The coordinator's clock as a function of the agent's.
             let there = |here: u64| {
                 let apart = i128::from(here - began) * i128::from(drift_ppm) / 1_000_000;
                 (i128::from(here) + i128::from(ahead_s) * i128::from(S) + apart) as u64

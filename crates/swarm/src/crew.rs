@@ -1,4 +1,4 @@
-//! What the coordinator knows of its agents and of the loads that they send. Pure: times are given.
+//! What the coordinator knows about its agents and the loads they send. Pure: times are passed in.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,12 +6,13 @@ use crate::block::Block;
 use crate::message::{Answer, Claim, Clock, OpenSlot};
 use crate::reduce::{Next, Reducer, ReportId};
 
-/// An agent that was silent for so long is lost.
+/// An agent that was silent for longer than this is lost.
 pub const LOST_NS: u64 = 5_000_000_000;
 
-/// One that was silent for so long has missed a heartbeat.
+/// An agent that was silent for longer than this has missed a heartbeat.
 const QUIET_NS: u64 = 1_500_000_000;
-/// One that was silent for so long and has no connection does not run any more. Until then it may only be connecting again.
+/// An agent that was silent for longer than this and has no connection is no longer running. Before that it may only be
+/// reconnecting.
 const DEAD_NS: u64 = 15_000_000_000;
 
 /// The agents of a run, by slot.
@@ -19,81 +20,82 @@ const DEAD_NS: u64 = 15_000_000_000;
 pub struct Crew {
     members: Vec<Member>,
     loads: BTreeMap<u64, Load>,
-    /// Since when nobody can be heard, because the coordinator has no connection.
+    /// Since when no agent can be heard because the coordinator has no connection.
     deaf_since_ns: Option<u64>,
-    /// When the coordinator said what it has heard of itself last, by way of the server, and when it heard that. Agents that
-    /// were silent since then may have spoken: the server, or the coordinator itself, has not got round to it.
+    /// The time of the last echo that the coordinator received of its own messages through the server, and when it
+    /// arrived. Agents silent since then may have sent something that the server, or the coordinator itself, has not
+    /// processed yet.
     heard_ns: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Member {
-    /// The slot's agent; `None` while it has none.
+    /// The slot's agent; `None` while the slot is free.
     claim: Option<Claim>,
-    /// How many agents had the slot before.
+    /// Number of agents that had the slot before.
     epoch: u32,
-    /// The first order that this agent follows.
+    /// Number of the first order that this agent follows.
     from_order: u64,
-    /// When it was last heard of.
+    /// When it was last heard from.
     seen_ns: u64,
-    /// When the server was found to have no connection of it any more.
+    /// When the server was found to have no connection to it any more.
     gone_ns: Option<u64>,
 }
 
 /// A load that was ordered.
 #[derive(Debug)]
 struct Load {
-    /// The order's number.
+    /// Number of the order that prepared it.
     order: u64,
     answers: Vec<Option<Result<Clock, String>>>,
     reducer: Reducer,
     reports: VecDeque<Next>,
-    /// Which of a slot's agents sends its part.
+    /// By slot: the epoch of the agent that sends the part.
     epochs: Vec<u32>,
-    /// Slots that have reported the end of their part.
+    /// By slot: whether the end of the part was reported.
     ended: Vec<bool>,
-    /// Agents that were lost before their part had ended, in that order.
+    /// Agents lost before their part had ended, in the order they were lost.
     losses: Vec<LostPart>,
-    /// Why its reports cannot be used.
+    /// Why the load's reports cannot be used, if so.
     damage: Option<String>,
 }
 
 /// A part of a load whose agent was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostPart {
-    /// Which part.
+    /// The slot, which is also the part.
     pub slot: usize,
-    /// The agent's name.
+    /// Name of the lost agent.
     pub agent: String,
     /// Up to when it had reported, on the load's clock.
     pub until_ns: u64,
-    /// Requests of the part that were reported as due by then, by all agents that had it.
+    /// Requests of the part reported as due by then, by all agents that had it.
     pub due: u64,
-    /// When it was last heard of, on the coordinator's clock.
+    /// When it was last heard from, on the coordinator's clock.
     pub seen_ns: u64,
-    /// When the server was found to have no connection of it any more, on the coordinator's clock: then it does not run.
-    /// Else it may have gone on sending for a while.
+    /// When the server was found to have no connection to it any more, on the coordinator's clock: it had stopped
+    /// running by then. Otherwise it may have continued to send for a while.
     pub gone_ns: Option<u64>,
     /// From when on another agent sent the part, on the load's clock.
     pub joined_ns: Option<u64>,
 }
 
-/// How ready the agents are for a load.
+/// Whether the agents are ready for a load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Readiness {
-    /// Some have not answered: these slots.
+    /// The agents of these slots have not answered.
     Waiting(Vec<usize>),
-    /// All are; the largest uncertainty of a clock, nanoseconds.
+    /// All are ready.
     Ready {
-        /// See [`Clock::uncertainty_ns`].
+        /// Largest uncertainty of an agent's clock, in nanoseconds; see [`Clock::uncertainty_ns`].
         uncertainty_ns: u64,
     },
-    /// A slot cannot send its part, and why.
+    /// An agent cannot send its part: its slot, and the reason.
     Refused(usize, String),
 }
 
 impl Crew {
-    /// Of this many agents, none of which is here yet.
+    /// A crew with this many slots, all of them free.
     pub fn new(slots: usize) -> Self {
         Crew {
             members: vec![Member::default(); slots],
@@ -103,12 +105,12 @@ impl Crew {
         }
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     pub fn slots(&self) -> usize {
         self.members.len()
     }
 
-    /// An agent has taken a slot, as the `epoch`-th.
+    /// Records that an agent took a slot, as the `epoch`-th.
     pub fn claim(&mut self, slot: usize, epoch: u32, claim: Claim, now_ns: u64) {
         let is_open = |member: &&mut Member| member.claim.is_none() && member.epoch == epoch;
         if let Some(member) = self.members.get_mut(slot).filter(is_open) {
@@ -116,7 +118,7 @@ impl Crew {
         }
     }
 
-    /// A sign of life.
+    /// Records a sign of life.
     pub fn seen(&mut self, slot: usize, epoch: u32, now_ns: u64) {
         if let Some(member) = self.members.get_mut(slot).filter(|member| member.epoch == epoch) {
             member.seen_ns = member.seen_ns.max(now_ns);
@@ -124,17 +126,17 @@ impl Crew {
         }
     }
 
-    /// The server has no connection of a slot's agent any more.
+    /// Records that the server has no connection to a slot's agent any more.
     pub fn gone(&mut self, slot: usize, epoch: u32, now_ns: u64) {
         if let Some(member) = self.members.get_mut(slot).filter(|member| member.epoch == epoch) {
             member.gone_ns.get_or_insert(now_ns);
         }
     }
 
-    /// The coordinator has a connection, or has none: then silence says nothing about agents.
+    /// Records whether the coordinator has a connection. While it has none, silence says nothing about agents.
     pub fn connected(&mut self, is_connected: bool, now_ns: u64) {
         if is_connected {
-            // From now on it can hear itself again.
+            // From now on it can receive its own echo again.
             if self.deaf_since_ns.take().is_some() && self.heard_ns.is_some() {
                 self.heard(now_ns, now_ns);
             }
@@ -144,17 +146,17 @@ impl Crew {
         }
     }
 
-    /// The coordinator hears itself: it said this then.
+    /// Records that the coordinator received its own echo, sent at `said_ns`.
     pub fn heard(&mut self, said_ns: u64, now_ns: u64) {
         let (before_ns, at_ns) = self.heard_ns.unwrap_or((said_ns, now_ns));
-        // What agents said meanwhile comes in any order with what it said itself.
+        // What agents sent in the meantime arrives in any order relative to the coordinator's own echoes.
         if now_ns.saturating_sub(at_ns) > QUIET_NS {
             self.members.iter_mut().for_each(|member| member.seen_ns = member.seen_ns.max(now_ns));
         }
         self.heard_ns = Some((said_ns.max(before_ns), now_ns));
     }
 
-    /// For how long the coordinator has had no connection, or has not heard itself.
+    /// How long the coordinator has had no connection or has not received its own echo, in nanoseconds.
     pub fn deaf_for_ns(&self, now_ns: u64) -> u64 {
         let unheard = self.heard_ns.map(|(_, at_ns)| at_ns);
         let unheard = unheard.filter(|at_ns| now_ns.saturating_sub(*at_ns) > LOST_NS);
@@ -170,7 +172,7 @@ impl Crew {
         self.members.iter().enumerate().filter_map(open).collect()
     }
 
-    /// Agents that have missed a heartbeat, with their epochs: it is time to ask about them.
+    /// Slots and epochs of agents that have missed a heartbeat, so that the server should be asked about them.
     pub fn quiet(&self, now_ns: u64) -> Vec<(usize, u32)> {
         let is_quiet = |member: &Member| now_ns.saturating_sub(member.seen_ns) > QUIET_NS;
         let all = self.members.iter().enumerate();
@@ -183,19 +185,20 @@ impl Crew {
         self.members.get(slot).and_then(|member| member.claim.as_ref()).map_or("nobody", |claim| &claim.agent)
     }
 
-    /// What each slot's agent is called in orders.
+    /// The id of each slot's agent, as used in orders ([`Claim::id`]).
     pub fn ids(&self) -> Vec<String> {
         let id = |member: &Member| member.claim.as_ref().map_or_else(String::new, |claim| claim.id.clone());
         self.members.iter().map(id).collect()
     }
 
-    /// Load threads of each slot, for a load that says nothing about them or that wants a number on each.
+    /// Load threads of each slot: as many as the load wants on each agent or, if it does not say, the agent's own
+    /// number.
     pub fn threads(&self, wanted: Option<u64>) -> Vec<u64> {
         let own = |member: &Member| member.claim.as_ref().map_or(1, |claim| claim.threads);
         self.members.iter().map(|member| wanted.unwrap_or_else(|| own(member)).max(1)).collect()
     }
 
-    /// A load was ordered.
+    /// Records that a load was ordered.
     pub fn ordered(&mut self, load: u64, order: u64) {
         let slots = self.slots();
         let epochs: Vec<u32> = self.members.iter().map(|member| member.epoch).collect();
@@ -212,7 +215,7 @@ impl Crew {
         self.loads.insert(load, load_state);
     }
 
-    /// An agent answers an order to get ready, or reports later that it cannot go on.
+    /// Records an agent's answer to an order to prepare, or its later report that it cannot continue.
     pub fn answered(&mut self, slot: usize, epoch: u32, answer: Answer) {
         let name = self.name(slot).to_owned();
         let Some(load) = self.loads.get_mut(&answer.load) else { return };
@@ -222,7 +225,7 @@ impl Crew {
         let Some(answered) = load.answers.get_mut(slot) else { return };
         let is_first = answered.is_none();
         let takes_over = load.losses.iter().any(|lost| lost.slot == slot);
-        // Nobody waits for another answer, nor for one of an agent that takes the place of a lost one.
+        // No one is waiting for a second answer, or for the answer of an agent that replaces a lost one.
         if let (Err(why), true) = (&answer.ready, !is_first || takes_over) {
             load.damage.get_or_insert_with(|| format!("agent {name} (slot {slot}): {why}"));
         }
@@ -235,7 +238,7 @@ impl Crew {
         }
     }
 
-    /// How ready the agents are.
+    /// Whether all agents are ready for a load.
     pub fn readiness(&self, load: u64) -> Readiness {
         let Some(load) = self.loads.get(&load) else { return Readiness::Waiting(Vec::new()) };
         let (mut waiting, mut uncertainty_ns) = (Vec::new(), 0);
@@ -249,12 +252,12 @@ impl Crew {
         if waiting.is_empty() { Readiness::Ready { uncertainty_ns } } else { Readiness::Waiting(waiting) }
     }
 
-    /// The clock of a slot's agent, as it was when it answered.
+    /// The clock of a slot's agent as of its answer.
     pub fn clock(&self, load: u64, slot: usize) -> Option<Clock> {
         self.loads.get(&load)?.answers.get(slot)?.as_ref()?.as_ref().ok().copied()
     }
 
-    /// A report of what was counted, or of the end of a part.
+    /// Takes a report of what was counted, or of the end of a part.
     pub fn reported(&mut self, load: u64, id: ReportId, block: Block) {
         let Some(load) = self.loads.get_mut(&load) else { return };
         for report in load.reducer.take(id, block) {
@@ -267,34 +270,34 @@ impl Crew {
         }
     }
 
-    /// The next report in order; `None` if there is none now.
+    /// The next report in order; `None` if none is available now.
     pub fn next_report(&mut self, load: u64) -> Option<Next> {
         self.loads.get_mut(&load)?.reports.pop_front()
     }
 
-    /// Whether every part of a load has ended.
+    /// Whether all parts of a load have ended.
     pub fn is_over(&self, load: u64) -> bool {
         self.loads.get(&load).is_none_or(|load| load.reducer.is_over())
     }
 
-    /// A report cannot be used.
+    /// Records that a report cannot be used.
     pub fn damaged(&mut self, load: u64, why: String) {
         if let Some(load) = self.loads.get_mut(&load) {
             load.damage.get_or_insert(why);
         }
     }
 
-    /// Why the reports of a load cannot be used.
+    /// Why a load's reports cannot be used, if so.
     pub fn damage(&self, load: u64) -> Option<&str> {
         self.loads.get(&load)?.damage.as_deref()
     }
 
-    /// Slots whose agents were silent for too long while their part of a load had not ended.
+    /// Slots whose agents have been silent for too long although their part of a load has not ended.
     pub fn lost(&self, load: u64, now_ns: u64) -> Vec<usize> {
         self.under_way(load).filter(|slot| self.is_silent(*slot, now_ns)).collect()
     }
 
-    /// Whether all parts that have not ended are those of lost agents.
+    /// Whether all parts that have not ended belong to lost agents.
     pub fn are_others_lost(&self, load: u64, now_ns: u64) -> bool {
         self.under_way(load).all(|slot| self.is_silent(slot, now_ns))
     }
@@ -309,8 +312,8 @@ impl Crew {
         self.members.get(slot).is_none_or(|member| until_ns.saturating_sub(member.seen_ns) > LOST_NS)
     }
 
-    /// A slot's agent is given up: another may take the slot, and follows orders from this one on. What it reports from now
-    /// on does not count. True if there was one.
+    /// Gives up a slot's agent: another agent may take the slot, and follows orders from this number on. Reports that
+    /// the old agent sends from now on do not count. Returns false if the slot had no agent.
     pub fn vacate(&mut self, slot: usize, from_order: u64) -> bool {
         let Some(member) = self.members.get_mut(slot) else { return false };
         let Some(claim) = member.claim.take() else { return false };
@@ -321,7 +324,7 @@ impl Crew {
         true
     }
 
-    /// Slots whose agents came after a load was ordered, and have not been told of it; with their epochs.
+    /// Slots and epochs of agents that came after a load was ordered and have not been told to join it.
     pub fn joining(&mut self, load: u64) -> Vec<(usize, u32)> {
         let Some(load) = self.loads.get_mut(&load) else { return Vec::new() };
         let mut joining = Vec::new();
@@ -334,7 +337,7 @@ impl Crew {
                 if epoch == member.epoch {
                     break;
                 }
-                // That one was lost before it could be told.
+                // That agent was lost before it could be told.
                 load.reducer.lose(slot);
             }
             (load.epochs[slot], load.answers[slot]) = (member.epoch, None);
@@ -345,7 +348,7 @@ impl Crew {
         joining
     }
 
-    /// Nothing more is awaited of agents that do not run any more: the seconds of the others are complete without them.
+    /// Stops waiting for agents that are no longer running: the other agents' seconds are complete without them.
     pub fn give_up_dead(&mut self, load: u64, now_ns: u64) {
         let Some(load) = self.loads.get_mut(&load) else { return };
         for (slot, member) in self.members.iter().enumerate() {
@@ -358,7 +361,7 @@ impl Crew {
         }
     }
 
-    /// Nothing more is awaited of a load: what its agents had under way stays in flight.
+    /// Stops waiting for a load's agents: requests that they had in flight stay in flight.
     pub fn finish(&mut self, load: u64) {
         let Some(load) = self.loads.get_mut(&load) else { return };
         for (slot, member) in self.members.iter().enumerate() {
@@ -374,26 +377,26 @@ impl Crew {
         self.loads.get(&load).map_or(&[], |load| &load.losses)
     }
 
-    /// A load is forgotten.
+    /// Forgets a load.
     pub fn forget(&mut self, load: u64) {
         self.loads.remove(&load);
     }
 }
 
 impl Load {
-    /// Another agent sends the part of those that were lost, from then on.
+    /// Records from when on another agent sends the part of those that were lost.
     fn joined(&mut self, slot: usize, joins_ns: Option<u64>) {
         match joins_ns {
             Some(_) => {
                 let waiting = self.losses.iter_mut().filter(|lost| lost.slot == slot);
                 waiting.for_each(|lost| lost.joined_ns = lost.joined_ns.or(joins_ns));
             }
-            // The load has not begun: nothing of it is missing.
+            // The load has not begun, so nothing of it is missing.
             None => self.losses.retain(|lost| lost.slot != slot),
         }
     }
 
-    /// The agent of a part is lost, if the part has not ended.
+    /// Records that the agent of a part is lost, unless the part has ended.
     fn lose(&mut self, slot: usize, agent: &str, member: &Member) {
         if let Some(lost) = self.reducer.lose(slot) {
             self.losses.push(LostPart {
@@ -409,17 +412,17 @@ impl Load {
     }
 }
 
-/// Puts a report together that was too large for one message.
+/// Reassembles reports that were too large for one message.
 #[derive(Debug, Default)]
 pub struct Pieces {
     begun: BTreeMap<(u64, ReportId), Vec<Option<Vec<u8>>>>,
 }
 
-/// Pieces of one report; a load's largest has a few.
+/// Maximum number of pieces per report; the largest reports have only a few.
 const MOST_PIECES: usize = 1_000;
 
 impl Pieces {
-    /// Takes a piece, and returns the report if it is now whole.
+    /// Takes a piece; returns the report once it is complete.
     pub fn take(
         &mut self,
         of: (u64, ReportId),
@@ -484,7 +487,7 @@ mod tests {
         refused.answered(0, 0, Answer { load: 3, ready: Err("no".into()), joins_ns: None });
         assert_eq!(refused.readiness(3), Readiness::Refused(0, "no".into()));
         crew.answered(0, 0, ready(4));
-        // The first answer counts.
+        // Only the first answer counts.
         crew.answered(0, 0, ready(40));
         assert_eq!(crew.readiness(3), Readiness::Ready { uncertainty_ns: 7 });
         assert_eq!(crew.damage(3), None);
@@ -492,7 +495,7 @@ mod tests {
         assert_eq!(crew.damage(3), Some("agent nobody (slot 1): the disk is full"));
     }
 
-    /// All are silent while the server stands still, or the coordinator: what they said is still to come.
+    /// All agents are silent while the server or the coordinator is stalled: their messages are still to come.
     #[test]
     fn nobody_is_lost_while_the_coordinator_does_not_hear_itself() {
         let mut crew = Crew::new(1);
@@ -500,7 +503,7 @@ mod tests {
         crew.ordered(0, 0);
         crew.heard(LOST_NS, LOST_NS);
         assert_eq!((crew.lost(0, 9 * LOST_NS), crew.deaf_for_ns(9 * LOST_NS)), (vec![], 8 * LOST_NS));
-        // All that it said meanwhile comes before anything of the agent, which has a moment from then on.
+        // Everything it sent itself arrives before anything of the agent, which gets some time from then on.
         for said_ns in [2, 4, 8].map(|times| times * LOST_NS) {
             crew.heard(said_ns, 9 * LOST_NS);
             assert_eq!((crew.lost(0, 9 * LOST_NS), crew.deaf_for_ns(9 * LOST_NS)), (vec![], 0));
@@ -513,7 +516,7 @@ mod tests {
         }
         crew.heard(10 * LOST_NS + 1, now_ns);
         assert_eq!(crew.lost(0, now_ns + 2), [0]);
-        // A connection that is back begins anew.
+        // A restored connection starts afresh.
         crew.connected(false, 20 * LOST_NS);
         crew.connected(true, 21 * LOST_NS);
         assert_eq!((crew.lost(0, 21 * LOST_NS), crew.deaf_for_ns(21 * LOST_NS)), (vec![], 0));
@@ -559,8 +562,8 @@ mod tests {
         Block::open(&pack_counted(&batch)).expect("it was packed here")
     }
 
-    /// Another agent takes a lost one's slot: from then on only its reports count, it is told of what was ordered before
-    /// it came, and what the lost one had under way stays in flight.
+    /// Another agent takes a lost one's slot: from then on only its reports count, it is told what was ordered before
+    /// it came, and requests that the lost agent had in flight stay in flight.
     #[test]
     fn a_lost_agent_is_replaced() {
         let mut crew = Crew::new(1);
@@ -575,7 +578,7 @@ mod tests {
         assert!(crew.vacate(0, 6) && !crew.vacate(0, 6));
         assert_eq!(crew.open(), [OpenSlot { slot: 0, epoch: 1, from_order: 6 }]);
         assert_eq!(crew.joining(0), []);
-        // It was not dead after all, but its place is taken.
+        // The agent was not dead after all, but its slot is taken.
         crew.reported(0, id(0, 1), counted(2_000, 9));
         crew.claim(0, 0, claim("a"), 9);
         crew.claim(0, 1, claim("b"), 10);
@@ -608,14 +611,14 @@ mod tests {
             joined_ns: Some(5_000),
         };
         assert_eq!(crew.losses(0), [lost]);
-        // A load that was ordered later is in the orders that it reads.
+        // A load ordered later is among the orders that the new agent reads.
         crew.ordered(1, 6);
         assert_eq!(crew.joining(1), []);
         crew.reported(1, id(1, 0), Block::end());
         assert!(crew.is_over(1));
     }
 
-    /// Who is only silent may come back; who has no connection for long is not awaited any more.
+    /// An agent that is merely silent may come back; one without a connection for long is no longer waited for.
     #[test]
     fn a_dead_agent_holds_nobody_up() {
         let mut crew = Crew::new(2);
@@ -652,8 +655,8 @@ mod tests {
         assert_eq!(names, ["a", "c"]);
     }
 
-    /// What an agent cannot do is heard also when nobody waits for its answer, and a part that was lost twice without
-    /// being sent in between is missing once.
+    /// If a replacement cannot send the part, that is noticed even though no one waits for its answer; and a part that
+    /// was lost twice without being sent in between is missing only once.
     #[test]
     fn those_that_take_a_place_answer_too() {
         let mut crew = Crew::new(1);
@@ -670,7 +673,7 @@ mod tests {
             crew.claim(0, epoch, claim(name), 0);
             assert_eq!(crew.joining(0), [(0, epoch)]);
         };
-        // before it has begun, nothing is missing
+        // Before the load has begun, nothing is missing.
         next(&mut crew, 1, "b");
         assert_eq!(until(&crew), [(0, None)]);
         crew.answered(0, 1, answer(Ok(clock), None));

@@ -1,16 +1,16 @@
-//! The same load from many machines: what an agent that sends a part of a load tells the coordinator, and how that is put
-//! together again.
+//! The same load from many machines: what an agent that sends a part of a load reports to the coordinator, and how the
+//! reports are put together again.
 //!
-//! - [`block`]: what an agent counted in a second, as bytes.
+//! - [`block`]: what an agent counted in one second, as bytes.
 //! - [`reduce`]: the reports of all agents in order, each once; and what a lost agent leaves open.
-//! - [`spool`]: an agent's reports on disk until they are counted.
+//! - [`spool`]: an agent's reports on disk until the run is over.
 //! - [`clock`]: how far an agent's clock is from the coordinator's.
-//! - [`message`]: what else they say to one another; [`crew`]: what the coordinator makes of it.
+//! - [`message`]: the other messages they exchange; [`crew`]: what the coordinator knows from them.
 //! - [`signed`]: orders that only the coordinator can give.
-//! - [`nats`]: the two ends, on a NATS server. All of NATS is behind the feature `nats`.
+//! - [`nats`]: both ends, on a NATS server. Everything about NATS is behind the feature `nats`.
 //!
-//! `load` divides a load and merges its parts ([`loadlab_load::run::run_part`], [`loadlab_load::run::merge`]); it knows
-//! no network.
+//! The crate `loadlab_load` divides a load and merges its parts ([`loadlab_load::run::run_part`],
+//! [`loadlab_load::run::merge`]); it knows nothing of the network.
 
 pub mod block;
 pub mod clock;

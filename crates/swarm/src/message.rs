@@ -1,115 +1,116 @@
-//! What the coordinator and its agents say to one another. Reports of what was counted are bytes ([`crate::block`]);
+//! The messages that the coordinator and its agents exchange. Reports of what was counted are bytes ([`crate::block`]);
 //! everything else is JSON.
 //!
-//! Of a load this crate knows only its number and how its threads are divided. What it consists of is for the program
-//! that conducts the run, and for the same program where an agent runs it: both see it as a JSON value.
+//! This crate knows only a load's number and how its threads are divided. The contents of the load matter only to the
+//! program that conducts the run, and to the same program where an agent runs it; they are passed through as a JSON
+//! value.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Agents and coordinators with different numbers do not understand one another.
+/// Protocol version: agents and coordinators with different versions cannot work together.
 pub const VERSION: u32 = 3;
 
-/// A run that agents may take part in.
+/// Announces a run that agents may take part in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Announcement {
-    /// See [`VERSION`].
+    /// Protocol version; see [`VERSION`].
     pub version: u32,
     /// The run's id: letters and digits.
     pub run: String,
-    /// How many agents take part.
+    /// Number of agents that take part.
     pub slots: usize,
-    /// Slots that have no agent.
+    /// Slots that have no agent yet.
     pub open: Vec<OpenSlot>,
-    /// What all loads of the run have in common.
+    /// Data that all loads of the run share.
     pub bundle: Value,
     /// Files that agents receive before the first load.
     pub files: Vec<FileOffer>,
 }
 
-/// A file that agents receive.
+/// Describes a file that agents receive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileOffer {
-    /// Its name, without folders.
+    /// File name without folders.
     pub name: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Hexadecimal.
+    /// SHA-256 in hexadecimal.
     pub sha256: String,
 }
 
 /// A slot without an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenSlot {
-    /// Which.
+    /// Index of the slot.
     pub slot: usize,
-    /// How many agents had it before.
+    /// Number of agents that had the slot before.
     pub epoch: u32,
-    /// The number of the first order that its agent follows.
+    /// Number of the first order that the slot's next agent follows.
     pub from_order: u64,
 }
 
-/// What all agents of a run are to do.
+/// An instruction to all agents of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Get ready for a load, and answer.
     Prepare(LoadOrder),
-    /// The same for the agent that takes a lost one's place. Whoever had the slot before sends nothing more.
+    /// As `Prepare`, for an agent that replaces a lost one. Any agent that had the slot before must stop sending.
     Join(JoinOrder),
-    /// The load begins.
+    /// Start the load.
     Begin {
-        /// Which.
+        /// Number of the load.
         load: u64,
-        /// When, on the coordinator's monotonic clock, nanoseconds.
+        /// Start time on the coordinator's monotonic clock, in nanoseconds.
         at_ns: u64,
     },
-    /// Nothing more falls due.
+    /// Stop the load: nothing more falls due.
     Stop {
-        /// In which load.
+        /// Number of the load.
         load: u64,
     },
-    /// The load ends at once.
+    /// End the load at once.
     Abort {
-        /// Which.
+        /// Number of the load.
         load: u64,
     },
     /// The run is over.
     Over,
 }
 
-/// A load.
+/// A load, as ordered by the coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadOrder {
-    /// Its number in the run, from 0.
+    /// Its number within the run, from 0.
     pub load: u64,
-    /// Where the ids of its requests begin.
+    /// First id of its requests.
     pub first_id: u64,
     /// Load threads of each slot.
     pub threads: Vec<u64>,
-    /// The agent of each slot, as its claim says ([`Claim::id`]): orders of an earlier run are of no use to anybody.
+    /// The agent of each slot, by [`Claim::id`], so that orders of an earlier run cannot be replayed to other agents.
     pub agents: Vec<String>,
-    /// What it consists of.
+    /// The contents of the load.
     pub what: Value,
 }
 
-/// A load that others are ready for, or send already.
+/// A load that other agents are ready for, or already send.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JoinOrder {
-    /// For the agent of this slot.
+    /// The slot whose agent is to join.
     pub slot: usize,
-    /// With this number.
+    /// The epoch of that agent.
     pub epoch: u32,
-    /// The load.
+    /// The load to join.
     pub order: LoadOrder,
-    /// When it began, on the coordinator's monotonic clock, nanoseconds; `None` if it has not.
+    /// When the load began, on the coordinator's monotonic clock, in nanoseconds; `None` if it has not begun.
     pub begun_ns: Option<u64>,
-    /// Requests of this part that were begun or dropped before.
+    /// Requests of this part that were started or dropped before.
     pub begun: u64,
 }
 
 impl LoadOrder {
-    /// Load threads of the slots before one, its own, and those of the slots after it.
+    /// Load threads of the slots before this one, of this slot, and of the slots after it.
     pub fn share(&self, slot: usize) -> Option<(u64, u64, u64)> {
         let own = *self.threads.get(slot)?;
         let (before, after) = (self.threads.get(..slot)?, self.threads.get(slot + 1..)?);
@@ -117,45 +118,46 @@ impl LoadOrder {
     }
 }
 
-/// An order with its place: a replayed one is recognised.
+/// An order with its number, so that a replayed one is recognised.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Numbered {
-    /// Which run.
+    /// The run's id.
     pub run: String,
-    /// From 0, without gaps.
+    /// Number of the order, from 0 without gaps.
     pub number: u64,
-    /// What is to be done.
+    /// The order.
     pub order: Order,
 }
 
-/// An agent takes a slot.
+/// An agent's claim to a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// A name that no other agent has.
+    /// The agent's name, different from all others.
     pub agent: String,
-    /// What no other process has, and nobody could know before: two agents may have been given one name.
+    /// An id that is unique to the process and cannot be guessed beforehand: two agents may have been given the same
+    /// name.
     pub id: String,
-    /// How many load threads it runs unless the load says so.
+    /// Number of load threads, unless the load specifies it.
     pub threads: u64,
 }
 
-/// What an agent answers to [`Order::Prepare`].
+/// An agent's answer to [`Order::Prepare`] or [`Order::Join`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Which load.
+    /// Number of the load.
     pub load: u64,
-    /// `Err` has the reason in words.
+    /// The agent's clock, or in words why it is not ready.
     pub ready: Result<Clock, String>,
-    /// From when on it sends a load that had begun, on the load's clock, nanoseconds.
+    /// When it starts sending a load that has already begun, on the load's clock, in nanoseconds.
     pub joins_ns: Option<u64>,
 }
 
 /// An agent's clock, compared with the coordinator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
-    /// The coordinator's minus the agent's, nanoseconds.
+    /// The coordinator's clock minus the agent's, in nanoseconds.
     pub offset_ns: i64,
-    /// The truth differs by no more than this.
+    /// The true offset differs by at most this.
     pub uncertainty_ns: u64,
 }
 

@@ -1,31 +1,31 @@
-//! Puts the reports of all agents in order: each slot's in the order in which they were counted, each once, whatever
-//! order they arrive in and however often; and says what is missing where an agent was lost.
+//! Puts the reports of all agents in order: those of each slot in the order they were counted, each once, whatever
+//! order they arrive in and however often; and determines what is missing if an agent was lost.
 //!
-//! A slot is a part of the load. One agent has it at a time; if that agent is lost another may take its place, with the
-//! next *epoch*. Reports of an epoch count only up to the one after which it was given up: a lost agent that comes back
-//! must not be counted beside its replacement.
+//! A slot is a part of the load. One agent has it at a time; if that agent is lost, another may take its place with the
+//! next *epoch*. Reports of an epoch count only up to the moment its agent was given up: a lost agent that comes back
+//! must not be counted along with its replacement.
 
 use std::collections::BTreeMap;
 
 use crate::block::{Block, Known};
 
-/// Which report it is.
+/// Identifies a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReportId {
     /// The part of the load.
     pub slot: usize,
-    /// How many agents had the slot before.
+    /// Number of agents that had the slot before.
     pub epoch: u32,
-    /// The number of the report within the epoch, from 0.
+    /// Number of the report within the epoch, from 0.
     pub number: u64,
 }
 
 /// A report whose turn has come.
 #[derive(Debug)]
 pub struct Next {
-    /// Which part.
+    /// The part of the load.
     pub part: usize,
-    /// What it reports.
+    /// The contents of the report.
     pub block: Block,
 }
 
@@ -36,11 +36,11 @@ pub struct Lost {
     pub slot: usize,
     /// The epoch that ended.
     pub epoch: u32,
-    /// Up to when it had reported, on the load's clock. What it sent after that is unknown.
+    /// Up to when it had reported, on the load's clock. What it sent later is unknown.
     pub until_ns: u64,
-    /// Requests under way then: how they ended is unknown, so they count as in flight.
+    /// Requests in flight at that time: how they ended is unknown, so they count as in flight.
     pub in_flight: u64,
-    /// Requests of the part that were reported as due, by all agents that had it.
+    /// Requests of the part reported as due, by all agents that had it.
     pub due: u64,
 }
 
@@ -53,13 +53,13 @@ pub struct Reducer {
 #[derive(Debug, Default)]
 struct Slot {
     epoch: u32,
-    /// The number of the next report of this epoch.
+    /// Number of the next report expected in this epoch.
     next: u64,
-    /// Reports that came before an earlier one.
+    /// Reports that arrived before an earlier one.
     early: BTreeMap<(u32, u64), Block>,
-    /// What its last report said.
+    /// The facts of its last report.
     last: Known,
-    /// Requests that were reported as due.
+    /// Number of requests reported as due.
     due: u64,
     state: State,
 }
@@ -68,24 +68,24 @@ struct Slot {
 enum State {
     #[default]
     Reporting,
-    /// Its agent is lost, and no other has taken its place.
+    /// The agent is lost, and no other has taken its place.
     Vacant,
     Ended,
 }
 
 impl Reducer {
-    /// Of this many slots, none of which has reported.
+    /// A reducer for this many slots, none of which has reported.
     pub fn new(slots: usize) -> Self {
         Reducer { slots: (0..slots).map(|_| Slot::default()).collect() }
     }
 
-    /// The same, of slots that so many agents had before.
+    /// A reducer for slots that had agents before: `epochs` is their number, by slot.
     pub fn from_epochs(epochs: &[u32]) -> Self {
         Reducer { slots: epochs.iter().map(|epoch| Slot { epoch: *epoch, ..Slot::default() }).collect() }
     }
 
-    /// Takes a report, and returns those that are now next in order: none if an earlier one is missing, if this one came
-    /// before, or if its epoch was given up.
+    /// Takes a report, and returns those that are now next in order: none if an earlier one is missing, if this one was
+    /// taken already, or if its epoch was given up.
     pub fn take(&mut self, id: ReportId, block: Block) -> Vec<Next> {
         let Some(slot) = self.slots.get_mut(id.slot) else { return Vec::new() };
         let is_old = (id.epoch, id.number) < (slot.epoch, slot.next);
@@ -96,15 +96,15 @@ impl Reducer {
         slot.advance(id.slot)
     }
 
-    /// The number of the next report that a slot's agent is expected to send: earlier ones are taken, and need not be
-    /// kept anywhere else.
+    /// Id of the next report expected from a slot's agent: all earlier ones are taken and need not be kept anywhere
+    /// else.
     pub fn committed(&self, slot: usize) -> Option<ReportId> {
         let of = self.slots.get(slot)?;
         Some(ReportId { slot, epoch: of.epoch, number: of.next })
     }
 
-    /// A slot's agent is gone: what it reported so far counts, later reports of its epoch do not. `None` if the slot has
-    /// ended, or has no agent.
+    /// Marks a slot's agent as lost: its reports so far count, later ones of its epoch do not. `None` if the slot has
+    /// ended or has no agent.
     pub fn lose(&mut self, slot: usize) -> Option<Lost> {
         let of = self.slots.get_mut(slot).filter(|of| of.state == State::Reporting)?;
         let lost = Lost {
@@ -119,7 +119,7 @@ impl Reducer {
         Some(lost)
     }
 
-    /// Another agent takes a vacant slot; returns its epoch, and reports that came before this was known.
+    /// Lets another agent take a vacant slot; returns its epoch, and reports of it that had arrived already.
     pub fn replace(&mut self, slot: usize) -> Option<(u32, Vec<Next>)> {
         let of = self.slots.get_mut(slot).filter(|of| of.state == State::Vacant)?;
         (of.epoch, of.next, of.state) = (of.epoch + 1, 0, State::Reporting);
@@ -128,12 +128,12 @@ impl Reducer {
         Some((of.epoch, reports))
     }
 
-    /// Nothing more is awaited: ends the slots that have not ended.
+    /// Stops waiting: ends all slots that have not ended.
     pub fn finish(&mut self) -> Vec<Next> {
         (0..self.slots.len()).flat_map(|slot| self.finish_slot(slot)).collect()
     }
 
-    /// Nothing more is awaited of a slot: ends it, unless it has ended.
+    /// Stops waiting for a slot: ends it, unless it has ended.
     pub fn finish_slot(&mut self, slot: usize) -> Vec<Next> {
         let Some(of) = self.slots.get_mut(slot).filter(|of| of.state != State::Ended) else {
             return Vec::new();
@@ -149,7 +149,7 @@ impl Reducer {
 }
 
 impl Slot {
-    /// Takes what is next in order.
+    /// Takes all reports that are next in order.
     fn advance(&mut self, part: usize) -> Vec<Next> {
         let mut reports = Vec::new();
         while self.state == State::Reporting
@@ -168,14 +168,14 @@ impl Slot {
         reports
     }
 
-    /// What was under way when an agent was lost stays in flight for ever.
+    /// Requests that a lost agent had in flight stay in flight for good.
     fn cut_off(&mut self, part: usize) -> Option<Next> {
         let last = self.last;
         self.last.in_flight = 0;
         (last.in_flight > 0).then(|| Next { part, block: Block::cut_off(last) })
     }
 
-    /// The slot has ended.
+    /// Marks the slot as ended.
     fn end(&mut self, part: usize, block: Block) -> Option<Next> {
         self.state = State::Ended;
         self.early.clear();

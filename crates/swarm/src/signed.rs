@@ -1,5 +1,5 @@
-//! Orders that only the coordinator can give: signed with its key (Ed25519, as an NKEY), so that whoever else can send
-//! messages cannot aim agents at anything.
+//! Orders that only the coordinator can give: they are signed with its key (Ed25519, as an NKEY), so that others who
+//! can send messages cannot aim agents at arbitrary targets.
 
 use std::path::Path;
 
@@ -14,29 +14,29 @@ pub struct SigningKey(KeyPair);
 #[derive(Clone)]
 pub struct VerifyingKey(KeyPair);
 
-/// Why an order is not followed, or a key is of no use.
+/// Why an order or a key is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum SignedError {
-    /// It is not a signed text at all.
+    /// The message is not a signed text.
     #[error("not a signed order: {0}")]
     Form(#[from] serde_json::Error),
-    /// It was signed with another key, or changed.
+    /// The message was signed with another key, or modified.
     #[error("the signature is not that of the coordinator's key")]
     Signature,
-    /// A key that cannot be read.
+    /// A key cannot be parsed.
     #[error("{what} is not {expected}")]
     Key {
-        /// The text or file.
+        /// The text or file that should contain the key.
         what: String,
         /// What it should be.
         expected: &'static str,
     },
-    /// A key's file.
+    /// A key file cannot be read.
     #[error("cannot read the key {path}: {error}")]
     File {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The I/O error.
         error: std::io::Error,
     },
 }
@@ -45,20 +45,20 @@ pub enum SignedError {
 #[derive(Serialize, Deserialize)]
 struct Signed {
     text: String,
-    /// Hexadecimal.
+    /// Ed25519 signature in hexadecimal.
     signature: String,
 }
 
 impl SigningKey {
-    /// A new one.
+    /// Generates a new key.
     pub fn new() -> Self {
         SigningKey(KeyPair::new_user())
     }
 
-    /// From a file that holds its seed: `SU…`.
+    /// Reads a key from a file that contains its seed: `SU…`.
     ///
     /// # Errors
-    /// The file cannot be read, or holds something else.
+    /// The file cannot be read or does not contain a seed.
     pub fn read(path: &Path) -> Result<Self, SignedError> {
         let what = path.display().to_string();
         let text =
@@ -67,17 +67,17 @@ impl SigningKey {
         key.map(SigningKey).map_err(|_| SignedError::Key { what, expected: "the seed of a key (SU…)" })
     }
 
-    /// The seed: whoever has it can give orders.
+    /// The seed of the key: whoever has it can give orders.
     pub fn seed(&self) -> String {
         self.0.seed().unwrap_or_default()
     }
 
-    /// What agents are given: `U…`.
+    /// The public key that agents are given: `U…`.
     pub fn public(&self) -> String {
         self.0.public_key()
     }
 
-    /// The bytes of a signed value.
+    /// Serialises and signs a value.
     pub fn seal<T: Serialize>(&self, value: &T) -> Vec<u8> {
         let text = serde_json::to_string(value).expect("numbers and texts");
         let signature = self.0.sign(text.as_bytes()).expect("it has a seed");
@@ -99,20 +99,20 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl VerifyingKey {
-    /// From its text: `U…`.
+    /// Parses a public key: `U…`.
     ///
     /// # Errors
-    /// It is something else.
+    /// The text is not a public key.
     pub fn parse(text: &str) -> Result<Self, SignedError> {
         let key = KeyPair::from_public_key(text.trim());
         key.map(VerifyingKey)
             .map_err(|_| SignedError::Key { what: format!("`{text}`"), expected: "a public key (U…)" })
     }
 
-    /// The value, if it was signed with this key.
+    /// Returns the value if it was signed with this key.
     ///
     /// # Errors
-    /// It was not, or is something else.
+    /// The signature does not match, or the message cannot be parsed.
     pub fn open<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, SignedError> {
         let Signed { text, signature } = serde_json::from_slice(bytes)?;
         let signature = from_hex(&signature).ok_or(SignedError::Signature)?;

@@ -1,8 +1,8 @@
-//! Reports on disk until the coordinator has them for good: what an agent sent may be lost on its way, and only the
-//! agent can send it again. Each report is written and synced before it is sent.
+//! Keeps reports on disk until the coordinator has them for good: what an agent sent may be lost in transit, and only
+//! the agent can resend it. Each report is written and synced before it is sent.
 //!
-//! Reports are in files of a limited number each, which are removed once none of them is needed. A file that was cut in
-//! the middle of a report, by a full disk or a crash, is read up to there.
+//! Each file holds a limited number of reports, and is removed once none of them is needed. A file that was cut off in
+//! the middle of a report, by a full disk or a crash, is read up to that point.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,28 +10,28 @@ use std::path::{Path, PathBuf};
 
 use flate2::Crc;
 
-/// Reports in one file: about a minute.
+/// Number of reports in one file: about a minute's worth.
 const PER_FILE: u64 = 64;
-/// Before each report: its length, its checksum, and its number.
+/// Bytes before each report: its length, its checksum and its number.
 const HEAD_BYTES: usize = 16;
-/// Longer than any report; a length beyond it is damage.
+/// Longer than any report; a greater length means damage.
 const MOST_BYTES: usize = 256 << 20;
 
 /// The reports of one agent in one slot.
 #[derive(Debug)]
 pub struct Spool {
     dir: PathBuf,
-    /// The file that is written to, and the number it begins with.
+    /// The file being written, and the number of its first report.
     open: Option<(u64, File)>,
-    /// The number of the next report.
+    /// Number of the next report.
     next: u64,
 }
 
 impl Spool {
-    /// Opens a folder, made if it does not exist, and continues after the last whole report in it.
+    /// Opens a folder, creating it if needed, and continues after the last complete report in it.
     ///
     /// # Errors
-    /// The file system's.
+    /// An I/O error.
     pub fn open(dir: &Path) -> io::Result<Spool> {
         fs::create_dir_all(dir)?;
         let mut spool = Spool { dir: dir.to_owned(), open: None, next: 0 };
@@ -40,7 +40,7 @@ impl Spool {
         for first in firsts {
             let bytes = fs::read(spool.path(first))?;
             let (_, count) = whole_reports(&bytes, first);
-            // Nothing can follow what was lost.
+            // Nothing can follow a report that was lost.
             if first != spool.next {
                 fs::remove_file(spool.path(first))?;
                 continue;
@@ -50,15 +50,15 @@ impl Spool {
         Ok(spool)
     }
 
-    /// The number of the next report.
+    /// Number of the next report.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Writes a report, which is on disk when this returns; returns its number.
+    /// Writes and syncs a report; returns its number.
     ///
     /// # Errors
-    /// The file system's. The report is not kept then, and the next one gets its number.
+    /// An I/O error. The report is then not kept, and the next one gets its number.
     pub fn append(&mut self, report: &[u8]) -> io::Result<u64> {
         let number = self.next;
         let first = number - number % PER_FILE;
@@ -66,29 +66,30 @@ impl Spool {
             Some((_, file)) => file,
             None => self.cut(first)?,
         };
-        // If this fails the file is not kept open: a part of the report may be in it, and is cut off before the next.
+        // If this fails, the file is not kept open: it may contain a partial report, which is cut off before the next
+        // one.
         file.write_all(&framed(number, report)).and_then(|()| file.sync_data())?;
         self.open = Some((first, file));
         self.next += 1;
         Ok(number)
     }
 
-    /// Opens a file for appending, made if it does not exist; what is behind its last whole report is cut off.
+    /// Opens a file for appending, creating it if needed, and cuts off what follows its last complete report.
     fn cut(&self, first: u64) -> io::Result<File> {
         let path = self.path(first);
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         file.set_len(whole_reports(&bytes, first).0 as u64)?;
-        // A file's name is in its folder.
+        // Also sync the folder, which holds the file's name.
         File::open(&self.dir)?.sync_all()?;
         Ok(file)
     }
 
-    /// The reports from a number on that are still here, in order.
+    /// All reports from a number on that are still kept, in order.
     ///
     /// # Errors
-    /// The file system's.
+    /// An I/O error.
     pub fn read_from(&self, number: u64) -> io::Result<Vec<(u64, Vec<u8>)>> {
         let mut reports = Vec::new();
         for first in self.files()? {
@@ -109,10 +110,10 @@ impl Spool {
         Ok(reports)
     }
 
-    /// Reports before this one are not needed: files with no others are removed.
+    /// Forgets reports before this one: removes files that contain only such reports.
     ///
     /// # Errors
-    /// The file system's.
+    /// An I/O error.
     pub fn forget_before(&mut self, number: u64) -> io::Result<()> {
         let firsts = self.files()?;
         for pair in firsts.windows(2) {
@@ -124,7 +125,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The numbers that files begin with, ascending.
+    /// The first report numbers of all files, ascending.
     fn files(&self) -> io::Result<Vec<u64>> {
         let mut firsts = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -141,7 +142,7 @@ impl Spool {
     }
 }
 
-/// A report as it is in a file.
+/// A report as stored in a file.
 fn framed(number: u64, report: &[u8]) -> Vec<u8> {
     let mut framed = Vec::with_capacity(HEAD_BYTES + report.len());
     framed.extend_from_slice(&(report.len() as u32).to_le_bytes());
@@ -159,7 +160,7 @@ fn checksum(number: u64, report: &[u8]) -> u32 {
     sum.sum()
 }
 
-/// The first report of these bytes with its number; `None` if it is cut or damaged.
+/// The first report in these bytes, with its number; `None` if it is cut off or damaged.
 fn take<'b>(bytes: &mut &'b [u8]) -> Option<(u64, &'b [u8])> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
     let [length, sum] =
@@ -174,7 +175,7 @@ fn take<'b>(bytes: &mut &'b [u8]) -> Option<(u64, &'b [u8])> {
     Some((number, report))
 }
 
-/// How many bytes are whole reports, numbered from `first` on, and how many those are.
+/// How many bytes are complete reports numbered from `first` on, and how many reports those are.
 fn whole_reports(bytes: &[u8], first: u64) -> (usize, u64) {
     let (mut rest, mut count, mut whole) = (bytes, 0, 0);
     while take(&mut rest).is_some_and(|(number, _)| number == first + count) {
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(again.append(&report(201)).unwrap(), 201);
     }
 
-    /// As after a write that failed halfway, on a full disk.
+    /// The state after a write that failed halfway, on a full disk.
     #[test]
     fn a_part_of_a_report_is_cut_off_before_the_next() {
         let dir = tempfile::tempdir().unwrap();
@@ -246,7 +247,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
-        /// However a file was cut or damaged, what was whole before that is read, and what comes later follows it.
+        /// However a file was cut off or damaged, the complete reports before that point are read, and new ones follow
+        /// them.
         #[test]
         fn a_damaged_spool_goes_on_after_what_is_whole(count in 1u64..100, at in 0.0f64..1.0, flips: bool) {
             let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The integration tests of this crate in one program.
+//! All integration tests of this crate in one binary.
 
 mod blocks;
 mod reduce;

@@ -1,4 +1,4 @@
-//! What agents report as bytes, unpacked and merged, is what their parts counted, and damaged bytes are refused.
+//! Agents' reports that were packed, unpacked and merged match what their parts counted; damaged bytes are rejected.
 
 use loadlab_load::io::sim::Sim;
 use loadlab_load::run::{PartReport, simulate};
@@ -33,7 +33,7 @@ proptest! {
         }
     }
 
-    /// A report whose histograms are damaged still counts: the accounts of what is merged add up.
+    /// A report whose histograms are damaged still counts: the merged totals add up.
     #[test]
     fn damaged_histograms_leave_the_accounts_whole(rate in 1.0f64..300.0, is_closed: bool, which in 0usize..60) {
         let spec = spec(rate, is_closed, false);

@@ -1,4 +1,4 @@
-//! Reports in any order, more than once, or not at all.
+//! Reports that arrive in any order, more than once, or not at all.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::support::{merged_blocks, merged_of, reports, spec};
 
-/// Every report with its number, as bytes: they can be taken more than once.
+/// Every report with its id, as bytes, so that it can be taken more than once.
 fn numbered(reports: Vec<PartReport>) -> Vec<(ReportId, Vec<u8>)> {
     let mut next: BTreeMap<usize, u64> = BTreeMap::new();
     let numbered = reports.into_iter().map(|report| {
@@ -54,8 +54,8 @@ proptest! {
         prop_assert_eq!(&direct.slowest, &merged.slowest);
     }
 
-    /// An agent is lost after some of its reports. What it sent until then counts, what was under way stays in flight,
-    /// the accounts add up, and what it sends when it comes back is not counted.
+    /// An agent is lost after some of its reports. What it sent until then counts, requests in flight stay in flight,
+    /// the totals add up, and what it sends after coming back is not counted.
     #[test]
     fn what_a_lost_agent_leaves_open_is_in_flight(
         rate in 20.0f64..300.0, parts in 1u64..6, is_closed: bool, lost in 0usize..6, kept in 0u64..4
@@ -90,8 +90,8 @@ proptest! {
         prop_assert!(merged.measured.counts.in_flight >= in_flight);
     }
 
-    /// A replacement's reports count from its epoch on, even those that came before it was known; the lost agent's no
-    /// longer do.
+    /// A replacement's reports count from its epoch on, even those that arrived before the replacement was known; the
+    /// lost agent's no longer count.
     #[test]
     fn a_replacement_is_not_counted_beside_the_lost_agent(rate in 20.0f64..300.0, kept in 0u64..3) {
         let spec = spec(rate, false, false);
@@ -101,7 +101,7 @@ proptest! {
         for (id, bytes) in &first {
             ordered.extend(reducer.take(*id, Block::open(bytes).unwrap()));
         }
-        // What the lost agent would have reported, its replacement does.
+        // The replacement reports what the lost agent would have reported.
         let epoch_1 = |id: &ReportId| ReportId { epoch: 1, number: id.number - kept, ..*id };
         let (early, later) = rest.split_at(rest.len() / 2);
         for (id, bytes) in early {
@@ -121,7 +121,7 @@ proptest! {
         prop_assert!(reducer.is_over());
         let direct = merged_of(&spec, 1, reports(&spec, 1).into_iter());
         let merged = merged_blocks(&spec, 1, ordered.into_iter());
-        // The same load, and besides what is said to be in flight for ever.
+        // The same load, plus the requests that stay in flight for good.
         prop_assert_eq!(merged.measured.counts.in_flight, direct.measured.counts.in_flight + lost.in_flight);
         prop_assert_eq!(merged.measured.counts.ok, direct.measured.counts.ok);
         prop_assert_eq!(merged.measured.series, direct.measured.series);

@@ -1,4 +1,4 @@
-//! A small load by simulated agents, against a server that answers, refuses or is silent.
+//! A small load from simulated agents, against a server that responds, refuses or stays silent.
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
@@ -11,7 +11,7 @@ use loadlab_swarm::reduce::Next;
 
 const MS: u64 = 1_000_000;
 
-/// Answers after a time that depends on when it was asked; some are refused, some never answered.
+/// Responds after a delay that depends on the time of the request; some requests are refused, some never answered.
 pub struct Varying;
 
 impl Server for Varying {
@@ -54,7 +54,7 @@ pub fn spec(rate_per_s: f64, is_closed: bool, has_warmup: bool) -> LoadSpec {
     spec
 }
 
-/// The reports of all parts, one part after the other.
+/// The reports of all parts, one part after another.
 pub fn reports(spec: &LoadSpec, parts: u64) -> Vec<PartReport> {
     let mut reports = Vec::new();
     for part in 0..parts {
@@ -70,12 +70,12 @@ pub fn reports(spec: &LoadSpec, parts: u64) -> Vec<PartReport> {
     reports
 }
 
-/// What parts reported, merged.
+/// Merges what parts reported.
 pub fn merged_of(spec: &LoadSpec, parts: usize, mut reports: impl Iterator<Item = PartReport>) -> Outcome {
     merge(spec, ORIGIN, parts, &mut |_| reports.next(), &mut |_| {})
 }
 
-/// The same from blocks whose turn has come; each uses the memory of the one before.
+/// Merges blocks whose turn has come; each reuses the memory of the one before.
 pub fn merged_blocks(spec: &LoadSpec, parts: usize, mut blocks: impl Iterator<Item = Next>) -> Outcome {
     let mut next = |used| {
         let Next { part, block } = blocks.next()?;

@@ -1,4 +1,4 @@
-//! A token that ends waiting: set once, seen by every wait at once.
+//! A cancel token: set once, it ends every wait at once.
 //!
 //! A flag plus an eventfd, so that one `poll` covers "cancelled", "the process ended" and "time is up" without
 //! periodic wake-ups. It knows nothing of signals: the binary maps Ctrl-C to it.
@@ -32,7 +32,7 @@ pub(crate) enum WaitOutcome {
     Ready,
     /// The token was cancelled.
     Cancelled,
-    /// Time was up.
+    /// The deadline passed.
     TimedOut,
 }
 
@@ -43,7 +43,7 @@ impl Default for Cancel {
 }
 
 impl Cancel {
-    /// A token that has not been cancelled.
+    /// A token that is not cancelled yet.
     pub fn new() -> Cancel {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
         Cancel { shared: Arc::new(Shared { cancelled: AtomicBool::new(false), event }) }
@@ -53,12 +53,12 @@ impl Cancel {
     pub fn cancel(&self) {
         self.shared.cancelled.store(true, Ordering::SeqCst);
         if let Some(event) = &self.shared.event {
-            // A full counter is readable all the same, so a failure changes nothing.
+            // A full counter leaves the eventfd readable, so a failed write changes nothing.
             let _ = rustix::io::write(event, &1u64.to_ne_bytes());
         }
     }
 
-    /// It was cancelled.
+    /// Whether the token was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.shared.cancelled.load(Ordering::SeqCst)
     }

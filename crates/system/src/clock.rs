@@ -1,7 +1,7 @@
 //! The kernel's monotonic clock, the one clock of this crate, and a trial's place on it.
 //!
-//! Nothing here reads the wall clock: samples, deaths and durations must line up with the load's ticks whatever
-//! happens to the date.
+//! Nothing here reads the wall clock: samples, deaths and durations must line up with the load's ticks even if the date
+//! is changed.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -24,7 +24,7 @@ impl TrialClock {
         (i128::from(ns) - i128::from(self.origin_ns)) as f64 / 1e9
     }
 
-    /// The trial's first whole interval that does not end before `ns`: its number and its time.
+    /// The first whole interval of the trial's clock that does not lie before `ns`: its number and its time.
     pub(crate) fn next_tick(&self, ns: u64, interval_ns: u64) -> (i64, u64) {
         let (since_ns, interval_ns) =
             (i128::from(ns) - i128::from(self.origin_ns), i128::from(interval_ns.max(1)));

@@ -1,26 +1,26 @@
-//! Why something of the system failed: what, where, and what to do about it.
+//! Why an operation on the system failed: what, where, and what to do about it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use loadlab_record::units::format_duration_ns;
 
-/// Results of this crate.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What may go wrong while a system is brought up, watched, or taken down.
+/// What can go wrong while a system is brought up, watched or taken down.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A component's port is in use before it was started.
+    /// A component's port was in use before the component started.
     #[error(
         "component `{component}`: port {port} is already taken{by}\nhint: stop that program, or give the \
          component another port; `loadlab clean` removes what a killed run left behind"
     )]
     PortTaken {
-        /// Which component wants it.
+        /// The component that was to use the port.
         component: String,
-        /// Which.
+        /// The port in use.
         port: u16,
         /// ` by pid 7 (nginx: master)`, or empty when the owner cannot be seen.
         by: String,
@@ -29,109 +29,109 @@ pub enum Error {
     /// A limit could not be applied, or reads back as something else.
     #[error("component `{component}`: cannot limit {limit}: {why}\nhint: {hint}")]
     Limit {
-        /// Whose.
+        /// The component to be limited.
         component: String,
-        /// `cpu to 0.01 cores`.
+        /// The limit, such as `cpu to 0.01 cores`.
         limit: String,
-        /// Why not.
+        /// Why it could not be applied.
         why: String,
-        /// What to do.
+        /// What the user can do.
         hint: String,
     },
 
     /// A process could not be started.
     #[error("component `{component}`: cannot start `{command}` in {}: {why}\nhint: {hint}", dir.display())]
     Start {
-        /// Which.
+        /// The component to be started.
         component: String,
-        /// What was to be run.
+        /// The command to be run.
         command: String,
-        /// Where.
+        /// The folder it was to run in.
         dir: PathBuf,
-        /// What failed.
+        /// What failed, in words.
         why: String,
-        /// What to do.
+        /// What the user can do.
         hint: String,
     },
 
-    /// A component of this name is up.
+    /// A component of this name is already up.
     #[error("component `{component}` is already up, as pid {pid}\nhint: take it down first")]
     AlreadyUp {
-        /// Which.
+        /// The component's name.
         component: String,
-        /// Its process.
+        /// Pid of its first process.
         pid: u32,
     },
 
-    /// A component ended while it was waited for.
+    /// A component ended before it was ready.
     #[error("component `{component}` ended before it was ready: {status}{tail}")]
     EndedEarly {
-        /// Which.
+        /// The component that ended.
         component: String,
         /// How it ended, in words.
         status: String,
-        /// The last lines it wrote.
+        /// The last lines of its logs.
         tail: Tail,
     },
 
-    /// A component was not ready in time.
+    /// A component was not ready before its deadline.
     #[error(
         "component `{component}` was not ready within {}: {waited_for}: {last}{tail}\nhint: {}",
         format_duration_ns(*within_ns as f64),
         not_ready_hint(*oom_kills)
     )]
     NotReady {
-        /// Which.
+        /// The component that was not ready.
         component: String,
-        /// How long it had.
+        /// Its time limit, nanoseconds.
         within_ns: u64,
-        /// `GET http://…`.
+        /// The readiness check, such as `GET http://…`.
         waited_for: String,
         /// Result of the last attempt.
         last: String,
-        /// How many of its processes the kernel killed for memory meanwhile.
+        /// How many of its processes the kernel killed for memory in the meantime.
         oom_kills: u64,
-        /// The last lines it wrote.
+        /// The last lines of its logs.
         tail: Tail,
     },
 
     /// The wait was cancelled.
     #[error("interrupted while {doing}")]
     Cancelled {
-        /// `waiting for component `db``.
+        /// What was being done, such as `waiting for component `db``.
         doing: String,
     },
 
-    /// A command of the plan took too long.
+    /// A command of the plan exceeded its time limit.
     #[error(
         "{name} did not finish within {}: `{command}`{tail}\nhint: allow more time, or check what it is waiting for",
         format_duration_ns(*within_ns as f64)
     )]
     CommandTimeout {
-        /// `seed`.
+        /// The command's name, such as `seed`.
         name: String,
-        /// What ran.
+        /// The command that ran.
         command: String,
-        /// How long it had.
+        /// Its time limit, nanoseconds.
         within_ns: u64,
-        /// Its last lines.
+        /// The last lines of its output.
         tail: Tail,
     },
 
     /// A command of the plan failed.
     #[error("{name} failed with {status}: `{command}`{tail}")]
     CommandFailed {
-        /// `seed`.
+        /// The command's name, such as `seed`.
         name: String,
-        /// What ran.
+        /// The command that ran.
         command: String,
-        /// How it ended.
+        /// How it ended, in words.
         status: String,
-        /// Its last lines.
+        /// The last lines of its output.
         tail: Tail,
     },
 
-    /// Processes that survive being killed.
+    /// Processes survived SIGKILL.
     #[error(
         "component `{component}`: still running {} after SIGKILL: pid {}\nhint: they hang in the kernel, \
          probably on a disk or a network file system; run `loadlab clean` later to try again",
@@ -139,71 +139,71 @@ pub enum Error {
         list(pids)
     )]
     StillAlive {
-        /// Whose.
+        /// The component they belong to.
         component: String,
-        /// Which.
+        /// The surviving processes.
         pids: Vec<u32>,
-        /// How long we waited.
+        /// How long we waited after SIGKILL, nanoseconds.
         waited_ns: u64,
     },
 
     /// A file or folder could not be used.
     #[error("cannot {doing} {}: {source}", path.display())]
     File {
-        /// `create`, `read` …
+        /// What was being done: `create`, `read` …
         doing: &'static str,
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
 
-    /// No network namespace can be created.
+    /// The run's network namespace cannot be created.
     #[error(
         "cannot put the run in its own network namespace: {source}\n\
          hint: this needs root (the capability CAP_SYS_ADMIN); without it, run all of loadlab in one: \
          `unshare -rn sh -c 'ip link set lo up && exec loadlab run …'`, without `isolate`"
     )]
     Isolate {
-        /// Why.
+        /// The underlying OS error.
         source: std::io::Error,
     },
 
     /// A link could not be made or changed.
     #[error("cannot {doing}: {why}\nhint: {hint}")]
     Network {
-        /// What.
+        /// What was being done, in words.
         doing: String,
-        /// Why.
+        /// Why it failed.
         why: String,
-        /// What to do.
+        /// What the user can do.
         hint: &'static str,
     },
 
-    /// A component without a network of its own.
+    /// The operation needs a component with a network link.
     #[error(
         "cannot {doing} component `{component}`: it is not up, or has no network link\n\
          hint: `isolate: true` in the plan gives each process component one"
     )]
     NoLink {
-        /// Which.
+        /// The component the operation was for.
         component: String,
         /// `cut off`.
         doing: &'static str,
     },
 
-    /// Something that should already be running.
+    /// A component that should already be running was not found.
     #[error("component `{component}`: {what}\nhint: {hint}")]
     NotThere {
-        /// Which.
+        /// The component's name.
         component: String,
         /// What was looked for.
         what: String,
-        /// What to do.
+        /// What the user can do.
         hint: &'static str,
     },
 
-    /// No Compose is installed.
+    /// No Compose tool is installed.
     #[error(
         "no Compose tool is installed to bring {} up\n\
          hint: install Docker's plugin (`docker compose version` must work), `docker-compose`, or `podman-compose`",
@@ -224,13 +224,13 @@ pub enum Error {
         file: PathBuf,
         /// `volume`, `network` or `container`.
         kind: &'static str,
-        /// Its name.
+        /// The name that is taken.
         name: String,
-        /// What to do.
+        /// What the user can do.
         hint: &'static str,
     },
 
-    /// What Compose makes of its file cannot be determined.
+    /// It cannot be determined what Compose would create from its file.
     #[error("cannot determine what {} would create: {why}", file.display())]
     ComposeConfig {
         /// The Compose file.
@@ -239,45 +239,45 @@ pub enum Error {
         why: String,
     },
 
-    /// An image of a Compose file's service.
+    /// The image of a Compose file's service cannot be obtained.
     #[error("service `{service}` of {}: {source}", file.display())]
     ServiceImage {
         /// The Compose file.
         file: PathBuf,
-        /// Whose image.
+        /// The service whose image it is.
         service: String,
         /// Why it cannot be obtained.
         source: Box<crate::engine::EngineError>,
     },
 
-    /// A container's engine.
+    /// The container engine failed on a component.
     #[error("component `{component}`: {source}")]
     Container {
-        /// Which.
+        /// The component's name.
         component: String,
-        /// Why.
+        /// The engine's error.
         source: Box<crate::engine::EngineError>,
     },
 
-    /// The container engine, for something that is not a component.
+    /// The container engine failed on something that is not a component.
     #[error(transparent)]
     Engine(Box<crate::engine::EngineError>),
 
     /// The guardian could not be started.
     #[error("cannot start the guardian `{}`: {source}", exe.display())]
     Guardian {
-        /// What was to be run.
+        /// The program that was to be run.
         exe: PathBuf,
-        /// Why not.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
 
-    /// The kernel refused a thread or another thing every process may have.
+    /// The OS refused a thread or another basic resource.
     #[error("cannot {doing}: {source}")]
     Os {
-        /// What.
+        /// What was being done.
         doing: &'static str,
-        /// Why.
+        /// The underlying OS error.
         source: std::io::Error,
     },
 }
@@ -294,7 +294,7 @@ impl Error {
         Error::Container { component: component.to_owned(), source: Box::new(source) }
     }
 
-    /// For `map_err` on file operations.
+    /// Makes the closure for `map_err` on file operations.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::File { doing, path, source }

@@ -1,7 +1,7 @@
-//! One GET over HTTP/1.1, for readiness checks and probes: small, blocking, bounded in time and size.
+//! A single HTTP/1.1 GET, for readiness checks and probes: small, blocking, bounded in time and size.
 //!
-//! Neither a load generator nor a general client: no TLS, no redirects, no kept connections. It can be interrupted
-//! every 20 ms, since a caller that waits for a component also watches whether it is still alive.
+//! Neither a load generator nor a general client: no TLS, no redirects, no keep-alive. It can be interrupted every 20
+//! ms, since a caller that waits for a component also watches whether it is still alive.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -15,15 +15,15 @@ use crate::clock;
 const HEAD_BYTES: usize = 64 << 10;
 /// The longest response body, in bytes.
 pub const BODY_BYTES: usize = 4 << 20;
-/// How long a read waits before asking whether to continue.
+/// How long a read blocks before it checks whether to continue.
 pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 /// A complete response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// 200 to 599.
+    /// Status code, 200 to 599.
     pub status: u16,
-    /// Its body, decoded if it came in chunks.
+    /// The body, decoded if it was chunked.
     pub body: Vec<u8>,
 }
 
@@ -39,59 +39,59 @@ pub enum HttpError {
         /// What is wrong with it.
         why: String,
     },
-    /// The host has no address.
+    /// The host name does not resolve.
     #[error("cannot resolve `{host}`: {source}")]
     Resolve {
         /// Host and port.
         host: String,
-        /// Why.
+        /// The resolver's error.
         source: std::io::Error,
     },
     /// The connection could not be established.
     #[error("cannot connect to {address}: {source}")]
     Connect {
-        /// Where.
+        /// The address that was tried.
         address: SocketAddr,
-        /// Why.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
-    /// A Unix socket that does not answer as a socket should.
+    /// A Unix socket did not behave as a socket should.
     #[error("connection to {} lost: {source}", path.display())]
     Socket {
-        /// Which.
+        /// The socket's path.
         path: std::path::PathBuf,
-        /// Why.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
     /// The connection broke.
     #[error("connection to {address} lost: {source}")]
     Broken {
-        /// Whose.
+        /// The peer's address.
         address: SocketAddr,
-        /// Why.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
-    /// It closed the connection before the response was complete.
+    /// The peer closed the connection before the response was complete.
     #[error("the response ended after {bytes} bytes, before it was complete")]
     Truncated {
-        /// Received.
+        /// Bytes received until then.
         bytes: usize,
     },
-    /// It is not HTTP.
+    /// The response is not HTTP.
     #[error("the response is not HTTP/1.1: {why}")]
     Protocol {
-        /// What is wrong.
+        /// What is wrong with it, in words.
         why: String,
     },
-    /// Head or body is larger than allowed.
+    /// The response's head or body is larger than allowed.
     #[error("the response's {part} is larger than {limit} bytes")]
     TooLarge {
         /// `head` or `body`.
         part: &'static str,
-        /// Allowed.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// Time was up.
+    /// The deadline passed.
     #[error("no complete response in time")]
     Timeout,
     /// The caller stopped waiting.
@@ -166,7 +166,7 @@ pub fn get(url: &str, until_ns: u64, stop: &mut dyn FnMut() -> bool) -> Result<R
     fetch(&Url::parse(url)?, until_ns, stop)
 }
 
-/// GETs a URL that is already parsed.
+/// GETs an already parsed URL.
 pub(crate) fn fetch(url: &Url, until_ns: u64, stop: &mut dyn FnMut() -> bool) -> Result<Response, HttpError> {
     let (mut stream, address) = connect(&url.resolve()?, Duration::from_secs(1), until_ns)?;
     let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
@@ -183,7 +183,7 @@ pub(crate) fn fetch(url: &Url, until_ns: u64, stop: &mut dyn FnMut() -> bool) ->
     exchange(&mut stream, request.as_bytes(), until_ns, stop, &broken)
 }
 
-/// Sends a request whose stream reads in slices of [`SLICE`], and reads its response.
+/// Sends a request over a stream that reads in slices of [`SLICE`], and reads the response.
 pub(crate) fn exchange(
     stream: &mut (impl Read + Write),
     request: &[u8],
@@ -235,20 +235,20 @@ fn receive(
     }
 }
 
-/// How long a body is.
+/// How the length of a body is known.
 enum Length {
     Known(usize),
     Chunked,
     UntilClose,
 }
 
-/// The response in these bytes, if it is complete.
+/// Parses the response, if it is complete.
 fn parse(mut bytes: &[u8], closed: bool) -> Result<Option<Response>, HttpError> {
     let mut before = 0;
     loop {
         match parse_one(bytes, closed)? {
-            // `100 Continue` and the like precede the response: together they may be no larger than a head, or a
-            // server that sends them for ever would never finish.
+            // `100 Continue` and the like precede the response: together they may be no larger than a head, or a server
+            // that keeps sending them would never finish.
             Parsed::Informational { length } => {
                 (bytes, before) = (&bytes[length..], before + length);
                 if before > HEAD_BYTES {
@@ -290,7 +290,7 @@ fn parse_one(bytes: &[u8], closed: bool) -> Result<Parsed, HttpError> {
     let too_large = HttpError::TooLarge { part: "body", limit: BODY_BYTES };
     let body = match length {
         Length::Known(n) if n > BODY_BYTES => return Err(too_large),
-        // Chunk sizes come on top; the sum of their data is bounded below.
+        // Chunk sizes add to the length; the data itself is bounded below.
         _ if rest.len() > 2 * BODY_BYTES => return Err(too_large),
         Length::Known(n) => rest.get(..n).map(<[u8]>::to_vec),
         Length::Chunked => unchunk(rest).map_err(protocol)?,
@@ -320,7 +320,7 @@ fn length_of(fields: &[httparse::Header<'_>]) -> Result<Length, String> {
     }
 }
 
-/// The data of all chunks, if the last one has arrived.
+/// The data of all chunks, if the last chunk has arrived.
 fn unchunk(mut rest: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let mut body = Vec::new();
     loop {
@@ -425,7 +425,7 @@ mod tests {
         }
     }
 
-    /// Repeats itself up to a bound that no reader should reach.
+    /// Repeats its text up to a bound that no reader should reach.
     struct Endless {
         text: &'static [u8],
         read: usize,

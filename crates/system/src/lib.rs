@@ -1,20 +1,23 @@
 //! Brings components up under limits, watches, drains and takes them down – local processes or containers.
 //!
-//! It knows no plan and no load: it takes plain specs (`spec`) and returns components, samples and notices. It must
-//! not print, exit or handle signals; all waits take a [`Cancel`].
+//! The crate knows nothing of plans or load: it takes plain specs (`spec`) and returns components, samples and notices.
+//! It must not print, exit or handle signals; all waits take a [`Cancel`].
 //!
-//! - [`system`]: the whole system up, [`ready`] and down, whatever its components are: processes, containers,
-//!   services of a Compose file; commands, links and changed limits in between.
-//! - `component`: what is up, its limits, and detecting its death. `cgroup`, [`process`] and `logs` are its parts.
-//! - `engine` speaks to Docker or Podman; `netns` gives a run a network, and a [`relay`] makes links slow and lossy.
-//! - `watch`: samples of targets and probes on the trial's [`clock`], spread over each second, in the [`background`];
+//! - [`system`]: brings the whole system up, waits until it is [`ready`] and takes it down, whether its components are
+//!   processes, containers or services of a Compose file; runs commands, changes links and limits in between.
+//! - `component`: a running component, its limits, and detection of its death. `cgroup`, [`process`] and `logs` are its
+//!   parts.
+//! - `engine` talks to Docker or Podman; `netns` gives a run its own network, and a [`relay`] makes links slow and
+//!   lossy.
+//! - `watch`: samples targets and probes on the trial's [`clock`], spread over each second, in the [`background`]; also
 //!   components that were already running, what they report about themselves, and [`drain()`].
-//! - [`ledger`]: what was made, for the [`guardian`] and for `loadlab clean`, should loadlab be killed.
+//! - [`ledger`]: records what a run made, so that the [`guardian`] and `loadlab clean` can remove it if loadlab is
+//!   killed.
 //!
-//! A component's life: `up` makes its cgroups (v1, v2 or both), applies its limits and reads them back, and starts
-//! its process so that it joins them before it runs; `ready` waits for it; the monitor thread reports its death;
-//! `down` asks it to end, then ends whatever is left in its cgroup. Everything that is made is first written to the
-//! run's ledger, which the guardian process and `clean` read.
+//! A component's life: `up` makes its cgroups (v1, v2 or both), applies its limits and reads them back, and starts its
+//! process so that it joins them before it runs; `ready` waits for it; the monitor thread reports its death; `down`
+//! asks it to end, then kills whatever is left in its cgroup. Everything is written to the run's ledger before it is
+//! made; the guardian process and `clean` read the ledger.
 
 pub mod cancel;
 mod cgroup;

@@ -1,8 +1,8 @@
 //! The files components write to: opened for appending, bounded in size, and tailed.
 //!
-//! Components write into them directly, so no loadlab thread copies their output during a load. The size must then be
-//! watched from outside: a log beyond its bound is cut back to its first half. Because it is open for appending,
-//! later output follows there, so the beginning and the newest part are kept.
+//! Components write to them directly, so no loadlab thread copies their output during a load. The size must then be
+//! watched from outside: a log that exceeds its bound is cut back to its first half. Since it is open for appending,
+//! later output follows there, so the beginning and the newest part survive.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -12,13 +12,13 @@ use loadlab_record::Secrets;
 
 use crate::error::{Error, Result, Tail};
 
-/// A log grows to this size before it is cut.
+/// A log is cut once it exceeds this size.
 pub const LOG_LIMIT_BYTES: u64 = 64 << 20;
-/// How many bytes of a log's end are read for its last lines.
+/// How many bytes at the end of a log are read for its last lines.
 const TAIL_BYTES: u64 = 16 << 10;
 /// How many lines of each log are shown.
 const TAIL_LINES: usize = 10;
-/// Longer lines are not searched.
+/// Incomplete lines longer than this are discarded.
 const LINE_BYTES: usize = 1 << 20;
 /// How many characters of a line are shown.
 const LINE_CHARS: usize = 400;
@@ -28,14 +28,14 @@ const LINE_CHARS: usize = 400;
 pub(crate) struct Log {
     pub path: PathBuf,
     pub file: File,
-    /// Its size when the component was started: what comes before belongs to an earlier one.
+    /// Size of the log when the component started: anything before belongs to an earlier component.
     pub from: u64,
-    /// What no message about it may quote.
+    /// Secrets that no message about the log may quote.
     secrets: Secrets,
 }
 
 impl Log {
-    /// Opens a log for appending, with its folder.
+    /// Opens a log for appending, creating its folder if needed.
     pub fn open(path: &Path) -> Result<Log> {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(Error::file("create", dir))?;
@@ -46,7 +46,7 @@ impl Log {
         Ok(Log { path: path.to_owned(), file, from, secrets: Secrets::default() })
     }
 
-    /// The same log, with these secrets masked in quotes.
+    /// The same log, with these secrets masked wherever it is quoted.
     pub fn masking(self, secrets: &Secrets) -> Log {
         Log { secrets: secrets.clone(), ..self }
     }
@@ -73,15 +73,15 @@ impl Log {
 fn read_since(path: &Path, offset: u64, into: &mut Vec<u8>) -> std::io::Result<u64> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
-    // A log that was cut meanwhile is read from its current end.
+    // If the log was cut in the meantime, read from its current end.
     let offset = offset.min(size);
     file.seek(SeekFrom::Start(offset))?;
     let read = file.take(1 << 20).read_to_end(into)?;
     Ok(offset + read as u64)
 }
 
-/// Counts the lines of a growing log that contain a text. If the log is cut, lines that were not yet counted and are
-/// cut out are missed; the cut is noted.
+/// Counts the lines of a growing log that contain a text. If the log is cut, lines in the removed part that were not
+/// counted yet are missed; the log notes the cut.
 #[derive(Debug)]
 pub(crate) struct LineCounter {
     path: PathBuf,
@@ -92,13 +92,13 @@ pub(crate) struct LineCounter {
 }
 
 impl LineCounter {
-    /// Nothing already in it counts.
+    /// Counts only what is written from now on.
     pub fn from_now(path: &Path) -> LineCounter {
         let offset = std::fs::metadata(path).map_or(0, |m| m.len());
         LineCounter { path: path.to_owned(), offset, line: Vec::new(), lines: 0 }
     }
 
-    /// Reads on to its end. Incomplete lines do not count yet.
+    /// Reads to the end of the log and returns the count so far. An incomplete line does not count yet.
     pub fn count(&mut self, text: &str) -> std::result::Result<u64, String> {
         loop {
             let mut bytes = std::mem::take(&mut self.line);
@@ -108,7 +108,7 @@ impl LineCounter {
             let is_all = bytes.len() == before;
             let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
             self.line = bytes.split_off(end);
-            // Data without a line end is not a line and must not be kept for ever.
+            // Data without a line end is not a line and must not be kept forever.
             if self.line.len() > LINE_BYTES {
                 self.line.clear();
             }
@@ -122,7 +122,7 @@ impl LineCounter {
     }
 }
 
-/// The last lines of some logs, each from its own offset on. A file that is listed twice is shown once.
+/// The last lines of some logs, each from its own offset. A file that is listed twice is shown once.
 pub(crate) fn tail(logs: &[Log]) -> Tail {
     let mut shown: Vec<(PathBuf, Vec<String>)> = Vec::new();
     for log in logs {
@@ -146,11 +146,11 @@ fn last_lines(path: &Path, from: u64, secrets: &Secrets) -> Vec<String> {
         return Vec::new();
     }
     if start > from && !secrets.is_empty() {
-        // The remainder of the first line may be the end of a secret.
+        // The rest of the first, incomplete line may be the tail of a secret.
         let line = bytes.iter().position(|b| *b == b'\n').map_or(bytes.len(), |at| at + 1);
         bytes.drain(..line);
     }
-    // Mask before lines are cut: of a secret that a cut goes through, a part would be shown.
+    // Mask before truncating lines: otherwise part of a secret cut in two would be shown.
     let masked = secrets.mask_bytes(&bytes);
     let text = String::from_utf8_lossy(&masked);
     let mut lines: Vec<String> = text
@@ -200,7 +200,7 @@ mod tests {
         writeln!(&log.file, "login s3cret%2Btoken").unwrap();
         let lines = tail(&[log]).logs.remove(0).1;
         assert_eq!(lines, [format!("{}***", "x".repeat(LINE_CHARS - 4)), "login ***".to_owned()]);
-        // The part that is read begins within a secret.
+        // The part that is read begins inside a secret.
         let log = Log::open(&dir.path().join("b")).unwrap().masking(&secrets);
         write!(&log.file, "s3cret+token{}\nend\n", "x".repeat(TAIL_BYTES as usize - 12)).unwrap();
         assert_eq!(tail(&[log]).logs.remove(0).1, ["end"]);

@@ -1,4 +1,4 @@
-//! What is to be run, under which limits, when it counts as up, and how it is stopped.
+//! What to run, under which limits, when it counts as up, and how to stop it.
 //!
 //! These are plain values, filled in by the caller from a plan. Nothing here touches the machine.
 
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use loadlab_record::url::{Authority, Url};
 
-/// A component to be brought up as a local process.
+/// A component to bring up as a local process.
 #[derive(Clone, Debug)]
 pub struct ComponentSpec {
     /// Its name, unique among the components that are up.
@@ -21,31 +21,31 @@ pub struct ComponentSpec {
     pub env: Vec<(String, String)>,
     /// When it counts as up.
     pub ready: Ready,
-    /// What it may use.
+    /// Its resource limits.
     pub limits: Limits,
     /// How it is asked to end.
     pub stop: Stop,
-    /// Where its standard output and its standard error go; appended to. The two may be the same file.
+    /// Files to which its standard output and standard error are appended. The two may be the same.
     pub logs: (PathBuf, PathBuf),
-    /// TCP ports it will listen on: each must be free before it is started.
+    /// TCP ports it will listen on; each must be free before it starts.
     pub ports: Vec<u16>,
     /// Cores it may run on; empty means all.
     pub cpus: Vec<usize>,
-    /// Where a relay sits between it and all others; limits on delay and loss of its link need one.
+    /// Where a relay sits between it and all other components; delay and loss limits on its link need one.
     pub relay: Option<RelayAt>,
 }
 
 /// Where a relay sits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelayAt {
-    /// Between the two ends of the link of a component that has its own network namespace.
+    /// Between the two ends of its link, for a component that has its own network namespace.
     Link,
     /// In front of loopback ports: each with the port clients connect to, and the one the component listens on.
     Ports(Vec<(u16, u16)>),
 }
 
 impl ComponentSpec {
-    /// A component without limits that is up as soon as it is alive, with logs `NAME.out` and `NAME.err` in
+    /// A component without limits that counts as up as soon as it is alive, logging to `NAME.out` and `NAME.err` in
     /// `logs_dir`.
     pub fn new(
         name: &str,
@@ -70,10 +70,10 @@ impl ComponentSpec {
     }
 }
 
-/// What is run.
+/// What to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A line for `sh -c`. A line of one simple command is executed in the shell's place.
+    /// A line for `sh -c`. If it is one simple command, it replaces the shell.
     Shell(String),
     /// A program and its arguments, run without a shell.
     Argv(Vec<String>),
@@ -103,32 +103,32 @@ pub enum Ready {
     Http {
         /// `http://…`.
         url: String,
-        /// Its time limit, from its start.
+        /// Time limit, nanoseconds since the component's start.
         within_ns: u64,
     },
     /// The address accepts a connection.
     Tcp {
         /// `127.0.0.1:6379`.
         addr: String,
-        /// Its time limit, from its start.
+        /// Time limit, nanoseconds since the component's start.
         within_ns: u64,
     },
-    /// A container runs and its own health check, if it has one, reports it healthy.
+    /// A container runs, and its health check, if it has one, reports healthy.
     Healthy {
-        /// Its time limit, from its start.
+        /// Time limit, nanoseconds since the component's start.
         within_ns: u64,
     },
     /// Its standard output or error contains this text.
     Log {
         /// A substring of what it writes.
         pattern: String,
-        /// Its time limit, from its start.
+        /// Time limit, nanoseconds since the component's start.
         within_ns: u64,
     },
 }
 
 impl Ready {
-    /// The loopback port at which its readiness is checked, if any.
+    /// The loopback port its readiness check uses, if any.
     pub(crate) fn port_here(&self) -> Option<u16> {
         let Authority { host, port, .. } = match self {
             Ready::Http { url, .. } => Url::parse(url).ok()?.authority,
@@ -140,39 +140,39 @@ impl Ready {
     }
 }
 
-/// What a component may use. `None` means: as much as there is.
+/// Resource limits of a component. `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// CPU time per time, in cores (0.01 is 1 % of one core).
     pub cpu_cores: Option<f64>,
-    /// Memory, in bytes. Swap does not add to it, unless the next field allows it.
+    /// Memory, in bytes. Swap does not add to it unless `memory_swap_bytes` allows it.
     pub memory_bytes: Option<u64>,
-    /// Memory and swap together, in bytes; at least as much as memory, and ignored without it.
+    /// Memory and swap together, in bytes; at least `memory_bytes`, and ignored without it.
     pub memory_swap_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
-    /// Open files of each process.
+    /// Open files per process.
     pub open_files: Option<u64>,
     /// Block I/O.
     pub block: BlockLimits,
-    /// Its link.
+    /// Its network link.
     pub link: LinkLimits,
 }
 
-/// What may go over a component's link, and how. `None` means: unchanged.
+/// Limits on a component's network link. `None`: unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkLimits {
     /// Bytes per second, each way.
     pub bytes_per_s: Option<u64>,
-    /// How much longer a round trip takes, nanoseconds: half of it each way.
+    /// Added to the round trip, nanoseconds: half of it each way.
     pub delay_ns: Option<u64>,
-    /// How much that varies at most, nanoseconds; no more than the delay.
+    /// Largest variation of the delay, nanoseconds; no more than the delay.
     pub jitter_ns: Option<u64>,
     /// Share of packets that are lost, 0 to 1.
     pub loss: Option<f64>,
 }
 
-/// What a component may read from and write to each disk. `None` means: as much as there is.
+/// Limits on a component's I/O to each disk. `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockLimits {
     /// Bytes read per second.
@@ -185,65 +185,65 @@ pub struct BlockLimits {
     pub write_ops_per_s: Option<u64>,
 }
 
-/// What a container is made from, beyond what any component has.
+/// What a container needs beyond what every component has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerSpec {
     /// Its image: `nginx:1.22`, or an id.
     pub image: String,
-    /// Replaces the image's; empty keeps that.
+    /// Replaces the image's entrypoint; empty keeps it.
     pub entrypoint: Vec<String>,
-    /// Replaces the image's; empty keeps that.
+    /// Replaces the image's command; empty keeps it.
     pub command: Vec<String>,
-    /// Ports of this machine's loopback, and the container's ports behind them.
+    /// Published ports: a port of this machine's loopback, and the container's port behind it.
     pub published: Vec<(u16, u16)>,
-    /// `/folder:/in/container`, `name:/in/container`, either with `:ro`. Named ones are made for the run, and
+    /// `/folder:/in/container` or `name:/in/container`, either with `:ro`. Named volumes are made for the run and
     /// removed with it.
     pub volumes: Vec<String>,
-    /// What it is connected to.
+    /// The network it is attached to.
     pub network: Network,
     /// Names it has on the run's network.
     pub aliases: Vec<String>,
-    /// The engine's health check; `None` leaves what the image says.
+    /// The engine's health check; `None` keeps the image's.
     pub health: Option<HealthCheck>,
     /// The user its processes run as.
     pub user: Option<String>,
 }
 
-/// What a container is connected to.
+/// The network a container is attached to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Network {
-    /// A bridge that is made for the run: its containers reach each other by name.
+    /// A bridge made for the run, on which its containers reach each other by name.
     #[default]
     Run,
     /// This machine's own network.
     Host,
-    /// Nothing.
+    /// No network.
     None,
-    /// An existing network.
+    /// An existing network, by name.
     Named(String),
 }
 
 /// A command that the engine runs in the container repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// A line for the container's shell, or a list of words.
+    /// One line for the container's shell, or a list of words.
     pub command: Vec<String>,
-    /// It is one line for the container's shell.
+    /// `command` is one line for the container's shell.
     pub is_shell: bool,
-    /// From one run to the next.
+    /// Interval between two checks, nanoseconds.
     pub every_ns: u64,
-    /// A run that takes longer has failed.
+    /// A check that takes longer than this, in nanoseconds, has failed.
     pub timeout_ns: u64,
-    /// How many failures make it unhealthy.
+    /// How many failures make the container unhealthy.
     pub retries: u32,
 }
 
-/// How a component is asked to end.
+/// How to ask a component to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// Sent to its process group.
+    /// Signal sent to its process group.
     pub signal: Signal,
-    /// How long it may take before it is killed.
+    /// Time it has to end before it is killed, nanoseconds.
     pub within_ns: u64,
 }
 
@@ -253,7 +253,7 @@ impl Default for Stop {
     }
 }
 
-/// A signal by its number.
+/// A signal, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal(i32);
 
@@ -283,7 +283,7 @@ const SIGNALS: [(&str, i32); 21] = [
 ];
 
 impl Signal {
-    /// Asks to end.
+    /// Asks the process to end.
     pub const TERM: Signal = Signal(libc::SIGTERM);
     /// Interrupt, as Ctrl-C does.
     pub const INT: Signal = Signal(libc::SIGINT);
@@ -291,10 +291,10 @@ impl Signal {
     pub const KILL: Signal = Signal(libc::SIGKILL);
     /// Stops the process until [`Signal::CONT`].
     pub const STOP: Signal = Signal(libc::SIGSTOP);
-    /// Continues.
+    /// Continues a stopped process.
     pub const CONT: Signal = Signal(libc::SIGCONT);
 
-    /// From `SIGTERM`, `TERM`, `term` or `15`. `None` if it is not a signal.
+    /// Parses `SIGTERM`, `TERM`, `term` or `15`. `None` if it is not a signal.
     pub fn parse(text: &str) -> Option<Signal> {
         let text = text.trim();
         if let Ok(number) = text.parse::<i32>() {
@@ -305,7 +305,7 @@ impl Signal {
         SIGNALS.iter().find(|(name, _)| &name[3..] == bare).map(|(_, number)| Signal(*number))
     }
 
-    /// From a number, 1 to 64.
+    /// The signal with this number, 1 to 64.
     pub fn from_number(number: i32) -> Option<Signal> {
         (1..=64).contains(&number).then_some(Signal(number))
     }
@@ -325,14 +325,14 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Something this host cannot provide: a reading or a kind of isolation. It is not an error; the record reports it.
+/// Something this host cannot provide: a reading or a kind of isolation. Not an error; the record reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// The component that lacks it; empty for all of them.
+    /// The affected component; empty if all of them are.
     pub component: String,
     /// What is missing.
     pub what: String,
-    /// Why.
+    /// Why it is missing, in words.
     pub why: String,
 }
 

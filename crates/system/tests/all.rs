@@ -1,5 +1,5 @@
-//! The integration tests of this crate in one program: it links once, and its tests run side by side. `figures`
-//! inspects the memory of its process, so it is a separate program.
+//! The integration tests of this crate in one program: it links once, and its tests run in parallel. `figures` inspects
+//! the memory of its process, so it is a separate program.
 
 #![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
 

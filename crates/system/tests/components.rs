@@ -22,7 +22,7 @@ fn a_simple_line_replaces_the_shell_and_inherits_nothing() {
     let environ = fs::read_to_string(format!("{proc}/environ")).unwrap();
     assert!(environ.split('\0').any(|e| e == "GREETING=hello"));
     assert_eq!(component.pids(), [component.process().pid]);
-    // Its own group, so that a signal to loadlab's does not reach it.
+    // Its own process group, so that a signal to loadlab's group does not reach it.
     let stat = fs::read_to_string(format!("{proc}/stat")).unwrap();
     let group = stat[stat.rfind(')').unwrap() + 1..].split_ascii_whitespace().nth(2).unwrap();
     assert_eq!(group, component.process().pid.to_string());
@@ -33,7 +33,7 @@ fn a_simple_line_replaces_the_shell_and_inherits_nothing() {
     assert_eq!((down.ending, down.stragglers), (Ending::Exited, 0));
     assert!(!component.process().is_alive());
     assert_eq!(component.ended().unwrap().status.to_string(), "signal 15 (SIGTERM)");
-    // A requested end is not reported, and the name is free again.
+    // An end that was requested is not reported, and the name is free again.
     let again = bench.system.up(&spec).unwrap();
     bench.system.kill(&again).unwrap();
     assert!(bench.notices.try_recv().is_err());
@@ -116,7 +116,7 @@ fn one_that_ends_while_waited_for_is_reported_at_once() {
     last lines of DIR/logs/db.err:
       | cannot open data.db
     ");
-    // Reported once: by `ready`, not by a notice as well.
+    // Reported once, by `ready`, and not by a notice as well.
     assert_eq!(bench.system.down(&component).unwrap().ending, Ending::Exited);
     assert!(bench.notices.try_recv().is_err());
 }
@@ -236,7 +236,8 @@ fn daemons_do_not_survive_down() {
     }
 }
 
-/// A process that forks itself into a new session and ends, repeatedly, is a child of no one and in no group.
+/// A process that repeatedly forks itself into a new session and exits has no parent and no process group to find it
+/// by.
 #[test]
 fn one_that_runs_away_is_caught_in_its_cgroup() {
     for bench in Bench::of_all_kinds() {
@@ -245,7 +246,7 @@ fn one_that_runs_away_is_caught_in_its_cgroup() {
         let hops = || fs::metadata(bench.path("hops")).map_or(0, |m| m.len());
         eventually("some hops", || (hops() > 20).then_some(()));
         if bench.system.cgroup_version() == "none" && !has_kill(&component) {
-            // Only its cgroup holds it: removing its script lets it end.
+            // Only a cgroup could hold it: without its script it stops.
             fs::remove_file(bench.path("hop")).unwrap();
             bench.system.down(&component).unwrap();
             continue;
@@ -259,7 +260,7 @@ fn one_that_runs_away_is_caught_in_its_cgroup() {
     }
 }
 
-/// It has its own cgroup, even one without controllers.
+/// Whether the component has its own cgroup, even one without controllers.
 fn has_kill(component: &loadlab_system::Component) -> bool {
     let groups = fs::read_to_string(format!("/proc/{}/cgroup", component.process().pid)).unwrap_or_default();
     groups.contains("/loadlab/")
@@ -295,7 +296,7 @@ fn cpu_is_limited() {
     });
     let cpu_s = last.cpu_s.unwrap() - first.cpu_s.unwrap();
     let throttled = (last.throttled_periods.unwrap() - first.throttled_periods.unwrap()) as f64;
-    // 10 ms in each of them, and never more than that share of the elapsed time.
+    // About 10 ms in each period, and never more than that share of the elapsed time.
     assert!(cpu_s >= throttled * 0.007, "{cpu_s} s in {throttled} periods");
     let share = cpu_s / ((end_ns - begin_ns) as f64 / 1e9);
     assert!(share < 0.13, "{share}");
@@ -322,7 +323,7 @@ fn a_memory_hog_is_killed_and_told() {
     while died.is_none() || lived.is_none() {
         match bench.notice() {
             Notice::Died { component, status, .. } => died = Some((component, status)),
-            // Also for the first one, if it is seen between the kill and the end.
+            // `whole` may report this too, if it is seen between the kill and its end.
             Notice::OutOfMemory { component, kills, .. } if component.name() == "worker" => {
                 lived = Some((component, kills))
             }
@@ -376,7 +377,7 @@ fn processes_and_files_are_limited() {
     assert_eq!(bench.system.down(&component).unwrap().stragglers, 3);
 }
 
-/// What holds if limits cannot be applied: they are reported as errors, and everything else works.
+/// What holds when limits cannot be applied: each is reported as an error, and everything else works.
 fn limits_are_refused(bench: &Bench) {
     for limits in [
         Limits { cpu_cores: Some(0.1), ..Limits::default() },

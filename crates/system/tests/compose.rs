@@ -11,7 +11,7 @@ use loadlab_system::{Cancel, ComposeSpec, Error, Project, Result};
 use crate::common;
 use crate::common::Bench;
 
-/// Answers as an engine with one container, `one`, that was listed as running and has since ended with this status.
+/// An engine with one container, `one`, that was listed as running and has since ended with this exit status.
 fn engine(socket: &Path, exit: i32) {
     let listener = UnixListener::bind(socket).unwrap();
     std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, exit)));
@@ -43,12 +43,12 @@ fn answer(mut stream: UnixStream, exit: i32) {
     let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
 }
 
-/// The result of bringing it up, and what Compose was asked for.
+/// The result of bringing a project up, and the Compose commands it took.
 fn up(exit_of_up: i32, exit_of_container: i32) -> (Result<Project>, Vec<String>) {
     up_with("docker", "services: {}\n", exit_of_up, exit_of_container)
 }
 
-/// The same with this Compose, and this file.
+/// As [`up`], with this Compose tool and this file.
 fn up_with(
     tool: &str,
     file: &str,
@@ -63,7 +63,7 @@ fn up_with(
     let script = format!(
         "#!/bin/sh\necho \"$@\" >> {}\ncase \"$*\" in *' up '*) exit {exit_of_up};; *' config') exit {};; esac\n",
         bench.path("asked").display(),
-        // Like older versions of Podman's, which do not know this command.
+        // Older versions of Podman's Compose do not know this command.
         if tool == "podman-compose" { 2 } else { 0 },
     );
     let others = ["docker", "docker-compose"].into_iter().filter(|other| *other != tool);
@@ -106,7 +106,7 @@ fn a_service_may_do_its_work_and_end_whenever_it_is_looked_at() {
     assert_eq!(asked, ["version", "config", "up", "stop"]);
 }
 
-/// Podman's Compose starts, stops and removes by name: nothing with that name may exist before.
+/// Podman's Compose starts, stops and removes by name, so nothing with the same name may exist before.
 #[test]
 fn nothing_is_brought_up_over_what_others_have() {
     let file = |name: &str| format!("services: {{}}\nvolumes: {{ data: {{ name: {name} }} }}\n");

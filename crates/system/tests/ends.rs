@@ -1,4 +1,4 @@
-//! How the end of a container is noticed, with an engine that answers only when allowed to.
+//! How the end of a container is noticed, against an engine that answers only when released.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -13,8 +13,8 @@ use loadlab_system::{Cancel, ComposeSpec, Notice, Ready};
 
 use crate::common::{Bench, PATIENCE_NS};
 
-/// Answers as an engine with one container, `one`, whose first process has this pid. When asked how it ended, it
-/// signals the question, and answers once allowed to.
+/// An engine with one container, `one`, whose first process has this pid. When asked how the container ended, it
+/// signals `asked`, and answers once `let_go` permits it.
 struct Asked {
     pid: u32,
     asked: Sender<()>,
@@ -44,7 +44,7 @@ fn answer(mut stream: UnixStream, asked: &Asked) {
     } else if path.ends_with("/containers/one/json") {
         format!(r#"{{"State":{{"Pid":{},"Running":true,"ExitCode":7}}}}"#, asked.pid)
     } else if path.ends_with("/containers/one/wait") {
-        // The other end may be gone.
+        // The receiver may be gone.
         let _ = asked.asked.send(());
         let _ = asked.let_go.lock().unwrap().recv();
         r#"{"StatusCode":7}"#.to_owned()
@@ -98,7 +98,7 @@ fn an_engine_that_does_not_answer_delays_no_other_death() {
 
     end(child);
     is_asked.recv().unwrap();
-    // The engine is busy; meanwhile another component ends.
+    // The engine is blocked; meanwhile another component ends.
     process.send(loadlab_system::Signal::KILL);
     let died = || match bench.notice() {
         Notice::Died { component, status, .. } => (component.name().to_owned(), status.to_string()),

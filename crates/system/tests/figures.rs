@@ -1,6 +1,6 @@
-//! Limits on the cost of watching and limiting components, with what counts it: memory of this process, the kernel's
-//! own accounts of a component, calls of the thread that brings up. Times are shown but never judged: they depend on
-//! what else the machine is doing. Run with `--nocapture` to see them.
+//! Limits on the cost of watching and limiting components, by what can be counted: memory of this process, the kernel's
+//! own accounting of a component, system calls of the thread that brings it up. Times are printed but never judged,
+//! because they depend on what else the machine is doing. Run with `--nocapture` to see them.
 
 mod common;
 
@@ -17,15 +17,15 @@ fn thread_cpu_s() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Private resident memory of this process, bytes.
+/// Private resident memory of this process, in bytes.
 fn own_memory() -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find_map(|l| l.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
 }
 
-/// Fifty components and the host may cost 30 MB, with samples of ten minutes kept as in a trial, and should cost 1 %
-/// of a core; `watching.rs` bounds the latter by the number of reads.
+/// Fifty components and the host may cost 30 MB, with ten minutes of samples kept as in a trial, and should cost 1 % of
+/// a core; `watching.rs` bounds the latter by the number of reads.
 #[test]
 fn fifty_components_cost_little() {
     let bench = Bench::new();
@@ -53,7 +53,7 @@ fn fifty_components_cost_little() {
     assert!(kept.len() > 600 * 52 && grown < 30_000_000, "{grown} bytes");
 }
 
-/// The kernel enforces one per cent of a core, and our readings equal the kernel's counts.
+/// The kernel enforces one per cent of a core, and our readings agree with the kernel's counts.
 #[test]
 fn one_per_cent_of_a_core_is_that() {
     let bench = Bench::new();
@@ -67,13 +67,13 @@ fn one_per_cent_of_a_core_is_that() {
     let mut target = component.target();
     let mut read = || target.read_now().unwrap();
     let first = read();
-    // It would take a whole core. A process limited to a share is stopped in each period.
+    // Unlimited, it would take a whole core. A process limited to a share of a core is throttled in each period.
     let last = eventually("being stopped ten times", || {
         let sample = read();
         (sample.throttled_periods? >= first.throttled_periods? + 10).then_some(sample)
     });
     assert!(last.periods >= last.throttled_periods && last.throttled_s > first.throttled_s, "{last:?}");
-    // Our reading lies between two that are made in another way.
+    // Our reading lies between two independent ones.
     let dirs = cgroups_of_spin(component.process().pid);
     let (before_s, sample, after_s) = (cpu_in(&dirs), read(), cpu_in(&dirs));
     let cpu_s = sample.cpu_s.unwrap();
@@ -81,7 +81,7 @@ fn one_per_cent_of_a_core_is_that() {
     assert!(before_s <= cpu_s && cpu_s <= after_s && cpu_s > 0.0, "{before_s} {cpu_s} {after_s}");
 }
 
-/// The groups of the component `spin`, found by its process, below any mount of a hierarchy.
+/// The cgroups of the component `spin`, found through its process, under every mounted hierarchy.
 fn cgroups_of_spin(pid: u32) -> Vec<PathBuf> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).map(|p| p.trim_start_matches('/'));
@@ -91,7 +91,7 @@ fn cgroups_of_spin(pid: u32) -> Vec<PathBuf> {
     paths.flat_map(|path| roots.iter().map(move |root| root.join(path))).collect()
 }
 
-/// CPU time of a group in seconds, from whichever file has it.
+/// CPU time of a cgroup in seconds, from whichever file has it.
 fn cpu_in(dirs: &[PathBuf]) -> f64 {
     let v1 = |dir: &PathBuf| {
         let ns = fs::read_to_string(dir.join("cpuacct.usage")).ok()?;
@@ -102,11 +102,11 @@ fn cpu_in(dirs: &[PathBuf]) -> f64 {
         let us = stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
         Some(us.parse::<f64>().ok()? / 1e6)
     };
-    // If there are both, v2 rounds to microseconds what v1 has in full.
+    // If both exist, v2 rounds to microseconds what v1 has in full.
     dirs.iter().find_map(v1).or_else(|| dirs.iter().find_map(v2)).expect("a group that counts CPU time")
 }
 
-/// Fifteen MiB are fifteen MiB, and the kill has a time.
+/// A limit of fifteen MiB means fifteen MiB, and the kill is reported.
 #[test]
 fn fifteen_mib_kill_at_fifteen_mib() {
     let bench = Bench::new();
@@ -128,8 +128,8 @@ fn fifteen_mib_kill_at_fifteen_mib() {
     assert!(peak <= 15 << 20, "{peak}");
 }
 
-/// What loadlab adds to a component's own start: its cgroups, limits, and the wait for its port. The cost to a
-/// machine is the writes; it is bounded for each, and the last one takes as many calls as the first.
+/// What loadlab adds to a component's own start-up: its cgroups, its limits, and the wait for its port. The cost to the
+/// machine is the writes: they are bounded per component, and the last component takes as many as the first.
 #[test]
 fn bringing_up_adds_little() {
     let bench = Bench::new();
@@ -160,7 +160,7 @@ fn bringing_up_adds_little() {
     assert!(writes[0] <= 12 && writes.iter().all(|n| *n == writes[0]), "{writes:?}");
 }
 
-/// Limits of a living component are changed and lifted.
+/// Limits of a running component can be changed and lifted.
 #[test]
 fn limits_of_a_living_component_change() {
     let bench = Bench::new();
@@ -180,7 +180,7 @@ fn limits_of_a_living_component_change() {
     bench.system.limit(&component, &other).unwrap();
     assert!(words().starts_with("64.0 MiB of memory, "), "{}", words());
     assert!(words().ends_with("9 processes and threads, 40 open files, cores 0"), "{}", words());
-    // Up and down again, in either order of memory and swap.
+    // Up and down again, so memory and swap are raised and lowered in either order.
     for mib in [128u64, 32, 64] {
         let limits = Limits { memory_bytes: Some(mib << 20), open_files: Some(40), ..Limits::default() };
         bench.system.limit(&component, &limits).unwrap();
@@ -188,7 +188,7 @@ fn limits_of_a_living_component_change() {
     }
     bench.system.limit(&component, &Limits { open_files: Some(40), ..Limits::default() }).unwrap();
     assert_eq!(words(), "40 open files, cores 0");
-    // Raising a hard limit needs a capability; without it that is an error, and no limit is claimed.
+    // Raising a hard limit needs a capability; without it the call fails, and the limit in force is unchanged.
     match bench.system.limit(&component, &Limits { open_files: Some(70), ..Limits::default() }) {
         Ok(_) => assert_eq!(words(), "70 open files, cores 0"),
         Err(error) => {
@@ -198,7 +198,7 @@ fn limits_of_a_living_component_change() {
     }
 }
 
-/// It stops with all its processes, including those that it started meanwhile, and continues.
+/// A paused component stops with all its processes, including those started meanwhile, and then resumes.
 #[test]
 fn a_paused_component_uses_nothing() {
     let bench = Bench::new();
@@ -213,12 +213,12 @@ fn a_paused_component_uses_nothing() {
     eventually("all stopped", || component.pids().into_iter().all(stopped).then_some(()));
     assert!(component.resume() && !component.is_paused());
     eventually("all running", || (!component.pids().into_iter().any(stopped)).then_some(()));
-    // A paused one can be taken down.
+    // A paused component can be taken down.
     component.pause();
     bench.system.down(&component).unwrap();
 }
 
-/// A component that leaves its cgroup is detected: it is no longer counted, but still taken down.
+/// A component that leaves its cgroup is detected: it is no longer counted, but is still taken down.
 #[test]
 fn one_that_leaves_its_cgroup_is_found_by_its_mark() {
     let bench = Bench::new();

@@ -82,7 +82,7 @@ fn cgroups_in(state_file: &Path) -> Vec<PathBuf> {
     resources.iter().filter_map(|r| r["cgroup"].as_str().map(PathBuf::from)).collect()
 }
 
-/// With this host's cgroups, and as on a host without any.
+/// This host's cgroups, and a root without any.
 fn roots(dir: &Path) -> [PathBuf; 2] {
     [PathBuf::from("/"), dir.join("no-root")]
 }
@@ -157,14 +157,14 @@ fn clean_removes_what_is_left_when_the_guardian_was_killed_too() {
     }
 }
 
-/// As an ordinary user: no cgroups, which is reported, and the rest as usual.
+/// As an ordinary user: no cgroups, which is reported, and everything else as usual.
 #[test]
 fn without_rights_it_works_with_less() {
     let nobody = 65534;
     if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
         return common::skip::skip("it takes root and setpriv to become nobody");
     }
-    // Not below the build's folder, which `nobody` may not enter.
+    // Not below the build folder, which `nobody` may not enter.
     let dir = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(dir.path(), Some(nobody), Some(nobody)).unwrap();
     let fixture = dir.path().join("fixture");

@@ -1,4 +1,4 @@
-//! Components in their own network namespaces: reached, cut off, rejoined, narrowed. Needs root.
+//! Components in their own network namespaces: reached, cut off, reconnected, rate-limited. Needs root.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -8,10 +8,10 @@ use loadlab_system::{Cancel, Command, ComponentSpec, Error, Isolation, Net, Read
 
 use crate::common::{Bench, FIXTURE, PATIENCE_NS, eventually};
 
-/// How long to wait for a connection to one that was cut off: nothing comes, however long.
+/// How long to wait for a connection to a component that is cut off; no wait would be long enough.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A server that is up in its own namespace, and its address.
+/// Brings up a server in its own namespace and returns its address.
 fn up(bench: &Bench, name: &str) -> IpAddr {
     let words = [FIXTURE, "serve-all", "8080", "hello"].map(str::to_owned).to_vec();
     let address = bench.system.own_address(name).unwrap();
@@ -48,7 +48,7 @@ fn links_are_cut_joined_and_narrowed() {
     bench.system.reconnect("one").unwrap();
     eventually("the link", || ask(one).ok());
 
-    // The kernel enforces the rate of a narrowed link; this checks that the rule is set and removed.
+    // The kernel enforces the rate of a limited link; this checks that the rule is set and removed.
     let rules = || {
         let shown = std::process::Command::new("tc").args(["qdisc", "show"]).output().unwrap();
         String::from_utf8_lossy(&shown.stdout).matches("tbf").count()
@@ -64,7 +64,7 @@ fn links_are_cut_joined_and_narrowed() {
     let bytes = components[0].target().read_now().unwrap().net_out_bytes;
     assert!(bytes > Some(100), "{bytes:?}");
     assert!(matches!(bench.system.disconnect("three"), Err(Error::NoLink { .. })));
-    // After a restart it has the address that others know.
+    // After a restart it has the address that the others know.
     bench.system.down(&components[0]).unwrap();
     assert_eq!(up(&bench, "one"), one);
     assert!(ask(one).is_ok());

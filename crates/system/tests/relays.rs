@@ -9,13 +9,13 @@ fn no_relay_stays_where_its_link_cannot_be_limited() {
     let bench = Bench::with(|spec| spec.exe = Some(FIXTURE.into()));
     let mut spec = bench.spec("web", "sleep 1000");
     spec.relay = Some(RelayAt::Ports(vec![(free_port(), free_port())]));
-    // Only one with its own network can be narrowed.
+    // The link rate can be limited only for a component with its own network.
     spec.limits.link = LinkLimits { bytes_per_s: Some(1 << 20), ..LinkLimits::default() };
     let error = bench.system.up(&spec).unwrap_err();
     assert!(matches!(error, Error::NoLink { .. }), "{error}");
     assert!(bench.system.relay_of("web").is_none() && bench.system.components().is_empty());
 
-    // The next one finds the port free, and no relay is reported as dead.
+    // The next component finds the port free, and no relay is reported as dead.
     spec.limits.link = LinkLimits { delay_ns: Some(1_000_000), ..LinkLimits::default() };
     let web = bench.system.up(&spec).unwrap();
     assert!(bench.system.relay_of("web").is_some());

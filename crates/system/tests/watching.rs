@@ -12,7 +12,7 @@ use loadlab_system::{Cancel, Probe, ProbeSpec, Ready, Target, TrialClock, Watche
 use crate::common;
 use crate::common::{Bench, FIXTURE, PATIENCE_NS, eventually, free_port};
 
-/// How many reads one reading of a component may take: of some fifteen files in v1, each read to its end.
+/// The most reads one reading of a component may take: some fifteen files in v1, each read to its end.
 const MOST_READS: u64 = 60;
 
 #[test]
@@ -54,7 +54,7 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
         Watched::Note(text) => notes.push(text),
         Watched::Evidence(_) => {}
     };
-    // This few are read in a row, once a second.
+    // This few targets are read one after another, once a second.
     let mut seconds = 0;
     while seconds < 3 {
         let watched = receive.recv_timeout(Duration::from_nanos(PATIENCE_NS)).unwrap();
@@ -68,7 +68,7 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
     let together = rest.iter().filter(|w| matches!(w, Watched::Samples(all) if all.len() == 4)).count();
     assert!(together >= 2, "all at the load's end, and all when stopped: {rest:?}");
     rest.into_iter().for_each(&mut take);
-    // Each sample has its own time, those of one reading as well.
+    // Each sample has its own time, even within one reading.
     let mut times: Vec<f64> = samples
         .iter()
         .filter(|(name, _)| *name != "probes")
@@ -81,7 +81,7 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
 
     for name in ["serve", "spin", "loadlab", "host"] {
         let read = &samples[name];
-        // One at once, one in each second from 0 on, one at the load's end, one when stopped.
+        // One at once, one per second from 0 on, one at the end of the load, one when stopped.
         let before = read.iter().filter(|s| s.at_s < 0.0).count();
         assert!(before >= 1 && read.len() >= before + 5, "{name}: {read:?}");
         assert!(
@@ -95,13 +95,13 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
         );
     }
     assert!(samples["spin"].last().unwrap().cpu_s > samples["spin"][0].cpu_s);
-    // Standard input, output and error, and a listening socket in the server's case.
+    // Standard input, output and error, plus a listening socket for the server.
     let files = |name: &str| samples[name].last().unwrap().open_files;
     assert_eq!((files("spin"), files("serve").map(|n| n >= 4)), (Some(3), Some(true)));
     let (read, failed): (Vec<&Sample>, Vec<&Sample>) =
         samples["probes"].iter().partition(|s| s.probes_failed.is_empty());
     assert!(read.iter().all(|s| s.probes == BTreeMap::from([("depth".to_owned(), 42.0)])));
-    // Each failure is in the record, but reported only once.
+    // Every failure is recorded, but reported only once.
     assert!(failed.len() > 2 && failed.iter().all(|s| s.probes_failed["broken"].contains("nothing at")));
     let broken: Vec<_> = notes.iter().filter(|n| n.contains("probe `broken`")).collect();
     assert_eq!(broken.len(), 1, "reported once while it fails the same way: {notes:?}");
@@ -140,7 +140,7 @@ fn something_external_is_read_by_its_process() {
     let bench = Bench::new();
     let component = bench.system.up(&bench.spec("a", "sleep 1000 & exec sleep 1000")).unwrap();
     eventually("two processes", || (component.pids().len() == 2).then_some(()));
-    // A shell that is about to exec another program has one more file.
+    // A shell that is about to exec another program has one more file open.
     let by_tree = eventually("nothing but standard input, output and error", || {
         let read = Target::process_tree("x", component.process()).read_now()?;
         (read.open_files == Some(6)).then_some(read)
@@ -156,7 +156,7 @@ fn something_external_is_read_by_its_process() {
 #[test]
 fn what_is_written_to_disk_is_counted() {
     for bench in [Bench::new(), Bench::without_cgroups()] {
-        // An in-memory file system writes to no disk.
+        // An in-memory file system does not write to disk.
         let magic = rustix::fs::statfs(bench.dir.path()).unwrap().f_type;
         if magic as u64 == 0x0102_1994 {
             return common::skip::skip("temporary files are in memory");
@@ -174,8 +174,8 @@ fn what_is_written_to_disk_is_counted() {
     }
 }
 
-/// The cost of a reading is the files it reads: a bounded number for each component, however many there are, and none
-/// for processes outside components.
+/// A reading costs the files it reads: a bounded number per component, however many components there are, and none for
+/// processes outside components.
 #[test]
 fn fifty_components_are_cheap_to_read() {
     let bench = Bench::new();
@@ -190,7 +190,7 @@ fn fifty_components_are_cheap_to_read() {
         targets[..count].iter_mut().for_each(|t| assert!(t.read_now().is_some()));
         Some(common::calls_of_thread()?.0 - before)
     };
-    // The first reading of each opens the files that later ones reuse.
+    // The first reading of each target opens the files that later readings reuse.
     reads_of(50);
     let (Some(none), Some(one), Some(fifty)) = (reads_of(0), reads_of(1), reads_of(50)) else {
         return common::skip::skip("this kernel does not count what a thread reads");

@@ -1,17 +1,17 @@
-// The collection that everything here is about, and how many messages are stored at once.
+// The collection that everything here uses, and storing messages in groups.
 import { MongoClient } from "mongodb";
 
 const GROUP = 1000;
-/** How often a group is tried, and how long after a failure. */
+/** How often storing a group is tried, and how long after a failure it is retried. */
 const TRIES = 5;
 const AGAIN_MS = 200;
 /**
- * The driver gives each message an `_id` when it first tries: one that has it already was stored by an earlier try. On the
- * first try it is one that the client gave.
+ * Error code of a duplicate `_id`. The driver assigns the `_id` on the first try, so a duplicate on a later try was
+ * stored by an earlier one. On the first try, it is an `_id` that the client gave.
  */
 const DUPLICATE = 11000;
 
-/** Connects with as many connections as `pool` says. */
+/** Connects with a pool of `pool` connections. */
 export async function connect(url, pool) {
   const client = new MongoClient(url, { maxPoolSize: pool, minPoolSize: pool });
   await client.connect();
@@ -19,8 +19,8 @@ export async function connect(url, pool) {
 }
 
 /**
- * Stores messages in groups, `pool` groups at a time. `next` gives the next group, an empty one at the end. A group that
- * cannot be stored does not keep the others from it. Returns how many messages are not stored, after all tries.
+ * Stores messages in groups, `pool` groups at a time. `next` returns the next group, and an empty one at the end. A
+ * group that cannot be stored does not stop the others. Returns how many messages are not stored after all tries.
  */
 export async function storeInGroups(messages, pool, next) {
   let lost = 0;
@@ -31,7 +31,7 @@ export async function storeInGroups(messages, pool, next) {
   return lost;
 }
 
-/** Stores a group, with what it takes of tries. Returns how many of its messages are not stored. */
+/** Stores a group, with retries. Returns how many of its messages are not stored. */
 export async function storeGroup(messages, group, againMs = AGAIN_MS) {
   let [left, lost] = [group, 0];
   for (let tried = 1; ; tried += 1) {
@@ -56,8 +56,8 @@ export async function storeGroup(messages, group, againMs = AGAIN_MS) {
 }
 
 /**
- * The messages of a group that an error is about, and how many others have an `_id` that is there already: all of them are
- * `failed`, unless the database says which.
+ * The messages of a group that an error refers to, and how many others have an `_id` that exists already. All messages
+ * are `failed`, unless the database reports which.
  */
 function notStored(group, error) {
   const errors = error.writeErrors === undefined ? null : [error.writeErrors].flat();

@@ -1,10 +1,10 @@
-// Groups of messages on a database that fails: what is tried again, and what is counted as lost.
+// Groups of messages on a failing database: what is retried, and what counts as lost.
 //   node --test labs/message-inserts/service/messages.test.js
 import assert from "node:assert/strict";
 import test from "node:test";
 import { storeGroup, storeInGroups } from "./messages.js";
 
-/** A collection that keeps what it is given, unless `fails(docs, call)` says how it fails. */
+/** A collection that stores what it is given, unless `fails(docs, call)` returns an error. */
 function collection(fails = () => null) {
   const stored = new Set();
   let calls = 0;

@@ -1,6 +1,6 @@
-// Looks at the collection from outside, whatever becomes of the server.
-//   node observer.js PORT MONGODB-URL           (HOST=… where it is not to listen on loopback only)
-// GET /stored: how many messages there are; GET /ids: which; POST /empty: away with all of them.
+// Watches the collection from outside, whatever happens to the server.
+//   node observer.js PORT MONGODB-URL           (HOST=… to listen on more than loopback)
+// GET /stored: the number of messages; GET /ids: their ids; POST /empty: removes all of them.
 import { createServer } from "node:http";
 import { connect } from "./messages.js";
 

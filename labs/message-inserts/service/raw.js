@@ -1,6 +1,6 @@
-// The same inserts without a server in front: a program that is the load of the plan's raw cases.
+// Inserts without a server in front: the program that makes the load of the plan's raw cases.
 //   node raw.js HOW MONGODB-URL POOL REQUESTS
-// HOW: `single` stores one message after the other, as many at a time as the pool has connections; `group` in groups.
+// HOW: `single` stores messages one by one, with one insert in flight per connection; `group` stores them in groups.
 import { connect, storeInGroups } from "./messages.js";
 
 const [how, url, pool, requests] = [process.argv[2], process.argv[3], Number(process.argv[4]), Number(process.argv[5])];

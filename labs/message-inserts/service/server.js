@@ -1,12 +1,12 @@
-// The server under test: messages come in by POST and go to MongoDB, in one of four ways.
-//   node server.js PORT MONGODB-URL POOL        (HOST=… where it is not to listen on loopback only)
+// The server under test: messages arrive by POST and go to MongoDB, in one of four ways.
+//   node server.js PORT MONGODB-URL POOL        (HOST=… to listen on more than loopback)
 import express from "express";
 import { connect, storeInGroups } from "./messages.js";
 
 const [port, url, pool] = [Number(process.argv[2]), process.argv[3], Number(process.argv[4])];
-/** So long after the last message nothing more is expected, and the groups are stored. */
+/** If no message arrives for this long, no more are expected, and the groups are stored. */
 const QUIET_MS = 100;
-/** The most messages that may be accepted and not yet stored, where that is bounded. */
+/** The most messages that may be accepted but not yet stored, in the bounded case. */
 const MOST_WAITING = 2000;
 
 const { client, messages } = await connect(url, pool);
@@ -17,7 +17,7 @@ app.use(express.json());
 
 let ending = false;
 
-/** Whether a request is a message that can be accepted; answers it if not. */
+/** Whether a request is a message that can be accepted; if not, answers the request. */
 function isMessage(request, response) {
   if (ending) {
     response.set("Connection", "close").sendStatus(503);
@@ -29,11 +29,11 @@ function isMessage(request, response) {
   return false;
 }
 
-// What any answer costs, and what reading a message costs on top of that.
+// The cost of any answer, and of reading a message on top of that.
 app.get("/empty", (request, response) => response.sendStatus(200));
 app.post("/empty", (request, response) => response.sendStatus(200));
 
-/** Inserts that are under way, of whichever kind. */
+/** Inserts in flight, of any kind. */
 const underWay = new Set();
 function insert(message) {
   const inserted = messages.insertOne(message).finally(() => underWay.delete(inserted));
@@ -48,14 +48,14 @@ app.post("/sync", async (request, response) => {
   response.sendStatus(201);
 });
 
-// Answered, then stored: whoever waits for a connection of the pool waits in memory.
+// Answered, then stored: inserts that wait for a connection of the pool wait in memory.
 app.post("/async", (request, response) => {
   if (!isMessage(request, response)) return;
   insert(request.body).catch(lost);
   response.sendStatus(202);
 });
 
-// The same with back-pressure: who comes when too many wait to be stored is answered when there is room.
+// As `/async`, with back-pressure: if too many messages wait to be stored, a new one is answered once there is room.
 const forRoom = [];
 let waiting = 0;
 app.post("/bounded", (request, response) => {
@@ -74,7 +74,7 @@ function accept(request, response) {
   response.sendStatus(202);
 }
 
-// Answered and kept; stored in groups when no more messages come.
+// Answered and kept; stored in groups once no more messages come.
 let kept = [];
 let storing = Promise.resolve();
 const quiet = setTimeout(() => (storing = storing.then(store)), QUIET_MS);
@@ -100,7 +100,7 @@ const server = app.listen(port, process.env.HOST ?? "127.0.0.1", (error) => {
   console.log(`listening on ${port}`);
 });
 
-// What was accepted is stored before it ends; nothing more is accepted.
+// What was accepted is stored before the process exits; nothing more is accepted.
 process.once("SIGTERM", async () => {
   ending = true;
   server.close();

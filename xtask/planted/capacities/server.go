@@ -1,9 +1,9 @@
-// A server that takes exactly so much: what `find` is to find.
+// A server with an exact capacity, for `find` to find.
 //
 //	capacity PORT pool SLOTS HOLD    SLOTS requests at a time, each for HOLD: SLOTS / HOLD a second
 //	capacity PORT cpu WORK           a request costs WORK of CPU time, everything included: (CPU limit) / WORK a second
 //
-// What is late is not made up for by anything: a slot is free again HOLD after it was taken, whenever the answer left.
+// Nothing makes up for lateness: a slot is free again HOLD after it was taken, whenever the answer left.
 package main
 
 import (
@@ -48,7 +48,8 @@ func used() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// What the process used between two requests counts towards the next one, so that a request costs the same at any load.
+// CPU time that the process used between two requests counts towards the next one, so that a request costs the same at
+// any load.
 func cpu(work time.Duration) http.HandlerFunc {
 	var lock sync.Mutex
 	var paid time.Duration

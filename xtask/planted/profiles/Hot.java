@@ -28,7 +28,7 @@ public class Hot {
     }
 
     public static void main(String[] args) throws Exception {
-        // Compiled before the first request, as in a service that has run for a while.
+        // Have both compiled before the first request, as in a service that has run for a while.
         for (int i = 0; i < 30; i++) {
             plantedHot();
             plantedWarm();

@@ -1,5 +1,5 @@
 /*
- * A service with a planted hot function: HTTP/1.1, a thread for each connection. Three quarters of its work are in one
+ * A service with a planted hot function: HTTP/1.1, one thread per connection. Three quarters of its work are in one
  * function, the rest in another.
  */
 #include <arpa/inet.h>

@@ -25,7 +25,7 @@ function plantedWarm() {
   sink = x;
 }
 
-// Called in one place with many different functions, none is compiled into its caller.
+// Called from one place with many different functions, so none is inlined into its caller.
 const parts = [() => 1, () => 2, () => 3, () => 4, () => 5, plantedWarm, plantedHot];
 
 http

@@ -1,4 +1,4 @@
-//! A service with a planted hot function: HTTP/1.1, a thread for each connection. Three quarters of its work are in one
+//! A service with a planted hot function: HTTP/1.1, one thread per connection. Three quarters of its work are in one
 //! function, the rest in another.
 
 use std::hint::black_box;

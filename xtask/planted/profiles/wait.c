@@ -1,6 +1,6 @@
 /*
- * A service with a planted lock: HTTP/1.1, a thread for each connection, and 64 threads that have nothing to do. A request
- * holds the lock for two milliseconds, in which it sleeps; the others wait for it.
+ * A service with a planted lock: HTTP/1.1, one thread per connection, and 64 idle threads. A request holds the lock for
+ * two milliseconds, during which it sleeps; the others wait for the lock.
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -31,7 +31,7 @@ __attribute__((noinline)) static void planted_turn(void) {
     turns++;
 }
 
-/* A worker without work, which looks for some now and then. */
+/* A worker without work, which checks for some now and then. */
 static void *idle(void *of) {
     (void)of;
     pthread_mutex_lock(&of_queue);

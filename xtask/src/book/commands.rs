@@ -1,7 +1,7 @@
-//! The book's commands: every block fenced as `sh` on every page is run, those of a page one after the other in a
-//! separate folder that contains what a reader would have by then (see [`World`]).
+//! The book's commands: every block fenced as `sh` is run. The blocks of a page run in order, in a separate folder that
+//! contains what a reader would have by then (see [`World`]).
 //!
-//! The check is that they work – options exist, files exist, plans are valid –, not what this machine measures: times
+//! The check is that commands work (options exist, files exist, plans are valid), not what this machine measures: times
 //! are shortened (`short.sh`), and a verdict is not a failure.
 
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use crate::command::{captured, program};
 use crate::root::{files, root, target};
 use crate::steps::Outcome;
 
-/// The longest a block takes: times are shortened.
+/// Time limit of a block; times in it are shortened.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Runs them all, with the release build.
+/// Runs the commands of all pages with the release build.
 ///
 /// # Errors
 /// No page has a block to run, or a block fails.
@@ -28,7 +28,7 @@ pub fn run_all() -> Outcome {
     run_with(&target().join("release/loadlab"), "")
 }
 
-/// Runs those of pages whose path contains a text, with the given binary.
+/// Runs the commands of pages whose path contains `only`, with the given binary.
 ///
 /// # Errors
 /// As [`run_all`].
@@ -67,7 +67,7 @@ fn run_block(world: &World, folder: &Path, text: &str) -> Result<()> {
     let mut command = program("bash");
     command.args(["-euo", "pipefail", "-c", &script]).current_dir(folder).env("PATH", world.path()?);
     command.env("NO_COLOR", "1");
-    // A page's output is for its reader; errors are for ours.
+    // A page shows output to its reader; only failures matter here.
     captured(&mut command, LONGEST)?.ok(&script)?;
     Ok(())
 }

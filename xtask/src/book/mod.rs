@@ -23,18 +23,18 @@ pub struct Args {
     /// Install mdBook with `cargo install` where it is missing; it takes minutes
     #[arg(long)]
     install: bool,
-    /// Run the commands of its pages instead
+    /// Run the commands on its pages instead
     #[arg(long)]
     commands: bool,
-    /// With --commands: only of pages whose path contains this
+    /// With --commands: only pages whose path contains this
     #[arg(long, value_name = "PART", requires = "commands", default_value = "")]
     only: String,
-    /// With --commands: this loadlab, instead of the release build
+    /// With --commands: the loadlab to run, instead of the release build
     #[arg(long, value_name = "FILE", requires = "commands")]
     binary: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs `cargo xtask book`.
 ///
 /// # Errors
 /// mdBook is missing or fails; a command fails.
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The step of `cargo xtask test`: builds the book if mdBook is installed, and stages it in any case.
+/// Step of `cargo xtask test`: builds the book if mdBook is installed, otherwise only stages it.
 ///
 /// # Errors
 /// A page cannot be read, or mdBook rejects the book.
@@ -69,7 +69,7 @@ pub fn step() -> Outcome {
     }
 }
 
-/// Where `cargo install` puts it, whether that is in the path or not.
+/// mdBook where `cargo install` puts it, even if that folder is not in `PATH`.
 fn installed() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")))?;
@@ -83,13 +83,13 @@ fn build(mdbook: &Path) -> Outcome {
 
 /// The book as a site.
 pub struct Site {
-    /// Its first page.
+    /// Path of its first page.
     pub index: PathBuf,
-    /// Pages, including those that lie beside the book in the repository.
+    /// Number of pages, including those from elsewhere in the repository.
     pub pages: usize,
 }
 
-/// Builds it.
+/// Builds the site.
 ///
 /// # Errors
 /// A page cannot be read, or mdBook rejects the book.
@@ -108,7 +108,8 @@ pub fn site(mdbook: &Path) -> Result<Site> {
     Ok(Site { index, pages })
 }
 
-/// The book's sources in a separate folder, with `book.toml`.
+/// Stages the book's sources, with `book.toml`, in a separate folder. Returns the folder and the number of pages from
+/// outside `docs/`.
 fn staged() -> Result<(PathBuf, usize)> {
     let dir = target().join("xtask/book");
     let _ = fs::remove_dir_all(&dir);

@@ -1,5 +1,5 @@
-//! The book as mdBook needs it: the pages of `docs/` unchanged, plus what they link to elsewhere in the repository
-//! (READMEs of labs, the map of the code), so that every link of the built book leads somewhere.
+//! The book as mdBook needs it: the pages of `docs/`, plus what they link to elsewhere in the repository (READMEs of
+//! labs, the map of the code), so that every link of the built book leads somewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,17 +11,18 @@ use crate::house::normal;
 
 /// The book's folder in the repository.
 const DOCS: &str = "docs";
-/// Its contents.
+/// The book's table of contents.
 const CONTENTS: &str = "docs/SUMMARY.md";
-/// The book's folder for pages from elsewhere.
+/// Folder in the book for pages from elsewhere in the repository.
 const BESIDE: &str = "repository";
 
-/// Writes the book's sources into a folder: `files` are all files of the repository, relative to `root`.
+/// Writes the book's sources into the folder `to`; `files` are all files of the repository, relative to `root`. Returns
+/// the number of pages from outside `docs/`.
 ///
 /// # Errors
 /// A file cannot be read or written.
 pub fn stage(root: &Path, files: &BTreeSet<String>, to: &Path) -> Result<usize> {
-    // A new lab has its page in the book at once, linked or not.
+    // A new lab gets its page in the book at once, linked or not.
     let is_lab = |f: &str| f.starts_with("labs/") && f.ends_with("/README.md") && f.matches('/').count() == 2;
     let mut pending: Vec<String> =
         files.iter().filter(|f| f.starts_with("docs/") || is_lab(f)).cloned().collect();
@@ -53,12 +54,12 @@ pub fn stage(root: &Path, files: &BTreeSet<String>, to: &Path) -> Result<usize> 
     Ok(beside.len())
 }
 
-/// A repository file's place in the book.
+/// A repository file's path in the book.
 fn place(path: &str) -> String {
     path.strip_prefix("docs/").map_or_else(|| format!("{BESIDE}/{path}"), str::to_owned)
 }
 
-/// A page with links adapted to places in the book; `linked` collects what it links to.
+/// A page with its links adapted to paths in the book; `linked` collects the files it links to.
 fn rewritten(page: &str, text: &str, files: &BTreeSet<String>, linked: &mut BTreeSet<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut fenced = false;
@@ -66,7 +67,7 @@ fn rewritten(page: &str, text: &str, files: &BTreeSet<String>, linked: &mut BTre
         let is_fence = line.trim_start().starts_with("```");
         fenced ^= is_fence;
         match is_fence {
-            // The reason why a block is not run is for the checks, and would be taken as its language.
+            // The reason not to run a block is for the checks; mdBook would read it as part of the language.
             true => out.push_str(line.split(" not-run").next().unwrap_or(line)),
             false if fenced => out.push_str(line),
             false => line_of(&mut out, page, line, files, linked),
@@ -94,7 +95,7 @@ fn line_of(
     out.push_str(rest);
 }
 
-/// A link's target in the book; unchanged if it leads outside, or to the same page.
+/// A link's target in the book; unchanged if it leads outside the repository or stays on the page.
 fn target_of(page: &str, target: &str, files: &BTreeSet<String>, linked: &mut BTreeSet<String>) -> String {
     if target.contains("://") || target.starts_with('#') || target.starts_with("mailto:") {
         return target.to_owned();
@@ -114,7 +115,8 @@ fn target_of(page: &str, target: &str, files: &BTreeSet<String>, linked: &mut BT
     let here = place(page);
     let up = Path::new(&here).components().count().saturating_sub(1);
     let mut there = place(&found);
-    // mdBook turns a README into `index.html` but does not adapt links to it. The contents name files.
+    // mdBook turns a README into `index.html` but does not adapt links to it. The table of contents names files, so it
+    // is exempt.
     if page != CONTENTS && (there == "README.md" || there.ends_with("/README.md")) {
         there.truncate(there.len() - "README.md".len());
         there.push_str("index.md");

@@ -1,6 +1,6 @@
-//! Where the book's commands are run: a server for `127.0.0.1:8080` (on a free port, substituted for it), `loadlab`
-//! in the path, and folders with what the pages mention: `plan.yaml`, `item.json`, `urls.txt`, and the records
-//! `loadlab-runs/edges`, `before` and `after`.
+//! The environment in which the book's commands run: a server standing in for `127.0.0.1:8080` (on a free port,
+//! substituted in commands), `loadlab` in `PATH`, and folders with what the pages mention: `plan.yaml`, `item.json`,
+//! `urls.txt`, and the records `loadlab-runs/edges`, `before` and `after`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::peers::measure::Cores;
 use crate::peers::server::Server;
 use crate::root::target;
 
-/// The port the book mentions.
+/// The address that the book mentions.
 const WRITTEN: &str = "127.0.0.1:8080";
 const SHORT: &str = include_str!("short.sh");
 
@@ -29,10 +29,10 @@ pub struct World {
 }
 
 impl World {
-    /// Creates it.
+    /// Creates the environment and starts its server.
     ///
     /// # Errors
-    /// There is no binary, or the records cannot be made.
+    /// The binary is missing, or the records cannot be made.
     pub fn make(loadlab: &Path) -> Result<World> {
         ensure!(loadlab.is_file(), "no binary at {}\nhint: cargo build --release", loadlab.display());
         let dir = target().join("xtask/book-commands");
@@ -50,7 +50,7 @@ impl World {
         Ok(world)
     }
 
-    /// The files that every page finds. The records are made once.
+    /// Writes the files that every page finds. The records are made once.
     fn furnish(&self, first: &Path) -> Result<()> {
         fs::write(first.join("plan.yaml"), self.here(PLAN))?;
         fs::write(first.join("item.json"), "{\"item\": 7, \"count\": 1}\n")?;
@@ -65,10 +65,10 @@ impl World {
         Ok(())
     }
 
-    /// A folder for a page, furnished.
+    /// A folder for a page, with a copy of those files.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be made.
     pub fn folder(&self, page: &str) -> Result<PathBuf> {
         let folder = self.dir.join(page.replace(['/', '.'], "-"));
         copy(&self.dir.join("first"), &folder)?;
@@ -80,10 +80,10 @@ impl World {
         text.replace(WRITTEN, &self.server.any.to_string())
     }
 
-    /// The path with `loadlab` in front.
+    /// `PATH` with the folder of `loadlab` in front.
     ///
     /// # Errors
-    /// A folder's name is not allowed in a path.
+    /// A folder's name is not allowed in `PATH`.
     pub fn path(&self) -> Result<OsString> {
         path_with(&[self.dir.join("bin")])
     }

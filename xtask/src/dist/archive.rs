@@ -10,7 +10,7 @@ use super::{QUICK, Stamp};
 use crate::command::{captured, program};
 use crate::root::root;
 
-/// Files of the repository, as they are.
+/// Files of the repository that are copied unchanged.
 const FILES: &[&str] = &[
     "README.md",
     "CHANGELOG.md",
@@ -19,12 +19,12 @@ const FILES: &[&str] = &[
     "crates/loadlab/THIRD-PARTY-NOTICES",
     "packaging/Dockerfile",
 ];
-/// Shells, and the file in which each looks for completions.
+/// Shells, and the name of the file in which each looks for completions.
 pub const SHELLS: &[(&str, &str)] = &[("bash", "loadlab"), ("zsh", "_loadlab"), ("fish", "loadlab.fish")];
-/// A man page begins with these, before its title.
+/// What a man page begins with, before its title.
 const PAGE_BEGIN: &str = ".ie \\n(.g .ds Aq";
 
-/// Creates the folder; completions and man pages are written by a program that runs here.
+/// Creates the folder. The program `runs_here` writes completions and man pages.
 ///
 /// # Errors
 /// A file is missing or cannot be written, or the program writes none of its pages.
@@ -55,7 +55,7 @@ pub fn lay_out(folder: &Path, built: &Path, runs_here: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packs it, next to the folder.
+/// Packs the folder into an archive next to it.
 ///
 /// # Errors
 /// `tar` fails.
@@ -65,7 +65,7 @@ pub fn pack(folder: &Path, archive: &Path, stamp: &Stamp) -> Result<()> {
     tar(dir, &[&name], archive, stamp)
 }
 
-/// Packs parts of a folder, so that the same files make the same bytes.
+/// Packs parts of a folder reproducibly: the same files give the same bytes.
 ///
 /// # Errors
 /// `tar` fails.
@@ -78,7 +78,7 @@ pub fn tar(dir: &Path, parts: &[&str], archive: &Path, stamp: &Stamp) -> Result<
     Ok(())
 }
 
-/// The pages of one stream, each with the name from its title.
+/// Splits a stream of man pages; each page gets the name in its title.
 fn man_pages(stream: &str) -> Result<Vec<(String, String)>> {
     let mut pages: Vec<(String, String)> = Vec::new();
     for part in stream.split(PAGE_BEGIN).skip(1) {

@@ -1,6 +1,6 @@
-//! Static programs: Rust's musl target, and Zig as the compiler of the C code in loadlab (aws-lc), for any
-//! architecture on any. Both are pinned or come with Rust, so that the build machine does not matter. The linker
-//! comes with Rust, and so do the C library and the start code.
+//! Static programs for any architecture, built on any: Rust's musl target, with Zig as the compiler of the C code in
+//! loadlab (aws-lc). Both are pinned or come with Rust, so that the build machine does not matter. The linker, the C
+//! library and the start code come with Rust.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,10 +12,10 @@ use super::QUICK;
 use crate::command::{captured, cargo, find, program, shown};
 use crate::root::target;
 
-/// The version of Zig on PyPI.
+/// The pinned version of Zig on PyPI.
 const ZIG: &str = "0.17.1";
 
-/// Link with what comes with Rust; and pack relocations, of which a position-independent program has 30,000: this
+/// Link with what comes with Rust. Also pack relocations, of which a position-independent program has 30,000; this
 /// saves 0.7 MB.
 const FLAGS: [&str; 6] = [
     "-Clinker-flavor=ld.lld",
@@ -27,8 +27,8 @@ const FLAGS: [&str; 6] = [
     "-Clink-arg=--strip-all",
 ];
 
-/// [`FLAGS`]; and places in libraries' source files without this machine's folders, which are nobody's business and take
-/// 40 KB.
+/// [`FLAGS`], and flags that remove this machine's folders from the paths of libraries' source files: they are nobody's
+/// business and take 40 KB.
 fn flags() -> Vec<String> {
     let mut flags: Vec<String> = FLAGS.map(str::to_owned).to_vec();
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -46,22 +46,22 @@ fn flags() -> Vec<String> {
 /// What loadlab is built for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Arch {
-    /// 64 bits of Intel and AMD.
+    /// 64-bit Intel and AMD.
     #[value(name = "x86_64")]
     X86_64,
-    /// 64 bits of Arm.
+    /// 64-bit Arm.
     #[value(name = "aarch64")]
     Aarch64,
 }
 
 impl Arch {
-    /// Each of them.
+    /// All architectures.
     pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
-    /// The one that this program was built for.
+    /// The architecture that this program was built for.
     ///
     /// # Errors
-    /// It is neither of them.
+    /// It is none of [`Arch::ALL`].
     pub fn of_this_machine() -> Result<Arch> {
         let name = std::env::consts::ARCH;
         let arch = Arch::ALL.into_iter().find(|arch| arch.name() == name);
@@ -90,7 +90,7 @@ impl Arch {
     }
 }
 
-/// The static program of an architecture.
+/// Builds the static program for an architecture.
 ///
 /// # Errors
 /// A part of Rust or Zig is missing and cannot be installed, or the build fails.
@@ -102,8 +102,8 @@ pub fn program_for(arch: Arch, profile: &str, install: bool) -> Result<PathBuf> 
     build.args(["--profile", profile]);
     let name = triple.replace('-', "_");
     build.env(format!("CC_{name}"), &tools.cc).env(format!("AR_{name}"), &tools.ar);
-    // What matters in aws-lc is assembly. Cargo's own `opt-level = "s"` would take a part of that away as well (AES-GCM with
-    // AVX-512: large https responses then cost 20 % more CPU).
+    // The performance of aws-lc comes from its assembly. Cargo's own `opt-level = "s"` would drop part of that as well
+    // (AES-GCM with AVX-512: large https responses then cost 20 % more CPU).
     build.env(format!("CFLAGS_{name}"), "-Os");
     let upper = name.to_uppercase();
     build.env(format!("CARGO_TARGET_{upper}_LINKER"), "rust-lld");
@@ -114,10 +114,10 @@ pub fn program_for(arch: Arch, profile: &str, install: bool) -> Result<PathBuf> 
     Ok(target().join(&triple).join(folder).join("loadlab"))
 }
 
-/// A program that runs here, whatever the target: it writes completions and man pages.
+/// Builds a program that runs here, whatever the target, to write completions and man pages.
 ///
 /// # Errors
-/// It cannot be built.
+/// The build fails.
 pub fn for_this_machine() -> Result<PathBuf> {
     let ran = shown(&mut cargo(&["build", "--locked", "--package", "loadlab"]))?;
     ensure!(ran.status.success(), "cargo build: {}", ran.status);
@@ -140,7 +140,7 @@ fn rust_target(triple: &str, install: bool) -> Result<()> {
     Ok(())
 }
 
-/// Zig of the pinned version, from PyPI, in the target folder: no other version has been tried.
+/// The pinned version of Zig, installed from PyPI into the target folder: no other version has been tried.
 fn zig() -> Result<PathBuf> {
     let dir = target().join(format!("xtask/zig-{ZIG}"));
     let zig = dir.join("ziglang/zig");
@@ -163,13 +163,13 @@ fn zig() -> Result<PathBuf> {
     Ok(zig)
 }
 
-/// Programs in place of `cc` and `ar`.
+/// Scripts in place of `cc` and `ar`.
 struct Tools {
     cc: PathBuf,
     ar: PathBuf,
 }
 
-/// Writes them: builds of C code want a file without arguments, and name targets differently from Zig.
+/// Writes the scripts: builds of C code expect a program without arguments, and name targets differently from Zig.
 fn compilers(zig: &Path, arch: Arch) -> Result<Tools> {
     let dir = target().join("xtask/zig-tools");
     fs::create_dir_all(&dir)?;
@@ -180,7 +180,7 @@ fn compilers(zig: &Path, arch: Arch) -> Result<Tools> {
         Ok(file)
     };
     let (zig, target) = (quoted(zig), format!("{}-linux-musl", arch.name()));
-    // Without optimisation Zig adds checks for undefined behaviour, whose library is not linked.
+    // Without optimisation Zig adds checks for undefined behaviour that need a library, which is not linked.
     let cc = format!(
         "for word; do\n    shift\n    case $word in --target=*) ;; *) set -- \"$@\" \"$word\" ;; esac\ndone\n\
          exec {zig} cc -target {target} -fno-sanitize=all \"$@\"\n"

@@ -10,7 +10,7 @@ use super::build::Arch;
 use super::{QUICK, Release, Stamp, archive};
 use crate::command::{captured, program};
 
-/// Where the package puts the files of the release folder: from, to. A folder's files go into the other folder.
+/// Where the package puts the files of the release folder: source and destination.
 const PLACES: &[(&str, &str)] = &[
     ("loadlab", "usr/bin/loadlab"),
     ("README.md", "usr/share/doc/loadlab/README.md"),
@@ -23,7 +23,7 @@ const PLACES: &[(&str, &str)] = &[
 const MAN: &str = "usr/share/man/man1";
 const COPYRIGHT: &str = "usr/share/doc/loadlab/copyright";
 
-/// Writes it.
+/// Writes the package.
 ///
 /// # Errors
 /// A file is missing or cannot be written; `tar` or `gzip` fails.
@@ -44,7 +44,7 @@ pub fn write(release: &Release, version: &str, stamp: &Stamp) -> Result<()> {
     Ok(fs::write(&release.deb, ar(&parts, stamp))?)
 }
 
-/// The files at their places.
+/// Copies the files to their places in the package.
 fn lay_out(folder: &Path, data: &Path) -> Result<()> {
     let place = |to: &str| -> Result<PathBuf> {
         let to = data.join(to);
@@ -70,7 +70,7 @@ fn lay_out(folder: &Path, data: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A line for each file, as `md5sum` writes it, and the size of all.
+/// A line for each file, as `md5sum` writes it, and the total size in bytes.
 fn sums(data: &Path) -> Result<(String, u64)> {
     let (mut sums, mut bytes) = (String::new(), 0);
     for file in crate::root::files(data)? {
@@ -102,7 +102,7 @@ fn control_file(version: &str, arch: Arch, installed_bytes: u64) -> String {
             much load it takes, what saturates first, and whether a change helped.\n"
 }
 
-/// An `ar` archive: a line of sixty characters before each file, and files start at even offsets.
+/// An `ar` archive: each file follows a header of sixty characters, and starts at an even offset.
 fn ar(files: &[(String, Vec<u8>)], stamp: &Stamp) -> Vec<u8> {
     let mut out = b"!<arch>\n".to_vec();
     for (name, bytes) in files {

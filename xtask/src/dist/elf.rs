@@ -1,4 +1,4 @@
-//! What a program's ELF header shows: its machine, and whether it needs a loader or a library.
+//! Reads from a program's ELF header which machine it is for, and whether it needs a loader.
 
 use std::fs;
 use std::path::Path;
@@ -7,17 +7,17 @@ use anyhow::{Context, Result, ensure};
 
 use super::build::Arch;
 
-/// A program header that names the loader; a static program has none.
+/// Type of the program header that names the loader; a static program has none.
 const INTERPRETER: u32 = 3;
-/// Offsets in a 64-bit header: see elf(5).
+/// Offsets in a 64-bit ELF header: see elf(5).
 const MACHINE_AT: usize = 18;
 const HEADERS_AT: usize = 32;
 const HEADER_SIZE_AT: usize = 54;
 
-/// Ensures that a program is a static one for an architecture.
+/// Ensures that a program is static and built for an architecture.
 ///
 /// # Errors
-/// It is for another machine, or needs a loader.
+/// The program is for another machine, or needs a loader.
 pub fn ensure_static(file: &Path, arch: Arch) -> Result<()> {
     let bytes = fs::read(file).with_context(|| file.display().to_string())?;
     check(&bytes, arch).with_context(|| file.display().to_string())
@@ -50,7 +50,7 @@ fn check(bytes: &[u8], arch: Arch) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A header with one program header of a kind.
+    /// An ELF header, followed by one program header of the given type.
     fn program(machine: u8, kind: u8) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01".to_vec();
         bytes.resize(64 + 56, 0);

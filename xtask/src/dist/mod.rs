@@ -1,5 +1,5 @@
 //! `cargo xtask dist`: everything for users who do not build loadlab themselves, in `target/dist`. For each
-//! architecture one static program, the archive and the Debian package that contain it, and for all of them the CI
+//! architecture: a static program, and the archive and the Debian package that contain it. For all of them: the CI
 //! action and checksums. Nothing is published here, and nothing depends on where the files will be.
 
 mod archive;
@@ -20,22 +20,22 @@ pub use build::Arch;
 use crate::command::{captured, program};
 use crate::root::{root, target};
 
-/// The longest that anything without compilation takes.
+/// Time limit of any command that compiles nothing.
 const QUICK: Duration = Duration::from_secs(120);
-/// The promised maximum size of a program.
+/// The promised maximum size of the program.
 pub const LARGEST_BYTES: u64 = 15_000_000;
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The profile that users get.
+/// The Cargo profile of the programs that users get.
 const PROFILE: &str = "packaged";
 
 /// Options of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// For this architecture instead of this machine's; may be repeated
+    /// Build for this architecture instead of this machine's; may be repeated
     #[arg(long, value_name = "ARCH")]
     target: Vec<Arch>,
-    /// For all architectures
+    /// Build for all architectures
     #[arg(long, conflicts_with = "target")]
     all: bool,
     /// Install parts of Rust that are missing
@@ -43,7 +43,7 @@ pub struct Args {
     install: bool,
 }
 
-/// Makes everything.
+/// Runs `cargo xtask dist`.
 ///
 /// # Errors
 /// Something is missing, cannot be built or written, or is too large.
@@ -64,16 +64,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The checksums of all files.
+/// Name of the file with the checksums of all others.
 const SUMS: &str = "SHA256SUMS";
 
 /// The results for one architecture.
 pub struct Release {
-    /// For which.
+    /// The architecture.
     pub arch: Arch,
-    /// The folder that the archive holds.
+    /// The folder that the archive contains.
     pub folder: PathBuf,
-    /// The same, packed.
+    /// The archive: that folder, packed.
     pub archive: PathBuf,
     /// The Debian package.
     pub deb: PathBuf,
@@ -88,13 +88,13 @@ impl Release {
         Release { arch, folder, archive, deb }
     }
 
-    /// The program.
+    /// Path of the program.
     pub fn program(&self) -> PathBuf {
         self.folder.join("loadlab")
     }
 }
 
-/// Builds for these architectures with a profile, and packs into a folder that is emptied first.
+/// Builds for these architectures with a Cargo profile, and packs into `dir`, which is emptied first.
 ///
 /// # Errors
 /// Something is missing, or cannot be built or written.
@@ -122,12 +122,12 @@ pub fn make(arches: &[Arch], profile: &str, dir: &Path, install: bool) -> Result
     Ok(made)
 }
 
-/// The time stamp of packed files: the same commit makes the same archives.
+/// The timestamp of packed files, in seconds since 1970: the same commit gives the same archives.
 pub struct Stamp(String);
 
 impl Stamp {
-    /// From `SOURCE_DATE_EPOCH`, the last commit, or, without either, 1980: the first year that every format can
-    /// represent.
+    /// The timestamp from `SOURCE_DATE_EPOCH`, or of the last commit, or, without either, 1980: the first year that
+    /// every format can represent.
     fn of_checkout() -> Stamp {
         let set = std::env::var("SOURCE_DATE_EPOCH").ok();
         let commit = || {
@@ -139,7 +139,7 @@ impl Stamp {
     }
 }
 
-/// A checksum for each file of the folder, in the form that `sha256sum --check` reads.
+/// Writes a checksum for each file of the folder, in the form that `sha256sum --check` reads.
 fn write_sums(dir: &Path) -> Result<()> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {

@@ -1,4 +1,5 @@
-//! The book: its contents name every page once and nothing else, and its commands are fenced so that they are run.
+//! The book: its table of contents names every page once and nothing else, and its commands are fenced so that they are
+//! run.
 
 use anyhow::{Context, Result};
 
@@ -7,7 +8,7 @@ use crate::blocks;
 
 const CONTENTS: &str = "docs/SUMMARY.md";
 
-/// Every page of `docs/` is in the contents, once.
+/// Every page of `docs/` is in the table of contents, once.
 pub fn contents(house: &House, findings: &mut Findings) -> Result<()> {
     let text = house.texts.get(CONTENTS).with_context(|| format!("there is no {CONTENTS}"))?;
     let mut listed: Vec<(usize, String)> = Vec::new();
@@ -36,12 +37,12 @@ pub fn contents(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Pages whose commands are run: README and book.
+/// Whether a page's commands are run: those of the README and of the book are.
 fn is_run(path: &str) -> bool {
     path == "README.md" || path.starts_with("docs/")
 }
 
-/// Commands in Markdown are run, or state why not.
+/// Commands in Markdown are run, or state why they are not.
 pub fn commands(house: &House, findings: &mut Findings) -> Result<()> {
     let pages = house.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"));
     for (path, text) in pages {

@@ -1,5 +1,6 @@
-//! No cycles: sibling modules in a folder never import one another in a cycle, so that each can be read after those
-//! it depends on. A module includes everything below it; imports between it and its own children are normal in Rust.
+//! No import cycles: sibling modules in a folder never import one another in a cycle, so that each can be read after
+//! those it depends on. A module includes everything below it; imports between it and its own children are normal in
+//! Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +8,12 @@ use anyhow::Result;
 
 use super::{Findings, House, rust::Source};
 
-/// Names of a module from the crate's root; empty for the root.
+/// A module's path, as names from the crate's root; empty for the root.
 type Module = Vec<String>;
-/// Which modules of a folder import which.
+/// For each module of a folder, the siblings it imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Checks every crate, and every folder of it.
+/// Checks every folder of every crate.
 pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     let mut crates: BTreeMap<&str, Crate<'_>> = BTreeMap::new();
     for source in house.shipped() {
@@ -36,7 +37,7 @@ pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// `io/uring/mod.rs` is `io::uring`, `lib.rs` the root.
+/// The module in a file: `io/uring/mod.rs` is `io::uring`, `lib.rs` the root.
 fn module_of(below: &str) -> Module {
     let mut names: Module = below.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
     let last = names.last().map(String::as_str);
@@ -46,14 +47,14 @@ fn module_of(below: &str) -> Module {
     names
 }
 
-/// The modules of a crate.
+/// The modules of a crate, and their sources.
 #[derive(Default)]
 struct Crate<'s> {
     modules: BTreeMap<Module, &'s Source>,
 }
 
 impl Crate<'_> {
-    /// For each folder, which of its modules import which others of it, directly or through modules below them.
+    /// For each folder, which of its modules import which of their siblings, directly or through modules below them.
     fn imports_by_folder(&self) -> BTreeMap<Module, Imports> {
         let exports = self.exports();
         let mut folders: BTreeMap<Module, Imports> = BTreeMap::new();
@@ -62,7 +63,7 @@ impl Crate<'_> {
                 let Some(path) = self.absolute(module, &named.path) else { continue };
                 let target = self.resolve(&path, &exports);
                 let shared = module.iter().zip(&target).take_while(|(a, b)| a == b).count();
-                // One of the two contains the other.
+                // Otherwise one of the two contains the other.
                 let (Some(from), Some(to)) = (module.get(shared), target.get(shared)) else { continue };
                 let imports = folders.entry(module[..shared].to_vec()).or_default();
                 imports.entry(from.clone()).or_default().insert(to.clone());
@@ -71,13 +72,13 @@ impl Crate<'_> {
         folders
     }
 
-    /// A path from the crate's root; `None` for one that leads out of the crate.
+    /// A path as names from the crate's root; `None` if it leads out of the crate.
     fn absolute(&self, module: &[String], path: &str) -> Option<Vec<String>> {
         let mut names = path.split("::").peekable();
         let mut base = match names.peek() {
             Some(&"crate") => Vec::new(),
             Some(&"self" | &"super") => module.to_vec(),
-            // A child by its name.
+            // A child module, by its name.
             Some(name) if self.modules.contains_key(&[module, &[(*name).to_owned()]].concat()) => {
                 module.to_vec()
             }
@@ -91,7 +92,7 @@ impl Crate<'_> {
         Some(base.into_iter().chain(names.map(str::to_owned)).collect())
     }
 
-    /// The module that defines an item or exports it.
+    /// The module that defines an item or that it is exported from.
     fn resolve(&self, path: &[String], exports: &BTreeMap<Vec<String>, Module>) -> Module {
         let longest = (0..=path.len()).rev().find(|n| self.modules.contains_key(&path[..*n]));
         let found = &path[..longest.unwrap_or(0)];
@@ -99,7 +100,7 @@ impl Crate<'_> {
         named.cloned().unwrap_or_else(|| found.to_vec())
     }
 
-    /// Re-exports from other modules, under their names there.
+    /// Re-exports: the exported path, and the module that the item comes from.
     fn exports(&self) -> BTreeMap<Vec<String>, Module> {
         let mut exports = BTreeMap::new();
         for (module, source) in &self.modules {
@@ -115,7 +116,7 @@ impl Crate<'_> {
     }
 }
 
-/// The largest sets of modules in which each is reachable from each.
+/// The largest sets of modules that can all reach one another.
 fn circles(imports: &Imports) -> Vec<Vec<&str>> {
     let reached = |from: &str| {
         let (mut all, mut next) = (BTreeSet::new(), vec![from.to_owned()]);

@@ -1,17 +1,17 @@
-//! How every Rust file begins, and which files a visitor finds at the root.
+//! How every Rust file begins, which files a visitor finds at the root, and that every test file is compiled.
 
 use anyhow::Result;
 
 use super::imports::TABLE;
 use super::{Findings, House};
 
-/// Files that a visitor looks for.
+/// Files that a visitor looks for at the root.
 const AT_ROOT: &[&str] =
     &["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
-/// The minimum length of a real file, in bytes.
+/// The minimum length of a file that counts as written, in bytes.
 const NOT_EMPTY: usize = 200;
 
-/// What, why, what it must not do: starting in the first line.
+/// Every Rust file opens with a module comment that starts on the first line: what it is, why, and what it must not do.
 pub fn opening(house: &House, findings: &mut Findings) -> Result<()> {
     for source in &house.sources {
         findings.look();
@@ -24,7 +24,7 @@ pub fn opening(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// They exist, and the map names every folder.
+/// The files at the root exist, and the map of the code names every crate.
 pub fn root(house: &House, findings: &mut Findings) -> Result<()> {
     for name in AT_ROOT {
         findings.look();

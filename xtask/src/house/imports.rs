@@ -9,9 +9,10 @@ use serde_json::Value;
 use super::{Findings, House};
 use crate::command::{captured, cargo};
 
-/// Each crate and what it may import of the others.
+/// Each crate, and the other crates that it may import.
 ///
-/// `plan` knows `record` because expectations are written in plans and judged over records: one language.
+/// `plan` imports `record` because plans contain expectations, which are judged over records: both use the same
+/// language.
 pub const TABLE: &[(&str, &[&str])] = &[
     ("record", &[]),
     ("plan", &["record"]),
@@ -27,11 +28,11 @@ pub const TABLE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Pure crates, and dependencies that would let them reach the machine bypassing the standard library.
+/// Pure crates, and dependencies that would let them reach the machine past the standard library.
 const PURE: &[&str] = &["plan", "analysis", "report"];
 const REACHES_OUT: &[&str] = &["io-uring", "libc", "mio", "nix", "rustix", "socket2", "tokio"];
 
-/// Crates that print bypassing the standard library, or handle signals.
+/// Dependencies that print past the standard library, or handle signals: for the binary only.
 const FOR_PROGRAMS: &[&str] = &["anstream", "ctrlc", "signal-hook"];
 
 /// Asks cargo for the manifests and compares them with the table.

@@ -4,12 +4,13 @@ use anyhow::Result;
 
 use super::{Findings, House};
 
-/// Common home and work folders. In halves, so that this file does not contain any.
+/// Prefixes of common home and work folders. Written in halves, so that this file does not contain any.
 fn machine_paths_to_find() -> [String; 4] {
     [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"], ["/Use", "rs/"]].map(|halves| halves.concat())
 }
 
-/// No absolute path of a developer's machine, in any file. In `https://a.org/home/b` it is not such a path.
+/// No file contains an absolute path from a developer's machine. A path within a URL, as in `https://a.org/home/b`,
+/// does not count.
 pub fn machine_paths(house: &House, findings: &mut Findings) -> Result<()> {
     let needles = machine_paths_to_find();
     for (path, text) in &house.texts {
@@ -28,10 +29,10 @@ pub fn machine_paths(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The public registry.
+/// The source that lock files name for the public registry.
 const CRATES: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Lock files name packages and sums, not where a particular machine fetched them.
+/// Lock files name packages and checksums, not where a particular machine fetched them.
 pub fn lock_files(house: &House, findings: &mut Findings) -> Result<()> {
     for (path, text) in &house.texts {
         let name = path.rsplit('/').next().unwrap_or(path);

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{Findings, House};
 
-/// All relative links in Markdown.
+/// Checks all relative links in Markdown.
 pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     // Reports are snapshots of the program's output, not part of the book.
     let pages = house.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"));
@@ -21,8 +21,8 @@ pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Code files that pages name: `worker/mod.rs` must match a file whose path, without `crates/` and `src/`, ends like
-/// that. In the map of the code folders are looked up as well: `store/`.
+/// Checks the code files that pages name: `worker/mod.rs` must match the end of a file's path, taken without `crates/`
+/// and `src/`. In the map of the code, folders such as `store/` are checked as well.
 pub fn code_paths(house: &House, findings: &mut Findings) -> Result<()> {
     const MAP: &str = "ARCHITECTURE.md";
     let short = |path: &String| format!("/{}", path.trim_start_matches("crates/").replace("/src/", "/"));
@@ -76,7 +76,7 @@ fn resolve(house: &House, page: &str, target: &str) -> Result<(), String> {
     }
 }
 
-/// Without `.` and `..`; `None` if it leads out.
+/// The path without `.` and `..`; `None` if it leads out of the repository.
 pub fn normal(path: &Path) -> Option<String> {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -90,7 +90,7 @@ pub fn normal(path: &Path) -> Option<String> {
     Some(out.to_string_lossy().into_owned())
 }
 
-/// Lines outside of fenced blocks, with their numbers, inline code blanked out.
+/// Lines outside fenced blocks, with their numbers; inline code is removed.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut fenced = false;
     let mut lines = Vec::new();
@@ -123,7 +123,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Anchors of headings, as forges make them.
+/// Anchors of headings, as code forges generate them.
 fn headings(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut found: Vec<String> = Vec::new();

@@ -1,5 +1,5 @@
 //! The rules that neither rustc nor clippy can check (theirs are in the root's Cargo.toml and clippy.toml), as tests:
-//! each checks all files it concerns, reports every violation, and fails if it finds nothing to check. No rule has
+//! each checks all files that it concerns, reports every violation, and fails if it finds nothing to check. No rule has
 //! exceptions.
 //!
 //! Rust is parsed, never searched as text. Nothing here needs git or a network.
@@ -30,18 +30,18 @@ use rust::Source;
 pub struct House {
     /// Paths of all files, relative to the repository.
     pub paths: BTreeSet<String>,
-    /// Contents of those that are text.
+    /// Contents of the files that are text, by path.
     pub texts: BTreeMap<String, String>,
-    /// Those that are Rust, parsed.
+    /// The files that are Rust, parsed.
     pub sources: Vec<Source>,
 }
 
 /// What a rule found.
 #[derive(Default)]
 pub struct Findings {
-    /// How many things it checked.
+    /// Number of things checked.
     looked_at: usize,
-    /// The violations: `path:line: what`.
+    /// Violations, as `path:line: what`.
     breaches: Vec<String>,
 }
 
@@ -60,15 +60,15 @@ impl Findings {
 
 /// A rule: its name, its statement, and its check.
 pub struct Rule {
-    /// In a word.
+    /// Its name, in one word.
     pub name: &'static str,
-    /// In a sentence.
+    /// Its statement, in one sentence.
     pub says: &'static str,
     /// Checks the repository.
     pub check: fn(&House, &mut Findings) -> Result<()>,
 }
 
-/// All of them.
+/// All rules.
 pub const RULES: &[Rule] = &[
     Rule {
         name: "imports",
@@ -111,7 +111,7 @@ impl House {
         let mut texts = BTreeMap::new();
         for path in &paths {
             let bytes = fs::read(root.join(path)).with_context(|| path.clone())?;
-            // What is not text is a picture or the like.
+            // Files that are not text are pictures and the like.
             if let Ok(text) = String::from_utf8(bytes) {
                 texts.insert(path.clone(), text);
             }
@@ -131,7 +131,7 @@ impl House {
         self.sources.iter().filter(|s| !s.is_test && is_shipped(&s.path))
     }
 
-    /// Breaches of a rule.
+    /// Violations of a rule.
     fn breaches(&self, rule: &Rule) -> Result<Vec<String>> {
         let mut findings = Findings::default();
         (rule.check)(self, &mut findings)?;
@@ -165,10 +165,10 @@ pub fn run() -> Result<ExitCode> {
     }
 }
 
-/// All rules, as a step.
+/// Checks all rules, as a step.
 ///
 /// # Errors
-/// Every breach, by rule.
+/// Every violation, by rule.
 pub fn step() -> Outcome {
     let house = House::read(&root::root())?;
     let mut words = Vec::new();
@@ -193,7 +193,7 @@ pub fn step() -> Outcome {
 mod tests {
     use super::*;
 
-    /// A house of one file, and the breaches of one rule in it.
+    /// Violations of one rule in a repository of the given files.
     pub fn breaches_in(rule: &str, files: &[(&str, &str)]) -> Vec<String> {
         let texts: BTreeMap<_, _> = files.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned())).collect();
         let house = House::of(texts.keys().cloned().collect(), texts).unwrap();
@@ -201,7 +201,8 @@ mod tests {
         house.breaches(rule).unwrap()
     }
 
-    /// The repository as it is. One test, since it is read once; its message lists every violation.
+    /// Checks the repository itself. A single test, so that the repository is read once; its message lists every
+    /// violation.
     #[test]
     fn the_house_keeps_its_rules() {
         if let Err(error) = step() {

@@ -8,39 +8,39 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
-/// One file.
+/// One Rust file.
 pub struct Source {
-    /// Relative to the repository.
+    /// Path relative to the repository.
     pub path: String,
-    /// Its text.
+    /// The source text.
     pub text: String,
-    /// Its items.
+    /// The parsed items.
     pub file: syn::File,
-    /// Its tokens in order, without comments; each literal is a single token.
+    /// Tokens in order, without comments; each literal is a single token.
     pub tokens: Vec<Token>,
-    /// All of it is tests: it is below a `tests` folder, or its module is for tests only.
+    /// Whether all of it is tests: it is below a `tests` or `fuzz` folder, or its module is for tests only.
     pub is_test: bool,
-    /// Lines of items for tests only.
+    /// Line ranges of items for tests only.
     tests: Vec<RangeInclusive<usize>>,
-    /// Files of modules for tests only, that this one declares.
+    /// Possible files of test-only modules that this file declares.
     test_modules: Vec<String>,
 }
 
-/// One token and its line.
+/// A token and its line.
 #[derive(Debug)]
 pub struct Token {
-    /// As written.
+    /// The token as written.
     pub text: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
 }
 
 /// A path of names joined by `::`, and its line.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct Named {
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// `std::fs::read`.
+    /// The path, such as `std::fs::read`.
     pub path: String,
 }
 
@@ -48,7 +48,7 @@ impl Source {
     /// Parses a file.
     ///
     /// # Errors
-    /// It is not Rust.
+    /// The text is not Rust.
     pub fn parse(path: &str, text: &str) -> Result<Source> {
         let wrong = |e: &dyn std::fmt::Display| anyhow!("{path}: {e}");
         let stream: TokenStream = text.parse().map_err(|e: proc_macro2::LexError| wrong(&e))?;
@@ -75,8 +75,8 @@ impl Source {
         self.is_test || self.tests.iter().any(|range| range.contains(&line))
     }
 
-    /// Every path of names that is written or imported, tests included. Imports are reported whole:
-    /// `use std::{fs, io::{self, Read}}` gives `std::fs`, `std::io` and `std::io::Read`.
+    /// Every path of names that is used or imported, tests included. Imports are expanded: `use std::{fs, io::{self,
+    /// Read}}` gives `std::fs`, `std::io` and `std::io::Read`.
     pub fn named(&self) -> Vec<Named> {
         let mut found = Vec::new();
         let mut imports = Imports { found: &mut found };
@@ -88,7 +88,7 @@ impl Source {
         found
     }
 
-    /// Paths that this file exports (`pub use`), each whole.
+    /// Paths that this file exports (`pub use`), each in full.
     pub fn exported(&self) -> Vec<String> {
         let mut found = Vec::new();
         for item in &self.file.items {
@@ -101,7 +101,7 @@ impl Source {
         found.into_iter().map(|named| named.path).collect()
     }
 
-    /// Names joined by `::` among the tokens, so also inside macros.
+    /// Finds names joined by `::` among the tokens, and so inside macros as well.
     fn written_paths(&self, found: &mut Vec<Named>) {
         let is_name = |t: &Token| t.text.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let joined = |i: usize| {

@@ -1,11 +1,11 @@
-//! Words that must not come back: a private idiom that no reader searches for. They are searched for in the book, in
-//! the program's messages, and in its help; comments are not checked.
+//! Words that must not come back: a private idiom that no reader searches for. The check covers Markdown, the program's
+//! messages, and its help, but not comments.
 
 use anyhow::Result;
 
 use super::{Findings, House};
 
-/// The idiom, and the standard word for it.
+/// Each idiom, and the standard term to use instead.
 const WORDS: &[(&str, &str)] = &[
     ("gave first", "the first bottleneck"),
     ("how sure", "confidence"),
@@ -24,7 +24,7 @@ const WORDS: &[(&str, &str)] = &[
     ("the baseline no more", "no longer the baseline"),
 ];
 
-/// Which words of the idiom a text contains, each once.
+/// The idioms that a text contains, each once.
 fn found_in(text: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     let lower = text.to_lowercase();
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
@@ -36,7 +36,7 @@ fn found_in(text: &str) -> impl Iterator<Item = &'static (&'static str, &'static
     })
 }
 
-/// Markdown pages, texts in programs, and the doc comments of their arguments, which are their help.
+/// Checks Markdown pages, string literals in programs, and the doc comments of their arguments, which are their help.
 pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     let pages = house.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"));
     for (path, text) in pages {

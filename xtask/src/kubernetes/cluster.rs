@@ -1,5 +1,5 @@
-//! A cluster of one node: etcd, API server, controllers, scheduler, kubelet and containerd, in namespaces of their own, which
-//! end with them. Nothing is downloaded while it runs.
+//! A cluster of one node: etcd, API server, controllers, scheduler, kubelet and containerd, in separate namespaces,
+//! which end with them. Nothing is downloaded while it runs.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{Ends, captured, find, program, soon};
 
-/// The node's address, on a bridge of its own: pods and the programs beside them reach each other by it.
+/// The node's address, on a dedicated bridge: pods and the programs beside them reach each other through it.
 pub const NODE: &str = "10.199.8.1";
 /// The folder of Debian's network plugins.
 pub const PLUGINS: &str = "/usr/lib/cni";
-/// The programs that are built here.
+/// The Kubernetes programs that are built here.
 pub const BUILT: [&str; 5] =
     ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"];
-/// The longest a part takes to come up, and a command to the API server.
+/// Time limit for a part to start, and for a command to the API server.
 const LONGEST: Duration = Duration::from_secs(60);
 const API: &str = "https://127.0.0.1:6443";
 const ADMIN: &str = "admin";
 
-/// A running cluster. Dropping it ends its parts.
+/// A running cluster. Dropping it stops its parts.
 pub struct Cluster {
     dir: PathBuf,
     programs: PathBuf,
@@ -30,10 +30,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one with its files in an empty folder, and with these images.
+    /// Starts a cluster with these images, and its files in an empty folder.
     ///
     /// # Errors
-    /// A part does not come up.
+    /// A part does not start.
     pub fn start(dir: &Path, programs: &Path, images: &[PathBuf]) -> Result<Cluster> {
         for folder in ["logs", "pods", "plugins", "networks"] {
             fs::create_dir_all(dir.join(folder))?;
@@ -45,22 +45,22 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// `kubectl` of the administrator.
+    /// `kubectl` with the administrator's access.
     pub fn kubectl(&self) -> Command {
         let mut command = program(self.programs.join("kubectl"));
         command.env("KUBECONFIG", self.access(ADMIN));
         command
     }
 
-    /// What `kubectl` prints of it.
+    /// Runs `kubectl` with these arguments, and returns what it prints.
     ///
     /// # Errors
-    /// It refuses.
+    /// `kubectl` fails.
     pub fn asks(&self, words: &[&str]) -> Result<String> {
         Ok(captured(self.kubectl().args(words), LONGEST)?.ok(&format!("kubectl {}", words.join(" ")))?.stdout)
     }
 
-    /// The file by which a user reaches the API server: `admin`, or the one that has no rights but those it is given.
+    /// The kubeconfig file of a user: `admin`, or `loader`, which has only the rights it is granted.
     pub fn access(&self, user: &str) -> PathBuf {
         self.dir.join(format!("{user}.kubeconfig"))
     }
@@ -69,7 +69,7 @@ impl Cluster {
         self.dir.join(name).display().to_string()
     }
 
-    /// Starts a part, whose output goes into a log of its own.
+    /// Starts a part, and sends its output to its own log.
     fn part(&mut self, file: &Path, args: &[String]) -> Result<()> {
         let name = file.file_name().context("a program has a name")?.display().to_string();
         let log = File::create(self.dir.join("logs").join(&name))?;
@@ -110,7 +110,7 @@ impl Cluster {
             format!("--token-auth-file={}", self.path("tokens.csv")),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/24".to_owned(),
-            // It waits for a controller that is not needed: pods mount no token.
+            // This plugin waits for a controller that is not needed: pods mount no token.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
         ];
@@ -166,7 +166,7 @@ impl Cluster {
     }
 }
 
-/// What is made from now on is seen by nobody outside: this process has mounts and a network of its own already.
+/// Isolates what is made from now on: this process already has its own mount and network namespaces.
 fn apart(dir: &Path) -> Result<()> {
     let pods = dir.join("pods").display().to_string();
     for words in [
@@ -177,7 +177,7 @@ fn apart(dir: &Path) -> Result<()> {
         "ip link add node0 type bridge",
         &format!("ip addr add {NODE}/24 dev node0"),
         "ip link set node0 up",
-        // A kubelet wants a route to somewhere.
+        // The kubelet requires a default route.
         &format!("ip route add default via {NODE} dev node0"),
     ] {
         let mut parts = words.split(' ');

@@ -1,4 +1,4 @@
-//! Images without an engine: a layer with one static program, as `docker save` writes them.
+//! Images made without an engine: a single layer with one static program, in the format of `docker save`.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,11 @@ use serde_json::json;
 
 use crate::command::{captured, program};
 
-/// The longest it takes to pack a program.
+/// Time limit for packing a program.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// An archive in a folder of an image called `name`, with a program at `/bin/NAME` that is started with these words.
+/// Writes the archive of an image called `name` into a folder. The program is at `/bin/NAME`, and is started with these
+/// arguments.
 ///
 /// # Errors
 /// A file cannot be read or written.

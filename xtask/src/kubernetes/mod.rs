@@ -1,6 +1,6 @@
-//! `cargo xtask kubernetes`: agents as pods of a real cluster. API server, controllers, scheduler and kubelet are built from
-//! their sources, and run on this machine in namespaces of their own, with Debian's etcd and containerd; the image is what
-//! `cargo xtask dist` makes. What deploy/README.md says is done as it says it.
+//! `cargo xtask kubernetes`: agents as pods of a real cluster. API server, controllers, scheduler and kubelet are built
+//! from source and run on this machine in separate namespaces, with Debian's etcd and containerd; the image contains
+//! the program that `cargo xtask dist` makes. The steps of deploy/README.md are followed as written.
 
 mod cluster;
 mod image;
@@ -23,34 +23,34 @@ use crate::peers::server::Server;
 use crate::root::{root, target};
 use crate::steps::Outcome;
 
-/// The version that is built: see `xtask/kubernetes/go.mod`.
+/// The Kubernetes version that is built: see `xtask/kubernetes/go.mod`.
 const VERSION: &str = "v1.34.4";
-/// Where the pods are, and the Secret and image they are made of.
+/// The pods' namespace, and the Secret and image that they use.
 const NAMESPACE: &str = "load";
 const SECRET: &str = "loadlab";
 const IMAGE: &str = "loadlab:test";
-/// A node of two cores has room for as many pods.
+/// Number of pods: a node of two cores has room for two.
 const SLOTS: &str = "2";
 const RATE: u64 = 200;
-/// How long building takes at most, a run, and everything else.
+/// Time limits of the build, of a run, and of everything else.
 const BUILD: Duration = Duration::from_secs(40 * 60);
 const LONGEST: Duration = Duration::from_secs(240);
 const QUICK: Duration = Duration::from_secs(60);
-/// What the inner program prints before what it has found.
+/// Prefix of the line in which the inner program prints its result.
 const FOUND: &str = "found: ";
 
 /// Options of `cargo xtask kubernetes`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A static loadlab for the image, instead of building one
+    /// Use this static loadlab for the image, instead of building one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Only the cluster and the checks: this process is in namespaces of its own
+    /// Run only the cluster and the checks: this process is already in its own namespaces
     #[arg(long, hide = true, requires = "program")]
     inside: bool,
 }
 
-/// Checks it, and prints what was found.
+/// Runs the checks, and prints the result.
 ///
 /// # Errors
 /// Something is missing, or does not work.
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds all of it, and checks it.
+/// Builds everything, and runs the checks.
 ///
 /// # Errors
 /// Those of [`run`].
@@ -87,7 +87,7 @@ fn check(given: Option<&Path>) -> Outcome {
             releases.first().context("nothing was made")?.program()
         }
     };
-    // What is left when the first process of the namespaces ends, ends with it.
+    // Whatever is still running when the first process of the namespaces ends is killed with it.
     let mut command = program("unshare");
     command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
     command.arg(std::env::current_exe().context("this program's file")?);
@@ -108,7 +108,7 @@ fn dir() -> PathBuf {
     target().join("xtask/kubernetes")
 }
 
-/// Control groups of pods.
+/// Existing control groups of pods.
 fn groups() -> Vec<PathBuf> {
     let controllers =
         fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
@@ -116,7 +116,7 @@ fn groups() -> Vec<PathBuf> {
     roots.map(|root| root.join("kubepods")).filter(|group| group.is_dir()).collect()
 }
 
-/// Removes them: the kubelet leaves them, and their processes are gone.
+/// Removes the pods' control groups: the kubelet leaves them behind, and their processes are gone.
 fn remove_groups() -> Result<()> {
     fn remove(group: &Path) -> std::io::Result<()> {
         for entry in fs::read_dir(group)?.flatten().filter(|entry| entry.path().is_dir()) {
@@ -131,7 +131,7 @@ fn remove_groups() -> Result<()> {
     soon("the end of the pods' control groups", QUICK, remove_all)
 }
 
-/// Builds the programs of the cluster, unless they are there.
+/// Builds the cluster's programs, unless that was done before.
 fn build() -> Result<()> {
     let programs = dir().join("programs");
     let stamp = programs.join(VERSION);
@@ -155,7 +155,7 @@ fn build() -> Result<()> {
     Ok(fs::write(stamp, "")?)
 }
 
-/// The cluster and its checks.
+/// Starts the cluster and runs its checks.
 fn inside(made: &Path) -> Outcome {
     let work = dir().join("run");
     let _ = fs::remove_dir_all(&work);
@@ -171,20 +171,20 @@ fn inside(made: &Path) -> Outcome {
     Ok(format!("Kubernetes {VERSION}: {}", found.join("; ")))
 }
 
-/// What a user has beside the cluster.
+/// The cluster, and what a user has beside it.
 struct Lab {
     cluster: Cluster,
     loadlab: PathBuf,
     dir: PathBuf,
     server: Server,
-    /// Of the key that orders are signed with.
+    /// Public part of the key that signs orders.
     public_key: String,
     _nats: Ends,
 }
 
 impl Lab {
-    /// The NATS server, keys and Secret of the runbook, a namespace that allows pods only what they need, and a user who may
-    /// do only what launching takes.
+    /// Sets up the NATS server, keys and Secret of the runbook, a namespace that allows pods only what they need, and a
+    /// user who may do only what launching takes.
     fn new(cluster: Cluster, loadlab: &Path, work: &Path) -> Result<Lab> {
         let dir = work.join("user");
         fs::create_dir_all(&dir)?;
@@ -231,7 +231,7 @@ impl Lab {
         Ok(Lab { cluster, loadlab: loadlab.to_owned(), dir, server, public_key, _nats: nats })
     }
 
-    /// A run that loads nginx for so long.
+    /// A run that loads nginx for the given number of seconds.
     fn started(&self, name: &str, seconds: u64, slots: &str, more: &[&str]) -> Result<std::process::Command> {
         let url = format!("http://{}/128", self.server.address());
         let plan = format!(
@@ -250,7 +250,7 @@ impl Lab {
             "signing-key",
         ]);
         command.args(["--swarm-creds", "coordinator", "--swarm-ca", "ca.crt"]).args(more);
-        // The user who may do no more than that.
+        // The user who may do only what launching takes.
         command.env("KUBECONFIG", self.cluster.access("loader"));
         let path = std::env::var_os("PATH").unwrap_or_default();
         let programs = std::env::split_paths(&path).collect::<Vec<_>>();
@@ -270,13 +270,13 @@ impl Lab {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// No Job and no pod is left.
+    /// Waits until no Job and no pod is left.
     fn all_gone(&self) -> Result<()> {
         let left = ["--namespace", NAMESPACE, "get", "jobs,pods", "--output", "name"];
         soon("the end of the pods", QUICK, || Ok(self.cluster.asks(&left)?.trim().is_empty().then_some(())))
     }
 
-    /// Pods are launched, send all of the load, and are gone.
+    /// Launches pods, which send all of the load and are then removed.
     fn launched(&self) -> Outcome {
         let before = self.server.counts()?.0;
         let ran = captured(&mut self.launch("launched", 10, SLOTS, &[])?, LONGEST)?;
@@ -297,7 +297,7 @@ impl Lab {
         Ok(format!("{SLOTS} pods of a launched Job sent {due} requests, which nginx counted"))
     }
 
-    /// A pod is deleted in the middle of a load: the Job makes another, which takes its slot.
+    /// Deletes a pod in the middle of a load: the Job makes another one, which takes over its slot.
     fn replaced(&self) -> Outcome {
         let mut command = self.launch("replaced", 40, SLOTS, &["--on-lost-agent", "replace"])?;
         let log = fs::File::create(self.dir.join("replaced.log"))?;
@@ -329,7 +329,7 @@ impl Lab {
         ))
     }
 
-    /// More pods than there is room for: it says what the scheduler says.
+    /// Launches more pods than there is room for: loadlab reports what the scheduler says.
     fn without_room(&self) -> Outcome {
         let mut command = self.launch("without-room", 5, "9", &["--launch-wait", "15s"])?;
         let ran = captured(&mut command, LONGEST)?;
@@ -343,7 +343,7 @@ impl Lab {
         Ok("nine pods have no room, which is said".to_owned())
     }
 
-    /// The Job is applied from an overlay as the runbook has it, and the run started without `--launch`.
+    /// Applies the Job from an overlay, as the runbook does, and starts the run without `--launch`.
     fn by_overlay(&self) -> Outcome {
         let overlay = self.dir.join("overlay");
         fs::create_dir_all(&overlay)?;
@@ -388,7 +388,7 @@ impl Lab {
     }
 }
 
-/// Requests due, and answered well.
+/// Numbers of requests due and of requests answered successfully.
 fn counts(summary: &Value) -> Result<(u64, u64)> {
     let of = |name: &str| summary["requests"][name].as_u64();
     match (of("due"), of("ok")) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::steps::Outcome;
 
-/// Assertions made, and those that did not hold.
+/// Counts assertions, and records those that failed.
 #[derive(Default)]
 pub struct Claims {
     made: usize,
@@ -15,7 +15,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Asserts; `otherwise` describes the failure.
+    /// Asserts that `holds`; `otherwise` describes the failure.
     pub fn claim(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
         self.made += 1;
         if !holds {
@@ -29,7 +29,7 @@ impl Claims {
     }
 
     /// Asserts something about the numbers of a JSON value, such as `requests/ok + requests/failed <= 2 *
-    /// requests/started`: see [`number`] for the words; `<`, `<=` and `==` compare both sides and can be chained. A
+    /// requests/started`. See [`number`] for the operands; `<`, `<=` and `==` compare both sides and can be chained. A
     /// comparison with a missing number fails.
     pub fn hold(&mut self, what: &str, value: &Value, assertion: &str) {
         let is_compared = |word: &&str| matches!(*word, "<" | "<=" | "==");
@@ -44,15 +44,15 @@ impl Claims {
         self.claim(holds && !operators.is_empty(), || format!("{what}: `{assertion}` is not so: {sides:?}"));
     }
 
-    /// Whether one with this text did not hold.
+    /// Whether an assertion whose failure contains this text failed.
     pub fn breaks(&self, text: &str) -> bool {
         self.broken.iter().any(|broken| broken.contains(text))
     }
 
-    /// How many held, or the failures.
+    /// The number of assertions, or the failures.
     ///
     /// # Errors
-    /// One did not hold, or none was made.
+    /// An assertion failed, or none was made.
     pub fn into_outcome(self, of: &str) -> Outcome {
         ensure!(self.made > 0, "{of}: nothing was asserted");
         if !self.broken.is_empty() {
@@ -78,8 +78,9 @@ fn sum(value: &Value, words: &[&str]) -> f64 {
     sum + sign * product
 }
 
-/// A number, or one in a JSON value by its path (`requests/ok`), the sum of all there (`failures/*`), or the first of
-/// several that exists (`response_ms/p50|response_ms/over_ms/p50`).
+/// A literal number, a number in a JSON value by its path (`requests/ok`), the sum of all numbers in an object
+/// (`failures/*`), or the first of several that exists (`response_ms/p50|response_ms/over_ms/p50`). NaN if it is
+/// missing.
 pub fn number(value: &Value, words: &str) -> f64 {
     let one = |word: &str| {
         if let Ok(number) = word.parse() {

@@ -1,6 +1,6 @@
-//! edge-tiers' own assertions: limits took effect, throttling was counted, caches answered what they may, and wrk's block
-//! shows what the record holds. How much slower a limit makes the system is a finding and
-//! not asserted, beyond what the limit itself implies.
+//! edge-tiers' own assertions: limits took effect, throttling was counted, caches answered what they may, and wrk's
+//! block shows what the record contains. How much slower a limit makes the system is a finding and is not asserted,
+//! beyond what the limit itself implies.
 
 use std::fs;
 
@@ -14,7 +14,8 @@ const BALANCER: &str = "load-balancer";
 const EDGES: [&str; 4] = ["edge1", "edge2", "edge3", "edge4"];
 const BACKENDS: [&str; 2] = ["backend1", "backend2"];
 const TAGS: [&str; 3] = ["popular", "rare", "search"];
-/// What a limit of 1 % may measure: it is enforced in periods of 100 ms, of which a few seconds have few …
+/// CPU usage, in percent, that a limit of 1 % may show: the limit is enforced in periods of 100 ms, of which a few
+/// seconds contain few …
 const ONE_PERCENT: f64 = 1.2;
 /// … and charged by ticks: each core may run a process this far beyond its quota, in seconds, before stopping it.
 const OVERRUN_S: f64 = 0.02;
@@ -40,7 +41,7 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// wrk's block, from the summary.
+/// Compares wrk's block in the report with the summary.
 fn wrk(trial: &Trial, report: &str, claims: &mut Claims) {
     const TIMES: [(&str, &str); 7] = [
         ("avg", "mean"),
@@ -65,7 +66,7 @@ fn wrk(trial: &Trial, report: &str, claims: &mut Claims) {
     let times = TIMES.map(|(column, name)| (column, trial.time_ms(name)));
     for (column, value) in times.into_iter().chain(others) {
         let cell = table.as_ref().and_then(|table| table.cell(&trial.case, column));
-        // Of a few requests, or of some that never ended, not everything is known.
+        // With few requests, or some that never ended, not every value is known.
         let holds = if value.is_nan() { cell.is_some() } else { shows(cell, value) };
         claims.claim(holds, || {
             format!("{}: wrk's layout shows {cell:?} as `{column}`, not {value}", trial.case)
@@ -89,7 +90,8 @@ fn counts(trial: &Trial, claims: &mut Claims) {
     trial.hold(claims, &all);
 }
 
-/// All values of `docker stats` are known for it; it has its own network only in a namespace.
+/// All values of `docker stats` are known for a component, except those of its network, which it has only in a
+/// namespace.
 fn watched(trial: &Trial, name: &str, claims: &mut Claims) {
     for figure in ["cpu_percent/mean", "memory_bytes/mean", "block_bytes/read", "block_bytes/written"] {
         trial.hold(claims, &[&format!("0 <= components/{name}/{figure}")]);
@@ -99,7 +101,7 @@ fn watched(trial: &Trial, name: &str, claims: &mut Claims) {
     trial.hold(claims, &[&format!("{least} <= components/{name}/pids_max")]);
 }
 
-/// The limits of a tier are those of its case, and were enforced.
+/// A tier has the limits of its case, and they were enforced.
 fn limited(trial: &Trial, names: &[&str], tier: &str, claims: &mut Claims) {
     let (cpu, memory) = (trial.value(&format!("{tier}_cpu")), trial.value(&format!("{tier}_memory")));
     let other = if tier == "edge" { "balancer_cpu" } else { "edge_cpu" };
@@ -130,7 +132,7 @@ fn limited(trial: &Trial, names: &[&str], tier: &str, claims: &mut Claims) {
             trial.hold(claims, &used.map(String::as_str));
         }
     }
-    // A tier that is limited alone is what the others wait for.
+    // If only this tier is limited, it is the bottleneck.
     let stopped_s: f64 = names.iter().map(|n| trial.number(&format!("components/{n}/throttled_s"))).sum();
     match (cpu, trial.value(other)) {
         ("none", _) => claims.same(format!("{}: {tier} was stopped, s", trial.case), stopped_s, 0.0),
@@ -139,7 +141,7 @@ fn limited(trial: &Trial, names: &[&str], tier: &str, claims: &mut Claims) {
     }
 }
 
-/// Edges that used three times as much without a limit cannot do as much with it.
+/// Edges that used three times as much CPU without a limit cannot do as much work with it.
 fn slower(record: &Record, claims: &mut Claims) {
     let of = |name: &str| record.trials.iter().find(|t| t.case == name);
     let (Some(control), Some(capped)) = (of("control"), of("edges 1% CPU")) else {

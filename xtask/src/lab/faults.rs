@@ -1,5 +1,5 @@
-//! Faults planted in copies of the labs, each of which the lab's checks must find: a check that cannot fail is worth
-//! nothing. That the labs without a fault pass the same checks is what `cargo xtask test` shows.
+//! Faults planted in copies of the labs. The lab's checks must find each of them: a check that cannot fail is
+//! worthless. `cargo xtask test` shows that the labs without a fault pass the same checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use crate::command::{LONGEST, captured, program, say};
 use crate::root::{root, target};
 use crate::steps::Outcome;
 
-/// A change of one file of a lab.
+/// A change to one file of a lab.
 struct Fault {
     lab: &'static str,
     what: &'static str,
     file: &'static str,
-    /// Text that the file has once, and what takes its place.
+    /// Text that occurs once in the file, and its replacement.
     change: (&'static str, &'static str),
     case: &'static str,
-    /// Part of the assertion that must not hold.
+    /// Part of the assertion that must fail.
     found_by: &'static str,
 }
 
@@ -81,7 +81,7 @@ const FAULTS: [Fault; 6] = [
     },
 ];
 
-/// Plants each of them, as a step of `cargo xtask long`.
+/// Plants each fault, as a step of `cargo xtask long`.
 ///
 /// # Errors
 /// A lab does not run, or its checks do not find the fault.
@@ -99,7 +99,7 @@ pub fn long() -> Outcome {
 }
 
 /// How many messages are lost, by id, if workers acknowledge before the storage has answered: profile `careless` of
-/// trade-processor. Fails unless workers that wait lose none.
+/// trade-processor. Fails unless workers that wait for the answer lose none.
 fn careless() -> Result<u64> {
     let lab = LABS.iter().find(|lab| lab.name == "trade-processor").context("no row of trade-processor")?;
     let out = target().join("xtask/faults/careless");
@@ -121,7 +121,7 @@ fn careless() -> Result<u64> {
 }
 
 impl Fault {
-    /// Runs the copy of the lab, and says whether the assertion that is about the fault does not hold.
+    /// Runs the copy of the lab, and reports whether the assertion about the fault failed.
     fn is_found(&self) -> Result<bool> {
         let lab = LABS.iter().find(|lab| lab.name == self.lab).context("a lab without a row")?;
         let copy = self.planted(lab)?;
@@ -140,7 +140,8 @@ impl Fault {
         Ok(is_found)
     }
 
-    /// A copy of the lab with the fault in it: with what was built of it, so that only what differs is built again.
+    /// Copies the lab and plants the fault. The copy includes what was built before, so that only what differs is
+    /// rebuilt.
     fn planted(&self, lab: &Lab) -> Result<PathBuf> {
         let labs = target().join("xtask/faults/labs");
         let copy = labs.join(self.lab);

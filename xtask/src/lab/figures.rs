@@ -1,5 +1,5 @@
-//! Figures of the labs' longer runs, which no check makes: for each a committed file, taken from its record, and the tables of
-//! READMEs, which are made from these files. A rule of the house keeps the two the same.
+//! Figures of the labs' longer runs, which no check makes: a committed file for each, taken from its record, and the
+//! tables in READMEs, which are generated from these files. A house rule keeps the two in agreement.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,26 +13,26 @@ use super::record::text;
 use crate::command::{LONGEST, captured, program};
 use crate::root::root;
 
-/// Where a table stands in a README: `<!-- figures: PROFILE; COLUMN, COLUMN as HEADING -->` … `<!-- end -->`. A column is a
-/// figure of the record, `ratio of` one (against the case that others are compared with, with the verdict), or `bottleneck`.
-/// `PROFILE across` gives each case a column and each figure a row.
+/// Marks a table in a README: `<!-- figures: PROFILE; COLUMN, COLUMN as HEADING -->` … `<!-- end -->`. A column is a
+/// figure of the record, `ratio of` a figure (against the base case, with the verdict), or `bottleneck`. `PROFILE
+/// across` gives each case a column and each figure a row.
 const BEGIN: &str = "<!-- figures: ";
 const CLOSE: &str = " -->";
 const END: &str = "<!-- end -->";
-/// Digits that are kept of a figure, and digits that are shown.
+/// Significant digits of a figure that are kept, and that are shown.
 const KEPT: usize = 6;
 const SHOWN: usize = 3;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The record of a lab's run, whose figures are kept; without it, tables are made from those that are
+    /// The record of a lab's run, whose figures to keep; without it, only remake the tables from the kept figures
     record: Option<PathBuf>,
 }
 
-/// Keeps the figures of a record, and makes the tables of all labs' READMEs.
+/// Keeps the figures of a record, and remakes the tables of all labs' READMEs.
 ///
 /// # Errors
-/// The record is none of a lab's profile, or a README asks for what no file has.
+/// The record is not from a lab's profile, or a README asks for a figure that no file has.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(record) = &args.record {
         let mut command = program(loadlab());
@@ -59,12 +59,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file with the figures of a lab's profile.
+/// Path of the file with the figures of a lab's profile.
 pub fn file_of(lab: &str, profile: &str) -> String {
     format!("labs/{lab}/figures/{profile}.json")
 }
 
-/// What is kept of a record: its lab, its profile, and the figures.
+/// What is kept of a record: its lab, its profile, and its figures.
 fn kept(manifest: &Value, report: &Value) -> Result<(String, String, Value)> {
     let lab = text(manifest, "/name");
     ensure!(super::LABS.iter().any(|known| known.name == lab), "`{lab}` is no lab");
@@ -127,10 +127,10 @@ fn kept(manifest: &Value, report: &Value) -> Result<(String, String, Value)> {
     Ok((lab, profile.to_owned(), kept))
 }
 
-/// A README with its tables made anew, and the profiles that they are of. `file` gives the figures of a profile.
+/// A README with its tables remade, and the profiles they show. `file` returns the kept figures of a profile.
 ///
 /// # Errors
-/// A table has no end, no file, or asks for a figure that is not in it.
+/// A table has no end or no file, or asks for a figure that is not in the file.
 pub fn with_tables(page: &str, file: &dyn Fn(&str) -> Option<String>) -> Result<(String, Vec<String>)> {
     let (mut made, mut rest, mut profiles) = (String::new(), page, Vec::new());
     while let Some((before, after)) = rest.split_once(BEGIN) {
@@ -198,7 +198,7 @@ fn cell(kept: &Value, case: &Value, column: &str) -> Result<String> {
     if let Some(figure) = column.strip_prefix("ratio of ") {
         let mut all = kept["comparisons"].as_array().into_iter().flatten();
         let is_base = all.clone().any(|of| of["base"] == name.as_str());
-        // One that is not compared, such as a control, has none.
+        // A case that is not compared, such as a control, has no ratio.
         let Some(of) = all.find(|of| of["other"] == name.as_str()) else {
             return Ok(if is_base { "1" } else { "–" }.to_owned());
         };
@@ -211,7 +211,7 @@ fn cell(kept: &Value, case: &Value, column: &str) -> Result<String> {
         return Ok(format!("{ratio} ×{interval}, {verdict}"));
     }
     let figure = &case["figures"][column];
-    // A percentile of too few requests is known in no trial.
+    // A percentile of too few requests is unknown in every trial.
     let Some(median) = figure["median"].as_f64() else {
         let is_of_others = kept["cases"].as_array().into_iter().flatten();
         let mut is_of_others = is_of_others.filter(|case| case["figures"][column].is_object());
@@ -222,12 +222,12 @@ fn cell(kept: &Value, case: &Value, column: &str) -> Result<String> {
     let shown = |value: f64| number(value / scale, SHOWN);
     let ends = figure["min"].as_f64().zip(figure["max"].as_f64()).filter(|(min, max)| min != max);
     let range = ends.map_or(String::new(), |(min, max)| format!(" ({} … {})", shown(min), shown(max)));
-    // A median of the others would look better than it was.
+    // A median of only the trials that know it looks better than the figure was, so their number is shown.
     let known = figure["known_in"].as_u64().map_or(String::new(), |known| format!(", known in {known}"));
     Ok(format!("{}{unit}{range}{known}", shown(median)))
 }
 
-/// What one of the unit is that an amount is shown in, and how it is written.
+/// The unit in which an amount is shown: its size in units of the record, and its suffix.
 fn unit(unit: &str, amount: f64) -> Result<(f64, &'static str)> {
     const KIB: f64 = 1024.0;
     Ok(match unit {
@@ -245,7 +245,7 @@ fn unit(unit: &str, amount: f64) -> Result<(f64, &'static str)> {
     })
 }
 
-/// With so many digits, or all of those before the point; thousands apart.
+/// A number with `digits` significant digits, or with all digits before the point; thousands are separated.
 fn number(value: f64, digits: usize) -> String {
     let before = if value == 0.0 { 1.0 } else { value.abs().log10().floor() + 1.0 };
     let decimals = if value.fract() == 0.0 { 0 } else { (digits as f64 - before).max(0.0) as usize };
@@ -263,7 +263,7 @@ fn number(value: f64, digits: usize) -> String {
     rest.map_or(apart.clone(), |rest| format!("{apart}.{rest}"))
 }
 
-/// With the digits that are kept.
+/// A number rounded to the digits that are kept.
 fn rounded(value: f64) -> f64 {
     let digits = KEPT - 1;
     format!("{value:.digits$e}").parse().unwrap_or(value)
@@ -338,7 +338,7 @@ mod tests {
         partly["cases"][1]["figures"]["p50"]["known_in"] = json!(2);
         let partly = with_tables(page, &|_: &str| Some(partly.to_string())).unwrap().0;
         assert!(partly.contains("| 1.23 s (0.617 … 2.47), known in 2 |"), "{partly}");
-        // Made again it is the same.
+        // Remaking it changes nothing.
         assert_eq!(with_tables(&made, &file).unwrap().0, made);
     }
 

@@ -1,6 +1,6 @@
-//! index-page's own assertions: every level of users was tried on stores that were filled once, the view counter
-//! agrees with what was answered, siege's rows are present, and the tool reports where throughput stops growing or
-//! why it cannot. How many users the page supports is a finding and not asserted.
+//! index-page's own assertions: every level of users was tried on stores that were filled once, the view counter agrees
+//! with the number of answers, siege's rows are present, and the tool reports where throughput stops growing or why it
+//! cannot. How many users the page supports is a finding and is not asserted.
 
 use std::fs;
 
@@ -13,10 +13,11 @@ use super::tables::{Table, shows};
 use super::{Claims, Record, reports};
 
 const USERS: [&str; 6] = ["10", "50", "100", "200", "500", "1000"];
-/// An answer with ten records of each store, and its head: 3,227 to 3,236 bytes, by the digits of the counter and of the
-/// time that Elasticsearch took. A record of MongoDB has 73 bytes, one of Elasticsearch more.
+/// Bounds of the size of an answer with ten records of each store, and its headers: 3,227 to 3,236 bytes, depending on
+/// the digits of the counter and of the time that Elasticsearch took. A record of MongoDB has 73 bytes, one of
+/// Elasticsearch more.
 const ANSWER_BYTES: (f64, f64) = (3200.0, 3260.0);
-/// siege's rows, in its order and by its names; where they are in `summary.json`, and what the table multiplies them by.
+/// siege's rows, in its order and by its names: name, path in `summary.json`, and the factor that the table applies.
 const SIEGE: [(&str, &str, f64); 12] = [
     ("transactions", "statuses/*", 1.0),
     ("availability", "availability", 100.0),
@@ -42,7 +43,7 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
     for trial in &record.trials {
         answered(trial, claims);
     }
-    // The counter started at zero when the stores were filled, and lived on from case to case.
+    // The counter started at zero when the stores were filled, and was kept from case to case.
     let counted: f64 = record.trials.iter().map(|t| t.number("loss/persisted_distinct")).sum();
     let views = record.trials.iter().map(|t| t.number("probes/views/last")).fold(0.0, f64::max);
     claims.same("views counted in all cases", views, counted);
@@ -54,8 +55,8 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
     scalability(&reports::report(record, "json")?, &record.trials, claims)
 }
 
-/// Whole pages, as many at a time as there are users. Every answered page is a counted view; a view whose request was
-/// cut off at the end may be counted.
+/// Answers were whole pages, and about as many requests were in flight as there are users. Every answered page is a
+/// counted view; a view whose request was cut off at the end may be counted.
 fn answered(trial: &Trial, claims: &mut Claims) {
     let (users, (least, most)) = (trial.value("users"), ANSWER_BYTES);
     let all = [
@@ -72,7 +73,7 @@ fn answered(trial: &Trial, claims: &mut Claims) {
     trial.hold(claims, &all);
 }
 
-/// siege's table has its rows, in order, with what the record holds of each level.
+/// siege's table has its rows, in order, with what the record contains for each level.
 fn reported(report: &str, trials: &[Trial], claims: &mut Claims) {
     let table = Table::after(report, "\n**In siege's layout**\n");
     let names = table.as_ref().map(Table::names).unwrap_or_default();
@@ -93,7 +94,7 @@ fn reported(report: &str, trials: &[Trial], claims: &mut Claims) {
     claims.claim(report.contains("Throughput over users"), || "report.md has no curve over users".to_owned());
 }
 
-/// The level that is named is the one with the most throughput for its response time, which by Little's law is users over
+/// The reported level is the one with the most throughput for its response time, which by Little's law is users over
 /// throughput.
 fn scalability(report: &str, trials: &[Trial], claims: &mut Claims) -> Result<()> {
     let report: Value = serde_json::from_str(report).context("the JSON report")?;

@@ -11,10 +11,10 @@ use crate::browser::Browser;
 use crate::command::{Ends, soon};
 use crate::in_browser::in_a_browser;
 
-/// How long the front end may take to come up, and the trial to end.
+/// Time limit for the front end to start, and for the trial to end.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Records every number of messages that the page shows, and which one it showed when its connection ended.
+/// Counts the updates of the number of messages on the page, and records the number shown when its connection ended.
 const NOTE: &str = "(() => {
   const messages = document.getElementById('messages'), state = document.getElementById('state');
   window.noted = { updates: 0, ended: null };
@@ -24,9 +24,9 @@ const NOTE: &str = "(() => {
   }).observe(state, { childList: true, characterData: true, subtree: true });
 })()";
 
-/// What was seen of the page: the messages it counted when the front end went down, how often that number changed
-/// before, requests other than its own files and the one stream of updates (a reloaded page has lost its records),
-/// circles on the map, and ribbons between currencies.
+/// What was seen of the page: the number of messages it showed when the front end went down, how often that number
+/// changed before, requests other than for its own files and the one stream of updates (a reloaded page has lost its
+/// records), circles on the map, and ribbons between currencies.
 const SEEN: &str = "({
   last: noted.ended,
   updates: noted.updates,
@@ -35,11 +35,11 @@ const SEEN: &str = "({
   ribbons: noted.ribbons,
 })";
 
-/// Starts a run, once there is a browser; opens the page of the front end at a port, as soon as there is one, and
-/// watches it until the front end ends it. Returns what was seen, and its scripts' errors.
+/// Starts a run once the browser is ready, opens the front end's page as soon as the port accepts connections, and
+/// watches it until the front end closes it. Returns the run, what was seen, and the page's console errors.
 ///
 /// # Errors
-/// The run does not start or ends too early, there is no page in time, or the browser fails.
+/// The run does not start or ends too early, the page does not appear in time, or the browser fails.
 pub fn watch(
     port: u16,
     picture: &Path,
@@ -64,14 +64,14 @@ fn look(browser: &mut Browser, port: u16, picture: &Path) -> Result<Value> {
         "document.readyState === 'complete' && document.getElementById('state')?.textContent === 'live'",
     );
     browser.value(NOTE);
-    // Take a picture once the page has content.
+    // Take a screenshot once the page has content.
     browser.until("noted.updates >= 3");
     browser.until("document.querySelectorAll('.ribbon').length > 10");
     browser.picture(picture);
     browser.value(
         "noted.countries = document.querySelectorAll('.dot').length, noted.ribbons = document.querySelectorAll('.ribbon').length",
     );
-    // [`Browser::until`] waits half a minute for a page; this waits for the trial.
+    // [`Browser::until`] waits half a minute at most, for a page; this waits for the whole trial.
     soon("the end of the front end", LONGEST, || {
         Ok((browser.value("noted.ended !== null") == json!(true)).then_some(()))
     })

@@ -1,6 +1,6 @@
-//! message-inserts' own assertions: for each way of inserting, accepted, stored and lost add up by id, the raw
-//! inserts have their measurements, and figures derived from several cases match their records. Which way is faster,
-//! and how much a killed server loses, are findings and not asserted.
+//! message-inserts' own assertions: for each way of inserting, accepted, stored and lost add up by id, the raw inserts
+//! have their measurements, and figures derived from several cases match their records. Which way is faster, and how
+//! much a killed server loses, are findings and are not asserted.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -8,19 +8,19 @@ use serde_json::Value;
 use super::record::{Trial, text};
 use super::{Claims, Lab, Record, reports, service_tests};
 
-/// Requests of each case that is not ended by a kill.
+/// Requests in each case that is not ended by a kill.
 const REQUESTS: u64 = 3000;
 /// Milliseconds per second of a load's clock, and the tolerance for rounding.
 const CLOSE: f64 = 1e-6;
 
-/// Checks every trial, and the report's figures that are derived from several cases.
+/// Checks every trial, and the report's figures derived from several cases.
 ///
 /// # Errors
 /// The report cannot be made.
 pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
     for trial in &record.trials {
         let case = trial.case.as_str();
-        // One that is restarted refuses requests for a while, but stores what it has accepted.
+        // A server that is restarted refuses requests for a while, but stores what it has accepted.
         let is_killed = case.ends_with("killed") || case.ends_with("restarted");
         if !trial.is_brief() {
             trial.hold(
@@ -51,12 +51,12 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
 /// Runs the service's own tests.
 ///
 /// # Errors
-/// They fail.
+/// The tests fail.
 pub fn beside(_: &Lab, claims: &mut Claims) -> Result<()> {
     service_tests("labs/message-inserts/service/messages.test.js", claims)
 }
 
-/// The program's requests equal the stored ones, and it was watched.
+/// The program's requests equal the stored ones, and the program was watched.
 fn raw(trial: &Trial, claims: &mut Claims) {
     let case = &trial.case;
     claims.claim(trial.is_command(), || format!("{case}: no program made its load"));
@@ -83,7 +83,7 @@ fn lost(trial: &Trial, is_killed: bool, claims: &mut Claims) {
         "0 < loss/accepted == requests/ok",
         "loss/lost_min == loss/lost_max",
         "loss/doubled == 0",
-        // Requests stored without an answer are stored but were not accepted.
+        // A request that got no answer may be stored, but does not count as accepted.
         "loss/accepted - loss/persisted_distinct <= loss/lost_max",
         "loss/lost_max <= loss/accepted - loss/persisted_distinct + loss/unanswered",
     ];
@@ -97,13 +97,14 @@ fn lost(trial: &Trial, is_killed: bool, claims: &mut Claims) {
     if !is_killed {
         trial.hold(claims, &[&format!("probes/stored/last == {REQUESTS}")]);
     }
-    // Groups are stored when no more messages come, and until then they did: what was accepted is gone.
+    // A group is stored once messages stop coming, which they had not: what was accepted is lost.
     if trial.case == "grouped, server killed" {
         trial.hold(claims, &["0 < loss/lost_min"]);
     }
 }
 
-/// Figures of several cases, worked out here from the cases' summaries: name, value, what it is compared with.
+/// Figures derived from several cases, computed here from the cases' summaries: name, value, and what it is compared
+/// with.
 const DERIVED: [(&str, &[Part], &[Part]); 8] = [
     ("grouped / its parts", &GROUPED, &[("empty POST", ELAPSED), ("raw insert, grouped", ELAPSED)]),
     ("grouped / #2 + #4", &GROUPED, &[("empty POST", ELAPSED), ("raw insert, pool of 100", ELAPSED)]),
@@ -118,7 +119,7 @@ const DERIVED: [(&str, &[Part], &[Part]); 8] = [
     ("memory, grouped / POST", &[("grouped", MEMORY)], &[("empty POST", MEMORY)]),
     ("memory, async / POST", &[("async, pool of 100", MEMORY)], &[("empty POST", MEMORY)]),
 ];
-/// A case, and a number of its summary with its factor.
+/// A case, and a number of its summary: path and factor.
 type Part = (&'static str, (&'static str, f64));
 const GROUPED: [Part; 2] = [("grouped", ELAPSED), ("grouped", DRAIN)];
 const ELAPSED: (&str, f64) = ("elapsed_s", 1e3);
@@ -126,7 +127,8 @@ const DRAIN: (&str, f64) = ("drain_s", 1e3);
 const RATE: (&str, f64) = ("rate_per_s/ok", 1.0);
 const MEMORY: (&str, f64) = ("components/server/memory_bytes/max", 1.0);
 
-/// The claim of the source document, and the others: each side is the sum of the cases' own numbers, and the ratio theirs.
+/// Checks the derived figures, among them the claim of the source document: each side is the sum of the cases' own
+/// numbers, and the ratio is that of the two sums.
 fn derived(record: &Record, claims: &mut Claims) -> Result<()> {
     let report: Value = serde_json::from_str(&reports::report(record, "json")?)?;
     let all = report["derived"].as_array().map_or(&[][..], Vec::as_slice);

@@ -1,6 +1,6 @@
-//! The labs end to end, as a user runs them: the plan's quick profile from scratch to a report, then a check of
-//! everything it left. The assertions here hold for every lab and any machine; those of a single lab are in the file
-//! with its name. No figure is compared with a source document's.
+//! The labs end to end, as a user runs them: the plan's quick profile, from scratch to a report, then a check of
+//! everything it left. The assertions here hold for every lab on any machine; assertions for a single lab are in the
+//! file with its name. No figure is compared with a source document's.
 
 mod claims;
 pub mod compose;
@@ -30,26 +30,27 @@ use crate::command::{LONGEST, captured, cargo, program, shown};
 use crate::root::{self, target};
 use crate::steps::Outcome;
 
-/// What is known about a lab's quick profile.
+/// What a lab's quick profile is expected to do.
 #[derive(Clone, Copy)]
 pub struct Lab {
-    /// Its folder's name.
+    /// Name of its folder below `labs`.
     pub name: &'static str,
-    /// Cases that its quick profile runs.
+    /// Number of cases that its quick profile runs.
     pub cases: usize,
-    /// Requests that are due in each of them; `None` if time ends the load.
+    /// Requests due in each case; `None` if the load ends by time.
     pub requests: Option<u64>,
-    /// The largest share of requests that may fail: above zero only if limits make the system slow on purpose.
+    /// The largest share of requests that may fail, from 0 to 1: above zero only if limits make the system slow on
+    /// purpose.
     pub failing: f64,
-    /// Nothing of it is restarted between trials: only the first brings it up, and the last takes it down.
+    /// No component is restarted between trials: only the first trial starts the system, and only the last stops it.
     pub lives_on: bool,
     /// Assertions about its record in addition to the common ones.
     own: fn(&Record, &mut Claims) -> Result<()>,
-    /// Assertions about more than the record: what has to be started for them.
+    /// Assertions about more than the record: it starts what they need.
     beside: fn(&Lab, &mut Claims) -> Result<()>,
 }
 
-/// Every lab has its row.
+/// One row for each lab.
 pub const LABS: &[Lab] = &[
     Lab {
         name: "edge-tiers",
@@ -100,15 +101,15 @@ pub const LABS: &[Lab] = &[
     },
 ];
 
-/// The record is all there is to check.
+/// For labs with nothing to check beside the record.
 fn nothing(_: &Lab, _: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests that a lab's service has of its own.
+/// Runs the tests of a lab's service.
 ///
 /// # Errors
-/// They fail.
+/// The tests fail.
 fn service_tests(file: &str, claims: &mut Claims) -> Result<()> {
     let mut tests = program("node");
     // The file is named: whether a folder is accepted depends on the version of Node.
@@ -120,21 +121,21 @@ fn service_tests(file: &str, claims: &mut Claims) -> Result<()> {
 }
 
 impl Lab {
-    /// Its folder.
+    /// The lab's folder.
     pub fn dir(&self) -> PathBuf {
         root::root().join("labs").join(self.name)
     }
 
-    /// Where its run is recorded: it stays there for inspection until the next one.
+    /// Folder of its run's record, which stays there for inspection until the next run.
     pub fn record_dir(&self) -> PathBuf {
         target().join("xtask").join(self.name)
     }
 }
 
-/// Checks every plan of every lab with all its profiles, including those on Docker, which nothing here runs.
+/// Checks every plan of every lab with all its profiles, including plans for Docker, which nothing here runs.
 ///
 /// # Errors
-/// There are none, or one is wrong.
+/// There is no plan, or a plan is invalid.
 pub fn check_plans() -> Outcome {
     let files = root::files(&root::root().join("labs")).context("cannot read labs/")?;
     let is_plan = |f: &&String| f.ends_with("plan.yaml") && f.matches('/').count() == 1;
@@ -151,8 +152,8 @@ pub fn check_plans() -> Outcome {
     Ok(format!("{} plans", plans.len()))
 }
 
-/// The options of each build that a lab's plan makes of its service, so that all are compiled before anything is measured.
-/// A plan that builds otherwise compiles for itself.
+/// The options of each build that a lab's plan makes of its service, so that everything is compiled before anything is
+/// measured. A plan with other builds compiles them itself.
 pub fn builds(lab: &str) -> Vec<Vec<&'static str>> {
     match lab {
         "stair-stepper" => stair_stepper::ALLOCATORS.map(|allocator| vec!["--features", allocator]).to_vec(),
@@ -163,7 +164,7 @@ pub fn builds(lab: &str) -> Vec<Vec<&'static str>> {
 /// Runs every lab and checks what it left.
 ///
 /// # Errors
-/// A lab has no row, a run fails, or something does not hold.
+/// A lab has no row, a run fails, or an assertion fails.
 pub fn run_all() -> Outcome {
     let folders = root::labs().context("cannot read labs/")?;
     let names: BTreeSet<_> =
@@ -206,27 +207,27 @@ fn run(lab: &Lab) -> Outcome {
     claims.into_outcome(&format!("{} (record: {})", lab.name, out.display()))
 }
 
-/// The release build, made anew if it is older than its sources.
+/// Makes the release build, if it is older than its sources.
 ///
 /// # Errors
-/// It does not build.
+/// The build fails.
 pub fn built() -> Result<PathBuf> {
     let ran = shown(&mut cargo(&["build", "--locked", "--release", "--package", "loadlab"]))?;
     ensure!(ran.status.success(), "cargo build: {}", ran.status);
     Ok(loadlab())
 }
 
-/// The release build.
+/// Path of the release build.
 pub fn loadlab() -> PathBuf {
     target().join("release/loadlab")
 }
 
-/// What `loadlab clean` would remove, and processes of the run's system that are alive.
+/// What `loadlab clean` would remove, and live processes of the run's system.
 fn left_behind(out: &Path) -> Result<BTreeSet<String>> {
     let mut found: BTreeSet<String> = members(out)?.into_iter().collect();
     if loadlab().is_file() {
         let ran = captured(program(loadlab()).args(["clean", "--dry-run"]), Duration::from_secs(60))?;
-        // 1: it found something that it could not remove. If that is new, it belongs to the run.
+        // Exit code 1: it found something that it could not remove. If that is new, it belongs to the run.
         let is_whole = matches!(ran.status.code(), Some(0 | 1));
         ensure!(is_whole, "loadlab clean --dry-run: {}\n{}{}", ran.status, ran.stdout, ran.stderr);
         let reported = ran.stdout.lines().chain(ran.stderr.lines());
@@ -237,10 +238,10 @@ fn left_behind(out: &Path) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// Processes of a run's system, except loadlab's own: they have the run's mark in their environment or are in one of
-/// its cgroups, or its folder appears in their arguments or their environment. Programs that overwrite their
-/// environment with their title, like nginx, are found by the other signs. One that has ended and waits for its new
-/// parent to reap it, which is not loadlab's job, keeps its cgroup's name and does not count.
+/// Processes of a run's system, except loadlab's own: the run's mark is in their environment, they are in one of its
+/// cgroups, or its folder is their working directory or appears in their arguments or environment. Programs that
+/// overwrite their environment with their title, like nginx, are found by the other signs. A process that has ended and
+/// waits for its new parent to reap it, which is not loadlab's job, still has its cgroup's name and does not count.
 fn members(out: &Path) -> Result<Vec<String>> {
     let dir = out.display().to_string();
     let name = out.file_name().context("a run has a name")?.display().to_string();
@@ -248,7 +249,7 @@ fn members(out: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let path = entry?.path();
-        // Processes that have ended meanwhile cannot be read.
+        // A process that has ended meanwhile cannot be read.
         let of = |file: &str| {
             String::from_utf8_lossy(&fs::read(path.join(file)).unwrap_or_default()).replace('\0', " ")
         };

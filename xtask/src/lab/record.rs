@@ -1,4 +1,4 @@
-//! The record of a run, read as a script would: by the names of the contract, without loadlab's code.
+//! The record of a run, read as a script would read it: by the names of the contract, without loadlab's code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use crate::root::root;
 
 /// What a run left on disk.
 pub struct Record {
-    /// Its folder.
+    /// The record's folder.
     pub dir: PathBuf,
-    /// `manifest.json`.
+    /// Contents of `manifest.json`.
     pub manifest: Value,
     /// Every trial of every case, in the order of the manifest.
     pub trials: Vec<Trial>,
@@ -26,7 +26,7 @@ pub struct Trial {
     pub case: String,
     /// The case's values by axis.
     pub values: Vec<(String, String)>,
-    /// `summary.json`.
+    /// Contents of `summary.json`.
     pub summary: Value,
     ticks: Vec<Value>,
     samples: Vec<Value>,
@@ -35,28 +35,28 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Its value for an axis.
+    /// The case's value for an axis; empty without one.
     pub fn value(&self, axis: &str) -> &str {
         self.values.iter().find(|(name, _)| name == axis).map_or("", |(_, value)| value)
     }
 
-    /// One of the plan's figures, times in milliseconds. `None` without a value.
+    /// One of the plan's figures, times in milliseconds. `None` if it has no value.
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.summary["figures"][name]["value"].as_f64()
     }
 
-    /// A program makes its load: only the number of its requests is known.
+    /// Whether a program makes the load: then only the number of its requests is known.
     pub fn is_command(&self) -> bool {
         self.summary.pointer("/load/model").and_then(Value::as_str) == Some("command")
     }
 
-    /// The load was over before its first second was: on a fast machine a number of requests may be.
+    /// Whether the load ended within its first second: on a fast machine a load with a number of requests may.
     pub fn is_brief(&self) -> bool {
         self.number("elapsed_s") < 1.0
     }
 
-    /// One before the load, one after it, and those of most seconds in between: a busy machine may miss some. A
-    /// component killed midway has fewer.
+    /// The fewest samples of a component: one before the load, one after it, and one for most seconds in between, since
+    /// a busy machine may miss some. A component killed midway has fewer.
     fn fewest_samples(&self) -> usize {
         let elapsed_s = self.number("elapsed_s");
         match (self.is_brief(), self.has_acted()) {
@@ -66,22 +66,22 @@ impl Trial {
         }
     }
 
-    /// Something was done to a component during it.
+    /// Whether the plan did something to a component during the trial.
     fn has_acted(&self) -> bool {
         self.events("action").next().is_some()
     }
 
-    /// Its events of a kind.
+    /// Events of a kind.
     pub fn events(&self, kind: &str) -> impl Iterator<Item = &Value> {
         self.events.iter().filter(move |event| event["event"] == kind)
     }
 
-    /// A number of the summary, by its path; a missing one is NaN.
+    /// A number of the summary, by its path; NaN if it is missing.
     pub fn number(&self, path: &str) -> f64 {
         number(&self.summary, path)
     }
 
-    /// A figure of the response times as reports show it: its lower bound, its value, or the estimate from too few.
+    /// A figure of the response times as reports show it: its lower bound, its value, or an estimate from too few.
     pub fn time_ms(&self, name: &str) -> f64 {
         self.number(&format!("response_ms/over_ms/{name}|response_ms/{name}|response_ms/{name}_estimate"))
     }
@@ -98,7 +98,7 @@ impl Record {
     /// Reads a run's folder.
     ///
     /// # Errors
-    /// A file of the contract is missing or not JSON.
+    /// A file of the contract is missing or is not JSON.
     pub fn read(dir: &Path) -> Result<Record> {
         let manifest = json(&dir.join("manifest.json"))?;
         let mut trials = Vec::new();
@@ -114,7 +114,7 @@ impl Record {
         Ok(Record { dir: dir.to_path_buf(), manifest, trials })
     }
 
-    /// How a trial's case is named in tables: by its value if one axis has several.
+    /// Name of a trial's case in tables: its value, if exactly one axis has several values.
     pub fn row<'t>(&self, trial: &'t Trial) -> &'t str {
         let varies = |(axis, value): &&(String, String)| self.trials.iter().any(|t| t.value(axis) != value);
         let mut values = trial.values.iter().filter(varies);
@@ -124,17 +124,17 @@ impl Record {
         }
     }
 
-    /// Its plan: the lab's, or that of a copy.
+    /// Path of its plan: the lab's, or a copy's.
     fn plan(&self) -> PathBuf {
         root().join(text(&self.manifest, "/plan_path"))
     }
 
-    /// The folder of its plan.
+    /// Folder of its plan.
     pub fn lab(&self) -> PathBuf {
         self.plan().parent().map(Path::to_path_buf).unwrap_or_default()
     }
 
-    /// Names of the plan's figures, and what tables multiply each by: shares are shown in percent.
+    /// Names of the plan's figures, and the factor that tables apply to each: shares are shown in percent.
     pub fn figures(&self) -> Vec<(String, f64)> {
         let in_tables = |figure: &Value| if text(figure, "/kind") == "fraction" { 100.0 } else { 1.0 };
         array(&self.manifest, "/figures").iter().map(|f| (text(f, "/name"), in_tables(f))).collect()
@@ -197,7 +197,7 @@ impl Trial {
             &format!("requests/failed <= {} * requests/started", lab.failing),
         ];
         self.hold(claims, &all);
-        // Of one that was sent again after a bare reset nobody knows whether the server had read it.
+        // For a request resent after a bare reset, it is unknown whether the server had read the first one.
         let reset = "requests/failed + connections/resent_after_reset|0";
         if !self.is_command() && lab.failing < 1.0 {
             self.hold(claims, &[&format!("{reset} <= {} * requests/started", lab.failing)]);
@@ -218,7 +218,7 @@ impl Trial {
         self.hold(claims, &times);
     }
 
-    /// Ticks add up to the summary, and are contiguous.
+    /// Ticks add up to the summary, and do not overlap.
     fn check_ticks(&self, claims: &mut Claims) {
         claims.claim(!self.ticks.is_empty(), || format!("{}: no ticks", self.case));
         for (group, name) in [
@@ -237,7 +237,7 @@ impl Trial {
         claims.claim(apart, || format!("{}: ticks overlap", self.case));
     }
 
-    /// Every component, the generator and the machine were watched, and used something.
+    /// Every component, the generator and the host were watched, and used something.
     fn check_samples(&self, manifest: &Value, claims: &mut Claims) {
         let case = &self.case;
         let components = array(manifest, "/components").iter().map(|c| text(c, "/name"));
@@ -257,17 +257,17 @@ impl Trial {
             if !self.is_brief() {
                 self.hold(claims, &[&format!("0 < components/{name}/memory_bytes/mean")]);
             }
-            // A program may leave a part of the system idle.
+            // A program that makes the load may leave a part of the system idle.
             let sign = if self.is_command() { "<=" } else { "<" };
             self.hold(claims, &[&format!("0 {sign} components/{name}/cpu_s")]);
         }
     }
 
-    /// Up, ready, loaded, down, in this order; those that live on are up before, and down later.
+    /// Up, ready, loaded, down, in this order; components that live on came up before, and go down later.
     fn check_events(&self, brings_up: bool, takes_down: bool, claims: &mut Claims) {
         let names: Vec<_> = self.events.iter().filter_map(|e| e["event"].as_str()).collect();
         let mut rest = names.iter();
-        // A component killed midway is down before the load's end.
+        // A component killed midway is down before the load ends.
         let last = (takes_down && !self.has_acted()).then_some("down");
         let first = if brings_up { &["up", "ready"][..] } else { &[] };
         for wanted in first.iter().copied().chain(["load_started", "load_ended"]).chain(last) {
@@ -292,7 +292,7 @@ impl Trial {
     }
 }
 
-/// Text at a JSON pointer; empty when there is none.
+/// Text at a JSON pointer; empty if missing.
 pub fn text(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

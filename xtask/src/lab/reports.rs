@@ -1,5 +1,5 @@
-//! The reports of a run: the written ones equal those that `loadlab report` makes from its record, byte for byte and
-//! every time; what they show of each case is what its record holds; and the page is self-contained.
+//! The reports of a run. The written ones equal what `loadlab report` makes from the record, byte for byte and every
+//! time; what they show of each case matches the record; and the page is self-contained.
 
 use std::fs;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use super::tables::{Table, shows};
 use super::{Claims, Record, loadlab};
 use crate::command::{captured, program};
 
-/// How long making one report may take.
+/// Time limit for making one report.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// The page's own content security policy: nothing is loaded from outside, and only its own scripts run.
 const LOADS_NOTHING: &str = "content=\"default-src 'none'; script-src 'sha256-";
 
-/// Figures of every report, where they are in `summary.json`, and what the report's unit is of the record's.
+/// Figures in every report: name, path in `summary.json`, and the factor from the record's unit to the report's.
 const FIGURES: [(&str, &str, f64); 13] = [
     ("transactions", "statuses/*", 1.0),
     ("availability", "availability", 1.0),
@@ -34,10 +34,10 @@ const FIGURES: [(&str, &str, f64); 13] = [
     ("goodput_max", "rate_per_s/ok_max", 1.0),
     ("p50", "response_ms/p50", 1.0),
 ];
-/// What a number may lose on its way through text.
+/// Relative error that a number may gain as text.
 const CLOSE: f64 = 1e-9;
 
-/// Makes every format of report, twice. `terminal` is what the run itself printed.
+/// Makes every format of report, twice, and checks them. `terminal` is what the run itself printed.
 ///
 /// # Errors
 /// A report cannot be made or read.
@@ -70,18 +70,19 @@ pub fn check(record: &Record, terminal: &str, claims: &mut Claims) -> Result<()>
         }
     }
     claims.claim(terminal.contains("report.html"), || "the run does not say where its report is".to_owned());
-    // A browser refuses anything a page with this policy loads, and complains: `reports in a browser` listens.
+    // A browser refuses anything a page with this policy loads, and logs an error: `reports in a browser` checks for
+    // that.
     let page = fs::read_to_string(record.dir.join("report.html"))?;
     claims.claim(page.contains(LOADS_NOTHING), || "report.html may load what is outside of it".to_owned());
     Ok(())
 }
 
-/// What the table of cases shows: a row of each case, with a cell for each of the plan's figures.
+/// What the table of cases shows: a row for each case, with a cell for each of the plan's figures.
 struct Shown(Vec<(String, Vec<String>)>);
 
 impl Shown {
-    /// From the Markdown report of a record with one trial per case: the cells are the figures of its summaries, or empty
-    /// where the record has none.
+    /// Reads the Markdown report of a record with one trial per case. Cells must show the figures of its summaries, or
+    /// not be empty where the record has none.
     fn read(record: &Record, markdown: &str, claims: &mut Claims) -> Shown {
         let table = Table::after(markdown, "\n## Cases\n");
         claims.claim(table.is_some(), || "report.md has no table of cases".to_owned());
@@ -108,7 +109,7 @@ impl Shown {
         Shown(rows)
     }
 
-    /// Another format has the same names and cells, whatever lies between them.
+    /// Another format shows the same names and cells, whatever is between them.
     fn is_in(&self, format: &str, report: &str, claims: &mut Claims) {
         let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         for (name, cells) in &self.0 {
@@ -122,7 +123,7 @@ impl Shown {
     }
 }
 
-/// The table of what each component used: a row of each, which shows what its summary has.
+/// The table of what each component used has a row for each component, which matches its summary.
 fn check_usage(record: &Record, markdown: &str, claims: &mut Claims) {
     const COLUMNS: [(&str, &str, f64); 5] = [
         ("CPU %", "cpu_percent/mean", 1.0),
@@ -174,7 +175,7 @@ fn check_json(record: &Record, report: &str, claims: &mut Claims) {
     }
 }
 
-/// The CSV report has the figures of every trial, as they are in its summary.
+/// The CSV report has the figures of every trial, equal to those in its summary.
 fn check_figures(record: &Record, report: &str, claims: &mut Claims) {
     let rows: Vec<Vec<String>> = report.lines().map(fields).collect();
     let column = |name: &str| rows.first().and_then(|row| row.iter().position(|field| field == name));
@@ -197,7 +198,7 @@ fn check_figures(record: &Record, report: &str, claims: &mut Claims) {
                 format!("{}: the CSV report has {is:?} as `{name}`, not {wanted:?}", trial.case)
             });
         };
-        // A program's requests are counted by what they have done.
+        // These do not apply to a load made by a program: its requests are only counted.
         for (name, path, unit) in FIGURES.iter().filter(|_| !trial.is_command()) {
             same(name, Some(trial.number(path) * unit).filter(|value| value.is_finite()));
         }
@@ -207,10 +208,10 @@ fn check_figures(record: &Record, report: &str, claims: &mut Claims) {
     }
 }
 
-/// A record's report in one format.
+/// Makes a record's report in one format.
 ///
 /// # Errors
-/// It cannot be made.
+/// The report cannot be made.
 pub fn report(record: &Record, format: &str) -> Result<String> {
     let mut command = program(loadlab());
     command.arg("report").arg(&record.dir).args(["--format", format]);
@@ -227,7 +228,7 @@ fn check_csv(text: &str, claims: &mut Claims) {
     claims.claim(lines.all(|row| row == heading), || "rows of the CSV report differ in length".to_owned());
 }
 
-/// The fields of a line of CSV without line breaks in them.
+/// The fields of a CSV line; fields contain no line breaks.
 fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut quoted) = (vec![String::new()], false);
     for c in line.chars() {

@@ -1,5 +1,5 @@
-//! stair-stepper's own assertions: each case ran on the allocator it names, and the lab's subject – resident and live
-//! bytes over time – was watched. Which allocator did better is a finding and not asserted.
+//! stair-stepper's own assertions: each case ran on the allocator it names, and the lab's subject (resident and live
+//! bytes over time) was watched. Which allocator did better is a finding and is not asserted.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -15,14 +15,14 @@ use super::{Claims, Record};
 use crate::command::{Ends, program};
 use crate::peers::server::get;
 
-/// Requests of each case, in two batches.
+/// Requests in each case, in two batches.
 pub const REQUESTS: u64 = BATCHES as u64 * 128;
 const BATCHES: usize = 2;
-/// A case and a build of the service for each.
+/// Allocators; each has a case and a build of the service.
 pub(super) const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
-/// A medium body is about this large.
+/// Approximate size of a medium body, in bytes.
 const BODY_BYTES: f64 = 590_000.0;
-/// How long a service may take to report where it listens, and to answer.
+/// Time limit for a service to report where it listens, and to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Checks the record, and asks the build of each case which allocator it has.
@@ -50,7 +50,7 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
         claims.claim(batches.iter().all(|batch| batch["how"] == "complete"), || {
             format!("{}: how its batches ended: {batches:?}", trial.case)
         });
-        // What is kept is what is resident after the drain, and was read then.
+        // Memory kept is what is resident after the drain, and was read then.
         let (live, resident) = (trial.number("probes/live/max"), trial.number("probes/resident/max"));
         for (figure, wanted) in [
             ("memory kept", trial.number("components/service/memory_bytes/last")),
@@ -75,7 +75,7 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// `GET /memory` of a build of the service.
+/// The answer of a build of the service to `GET /memory`.
 fn memory_of(lab: &Path, allocator: &str) -> Result<Value> {
     let binary = lab.join(format!("service/target/{allocator}/stair-stepper"));
     let mut command = program(&binary);

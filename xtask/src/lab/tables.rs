@@ -1,7 +1,7 @@
 //! Tables of a Markdown report, read as a person does: by heading and row, with the amount that a cell shows.
 
-/// What a cell may differ from the record by: of its last digit, and where that is left of the point, of the value, since
-/// numbers have four digits at most.
+/// How far a cell may differ from the record: this share of its last digit, or, if that digit is left of the point, the
+/// other share of the value, since numbers have at most four digits.
 const ROUNDED: f64 = 0.55;
 const FOUR_DIGITS: f64 = 0.0006;
 
@@ -29,12 +29,12 @@ impl Table {
         Table::all(rest).into_iter().next()
     }
 
-    /// How the rows begin.
+    /// The first cell of each row.
     pub fn names(&self) -> Vec<&str> {
         self.rows.iter().filter_map(|row| Some(row.first()?.as_str())).collect()
     }
 
-    /// The cell of the row that begins so, below this heading.
+    /// The cell below this heading, in the row whose first cell is `row`.
     pub fn cell(&self, row: &str, heading: &str) -> Option<&str> {
         let column = self.heading.iter().position(|name| name == heading)?;
         let row = self.rows.iter().find(|cells| cells.first().is_some_and(|name| name == row))?;
@@ -42,15 +42,15 @@ impl Table {
     }
 }
 
-/// A line's cells as they are shown, without the marks of Markdown.
+/// A line's cells as displayed, without Markdown markup.
 fn cells(line: &str) -> Vec<String> {
     let inner = line.trim().trim_start_matches('|').trim_end_matches('|').replace("**", "");
     let shown = |cell: &str| cell.trim().replace("&lt;", "<").replace("&gt;", ">").replace('\\', "");
     inner.split(" |").map(shown).collect()
 }
 
-/// The amount that a cell shows: in milliseconds, bytes, or as it is (`2,053/s`, `36.7 %`, `12`); and what one of its last
-/// digit is. `None`: it shows none.
+/// The amount that a cell shows: in milliseconds, in bytes, or unscaled (`2,053/s`, `36.7 %`, `12`); and the value of
+/// one unit in its last digit. `None` if it shows no amount.
 fn amount(cell: &str) -> Option<(f64, f64)> {
     let cell = cell.trim_start_matches(['~', '>', '≥', ' ']);
     let ends = cell.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',')).unwrap_or(cell.len());
@@ -65,7 +65,7 @@ fn amount(cell: &str) -> Option<(f64, f64)> {
     Some((number * unit, unit / 10_f64.powi(decimals as i32)))
 }
 
-/// The seconds of `1h02m03s`.
+/// The seconds in a time such as `1h02m03s`.
 fn seconds(text: &str) -> Option<f64> {
     let mut seconds = 0.0;
     for part in text.split_inclusive(['h', 'm', 's']) {
@@ -79,7 +79,7 @@ fn seconds(text: &str) -> Option<f64> {
     Some(seconds)
 }
 
-/// What one of a unit is; `None`: the unit is not known.
+/// The value of one unit; `None` if the unit is not known.
 fn scale(unit: &str) -> Option<f64> {
     let base = unit.strip_suffix("/s").unwrap_or(unit);
     Some(match base {
@@ -94,7 +94,7 @@ fn scale(unit: &str) -> Option<f64> {
     })
 }
 
-/// Whether a cell shows a value, with the digits it has.
+/// Whether a cell shows a value, to the digits it has.
 pub fn shows(cell: Option<&str>, value: f64) -> bool {
     if let Some(least) = cell.and_then(|cell| cell.strip_prefix("< ")) {
         return amount(least).is_some_and(|(least, _)| (0.0..least).contains(&value));

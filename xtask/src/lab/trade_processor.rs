@@ -1,6 +1,6 @@
 //! trade-processor's own assertions: every valid message that was accepted is stored once, whatever was killed
-//! meanwhile; the live page counts the same, in a real browser, and is updated without polling; nothing outlives a
-//! run, not even one that is killed. How fast it was is a finding and not asserted.
+//! meanwhile; the live page in a real browser shows the same count, and is updated without polling; nothing outlives a
+//! run, not even a run that is killed. How fast it was is a finding and is not asserted.
 
 use std::fs;
 use std::net::TcpListener;
@@ -17,12 +17,12 @@ use super::{Claims, Lab, Record, loadlab, members, service_tests};
 use crate::command::{Ends, program, soon};
 
 const ALL_WELL: &str = "all well";
-/// While nobody listens, requests fail as fast as they are made.
+/// In this case nothing listens for a while, so requests fail as fast as they are made.
 const CONSUMER_KILLED: &str = "consumer killed";
-/// The largest share of requests that may fail while any other part is killed: messages that cannot be delivered because
-/// RabbitMQ is down longer than the endpoint holds them are refused.
+/// The largest share of requests that may fail while any other part is killed: messages are refused if RabbitMQ is down
+/// longer than the endpoint holds them.
 const MOST_FAILED: &str = "requests/failed <= 0.05 * requests/started";
-/// What is killed in which case, and restarted.
+/// The component that each case kills and restarts.
 const KILLED: [(&str, &str); 5] = [
     ("worker killed", "worker1"),
     ("storage killed", "storage"),
@@ -30,15 +30,15 @@ const KILLED: [(&str, &str); 5] = [
     ("RabbitMQ killed", "rabbitmq"),
     (CONSUMER_KILLED, "consumer"),
 ];
-/// How long a run may take to get that far, on a busy machine.
+/// Time limit for a run to reach the awaited point, on a busy machine.
 const LONGEST: Duration = Duration::from_secs(300);
-/// How long the guardian may take to end a system after a kill.
+/// Time limit for the guardian to stop a system after a kill.
 const GUARDIAN: Duration = Duration::from_secs(30);
 
 /// Checks the record.
 ///
 /// # Errors
-/// There are none.
+/// Never fails.
 pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
     for trial in &record.trials {
         counts(trial, claims);
@@ -47,7 +47,7 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Runs the service's own tests, and has a browser look at the live page.
+/// Runs the service's own tests, and opens the live page in a browser.
 ///
 /// # Errors
 /// Tests fail, a run cannot be watched, or a file cannot be read.
@@ -56,7 +56,7 @@ pub fn beside(lab: &Lab, claims: &mut Claims) -> Result<()> {
     watched(lab, claims)
 }
 
-/// What came in equals what was stored, kind by kind.
+/// What was accepted equals what was stored, kind by kind.
 fn counts(trial: &Trial, claims: &mut Claims) {
     let case = &trial.case;
     claims.claim(trial.summary["loss"]["by_id"] == true, || format!("{case}: the loss was not told by ids"));
@@ -83,7 +83,7 @@ fn counts(trial: &Trial, claims: &mut Claims) {
     trial.hold(claims, &all);
 }
 
-/// The case's component was killed and came back, and no other.
+/// Only the case's component was killed, and it came back.
 fn killed(trial: &Trial, claims: &mut Claims) {
     let case = &trial.case;
     let acted = trial.summary["actions"].as_array().map_or(&[][..], Vec::as_slice);
@@ -106,7 +106,7 @@ fn killed(trial: &Trial, claims: &mut Claims) {
     }
 }
 
-/// Two more trials: in the first a browser has the page open until the system is down; the second is killed.
+/// Two more trials: in the first, a browser has the page open until the system is down; the second is killed.
 fn watched(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let out = lab.record_dir().with_extension("watched");
     if out.exists() {

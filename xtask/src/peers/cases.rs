@@ -1,8 +1,8 @@
-//! The closed rows of the comparison: what is requested, from which tools, and which targets loadlab must meet.
+//! The closed-model rows of the comparison: what is requested, from which tools, and which targets loadlab must meet.
 
 use super::table::{Bound, Target};
 
-/// What a row asks for.
+/// The kind of request in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// GET on connections that are reused as soon as they are answered.
@@ -11,60 +11,60 @@ pub enum Ask {
     Close,
     /// POST of a kilobyte on reused connections.
     Post,
-    /// The first over TLS 1.3.
+    /// [`Ask::KeepAlive`] over TLS 1.3.
     Secure,
-    /// The second over TLS 1.3: a full handshake each time.
+    /// [`Ask::Close`] over TLS 1.3: a full handshake each time.
     Handshake,
     /// GET over HTTP/2, [`STREAMS`] at a time on a connection.
     Streams,
-    /// Two requests, of which the second carries what the first one answered; each user takes a row of data for them
-    /// and checks both answers.
+    /// Two requests, the second of which carries a value from the first one's answer; each user takes a row of data for
+    /// them and checks both answers.
     Journey,
     /// GET at a rate, whatever the server does; these rows are in [`open`](super::open).
     Rate,
 }
 
 impl Ask {
-    /// A connection serves one request.
+    /// Whether a connection serves only one request.
     pub fn closes(self) -> bool {
         matches!(self, Ask::Close | Ask::Handshake)
     }
 }
 
-/// Requests at a time on a connection that has streams.
+/// Requests in flight on a connection that has streams.
 pub const STREAMS: u64 = 10;
 
-/// Figures of a run, by their index.
+/// Index, in a run's figures, of the requests answered per second of the generator's CPU time.
 pub const PER_CPU: usize = 0;
-/// Requests that the server answered, per second.
+/// Index of the requests that the server answered, per second.
 pub const RATE: usize = 1;
-/// The generator's own median of the response time, in milliseconds.
+/// Index of the generator's own median of the response time, in milliseconds.
 pub const P50: usize = 2;
-/// The most memory that was resident, in bytes.
+/// Index of the peak resident memory, in bytes.
 pub const PEAK: usize = 3;
 
 /// What all tools of a row have to do.
 pub struct Case {
-    /// For `--case`; rows with the same name run together.
+    /// Name for `--case`; rows with the same name run together.
     pub name: &'static str,
-    /// For the table.
+    /// Title in the table.
     pub title: &'static str,
     /// Path on the server.
     pub path: &'static str,
-    /// Requests at a time, each on its own connection unless there are streams.
+    /// Requests in flight, each on its own connection unless there are streams.
     pub users: u64,
     /// The kind of request.
     pub ask: Ask,
-    /// The tools that run it.
+    /// Names of the tools that run it, separated by spaces.
     pub tools: &'static str,
-    /// Each tool runs once, for this many seconds.
+    /// If given, each tool runs once, for this many seconds.
     pub once_s: Option<u64>,
-    /// The targets.
+    /// Targets for this row.
     pub targets: &'static [Target],
 }
 
 impl Case {
-    /// Whether a tool runs this row; another revision of loadlab runs where this one does.
+    /// Whether a tool runs this row; another revision of loadlab runs wherever loadlab does.
     pub fn asks(&self, tool: &str) -> bool {
         let tool = tool.replace("before", "loadlab");
         self.tools.split(' ').any(|asked| asked == tool)
@@ -84,9 +84,9 @@ const BESIDE_BARE_EPOLL: Target = ratio("loadlab-epoll", PER_CPU, Bound::AtLeast
 const BODIES: &[Target] = &[ratio("loadlab", PER_CPU, Bound::AtLeast(1.05), "wrk")];
 
 const ALL: &str = "loadlab loadlab-epoll bare-uring bare-epoll wrk ab h2load hey siege oha k6";
-/// The others are far behind: the first row shows by how much.
+/// The fast tools. The others are far behind: the first row shows by how much.
 const FAST: &str = "loadlab loadlab-epoll bare-uring bare-epoll wrk ab h2load";
-/// loadlab and the generators it is like.
+/// loadlab and similar generators.
 const ALIKE: &str = "loadlab wrk ab h2load hey oha";
 
 const GET_50: Case = Case {
@@ -110,12 +110,12 @@ const TLS: Case = Case { tools: "loadlab loadlab-epoll wrk oha", ..GET_50 };
 const MEMORY: Case =
     Case { name: "memory-50", tools: "loadlab", targets: &[], once_s: Some(5), title: SHORT, ..GET_50 };
 
-/// Memory must not grow between these two.
+/// Title of the shorter memory row: memory must not grow from this one to [`LONG`].
 pub const SHORT: &str = "50 connections, 5 s";
-/// The longer.
+/// Title of the longer memory row.
 pub const LONG: &str = "50 connections, 60 s";
 
-/// All of them.
+/// All rows of the closed model.
 pub const CASES: &[Case] = &[
     GET_50,
     Case { name: "get-200", title: "GET 128 B, 200 connections", users: 200, tools: FAST, ..GET_50 },

@@ -1,4 +1,4 @@
-//! The closed rows: nginx, and every tool in turn.
+//! Runs the closed-model rows: nginx, and every tool in turn.
 
 use std::time::Duration;
 
@@ -11,21 +11,22 @@ use super::table::{Check, Columns, Run, Unit, median_of, ratio_of, table};
 use super::tools::{Order, Tool};
 use super::{Bench, network};
 
-/// Figures of these rows, in the order of [`cases`](super::cases).
+/// Columns of these rows, in the order of the indices in [`cases`](super::cases).
 pub const COLUMNS: Columns = &[
     ("requests per CPU-second", Unit::Whole),
     ("requests/s", Unit::Whole),
     ("p50", Unit::Ms),
     ("peak memory", Unit::Mb),
 ];
-/// A peak that is larger by more than this has grown: a share, or bytes for pages that come and go if that is more.
+/// A peak has grown if it is larger by more than this: a share of it, or, if that is more, bytes for pages that come
+/// and go.
 const GROWTH_SHARE: f64 = 0.03;
 const GROWTH_BYTES: f64 = 256.0 * 1024.0;
 
-/// Runs some rows.
+/// Runs these rows.
 ///
 /// # Errors
-/// nginx does not come up. A tool's failure is in its run.
+/// nginx does not start. A tool's failure is in its run.
 pub fn rows(bench: &Bench, cases: &[&Case]) -> Result<Vec<Run>> {
     let mut runs = Vec::new();
     for case in cases {
@@ -45,7 +46,7 @@ pub fn rows(bench: &Bench, cases: &[&Case]) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// One run of one tool: its results by nginx's account, its resources by the kernel's.
+/// Runs one tool once: nginx reports its results, the kernel its resources.
 fn one(
     tool: &Tool,
     case: &Case,
@@ -67,7 +68,7 @@ fn one(
     let longest = Duration::from_secs(seconds + 60);
     let (ran, used) = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
     let after = server.counts()?;
-    // Without the status query itself.
+    // Not counting the status query itself.
     let (served, wrong) = ((after.0 - before.0 - 1) as f64, (after.1 - before.1) as f64);
     let ran = ran.ok(tool.name)?;
     // A few requests are cut off at the end, and counted on one side only.
@@ -85,7 +86,7 @@ fn one(
     Ok(vec![Some(served / used.cpu_s), Some(rate_per_s), p50_ms, Some(used.peak_bytes as f64)])
 }
 
-/// The targets of the rows, with what was measured; only for tools that were requested.
+/// The targets of the rows, with what was measured; only those for requested tools.
 pub fn checks(bench: &Bench, cases: &[&Case], runs: &[Run]) -> Vec<Check> {
     let mut checks = Vec::new();
     for case in cases {
@@ -100,7 +101,7 @@ pub fn checks(bench: &Bench, cases: &[&Case], runs: &[Run]) -> Vec<Check> {
     checks
 }
 
-/// loadlab's memory does not grow over time.
+/// Target: loadlab's memory does not grow over time.
 fn growth(runs: &[Run]) -> Check {
     let [short, long] = [SHORT, LONG].map(|title| median_of(runs, (title, "loadlab"), PEAK));
     let grown = long.zip(short).map(|(long, short)| long - short);
@@ -113,7 +114,7 @@ fn growth(runs: &[Run]) -> Check {
     }
 }
 
-/// loadlab divided by its other revision, figure by figure; `None` if that did not run.
+/// Figures of loadlab divided by those of its other revision; `None` if that did not run.
 pub fn against_before(runs: &[Run]) -> Option<String> {
     let mut ratios = Vec::new();
     for case in CASES {

@@ -1,4 +1,4 @@
-//! A generator on its core: starts it there, waits for it, and reads its CPU time and memory as the kernel counted
+//! Runs a generator on its core: starts it there, waits for it, and reads its CPU time and memory as the kernel counted
 //! them.
 
 #![expect(unsafe_code, reason = "wait4, for the CPU time and memory of one child")]
@@ -15,11 +15,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::command::{Ran, kill_all_of, sooner_or_later};
 
-/// Which core the server has, and which the generator.
+/// The cores of the server and of the generator, by number.
 pub struct Cores {
-    /// nginx runs here.
+    /// The core of nginx.
     pub server: usize,
-    /// The generator runs here.
+    /// The core of the generator.
     pub generator: usize,
 }
 
@@ -27,7 +27,7 @@ impl Cores {
     /// The first and the last core that this program may use.
     ///
     /// # Errors
-    /// The kernel does not report them.
+    /// The kernel does not report the usable cores.
     pub fn choose() -> Result<Cores> {
         let set = sched_getaffinity(None).context("which cores may be used")?;
         let mut cores = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
@@ -35,25 +35,25 @@ impl Cores {
         Ok(Cores { server, generator: cores.next_back().unwrap_or(server) })
     }
 
-    /// A remark about them, if needed.
+    /// A remark about the cores, if one is needed.
     pub fn remark(&self) -> Option<&'static str> {
         (self.server == self.generator)
             .then_some("one core only: server and generator share it, and throughput says little")
     }
 }
 
-/// What a process and its children used.
+/// Resources that a process and its children used.
 pub struct Used {
-    /// User and system time.
+    /// User and system time, in seconds.
     pub cpu_s: f64,
-    /// The most memory that was resident at one time.
+    /// Peak resident memory.
     pub peak_bytes: u64,
 }
 
 /// Starts a command on a core.
 ///
 /// # Errors
-/// It cannot be started there.
+/// The command cannot be started there.
 pub fn start_on(core: usize, command: &mut Command) -> Result<Child> {
     // A child inherits the cores of the thread that starts it.
     let before = sched_getaffinity(None)?;
@@ -65,18 +65,18 @@ pub fn start_on(core: usize, command: &mut Command) -> Result<Child> {
     child
 }
 
-/// Runs a generator to its end.
+/// Runs a generator on its core until it ends.
 ///
 /// # Errors
-/// It cannot be started, or does not end in time.
+/// The generator cannot be started, or does not end in time.
 pub fn measure(command: Command, cores: &Cores, scratch: &Path, longest: Duration) -> Result<(Ran, Used)> {
     measure_from(command, scratch, longest, |command| start_on(cores.generator, command))
 }
 
-/// Runs a command to its end on whatever cores there are.
+/// Runs a command on any cores until it ends.
 ///
 /// # Errors
-/// It cannot be started, or does not end in time.
+/// The command cannot be started, or does not end in time.
 pub fn measure_on_all(command: Command, scratch: &Path, longest: Duration) -> Result<(Ran, Used)> {
     measure_from(command, scratch, longest, |command| Ok(command.spawn()?))
 }
@@ -118,8 +118,8 @@ fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStat
     ended
 }
 
-/// The kernel's peak at the end includes this program's own, which the child had until exec. If it is no larger than
-/// that, the value `seen` in its last moments is more accurate.
+/// The peak that the kernel reports at the end includes this program's own, which the child had until exec. If it is no
+/// larger than that, `seen`, the peak last read while the child ran, is more accurate.
 fn used(usage: &libc::rusage, own_peak: u64, seen: u64) -> Used {
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
     let reported = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
@@ -127,7 +127,7 @@ fn used(usage: &libc::rusage, own_peak: u64, seen: u64) -> Used {
     Used { cpu_s: seconds(usage.ru_utime) + seconds(usage.ru_stime), peak_bytes }
 }
 
-/// How busy all cores are for a while, from 0 to 1, while this program does nothing.
+/// How busy all cores are during a time in which this program does nothing, from 0 to 1.
 ///
 /// # Errors
 /// The kernel does not report it.

@@ -1,9 +1,9 @@
-//! `cargo xtask bench-peers`: loadlab, other load generators and bare loops, in turn, each on one thread and one
-//! core. The main figure is the work a generator gets out of its own CPU time, besides throughput, latency, lateness
-//! and memory; ratios are taken within a round, so that a machine that slows down affects all. The server counts the
-//! work, so that no tool's output has to be parsed. loadlab's targets are listed beside the measurements.
+//! `cargo xtask bench-peers`: loadlab, other load generators and bare loops, in turn, each on one thread and one core.
+//! The main figure is the work a generator gets out of its own CPU time; the others are throughput, latency, lateness
+//! and memory. Ratios are taken within a round, so that a machine that slows down affects all tools. The server counts
+//! the work, so that no tool's output has to be parsed for it. loadlab's targets are listed beside the measurements.
 //!
-//! A new row is a [`cases::Case`], a new generator a [`tools::Tool`].
+//! To add a row, add a [`cases::Case`]; to add a generator, a [`tools::Tool`].
 
 mod cases;
 mod closed;
@@ -36,10 +36,10 @@ use tools::{TOOLS, Tool};
 /// Options of `cargo xtask bench-peers`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How long each tool runs in each round
+    /// Seconds that each tool runs in each round
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// How often every tool runs
+    /// Number of rounds; every tool runs once in each
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Only these tools; may be repeated
@@ -48,35 +48,35 @@ pub struct Args {
     /// Only these rows; may be repeated
     #[arg(long, value_name = "NAME", value_parser = row_names())]
     case: Vec<String>,
-    /// Run this loadlab of another revision as well, in turn, and say what has become faster or slower
+    /// Also run this loadlab, of another revision, in turn, and report what has become faster or slower
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
-    /// Exit with 1 if a target is missed as well
+    /// Also exit with 1 if a target is missed
     #[arg(long)]
     strict: bool,
-    /// Install the tools that Debian has and this machine has not
+    /// Install tools that Debian has and that are missing here
     #[arg(long)]
     install: bool,
 }
 
-/// Tables of shorter runs, or of only some tools or rows, are not kept.
+/// The least seconds and rounds of a run whose tables are kept. Tables of only some tools or rows are never kept.
 const KEPT_SECONDS: u64 = 3;
 const KEPT_ROUNDS: u64 = 3;
-/// A machine that is busier than this with other work is not quiet; and for how long that is measured first.
+/// The largest share of busy cores that counts as a quiet machine, and how long it is measured before the runs.
 const QUIET: f64 = 0.10;
 const LOOK: Duration = Duration::from_secs(2);
 
 /// What all rows share.
 pub struct Bench {
-    /// The cores in use.
+    /// Cores of the server and of the generator.
     pub cores: Cores,
-    /// A folder for files; it is removed with this.
+    /// A folder for files; dropping this removes it.
     pub scratch: PathBuf,
-    /// This program is in a separate network, and may create others.
+    /// Whether this program is in its own network namespace, and may create others.
     pub own_network: bool,
-    /// How long each tool runs.
+    /// Seconds that each tool runs.
     pub seconds: u64,
-    /// How many rounds.
+    /// Number of rounds.
     pub rounds: u64,
     /// Available tools that were requested.
     pub tools: Vec<&'static Tool>,
@@ -112,7 +112,7 @@ impl Bench {
         self.only.is_empty() || self.only.iter().any(|name| name == tool)
     }
 
-    /// Runs tools of a row in turn, and prints each one's results. After each round the order rotates by one.
+    /// Runs the tools of a row in turn, and prints each one's results. The order rotates by one after each round.
     fn take_turns(
         &self,
         title: &str,
@@ -143,15 +143,15 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // Below target/: leftovers do no harm.
+        // Best effort: leftovers below target/ do no harm.
         let _ = fs::remove_dir_all(&self.scratch);
     }
 }
 
-/// Runs it.
+/// Runs `cargo xtask bench-peers`.
 ///
 /// # Errors
-/// loadlab cannot be built, or nginx is not there. A tool's failure is reported in the table.
+/// loadlab cannot be built, or nginx is missing. A tool's failure is reported in the table.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let began = Instant::now();
     if args.install {
@@ -207,14 +207,14 @@ fn row_names() -> PossibleValuesParser {
     names.into()
 }
 
-/// Raises the limit on open files to what generators need: 10,000 connections are more than shells allow.
+/// Raises the limit on open files for the generators: 10,000 connections are more than shells allow.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Tables, targets, how many rows ran, and whether any of them failed to run.
+/// Tables, targets with their measurements, how many rows ran, and whether any of them failed to run.
 #[derive(Default)]
 struct Found {
     tables: Vec<String>,
@@ -224,7 +224,7 @@ struct Found {
 }
 
 impl Found {
-    /// Runs of some rows, and their table.
+    /// Adds the runs of some rows, and their table.
     fn take(&mut self, (first, columns, reference): (&str, Columns, Option<&str>), runs: &[Run]) {
         let mut rows: Vec<_> = runs.iter().filter(|r| r.figures.is_ok()).map(|r| &r.title).collect();
         rows.sort_unstable();

@@ -1,6 +1,6 @@
-//! A separate network for the measurements: no firewall tracks its connections, all ports are free, and connections
-//! in TIME_WAIT disappear with it. A row whose connections live for one request gets a new one for each run:
-//! otherwise the second tool would meet the ports of the first.
+//! A separate network namespace for the measurements: no firewall tracks its connections, all ports are free, and
+//! connections in TIME_WAIT disappear with it. A row with a connection for each request gets a new namespace for each
+//! run: otherwise the second tool would run into the ports that the first one used.
 
 use std::fs;
 use std::path::Path;
@@ -11,18 +11,18 @@ use rustix::thread::UnshareFlags;
 
 use crate::command::{captured, find, program};
 
-/// Its settings: all ports, long queues, and room for those in TIME_WAIT.
+/// Its settings: all ports, long queues, and room for connections in TIME_WAIT.
 const SETTINGS: &[(&str, &str)] = &[
     ("ipv4/ip_local_port_range", "1024 65535"),
     ("core/somaxconn", "65535"),
     ("ipv4/tcp_max_tw_buckets", "1000000"),
 ];
 
-/// Moves this program, and everything it starts from now on, into a new network. Earlier servers become unreachable.
-/// If this is not permitted (it needs root), it returns the reason and stays where it is.
+/// Moves this program, and everything it starts from now on, into a new network namespace. Earlier servers become
+/// unreachable. If this is not permitted (it needs root), returns the reason and stays where it is.
 ///
 /// # Errors
-/// It moved, and loopback does not come up there.
+/// It moved, but loopback cannot be brought up there.
 #[expect(unsafe_code, reason = "unshare: what is measured has a separate network")]
 pub fn fresh() -> Result<Result<(), String>> {
     if find("ip").is_none() {

@@ -1,6 +1,6 @@
 //! The open model: how late requests begin, and how a frozen server affects response times. The server is the stub of
-//! `benches/`, which logs what happened and computes the truth from it; loadlab's own account is shown beside it. A
-//! bare timer loop takes turns with the tools, to show what the machine is to blame for.
+//! `benches/`, which logs what happened and computes the truth from it; loadlab's own figures are shown beside it. A
+//! bare timer loop takes turns with the tools, to show how much lateness is due to the machine.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use super::stub::Stub;
 use super::table::{Bound, Check, Columns, Run, Unit, ratio_of, rounds, thousands};
 use super::tools::{Order, TOOLS, Tool};
 
-/// Rows of lateness, with their rates; without one it is half of what loadlab reaches with 50 users against the same
-/// stub.
+/// Rows of lateness, with their rates per second. `None` means half of the rate that loadlab reaches with 50 users
+/// against the same stub.
 pub const RATES: &[(&str, Option<f64>)] = &[("late-1000", Some(1000.0)), ("late-half", None)];
-/// The tools that run them.
+/// The tools that run these rows.
 const ASKED: [&str; 5] = ["loadlab", "bare-timer", "vegeta", "k6", "oha"];
-/// The row in which the server is frozen.
+/// Name of the row in which the server is frozen.
 pub const FREEZE: &str = "freeze";
 
-/// Figures of lateness; those of our own generators first.
+/// Columns of lateness: first as our own generators report it, then as the stub saw it.
 pub const LATE: Columns = &[
     ("late p50", Unit::Us),
     ("late p99", Unit::Us),
@@ -31,36 +31,37 @@ pub const LATE: Columns = &[
     ("p99", Unit::Us),
     ("largest", Unit::Us),
 ];
-/// Figures of a freeze.
+/// Columns of a freeze.
 pub const FROZEN: Columns =
     &[("p50", Unit::Ms), ("p90", Unit::Ms), ("p99", Unit::Ms), ("p99.9", Unit::Ms), ("largest", Unit::Ms)];
 const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p99_9", "max"];
 
-/// loadlab's targets: its p99 divided by the bare timer's, and an absolute maximum at 1,000/s.
+/// loadlab's targets: the largest ratio of its p99 to the bare timer's, and the largest p99 in milliseconds at 1,000/s.
 const MOST_RATIO: f64 = 1.5;
 const MOST_MS: f64 = 0.15;
-/// The stub's log may differ from what was due by this share: a request more or less at either end.
+/// The share by which the stub's log may differ from what was due: a request more or less at either end.
 const MISSING: f64 = 0.01;
 
-/// When the server is frozen, and for how long; at which rate, and how long in all.
+/// When the server is frozen and for how long, in seconds; the rate; and the length of the load.
 const FREEZE_S: (f64, f64) = (4.0, 1.5);
 const RATE_PER_S: f64 = 1000.0;
 const SECONDS: u64 = 10;
 /// More rounds add no information.
 const MOST_ROUNDS: u64 = 3;
-/// How far the median may be from that of an undisturbed run, and others from the truth: this, or this share of it.
+/// How far the median may be from that of an undisturbed run; how far other percentiles may be from the truth, in
+/// milliseconds or as a share of the truth, whichever is more.
 const P50_MS: f64 = 0.05;
 const OFF_MS: f64 = 5.0;
 const OFF_SHARE: f64 = 0.01;
-/// Their lines in the table.
+/// Names of the lines in the table.
 const REPORTED: &str = "loadlab";
 const TRUTH: &str = "the truth";
 const CALM: &str = "loadlab, nothing frozen";
 
-/// A row of lateness.
+/// Runs a row of lateness.
 ///
 /// # Errors
-/// The stub does not come up.
+/// The stub does not start.
 pub fn late(bench: &Bench, rate_per_s: Option<f64>) -> Result<(Vec<Run>, Vec<Check>)> {
     let rate = match rate_per_s {
         Some(rate) => rate,
@@ -87,7 +88,7 @@ fn late_checks(title: &str, is_low: bool, runs: &[Run]) -> Vec<Check> {
     let bound = (Bound::AtMost(MOST_RATIO), " × bare-timer");
     let mut checks = vec![Check::new(what, ratio, bound, |v| format!("{v:.3}"))];
     if is_low {
-        // A value of "never" is in no round.
+        // A percentile that is "never" is missing in its round.
         let worst = rounds(runs, (title, "loadlab"), P99).map(|(_, ms)| ms).reduce(f64::max);
         let what = (title, "loadlab, lateness p99 of the worst round".to_owned());
         checks.push(Check::new(what, worst, (Bound::AtMost(MOST_MS), ""), |ms| Unit::Us.text(Some(ms))));
@@ -95,7 +96,7 @@ fn late_checks(title: &str, is_low: bool, runs: &[Run]) -> Vec<Check> {
     checks
 }
 
-/// The server is frozen for a while: loadlab's report of it, compared with the truth and an undisturbed run.
+/// Freezes the server for a while, and compares what loadlab reports with the truth and with an undisturbed run.
 pub fn freeze(bench: &Bench) -> (Vec<Run>, Vec<Check>) {
     let loadlab: Vec<_> = bench.tools.iter().copied().filter(|t| t.name == "loadlab").collect();
     let times = |from: &Value| PERCENTILES.map(|name| from["response_ms"][name].as_f64()).to_vec();
@@ -128,7 +129,7 @@ fn freeze_checks(title: &str, runs: &[Run]) -> Vec<Check> {
         let off = reported
             .zip(rounds(runs, (title, beside), figure))
             .map(|((_, a), (_, b))| ((a - b).abs(), may(b)));
-        // The round that came closest to its limit.
+        // The round that came closest to its limit, or exceeded it most.
         let worst = off.max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
         Check {
             title: title.to_owned(),
@@ -146,8 +147,8 @@ fn freeze_checks(title: &str, runs: &[Run]) -> Vec<Check> {
     checks
 }
 
-/// One run of one tool against a stub that may freeze: the output of loadlab or a bare loop (none for others), and
-/// the stub's.
+/// Runs one tool once against a stub that may freeze. Returns the output of loadlab or a bare loop (null for other
+/// tools), and the stub's.
 fn one(
     bench: &Bench,
     tool: &Tool,
@@ -158,14 +159,14 @@ fn one(
         return Ok((Value::Null, stub));
     }
     let own: Value = serde_json::from_str(&ran).with_context(|| ran.clone())?;
-    // What it dropped at the end of its schedule was late for as long as it waited, and counts as late.
+    // Requests dropped at the end of the schedule were late for as long as they waited, and count as late.
     let failed = &own["requests"]["failed"];
     ensure!(failed.is_null() || *failed == 0, "{failed} requests failed");
     ensure!(own["late_ms"]["p50"].is_number(), "no late_ms: {ran}");
     Ok((own, stub))
 }
 
-/// Runs a tool against its own stub: its output, and the stub's.
+/// Runs a tool against its own stub. Returns the tool's output and the stub's.
 fn run(
     bench: &Bench,
     tool: &Tool,
@@ -190,18 +191,19 @@ fn run(
     };
     let longest = Duration::from_secs(seconds + 60);
     let (ran, _) = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
-    // 4: loadlab itself calls the measurement invalid, as it must if it was late. The figures are still reported.
+    // Exit code 4: loadlab itself calls the measurement invalid, as it must if it was late. The figures are still
+    // reported.
     let is_good = ran.status.success() || (tool.name == "loadlab" && ran.status.code() == Some(4));
     ensure!(is_good, "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);
     Ok((ran.stdout, stub.end()?))
 }
 
-/// Whether the stub got everything that was due: only then its k-th arrival is that of the k-th request.
+/// Whether the stub received everything that was due: only then does its k-th arrival belong to the k-th request.
 fn is_whole(stub: &Value, due: f64) -> bool {
     stub["requests"].as_f64().is_some_and(|n| (n - due).abs() <= due * MISSING)
 }
 
-/// Half of what loadlab reaches against the stub in a second, in whole thousands.
+/// Half of the requests that loadlab sends the stub in one second, in whole thousands.
 fn half_of_most(bench: &Bench) -> Result<f64> {
     let loadlab = TOOLS.iter().find(|t| t.name == "loadlab").context("no loadlab")?;
     let (_, stub) = run(bench, loadlab, (Ask::KeepAlive, 1000.0, 1), None)?;

@@ -1,4 +1,4 @@
-//! The page with the last tables, and what they were measured on.
+//! The page with the latest tables, and what they were measured on.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,15 +11,15 @@ use super::tools::versions;
 use crate::command::{captured, program};
 use crate::root::root;
 
-/// Where the last tables are kept, relative to the repository.
+/// The page where the latest tables are kept, relative to the repository.
 pub const PAGE: &str = "docs/benchmarks.md";
 const BEGIN: &str = "<!-- bench-peers: begin -->";
 const END: &str = "<!-- bench-peers: end -->";
 
-/// Puts the tables on their page, with what they were measured on; returns the page's name.
+/// Puts the tables on their page, with what they were measured on. Returns the page's name.
 ///
 /// # Errors
-/// The page cannot be read or written, or has no place for them.
+/// The page cannot be read or written, or does not have the markers.
 pub fn keep(tables: &str, bench: &Bench) -> Result<&'static str> {
     let mut text = format!(
         "{}, {}, {} cores, {}. Medians of {} rounds of {} s; ratios are taken within each round.\n",
@@ -38,7 +38,7 @@ pub fn keep(tables: &str, bench: &Bench) -> Result<&'static str> {
     Ok(PAGE)
 }
 
-/// Puts text between two markers of a page of the repository.
+/// Puts text between two markers on a page of the repository.
 ///
 /// # Errors
 /// The page cannot be read or written, or has no such markers.
@@ -56,7 +56,7 @@ fn replaced(page: &str, (begin, end): (&str, &str), text: &str) -> Option<String
     Some(format!("{before}{begin}\n{text}{end}{after}"))
 }
 
-/// The processor, by its model.
+/// The processor's model name.
 pub fn cpu_model() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|l| l.starts_with("model name"));

@@ -1,4 +1,4 @@
-//! nginx for the comparison: one worker on its own core, on loopback, with files and settings in a folder of this
+//! nginx for the comparison: one worker on its own core, on loopback, with its files and settings in a folder of this
 //! run. It counts its requests, so that no tool has to be trusted.
 
 use std::fs;
@@ -14,34 +14,34 @@ use super::cases::{Ask, Case};
 use super::measure::{Cores, start_on};
 use crate::command::{captured, find, program, soon};
 
-/// Files that can be requested, by size in bytes, which is also their name.
+/// Files that can be requested, by size in bytes, which is also the file's name.
 const FILES: &[usize] = &[128, 10_240, 1_048_576];
-/// How long it may take to come up.
+/// Time limit for nginx to start.
 const READY: Duration = Duration::from_secs(10);
 
-/// A running nginx; dropping it ends it.
+/// A running nginx; dropping it stops it.
 pub struct Server {
     child: Child,
     dir: PathBuf,
     address: SocketAddr,
-    /// Its address for TLS 1.3.
+    /// Address for TLS 1.3.
     secure: SocketAddr,
-    /// Its address for HTTP/2 with prior knowledge.
+    /// Address for HTTP/2 with prior knowledge.
     streams: SocketAddr,
-    /// Its address that answers everything with the same response.
+    /// Address that answers everything with the same response.
     pub any: SocketAddr,
 }
 
 impl Server {
-    /// Starts it, with its files in a folder, and waits until it answers.
+    /// Starts nginx, with its files in a folder, and waits until it answers.
     ///
     /// # Errors
-    /// It is not installed or does not come up.
+    /// nginx is not installed, or does not start.
     pub fn start(cores: &Cores, dir: &Path) -> Result<Server> {
         Server::start_at("127.0.0.1", cores, dir)
     }
 
-    /// The same at another address of this machine.
+    /// As [`Server::start`], at another address of this machine.
     ///
     /// # Errors
     /// Those of [`Server::start`].
@@ -53,7 +53,7 @@ impl Server {
             fs::write(files.join(size.to_string()), "x".repeat(*size))?;
         }
         fs::write(files.join("post"), "")?;
-        // Free now; if another program takes it before nginx does, nginx reports it.
+        // These ports are free now; if another program takes one before nginx does, nginx reports it.
         let free = || TcpListener::bind((host, 0))?.local_addr();
         let (address, secure, streams, any) = (free()?, free()?, free()?, free()?);
         let settings = dir.join("nginx.conf");
@@ -81,20 +81,20 @@ impl Server {
         format!("{scheme}://{address}{}", case.path)
     }
 
-    /// Where it listens.
+    /// Address for plain HTTP.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its address for TLS 1.3, with a self-signed certificate.
+    /// Address for TLS 1.3, with a self-signed certificate.
     pub fn secure(&self) -> SocketAddr {
         self.secure
     }
 
-    /// How many requests it has answered so far, and how many with something other than 200.
+    /// The number of requests answered so far, and how many of them with a status other than 200.
     ///
     /// # Errors
-    /// It does not report it.
+    /// nginx does not report its counts.
     pub fn counts(&self) -> Result<(u64, u64)> {
         let page = get(self.address, "/status").context("nginx does not answer")?;
         let numbers = page.lines().skip_while(|l| !l.starts_with("server accepts handled requests")).nth(1);
@@ -117,7 +117,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SIGTERM lets the master end its worker.
+        // On SIGTERM the master stops its worker.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -125,10 +125,10 @@ impl Drop for Server {
     }
 }
 
-/// The response to a GET, which must be 200: head and body.
+/// The response to a GET, headers and body; its status must be 200.
 ///
 /// # Errors
-/// There is none, or another status.
+/// There is no response, or it has another status.
 pub fn get(address: impl ToSocketAddrs, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(READY))?;
@@ -139,7 +139,7 @@ pub fn get(address: impl ToSocketAddrs, path: &str) -> Result<String> {
     Ok(answer)
 }
 
-/// A self-signed certificate, made once for a folder.
+/// Makes a self-signed certificate, once for a folder.
 fn certify(dir: &Path) -> Result<()> {
     let (key, certificate) = (dir.join("key.pem"), dir.join("cert.pem"));
     if certificate.exists() {

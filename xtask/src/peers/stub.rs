@@ -1,4 +1,4 @@
-//! The stub of `benches/`, which counts and logs what it answers, and computes the truth from it.
+//! The stub of `benches/`, which counts and logs what it answers, and computes the truth from that.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,19 +9,19 @@ use serde_json::Value;
 use crate::command::{Ends, program};
 use crate::root::target;
 
-/// A running stub; dropping it ends it.
+/// A running stub; dropping it kills it.
 pub struct Stub {
     child: Ends,
     output: BufReader<ChildStdout>,
-    /// Where it listens, as ADDRESS:PORT.
+    /// The address it listens on, as ADDRESS:PORT.
     pub address: String,
 }
 
 impl Stub {
-    /// Starts it with arguments, and waits until it listens.
+    /// Starts the stub with arguments, and waits until it listens.
     ///
     /// # Errors
-    /// It does not come up.
+    /// The stub does not start.
     pub fn start(spawn: impl FnOnce(&mut Command) -> Result<Child>, arguments: &[String]) -> Result<Stub> {
         let mut command = program(target().join("release/stub"));
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -35,10 +35,10 @@ impl Stub {
         Ok(stub)
     }
 
-    /// Ends it, and returns its output, unless requests came in pieces: then its log is incomplete.
+    /// Stops the stub, and returns its output, unless requests arrived in pieces: then its log is incomplete.
     ///
     /// # Errors
-    /// It failed, or requests came in pieces.
+    /// The stub failed, or requests arrived in pieces.
     pub fn end(mut self) -> Result<Value> {
         drop(self.child.0.stdin.take());
         let mut text = String::new();

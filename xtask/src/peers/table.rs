@@ -1,22 +1,22 @@
-//! Runs as Markdown tables, medians over the rounds, and loadlab's targets beside the measurements. A missed target
-//! is shown, never left out.
+//! Runs as Markdown tables, with medians over the rounds, and loadlab's targets beside the measurements. A missed
+//! target is shown, never left out.
 
 use std::fmt::Write;
 
 use anyhow::Result;
 
-/// The tool that all are compared with.
+/// The tool that all others are compared with.
 pub const REFERENCE: &str = "wrk";
 
 /// One run of one tool.
 pub struct Run {
-    /// The row, for the table.
+    /// Title of the row.
     pub title: String,
-    /// Which tool.
+    /// Name of the tool.
     pub tool: &'static str,
-    /// From 0.
+    /// Number of the round, from 0.
     pub round: u64,
-    /// A figure for each column, or why there are none.
+    /// A figure for each column, or the error that prevented the run.
     pub figures: Result<Vec<Option<f64>>>,
 }
 
@@ -36,7 +36,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A figure in its usual notation.
+    /// Formats a figure; `None` is a dash.
     pub fn text(self, value: Option<f64>) -> String {
         let Some(value) = value else { return "–".to_owned() };
         match self {
@@ -52,7 +52,7 @@ impl Unit {
 /// Columns of a table: headings and units.
 pub type Columns<'c> = &'c [(&'c str, Unit)];
 
-/// A line for each tool of each row: medians, each with the ratio to the `reference` if there is one.
+/// A line for each tool of each row: medians, each followed by its ratio to the `reference`, if there is one.
 pub fn table(first: &str, columns: Columns, reference: Option<&str>, runs: &[Run]) -> String {
     let mut out = format!("| {first} | tool |");
     for (heading, _) in columns {
@@ -86,7 +86,7 @@ pub fn table(first: &str, columns: Columns, reference: Option<&str>, runs: &[Run
     out
 }
 
-/// A figure of each round of a tool in a row.
+/// A tool's figure in a row, for each round that has it.
 pub fn rounds<'r>(
     runs: &'r [Run],
     (title, tool): (&'r str, &'r str),
@@ -96,12 +96,12 @@ pub fn rounds<'r>(
     mine.filter_map(move |r| Some((r.round, (*r.figures.as_ref().ok()?.get(figure)?)?)))
 }
 
-/// Its median over rounds.
+/// The median of a tool's figure over rounds.
 pub fn median_of(runs: &[Run], row: (&str, &str), figure: usize) -> Option<f64> {
     median(rounds(runs, row, figure).map(|(_, value)| value).collect())
 }
 
-/// A figure of one tool divided by another's, within a round; the median over rounds.
+/// A figure of one tool divided by another's within each round; the median of these ratios over rounds.
 pub fn ratio_of(runs: &[Run], title: &str, (tool, other): (&str, &str), figure: usize) -> Option<f64> {
     let others: Vec<_> = rounds(runs, (title, other), figure).collect();
     let of = |round: u64| others.iter().find(|(r, _)| *r == round).map(|(_, value)| *value);
@@ -117,23 +117,23 @@ pub enum Bound {
     AtMost(f64),
 }
 
-/// A target.
+/// A target for a figure of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Of this tool …
+    /// The tool.
     pub of: &'static str,
-    /// … this figure …
+    /// Index of the figure.
     pub figure: usize,
-    /// … divided by that of the other, if there is one …
+    /// The tool whose figure divides it; empty if there is none.
     pub against: &'static str,
-    /// … keeps this.
+    /// The limit.
     pub bound: Bound,
 }
 
 /// A target with its measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Of which row.
+    /// Title of the row.
     pub title: String,
     /// What is compared.
     pub what: String,
@@ -146,7 +146,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// From a value and a bound, which `text` formats; `of` names what the bound is a multiple of.
+    /// Compares a value with a bound, which `text` formats; `of` names what the bound is a multiple of.
     pub fn new(
         (title, what): (&str, String),
         value: Option<f64>,
@@ -161,7 +161,7 @@ impl Check {
         Check { title: title.to_owned(), what, target, measured: value.map(text), reached }
     }
 
-    /// For a row's target.
+    /// Checks a row's target.
     pub fn of(target: &Target, title: &str, columns: Columns, runs: &[Run]) -> Check {
         let (heading, unit) = columns[target.figure];
         let what = (title, format!("{}, {heading}", target.of));
@@ -174,7 +174,7 @@ impl Check {
     }
 }
 
-/// All of them as a table.
+/// All checks as a table.
 pub fn checks_table(checks: &[Check]) -> String {
     let mut out = String::from("| case | what | target | measured | |\n|---|---|---|---:|---|\n");
     for Check { title, what, target, measured, reached } in checks {
@@ -189,7 +189,7 @@ pub fn checks_table(checks: &[Check]) -> String {
     out
 }
 
-/// The middle one, or the mean of the middle two.
+/// The middle value, or the mean of the middle two.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;

@@ -1,4 +1,4 @@
-//! The generators: how each is told to use one thread and run a row, and the little that is taken from its output.
+//! The generators: how to make each of them use one thread and run a row, and the little that is read from its output.
 //! The server counts its work, the kernel its resources.
 
 use std::ffi::OsString;
@@ -16,26 +16,26 @@ use crate::command::{captured, find, path_with, program, shown};
 use crate::packages::install_packages;
 use crate::root::target;
 
-/// A load generator. In its texts, words in braces are placeholders that [`Order::filled`] replaces.
+/// A load generator. In its strings, words in braces are placeholders that [`Order::filled`] replaces.
 pub struct Tool {
     /// Its name.
     pub name: &'static str,
-    /// The command that installs it; empty if it is built here.
+    /// The command that installs it; empty if we build it.
     pub get: &'static str,
-    /// Its command, with `{how}` for what a row adds.
+    /// Its command line, with `{how}` for the options that a row adds.
     command: &'static str,
-    /// The options for each kind of row that it supports.
+    /// The kinds of row that it supports, with the options for each.
     pub asks: &'static [(Ask, &'static str)],
     says: Says,
 }
 
-/// What is taken from a generator's output.
+/// What is read from a generator's output.
 enum Says {
-    /// JSON, by pointers: how many requests were good, how many failed, the median and its milliseconds.
+    /// JSON, by pointers: the numbers of good and of failed requests, and the median, with its unit in milliseconds.
     Json { good: &'static str, failed: &'static str, p50: &'static str, unit_ms: f64 },
-    /// The median, behind this text.
+    /// The median, which follows this text.
     Median(&'static str),
-    /// Nothing: it has no median, or none to the microsecond without parsing a file or a table.
+    /// Nothing: the output has no median, or none to the microsecond without parsing a file or a table.
     Nothing,
 }
 
@@ -48,7 +48,7 @@ const LOADLAB: Tool = Tool {
         (Ask::KeepAlive, "{bench} -c {users}"),
         (Ask::Close, "{bench} -c {users} --no-keep-alive"),
         (Ask::Post, "{bench} -c {users} --body @{dir}/body"),
-        // Like the others, which do not verify certificates.
+        // Like the other tools, which do not verify certificates.
         (Ask::Secure, "{bench} -c {users} --insecure"),
         (Ask::Handshake, "{bench} -c {users} --insecure --no-keep-alive --no-resumption"),
         (Ask::Streams, "{bench} -c {users} --http2 --streams {streams}"),
@@ -73,7 +73,7 @@ const BARE_URING: Tool = Tool {
     says: Says::Json { good: "/requests", failed: "", p50: "/p50_us", unit_ms: 1e-3 },
 };
 
-/// All of them; wrk is the reference.
+/// All generators; wrk is the reference.
 pub const TOOLS: &[Tool] = &[
     LOADLAB,
     LOADLAB_EPOLL,
@@ -97,18 +97,18 @@ pub const TOOLS: &[Tool] = &[
             (Ask::Close, "-H {close}"),
             (Ask::Post, "-s {dir}/wrk.lua"),
             (Ask::Secure, ""),
-            // It resumes no session.
+            // wrk resumes no session.
             (Ask::Handshake, "-H {close}"),
         ],
-        // Not just anywhere: `62.50%` of the samples may lie within a deviation.
+        // With the line break: `62.50%` of the samples may lie within a deviation.
         says: Says::Median("\n     50%"),
     },
     Tool {
         name: "ab",
         get: "apt-get install apache2-utils",
-        // A time limit sets the number of requests to 50,000 unless a number follows it.
+        // A time limit sets the number of requests to 50,000, unless a number follows it.
         command: "{program} -q -c {users} -t {s} -n 50000000 {how} {url}",
-        // It speaks HTTP/1.0: without -k the server closes.
+        // ab speaks HTTP/1.0: without -k the server closes the connection.
         asks: &[
             (Ask::KeepAlive, "-k"),
             (Ask::Close, ""),
@@ -137,8 +137,8 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "siege",
         get: "apt-get install siege",
-        // A thread for each connection; it has the one core like all others. It writes a template of its settings to
-        // HOME.
+        // siege has a thread for each connection; like all tools it has only the one core. It writes a template of its
+        // settings to HOME.
         command: "env HOME={dir} {program} -b -q -c {users} -t {s}S -R {dir}/siege.conf {url}",
         asks: &[(Ask::KeepAlive, "")],
         says: Says::Nothing,
@@ -179,21 +179,21 @@ pub const TOOLS: &[Tool] = &[
     },
 ];
 
-/// What a tool is asked to do.
+/// What a tool has to do.
 pub struct Order<'o> {
     /// The kind of row.
     pub ask: Ask,
-    /// Requests at a time, in a row without a rate.
+    /// Requests in flight, in a row without a rate.
     pub users: u64,
-    /// Requests a second, in a row with one.
+    /// Requests per second, in a row with a rate.
     pub rate_per_s: f64,
-    /// How long.
+    /// Length of the load.
     pub seconds: u64,
     /// The server, as ADDRESS:PORT.
     pub server: String,
-    /// Its URL.
+    /// The URL to request.
     pub url: String,
-    /// The path in it.
+    /// The path in that URL.
     pub path: &'static str,
     /// The core the tool is started on.
     pub core: usize,
@@ -202,7 +202,7 @@ pub struct Order<'o> {
 }
 
 impl Order<'_> {
-    /// A text with the order's values in place of the placeholders.
+    /// A text with its placeholders replaced by the order's values.
     fn filled(&self, text: &str) -> String {
         let streams = if self.ask == Ask::Streams { STREAMS } else { 1 };
         let mut text = text.to_owned();
@@ -224,7 +224,7 @@ impl Order<'_> {
         text
     }
 
-    /// Writes the files that commands name; a record of loadlab's run is not overwritten.
+    /// Writes the files that command lines name. Removes the previous record, since loadlab overwrites none.
     fn write_files(&self) -> Result<()> {
         let _ = fs::remove_dir_all(self.dir.join("record"));
         let body = "y".repeat(1024);
@@ -235,7 +235,7 @@ impl Order<'_> {
         for (name, text) in [
             ("body", body.as_str()),
             ("people.csv", &people),
-            // Without a function of its own the script runs once, and the request is built once.
+            // Without a function the script runs once, and the request is built once.
             ("wrk.lua", &format!("wrk.method = \"POST\"\nwrk.body = \"{body}\"\n")),
             (
                 "siege.conf",
@@ -266,17 +266,17 @@ impl Tool {
         }
     }
 
-    /// Whether it is installed, or built here.
+    /// Whether the tool is installed, or built here.
     pub fn is_here(&self) -> bool {
-        // Ours are built before this check; another revision exists if it was requested.
+        // Ours are built before this check; another revision exists only if it was requested.
         self.get.is_empty() && self.program() != BEFORE
             || env::split_paths(&path()).any(|dir| dir.join(self.program()).is_file())
     }
 
-    /// Its command for an order, whose files are written.
+    /// The command for an order; also writes the order's files.
     ///
     /// # Errors
-    /// It cannot do that, or a file cannot be written.
+    /// The tool does not support this kind of row, or a file cannot be written.
     pub fn command(&self, order: &Order) -> Result<Command> {
         let how = self.asks.iter().find(|(ask, _)| *ask == order.ask);
         let (_, how) = how.with_context(|| format!("{} cannot do that", self.name))?;
@@ -289,17 +289,18 @@ impl Tool {
         Ok(command)
     }
 
-    /// The median it reports, in milliseconds; for our own, also that no request failed and how many they count.
+    /// The median that the tool reports, in milliseconds; for our own tools also the number of requests they count,
+    /// after a check that none failed.
     ///
     /// # Errors
-    /// Its output does not have it, or requests of ours failed.
+    /// The output has no median, or requests of our own tools failed.
     pub fn said(&self, text: &str) -> Result<(Option<f64>, Option<f64>)> {
         match self.says {
             Says::Nothing => Ok((None, None)),
             Says::Median(label) => Ok((Some(duration_ms(text, label)?), None)),
             Says::Json { good, failed, p50, unit_ms } => {
                 let json: Value = serde_json::from_str(text)?;
-                // A plan's document contains its trials.
+                // The result of a plan contains its trials.
                 let json = json.pointer("/trials/0/summary").unwrap_or(&json);
                 let number =
                     |at: &str| json.pointer(at).and_then(Value::as_f64).with_context(|| format!("no {at}"));
@@ -311,7 +312,7 @@ impl Tool {
     }
 }
 
-/// The duration behind a label, as `637.00us` or `0.0016 secs`, in milliseconds.
+/// The duration after a label, such as `637.00us` or `0.0016 secs`, in milliseconds.
 fn duration_ms(text: &str, label: &str) -> Result<f64> {
     let rest = text.split_once(label).with_context(|| format!("no `{label}`"))?.1.trim_start();
     let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
@@ -328,20 +329,20 @@ fn duration_ms(text: &str, label: &str) -> Result<f64> {
 /// The file name of loadlab's other revision, below [`fetched`].
 const BEFORE: &str = "loadlab-before";
 
-/// Where downloaded programs are, and the other revision of loadlab while it is compared.
+/// Folder of downloaded programs, and of the other revision of loadlab while it is compared.
 fn fetched() -> PathBuf {
     target().join("xtask/tools/bin")
 }
 
-/// Our own programs, downloaded ones, and all others.
+/// Search path: our own programs, downloaded ones, then all others.
 fn path() -> OsString {
     path_with(&[target().join("release"), fetched()]).unwrap_or_default()
 }
 
-/// Uses a program as the other revision of loadlab; without one there is none.
+/// Uses a program as the other revision of loadlab; without one, removes the previous one.
 ///
 /// # Errors
-/// It cannot be copied.
+/// The program cannot be copied.
 pub fn take_before(given: Option<&Path>) -> Result<()> {
     let bin = fetched();
     fs::create_dir_all(&bin)?;
@@ -352,8 +353,7 @@ pub fn take_before(given: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Installs missing ones: Debian's packages, and others into this program's folder if their build tools are
-/// installed.
+/// Installs missing tools: Debian's packages, and others into this program's folder if their build tools are installed.
 ///
 /// # Errors
 /// A command fails.
@@ -372,7 +372,7 @@ pub fn install() -> Result<()> {
     Ok(())
 }
 
-/// The versions of those that ran and of nginx: Debian's, or self-reported.
+/// The versions of the tools that ran and of nginx: from Debian, or as they report themselves.
 pub fn versions(tools: &[&Tool]) -> String {
     let line = |command: &mut Command| {
         let ran = captured(command.env("PATH", path()), Duration::from_secs(10));
@@ -382,7 +382,7 @@ pub fn versions(tools: &[&Tool]) -> String {
     debian.args(["--show", "--showformat", "${Package} ${Version} · ", "nginx"]);
     debian.args(tools.iter().filter_map(|t| t.package()));
     let mut all = line(&mut debian);
-    // loadlab's also applies to the bare loops.
+    // loadlab's version also applies to the bare loops.
     for (name, argument) in
         [("loadlab", "--version"), ("oha", "--version"), ("k6", "version"), ("vegeta", "-version")]
     {

@@ -1,5 +1,5 @@
-//! Planted capacities: servers that take exactly so much, each searched by a plan with `find`. The answer has to be near
-//! the truth, and its interval has to hold it.
+//! Planted capacities: servers with an exact capacity, each of which a plan with `find` searches. The answer must be
+//! near the truth, and its interval must contain it.
 
 use std::fs;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::command::{LONGEST, captured, program, say};
 use crate::packages::{FOR_PLANTED, ready};
 use crate::steps::Outcome;
 
-/// An answer is right if it is this close to the truth.
+/// An answer is right if it is within this share of the truth.
 const NEAR: f64 = 0.03;
-/// A search measures at most so many levels.
+/// The most levels that a search may measure.
 const MOST_LEVELS: usize = 15;
-/// Of all of them, how many answers must be right, and how many intervals must hold the truth.
+/// How many of all answers must be right, and how many intervals must contain the truth.
 const LEAST_RIGHT: usize = 15;
 const LEAST_HELD: usize = 14;
-/// Those that `cargo xtask test` searches, in a third of the time: how near these must be.
+/// Cases that `cargo xtask test` searches, in a third of the time, and how near the truth these answers must be.
 const QUICK: [&str; 4] = ["pool of 3", "one place", "bucket of 170", "half a core"];
 const NEAR_QUICK: f64 = 0.1;
 
@@ -28,7 +28,7 @@ const NEAR_QUICK: f64 = 0.1;
 struct Found {
     name: String,
     truth: f64,
-    /// The answer and its interval; `None` if there is none.
+    /// The answer, and the low and high ends of its interval; `None` if there is no answer.
     capacity: Option<[f64; 3]>,
     levels: usize,
 }
@@ -51,7 +51,7 @@ impl Found {
     }
 }
 
-/// All of them, as a step of `cargo xtask long`.
+/// Searches all servers, as a step of `cargo xtask long`.
 ///
 /// # Errors
 /// Something is missing, or too many answers are wrong.
@@ -75,7 +75,7 @@ pub fn long() -> Outcome {
     Ok(words)
 }
 
-/// A few of them, as a step of `cargo xtask test`: all must be near the truth.
+/// Searches a few servers, as a step of `cargo xtask test`: all answers must be near the truth.
 ///
 /// # Errors
 /// Something is missing, or an answer is wrong.
@@ -92,7 +92,7 @@ pub fn quick() -> Outcome {
     Ok(format!("{} servers, the answer off by at most {:.1} %", found.len(), furthest * 100.0))
 }
 
-/// Searches these, or all.
+/// Searches these cases, or all.
 fn search(only: Option<&[&str]>) -> Result<Vec<Found>> {
     ready(FOR_PLANTED, false)?;
     let loadlab = servers::loadlab(None)?;
@@ -121,7 +121,7 @@ fn search(only: Option<&[&str]>) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// What the record of a run has found, by case.
+/// What a run found, by case, read from its record.
 fn read(out: &Path) -> Result<Vec<Found>> {
     let json = |path: &Path| -> Result<Value> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;

@@ -1,5 +1,5 @@
-//! Planted levers: systems of which it is known which limit holds them back. `loadlab why` has to rank it first, with an
-//! interval apart from the second's, and its prediction has to hold what raising the limit really brings.
+//! Planted levers: systems in which the limit that holds them back is known. `loadlab why` must rank it first, with an
+//! interval apart from the second's, and its prediction must contain what raising the limit really brings.
 
 use std::fs;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::command::{LONGEST, captured, program, say};
 use crate::packages::{FOR_PLANTED, ready};
 use crate::steps::Outcome;
 
-/// A system, and the lever that holds it back; `None`: nothing does.
+/// A system, and the lever that holds it back; `None` if nothing does.
 struct Planted {
     plan: &'static str,
     case: &'static str,
     lever: Option<&'static str>,
-    /// Length of a block, seconds: shorter where a second is enough to see.
+    /// Length of a block, in seconds: shorter where a second is enough to see the effect.
     block_s: &'static str,
 }
 
@@ -28,7 +28,7 @@ const fn planted(plan: &'static str, case: &'static str, lever: &'static str) ->
 }
 
 impl Planted {
-    /// Its plan and case.
+    /// Name of its plan and case.
     fn name(&self) -> String {
         format!("{} {}", self.plan, self.case)
     }
@@ -44,45 +44,45 @@ const SYSTEMS: [Planted; 10] = [
     planted("links", "store delay", "store delay"),
     planted("links", "web delay", "web delay"),
     planted("links", "store bandwidth", "store bandwidth"),
-    // In so short blocks the smallest raise fits into what `cargo xtask test` has.
+    // With blocks this short, the smallest raise fits into the budget of `cargo xtask test`.
     Planted { block_s: "2", ..planted("pool", "default", "pool") },
 ];
 
-/// Nothing holds it back.
+/// A system that nothing holds back.
 const NOTHING: Planted = Planted { plan: "links", case: "nothing", lever: None, block_s: "2" };
-/// How often it is asked, how many sessions run at a time, and how many of them may call a lever.
+/// Number of sessions with it, how many run at a time, and how many of them may call a lever.
 const IDLE_SESSIONS: usize = 40;
 const IDLE_AT_A_TIME: usize = 4;
 const MOST_CALLED: usize = 5;
-/// How long each of these takes.
+/// Budget of each of these sessions.
 const IDLE_BUDGET: [&str; 1] = ["70s"];
 
-/// Those that are asked all at a time: together they need a fraction of a core, and none of them depends on how fast that
-/// is. `cargo xtask test` asks no others.
+/// Cases that run at the same time: together they need a fraction of a core, and none of them depends on how fast that
+/// is. `cargo xtask test` runs only these.
 const QUICK: [&str; 4] = ["store delay", "web delay", "store bandwidth", "default"];
-/// How long each of these takes, and how long if the answer was not certain: a machine that stalls now and then takes more
-/// rounds, as the answer says itself. A wrong answer counts at once.
+/// Budget of each of these, then the budgets to retry with while the answer is not certain: on a machine that stalls
+/// now and then it takes more rounds, as the answer itself states. A wrong answer counts at once.
 const QUICK_BUDGETS: [&str; 4] = ["66s", "2m", "4m", "8m"];
-/// How long each takes in `cargo xtask long`: a minute less than `loadlab why` has when nobody says.
+/// Budget of each in `cargo xtask long`: a minute less than the default of `loadlab why`.
 const BUDGET: [&str; 1] = ["4m"];
-/// Of all answers, the share that must be right; of all predictions, that which must hold what was measured.
+/// The least share of answers that must be right, and of predictions that must contain what was measured.
 const LEAST_RIGHT: f64 = 0.9;
 const LEAST_PREDICTED: f64 = 0.9;
 
-/// What `loadlab why` said.
+/// The answer of `loadlab why`.
 struct Answer {
     name: String,
     is_right: bool,
-    /// A lever that does not hold it back is called.
+    /// Whether it calls a lever that does not hold the system back.
     calls_another: bool,
-    /// What was predicted held what was measured; `None`: nothing was raised.
+    /// Whether the prediction contains what was measured; `None` if nothing was raised.
     is_predicted: Option<bool>,
-    /// Half the width of the prediction, a share of the goodput.
+    /// Half the width of the prediction, as a share of the goodput.
     half_width: Option<f64>,
     found: String,
 }
 
-/// All of them, as a step of `cargo xtask long`.
+/// Runs all systems, as a step of `cargo xtask long`.
 ///
 /// # Errors
 /// Something is missing, or too many answers are wrong.
@@ -126,7 +126,7 @@ pub fn long(sweeps: u32) -> Outcome {
     Ok(words)
 }
 
-/// Sessions in which nothing holds the load back, as a step of `cargo xtask long`.
+/// Runs sessions in which nothing holds the load back, as a step of `cargo xtask long`.
 ///
 /// # Errors
 /// Something is missing, or too many sessions call a lever.
@@ -139,7 +139,7 @@ pub fn idle() -> Outcome {
         })?);
     }
     let called: Vec<&str> = answers.iter().filter(|a| a.calls_another).map(|a| a.found.as_str()).collect();
-    // Such an answer says nothing.
+    // An answer without any lever shows nothing.
     let untried = answers.iter().filter(|a| !a.is_right && !a.calls_another).count();
     let words = format!(
         "{} of {} sessions in which nothing binds call a lever, and {untried} tried none{}",
@@ -151,7 +151,7 @@ pub fn idle() -> Outcome {
     Ok(words)
 }
 
-/// The answers of so many questions at a time.
+/// Asks this many questions at the same time, and returns the answers.
 fn together(questions: usize, ask: impl Fn(usize) -> Result<Answer> + Sync) -> Result<Vec<Answer>> {
     thread::scope(|scope| {
         let ask = &ask;
@@ -160,7 +160,7 @@ fn together(questions: usize, ask: impl Fn(usize) -> Result<Answer> + Sync) -> R
     })
 }
 
-/// A few of them, as a step of `cargo xtask test`: all must be right.
+/// Runs a few systems, as a step of `cargo xtask test`: all answers must be right.
 ///
 /// # Errors
 /// Something is missing, or an answer is wrong.
@@ -178,13 +178,13 @@ pub fn quick() -> Outcome {
         .map(|answer| format!("{}: {}", answer.name, answer.found))
         .collect();
     ensure!(wrong.is_empty(), "{}", wrong.join("; "));
-    // Whether a prediction holds is a matter of chance, that something is raised is not.
+    // Whether a prediction is right is partly chance; that something is raised is not.
     let raised = answers.iter().filter(|answer| answer.is_predicted.is_some()).count();
     ensure!(raised > 0, "nothing was raised");
     Ok(format!("{} systems, the planted lever first in all; {raised} raised", answers.len()))
 }
 
-/// What it takes to ask.
+/// The program that is asked, and the search path with the servers.
 struct Tools {
     loadlab: std::path::PathBuf,
     path: std::ffi::OsString,
@@ -199,7 +199,8 @@ impl Tools {
         Ok(Tools { loadlab, path })
     }
 
-    /// `name` is that of its record and in messages. It is asked with the next budget if it is not certain.
+    /// Asks about a system; `name` names its record, and the system in messages. Retries with the next budget while the
+    /// answer is not certain.
     fn ask(&self, system: &Planted, name: &str, budgets: &[&str]) -> Result<Answer> {
         let out = servers::out().join("levers").join(name.replace(' ', "-"));
         let plan = servers::sources().join(format!("levers/{}.yaml", system.plan));
@@ -228,13 +229,13 @@ impl Tools {
     }
 }
 
-/// What `loadlab why --json` prints.
+/// Runs `loadlab why --json`, and returns what it prints.
 fn ask(tools: &Tools, system: &Planted, plan: &Path, budget: &str, out: &Path) -> Result<Value> {
     let mut command = program(&tools.loadlab);
     command.arg("why").arg(plan).args(["--case", system.case, "--budget", budget, "--block", system.block_s]);
     command.args(["--json", "--quiet", "--out"]).arg(out).env("PATH", &tools.path).stdin(Stdio::null());
     let ran = captured(&mut command, LONGEST)?;
-    // 4: the generator was too slow for a moment; 6: nothing was certain. The answer shows which.
+    // Exit code 4: the generator was too slow for a moment; 6: nothing was certain. The answer shows which.
     ensure!(matches!(ran.status.code(), Some(0 | 4 | 6)), "{}\n{}{}", ran.status, ran.stdout, ran.stderr);
     serde_json::from_str(&ran.stdout).with_context(|| ran.stdout.clone())
 }
@@ -248,7 +249,7 @@ fn judged(system: &Planted, name: String, said: &Value) -> Answer {
             first["name"] == wanted && first["call"] == "binds" && why["is_first_apart"] == true
         }
         (Some(_), None) => false,
-        // Something was asked, and nothing is called.
+        // Levers were tried, and none is called.
         (None, first) => first.is_some() && levers.iter().filter(is_called).count() == 0,
     };
     let raised = levers.first().map(|first| &first["raised"][0]);

@@ -1,6 +1,6 @@
 //! Planted systems: small systems of one to four tiers in five languages, each with one known weakness. `loadlab run`
-//! has to name it – component and kind – as the first suspect. This measures how far `bottleneck` can be trusted, so
-//! the expectations describe what is planted and never what loadlab happens to report.
+//! must name it, component and kind, as the first suspect. This measures how far `bottleneck` can be trusted, so the
+//! expectations describe what is planted and never what loadlab happens to report.
 
 pub mod capacities;
 pub mod levers;
@@ -21,24 +21,24 @@ use crate::steps::Outcome;
 use sweep::{Tools, sweep};
 use systems::{SYSTEMS, System};
 
-/// How many sweeps `cargo xtask long` makes.
+/// Number of sweeps in `cargo xtask long`.
 const SWEEPS: u32 = 5;
-/// How many systems a sweep may answer wrongly.
+/// How many wrong answers a sweep may have.
 const MOST_WRONG: usize = 2;
 
 /// Options of `cargo xtask planted`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only this system; may be repeated
+    /// Run only this system; may be repeated
     #[arg(long, value_name = "NAME", value_parser = known)]
     only: Vec<&'static System>,
-    /// Only those that `cargo xtask test` runs
+    /// Run only the systems that `cargo xtask test` runs
     #[arg(long, conflicts_with = "only")]
     quick: bool,
     /// How often all of them run
     #[arg(long, value_name = "N", default_value_t = 1)]
     sweeps: u32,
-    /// This loadlab, instead of a release build of this repository
+    /// Run this loadlab, instead of a release build of this repository
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 }
@@ -48,7 +48,8 @@ fn known(name: &str) -> Result<&'static System, String> {
     SYSTEMS.iter().find(|s| s.name == name).ok_or_else(|| format!("one of {}", names()))
 }
 
-/// Runs them and prints a table for each sweep. Single systems must all be right, a whole sweep nearly all.
+/// Runs the systems, and prints a table for each sweep. If single systems were chosen, all answers must be right; in a
+/// whole sweep, nearly all.
 ///
 /// # Errors
 /// Something is missing or does not build, too many answers are wrong, or an innocent component is named.
@@ -63,7 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All of them several times, as a step of `cargo xtask long`.
+/// Runs all systems several times, as a step of `cargo xtask long`.
 ///
 /// # Errors
 /// As for [`run`].
@@ -71,7 +72,7 @@ pub fn long() -> Outcome {
     sweeps(&SYSTEMS.iter().collect::<Vec<_>>(), SWEEPS, MOST_WRONG, None)
 }
 
-/// A few of them once, as a step of `cargo xtask test`: all must be right.
+/// Runs a few systems once, as a step of `cargo xtask test`: all answers must be right.
 ///
 /// # Errors
 /// As for [`run`].
@@ -79,11 +80,11 @@ pub fn quick() -> Outcome {
     sweeps(&SYSTEMS.iter().filter(|s| s.is_quick).collect::<Vec<_>>(), 1, 0, None)
 }
 
-/// The image of two servers that Compose files of planted systems name.
+/// The image of two servers that the Compose files of planted systems name.
 const IMAGE: &str = "planted-tiers";
 
-/// A container engine that has the image. Without one, systems that are Compose projects are not checked, which is
-/// reported and never counted as right.
+/// Starts a container engine with the image. Without an engine, systems that are Compose projects are not checked,
+/// which is reported and never counted as right.
 fn engine() -> Result<Engine> {
     let engine = Engine::start()?;
     let image = tempfile::tempdir()?;
@@ -106,7 +107,7 @@ fn sweeps(systems: &[&System], number: u32, most_wrong: usize, binary: Option<&s
         let tally = sweep(systems, &tools)?;
         say(&format!("{} of {} right", tally.right, tally.all));
         has_failed |= tally.wrong.len() > most_wrong;
-        // Single systems were requested explicitly.
+        // If single systems were requested, each must be checked.
         has_failed |= most_wrong == 0 && !tally.not_checked.is_empty();
         not_checked = tally.not_checked;
         blamed += tally.blamed;

@@ -1,6 +1,6 @@
-//! Planted hot functions: services in five languages, each with a function that takes three quarters of its work. A
-//! profile has to name it first. Likewise a lock that requests wait for, among threads that have nothing to do. And what
-//! sampling costs, beside seconds without it.
+//! Planted hot functions: services in five languages, each with a function that does three quarters of its work. A
+//! profile must name that function first. Likewise a lock that requests wait for, among threads that are idle. Also
+//! measures what sampling costs, compared with seconds without it.
 
 use std::fs;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use crate::command::{LONGEST, captured, program};
 use crate::packages::{FOR_PLANTED, ready};
 use crate::steps::Outcome;
 
-/// The component in each language, and what its function is called.
+/// The component in each language, and the name of its hot function.
 const HOT: [(&str, &str); 5] = [
     ("c", "planted_hot"),
     ("rust", "hot::planted_hot"),
@@ -21,12 +21,13 @@ const HOT: [(&str, &str); 5] = [
     ("node", "plantedHot"),
     ("java", "plantedHot"),
 ];
-/// The planted function has three quarters of the work of its service, and the service does more than that work.
+/// The least share of samples in the planted function: it does three quarters of the work, but the service does more
+/// than that work.
 const LEAST_SHARE: f64 = 0.5;
-/// The most that sampling may cost, a share of the goodput: the interval's far end.
+/// The most that sampling may cost, as a share of the goodput; the far end of the interval counts.
 const MOST_COST: f64 = 0.02;
 
-/// Whether each profile names the planted function first, as a step of `cargo xtask test`.
+/// Checks that each profile names the planted function first, as a step of `cargo xtask test`.
 ///
 /// # Errors
 /// Something is missing, or another function is named first.
@@ -58,7 +59,7 @@ pub fn quick() -> Outcome {
     Ok(format!("the planted function first in all: {}", words.join(", ")))
 }
 
-/// Whether threads of the service with a lock wait for that most of the time, and those without work are left out.
+/// Checks that threads of the service with a lock wait for it most of the time, and that idle threads are left out.
 fn waits(components: &Value) -> Result<String> {
     let components = components.as_array().context("no waits")?;
     let of =
@@ -72,7 +73,7 @@ fn waits(components: &Value) -> Result<String> {
     let is_of_idle = |idle: &&Value| idle["why"].as_str().is_some_and(|why| why.contains("condition"));
     let idle = of["idle"].as_array().into_iter().flatten().find(is_of_idle);
     let idle = idle.and_then(|idle| idle["samples"].as_f64()).unwrap_or(0.0);
-    // 64 threads without work, and at most 8 with.
+    // There are 64 idle threads, and at most 8 with work.
     ensure!(
         idle > of["samples"].as_f64().unwrap_or(f64::INFINITY),
         "threads without work are not left out: {of:#}"
@@ -80,7 +81,7 @@ fn waits(components: &Value) -> Result<String> {
     Ok(format!("waits {:.0} %", 100.0 * share))
 }
 
-/// Whether pprof reads the file in the record, and names the function.
+/// Checks that pprof can read the file in the record, and names the function.
 fn pprof(file: &str, function: &str) -> Result<()> {
     let path = servers::out().join(format!("profiles/hot/cases/default/1/{file}.pb.gz"));
     let mut command = program("go");
@@ -100,7 +101,7 @@ fn share(function: &Value, of: &Value) -> f64 {
     function["own"].as_f64().unwrap_or(0.0) / of["samples"].as_f64().unwrap_or(f64::INFINITY)
 }
 
-/// The same, and what sampling costs, as a step of `cargo xtask long`.
+/// As [`quick`], and measures what sampling costs, as a step of `cargo xtask long`.
 ///
 /// # Errors
 /// As for [`quick`], or sampling costs too much.
@@ -119,7 +120,7 @@ pub fn long() -> Outcome {
     Ok(words)
 }
 
-/// Runs a plan. Returns what `loadlab report --format json` prints of it.
+/// Runs a plan, and returns what `loadlab report --format json` prints for it.
 fn run(plan: &str, path: &std::ffi::OsString) -> Result<Value> {
     let loadlab = servers::loadlab(None)?;
     let out = servers::out().join("profiles").join(plan);
@@ -128,7 +129,7 @@ fn run(plan: &str, path: &std::ffi::OsString) -> Result<Value> {
     command.arg("run").arg(servers::sources().join(format!("profiles/{plan}.yaml")));
     command.args(["--quiet", "--out"]).arg(&out).env("PATH", path).stdin(Stdio::null());
     let ran = captured(&mut command, LONGEST)?;
-    // 4: the generator was too slow for a moment. The profile is what counts here.
+    // Exit code 4: the generator was too slow for a moment. Only the profile counts here.
     ensure!(matches!(ran.status.code(), Some(0 | 4)), "{}\n{}{}", ran.status, ran.stdout, ran.stderr);
     let mut command = program(&loadlab);
     command.arg("report").arg(&out).args(["--format", "json"]).stdin(Stdio::null());

@@ -1,5 +1,5 @@
-//! The servers of planted systems, built with their languages' own tools and only standard libraries: C, Go, Rust.
-//! Node and Python need no build. A missing program is an error: a system is never skipped.
+//! The servers of planted systems, built with their languages' own tools and only standard libraries: C, Go, Rust. Node
+//! and Python need no build. A missing program is an error: no system is ever skipped.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use crate::lab;
 use crate::packages::{FOR_PLANTED, ready};
 use crate::root::{root, target};
 
-/// Where sources and plans are.
+/// Folder of sources and plans.
 pub fn sources() -> PathBuf {
     root().join("xtask/planted")
 }
 
-/// Where built programs and records go.
+/// Folder of built programs and of records.
 pub fn out() -> PathBuf {
     target().join("xtask/planted")
 }
 
-/// Builds all of them. Returns a search path that finds them.
+/// Builds all servers. Returns a search path that finds them.
 ///
 /// # Errors
-/// A program is missing, or one does not build.
+/// A program is missing, or a server does not build.
 pub fn build() -> Result<OsString> {
     ready(FOR_PLANTED, false)?;
     let bin = out().join("bin");
@@ -63,7 +63,7 @@ pub fn build_levers() -> Result<OsString> {
     on_path(bin)
 }
 
-/// Services with a planted hot function. Returns a search path that finds them.
+/// Builds the services with a planted hot function. Returns a search path that finds them.
 ///
 /// # Errors
 /// As for [`build`].
@@ -73,7 +73,7 @@ pub fn build_hot() -> Result<OsString> {
     let from = |file: &str| sources().join("profiles").join(file);
     let cc = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"];
     run("cc", &cc, &from("hot.c"), &bin.join("hot-c"))?;
-    // Callers of the C library, which has no frame pointers, are found by those of their own callers.
+    // The C library has no frame pointers: its callers are found through the frames of their own callers.
     let with_frames = [cc.as_slice(), &["-fno-omit-frame-pointer"]].concat();
     run("cc", &with_frames, &from("wait.c"), &bin.join("wait-c"))?;
     run("rustc", &["-O", "--edition", "2024"], &from("hot.rs"), &bin.join("hot-rust"))?;
@@ -86,31 +86,31 @@ fn on_path(bin: PathBuf) -> Result<OsString> {
     Ok(env::join_paths([bin].into_iter().chain(env::split_paths(&path)))?)
 }
 
-/// Servers that need no other file, for an image that contains nothing else.
+/// Builds servers that need no other file, for an image that contains nothing else.
 ///
 /// # Errors
-/// One does not build.
+/// A server does not build.
 pub fn static_servers(to: &Path) -> Result<()> {
     let cc = ["-O2", "-static", "-pthread"];
     run("cc", &cc, &sources().join("tier.c"), &to.join("tier-c"))?;
     run("go", &["build"], &sources().join("tier.go"), &to.join("tier-go"))
 }
 
-/// Compiles one file into one program.
+/// Compiles one file into a program.
 fn run(compiler: &str, options: &[&str], from: &Path, to: &Path) -> Result<()> {
     ensure!(find(compiler).is_some(), "{compiler} is not installed");
     let mut command = program(compiler);
-    // Nothing is downloaded: neither a toolchain nor a module.
+    // Download nothing: neither a toolchain nor a module.
     command.env("GOTOOLCHAIN", "local").env("GOPROXY", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
     command.args(options).arg("-o").arg(to).arg(from);
     captured(&mut command, crate::command::LONGEST)?.ok(&format!("{compiler} {}", from.display()))?;
     Ok(())
 }
 
-/// The release build of loadlab, or another one.
+/// The given loadlab, or the release build.
 ///
 /// # Errors
-/// It does not exist, or does not build.
+/// The program does not exist, or does not build.
 pub fn loadlab(other: Option<&Path>) -> Result<PathBuf> {
     if let Some(file) = other {
         return file.canonicalize().with_context(|| file.display().to_string());

@@ -1,4 +1,4 @@
-//! One run of each system, and its answer compared with what is planted there.
+//! Runs each system once, and compares the answer with what is planted there.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,10 +13,10 @@ use super::systems::System;
 use crate::command::{captured, program, say};
 use crate::engine::Engine;
 
-/// A run takes seconds; a longer one hangs.
+/// Time limit of a run: it takes seconds, so a longer one hangs.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// loadlab's answer about what holds a system back.
+/// loadlab's answer about the bottleneck of a system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     component: Option<String>,
@@ -32,20 +32,20 @@ pub enum Verdict {
     Right,
     /// One of them is wrong.
     Wrong,
-    /// It names a component that holds nothing back.
+    /// It names a component that is not the bottleneck.
     BlamesInnocent,
 }
 
 /// The result of a sweep.
 #[derive(Default)]
 pub struct Tally {
-    /// Systems that ran.
+    /// Systems in the sweep.
     pub all: usize,
     /// Right answers.
     pub right: usize,
-    /// Systems with other answers, `name (innocent COMPONENT)` where one was blamed.
+    /// Systems with wrong answers, as `name (COMPONENT KIND)`.
     pub wrong: Vec<String>,
-    /// How many of these blame an innocent component.
+    /// How many of these answers blame an innocent component.
     pub blamed: usize,
     /// Systems that could not run here, `name (why)`.
     pub not_checked: Vec<String>,
@@ -53,9 +53,9 @@ pub struct Tally {
 
 /// What a sweep runs with.
 pub struct Tools<'a> {
-    /// The program.
+    /// Path of the program.
     pub loadlab: &'a Path,
-    /// The search path that has the servers.
+    /// The search path that finds the servers.
     pub path: &'a OsStr,
     /// The container engine, or why there is none; `None` if no system needs one.
     pub engine: Option<&'a Result<Engine, String>>,
@@ -75,11 +75,11 @@ impl Tools<'_> {
     }
 }
 
-/// Runs each system once, one after the other, and prints a table. `others` are the cores used by neither the system
-/// nor loadlab.
+/// Runs each system once, one after the other, and prints a table. Its column `others` shows the cores used by neither
+/// the system nor loadlab.
 ///
 /// # Errors
-/// A record cannot be made or read. A failing run is a wrong answer.
+/// A record cannot be made or read. A failing run counts as a wrong answer.
 pub fn sweep(systems: &[&System], tools: &Tools<'_>) -> Result<Tally> {
     let mut tally = Tally::default();
     say(&format!(
@@ -123,7 +123,7 @@ pub fn sweep(systems: &[&System], tools: &Tools<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// `mid pool`.
+/// Component and kind, such as `mid pool`.
 fn pair(component: Option<&str>, kind: &str) -> String {
     format!("{} {kind}", component.unwrap_or("–"))
 }
@@ -143,7 +143,8 @@ fn ask(system: &System, tools: &Tools<'_>) -> Result<Result<Answer, String>> {
         command.env("DOCKER_HOST", engine.host());
     }
     let ran = captured(&mut command, LONGEST)?;
-    // 4: the generator was too slow, which is either planted or due to a busy machine. The answer shows which.
+    // Exit code 4: the generator was too slow, which is either planted or due to a busy machine. The answer shows
+    // which.
     if !matches!(ran.status.code(), Some(0 | 4)) {
         return Ok(Err(format!("{}\n{}{}", ran.status, ran.stdout, ran.stderr)));
     }
@@ -158,8 +159,7 @@ fn ask(system: &System, tools: &Tools<'_>) -> Result<Result<Answer, String>> {
     Ok(Ok(answer))
 }
 
-/// Cores that other programs used meanwhile, neither the system nor loadlab: if they used most, an answer means
-/// little.
+/// Cores that programs other than the system and loadlab used meanwhile: if they used most, an answer means little.
 fn by_others(summary: &Value, samples: &str) -> Option<f64> {
     let host = samples
         .lines()
@@ -186,7 +186,7 @@ fn answer(summary: &Value) -> Result<Answer> {
     })
 }
 
-/// Compares it with what is planted. A link blames both of its ends.
+/// Compares an answer with what is planted. A link blames both of its ends.
 fn judged(system: &System, answer: &Answer) -> Verdict {
     let named = answer.component.as_deref();
     if named == system.component && system.kinds.contains(&answer.kind.as_str()) {

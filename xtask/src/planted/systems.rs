@@ -6,15 +6,16 @@
 pub struct System {
     /// Its plan's file name, without `.yaml`.
     pub name: &'static str,
-    /// The component that the bottleneck is in, a link (`web→store`), `loadlab` or `host`; `None` if there is none.
+    /// The component with the bottleneck, a link (`web→store`), `loadlab` or `host`; `None` if there is none.
     pub component: Option<&'static str>,
-    /// Its kind; several if more than one describes the same weakness.
+    /// Kind of the bottleneck; several if more than one describes the same weakness.
     pub kinds: &'static [&'static str],
-    /// Components that are busy, or have many connections, but hold nothing back.
+    /// Components that are busy or have many connections, but are no bottleneck.
     pub innocents: &'static [&'static str],
-    /// It is checked with every change: its result depends neither on the machine's speed nor on other work there.
+    /// Whether every change is checked with it: its result depends neither on the machine's speed nor on other work
+    /// there.
     pub is_quick: bool,
-    /// It is a Compose project, and needs a container engine.
+    /// Whether it is a Compose project, which needs a container engine.
     pub is_compose: bool,
 }
 
@@ -41,7 +42,7 @@ const POOL: &[&str] = &["pool"];
 const LINK: &[&str] = &["link"];
 const CPU_LIMIT: &[&str] = &["cpu_limit"];
 
-/// All of them.
+/// All systems.
 pub const SYSTEMS: &[System] = &[
     planted("lock-in-mid", "mid", FEW).quick(),
     planted("semaphore-in-mid", "mid", FEW),
@@ -66,7 +67,7 @@ pub const SYSTEMS: &[System] = &[
     planted("link-delay", "web→store", LINK).quick(),
     planted("link-bandwidth", "web→store", LINK),
     planted("link-loss", "web→store", LINK),
-    // One query after the other, each slow: either word is right.
+    // Slow queries, one after the other: either kind is right.
     planted("names", "dns", &["limited_concurrency", "latency"]),
     planted("uneven-balance", "api2", CPU_LIMIT),
     planted("hot-shard", "shard3", FEW),

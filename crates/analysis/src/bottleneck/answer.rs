@@ -13,7 +13,7 @@ use super::{Suspect, TrialData, suspects_in};
 pub struct Diagnosis {
     /// All suspects, the most credible first.
     pub suspects: Vec<Suspect>,
-    /// The answer; `None` if nothing was asked of the system.
+    /// The answer; `None` if no load was sent to the system.
     pub bottleneck: Option<Bottleneck>,
     /// Connections between components, as means over the load.
     pub pairs: Vec<Pair>,
@@ -39,16 +39,16 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }
 }
 
-/// The answer of a trial whose system was watched, or was meant to be: components were watched, or it is known why
-/// one could not be. For a load alone it would only repeat the figures.
+/// The answer for a trial whose system was watched, or was meant to be: components were watched, or it is known why
+/// one could not be. For a load alone the answer would only repeat the figures.
 pub fn answer_of_watched(summary: &Summary) -> Option<&Bottleneck> {
     let answer = summary.bottleneck.as_ref()?;
     let is_watched = !summary.components.is_empty() || answer.not_seen.iter().any(|text| text != NOT_READ);
     is_watched.then_some(answer)
 }
 
-/// Whether this gap concerns the answer. Threads of other components do not. Connections that could not be seen do,
-/// whoever they belong to.
+/// Whether a gap in the evidence concerns the answer. Hidden threads of other components do not; connections that
+/// could not be seen do, whoever owns them.
 fn concerns(trial: &TrialData<'_>, text: &str, who: Option<&str>) -> bool {
     let is_about =
         |name: &str| text.contains(&format!(" of {name} ")) || text.contains(&format!(" of {name}:"));
@@ -75,9 +75,9 @@ fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Co
     };
     if !is_measured && is_located {
         match flow.and_then(|flow| site(trial, flow)) {
-            // It is certainly one of them.
+            // Certainly one of them, but which one is unknown.
             Some(Site::Among(_)) if first.who.is_none() => return Confidence::Low,
-            // They are in several places.
+            // The requests are in several places.
             None if first.who.is_none() => return Confidence::Low,
             Some(Site::At(place)) if is_range(&place, trial.summary.concurrency_mean) => {
                 return Confidence::Medium;

@@ -1,5 +1,5 @@
-//! What holds requests back in a place none of whose resources is saturated: a link, a pool, a disk,
-//! acknowledgements, limited concurrency, or time that passes.
+//! What holds requests back in a place none of whose resources is saturated: a link, a pool, a disk, acknowledgements,
+//! limited concurrency, or plain latency.
 
 use loadlab_record::evidence::Pair;
 use loadlab_record::summary::Summary;
@@ -10,21 +10,21 @@ use super::{BottleneckKind, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};
 
 /// A pool is full when this share of its connections is busy: between two requests each is idle for a moment.
 const FULL_POOL: f64 = 0.8;
-/// The asker has more requests than its pool has connections: at most this share of them can proceed.
+/// The caller has more requests than its pool has connections: at most this share of them can proceed.
 const LEAVES_SOME: f64 = 0.9;
-/// This many of a component's threads were in disk calls, on average: one, most of the time.
+/// Fewest threads of a component in disk calls, on average: one, most of the time.
 const DISK_THREADS: f64 = 0.5;
-/// At most this share of those waiting is worked on.
+/// Limited concurrency: at most this share of the waiting requests is worked on.
 const FEW_SHARE: f64 = 0.5;
 /// Below a millisecond scheduling delays are as large as what is measured.
 const SHORTEST_MS: f64 = 0.5;
 
-/// The number of running threads when it is always one, and now and then another.
+/// The mean number of running threads if one always runs, and now and then another.
 const ALWAYS_ONE: std::ops::RangeInclusive<f64> = 0.75..=1.6;
 
 type Cause = fn(&TrialData<'_>, &Flow, &WaitPlace) -> Option<String>;
 
-/// What can hold requests back, the surest first.
+/// What can hold requests back, the most certain first.
 const CAUSES: [(BottleneckKind, Cause); 10] = [
     (BottleneckKind::Link, link),
     (BottleneckKind::Pool, pool),
@@ -38,7 +38,7 @@ const CAUSES: [(BottleneckKind, Cause); 10] = [
     (BottleneckKind::Latency, inside),
 ];
 
-/// What holds requests back there; nothing if they are answered as they arrive.
+/// What holds requests back in a place; `None` if they are answered as they arrive.
 pub fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<Suspect> {
     if keeps_up(trial) {
         return None;
@@ -111,7 +111,7 @@ fn unread(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String>
     })
 }
 
-/// When there are other ways through the system, the fastest response says nothing about this one: its threads do.
+/// If there are other paths through the system, the fastest response says nothing about this one; its threads do.
 fn lock(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
     let threads = flow.threads.get(&top.name).map(|t| &t.means)?;
     let is_most = threads.lock >= 2.0 && threads.lock >= MOST_SHARE * top.requests;
@@ -148,15 +148,14 @@ fn acknowledgements(_: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<S
     })
 }
 
-/// Of users who pause, the largest share that waits for an answer at a time, if the pauses and not the system decide how
-/// much they send.
+/// If pauses, and not the system, limit how much users send, at most this share of them waits for an answer at a time.
 const FEW_WAIT: f64 = 0.1;
 
-/// The load was answered as it arrived, and hardly more slowly than at its fastest: a rate, or users who pause for nearly
-/// all of their time.
+/// Whether the load was answered as it arrived, and hardly more slowly than at its fastest: a rate, or users who pause
+/// nearly all the time.
 pub fn keeps_up(trial: &TrialData<'_>) -> bool {
     let s = trial.summary;
-    // Of few requests the mean stands for the median.
+    // With too few requests for a median the mean represents it.
     let middle_ms = s.response_ms.p50.or(s.response_ms.mean);
     let answered_per_s = s.rate_per_s.ok + under_way_per_s(s, middle_ms.unwrap_or(0.0));
     let is_answered =
@@ -167,15 +166,15 @@ pub fn keeps_up(trial: &TrialData<'_>) -> bool {
     (is_answered || is_pausing(trial)) && !is_slow
 }
 
-/// What was under way when the window ended and was answered then, per second of the window: no more than are under way at
-/// any time, since a backlog is worked off after the end, too.
+/// Requests in flight at the end of the window that were answered later, per second of the window. At most as many as
+/// are in flight at any time count, since a backlog is worked off after the end, too.
 fn under_way_per_s(s: &Summary, middle_ms: f64) -> f64 {
     let length_s = s.window.to_s - s.window.from_s;
     let usual = (s.rate_per_s.due * middle_ms / 1e3).ceil();
     if length_s > 0.0 { usual.min(s.stragglers.ok as f64) / length_s } else { 0.0 }
 }
 
-/// Users pause for nearly all of their time.
+/// Whether users pause nearly all the time.
 pub fn is_pausing(trial: &TrialData<'_>) -> bool {
     let load = &trial.summary.load;
     let pauses = load.think_s.is_some_and(|s| s > 0.0) || load.pace_s.is_some();
@@ -183,7 +182,7 @@ pub fn is_pausing(trial: &TrialData<'_>) -> bool {
     users.is_some_and(|users| trial.summary.concurrency_mean <= FEW_WAIT * users as f64)
 }
 
-/// The connections of a component that are all busy while requests wait for one of them.
+/// The pair whose connections are all busy while requests wait for one of them.
 pub fn full_pool<'a>(flow: &'a Flow, top: &'a WaitPlace) -> Option<&'a Pair> {
     let full = |pair: &&Pair| {
         // A component that opens a connection for each request has no pool.
@@ -204,7 +203,7 @@ fn pool_by_number(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option
     let fits = |pair: &&Pair| {
         let may_be_full = pair.is_unix && most(pair) >= FULL_POOL * pair.open;
         let is_hidden = may_be_full && !is_per_request(pair, flow.rate_per_s);
-        // The fastest request has other parts, too, so more connections than exist may seem to be in use.
+        // The fastest request spends time elsewhere, too, so more connections than exist may seem to be in use.
         let is_all = (0.75 * pair.open..=1.6 * pair.open).contains(&at_a_time);
         is_hidden && is_all && pair.open >= 0.9 && pair.open <= LEAVES_SOME * top.entered
     };

@@ -1,9 +1,9 @@
 //! Where requests are: connections and threads, averaged over the load, and how many requests wait in each place.
 //!
-//! By Little's law the mean number of busy connections to a component is the mean number of requests that are in it
-//! or behind it. What it passes on to others is theirs; the rest is inside. A wait on a connection whose bytes are in
-//! transit most of the time belongs to the link. Only what originates from the load is followed: a consumer that
-//! waits for its broker is idle.
+//! By Little's law the mean number of busy connections to a component is the mean number of requests that are in it or
+//! behind it. Requests that it passed on count where they went; the rest are inside it. A wait on a connection whose
+//! bytes are in transit most of the time belongs to the link. Only requests that originate from the load are followed:
+//! a consumer that waits for its broker is idle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,21 +17,21 @@ use crate::counter::During;
 pub const GENERATOR: &str = "loadlab";
 /// With fewer readings of sockets than this a mean is unreliable.
 pub const FEWEST_READINGS: u32 = 15;
-/// Above this share of ties the kernel's clock is too coarse, and packets decide.
+/// Above this share of ties the kernel's clock is too coarse, and packet times decide.
 const TIES_SHARE: f64 = 0.1;
-/// This many exchanges make a mean.
+/// Fewest exchanges for a mean.
 const FEWEST_TIMED: u64 = 20;
-/// If this share of connections carries its first request, no other one follows.
+/// If this share of connections carries its first request, each connection serves only one.
 const FIRST_REQUEST_SHARE: f64 = 0.7;
-/// A lost segment is retransmitted after this long, at least: the kernel's shortest timeout.
+/// A lost segment is retransmitted after at least this long: the kernel's shortest timeout.
 const RETRANSMIT_S: f64 = 0.2;
-/// If a pair's connections are opened at this share of the rate of requests or above, each serves one request.
+/// If a pair opens connections at this share of the request rate or more, each serves one request.
 const PER_REQUEST_SHARE: f64 = 0.5;
-/// From this share of the requests in flight on, unknowns of a pair matter.
+/// Connections in an unknown state matter from this share of the requests in flight.
 const UNSURE_SHARE: f64 = 0.1;
-/// For up to this many pairs with many unknowns, all possibilities are tried.
+/// For up to this many pairs with many unknowns, all combinations are tried.
 const MOST_UNSURE: usize = 4;
-/// A shorter round trip stays within the machine and is not a link's.
+/// A shorter round trip stays within the machine and is no link.
 pub const SHORTEST_LINK_MS: f64 = 0.5;
 
 /// What was seen of a trial's connections and threads, as means over its load.
@@ -43,33 +43,33 @@ pub struct Flow {
     pub threads: BTreeMap<String, ThreadMeans>,
     /// Listeners, with what they dropped during the load.
     pub listeners: Vec<Listener>,
-    /// Local ports of components that use many, from each line of the load.
+    /// Local ports of components that use many, by line of evidence.
     pub ports: Vec<PortLine>,
-    /// How many lines the load has.
+    /// Number of lines of evidence within the load.
     pub lines: usize,
-    /// Connections with too many unknowns, a sentence each.
+    /// Pairs with too many connections in an unknown state, a sentence each.
     pub unseen: Vec<String>,
-    /// How often sockets were read.
+    /// Number of socket readings.
     pub socket_readings: u32,
-    /// Requests that the load had answered, per second.
+    /// Successful responses per second.
     pub rate_per_s: f64,
 }
 
 /// Threads of a component over the load.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadMeans {
-    /// Means of the figures of all lines.
+    /// Means over all lines of evidence.
     pub means: Threads,
     /// Share of the lines in which the same thread was the busiest.
     pub same_busiest: f64,
 }
 
-/// Local ports that were taken towards one destination, at one time.
+/// Local ports in use towards one destination, at one time.
 #[derive(Clone, Debug)]
 pub struct PortLine {
-    /// When, seconds on the trial's clock.
+    /// Seconds on the trial's clock.
     pub at_s: f64,
-    /// What was seen.
+    /// Ports in use, and the range they come from.
     pub ports: Ports,
 }
 
@@ -78,20 +78,20 @@ pub struct PortLine {
 pub struct WaitPlace {
     /// Its owner: a component, or a link `from→to`.
     pub name: String,
-    /// It is a link.
+    /// Whether it is a link.
     pub is_link: bool,
-    /// Requests, mean over the load: the minimum.
+    /// Mean number of requests there over the load: the lower bound.
     pub requests: f64,
-    /// The maximum, given that it may be unknown who waits on some connections.
+    /// The upper bound, since it may be unknown who waits on some connections.
     pub most: f64,
-    /// Requests that are there or behind it; the same for a link.
+    /// Requests that are there or behind it; for a link, those on it.
     pub entered: f64,
 }
 
 /// Where most requests wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Site {
-    /// There.
+    /// In this place.
     At(WaitPlace),
     /// In one of these, callers first; which one is unknown.
     Among(Vec<WaitPlace>),
@@ -130,7 +130,7 @@ impl Flow {
         }
     }
 
-    /// Pairs with so many unknowns that they affect who holds the requests; the worst first.
+    /// Pairs with enough connections in an unknown state to affect who holds the requests; the worst first.
     fn unsure(&self, in_flight: f64) -> Vec<usize> {
         let entered = self.entered(in_flight, &most);
         // What the load itself waits for is known.
@@ -145,7 +145,7 @@ impl Flow {
         found
     }
 
-    /// Where at least this share of the requests is, whatever the unknowns. `None` if they are nowhere in particular.
+    /// The place that holds at least this share of the requests, whatever the unknowns. `None` if there is none.
     pub fn site(&self, in_flight: f64, rate_per_s: f64, share: f64) -> Option<Site> {
         let has_most = |requests: f64| requests > 0.0 && requests >= share * in_flight;
         let unsure = self.unsure(in_flight);
@@ -153,7 +153,7 @@ impl Flow {
         if unsure.is_empty() {
             return places.into_iter().next().filter(|top| has_most(top.requests)).map(Site::At);
         }
-        // All possibilities: on each of these pairs none of the unknown connections waits, or all do.
+        // All combinations: on each of these pairs none of the unknown connections waits, or all do.
         let mut ranges: BTreeMap<(String, bool), WaitPlace> = BTreeMap::new();
         for case in 0..1u32 << unsure.len() {
             let level = |pair: &Pair| {
@@ -179,18 +179,18 @@ impl Flow {
         }
     }
 
-    /// The asker comes before the one that is asked.
+    /// The caller comes before the component it calls.
     fn is_before(&self, a: &WaitPlace, b: &WaitPlace) -> std::cmp::Ordering {
         self.behind(&b.name).contains(a.name.as_str()).cmp(&self.behind(&a.name).contains(b.name.as_str()))
     }
 
-    /// Requests in each place, the fullest first. `in_flight` is the load's own count; `rate_per_s` how many it had
-    /// answered.
+    /// Requests in each place, the fullest first. `in_flight` is the load's own count, `rate_per_s` its successful
+    /// responses.
     pub fn places(&self, in_flight: f64, rate_per_s: f64) -> Vec<WaitPlace> {
         self.places_by(in_flight, rate_per_s, &waiting)
     }
 
-    /// The same, given how many wait on each pair.
+    /// As `places`, given how many requests wait on each pair.
     fn places_by(&self, in_flight: f64, rate_per_s: f64, level: &dyn Fn(&Pair) -> f64) -> Vec<WaitPlace> {
         let entered = self.entered(in_flight, level);
         let mut places: Vec<WaitPlace> = Vec::new();
@@ -218,7 +218,7 @@ impl Flow {
         places
     }
 
-    /// How many requests are on each link, at least: nobody waits for longer than a whole response takes.
+    /// Lower bound of the requests on each link: none waits for longer than a whole response takes.
     pub fn on_links(&self, in_flight: f64, rate_per_s: f64) -> Vec<(&Pair, f64)> {
         let entered = self.entered(in_flight, &waiting);
         let longest_ms = wait_ms(in_flight, rate_per_s);
@@ -243,8 +243,8 @@ impl Flow {
         entered
     }
 
-    /// How many wait on each pair: in total no more than entered the asker. For the load itself the total is known,
-    /// and connections only show how it divides.
+    /// How many requests wait on each pair: in total no more than entered the caller. For the load itself the total is
+    /// known, and connections only show how it is divided.
     fn shares<'a>(
         &'a self,
         entered: &BTreeMap<&str, f64>,
@@ -265,12 +265,12 @@ impl Flow {
         self.pairs.iter().filter(|p| p.from != p.to).filter_map(share).collect()
     }
 
-    /// Pairs on which a component asks others.
+    /// Pairs on which a component calls others.
     pub fn asked_by<'a>(&'a self, component: &'a str) -> impl Iterator<Item = &'a Pair> {
         self.pairs.iter().filter(move |p| p.from == component && p.to != component)
     }
 
-    /// The component that listens where a URL leads, if there is exactly one.
+    /// The component that listens at the address of a URL, if there is exactly one.
     pub fn listens_at(&self, url: &str) -> Option<&str> {
         let (path, port) = (socket_of(url), port_of(url).map(|port| port.to_string()));
         let is_there = |address: &str| match (path, &port) {
@@ -279,7 +279,7 @@ impl Flow {
             (None, None) => false,
         };
         let own = self.listeners.iter().filter(|l| is_there(&l.address)).map(|l| l.component.as_str());
-        // Connections to what nobody is known to listen at are called by the address.
+        // Connections to an unknown listener are named by its address.
         let asked = self.asked_by(GENERATOR).filter(|p| is_there(&p.address)).map(|p| p.to.as_str());
         let names: BTreeSet<&str> = own.chain(asked).filter(|name| !name.is_empty()).collect();
         names.first().filter(|_| names.len() == 1).copied()
@@ -305,7 +305,7 @@ impl Flow {
 pub const NOT_READ: &str = "connections and threads: not read";
 
 /// What most lines of the load could not see; what only some of them missed, the others saw. A line without readings
-/// states once what holds for the whole trial.
+/// states what holds for the whole trial.
 pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
     let load = during(trial);
     let (of_all, lines): (Vec<_>, Vec<_>) = trial.evidence.iter().partition(|line| line.socket_readings == 0);
@@ -323,8 +323,8 @@ fn is_inside(line: &Evidence, load: During) -> bool {
     load.has(middle_s) && line.socket_readings > 0
 }
 
-/// Connections of a pair that wait for an answer. For Unix and UDP sockets this is the minimum: their unknown
-/// connections are hidden for a reason, so the known ones are no sample.
+/// Connections of a pair that wait for an answer. For Unix and UDP sockets this is the lower bound: their unknown
+/// connections are hidden for a reason, so the known ones are not a representative sample.
 pub fn waiting(pair: &Pair) -> f64 {
     if pair.is_unix || pair.is_udp {
         return pair.busy.min(pair.open);
@@ -334,7 +334,7 @@ pub fn waiting(pair: &Pair) -> f64 {
     {
         return timed.busy_share.clamp(0.0, 1.0) * pair.open;
     }
-    // If most are ties, the known ones are no sample of the others.
+    // If most are ties, the known ones do not represent the others.
     if is_undecided(pair) {
         return pair.busy.max(pair.unread).min(pair.open);
     }
@@ -348,7 +348,7 @@ fn is_undecided(pair: &Pair) -> bool {
     !pair.is_unix && !pair.is_udp && !is_timed && pair.unknown > 0.5 * pair.open
 }
 
-/// The same, but the maximum. A long-lived UDP socket does not wait.
+/// As [`waiting`], but the upper bound. A long-lived UDP socket does not wait.
 pub fn most(pair: &Pair) -> f64 {
     match pair.is_unix || is_undecided(pair) {
         true => (pair.busy + pair.unknown).min(pair.open),
@@ -378,13 +378,13 @@ fn unseen(pair: &Pair) -> String {
     format!("who waits on {}→{to} {over}{}: {why}", pair.from, pair.address)
 }
 
-/// How long each of so many requests waits, by Little's law.
+/// How long each of `waiting` requests waits, by Little's law.
 fn wait_ms(waiting: f64, rate_per_s: f64) -> Option<f64> {
     (rate_per_s > 0.0).then(|| waiting / rate_per_s * 1e3)
 }
 
-/// Of those that wait on a pair, the ones whose bytes are in transit. `wait_ms` is how long each waits, if its packets do not
-/// show it.
+/// Of the requests that wait on a pair, those whose bytes are in transit. `wait_ms` is how long each waits, if its
+/// packets do not show it.
 fn link_requests(pair: &Pair, waiting: f64, wait_ms: Option<f64>) -> f64 {
     if pair.is_unix || pair.is_udp || waiting <= 0.0 {
         return 0.0;
@@ -393,7 +393,7 @@ fn link_requests(pair: &Pair, waiting: f64, wait_ms: Option<f64>) -> f64 {
     let wait_ms = timed.or(wait_ms);
     let rtt_ms = pair.rtt_ms.filter(|rtt| *rtt >= SHORTEST_LINK_MS);
     let delayed = rtt_ms.zip(wait_ms).map_or(0.0, |(rtt, wait)| waiting * (rtt / wait.max(rtt)));
-    // What has arrived and is not read yet is no longer in transit.
+    // What has arrived but is not read yet is no longer in transit.
     let under_way = (pair.in_transit - pair.unread).max(0.0);
     delayed.max(under_way).max(pair.retransmits_per_s * RETRANSMIT_S).min(waiting)
 }
@@ -409,7 +409,7 @@ pub fn describe(pair: &Pair) -> String {
     format!("{}→{}{by}: {waiting} of {open} {what} busy{unknown}", pair.from, pair.to)
 }
 
-/// A mean number of requests or connections, as short as possible.
+/// A mean number of requests or connections, with as few digits as possible.
 pub fn short(value: f64) -> String {
     match value {
         v if v >= 9.95 || (v - v.round()).abs() < 0.05 => format!("{:.0}", v),
@@ -417,7 +417,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Adds up a figure over lines, weighted by their readings.
+/// The mean of a figure over lines, weighted by their readings.
 #[derive(Default)]
 struct Mean {
     sum: f64,
@@ -556,10 +556,9 @@ fn threads(lines: &[&Evidence]) -> BTreeMap<String, ThreadMeans> {
 
 /// Names both ends of pairs where possible.
 ///
-/// Unowned connections to where the load goes are the load's: those that live for one request are gone before their
-/// owner is searched for. Unowned ones that go elsewhere, to an unknown listener, belong to another program. The
-/// listener at an address may become known later than its first connections; a program that is not watched is called
-/// by its address.
+/// Unowned connections to the load's target are the load's: those that live for one request are gone before their
+/// owner is looked up. Unowned ones to an unknown listener elsewhere belong to another program. The listener at an
+/// address may become known later than its first connections; a program that is not watched is named by its address.
 fn named(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
     let facts = &trial.summary.load;
     let urls: Vec<&String> = facts.loads.values().map(|load| &load.url).chain([&facts.url]).collect();
@@ -654,9 +653,9 @@ fn listeners(lines: &[Evidence], load: During) -> Vec<Listener> {
             let entry =
                 found.entry(key).or_insert_with(|| Listener { drops: 0, queue_max: 0, ..listener.clone() });
             entry.queue_max = entry.queue_max.max(listener.queue_max);
-            // Without a line before the load, its first reading serves, though slightly late.
+            // Without a line before the load, its first reading is the baseline, though slightly late.
             let last = before.entry(key).or_insert(listener.drops_before);
-            // Where a server was started again, its socket counts from 0.
+            // After a restart a server's socket counts from 0.
             entry.drops += listener.drops.saturating_sub(*last);
             *last = listener.drops;
         }

@@ -1,5 +1,5 @@
-//! When nothing is saturated: conclusions from outside. A few requests at a time, or the component that the latency
-//! is inside. They are marked as such.
+//! When nothing is saturated: conclusions drawn from outside, and marked as such. A few requests at a time, or the
+//! component that the latency is inside.
 
 use loadlab_record::event::EventKind;
 use loadlab_record::sample::Sample;
@@ -9,11 +9,11 @@ use super::flow::Flow;
 use super::{BottleneckKind, Suspect, TrialData, during, located, seconds};
 use crate::trend::median;
 
-/// At most this share of those in flight is worked on, so the others must wait somewhere.
+/// At most this share of the requests in flight is worked on, so the others must wait somewhere.
 const FEW_SHARE: f64 = 0.5;
-/// Times around a queue differ by less than this (deviation over mean); times of a slow system differ by more.
+/// Response times behind a queue vary by less than this (deviation over mean); those of a slow system vary by more.
 const EVEN_SPREAD: f64 = 0.6;
-/// A component that held connections for this share of the requests in flight had them all.
+/// A component that held connections for this share of the requests in flight counts as holding all of them.
 const HOLDS_SHARE: f64 = 0.6;
 /// Files a server has open for itself: standard streams, a listener, its poller, its log.
 const OWN_FILES: f64 = 8.0;
@@ -34,8 +34,8 @@ fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
             readings.filter_map(|s| s.open_files.map(|n| n as f64)).collect::<Vec<f64>>()
         };
         let loaded = median(&mut files(true))?;
-        // What it has open without a load is its own: read before the load (at rest), or after it, when connections
-        // may still be closing. Without such a reading, assume a small server's few.
+        // Files open without a load are the component's own: read before the load (at rest), or after it, when
+        // connections may still be closing. Without such a reading, assume the few of a small server.
         let least = |values: Vec<f64>| values.into_iter().reduce(f64::min);
         let reported =
             trial.summary.components.get(name).and_then(|c| c.open_files_at_rest).map(|n| n as f64);
@@ -47,7 +47,7 @@ fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
     held.filter(|(_, n)| *n >= HOLDS_SHARE * in_flight.max(1.0)).collect()
 }
 
-/// Where requests queue though nothing is busy.
+/// Requests queue though nothing is busy: only a few are served at a time.
 pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
     let s = trial.summary;
     let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);

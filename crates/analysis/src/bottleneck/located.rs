@@ -11,13 +11,13 @@ use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, percent, ran
 
 /// A component with less than this share of the requests holds nothing back, however busy it is.
 const HARDLY_SHARE: f64 = 0.2;
-/// One link with more than this share of the requests on all of a component's is slow alone.
+/// A link with more than this share of the requests on all of a component's links is slow alone.
 const ONE_LINK_SHARE: f64 = 0.8;
-/// Shares of the requests in flight that differ by less are the same.
+/// Shares of the requests in flight that differ by less count as equal.
 const TIE_SHARE: f64 = 0.05;
-/// One thread uses this share of a core: the rest goes to others that the kernel runs in between.
+/// A thread at this share of a core is full: the rest goes to others that the kernel runs in between.
 const FULL_THREAD: f64 = 0.85;
-/// From this share of the requests in flight that may or may not be there, their number is a range.
+/// If at least this share of the requests in flight may or may not be there, their number is reported as a range.
 const RANGE_SHARE: f64 = 0.2;
 
 /// Where most requests were.
@@ -26,7 +26,7 @@ pub fn site(trial: &TrialData<'_>, flow: &Flow) -> Option<Site> {
     flow.site(in_flight, rate_per_s, MOST_SHARE).filter(|_| flow.socket_readings > 0)
 }
 
-/// The number of requests there is only roughly known.
+/// Whether the number of requests there is known only roughly.
 pub fn is_range(place: &WaitPlace, in_flight: f64) -> bool {
     place.most - place.requests >= RANGE_SHARE * in_flight
 }
@@ -83,7 +83,8 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     });
 }
 
-/// Requests on each link between two components, at least. What waits in a relay of ours waits on the link that it slows down.
+/// Lower bound of the requests on each link between two components. Requests waiting in a relay of ours wait on the
+/// link that it slows down.
 fn on_links(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> BTreeMap<(String, String), f64> {
     let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
     let component = |name: &str| relayed(trial, name).unwrap_or(name).to_owned();
@@ -104,11 +105,11 @@ fn on_links(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> BTreeMa
     links
 }
 
-/// Most requests are on links that end at one component, however they divide among these: what slows down its network slows
-/// down the way to it and the ways from it.
+/// Suspects a component if most requests are on links that end at it, however they are divided among these: a slow
+/// network of a component slows down the links to it and from it.
 fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Option<Suspect> {
     let in_flight = trial.summary.concurrency_mean;
-    // What is unknown of other pairs takes nothing away from these: all are the least.
+    // Unknowns of other pairs take nothing away from these: all are lower bounds.
     if keeps_up(trial) || flow.socket_readings == 0 {
         return None;
     }
@@ -152,24 +153,24 @@ fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Opt
     })
 }
 
-/// From where to where, and how many requests.
+/// A link's two ends, and how many requests are on it.
 type Link = ((String, String), f64);
 /// A component, how many requests are on the links that end there, and these links.
 type Ends<'a> = (&'a String, f64, Vec<&'a Link>);
 
-/// Said behind the number of readings.
+/// Suffix to the number of readings.
 fn few_words(flow: &Flow) -> &'static str {
     if flow.socket_readings < FEWEST_READINGS { ", from few readings" } else { "" }
 }
 
-/// Requests wait in several places, none of which has most of them, and `guessed`, a component that is named because of its
-/// open connections alone, has hardly any: then these places are reported.
+/// Reports the places themselves if requests wait in several, none of which has most of them, and `guessed`, a
+/// component named only for its open connections, has hardly any.
 pub fn in_several_places(trial: &TrialData<'_>, flow: &Flow, guessed: &Suspect) -> Option<Suspect> {
     let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
     let who = guessed.who.as_deref().filter(|_| guessed.kind == BottleneckKind::Latency)?;
     let places = flow.places(in_flight, rate_per_s);
     let has = places.iter().find(|place| place.name == who)?.requests;
-    // Where it is unknown who waits, a guess is as good as what was seen.
+    // If it is unknown who waits, a guess is as good as what was seen.
     if flow.socket_readings == 0 || !flow.unseen.is_empty() || has >= HARDLY_SHARE * in_flight {
         return None;
     }
@@ -201,8 +202,8 @@ fn is_starved(flow: &Flow, top: &WaitPlace) -> bool {
     t.running >= 2.0 && starved
 }
 
-/// Inserts a suspect after the worse ones. A component with hardly any requests, however busy, holds nothing back;
-/// one that `has_some` may.
+/// Inserts a suspect after the more credible ones. A component with hardly any requests, however busy, holds nothing
+/// back; one that `has_some` may.
 fn insert(suspect: Suspect, found: &mut Vec<Suspect>, has_some: impl Fn(&str) -> bool) {
     let may_be = |s: &Suspect| {
         let is_worse = match suspect.kind {
@@ -216,7 +217,7 @@ fn insert(suspect: Suspect, found: &mut Vec<Suspect>, has_some: impl Fn(&str) ->
     found.insert(before, suspect);
 }
 
-/// The same if it is unknown in which of several places most requests wait: only a component with a saturated
+/// As [`locate`], if it is unknown in which of several places most requests wait: only a component with a saturated
 /// resource is named.
 fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[WaitPlace], found: &mut Vec<Suspect>) {
     let in_flight = trial.summary.concurrency_mean;
@@ -332,7 +333,7 @@ pub fn one_thread(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
             return None;
         }
         let c = trial.summary.components.get(name)?;
-        // A limit below one core is what holds it back, and is reported as such.
+        // A limit of one core or less is what holds it back, and is reported as such.
         let is_limited = c.cpu_limit.is_some_and(|limit| limit <= 1.0);
         if cores == 1 || is_limited || during(trial).to_s - during(trial).from_s < super::SHORTEST_S {
             return None;

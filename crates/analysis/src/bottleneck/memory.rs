@@ -1,5 +1,5 @@
-//! Memory: processes killed for it, a limit that was reached, and pages that are continuously read from disk because
-//! there is no room to keep them.
+//! Memory: processes killed for lack of it, a limit that was reached, and pages that are continuously read from disk
+//! because there is no room to keep them.
 
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::ComponentSummary;
@@ -8,21 +8,21 @@ use loadlab_record::units::{format_bytes, format_count};
 use super::{BottleneckKind, FULL_WEIGHT, SHORTEST_S, Suspect, TrialData, during, percent};
 use crate::counter::{Counter, During};
 
-/// Memory above this share of its limit: the rest is less than the kernel needs to reclaim calmly.
+/// Memory above this share of its limit counts as full: the rest is less than the kernel needs to reclaim calmly.
 const FULL_SHARE: f64 = 0.95;
 /// Below this many pages a second, a program is just using a part of itself for the first time.
 const FAULTS_PER_S: f64 = 50.0;
-/// They were read in this share of the time: at the start of a load, pages not used before are read once.
+/// Faults must occur in this share of the time: at the start of a load, pages not used before are read once.
 const FAULTS_SHARE: f64 = 0.6;
 /// Memory and page cache above this share of the limit: the kernel makes room for each page by dropping another.
 const CROWDED_SHARE: f64 = 0.9;
 /// Some task waited for memory for this share of the time (the kernel's pressure).
 const PRESSURE_SHARE: f64 = 0.2;
 
-/// Killed for memory, short of it, or at its limit.
+/// The suspect if a component was killed for lack of memory, is short of it, or is at its limit.
 pub fn memory(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     if let Some(kills) = c.oom_kills.filter(|n| *n > 0) {
-        // One that was started again counts from 0.
+        // A restarted component counts from 0.
         let is_killed = |(before, now): (u64, u64)| now != before && now > 0;
         let rises = |two: &&[&Sample]| two[0].oom_kills.zip(two[1].oom_kills).is_some_and(is_killed);
         let first = own.windows(2).find(rises).map(|two| two[1]);
@@ -119,7 +119,7 @@ fn pressed(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspect
     Some(suspect(name, faults.map(|f| f.at_s), text, share * FULL_WEIGHT))
 }
 
-/// How much of its limit it uses with page cache, if that is nearly all.
+/// Memory in use with page cache, and its limit, if that is nearly all of it.
 fn crowded(sample: &Sample) -> Option<(f64, f64)> {
     let limit = sample.memory_limit_bytes.filter(|limit| *limit > 0)? as f64;
     let used = (sample.memory_bytes? + sample.cache_bytes.unwrap_or(0)) as f64;
@@ -129,7 +129,7 @@ fn crowded(sample: &Sample) -> Option<(f64, f64)> {
 /// Pages that had to be read from a disk while the load ran.
 struct Faults {
     per_s: f64,
-    /// In what share of the time.
+    /// Share of the time with faults.
     share: f64,
     at_s: f64,
 }

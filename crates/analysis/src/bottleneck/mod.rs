@@ -4,21 +4,21 @@
 //! The search order, from conclusive evidence to inference:
 //!
 //! 1. the *generator*: a doubt that makes the trial INVALID means that nothing else can be known;
-//! 2. a component that *died*, or was killed for memory;
-//! 3. a component *stopped by its CPU limit*, or at it; at its *memory limit*, or with pages that it reads from a
-//!    disk all the time; without an *open file* or a *local port* left, or in search of one;
-//! 4. *refused* or reset connections, and connects that took whole seconds (the kernel sends a lost SYN again after
-//!    1, 3 and 7 s: a full accept queue, or a network that loses packets);
+//! 2. a component that *died*, or was killed for running out of memory;
+//! 3. a component *throttled by its CPU limit*, or at it; at its *memory limit*, or constantly reading pages from
+//!    disk; out of *file descriptors* or *local ports*, or searching for a free port;
+//! 4. *refused* or reset connections, and connects that took whole seconds (the kernel retransmits a lost SYN after 1,
+//!    3 and 7 s: a full accept queue, or a network that loses packets);
 //! 5. a *queue* that grew while the load ran: a probe that rises, and falls once the load is over;
-//! 6. a component that waited for its *disk*, on *one full core*, or a *machine* without an idle one (if others keep
-//!    it busy, that is reported last, and explains nothing about the system);
-//! 7. *a few at a time*: nothing is busy, and yet most requests wait for most of their time, since throughput times
-//!    the fastest response (Little's law) leaves room for a few only: a pool, a lock, a number of workers;
-//! 8. otherwise nothing is visible, and the component that the latency is inside is reported: the last one, in the
-//!    order of the plan, that held a connection for most of the requests in flight. Where connections were read and
-//!    show that requests wait elsewhere, these places are reported.
+//! 6. a component that waited for its *disk* or saturated *one core*, or a *machine* without an idle core (if other
+//!    programs keep it busy, that is reported last, and explains nothing about the system);
+//! 7. *a few at a time*: nothing is busy, yet most requests wait for most of their time, since throughput times the
+//!    fastest response (Little's law) leaves room for only a few: a pool, a lock, a worker count;
+//! 8. otherwise nothing is saturated, and the component that holds the latency is reported: the last one, in the order
+//!    of the plan, that held a connection for most of the requests in flight. If connections were read and show that
+//!    requests wait elsewhere, those places are reported.
 //!
-//! Points 7 and 8 are conclusions from outside, and marked as such.
+//! Points 7 and 8 are inferred from outside, and marked as such.
 
 mod answer;
 mod causes;
@@ -44,45 +44,47 @@ use self::flow::Flow;
 use crate::counter::{Counter, During};
 use crate::trend::{stretches, trend};
 
-/// A component stopped by its CPU limit for this share of the time was held back by it.
+/// A component throttled by its CPU limit for this share of the time was held back by it.
 const THROTTLED_SHARE: f64 = 0.05;
 /// CPU above this share of a limit, a core or a machine leaves no reserve.
 const BUSY_SHARE: f64 = 0.90;
-/// A core that is fully used, as far as CPU time is known.
+/// A fully used core, as far as CPU time can be measured.
 const WHOLE_SHARE: f64 = 1.05;
-/// CPU of one thread that does all the work plus those that clean up after it (a garbage collector, a compiler): in
-/// such servers these take a tenth or two.
+/// CPU of one thread that does all the work plus the threads that clean up after it (a garbage collector, a compiler):
+/// in such servers these take a tenth or two.
 const BESIDE_SHARE: f64 = 1.2;
-/// The weight of being full, compared with being held back.
+/// The weight of a full resource, relative to one that held the load back.
 const FULL_WEIGHT: f64 = 0.8;
-/// This share counts as most of it.
+/// This share counts as most.
 const MOST_SHARE: f64 = 0.5;
 /// A load shorter than this, in seconds, does not show what was busy.
 const SHORTEST_S: f64 = 2.0;
-/// Refused, reset or timed-out connections above this share of what was started.
+/// Refused, reset or timed-out connections count above this share of the requests started.
 const REFUSED_SHARE: f64 = 0.001;
-/// A lost SYN is sent again after this long: no server is that slow to accept.
+/// A lost SYN is retransmitted after this long: no server is that slow to accept.
 const SYN_AGAIN_MS: f64 = 990.0;
-/// Connections turned away by full accept queues: fewer may have other causes.
+/// Fewest connections dropped by full accept queues: fewer may have other causes.
 const FEWEST_OVERFLOWS: f64 = 10.0;
-/// Open files above this share of the limit: a process that closes some to accept others is sampled between the two.
+/// Open files above this share of the limit count as all: a process that closes some to accept others is sampled in
+/// between.
 const FILES_SHARE: f64 = 0.97;
-/// Some task waited for block I/O for this share of the time. Background writeback also waits now and then.
+/// Disk-bound: some task waited for block I/O for this share of the time. Background writeback also waits now and
+/// then.
 const DISK_SHARE: f64 = 0.6;
 /// A probe whose value falls by this share of its maximum once the load is over is a queue; one that stays is a
 /// count.
 const FALLS_SHARE: f64 = 0.2;
-/// A CPU limit of which less than this share is used is met in bursts.
+/// If less than this share of a CPU limit is used, the limit is hit only in bursts.
 const BURSTS_SHARE: f64 = 0.5;
-/// At a limit for less than this share of the load: a reading or two.
+/// At a limit for less than this share of the load: just a reading or two.
 const HELD_SHARE: f64 = 0.2;
-/// Names of probes that are queues, whatever they do once the load is over.
+/// Words in the names of probes that are queues, whatever they do once the load is over.
 const QUEUE_WORDS: [&str; 7] = ["queue", "backlog", "depth", "lag", "pending", "waiting", "ready"];
 
 /// Something that was saturated, or may have been.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
-    /// How.
+    /// What kind of bottleneck it is.
     pub kind: BottleneckKind,
     /// Which component, probe or machine; `None` if none can be named.
     pub who: Option<String>,
@@ -90,7 +92,7 @@ pub struct Suspect {
     pub at_s: Option<f64>,
     /// The statement about it, without a full stop.
     pub text: String,
-    /// 0 to 1: for how much of the load it held, or how much it explains.
+    /// 0 to 1: the share of the load for which it held, or that it explains.
     pub share: f64,
     /// Further evidence for it, a sentence each without a full stop.
     pub evidence: Vec<String>,
@@ -99,11 +101,11 @@ pub struct Suspect {
 /// The data of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialData<'a> {
-    /// Its document.
+    /// The trial's summary.
     pub summary: &'a Summary,
     /// Samples of components, generator, host and probes.
     pub samples: &'a [Sample],
-    /// Its seconds.
+    /// Its load, second by second.
     pub ticks: &'a [Tick],
     /// Its events.
     pub events: &'a [Event],
@@ -152,11 +154,11 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     replicas_together(trial, found)
 }
 
-/// Components that kept one core busy: by one of their threads, or by what all of them used together, such as those
-/// of an interpreter with one lock, which take turns.
+/// Components that kept one core busy, either with one thread or with all threads together, such as those of an
+/// interpreter with a global lock, which take turns.
 fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     let mut found = flow.map(|flow| located::one_thread(trial, flow)).unwrap_or_default();
-    // What it needs for a load that is answered as it comes is no limit, even if that is about one core.
+    // If the load is answered as it arrives, the CPU it needs is no limit, even at about one core.
     let by_use = if causes::keeps_up(trial) { Vec::new() } else { by_component(trial, one_core) };
     let by_use = by_use.into_iter().filter_map(|mut suspect| {
         let who = suspect.who.as_deref()?;
@@ -210,8 +212,8 @@ fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
     full.map(suspect).collect()
 }
 
-/// Replicas of one component with the same problem are reported once, as the first of them. What else is known of one
-/// and the same component stays, and so do addresses and probes, which end with a number by chance.
+/// Replicas of one component with the same problem are reported once, as the first of them. Other findings about the
+/// same component stay, and so do addresses and probes, which may just happen to end in a number.
 fn replicas_together(trial: &TrialData<'_>, sorted: Vec<Suspect>) -> Vec<Suspect> {
     let stem = |suspect: &Suspect| {
         let name = suspect.who.as_deref().filter(|name| trial.summary.components.contains_key(*name))?;
@@ -249,11 +251,11 @@ fn rank(suspect: &Suspect) -> u8 {
     match suspect.kind {
         BottleneckKind::Generator if suspect.share >= 1.0 => 0,
         BottleneckKind::Died => 1,
-        // Killed for memory: only that has the full share.
+        // Killed for running out of memory: only that has the full share.
         BottleneckKind::Memory if suspect.share >= 1.0 => 1,
-        // Without a port its requests fail at once, and this does not hold back requests that wait elsewhere.
+        // Without a port, requests fail at once; that does not hold back requests that wait elsewhere.
         BottleneckKind::Ports if suspect.share >= ports::DECIDES_SHARE => 1,
-        // Now and then at a limit, which holds back a tail and no throughput.
+        // At a limit only now and then, which affects the tail but not the throughput.
         BottleneckKind::CpuLimit if suspect.share < BURSTS_SHARE => 6,
         BottleneckKind::Memory if suspect.share < HELD_SHARE * FULL_WEIGHT => 6,
         BottleneckKind::OpenFiles if suspect.share < HELD_SHARE => 6,
@@ -266,7 +268,7 @@ fn rank(suspect: &Suspect) -> u8 {
         BottleneckKind::Link | BottleneckKind::Pool => 3,
         BottleneckKind::Queue => 4,
         BottleneckKind::Generator | BottleneckKind::AcceptQueue => 5,
-        // Mostly a consequence: a full component refuses.
+        // Mostly a consequence: a saturated component refuses connections.
         BottleneckKind::Refused => 6,
         BottleneckKind::LimitedConcurrency | BottleneckKind::Latency | BottleneckKind::Nothing => 7,
         BottleneckKind::Neighbours => 8,
@@ -284,7 +286,7 @@ fn percent(share: f64) -> String {
 /// The load on the trial's clock, to the end of its window.
 fn during(trial: &TrialData<'_>) -> During {
     let from_s = trial.ticks.iter().map(|t| t.from_s).fold(f64::INFINITY, f64::min);
-    // After the window only stragglers are awaited, and everything rests.
+    // After the window the load only waits for stragglers, and the system idles.
     let to_s = trial.ticks.iter().filter(|t| t.in_window).map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
     if to_s > from_s {
         During { from_s, to_s }
@@ -298,8 +300,8 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     const OWN: [&str; 7] =
         ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle", "cpu_wait"];
     let doubts = trial.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
-    // A generator without reserve is reported in the closed model even if nothing depends on it; hiccups are not, nor is
-    // a throttled moment.
+    // A generator without headroom is reported in the closed model even if nothing depends on it; hiccups and a moment
+    // of throttling are not.
     let length_s = during(trial).to_s - during(trial).from_s;
     let throttled_s = trial.summary.generator.throttled_s.unwrap_or(0.0);
     let is_throttled = length_s > 0.0 && throttled_s / length_s >= THROTTLED_SHARE;
@@ -359,8 +361,8 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
     let load = during(trial);
     let length_s = load.to_s - load.from_s;
     let throttled = Counter::of(own.iter().copied(), |s| s.throttled_s);
-    // For the load only: the summary's counter continues while stragglers are awaited. Added up over cores: a
-    // component on four of them is stopped four seconds in each.
+    // For the load only: the summary's counter continues while stragglers are awaited. Summed over cores: a component
+    // throttled on four cores for a second accrues four seconds.
     let throttled_s = throttled.used(load);
     let stopped = throttled_s.filter(|_| length_s > 0.0).map(|s| s / length_s).unwrap_or(0.0);
     let used = c.cpu_limit.filter(|l| *l > 0.0).zip(c.cpu_percent.mean).map(|(l, p)| p / 100.0 / l);
@@ -368,7 +370,7 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
     if stopped < THROTTLED_SHARE && !at_limit {
         return None;
     }
-    // Throttled now and then while it used half of its limit: bursts, which hold back a tail but no throughput.
+    // Throttled now and then while it used half of its limit: bursts, which affect the tail but not the throughput.
     let bursts = used.is_some_and(|u| u < BURSTS_SHARE);
     let first = own.windows(2).find(|w| {
         let in_load = load.has(w[1].at_s);
@@ -412,8 +414,8 @@ fn cores(limit: f64) -> String {
     format!("{} {}", significant(limit, 2), if limit == 1.0 { "core" } else { "cores" })
 }
 
-/// A process that may not open another file: it accepts no more, and new connections wait. What it does about it –
-/// trying again at once, closing others – is a consequence.
+/// A process at its limit of open files: it accepts no more, and new connections wait. How it reacts, by retrying at
+/// once or closing other connections, is a consequence.
 fn open_files(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     let load = during(trial);
     let loaded: Vec<(f64, f64)> =
@@ -436,7 +438,7 @@ fn open_files(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&S
     })
 }
 
-/// A component some task of which waited for block I/O nearly all the time (the kernel's pressure, \"some\").
+/// A component with some task waiting for block I/O nearly all the time (the kernel's pressure, \"some\").
 fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     let load = during(trial);
     let waited = Counter::of(own.iter().copied(), |s| s.pressure.and_then(|p| p.io_s)).per_s(load)?;
@@ -462,7 +464,7 @@ fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]
 /// A component that cannot use a second core, however many there are.
 fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sample]) -> Option<Suspect> {
     let used = c.cpu_percent.mean? / 100.0;
-    // Well above one core it does use several; whether it had more to use is up to the machine.
+    // Well above one core it does use several; whether more were available depends on the machine.
     let one =
         (BUSY_SHARE..=BESIDE_SHARE).contains(&used) && c.cpu_limit.is_none_or(|l| l > used / BUSY_SHARE);
     let text = match used <= WHOLE_SHARE {
@@ -489,7 +491,8 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sa
 fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     let load = during(trial);
     let host = || trial.samples.iter().filter(|s| s.component == "host");
-    // Its counters are those of all cores, of which loadlab may be allowed only some. Older records have just these.
+    // The host's counters cover all cores, of which loadlab may be allowed only some. Older records know only the
+    // latter.
     let cores = trial.summary.generator.machine_cores.unwrap_or(trial.cores);
     let used = Counter::of(host(), crate::components::cpu_s).per_s(load)? / cores.max(1) as f64;
     // Within a second or two anything can be busy.
@@ -504,7 +507,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
         .collect();
     let ours: f64 = shares.iter().map(|(_, s)| s).sum();
     let others = (used * cores as f64 - ours).max(0.0);
-    // A machine that others keep busy explains nothing about this system; it is reported, but decides nothing.
+    // A machine kept busy by other programs explains nothing about this system; it is reported, but decides nothing.
     let is_ours = ours >= others;
     shares.push(("others", others));
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -586,8 +589,8 @@ fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<S
     found
 }
 
-/// Connections that full accept queues turned away during the load, and where. A component in its own network has its
-/// own count; the machine's covers everything, and is used only if connects of this load took whole seconds.
+/// Connections dropped by full accept queues during the load, and where. A component in its own network has its own
+/// counter; the machine's counter covers everything, and is used only if connects of this load took whole seconds.
 fn turned_away(trial: &TrialData<'_>, has_slow_connects: bool) -> Option<(f64, String)> {
     let load = during(trial);
     let of = |name: &str| {
@@ -637,7 +640,7 @@ fn queues(trial: &TrialData<'_>) -> Vec<Suspect> {
         let (first, last) = (loaded.first()?.1, loaded.last()?.1);
         let most = points.iter().map(|p| p.1).fold(f64::NEG_INFINITY, f64::max);
         let falls = points.last()?.1 <= most - FALLS_SHARE * (most - first.min(most));
-        // `already_sent` is none, though it has such a word in it.
+        // By the beginnings of words: `already_sent` is no queue, though it contains `ready`.
         let named = words_of(name).iter().any(|word| QUEUE_WORDS.iter().any(|queue| word.starts_with(queue)));
         let grows = grew.tau > 0.6 && last > first.max(1.0) * 1.5;
         if !grows || !falls && !named {

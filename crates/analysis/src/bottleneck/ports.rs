@@ -7,31 +7,31 @@ use loadlab_record::units::format_count;
 use super::flow::{Flow, GENERATOR, PortLine};
 use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, percent};
 
-/// Ports above this share of the range count as all: those held by others are not available either.
+/// Taken ports above this share of the range count as all: those held by others are not available either.
 const FULL_SHARE: f64 = 0.97;
 
-/// Out of ports for this share of the time, a component is the reason for what goes wrong.
+/// A component out of ports for this share of the time is the cause of what goes wrong.
 pub const DECIDES_SHARE: f64 = 0.3;
 
-/// Towards one destination Linux first hands out every second port. Once they are taken, each connect searches
-/// through all of them before it takes one of the others.
+/// Towards one destination Linux first hands out every second port. Once they are taken, each connect searches through
+/// all of them before it takes one of the other half.
 const SEARCHED_SHARE: f64 = 0.5;
-/// Among this many ports the search takes a millisecond or so.
+/// Among this many ports the search takes about a millisecond.
 const FEWEST_SEARCHED: u32 = 4_096;
 /// Searching costs CPU: at least this many cores.
 const SEARCHING_CORES: f64 = 0.3;
 
-/// How bad it is.
+/// How scarce local ports are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// There are none left.
+    /// None left.
     Full,
-    /// There are some, but finding one takes long.
+    /// Some left, but finding one takes long.
     Searched,
 }
 
-/// Components that had no local port left towards a destination, or had to search for one. loadlab's own are a doubt
-/// about the measurement.
+/// Components that had no local port left towards a destination, or had to search for one. loadlab's own ports are a
+/// doubt about the measurement.
 pub fn ports(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
     let mut by_who: BTreeMap<(&str, &str, &str), Vec<&PortLine>> = BTreeMap::new();
     for line in flow.ports.iter().filter(|line| line.ports.component != GENERATOR) {
@@ -57,7 +57,7 @@ impl Stage {
     }
 }
 
-/// It uses CPU, as a searching component does.
+/// Whether it uses CPU, as a searching component does.
 fn searches(trial: &TrialData<'_>, component: &str) -> bool {
     let cores = trial.summary.components.get(component).and_then(|c| c.cpu_percent.mean);
     cores.is_some_and(|percent| percent / 100.0 >= SEARCHING_CORES)
@@ -76,7 +76,7 @@ fn suspect(
     let to = answers.map_or(address.to_owned(), |pair| format!("{} ({address})", pair.to));
     let who = if component.is_empty() { source } else { component };
     let share = reached.len() as f64 / flow.lines.max(reached.len()) as f64;
-    // Then each connection serves only a request or a few.
+    // Mostly in TIME_WAIT: each connection serves only a request or a few.
     let cause = match f64::from(most.time_wait) >= MOST_SHARE * f64::from(most.taken) {
         true => format!(
             ", {} of them in TIME_WAIT: it makes new connections all the time, and each keeps its port for a minute after its end",
@@ -98,7 +98,7 @@ fn suspect(
             format_count(f64::from(most.range)),
             percent(share)
         ),
-        // Some are left: whether that holds requests back is decided by the place where they wait.
+        // If some are left, the place where requests wait decides whether that holds them back.
         share: if stage == Stage::Full { share } else { share.min(0.99 * DECIDES_SHARE) },
         evidence: Vec::new(),
     })

@@ -35,7 +35,7 @@ pub(super) fn all_failed(summary: &Summary) -> Option<Doubt> {
     doubt("all_failed", false, format!("{all}: {}{reported}", kinds.join(", ")), hint)
 }
 
-/// What to look at if only this kind of failure occurs.
+/// What to check if this kind of failure is the most frequent.
 fn hint_for_failures(kind: Failure, statuses: &BTreeMap<u16, u64>) -> &'static str {
     let most = statuses.iter().max_by_key(|(_, n)| **n).map(|(status, _)| *status);
     match (kind, most) {

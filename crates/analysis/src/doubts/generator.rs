@@ -1,4 +1,4 @@
-//! Doubts about the generator and its machine: too little CPU, stalls, limits of its own.
+//! Doubts about the generator and its machine: too little CPU, stalls, its own limits.
 
 use loadlab_record::load::OwnLimits;
 use loadlab_record::summary::{Doubt, LoadFacts, Stalls, Summary};
@@ -16,21 +16,21 @@ const BUSY_SHARE: f64 = 0.90;
 const RUN_DELAY_SHARE: f64 = 0.10;
 /// Waits that add up to less than this share of the time are ignored.
 const RUN_DELAY_FLOOR: f64 = 0.01;
-/// loadlab itself stopped by a CPU limit for more than this share of the time.
+/// loadlab itself throttled by a CPU limit for more than this share of the time.
 const THROTTLED_SHARE: f64 = 0.01;
-/// A machine suspended for longer than this. What is measured is a lower bound: a thread that loses its core between two
-/// readings does not count.
+/// A machine suspended for longer than this. The measured time is a lower bound: a thread that loses its core between
+/// two readings does not count.
 const SUSPENDED_S: f64 = 1e-3;
 /// A shorter load is mostly its own start and end, which keep a thread busy however much reserve it has.
 const SHORTEST_BUSY_S: f64 = 0.1;
 
-/// loadlab's own cgroup was stopped by a CPU limit: whole periods in which it saw nothing.
+/// loadlab's own cgroup was throttled by a CPU limit: whole periods in which it saw nothing.
 pub(super) fn throttled(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let grave = shortage_is_grave(summary, grounds);
     throttled_so_far(summary.generator.throttled_s?, grounds.load_s, &summary.load, grave)
 }
 
-/// The same for a load so far, and whether a shortage of the generator spoils what this run is to show.
+/// As [`throttled`], for a load so far. `is_grave`: a shortage of the generator spoils what this run is to show.
 pub(crate) fn throttled_so_far(
     throttled_s: f64,
     load_s: f64,
@@ -59,11 +59,12 @@ fn lower_bound(load: &LoadFacts) -> &'static str {
     if has_due_times(load) { "" } else { "; the throughput is a lower bound of what the system can do" }
 }
 
-/// loadlab was stopped, or its machine: SIGSTOP, a debugger, a virtual machine that was moved or paused, or cores
-/// that others held for that long.
+/// loadlab or its machine was stopped: SIGSTOP, a debugger, a virtual machine that was moved or paused, or cores that
+/// others held for that long.
 ///
-/// If requests have due times, lateness decides. Otherwise each gap is in one request of every user, and is grave if
-/// these suffice to move a time that is expected. A suspended machine is always grave: its clock stood still.
+/// If requests have due times, lateness decides. Otherwise each gap affects one request of every user, and is grave if
+/// these suffice to move a time that an expectation depends on. A suspended machine is always grave: its clock stood
+/// still.
 pub(super) fn stalls(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let still = summary.generator.stalls;
     let suspended_s = summary.generator.suspended_s.filter(|s| *s > SUSPENDED_S);
@@ -125,7 +126,7 @@ pub(super) fn own_limits(summary: &Summary) -> Option<Doubt> {
     own_limits_so_far(summary.connections.own_limits, summary.connections.attempted)
 }
 
-/// The same for attempts so far.
+/// As [`own_limits`], for the attempts so far.
 pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt> {
     let kinds = [
         (

@@ -1,4 +1,5 @@
-//! Whether the generator itself was late, and whether that, or another shortage of its own, spoils what a run is to show.
+//! Whether the generator itself was late, and whether that, or another shortage of the generator, spoils what a run is
+//! to show.
 
 use loadlab_record::Histogram;
 use loadlab_record::expr::{Expr, NumberKind, built_in_kind};
@@ -41,7 +42,7 @@ pub(super) fn late(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     late_so_far(&grounds.measured.series)
 }
 
-/// The same for any times, of a load whose requests have due times.
+/// As [`late`], from the times alone, for a load whose requests have due times.
 pub(crate) fn late_so_far(series: &Series) -> Option<Doubt> {
     let responses = responses(series);
     let grave = late_is_grave(series);
@@ -73,9 +74,9 @@ pub(crate) fn late_so_far(series: &Series) -> Option<Doubt> {
     )
 }
 
-/// A percentile of the response times is more than [`LATE_SHARE`] the generator's own lateness, or the schedule that
-/// was sent is not the plan's. Each percentile is compared with the same one of lateness: lateness of one request in
-/// a hundred can move p99, and no percentile below it by more than a hundredth of the requests.
+/// Whether more than [`LATE_SHARE`] of a percentile of the response times is the generator's own lateness, or the
+/// schedule that was sent is not the plan's. Each percentile is compared with the same one of lateness: lateness of
+/// one request in a hundred can move p99, and no percentile below it by more than a hundredth of the requests.
 pub(crate) fn late_is_grave(series: &Series) -> bool {
     let late = &series.late;
     let count = late.count() as f64;

@@ -1,6 +1,6 @@
-//! The doubt about requests that were sent again after a reset. A bare reset looks the same whether the server's kernel
-//! discarded the request unread, in a race with the end of an idle connection, or the server read it and gave up. The first
-//! is no failure, the second is one; nobody outside the server can tell.
+//! The doubt about requests that were sent again after a reset. A bare reset looks the same whether the server's
+//! kernel discarded the request unread, in a race with the end of an idle connection, or the server read it and gave
+//! up. The first is no failure, the second is one; from outside the server they cannot be distinguished.
 
 use loadlab_record::Failure;
 use loadlab_record::expr::{Expr, SummaryNumbers};
@@ -12,7 +12,8 @@ use super::{doubt, percent, share_of};
 /// Fewer than one request in a thousand change no share of failures that matters.
 const SHARE: f64 = 0.001;
 
-/// Enough were sent again to matter. Grave if an expectation holds only if none of them was a failure.
+/// Requests were sent again, enough of them to matter. Grave if an expectation holds only if none of them was a
+/// failure.
 pub(super) fn resent_after_reset(summary: &Summary) -> Option<Doubt> {
     let resent = summary.connections.resent_after_reset;
     let share = share_of(resent as f64, summary.requests.started as f64)?;
@@ -20,7 +21,7 @@ pub(super) fn resent_after_reset(summary: &Summary) -> Option<Doubt> {
     if resent == 0 || share < SHARE && turned.is_none() {
         return None;
     }
-    // A request that was sent again and failed then is among both.
+    // A request that was sent again and then failed counts in both.
     let failed = summary.requests.failed as f64 / summary.requests.started as f64;
     let most = share_of(
         (summary.requests.failed + resent.min(summary.requests.ok)) as f64,

@@ -1,5 +1,5 @@
 //! epoll, edge-triggered: each socket is registered once; one receive and one send per exchange. If the worker accepts
-//! answers in batches, the sends of a turn go out together as well.
+//! responses in batches, the sends of a turn are batched as well.
 
 #![expect(unsafe_code, reason = "calls without a safe wrapper that is fast enough")]
 
@@ -19,33 +19,33 @@ use crate::target::Address;
 mod slot;
 mod socket;
 
-/// Bytes one receive can take. Large enough that a 128 KiB body costs two.
+/// Most bytes that one receive can take. Large enough that a 128 KiB body costs two.
 const BUFFER: usize = 128 * 1024;
 /// Events taken in one turn.
 const EVENTS: usize = 512;
-/// Receives on one connection before the others get a turn.
+/// Receives on one connection before other connections get a turn.
 const RECEIVES: usize = 8;
-/// Most sends held back at one time: the first of them waits for this many receives.
+/// Most sends held back at one time: the first one then waits for this many receives.
 const HELD: usize = 16;
-/// Once the received answers fill this many bytes, they are reported before any more are taken: they should stay in
+/// Once the received responses fill this many bytes, they are reported before any more are taken: they should stay in
 /// the nearest processor cache.
 const NEAR: usize = 16 * 1024;
 /// Most connects held back at one time.
 const OPENING: usize = 64;
-/// Longer requests are not held back, since the bytes the kernel takes of them are reported exactly.
+/// Longer requests are not held back, since the number of bytes the kernel accepts is reported exactly.
 const SHORT: usize = 4096;
-/// How long until a Unix socket with a full queue is retried: no event reports when there is room.
+/// Retry interval for a Unix socket with a full queue: no event reports when there is room.
 const CROWDED_NS: u64 = 1_000_000;
 
-/// The backend.
+/// The epoll backend.
 pub struct Epoll<'r> {
     ops: EpollOps<'r>,
     buffer: Box<[u8]>,
     events: Vec<epoll::Event>,
-    /// Connections with more to read than one turn allowed, and whether their peer had ended by then: the edge that
+    /// Connections with more to read than one turn allowed, and whether their peer had closed by then: the edge that
     /// reported it does not come again.
     unfinished: Vec<(u64, bool)>,
-    /// Received but not reported yet.
+    /// Receives that are not reported yet.
     came: Vec<Came>,
     fine_waits: bool,
 }
@@ -53,21 +53,22 @@ pub struct Epoll<'r> {
 /// The result of one receive.
 struct Came {
     key: u64,
-    /// Bytes: how many, and where in the buffer they begin.
+    /// Number of bytes, and where in the buffer they begin.
     got: Result<(usize, usize), Errno>,
-    /// There may be more.
+    /// Whether there may be more.
     full: bool,
 }
 
-/// What can be submitted.
+/// Operations that the backend accepts.
 pub struct EpollOps<'r> {
     epoll: OwnedFd,
     slots: Vec<Slot<'r>>,
-    /// Sends and connects of this turn are held back: many in a row cost less than each of them between two receives.
+    /// Whether sends and connects of this turn are held back: many in a row cost less than one between every two
+    /// receives.
     holds: bool,
     /// Connections whose send is held back.
     held: Vec<u64>,
-    /// Connections to be made: where to, and from where.
+    /// Connections to open: target and source address.
     opening: Vec<(u64, SocketAddr, Option<IpAddr>)>,
     /// Failures found while submitting, reported in the next turn.
     failed: Vec<(u64, i32)>,
@@ -99,7 +100,7 @@ impl<'r> Epoll<'r> {
         })
     }
 
-    /// Waits for several events, for a short time at most; then for one.
+    /// Waits for several events, but only for a short time; then for one.
     fn wait(&mut self, wait: Wait) -> std::io::Result<()> {
         self.events.clear();
         let idle = self.unfinished.is_empty() && self.ops.failed.is_empty();
@@ -119,8 +120,8 @@ impl<'r> Epoll<'r> {
         if self.events.is_empty() { self.wait_for(left_ns - wait.within_ns) } else { Ok(()) }
     }
 
-    /// Merges events of the same socket into one, given that the first `before` came earlier: an end that came during
-    /// the nap belongs to the answer that came before it.
+    /// Merges events of the same socket into one, where the first `before` came earlier: a close that came during the
+    /// nap belongs with the response that came before it.
     fn unite(&mut self, before: usize) {
         let mut at = before;
         while at < self.events.len() {
@@ -152,8 +153,8 @@ impl<'r> Epoll<'r> {
         }
     }
 
-    /// The same where waits have millisecond resolution, as before Linux 5.11: sleeps the whole milliseconds, and the
-    /// next call polls at once.
+    /// As `wait_for`, where waits have millisecond resolution, as before Linux 5.11: sleeps the whole milliseconds, and
+    /// the next call polls at once.
     fn wait_coarsely(&mut self, left_ns: u64) -> std::io::Result<()> {
         let milliseconds = libc::c_int::try_from(left_ns / 1_000_000).unwrap_or(libc::c_int::MAX);
         let (taken, room) = (self.events.len(), self.events.capacity() - self.events.len());
@@ -175,8 +176,8 @@ impl<'r> Epoll<'r> {
         }
     }
 
-    /// Reads what has come on several connections, then reports it: receives in a row cost less than each after the
-    /// processing of the one before. Takes events from `from` on while they report only bytes; returns how many.
+    /// Reads what has arrived on several connections, then reports it: receives in a row cost less than each one after
+    /// the previous response was processed. Takes events from `from` on while they report only bytes; returns how many.
     #[inline]
     fn receive_many(&mut self, from: usize, sink: &mut impl Sink<EpollOps<'r>>) -> usize {
         let (mut at, mut taken) = (0, 0);
@@ -195,7 +196,7 @@ impl<'r> Epoll<'r> {
                 continue;
             }
             slot.unreported = true;
-            // The last of them, since reading continues into the same buffer.
+            // Must be the last receive, since reading continues into the same buffer.
             let full = got.map_or_else(|error| error == Errno::INTR, |n| n == room.len());
             self.came.push(Came { key, got: got.map(|n| (n, at)), full });
             if full {
@@ -210,7 +211,7 @@ impl<'r> Epoll<'r> {
         taken
     }
 
-    /// Reports the result of one of those receives, and reads on if there may be more.
+    /// Reports the result of one receive of `receive_many`, and reads on if there may be more.
     #[inline]
     fn report(&mut self, i: usize, sink: &mut impl Sink<EpollOps<'r>>) {
         let Came { key, got, full } = self.came[i];
@@ -235,7 +236,7 @@ impl<'r> Epoll<'r> {
         }
     }
 
-    /// Deals with one event.
+    /// Handles one event.
     fn happened(&mut self, i: usize, sink: &mut impl Sink<EpollOps<'r>>) {
         let (flags, key) = (self.events[i].flags, self.events[i].data.u64());
         // A failed connect shows as writable; its error is read there.
@@ -255,13 +256,13 @@ impl<'r> Epoll<'r> {
                 self.unfinished.push((key, ended));
             }
         }
-        // After the received bytes: an answer to a request that was cut short comes before the reset.
+        // After the received bytes: the response to a request that was cut short comes before the reset.
         if !connecting && writable && self.ops.live(key).is_some_and(|s| s.has_more() && !s.held) {
             self.writable(key, failed, sink);
         }
     }
 
-    /// Reads what has come; true if there may be more.
+    /// Reads what has arrived; returns true if there may be more.
     fn receive(&mut self, key: u64, ended: bool, sink: &mut impl Sink<EpollOps<'r>>) -> bool {
         let conn = key as u32;
         for _ in 0..RECEIVES {
@@ -274,7 +275,7 @@ impl<'r> Epoll<'r> {
                     return false;
                 }
                 Ok((n, _)) => {
-                    // Less than there was room for: drained, and a FIN that came along follows immediately.
+                    // Fewer bytes than there was room for: drained, and a FIN that came along follows immediately.
                     let drained = n < self.buffer.len();
                     let last = ended && drained;
                     sink.event(&mut self.ops, Event::Received { conn, bytes: &self.buffer[..n], last });
@@ -298,7 +299,7 @@ impl<'r> Epoll<'r> {
         true
     }
 
-    /// The socket is writable: a connect has ended, or a send can continue. If it `failed`, its error is read.
+    /// Handles a writable socket: a connect has ended, or a send can continue. If it `failed`, its error is read.
     fn writable(&mut self, key: u64, failed: bool, sink: &mut impl Sink<EpollOps<'r>>) {
         let conn = key as u32;
         let Some(slot) = self.ops.live(key) else { return };
@@ -359,7 +360,7 @@ impl<'r> Io<'r> for Epoll<'r> {
             }
             i += taken.max(1);
         }
-        // Sends that failed at once, last: what came before the failure has been reported by now.
+        // Sends that failed at once come last: everything that arrived before the failure has been reported by now.
         for (key, error) in failed.drain(..) {
             if self.ops.live(key).is_some() {
                 sink.event(&mut self.ops, Event::Failed(key as u32, error));
@@ -373,14 +374,14 @@ impl<'r> Io<'r> for Epoll<'r> {
 }
 
 impl<'r> EpollOps<'r> {
-    /// The slot an event is for; `None` if the event is for an earlier socket in its place.
+    /// The slot an event is for; `None` if the event is for an earlier socket in the same place.
     #[inline]
     fn live(&mut self, key: u64) -> Option<&mut Slot<'r>> {
         let slot = self.slots.get_mut(key as u32 as usize)?;
         (slot.open && slot.generation == (key >> 32) as u32).then_some(slot)
     }
 
-    /// Carries out what was held back.
+    /// Sends everything that was held back.
     fn flush(&mut self) {
         for i in 0..self.held.len() {
             self.release(self.held[i]);
@@ -388,7 +389,7 @@ impl<'r> EpollOps<'r> {
         self.held.clear();
     }
 
-    /// Makes the connections that were held back, step by step for all of them.
+    /// Opens the connections that were held back, each step for all of them.
     fn open_held(&mut self) {
         let mut opening = std::mem::take(&mut self.opening);
         self.each_opening(&opening, |ops, (key, address, source)| {
@@ -408,7 +409,7 @@ impl<'r> EpollOps<'r> {
         self.opening = opening;
     }
 
-    /// One step for those still alive. One that fails loses its socket, so that it fails only once.
+    /// Runs one step for the connections still open. One that fails loses its socket, so that it fails only once.
     fn each_opening(
         &mut self,
         opening: &[(u64, SocketAddr, Option<IpAddr>)],
@@ -465,8 +466,8 @@ impl<'r> EpollOps<'r> {
         Ok(())
     }
 
-    /// Connects to a Unix socket; if its queue is full, retries later. Until then the socket must not be registered:
-    /// the kernel would report it writable.
+    /// Connects to a Unix socket; if its queue is full, retries later. Until then the socket must not be registered,
+    /// since the kernel would report it writable.
     fn is_crowded(&mut self, key: u64, address: &net::SocketAddrUnix) -> bool {
         if self.live(key).is_none() {
             return false;
@@ -518,13 +519,14 @@ impl<'r> Ops<'r> for EpollOps<'r> {
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         let key = self.key(conn);
         if self.slots[conn as usize].held {
-            // A server that answers before the request has gone still gets the request.
+            // If a server answers before the request has gone out, it still gets the request.
             self.release(key);
         }
         let slot = &mut self.slots[conn as usize];
         slot.taken = 0;
         if slot.has_more() {
-            // An answer came before its request had gone: the rest of that request, which counts as sent, goes first.
+            // A response came before its request had gone out: the rest of that request, which counts as sent, goes
+            // first.
             slot.copied.extend_from_slice(bytes);
             return 0;
         }
@@ -579,7 +581,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
             return None;
         }
         let socket = slot.socket.take()?;
-        // What cannot be removed here goes when this backend is dropped.
+        // A registration that cannot be removed here ends when this backend is dropped.
         let _ = epoll::delete(&self.epoll, &socket);
         self.close(conn);
         Some(socket)
@@ -604,7 +606,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
         let slot = &self.slots[conn as usize];
         let Some(socket) = &slot.socket else { return false };
         if slot.is_unix {
-            // There the queue is counted in memory, not in bytes of the request.
+            // For Unix sockets the queue is counted in memory, not in bytes of the request.
             return slot.taken == 0;
         }
         let mut queued: libc::c_int = 0;

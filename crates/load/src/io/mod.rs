@@ -1,7 +1,7 @@
 //! A worker's I/O, completion-shaped: it submits *connect, send, close*, and receives the events *connected, received,
 //! sent, closed, failed*. Backends are chosen at start and dispatched statically.
 //!
-//! Nothing here knows HTTP, schedules or counts. A backend has one receive buffer, connections none.
+//! Nothing here knows about HTTP, schedules or counts. A backend has one receive buffer; connections have none.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -23,19 +23,19 @@ pub type ConnId = u32;
 pub enum Event<'a> {
     /// The connection is open.
     Connected(ConnId),
-    /// Bytes came, valid during the call only. If `last`, the peer has closed its side after them (and
+    /// Bytes arrived; they are valid only during the call. If `last`, the peer has closed its side after them (and
     /// [`Event::Closed`] follows, unless the connection was closed in between).
     Received {
-        /// Where.
+        /// The connection.
         conn: ConnId,
-        /// What.
+        /// The bytes received.
         bytes: &'a [u8],
-        /// Nothing will follow.
+        /// Whether these are the last bytes.
         last: bool,
     },
-    /// More of a send that did not go out at once has gone out.
+    /// More bytes went out of a send that did not complete at once.
     Sent(ConnId, usize),
-    /// The peer will send no more.
+    /// The peer has closed its side and will send no more.
     Closed(ConnId),
     /// Connecting, sending or receiving failed with this error number.
     Failed(ConnId, i32),
@@ -44,16 +44,16 @@ pub enum Event<'a> {
 /// How long a turn may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// For the first event, until then on the clock of [`Ops::now`].
+    /// When to stop waiting for the first event, on the clock of [`Ops::now`].
     pub until_ns: u64,
-    /// If there are fewer events than this …
+    /// With fewer events than this, the turn may wait for more.
     pub at_least: u32,
-    /// … it may wait this long for the others. A backend need not.
+    /// How long it may wait for `at_least` events, nanoseconds. A backend need not wait.
     pub within_ns: u64,
 }
 
 impl Wait {
-    /// For one event.
+    /// Waits for one event.
     pub fn until(until_ns: u64) -> Wait {
         Wait { until_ns, at_least: 1, within_ns: 0 }
     }
@@ -61,7 +61,7 @@ impl Wait {
 
 /// Receives events.
 pub trait Sink<O> {
-    /// One event; may submit more through `ops`.
+    /// Handles one event; may submit more through `ops`.
     fn event(&mut self, ops: &mut O, event: Event<'_>);
 }
 
@@ -75,32 +75,32 @@ pub trait Ops<'r> {
     /// Sends all of these bytes, which stay valid as long as the backend. Returns how many went out at once;
     /// the rest is reported by [`Event::Sent`]. One send at a time.
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize;
-    /// The same for bytes valid only during the call: what does not go out at once is copied. Several of these may be
-    /// under way; they go out in order.
+    /// As `send`, for bytes valid only during the call: what does not go out at once is copied. Several such sends may
+    /// be in flight; they go out in order.
     fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
     /// Closes a connection and frees its place. No event for it follows.
     fn close(&mut self, conn: ConnId);
-    /// Sends final bytes and closes: nothing waits for their arrival. If something else is still going out, they are
-    /// left out, since they could only end up in the middle of it. Returns how many of them go out.
+    /// Sends final bytes and closes, without waiting for their arrival. If another send is still going out, the final
+    /// bytes are dropped, since they could end up in the middle of it. Returns how many of them go out.
     fn close_with(&mut self, conn: ConnId, last: &[u8]) -> usize {
         let sent = self.send_copy(conn, last);
         self.close(conn);
         sent
     }
-    /// Removes a connection with nothing under way from the backend, as a plain socket. Its place is then free, and no
-    /// event for it follows. `None`: it cannot be removed, and stays.
+    /// Removes a connection with nothing in flight from the backend, as a plain socket. Its place is then free, and no
+    /// event for it follows. `None` if it cannot be removed; it then stays.
     fn give(&mut self, conn: ConnId) -> Option<OwnedFd>;
-    /// Puts such a socket into a free place: it is then open, as after [`Event::Connected`]. False: it cannot, and the
-    /// socket is closed.
+    /// Puts a socket from `give` into a free place: it is then open, as after [`Event::Connected`]. False if that is
+    /// not possible; the socket is then closed.
     fn take(&mut self, conn: ConnId, address: &Address, socket: OwnedFd) -> bool;
-    /// The peer's kernel has acknowledged none of the bytes of the last send: it cannot have seen the request, so
-    /// sending it again elsewhere duplicates nothing.
+    /// Whether the peer's kernel has acknowledged none of the last send's bytes. It then cannot have seen the request,
+    /// and sending it again elsewhere duplicates nothing.
     fn unseen(&mut self, conn: ConnId) -> bool;
 }
 
-/// A backend.
+/// An I/O backend.
 pub trait Io<'r> {
-    /// What may be submitted to it.
+    /// The operations it accepts.
     type Ops: Ops<'r>;
     /// Its name in the record.
     const NAME: &'static str;
@@ -109,6 +109,6 @@ pub trait Io<'r> {
     const WAKE_EARLY_NS: u64 = 1_000_000;
     /// For submitting outside of an event.
     fn ops(&mut self) -> &mut Self::Ops;
-    /// Waits until something happens or the time comes, and reports all of it.
+    /// Waits for an event or until the time is up, and reports all events.
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! A simulated network on a simulated clock: a load runs to its end in no time, the same way every time.
+//! A simulated network on a simulated clock: a load runs without waiting in real time, and the same way every time.
 //!
 //! The server is a function of what arrives and when. Sending costs nothing unless [`Sim::stalls`] makes the generator
 //! itself stall. Bytes go at once and whole, unless [`Sim::network`] makes them travel as between real sockets: then
@@ -23,7 +23,7 @@ pub use network::{Books, Like, Network};
 use network::{Chance, TraceKind};
 use wire::Wire;
 
-/// Polls at one moment of the simulated clock after which a lane counts as stuck: it would loop forever.
+/// Polls at one moment of the simulated clock after which a lane counts as stuck, as it would loop forever.
 const MOST_IN_A_MOMENT: u32 = 1_000_000;
 
 /// What the simulated server does.
@@ -37,24 +37,24 @@ pub enum Reply {
     Error(i32),
 }
 
-/// The other end. Connections of the n-th load thread have n in the first eight bits of their number.
+/// The other end of the connections. Those of the n-th load thread have n in the first eight bits of their number.
 pub trait Server {
-    /// A connection is requested: when it opens, or when it fails and with which error number.
+    /// A connection is requested. Returns when it opens, or when and with which error number it fails.
     fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)>;
-    /// It is open: what the server sends unasked, and when.
+    /// The connection is open. Returns what the server sends unasked, and when.
     fn stands(&mut self, _at_ns: u64, _conn: ConnId) -> Vec<(u64, Reply)> {
         Vec::new()
     }
-    /// A whole request arrives, or a part of one if the network cuts it: what comes back, and when.
+    /// A whole request arrives, or a part of one if the network cuts it. Returns what comes back, and when.
     fn request(&mut self, at_ns: u64, conn: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)>;
     /// The worker closed a connection.
     fn closed(&mut self, _at_ns: u64, _conn: ConnId) {}
-    /// Whether it saw the last request on this connection.
+    /// Whether the server saw the last request on this connection.
     fn saw(&self, _conn: ConnId) -> bool {
         true
     }
-    /// Whether it reads what is sent on this connection. Once it does not, bytes that have not left wait permanently:
-    /// there is no more room.
+    /// Whether the server reads what is sent on this connection. Once it does not, bytes that have not left wait
+    /// permanently, as there is no more room.
     fn reads(&self, _conn: ConnId) -> bool {
         true
     }
@@ -64,7 +64,7 @@ pub trait Server {
 enum Happening {
     Connected,
     Reply(Reply),
-    /// What has arrived can be read.
+    /// Bytes that have arrived can be read.
     Readable,
     /// Pending bytes can continue to go out.
     Writable,
@@ -72,22 +72,22 @@ enum Happening {
     Failed(i32),
 }
 
-/// When, sequence number, connection, generation, what.
+/// Due time, sequence number, connection, generation, and what happens.
 type Due = (u64, u64, ConnId, u32, Happening);
 
-/// The backend.
+/// The simulated backend.
 pub struct Sim<S> {
     ops: SimOps<S>,
 }
 
-/// What can be submitted.
+/// Operations that the backend accepts.
 pub struct SimOps<S> {
     lanes: Vec<Lane>,
     /// The lane being driven.
     at: usize,
-    /// Times at which the generator stalls, and for how long; the earliest last.
+    /// Stalls of the generator, as start and length; the earliest last.
     stalls: Vec<(u64, u64)>,
-    /// What it costs the generator to open a connection.
+    /// How long opening a connection takes the generator.
     connect_ns: u64,
     /// When the collector does not run.
     uncollected: Range<u64>,
@@ -104,12 +104,12 @@ struct Lane {
     sequence: u64,
     wires: Vec<Wire>,
     stalls: Vec<(u64, u64)>,
-    /// How often it has polled at the current moment.
+    /// Number of polls at the current moment.
     looks: u32,
 }
 
 impl<S: Server> Sim<S> {
-    /// A network to this server.
+    /// A network with this server.
     pub fn new(server: S) -> Self {
         Sim {
             ops: SimOps {
@@ -125,7 +125,7 @@ impl<S: Server> Sim<S> {
         }
     }
 
-    /// Returns the server, afterwards.
+    /// Returns the server after a load.
     pub fn into_server(self) -> S {
         self.ops.server
     }
@@ -135,12 +135,12 @@ impl<S: Server> Sim<S> {
         look(&self.ops.server);
     }
 
-    /// What went over the network.
+    /// Totals of what went over the network.
     pub fn books(&self) -> &Books {
         &self.ops.books
     }
 
-    /// The generator stalls at these times (from, for how long), in order.
+    /// Makes the generator stall at these times (start, length), in order.
     pub fn stalls(mut self, mut stalls: Vec<(u64, u64)>) -> Self {
         stalls.reverse();
         self.ops.lanes[0].stalls.clone_from(&stalls);
@@ -148,30 +148,30 @@ impl<S: Server> Sim<S> {
         self
     }
 
-    /// Opening a connection keeps the generator busy this long.
+    /// Makes opening a connection keep the generator busy this long.
     pub fn connect_costs(mut self, ns: u64) -> Self {
         self.ops.connect_ns = ns;
         self
     }
 
-    /// The collector does not run between these times on the simulated clock.
+    /// Suspends the collector between these times on the simulated clock.
     pub fn uncollected(mut self, from_ns: u64, until_ns: u64) -> Self {
         self.ops.uncollected = from_ns..until_ns;
         self
     }
 
-    /// The collector runs now.
+    /// Whether the collector runs now.
     pub(crate) fn is_collected(&self) -> bool {
         !self.ops.uncollected.contains(&self.ops.now_ns())
     }
 
-    /// Bytes travel as between real sockets: in pieces, late, or not at all.
+    /// Makes bytes travel as between real sockets: in pieces, late, or not at all.
     pub fn network(mut self, network: Network) -> Self {
         self.ops.network = Some(Chance::new(network));
         self
     }
 
-    /// Submits and polls from now on belong to this load thread, from 0.
+    /// Assigns further submits and polls to this load thread, from 0.
     pub(crate) fn drive_lane(&mut self, lane: usize) {
         let ops = &mut self.ops;
         if ops.lanes.len() <= lane {
@@ -181,7 +181,7 @@ impl<S: Server> Sim<S> {
         ops.at = lane;
     }
 
-    /// When something happens next on a lane that waits until then.
+    /// When something happens next on a lane that waits until `until_ns`.
     pub(crate) fn next_ns(&self, lane: usize, until_ns: u64) -> u64 {
         let lane = &self.ops.lanes[lane];
         let first = lane.queue.peek().map_or(u64::MAX, |Reverse(first)| first.0);
@@ -237,7 +237,7 @@ impl<S: Server> SimOps<S> {
         }
     }
 
-    /// These bytes reach the server.
+    /// Delivers bytes to the server.
     fn deliver(&mut self, conn: ConnId, bytes: &[u8]) {
         self.books.delivered += bytes.len() as u64;
         let (now_ns, peer) = (self.now_ns(), self.peer(conn));
@@ -245,7 +245,7 @@ impl<S: Server> SimOps<S> {
         self.answers(conn, replies);
     }
 
-    /// Sends bytes; the server gets as many at once as the network takes.
+    /// Sends bytes; the server gets at once as many as the network takes.
     fn give_out(&mut self, conn: ConnId, bytes: &[u8], is_copy: bool) -> usize {
         let sent = if self.network.is_some() {
             self.send_in_pieces(conn, bytes, is_copy)
@@ -258,7 +258,7 @@ impl<S: Server> SimOps<S> {
         sent
     }
 
-    /// Counts a send on a connection that is known to be over.
+    /// Counts a send on a connection whose end is already known.
     fn note_late(&mut self, conn: ConnId) {
         self.books.after_last += u64::from(self.wire(conn).had_last);
     }
@@ -288,7 +288,7 @@ impl<S: Server> SimOps<S> {
         sink.event(self, event);
     }
 
-    /// Handles one thing that has fallen due.
+    /// Handles one event that has fallen due.
     fn happens(&mut self, conn: ConnId, what: Happening, sink: &mut impl Sink<Self>) {
         match what {
             Happening::Connected => {
@@ -356,7 +356,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
     }
 
     fn close_with(&mut self, conn: ConnId, last: &[u8]) -> usize {
-        // It could only end up in the middle of what is still going out.
+        // The final bytes could end up in the middle of what is still going out.
         let sent = match (self.wire(conn).has_more(), self.network.as_ref().map(Chance::like)) {
             (true, _) => 0,
             (false, Some(Like::Uring)) => self.says_at_once(conn, last),

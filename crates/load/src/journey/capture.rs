@@ -1,6 +1,6 @@
-//! Values taken from answers, and where they are kept for later steps.
+//! Values taken from responses, and where they are kept for later steps.
 //!
-//! A capture finds bytes in an answer's head or body; [`Slots`] hold what was found, one slot per name. The slots of
+//! A capture finds bytes in a response's head or body; [`Slots`] hold what was found, one slot per name. The slots of
 //! `setup` are shared by all users, and a user's own come after them: [`Captured`] looks into both by number.
 
 use regex::bytes::{CaptureLocations, Regex};
@@ -10,12 +10,12 @@ use crate::journey::json::Pointer;
 /// Longest value that is kept, in bytes.
 pub const MAX_VALUE: usize = 64 * 1024;
 
-/// One value of an answer.
+/// One value to take from a response.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// Where it is found.
+    /// Where the value is found.
     pub from: From,
-    /// It must be a number: it counts as a custom number of the load.
+    /// Whether it must be a number; it then counts as a custom number of the load.
     pub is_number: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct Capture {
 pub enum From {
     /// In the JSON body.
     Json(Pointer),
-    /// A header field, by its name; the first of several.
+    /// In a header field of this name; the first of several.
     Header(Box<[u8]>),
     /// In the body: the first group of the first match.
     Regex(Pattern),
@@ -42,18 +42,18 @@ pub struct Pattern {
 /// Why nothing was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// There is no such value.
+    /// The value does not exist.
     Nothing,
     /// The body is not JSON.
     NotJson,
-    /// It is not a number and should be one.
+    /// The value is not a number but should be one.
     NotNumber,
-    /// It is longer than [`MAX_VALUE`].
+    /// The value is longer than [`MAX_VALUE`].
     TooLong,
 }
 
 impl Fault {
-    /// In words.
+    /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
             Fault::Nothing => "there was nothing to capture",
@@ -65,11 +65,11 @@ impl Fault {
 }
 
 impl Pattern {
-    /// Compiles an expression that has a group. Give each thread its own clone: its search state is shared between
-    /// users of one.
+    /// Compiles an expression that has a group. Give each thread its own clone: all users of a thread share its search
+    /// state.
     ///
     /// # Errors
-    /// In words, in several lines where the place is drawn.
+    /// What is wrong, in words; on several lines where the position is drawn.
     pub fn new(text: &str) -> Result<Pattern, String> {
         let built = regex::bytes::RegexBuilder::new(text).size_limit(1 << 20).build();
         let regex = built.map_err(|error| error.to_string())?;
@@ -89,11 +89,11 @@ impl Pattern {
 }
 
 impl Capture {
-    /// Takes the value from an answer and appends it to `out`. `head` is the answer's head from its status line to the
-    /// empty line; `body` the decoded body.
+    /// Takes the value from a response and appends it to `out`. `head` is the response's head from its status line to
+    /// the empty line; `body` is the decoded body.
     ///
     /// # Errors
-    /// The value is missing, or not of the expected kind. What was appended is then of no use.
+    /// The value is missing, or not of the expected kind. The bytes appended are then of no use.
     #[inline]
     pub fn take(&mut self, head: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         let from = out.len();
@@ -118,7 +118,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Whether the body has to be kept for it.
+    /// Whether the body has to be kept for this capture.
     pub fn needs_body(&self) -> bool {
         !matches!(self.from, From::Header(_))
     }
@@ -132,7 +132,7 @@ fn keep(value: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A decimal number, as JSON, headers and pages write them.
+/// Parses a decimal number, as written in JSON, headers and pages.
 #[inline]
 pub fn number(value: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(value.trim_ascii()).ok()?;
@@ -140,7 +140,7 @@ pub fn number(value: &[u8]) -> Option<f64> {
     text.parse().ok().filter(|n: &f64| digits && n.is_finite())
 }
 
-/// The value of the first header field of this name, without the blanks around it.
+/// The value of the first header field of this name, without surrounding blanks.
 #[inline]
 pub fn header<'h>(head: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
     headers(head).find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -154,7 +154,7 @@ pub fn headers(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// What was captured, by slot. Values keep their memory, so setting one again does not allocate in the long run.
+/// Captured values, by slot. Values keep their memory, so setting one again does not allocate in the long run.
 #[derive(Clone, Debug)]
 pub struct Slots {
     values: Box<[Slot]>,
@@ -176,7 +176,7 @@ impl Slots {
     /// Sets a slot.
     ///
     /// # Errors
-    /// A value longer than [`MAX_VALUE`]; the slot is unset then.
+    /// The value is longer than [`MAX_VALUE`]; the slot is then unset.
     pub fn set(&mut self, slot: u16, value: &[u8]) -> Result<(), Fault> {
         self.unset(slot);
         let Some(found) = self.values.get_mut(usize::from(slot)) else { return Ok(()) };
@@ -185,10 +185,10 @@ impl Slots {
         Ok(())
     }
 
-    /// Takes a value from an answer into its slot.
+    /// Takes a value from a response into its slot.
     ///
     /// # Errors
-    /// See [`Capture::take`]; the slot is then unset, so that no later step takes an old value for a new one.
+    /// See [`Capture::take`]; the slot is then unset, so that no later step mistakes an old value for a new one.
     pub fn take(&mut self, slot: u16, capture: &mut Capture, head: &[u8], body: &[u8]) -> Result<(), Fault> {
         self.unset(slot);
         let Some(found) = self.values.get_mut(usize::from(slot)) else { return Ok(()) };
@@ -197,7 +197,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Forgets a value.
+    /// Unsets a slot.
     pub fn unset(&mut self, slot: u16) {
         if let Some(found) = self.values.get_mut(usize::from(slot)) {
             if found.is_set {
@@ -208,7 +208,7 @@ impl Slots {
         }
     }
 
-    /// The slot's previous value, which was in the request that brought the current one; empty if there was none.
+    /// The slot's previous value, which was in the request that led to the current one; empty if there was none.
     pub fn before(&self, slot: u16) -> &[u8] {
         self.values.get(usize::from(slot)).map_or(&[], |s| s.before.as_slice())
     }
@@ -219,18 +219,18 @@ impl Slots {
         self.values.get(usize::from(slot)).filter(|s| s.is_set).map(|s| s.value.as_slice())
     }
 
-    /// How many slots.
+    /// Number of slots.
     pub fn count(&self) -> u16 {
         self.values.len() as u16
     }
 }
 
-/// What a user can see: first the slots of `setup`, then its own.
+/// All values that a user can see: first the slots of `setup`, then its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Captured<'a> {
-    /// From `setup`, for all users: slots from 0.
+    /// Slots of `setup`, for all users; numbered from 0.
     pub shared: &'a Slots,
-    /// The user's own: slots after those.
+    /// The user's own slots, numbered after those.
     pub own: &'a Slots,
 }
 

@@ -1,7 +1,7 @@
-//! When an answer is good: checks of its status, head, body, size and time, and which one failed.
+//! When a response is good: checks of its status, head, body, size and time, and which one failed.
 //!
-//! Judging stops at the first check that fails. Its description is made only on demand ([`Checks::describe`]), since
-//! few failures are shown and all are counted.
+//! Judging stops at the first check that fails. Its description is generated only on demand ([`Checks::describe`]),
+//! since all failures are counted but few are shown.
 
 use loadlab_record::Secrets;
 use loadlab_record::bound::Bound;
@@ -10,14 +10,14 @@ use memchr::memmem;
 use crate::journey::capture::{header, number};
 use crate::journey::json::{JsonKind, Pointer, Value};
 
-/// An answer as checks see it.
+/// A response as checks see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// Its status.
+    /// Response status.
     pub status: u16,
-    /// Its head, from the status line to the empty line.
+    /// Response head, from the status line to the empty line.
     pub head: &'a [u8],
-    /// Its decoded body; may be empty unless [`Checks::needs_body`].
+    /// Decoded body; may be empty unless [`Checks::needs_body`].
     pub body: &'a [u8],
     /// Length of the decoded body in bytes.
     pub size: u64,
@@ -28,30 +28,30 @@ pub struct Answer<'a> {
 /// All checks of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
-    /// Statuses that are good; empty: below 400.
+    /// Statuses that are good; empty: any below 400.
     pub statuses: Vec<u16>,
-    /// Of header fields: name, and what it must be.
+    /// Checks of header fields: name, and what the value must be.
     pub headers: Vec<(Box<[u8]>, Expect)>,
     /// Texts that the body must contain.
     pub contains: Vec<Text>,
-    /// The same, written anew for each answer.
+    /// Texts that the body must contain, written anew for each response.
     pub holds: Vec<Vec<u8>>,
-    /// Of values in the JSON body.
+    /// Checks of values in the JSON body.
     pub json: Vec<JsonCheck>,
-    /// Of the decoded body's length in bytes.
+    /// Bounds of the decoded body's length, bytes.
     pub size: Vec<Bound>,
-    /// Of the time since the start in nanoseconds.
+    /// Bounds of the time since the start, nanoseconds.
     pub time: Vec<Bound>,
 }
 
 /// A check of a value in the JSON body.
 #[derive(Clone, Debug)]
 pub struct JsonCheck {
-    /// As in the plan, for messages.
+    /// The pointer as written in the plan, for messages.
     pub shown: Box<str>,
-    /// Where the value is.
+    /// Location of the value.
     pub pointer: Pointer,
-    /// What it must be.
+    /// What the value must be.
     pub expect: Expect,
 }
 
@@ -62,7 +62,7 @@ pub enum Expect {
     Exists(bool),
     /// This text; in a JSON body a string, not a number that looks like it.
     Text(Box<[u8]>),
-    /// This text, written anew for each answer. A JSON value is compared as it would be captured, so it may be a
+    /// This text, written anew for each response. A JSON value is compared as it would be captured, so it may be a
     /// number.
     Same(Vec<u8>),
     /// A text that contains this one.
@@ -77,7 +77,7 @@ pub enum Expect {
     Within(Vec<Bound>),
 }
 
-/// A text to look for, prepared.
+/// A text to search for, prepared.
 #[derive(Clone, Debug)]
 pub struct Text(Box<memmem::Finder<'static>>);
 
@@ -93,17 +93,17 @@ impl Text {
     }
 }
 
-/// A number to compare with: integers exactly, however long, since ids are.
+/// A number to compare with: integers are compared exactly, however long, since ids are integers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decimal {
     /// A whole number.
     Whole(i128),
-    /// Any other.
+    /// Any other number.
     Real(f64),
 }
 
 impl Decimal {
-    /// Reads one.
+    /// Parses a number.
     pub fn parse(text: &[u8]) -> Option<Decimal> {
         let whole = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).map(Decimal::Whole);
         whole.or_else(|| number(text).map(Decimal::Real))
@@ -124,7 +124,7 @@ impl Decimal {
     }
 }
 
-/// Which check failed: its index among those of its kind.
+/// The check that failed, with its index among those of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// The status.
@@ -142,24 +142,24 @@ pub enum Failed {
 }
 
 impl Checks {
-    /// Whether the body has to be kept for them, not only counted.
+    /// Whether the body has to be kept for these checks, not only counted.
     pub fn needs_body(&self) -> bool {
         !self.contains.is_empty() || !self.holds.is_empty() || !self.json.is_empty()
     }
 
-    /// Whether the head has to be kept for them, not only its status.
+    /// Whether the head has to be kept for these checks, not only its status.
     pub fn needs_head(&self) -> bool {
         !self.headers.is_empty()
     }
 
-    /// Whether the status alone is good. If the plan does not mention statuses, an answer with a bad one is counted by
+    /// Whether the status alone is good. If the plan does not mention statuses, a response with a bad one is counted by
     /// its status, not as a failed check.
     #[inline]
     pub fn status_is_good(&self, status: u16) -> bool {
         if self.statuses.is_empty() { status < 400 } else { self.statuses.contains(&status) }
     }
 
-    /// Judges an answer.
+    /// Judges a response.
     ///
     /// # Errors
     /// The first check that fails: status, head, size, body, time.
@@ -180,7 +180,7 @@ impl Checks {
         first(self.time.iter().position(|b| !b.holds(answer.time_ns as f64)), Failed::Time)
     }
 
-    /// A failed check in words, with what the answer had instead, and without secrets.
+    /// Describes a failed check, with what the response had instead, and without secrets.
     #[cold]
     pub fn describe(&self, failed: Failed, answer: &Answer<'_>, secrets: &Secrets) -> String {
         let quoted = |bytes: &[u8]| quoted(&secrets.mask_bytes(bytes));
@@ -266,7 +266,7 @@ impl Expect {
         }
     }
 
-    /// What failed.
+    /// Describes what failed.
     fn describe(&self, quoted: &dyn Fn(&[u8]) -> String) -> String {
         match self {
             Expect::Exists(true) => "is missing".to_owned(),
@@ -287,7 +287,7 @@ impl Expect {
     }
 }
 
-/// A JSON string with escapes has to be unescaped to be searched; one without is searched as it stands.
+/// Searches a JSON string: with escapes it has to be unescaped first, without any it is searched as is.
 fn contains(value: Value<'_>, text: &Text) -> bool {
     if !value.raw.contains(&b'\\') {
         return text.is_in(&value.raw[1..value.raw.len() - 1]);
@@ -296,7 +296,7 @@ fn contains(value: Value<'_>, text: &Text) -> bool {
     value.write_text(&mut plain).is_ok() && text.is_in(&plain)
 }
 
-/// At most 60 characters, in backquotes.
+/// Quotes at most 60 characters, in backquotes.
 fn quoted(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,13 +1,13 @@
-//! A user's cookies: what servers set, and what goes back to them (RFC 6265 §5, the part that loads need).
+//! A user's cookies: what servers set, and what is sent back to them (RFC 6265 §5, the part that loads need).
 //!
 //! A jar is one buffer with the cookies one after another, so a user without cookies costs three words and one with a
-//! session cookie some hundred bytes. It is bounded: if there are too many cookies the oldest goes, and one that is
-//! too large is refused. There is no list of public suffixes: a domain without a dot belongs to its host alone. The
-//! clock is passed in.
+//! session cookie some hundred bytes. The jar is bounded: if there are too many cookies the oldest is dropped, and a
+//! cookie that is too large is refused. There is no list of public suffixes: a domain without a dot belongs to its host
+//! alone. The clock is passed in.
 
 use loadlab_record::time::Date;
 
-/// Most cookies of a user.
+/// Most cookies per user.
 pub const MAX_COOKIES: usize = 50;
 /// Largest cookie: name, value, domain and path together, bytes.
 pub const MAX_COOKIE: usize = 4096;
@@ -21,7 +21,7 @@ pub struct Site<'a> {
     pub host: &'a [u8],
     /// Path, without the query.
     pub path: &'a [u8],
-    /// The connection is encrypted.
+    /// Whether the connection is encrypted.
     pub is_secure: bool,
 }
 
@@ -32,10 +32,10 @@ pub struct Jar {
     bytes: Vec<u8>,
 }
 
-/// One cookie as it lies in the jar.
+/// One cookie as stored in the jar.
 #[derive(Clone, Copy, Debug)]
 struct Cookie<'j> {
-    /// Seconds since 1970; [`SESSION`] for one that lasts as long as the user.
+    /// Expiry in seconds since 1970; [`SESSION`] for a cookie that lasts as long as the user.
     expires_s: u64,
     is_host_only: bool,
     is_secure: bool,
@@ -50,7 +50,7 @@ const SESSION: u64 = u64::MAX;
 const FIXED: usize = 17;
 
 impl Jar {
-    /// Takes a `Set-Cookie` header's value. What no browser would accept is ignored.
+    /// Takes a `Set-Cookie` header's value. A cookie that no browser would accept is ignored.
     pub fn set(&mut self, value: &[u8], site: &Site<'_>, now_s: u64) {
         let Some(cookie) = parse(value, site, now_s) else { return };
         self.remove(|c| {
@@ -71,8 +71,8 @@ impl Jar {
         cookie.write(&mut self.bytes);
     }
 
-    /// Appends the value of the `Cookie` header for a request; `false`, and nothing, if no cookie belongs there.
-    /// Cookies with longer paths come first, then older ones.
+    /// Appends the value of the `Cookie` header for a request. Returns `false`, and appends nothing, if no cookie
+    /// belongs there. Cookies with longer paths come first, then older ones.
     #[inline]
     pub fn write(&self, site: &Site<'_>, now_s: u64, out: &mut Vec<u8>) -> bool {
         let from = out.len();
@@ -101,12 +101,12 @@ impl Jar {
         self.bytes = Vec::new();
     }
 
-    /// How many cookies there are, expired ones included.
+    /// Number of cookies, including expired ones.
     pub fn count(&self) -> usize {
         self.cookies().count()
     }
 
-    /// Bytes it holds on the heap.
+    /// Number of bytes it holds on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -166,7 +166,7 @@ impl Cookie<'_> {
         out.extend_from_slice(self.path);
     }
 
-    /// §5.4: whether it goes with a request.
+    /// §5.4: whether it is sent with a request.
     #[inline]
     fn belongs_to(&self, site: &Site<'_>, now_s: u64) -> bool {
         let host = if self.is_host_only {
@@ -180,7 +180,7 @@ impl Cookie<'_> {
     }
 }
 
-/// §5.1.3: the host is the domain, or a name below it.
+/// §5.1.3: whether the host is the domain, or a name below it.
 fn domain_matches(host: &[u8], domain: &[u8]) -> bool {
     if host.eq_ignore_ascii_case(domain) {
         return true;
@@ -193,7 +193,7 @@ fn is_address(host: &[u8]) -> bool {
     host.contains(&b':') || host.iter().all(|b| b.is_ascii_digit() || *b == b'.')
 }
 
-/// §5.1.4.
+/// §5.1.4: whether a request's path is the cookie's, or below it.
 fn path_matches(path: &[u8], cookie: &[u8]) -> bool {
     match path.strip_prefix(cookie) {
         Some(rest) => rest.is_empty() || cookie.ends_with(b"/") || rest.starts_with(b"/"),
@@ -212,7 +212,7 @@ fn default_path(path: &[u8]) -> &[u8] {
     }
 }
 
-/// §5.2 and §5.3: the cookie in a `Set-Cookie`.
+/// §5.2 and §5.3: parses the cookie in a `Set-Cookie`.
 fn parse<'a>(value: &'a [u8], site: &Site<'a>, now_s: u64) -> Option<Cookie<'a>> {
     if value.iter().any(|b| *b < b' ' && *b != b'\t' || *b == 0x7f) {
         return None;
@@ -266,7 +266,7 @@ fn parse<'a>(value: &'a [u8], site: &Site<'a>, now_s: u64) -> Option<Cookie<'a>>
     longest.is_some_and(|l| l <= MAX_COOKIE).then_some(cookie)
 }
 
-/// `name = value`, without blanks around either; a value only where there is a `=`.
+/// Splits `name = value`, without blanks around either; there is a value only if there is a `=`.
 fn pair(part: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'=', part) {
         Some(at) => (part[..at].trim_ascii(), Some(part[at + 1..].trim_ascii())),
@@ -362,7 +362,7 @@ mod tests {
         String::from_utf8(out[8..].to_vec()).unwrap()
     }
 
-    /// Cookies set at `shop.example.org/a/b`, sent to somewhere.
+    /// Cookies set at `shop.example.org/a/b`, sent to another place.
     fn check(set: &[&str], host: &str, path: &str, expect: &str) {
         let mut jar = Jar::default();
         for value in set {

@@ -1,4 +1,4 @@
-//! Compressed bodies, decoded for checks and captures. The received count remains what came over the wire.
+//! Compressed bodies, decoded for checks and captures. Received bytes are still counted as on the wire.
 
 use std::io::Read;
 
@@ -6,19 +6,19 @@ use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
 use crate::journey::capture::header;
 
-/// Why a body cannot be looked at.
+/// Why a body cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Its encoding is neither gzip nor deflate.
     Unknown,
-    /// It does not decode.
+    /// It is not valid in its encoding.
     Broken,
-    /// It is longer than the limit.
+    /// The decoded body is longer than the limit.
     TooLong,
 }
 
 impl Fault {
-    /// In words.
+    /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
             Fault::Unknown => "the body has a content encoding other than gzip and deflate",
@@ -28,7 +28,7 @@ impl Fault {
     }
 }
 
-/// Whether a head says that its body is encoded.
+/// Whether a head declares its body to be encoded.
 pub fn is_encoded(head: &[u8]) -> bool {
     encoding(head).is_some()
 }
@@ -38,8 +38,8 @@ fn encoding(head: &[u8]) -> Option<&[u8]> {
     (!encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity")).then_some(encoding)
 }
 
-/// Decodes a body according to its head into `out`, at most `most` bytes; false, with an empty `out`, if it is not
-/// encoded.
+/// Decodes a body according to its head into `out`, at most `most` bytes. Returns false, with an empty `out`, if the
+/// body is not encoded.
 ///
 /// # Errors
 /// See [`Fault`].
@@ -50,7 +50,7 @@ pub fn decode(head: &[u8], body: &[u8], most: usize, out: &mut Vec<u8>) -> Resul
     let read = if is(b"gzip") || is(b"x-gzip") {
         read_all(MultiGzDecoder::new(body), most, out)
     } else if is(b"deflate") {
-        // zlib by the standard (RFC 9110 §8.4.1.2), but some servers send it without its frame.
+        // zlib by the standard (RFC 9110 §8.4.1.2), but some servers send raw deflate.
         let zlib = read_all(ZlibDecoder::new(body), most, out);
         match zlib {
             Err(Fault::Broken) => read_all(DeflateDecoder::new(body), most, out),

@@ -14,23 +14,23 @@ const SHOWN: usize = 200;
 pub struct Remembered {
     /// The name.
     pub name: String,
-    /// Its values grant access.
+    /// Whether its values grant access.
     pub is_secret: bool,
 }
 
-/// What is shown along with an exchange.
+/// Context shown along with an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExampleContext {
     /// `before 1`, `step 2`, `after 1`.
     pub step: String,
     /// The user's number.
     pub user: Option<u64>,
-    /// What it had captured, by name, secrets masked.
+    /// The user's captured values by name, with secrets masked.
     pub captured: Vec<(String, String)>,
 }
 
 impl ExampleContext {
-    /// A step, and the existing values with their names; values captured as secret are secret, too.
+    /// For a step, and the existing values with their names; values captured as secret are masked too.
     pub fn new<'a>(
         step: String,
         user: Option<u64>,
@@ -48,7 +48,7 @@ impl ExampleContext {
     }
 }
 
-/// All that may not be shown of an exchange: the given secrets, and those its user captured.
+/// All secrets that may not be shown of an exchange: the given ones, and those that its user captured.
 pub fn with_captured<'a>(
     given: &Secrets,
     values: impl Iterator<Item = (&'a Remembered, &'a [u8])>,
@@ -58,7 +58,7 @@ pub fn with_captured<'a>(
     secrets
 }
 
-/// Which step a request is, as people count.
+/// Name of the step that a request is, counting from 1.
 pub fn step_of(step_order: &StepOrder, request: u32) -> String {
     let in_round = step_order.before + step_order.round;
     match request {

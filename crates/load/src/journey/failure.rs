@@ -8,29 +8,29 @@ use crate::journey::{capture, decode, redirect, template};
 pub enum StepFailure {
     /// The request could not be written.
     Unwritten(template::Fault),
-    /// A check did not hold.
+    /// A check failed.
     Check(Failed),
-    /// A value was not there; which of the step's captures.
+    /// A value is missing or unsuitable; index of the capture within the step.
     Capture(u16, capture::Fault),
     /// The body is longer than [`MAX_BODY`](crate::journey::response::MAX_BODY).
     TooLong,
-    /// A redirect that is not followed.
+    /// A redirect was not followed.
     Redirect(redirect::Fault),
     /// The body does not decode.
     Encoded(decode::Fault),
     /// A text to be sent is not UTF-8.
     NotText,
-    /// A text with variables is not in the answer.
+    /// A text with variables does not occur in the response.
     NoEcho,
 }
 
 impl StepFailure {
-    /// The answer was good except for a missing value.
+    /// Whether the response was good except for a missing value.
     pub fn is_of_capture(self) -> bool {
         matches!(self, StepFailure::Capture(..))
     }
 
-    /// In words that fit every answer.
+    /// The reason in words that fit every response.
     pub fn describe(self) -> &'static str {
         match self {
             StepFailure::Unwritten(fault) => fault.describe(),

@@ -1,18 +1,18 @@
-//! One value from a JSON document by its pointer (RFC 6901), without a tree: the bytes are walked once, up to the
-//! value, skipping everything else.
+//! Finds one value in a JSON document by its pointer (RFC 6901), without building a tree: the bytes are walked once, up
+//! to the value, skipping everything else.
 //!
 //! Nothing after the value is read, so a document that breaks later still yields it. Of two members with the same name
-//! the first counts. Strings that are skipped are not checked for control characters or broken UTF-8.
+//! the first counts. Skipped strings are not checked for control characters or broken UTF-8.
 
 use memchr::memchr2;
 
 /// Deepest nesting of skipped values.
 const MAX_DEPTH: usize = 128;
 
-/// Why bytes are not JSON, as far as they were read.
+/// Bytes are not JSON, as far as they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotJson {
-    /// The byte at which it was noticed.
+    /// Offset of the byte at which this was noticed.
     pub at: usize,
 }
 
@@ -25,11 +25,11 @@ pub struct Pointer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Token {
     key: Box<[u8]>,
-    /// Its meaning for a list.
+    /// The token read as a list index, if it is one.
     index: Option<usize>,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonKind {
     /// `null`.
@@ -49,9 +49,9 @@ pub enum JsonKind {
 /// A value as written in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'b> {
-    /// What it is.
+    /// Its kind.
     pub kind: JsonKind,
-    /// As written, a text's quotes included.
+    /// Its bytes as written, including a text's quotes.
     pub raw: &'b [u8],
 }
 
@@ -59,7 +59,7 @@ impl Pointer {
     /// Parses a pointer: empty, or `/token/token…` with `~1` for `/` and `~0` for `~`.
     ///
     /// # Errors
-    /// In words.
+    /// What is wrong, in words.
     pub fn parse(text: &str) -> Result<Pointer, &'static str> {
         let mut tokens = Vec::new();
         let Some(rest) = text.strip_prefix('/') else {
@@ -79,15 +79,15 @@ impl Pointer {
         Ok(Pointer { tokens })
     }
 
-    /// A pointer to one member of the topmost map, whatever characters its name contains.
+    /// A pointer to one member of the top-level map, whatever characters its name contains.
     pub fn to_member(name: &str) -> Pointer {
         Pointer { tokens: vec![Token { key: name.as_bytes().into(), index: None }] }
     }
 
-    /// The value it leads to, or `None` if there is none.
+    /// The value that the pointer leads to, or `None` if there is none.
     ///
     /// # Errors
-    /// The document is not JSON, up to the value or the end of what was searched for it.
+    /// The document is not JSON, up to the value or the end of the part that was searched.
     #[inline]
     pub fn find<'b>(&self, document: &'b [u8]) -> Result<Option<Value<'b>>, NotJson> {
         let mut scan = Scan { bytes: document, at: 0 };
@@ -106,7 +106,7 @@ impl Pointer {
     }
 }
 
-/// Calls `f` with the name of every member of the topmost map, as written between its quotes, and its value.
+/// Calls `f` with the name of every member of the top-level map, as written between its quotes, and its value.
 ///
 /// # Errors
 /// The document is not a JSON map, or something follows it.
@@ -131,7 +131,7 @@ pub fn members<'b>(document: &'b [u8], mut f: impl FnMut(&'b [u8], Value<'b>)) -
 }
 
 impl<'b> Value<'b> {
-    /// Appends it as text: a string without its quotes and escapes, anything else as written.
+    /// Appends the value as text: a string without its quotes and escapes, anything else as written.
     ///
     /// # Errors
     /// An invalid escape.
@@ -150,13 +150,13 @@ impl<'b> Value<'b> {
         }
     }
 
-    /// Whether it is this text.
+    /// Whether the value is this text.
     #[inline]
     pub fn is_text(&self, text: &[u8]) -> bool {
         self.inner().is_some_and(|inner| text_is(inner, text))
     }
 
-    /// The number it is; `None` for anything else.
+    /// The value if it is a number; `None` for anything else.
     #[inline]
     pub fn number(&self) -> Option<f64> {
         if self.kind != JsonKind::Number {
@@ -174,7 +174,7 @@ impl<'b> Value<'b> {
     }
 }
 
-/// Whether the characters between quotes are this text.
+/// Whether the characters between quotes, once unescaped, are this text.
 #[inline]
 pub fn text_is(inner: &[u8], text: &[u8]) -> bool {
     if !inner.contains(&b'\\') {
@@ -191,8 +191,8 @@ pub fn text_is(inner: &[u8], text: &[u8]) -> bool {
     whole == Ok(true) && rest.is_empty()
 }
 
-/// Passes what is between quotes to `emit` in unescaped pieces, until it wants no more; whether it took all. Half a
-/// surrogate pair becomes U+FFFD.
+/// Passes the characters between quotes to `emit` in unescaped pieces, until it returns false; returns whether it took
+/// all. Half a surrogate pair becomes U+FFFD.
 fn unescape(inner: &[u8], mut emit: impl FnMut(&[u8]) -> bool) -> Result<bool, NotJson> {
     let mut at = 0;
     while at < inner.len() {
@@ -248,7 +248,7 @@ fn unicode(bytes: &[u8]) -> Option<(char, usize)> {
     Some((char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), 6))
 }
 
-/// A place in a document.
+/// A position in a document.
 struct Scan<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -279,7 +279,7 @@ impl<'b> Scan<'b> {
         Ok(())
     }
 
-    /// Enters the map here, up to the value of this member; `false` if there is none.
+    /// Enters the map here, up to the value of this member; `false` if there is no such member.
     fn enter_member(&mut self, key: &[u8]) -> Result<bool, NotJson> {
         self.expect(b'{')?;
         self.blanks();
@@ -298,7 +298,7 @@ impl<'b> Scan<'b> {
         }
     }
 
-    /// Enters the list here, up to this item; `false` if there is none.
+    /// Enters the list here, up to this item; `false` if there is no such item.
     fn enter_item(&mut self, index: usize) -> Result<bool, NotJson> {
         self.expect(b'[')?;
         self.blanks();
@@ -314,7 +314,7 @@ impl<'b> Scan<'b> {
         Ok(true)
     }
 
-    /// A member's name, as written between its quotes; moves on to its value.
+    /// Reads a member's name, as written between its quotes, and moves to its value.
     fn name(&mut self) -> Result<&'b [u8], NotJson> {
         let from = self.at + 1;
         if self.peek() != Some(b'"') {
@@ -345,7 +345,7 @@ impl<'b> Scan<'b> {
         }
     }
 
-    /// The value here; moves past it.
+    /// Reads the value here and moves past it.
     fn value(&mut self) -> Result<Value<'b>, NotJson> {
         let from = self.at;
         let kind = match self.peek() {
@@ -381,7 +381,7 @@ impl<'b> Scan<'b> {
                     self.at += n + 1;
                     return Ok(());
                 }
-                // Whatever is escaped, it does not end the string.
+                // Whatever character is escaped, it does not end the string.
                 Some(n) => self.at += n + 2,
             }
         }
@@ -418,7 +418,8 @@ impl<'b> Scan<'b> {
         Ok(())
     }
 
-    /// Skips a map or list with everything in it: one bit per level records which it is, so no stack is needed.
+    /// Skips a map or list with everything in it: one bit per level records which of the two it is, so no stack is
+    /// needed.
     fn nested(&mut self) -> Result<(), NotJson> {
         let (mut maps, mut depth) = (0u128, 0);
         loop {

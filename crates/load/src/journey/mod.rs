@@ -1,7 +1,7 @@
 //! Journeys at run time, the pure part: bytes in, bytes and verdicts out.
 //!
-//! [`template`] writes requests with variables, [`capture`] takes values from answers ([`json`] locates one in a
-//! document), [`check`] judges answers, [`rows`] deals the rows of data feeds, [`cookies`] is a user's jar. Nothing
+//! [`template`] writes requests with variables, [`capture`] takes values from responses ([`json`] locates one in a
+//! document), [`check`] judges responses, [`rows`] deals the rows of data feeds, [`cookies`] is a user's jar. Nothing
 //! here knows a plan, a connection or a clock: times, numbers and randomness are passed in. Code that runs before a
 //! load starts may allocate; code that runs per request writes into buffers it is given.
 

@@ -1,36 +1,37 @@
-//! A user's path through a load's requests: once the steps before, then rounds, once the steps after.
+//! A user's path through a load's requests: the steps before once, then rounds, then the steps after once.
 //!
-//! Pure: where a user is and what comes next. It does not know when that falls due, or what a request is.
+//! Pure: where a user is and what comes next. It does not know when the next request falls due, or what a request is.
 
 use crate::random::Random;
 
-/// How the requests of a load are traversed. They lie in this order: before, round, after.
+/// How the requests of a load are traversed. They are stored in this order: before, round, after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepOrder {
-    /// How many are made once, before a user's first round.
+    /// Number of requests made once, before a user's first round.
     pub before: u32,
-    /// How many make a round.
+    /// Number of requests in a round.
     pub round: u32,
-    /// How many are made once, when a user leaves.
+    /// Number of requests made once, when a user leaves.
     pub after: u32,
-    /// Cumulative weights of the round's requests: each round is one of them, drawn. Empty: all of them in order.
+    /// Cumulative weights of the round's requests: each round is one of them, drawn at random. Empty: all of them in
+    /// order.
     pub weights: Vec<u64>,
     /// Rounds of each user; `u64::MAX` if unlimited.
     pub rounds: u64,
 }
 
-/// How an ended request moves its user.
+/// How the end of a request moves its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Continue.
+    /// Continue with the next request.
     On,
-    /// The round (or the part before the first) is over; the next one begins.
+    /// End the round (or the part before the first) and begin the next one.
     EndRound,
-    /// No further round.
+    /// Begin no further round.
     Leave,
     /// Skip ahead this many requests, to one that belongs to the same step of the journey.
     Ahead(u32),
-    /// Leave out this many requests of the same step; continue after them.
+    /// Skip this many requests of the same step; continue after them.
     Past(u32),
 }
 
@@ -44,18 +45,18 @@ enum Phase {
     Gone,
 }
 
-/// Where a user is.
+/// A user's position.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     stage: Phase,
-    /// The request it makes now or next.
+    /// The request that the user makes now or next.
     pub request: u32,
     /// Rounds completed.
     pub rounds: u64,
 }
 
 impl StepOrder {
-    /// The request of a round of which only the number is known, where no user goes through them all.
+    /// The request of a round of which only the number is known; for single requests without a user.
     pub fn of_number(&self, number: u64, seed: u64) -> u32 {
         match self.weights.last() {
             None => self.before + (number % u64::from(self.round.max(1))) as u32,
@@ -65,7 +66,7 @@ impl StepOrder {
         }
     }
 
-    /// The first request of a user of which only the number is known.
+    /// The first request of a user of whom only the number is known.
     pub fn first_of(&self, number: u64, seed: u64) -> u32 {
         match (self.before, self.weights.is_empty()) {
             (0, true) => 0,
@@ -83,22 +84,22 @@ impl StepOrder {
 }
 
 impl Progress {
-    /// It has left, or never had anything to do.
+    /// Whether the user has left, or never had anything to do.
     pub fn is_gone(&self) -> bool {
         self.stage == Phase::Gone
     }
 
-    /// It has not yet begun.
+    /// Whether the user has not begun yet.
     pub fn is_outside(&self) -> bool {
         self.stage == Phase::Outside
     }
 
-    /// It is at what comes after its rounds.
+    /// Whether the user is at the requests after its rounds.
     pub fn is_leaving(&self) -> bool {
         self.stage == Phase::After
     }
 
-    /// The next request begins a round: time to take new rows of the feeds.
+    /// Whether the next request begins a round: time to take new rows of the feeds.
     pub fn begins_round(&self, step_order: &StepOrder) -> bool {
         match self.stage {
             Phase::Round => self.request == step_order.before || !step_order.weights.is_empty(),
@@ -106,7 +107,7 @@ impl Progress {
         }
     }
 
-    /// How many requests it may still make, including the current one, if none of them fails.
+    /// Most requests that the user may still make, including the current one, if none of them fails.
     pub fn most_left(&self, step_order: &StepOrder) -> u64 {
         let [before, round, after] = [step_order.before, step_order.round, step_order.after].map(u64::from);
         if !step_order.weights.is_empty() {
@@ -123,13 +124,13 @@ impl Progress {
         }
     }
 
-    /// Begins with the request from [`StepOrder::first_of`].
+    /// Begins with a request from [`StepOrder::first_of`].
     pub fn begin_with(&mut self, step_order: &StepOrder, request: u32) {
         let stage = if step_order.before > 0 { Phase::Before } else { Phase::Round };
         *self = Progress { stage, request, rounds: 0 };
     }
 
-    /// Goes to the next request; false if there is none.
+    /// Goes to the next request; returns false if there is none.
     pub fn step(&mut self, step_order: &StepOrder, random: &mut Random, step: Step) -> bool {
         let in_round = step_order.before + step_order.round;
         match (self.stage, step) {
@@ -146,7 +147,7 @@ impl Progress {
             (Phase::Outside, _) => self.begin(step_order, random),
             (Phase::Before, Step::On) if self.request + 1 < step_order.before => self.request += 1,
             (Phase::Before, Step::On) => self.begin_round(step_order, random),
-            // A user that could not log in tries again; each try counts, or it would never end.
+            // A user that could not log in tries again; each try counts as a round, or this would never end.
             (Phase::Before, Step::EndRound) => {
                 self.rounds += 1;
                 self.begin(step_order, random);
@@ -188,7 +189,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// A user's requests, given what follows each.
+    /// A user's requests, given the step that follows each.
     fn way(step_order: &StepOrder, steps: &[Step]) -> Vec<u32> {
         let (mut progress, mut random) = (Progress::default(), Random::new(1));
         let mut way = Vec::new();

@@ -1,15 +1,15 @@
-//! Where a redirect leads: resolves a `Location` against its origin (RFC 9110 §10.2.2, RFC 3986 §5.2).
+//! The target of a redirect: resolves a `Location` against its origin (RFC 9110 §10.2.2, RFC 3986 §5.2).
 
 /// A host of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// As in the `Host` header: with the port unless it is the scheme's.
+    /// Authority as in the `Host` header: with the port unless it is the scheme's.
     pub authority: Box<str>,
-    /// Without the port.
+    /// Host without the port.
     pub host: Box<str>,
-    /// It is reached by https.
+    /// Whether it is reached by https.
     pub is_secure: bool,
-    /// It is reached through a proxy, with the whole URL instead of a path: header fields that the proxy wants, each
+    /// If it is reached through a proxy that gets an absolute URL instead of a path: header fields for the proxy, each
     /// with its line end.
     pub by_proxy: Option<Box<str>>,
 }
@@ -19,14 +19,14 @@ pub struct Site {
 pub enum Fault {
     /// It leads to a host that the plan does not name.
     Elsewhere,
-    /// It cannot be read.
+    /// The location cannot be parsed.
     Unreadable,
-    /// There were too many in a row.
+    /// There were too many redirects in a row.
     TooMany,
 }
 
 impl Fault {
-    /// In words.
+    /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
             Fault::Elsewhere => "it is redirected to a host that no step of the load uses",
@@ -58,7 +58,8 @@ fn origin(authority: &str, is_secure: bool) -> String {
     authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase()
 }
 
-/// Which site, and what target to request. `from` is the site that answered and `asked` the target it was sent.
+/// Index of the site that a redirect leads to, and the target to request there. `from` is the site that answered and
+/// `asked` the target requested from it.
 ///
 /// # Errors
 /// See [`Fault`].
@@ -89,7 +90,7 @@ pub fn leads_to(location: &[u8], from: u16, asked: &[u8], sites: &[Site]) -> Res
     Ok((site, target.into_bytes()))
 }
 
-/// A relative reference on the same site.
+/// Resolves a relative reference on the same site.
 fn within(text: &str, asked: &[u8]) -> Vec<u8> {
     let path_end = asked.iter().position(|b| *b == b'?').unwrap_or(asked.len());
     let path = &asked[..path_end];
@@ -106,7 +107,7 @@ fn within(text: &str, asked: &[u8]) -> Vec<u8> {
     [without_dots(&whole), query.as_bytes().to_vec()].concat()
 }
 
-/// `.` and `..` removed.
+/// Removes `.` and `..` segments.
 fn without_dots(path: &[u8]) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let parts: Vec<&[u8]> = path.split(|b| *b == b'/').skip(1).collect();

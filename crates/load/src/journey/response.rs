@@ -9,41 +9,41 @@ use crate::journey::decode;
 use crate::journey::template::{self, Template};
 use crate::protocol::http1::BodySink;
 
-/// Most bytes of a body that are kept for checks and captures. The rest is counted but not looked at, and a check or
+/// Most bytes of a body that are kept for checks and captures. Further bytes are counted but not kept, and a check or
 /// capture that needs the body fails with that reason.
 pub const MAX_BODY: usize = 4 << 20;
-/// Most bytes kept of a body that no check or capture reads: what an example shows of it.
+/// Most bytes kept of a body that no check or capture reads: the part an example shows.
 const SHOWN: usize = HEAD_BYTES + BODY_BYTES;
 /// Body buffers larger than this are freed.
 const BODY_KEPT: usize = 64 * 1024;
 
-/// How much of a body is kept until it is judged.
+/// How much of a body is kept until the response is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Buffering {
     /// Its beginning, for examples: checks and captures need the head at most.
     #[default]
     Beginning,
-    /// All of it if it is encoded: the check is on the decoded size.
+    /// All of it if it is encoded: a check is on the decoded size.
     IfEncoded,
     /// Up to [`MAX_BODY`]: a check or a capture reads it.
     All,
 }
 
-/// A response whose head, and as much of its body as is needed, are kept until it is complete.
+/// A response whose head, and as much of its body as needed, are kept until it is complete.
 #[derive(Debug, Default)]
 pub struct BufferedResponse {
     buffering: Buffering,
     head: Vec<u8>,
     body: Vec<u8>,
     size: u64,
-    /// The decoded body, if it came encoded.
+    /// The decoded body, if it was encoded.
     decoded: Vec<u8>,
     is_decoded: bool,
     /// Beginning of the request, if it was written for this exchange.
     pub request: Vec<u8>,
-    /// Its body, if a part of it has to wait until the server has room.
+    /// The request's body, if a part of it has to wait until the server has room.
     pub unsent: Vec<u8>,
-    /// Texts that the answer must contain, end to end, and the end of each.
+    /// Texts that the response must contain, end to end, and the end of each.
     echoes: Vec<u8>,
     echo_ends: Vec<usize>,
 }
@@ -67,13 +67,13 @@ impl BodySink for BufferedResponse {
 }
 
 impl BufferedResponse {
-    /// Ready for another response, of which this much is kept.
+    /// Prepares for another response, of which this much is kept.
     pub fn begin(&mut self, buffering: Buffering) {
         self.clear();
         self.buffering = buffering;
     }
 
-    /// Forgets the response.
+    /// Discards the response.
     pub fn clear(&mut self) {
         self.head.clear();
         self.body.clear();
@@ -94,12 +94,12 @@ impl BufferedResponse {
         }
     }
 
-    /// The body as received, as far as it is kept.
+    /// The body as received, as far as kept.
     pub fn received(&self) -> &[u8] {
         &self.body
     }
 
-    /// The decoded body, even of an answer that did not have to be read; as much of it as can be decoded, and whether
+    /// The decoded body, even of a response that did not need to be read: as much of it as can be decoded, and whether
     /// that is all.
     #[cold]
     pub fn looked_into(&self) -> (Cow<'_, [u8]>, bool) {
@@ -114,7 +114,7 @@ impl BufferedResponse {
         }
     }
 
-    /// More came than is kept.
+    /// Whether more was received than is kept.
     pub fn is_cut(&self) -> bool {
         self.size > self.body.len() as u64
     }
@@ -125,10 +125,10 @@ impl BufferedResponse {
         Ok(())
     }
 
-    /// Writes a text that the answer must contain.
+    /// Writes a text that the response must contain.
     ///
     /// # Errors
-    /// A value that is missing.
+    /// A value is missing.
     pub fn expect(
         &mut self,
         text: &Template,
@@ -139,7 +139,7 @@ impl BufferedResponse {
         Ok(())
     }
 
-    /// The answer contains the expected texts.
+    /// Whether the response contains the expected texts.
     pub fn is_echo(&self, message: &[u8]) -> bool {
         let mut from = 0;
         self.echo_ends.iter().all(|to| {
@@ -149,24 +149,24 @@ impl BufferedResponse {
         })
     }
 
-    /// More of a head that comes in pieces.
+    /// Adds to a head that arrives in pieces.
     pub fn add_to_head(&mut self, bytes: &[u8]) {
         self.head.extend_from_slice(bytes);
     }
 
-    /// A whole message replaces what was kept before.
+    /// Keeps a whole message, replacing an earlier one.
     pub fn hear(&mut self, message: &[u8]) {
         (self.size, self.is_decoded) = (0, false);
         self.body.clear();
         self.body(message);
     }
 
-    /// Its final head.
+    /// The final head.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// A field of an HTTP/2 head. The status comes first, and starts the head over: interim responses do not count.
+    /// Adds a field of an HTTP/2 head. The status comes first and restarts the head: interim responses do not count.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         if name == b":status" {
             self.head.clear();
@@ -174,7 +174,7 @@ impl BufferedResponse {
         write_field(name, value, &mut self.head);
     }
 
-    /// That was the head's last field.
+    /// Ends an HTTP/2 head after its last field.
     pub fn end_head(&mut self) {
         self.head.extend_from_slice(b"\r\n");
     }
@@ -184,7 +184,7 @@ impl BufferedResponse {
         if self.is_decoded { &self.decoded } else { &self.body }
     }
 
-    /// The answer as checks and captures see it.
+    /// The response as checks and captures see it.
     pub fn answer(&self, ended: Ended) -> Answer<'_> {
         let (body, size) = match self.is_decoded {
             true => (self.decoded.as_slice(), self.decoded.len() as u64),
@@ -193,7 +193,7 @@ impl BufferedResponse {
         Answer { status: ended.status, head: &self.head, body, size, time_ns: ended.time_ns }
     }
 
-    /// The request's target: path and query.
+    /// The request's target: path and query, if the request was written for this exchange.
     pub fn target(&self) -> &[u8] {
         if let Some(rest) =
             memchr::memmem::find(&self.request, b"\r\n:path ").map(|at| &self.request[at + 8..])
@@ -201,7 +201,7 @@ impl BufferedResponse {
             return rest.split(|b| *b == b'\r').next().unwrap_or_default();
         }
         let target = self.request.split(|b| *b == b' ').nth(1).unwrap_or_default();
-        // Requests to a proxy have the whole URL.
+        // Requests to a proxy have an absolute URL.
         match target.strip_prefix(b"http://") {
             None => target,
             Some(rest) => rest.iter().position(|b| *b == b'/').map_or(&[], |at| &rest[at..]),
@@ -209,7 +209,7 @@ impl BufferedResponse {
     }
 }
 
-/// A field of an HTTP/2 head as text: `:status 200`, `server: a`, with its line end.
+/// Writes a field of an HTTP/2 head as text: `:status 200`, `server: a`, with its line end.
 pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name);
     out.extend_from_slice(if name.starts_with(b":") { b" " } else { b": " });
@@ -220,10 +220,10 @@ pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// The answer's status.
+    /// The response's status.
     pub status: u16,
-    /// From the request's start to its end.
+    /// Time from the request's start to its end.
     pub time_ns: u64,
-    /// When, on the load's clock.
+    /// When it ended, on the load's clock.
     pub now_ns: u64,
 }

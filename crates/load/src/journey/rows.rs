@@ -1,8 +1,8 @@
 //! Data feeds: rows of a CSV or JSON lines file, and which user gets which.
 //!
-//! [`Rows`] holds the columns that a load uses, read once and shared by all threads. A [`Cursor`] is one thread's
-//! share of the order in which rows are dealt: n threads take positions in turn, so the shares of all threads make up
-//! the whole order, for every n. This takes bytes; the caller reads the files.
+//! [`Rows`] holds the columns that a load uses, read once and shared by all threads. A [`Cursor`] is one thread's share
+//! of the order in which rows are dealt: n threads take positions in turn, so the shares of all threads make up the
+//! whole order, for every n. This module takes bytes; the caller reads the files.
 
 use crate::journey::json;
 
@@ -11,7 +11,7 @@ use crate::journey::json;
 pub struct Rows {
     /// All cells, one after the other.
     bytes: Vec<u8>,
-    /// The end of each, row by row.
+    /// The end of each cell, row by row.
     ends: Vec<u32>,
     columns: usize,
 }
@@ -19,49 +19,49 @@ pub struct Rows {
 /// Why a file is not a feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowsError {
-    /// No row.
+    /// There is no row.
     #[error("it has no rows")]
     Empty,
-    /// No such column.
+    /// There is no such column.
     #[error("it has no column `{column}`\nhint: its columns are {known}")]
     Column {
-        /// Which.
+        /// The missing column.
         column: String,
-        /// Those it has.
+        /// The columns that exist.
         known: String,
     },
     /// A line that is not a CSV record.
     #[error("line {line}: {why}")]
     Csv {
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// In words.
+        /// What is wrong, in words.
         why: String,
     },
     /// A line that is not a JSON map.
     #[error("line {line}: not a JSON map\nhint: JSON Lines have one `{{…}}` on each line")]
     Json {
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
     },
-    /// A map that lacks a value that is used.
+    /// A map lacks a value that is used.
     #[error("line {line} has no `{column}`")]
     Missing {
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// Which.
+        /// The missing member.
         column: String,
     },
-    /// More than 4 GiB.
+    /// The values exceed 4 GiB.
     #[error("its values exceed 4 GiB in total")]
     TooLarge,
 }
 
 impl Rows {
-    /// No row.
+    /// Stands for no row.
     pub const NONE: u32 = u32::MAX;
 
-    /// Reads CSV (RFC 4180) whose first line names the columns; keeps the `wanted` ones, in that order.
+    /// Reads CSV (RFC 4180) whose first line names the columns; keeps the `wanted` columns, in that order.
     ///
     /// # Errors
     /// See [`RowsError`].
@@ -114,7 +114,7 @@ impl Rows {
         Ok(())
     }
 
-    /// A feed with no used column still has rows to run out of.
+    /// Completes a feed. One with no used column still has rows to run out of.
     fn whole(mut self, count: u64) -> Result<Rows, RowsError> {
         if count == 0 {
             return Err(RowsError::Empty);
@@ -129,7 +129,7 @@ impl Rows {
         Ok(self)
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn count(&self) -> u64 {
         self.ends.len().checked_div(self.columns).unwrap_or(0) as u64
     }
@@ -151,7 +151,7 @@ impl Rows {
 /// Names of the columns of a CSV file.
 ///
 /// # Errors
-/// It has no first line, or that is not CSV.
+/// It has no first line, or that line is not CSV.
 pub fn csv_columns(bytes: &[u8]) -> Result<Vec<String>, RowsError> {
     read_header(&mut csv_reader(bytes))
 }
@@ -159,7 +159,7 @@ pub fn csv_columns(bytes: &[u8]) -> Result<Vec<String>, RowsError> {
 /// Names of the members of the first line of a JSON lines file.
 ///
 /// # Errors
-/// It has no line, or that is not a JSON map.
+/// It has no line, or the first one is not a JSON map.
 pub fn json_lines_columns(bytes: &[u8]) -> Result<Vec<String>, RowsError> {
     let (line, row) = json_lines(bytes).next().ok_or(RowsError::Empty)?;
     let mut columns = Vec::new();
@@ -181,7 +181,7 @@ fn unknown_column(column: &str, known: &[String]) -> RowsError {
 }
 
 fn csv_reader(bytes: &[u8]) -> csv::Reader<&[u8]> {
-    // The BOM that spreadsheets write first is not part of a name.
+    // The BOM that spreadsheets write at the start is not part of a name.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     csv::ReaderBuilder::new().has_headers(false).from_reader(bytes)
 }
@@ -214,11 +214,11 @@ fn json_lines(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
 /// In which order rows are dealt, and whether more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dealing {
-    /// In an order derived from the seed, different each time round; otherwise as in the file.
+    /// Whether rows are dealt in an order derived from the seed, different in each pass; otherwise as in the file.
     pub is_shuffled: bool,
-    /// Each row once: after that the feed has run out.
+    /// Whether each row is dealt only once: after that the feed has run out.
     pub is_once: bool,
-    /// For the order.
+    /// Seed of the shuffled order.
     pub seed: u64,
 }
 
@@ -266,12 +266,12 @@ fn mixed(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Where a position goes in a permutation of `0..count` derived from the seed: no list is kept, so threads share an
-/// order without sharing memory. A Feistel network permutes the next power of four; a value that falls outside is
+/// Maps a position through a permutation of `0..count` derived from the seed: no list is kept, so threads share an
+/// order without sharing memory. A Feistel network permutes the next power of four; a value outside the range is
 /// permuted again until it is inside (cycle walking), which takes fewer than four steps on average.
 #[inline]
 fn shuffled(place: u64, count: u64, seed: u64) -> u64 {
-    // Four would do for large files; with few rows each round mixes little.
+    // Four would suffice for large files; with few rows each round mixes little.
     const ROUNDS: u64 = 8;
     let half_bits = (64 - count.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1u64 << half_bits) - 1;

@@ -1,4 +1,4 @@
-//! What a step of a journey adds to a request: a text written anew each time, checks of the answer, values captured
+//! What a step of a journey adds to a request: a text written anew each time, checks of the response, values captured
 //! from it. Nothing here sends or counts.
 
 use loadlab_record::Secrets;
@@ -22,71 +22,71 @@ use crate::protocol::websocket::opening::Opening;
 /// What a step adds to its request.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// Written anew each time; `None` if the request's bytes are always the same.
+    /// The request, written anew each time; `None` if its bytes are always the same.
     pub message: Option<Message>,
-    /// The message has an id: its outcome is reported ([`Message::has_id`]).
+    /// Whether the message has an id: its outcome is then reported ([`Message::has_id`]).
     pub has_id: bool,
-    /// When the answer is good.
+    /// Checks that a good response passes.
     pub checks: Checks,
-    /// Values of the checks that are written anew for each answer.
+    /// Values in the checks that are written anew for each response.
     pub expected: Vec<(Expected, Template)>,
-    /// What is captured from a good answer, and into which of the user's own slots.
+    /// Captures from a good response, each with the user's own slot that it goes into.
     pub captures: Vec<(u16, Capture)>,
     /// How a failure moves the user.
     pub on_failure: Step,
-    /// Where it goes: index into the load's hosts.
+    /// Index of the target host in the load's hosts.
     pub host: u16,
-    /// How many redirects in a row are followed; the request then has to be written each time.
+    /// Most redirects in a row that are followed; if any, the request has to be written each time.
     pub redirects: u8,
-    /// How long a user waits before the next request, if different from the load's setting.
+    /// How long a user waits before the next request, if it differs from the load's setting.
     pub think: Option<Think>,
-    /// It is part of a conversation over a WebSocket.
+    /// The part of a WebSocket conversation that it is, if it is one.
     pub talk: Option<Box<Talk>>,
 }
 
-/// A part of a conversation. All parts of one are requests that follow one another: the opening, messages, the close.
+/// A part of a conversation. All parts of a conversation are consecutive requests: the opening, messages, the close.
 #[derive(Clone, Debug)]
 pub struct Talk {
-    /// Which.
+    /// What the part does.
     pub part: TalkPart,
-    /// How many parts follow it.
+    /// Number of parts that follow it.
     pub left: u32,
 }
 
 /// What a user does in a conversation.
 #[derive(Clone, Debug)]
 pub enum TalkPart {
-    /// It opens the WebSocket; the script's message is the request, with the headers of the opening.
+    /// Opens the WebSocket; the script's message is the request, with the headers of the opening.
     Open {
-        /// The answer required.
+        /// The response required.
         opening: Opening,
-        /// Messages that come while no part waits are kept for a later part.
+        /// Whether messages that arrive while no part waits are kept for a later part.
         keeps: bool,
     },
-    /// It sends a message, waits for one, or both.
+    /// Sends a message, waits for one, or both.
     Say {
-        /// What is sent.
+        /// The message to send.
         send: Option<(MessageType, Template)>,
-        /// What is waited for, besides the script's checks.
+        /// The wait for a message, besides the script's checks.
         wait: Option<Wait>,
         /// Texts that the answer must contain, written anew each time with the same values as the message sent.
         echoes: Vec<Template>,
     },
-    /// It closes the WebSocket, and waits for the server's close.
+    /// Closes the WebSocket, and waits for the server's close.
     Goodbye,
 }
 
 /// How a user waits for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// No longer than this; `None`: the load's timeout.
+    /// Most time to wait, nanoseconds; `None`: the load's timeout.
     pub within_ns: Option<u64>,
-    /// Messages that fail the checks are meant for others, and skipped; otherwise the first one decides.
+    /// Whether messages that fail the checks are meant for others, and skipped; otherwise the first one decides.
     pub passes_over: bool,
 }
 
 impl Talk {
-    /// How long this part may take, if it sets a limit.
+    /// Time limit of this part, if it sets one.
     #[inline]
     pub fn within_ns(&self) -> Option<u64> {
         match &self.part {
@@ -96,21 +96,21 @@ impl Talk {
     }
 }
 
-/// A value of the checks that is written anew: its index among those of its kind.
+/// A value in the checks that is written anew, by its index among those of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Of a header field.
+    /// Value of a header field.
     Header(usize),
-    /// Of a JSON value.
+    /// A JSON value.
     Json(usize),
-    /// In the body.
+    /// A text in the body.
     Holds(usize),
 }
 
 /// A request with variables in it.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Method.
+    /// HTTP method.
     pub method: Box<str>,
     /// Path and query.
     pub target: Template,
@@ -121,7 +121,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// It carries a number that no other request of the trial has.
+    /// Whether it carries a number that no other request of the trial has.
     pub fn has_id(&self) -> bool {
         let templates = [&self.target, &self.fields].into_iter().chain(&self.body);
         templates.flat_map(Template::variables).any(|variable| variable == Variable::Id)
@@ -131,47 +131,47 @@ impl Message {
 /// The head of a request that is written anew each time, in HTTP/2 form.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The fixed parts, and the names of the variable ones.
+    /// The fixed parts, and the names of the variable fields.
     pub outline: Outline,
-    /// The values for those names.
+    /// The values of the variable fields.
     pub values: Vec<Template>,
 }
 
-/// How users go through the requests of a load, and what they share. Requests and scripts have the same indices.
+/// How users go through the requests of a load, and what the users share. Requests and scripts have the same indices.
 #[derive(Clone, Debug)]
 pub struct Journey {
-    /// Their order.
+    /// Order of the requests.
     pub step_order: StepOrder,
-    /// One for each request.
+    /// One script for each request.
     pub scripts: Vec<Script>,
     /// The load's hosts, in the same order.
     pub sites: Vec<Site>,
-    /// Users keep cookies; all requests then have to be written each time.
+    /// Whether users keep cookies; all requests then have to be written each time.
     pub cookies: bool,
-    /// Data.
+    /// Data feeds.
     pub feeds: Vec<Rows>,
-    /// How each of them is dealt.
+    /// How each feed is dealt.
     pub dealings: Vec<Deal>,
-    /// What `setup` captured before the load, for all users.
+    /// Values that `setup` captured before the load, for all users.
     pub shared: Slots,
-    /// How many values each user may capture.
+    /// Number of values that each user may capture.
     pub own: u16,
     /// Names of the slots, those of [`Journey::shared`] first; for examples.
     pub remembered: Vec<Remembered>,
-    /// The slots that are numbers of the load: slot of the user's own, and name.
+    /// Slots that are numbers of the load: slot among the user's own, and name.
     pub numbers: Vec<(u16, String)>,
-    /// A schedule's arrivals are users, who make their rounds and leave; otherwise they are single requests.
+    /// Whether a schedule's arrivals are users, who make their rounds and leave; otherwise they are single requests.
     pub sessions: bool,
-    /// Wall clock at the load's start, nanoseconds since 1970; `None` for this machine's.
+    /// Wall clock at the load's start, nanoseconds since 1970; `None`: this machine's clock.
     pub unix_ns: Option<u64>,
 }
 
 /// How the rows of a feed are dealt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deal {
-    /// In which order.
+    /// In which order its rows are dealt.
     pub dealing: Dealing,
-    /// A user keeps its row (such as its login); otherwise each round takes another one.
+    /// Whether a user keeps its row (such as its login); otherwise each round takes another one.
     pub per_user: bool,
 }
 
@@ -192,7 +192,7 @@ impl Script {
         }
     }
 
-    /// Whether the exchange has to be kept until it is judged: its answer, or a request that could not be written
+    /// Whether the exchange has to be kept until it is judged: its response, or a request that could not be written
     /// again.
     pub fn wants_room(&self) -> bool {
         let checks = &self.checks;
@@ -203,7 +203,7 @@ impl Script {
             || !checks.size.is_empty()
     }
 
-    /// How much of the answer's body its checks and captures look at.
+    /// How much of the response's body the checks and captures read.
     pub fn keeps(&self) -> Buffering {
         match (self.needs_body(), self.checks.size.is_empty()) {
             (true, _) => Buffering::All,
@@ -216,10 +216,10 @@ impl Script {
         self.checks.needs_body() || self.captures.iter().any(|(_, c)| c.needs_body())
     }
 
-    /// Writes what the checks compare with.
+    /// Writes the values that the checks compare with.
     ///
     /// # Errors
-    /// A value that is missing.
+    /// A value is missing.
     pub fn expect(&mut self, values: &mut Values<'_>) -> Result<(), Fault> {
         let Script { checks, expected, .. } = self;
         for (place, text) in expected {
@@ -242,7 +242,7 @@ impl Script {
         Ok(())
     }
 
-    /// Judges an answer, and captures values from a good one.
+    /// Judges a response, and captures values from a good one.
     pub fn judge(
         &mut self,
         kept: &mut BufferedResponse,
@@ -275,7 +275,7 @@ impl Script {
         (if trouble.is_some() { Outcome::Failed(Failure::Check) } else { Outcome::Ok }, trouble)
     }
 
-    /// A failure with this answer in words, without secrets.
+    /// Describes a failure with this response, without secrets.
     #[cold]
     pub fn describe(
         &self,
@@ -295,7 +295,7 @@ impl Script {
     }
 }
 
-/// The outcome of a status that is not good.
+/// The outcome for a status that is not good.
 pub fn by_status(status: u16) -> Outcome {
     Outcome::Failed(match status {
         500.. => Failure::Http5xx,

@@ -1,8 +1,8 @@
-//! Texts with variables, compiled: what a request is written from while the load runs.
+//! Compiled texts with variables, from which requests are written while the load runs.
 //!
 //! A template is a list of segments. Texts are already final; a variable is a number (which feed, which column, which
-//! capture) and the way its value is escaped at that place. Writing one appends to a buffer and looks up nothing by
-//! name. It does not know what it writes: a path, a header field or a body.
+//! capture) and the way its value is escaped at that place. Writing a template appends to a buffer and looks up nothing
+//! by name. It does not know what it writes: a path, a header field or a body.
 
 use loadlab_record::escape::{ControlCharacter, Escape};
 use loadlab_record::time::Date;
@@ -24,7 +24,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// In words.
+    /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
             Fault::Unset(_) => "a value it needs was not captured",
@@ -44,21 +44,21 @@ impl From<ControlCharacter> for Fault {
 pub struct Values<'a> {
     /// The user's number over all threads, from 0.
     pub user: u64,
-    /// How many journeys the user has made before.
+    /// Number of journeys that the user has made before.
     pub iteration: u64,
     /// The request's number over all threads.
     pub sequence: u64,
     /// The request's number over all loads and batches of the trial, counting only requests that have one.
     pub id: u64,
-    /// Nanoseconds since 1970.
+    /// Wall clock, nanoseconds since 1970.
     pub now_ns: u64,
     /// All feeds.
     pub feeds: &'a [Rows],
-    /// The user's row in each of them; [`Rows::NONE`] where there is none.
+    /// The user's row in each feed; [`Rows::NONE`] where it has none.
     pub rows: &'a [u32],
-    /// What `setup` and this user captured.
+    /// Values captured by `setup` and by this user.
     pub captured: Captured<'a>,
-    /// For random values.
+    /// Source of random values.
     pub random: &'a mut Random,
 }
 
@@ -66,7 +66,7 @@ pub struct Values<'a> {
 enum Segment {
     Text(Box<[u8]>),
     Put(Variable, Escape),
-    /// Its content in base64: a user and a password.
+    /// The inner template's output in base64: a user and a password.
     Base64(Template),
 }
 
@@ -85,7 +85,7 @@ impl Template {
     /// Appends a text, escaping it now.
     ///
     /// # Errors
-    /// A control character in a header field.
+    /// The text contains a control character, in a header field.
     pub fn push_text(&mut self, text: &[u8], escape: Escape) -> Result<(), Fault> {
         let mut bytes = match self.segments.last_mut() {
             Some(Segment::Text(last)) => std::mem::take(last).into_vec(),
@@ -118,12 +118,12 @@ impl Template {
         }
     }
 
-    /// Appends another template whose bytes are written in base64 (RFC 4648 §4).
+    /// Appends another template whose output is encoded in base64 (RFC 4648 §4).
     pub fn push_base64(&mut self, inner: Template) {
         self.segments.push(Segment::Base64(inner));
     }
 
-    /// The text, when it has no variable.
+    /// The text, if it has no variables.
     pub fn as_fixed(&self) -> Option<&[u8]> {
         match self.segments.as_slice() {
             [] => Some(b""),
@@ -132,7 +132,7 @@ impl Template {
         }
     }
 
-    /// The variables in it, in order.
+    /// Its variables, in order.
     pub fn variables(&self) -> Vec<Variable> {
         let mut found = Vec::new();
         for segment in &self.segments {
@@ -145,10 +145,10 @@ impl Template {
         found
     }
 
-    /// Appends the text to `out`. After an error, what was appended so far is of no use.
+    /// Appends the text to `out`. After an error, the bytes appended so far are of no use.
     ///
     /// # Errors
-    /// A value that is missing, or not allowed in its place.
+    /// A value is missing, or not allowed in its place.
     #[inline]
     pub fn write(&self, values: &mut Values<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         for segment in &self.segments {
@@ -196,7 +196,7 @@ fn put(variable: Variable, escape: Escape, values: &mut Values<'_>, out: &mut Ve
     Ok(())
 }
 
-/// A number in decimal.
+/// Appends a number in decimal.
 #[inline]
 pub fn number(value: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
@@ -213,7 +213,7 @@ pub fn number(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// With at least `digits` digits, zero-padded.
+/// Appends a number with at least `digits` digits, zero-padded.
 fn padded(value: u64, digits: u32, out: &mut Vec<u8>) {
     let mut least = 10u64.pow(digits - 1);
     while value < least && least > 1 {
@@ -232,7 +232,7 @@ fn between(low: i64, high: i64, random: &mut Random) -> i64 {
     (i128::from(low) + drawn as i128) as i64
 }
 
-/// RFC 9562 §5.4: 122 random bits, the version and the variant.
+/// Appends a UUID by RFC 9562 §5.4: 122 random bits, the version and the variant.
 #[inline]
 fn uuid(random: &mut Random, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -253,7 +253,7 @@ fn now(now_ns: u64, unit: Unit, escape: Escape, out: &mut Vec<u8>) {
         Unit::Micros => number(now_ns / 1_000, out),
         Unit::Nanos => number(now_ns, out),
         Unit::Rfc3339 => {
-            // Of its characters only the colon may need escaping.
+            // Of the characters written, only the colon may need escaping.
             let colon: &[u8] = if matches!(escape, Escape::Url | Escape::Form) { b"%3A" } else { b":" };
             let seconds = now_ns / 1_000_000_000;
             let Date { year, month, day } = Date::of_day(seconds / 86_400);
@@ -275,8 +275,8 @@ fn now(now_ns: u64, unit: Unit, escape: Escape, out: &mut Vec<u8>) {
     }
 }
 
-/// Turns what `out` holds from `from` on into base64, in place: from the end, so that no byte is overwritten before it
-/// is read.
+/// Converts the bytes of `out` from `from` on to base64, in place: from the end, so that no byte is overwritten before
+/// it is read.
 fn to_base64(out: &mut Vec<u8>, from: usize) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let len = out.len() - from;

@@ -11,29 +11,30 @@ pub const BATCH_NS: u64 = 100_000_000;
 /// What a worker counted in one interval.
 #[derive(Debug)]
 pub struct Batch {
-    /// Which worker.
+    /// Number of the worker.
     pub worker: usize,
-    /// The interval, on the load's clock: events from here on, a multiple of [`BATCH_NS`] …
+    /// Start of the interval on the load's clock, inclusive: a multiple of [`BATCH_NS`].
     pub from_ns: u64,
-    /// … and before here.
+    /// End of the interval on the load's clock, exclusive.
     pub until_ns: u64,
-    /// It is longer than [`BATCH_NS`] because no empty batch had come back. It lies within a second, or ends with one.
+    /// Whether the interval is longer than [`BATCH_NS`] because no empty batch had come back. It then lies within a
+    /// second, or ends with one.
     pub is_long: bool,
-    /// By event. `in_flight` is set in the last batch only: the requests cut off.
+    /// Requests by event. `in_flight` is set in the last batch only: the requests cut off.
     pub counts: Counts,
-    /// Requests under way when the interval ended.
+    /// Requests in flight when the interval ended.
     pub in_flight: u64,
-    /// Connections open when it ended.
+    /// Connections open when the interval ended.
     pub open: u64,
     /// Complete responses by status code.
     pub statuses: Box<[u64; 1000]>,
-    /// Bytes.
+    /// Bytes sent and received.
     pub bytes: Bytes,
-    /// Times of what fell due in the window.
+    /// Times of requests due in the window.
     pub window: Series,
-    /// Times of what fell due before the window; present only if there is a warm-up.
+    /// Times of requests due before the window; present only if there is a warm-up.
     pub before: Option<Box<Series>>,
-    /// By tag; window only.
+    /// Measurements by tag; window only.
     pub by_tag: Vec<TagMeasured>,
     /// Captured numbers, by their index in the journey; window only.
     pub numbers: Vec<Numbers>,
@@ -41,11 +42,11 @@ pub struct Batch {
     pub in_window: InWindow,
     /// Total time in flight of the requests that ended in this interval.
     pub busy_ns: u64,
-    /// The part of it inside the window.
+    /// The part of `busy_ns` inside the window.
     pub busy_in_window_ns: u64,
     /// Requests that began before the window's end and ended after it; a batch cannot know `tail_s`.
     pub stragglers: Stragglers,
-    /// Where the window ends, as far as is known; `u64::MAX` while it is open-ended.
+    /// End of the window, as far as known; `u64::MAX` while it is open-ended.
     pub window_to_ns: u64,
     /// Start of the most recently started request so far.
     pub last_start_ns: u64,
@@ -55,47 +56,47 @@ pub struct Batch {
     pub flight_peak: u64,
     /// End of the last complete exchange so far.
     pub last_end_ns: u64,
-    /// Times when the worker did not run, so far.
+    /// Periods in which the worker did not run, so far.
     pub gaps: Gaps,
-    /// Failed exchanges newly kept.
+    /// Failed exchanges kept in this interval.
     pub examples: Vec<Example>,
-    /// The worker's first response times of the window, timeouts and cut-off requests at their age; in the last batch
-    /// only.
+    /// The worker's first response times in the window; timeouts and cut-off requests count at their age. In the last
+    /// batch only.
     pub in_order: InOrder,
     /// Ids of requests that ended in the interval.
     pub ids: Ids,
-    /// The worker has ended.
+    /// Whether the worker has ended.
     pub last: bool,
 }
 
-/// A batch's capacity.
+/// Dimensions of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Which worker it belongs to.
+    /// Number of the worker it belongs to.
     pub worker: usize,
-    /// Tags.
+    /// Number of tags.
     pub tags: usize,
-    /// Captured numbers.
+    /// How many numbers are captured.
     pub numbers: usize,
-    /// There is a warm-up.
+    /// Whether there is a warm-up.
     pub warmup: bool,
 }
 
-/// Times when the worker did not run, on the load's clock.
+/// Periods in which the worker did not run, on the load's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    /// How many.
+    /// Number of gaps.
     pub times: u64,
-    /// Their sum.
+    /// Sum of their lengths.
     pub sum_ns: u64,
-    /// The longest.
+    /// Length of the longest gap.
     pub longest_ns: u64,
-    /// When the longest began.
+    /// When the longest gap began.
     pub longest_at_ns: u64,
 }
 
 impl Gaps {
-    /// Of two threads at the same time, the one that stood still longer.
+    /// Of two threads running at the same time, the gaps of the one that was stopped longer.
     pub fn beside(self, other: Gaps) -> Gaps {
         if other.sum_ns > self.sum_ns { other } else { self }
     }
@@ -104,21 +105,21 @@ impl Gaps {
 /// Ids of requests that ended, by outcome; unordered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ids {
-    /// Answered with success.
+    /// Answered successfully.
     pub accepted: Vec<u64>,
-    /// Sent, without a complete answer.
+    /// Sent, but not answered completely.
     pub unanswered: Vec<u64>,
-    /// Answered, but not with success.
+    /// Answered, but not successfully.
     pub refused: Vec<u64>,
 }
 
 impl Ids {
-    /// There are no ids.
+    /// Whether there are no ids.
     pub fn is_empty(&self) -> bool {
         self.accepted.is_empty() && self.unanswered.is_empty() && self.refused.is_empty()
     }
 
-    /// Moves in the ids of another one, leaving it empty.
+    /// Moves in the ids of `other`, leaving it empty.
     pub fn append(&mut self, other: &mut Ids) {
         self.accepted.append(&mut other.accepted);
         self.unanswered.append(&mut other.unanswered);
@@ -127,7 +128,7 @@ impl Ids {
 }
 
 impl Batch {
-    /// Nothing counted yet.
+    /// An empty batch.
     pub fn new(sizes: Sizes) -> Self {
         let Sizes { worker, tags, numbers, warmup } = sizes;
         Batch {
@@ -161,7 +162,7 @@ impl Batch {
         }
     }
 
-    /// Adds what another batch counted. Levels, peaks, and what is known "so far" are left to the caller.
+    /// Adds another batch's counts. Levels, peaks, and everything counted "so far" are left to the caller.
     pub fn add(&mut self, other: &mut Batch) {
         self.until_ns = self.until_ns.max(other.until_ns);
         self.counts.merge(&other.counts);
@@ -183,7 +184,7 @@ impl Batch {
         self.ids.append(&mut other.ids);
     }
 
-    /// Empties it for its next use.
+    /// Empties it for reuse.
     pub fn clear(&mut self) {
         self.is_long = false;
         self.counts = Counts::default();

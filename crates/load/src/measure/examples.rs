@@ -1,6 +1,6 @@
 //! Keeps whole exchanges: the first failures and the slowest of every outcome and tag.
 //!
-//! The slowest live in slots that are overwritten in place, so a load that keeps getting slower does not allocate.
+//! The slowest are kept in slots that are overwritten in place, so a load that keeps getting slower does not allocate.
 
 use loadlab_record::Secrets;
 use loadlab_record::example::{BODY_BYTES, Example, ExampleReason, HEAD_BYTES, KEPT};
@@ -12,49 +12,49 @@ use crate::measure::recorder::Times;
 use crate::spec::request::Request;
 use crate::target::Address;
 
-/// The number of outcomes: ok and every failure.
+/// Number of outcomes: ok and every failure.
 const OUTCOMES: usize = Failure::ALL.len() + 1;
 
 /// An exchange at its end, as the worker sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending<'a> {
-    /// What was sent.
+    /// The request that was sent.
     pub request: &'a Request,
-    /// Where to.
+    /// Address it was sent to.
     pub address: Option<&'a Address>,
-    /// When.
+    /// When it fell due, started and ended.
     pub times: Times,
     /// How it ended.
     pub outcome: Outcome,
-    /// What went wrong, in words.
+    /// What went wrong, if anything.
     pub error: Option<Reason>,
-    /// The same, plus what the answer contained instead.
+    /// What went wrong in words, including what the response contained instead.
     pub words: Option<&'a str>,
     /// Beginning of the request, if it was written for this exchange.
     pub written: Option<&'a [u8]>,
-    /// Who, in the closed model.
+    /// The user, in the closed model.
     pub user: Option<u64>,
-    /// Status, if a head came.
+    /// Response status, if a head arrived.
     pub status: Option<u16>,
     /// Beginning of the response.
     pub response: ResponseBytes<'a>,
-    /// What there is to show of a journey.
+    /// What to show of the journey, if there is one.
     pub shown: Option<&'a ExampleContext>,
 }
 
 /// Bytes of a response, from its beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResponseBytes<'a> {
-    /// As much of it as is available.
+    /// The part that is available.
     pub bytes: &'a [u8],
-    /// Where the head ends in it, if it does.
+    /// Offset of the head's end, if `bytes` contains it.
     pub head_end: Option<usize>,
 }
 
-/// What went wrong, cheap to carry.
+/// What went wrong, in a form that is cheap to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// In words.
+    /// A fixed text.
     Words(&'static str),
     /// A kernel error number.
     Os(i32),
@@ -84,7 +84,7 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// A slow exchange; its texts are made at the end.
+/// A slow exchange; its texts are generated at the end.
 #[derive(Debug)]
 struct Slot {
     label: usize,
@@ -108,13 +108,13 @@ struct Group {
     bar_ns: u64,
 }
 
-/// A worker's keeper.
+/// One worker's examples.
 #[derive(Debug)]
 pub struct ExampleStore {
     load: String,
     tags: Vec<String>,
     secrets: Secrets,
-    /// By tag (0: none), then outcome.
+    /// By tag (0: none), then by outcome.
     groups: Vec<Group>,
 }
 
@@ -135,15 +135,15 @@ impl ExampleStore {
         tag * OUTCOMES + outcome
     }
 
-    /// Would this one be kept?
+    /// Whether this exchange would be kept.
     #[inline]
     pub fn wants(&self, request: &Request, outcome: Outcome, response_ns: u64) -> bool {
         let group = &self.groups[self.group(request, outcome)];
         response_ns > group.bar_ns || (outcome != Outcome::Ok && group.first < KEPT)
     }
 
-    /// Keeps it. `number` is the request's place in the load. Returns an example to be reported at once if it is among
-    /// the first of its failure.
+    /// Keeps an exchange. `number` is the request's index in the load. Returns an example to report at once if it is
+    /// among the first of its failure.
     pub fn keep(&mut self, exchange: &Ending<'_>, number: usize) -> Option<Example> {
         let index = self.group(exchange.request, exchange.outcome);
         let first = exchange.outcome != Outcome::Ok && self.groups[index].first < KEPT;
@@ -161,7 +161,7 @@ impl ExampleStore {
         })
     }
 
-    /// The slowest of every outcome and tag.
+    /// The slowest exchanges of every outcome and tag.
     pub fn slowest(&self, requests: &[Request]) -> Vec<Example> {
         let mut out = Vec::new();
         for (i, group) in self.groups.iter().enumerate() {
@@ -257,8 +257,8 @@ impl Slot {
 /// Header fields whose values grant access.
 const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "set-cookie"];
 
-/// A head without its secrets, since a record is shared. Schemes and cookie names stay. Lines may end with a bare LF,
-/// and a value may be folded onto lines that begin with a blank.
+/// Redacts the secrets in a head, since a record is shared. Schemes and cookie names stay. Lines may end with a bare
+/// LF, and a value may be folded onto lines that begin with a blank.
 fn masked(head: &str) -> String {
     let (mut text, mut goes_on) = (String::with_capacity(head.len()), false);
     for line in head.split_inclusive('\n') {
@@ -275,7 +275,7 @@ fn masked(head: &str) -> String {
     text
 }
 
-/// The masked line of a field that grants access.
+/// The redacted line, if its field grants access.
 fn masked_line(line: &str) -> Option<String> {
     let (name, value) = line.split_once(':')?;
     let known = name.trim();
@@ -289,7 +289,7 @@ fn masked_line(line: &str) -> Option<String> {
     Some(format!("{name}: {before}{sign}***"))
 }
 
-/// The offset after the empty line, whatever the line ending.
+/// Offset after the empty line that ends the head, whatever the line ending.
 pub fn end_of_head(bytes: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b'\n', bytes).find_map(|at| match bytes.get(at + 1..)? {
         [b'\n', ..] => Some(at + 2),

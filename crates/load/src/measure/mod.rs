@@ -19,7 +19,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Nothing yet.
+    /// Nothing measured yet.
     pub fn new(spec: &LoadSpec, recorder: Recorder) -> Self {
         Measure { recorder, examples: ExampleStore::new(&spec.name, &spec.tags, &spec.secrets) }
     }

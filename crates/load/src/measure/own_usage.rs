@@ -11,12 +11,12 @@ pub struct ThreadUse {
     pub cpu_ns: u64,
     /// Time spent runnable, waiting for a core; `None` where the kernel does not report it.
     pub run_delay_ns: Option<u64>,
-    /// How often it got a core; `None` likewise.
+    /// How often it got a core; `None` where the kernel does not report it.
     pub time_slices: Option<u64>,
 }
 
 impl ThreadUse {
-    /// Of the calling thread, since it began.
+    /// Usage of the calling thread since it began.
     pub fn now() -> ThreadUse {
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
@@ -46,7 +46,7 @@ fn run_delay() -> Option<(u64, u64)> {
 /// How long this machine has been suspended since it booted: a range, since two clocks cannot be read at one instant.
 ///
 /// `CLOCK_BOOTTIME` counts while the machine is suspended, `CLOCK_MONOTONIC` does not. A thread may lose its core
-/// between reading one and the other, for longer than many a suspension lasts.
+/// between the two readings, for longer than many suspensions last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspended {
     least_ns: u64,
@@ -54,7 +54,7 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    /// So far. Of a few readings, the one that was interrupted least.
+    /// Suspension so far, from the least interrupted of a few readings.
     pub fn now() -> Suspended {
         use rustix::time::{ClockId, clock_gettime};
         let ns = |id| {
@@ -64,7 +64,7 @@ impl Suspended {
         Self::of_readings(|| [ns(ClockId::Monotonic), ns(ClockId::Boottime), ns(ClockId::Monotonic)])
     }
 
-    /// From readings of three times each: without suspensions, with them, and without them again.
+    /// From readings of three clock values each: without suspensions, with them, and without them again.
     fn of_readings(mut read: impl FnMut() -> [u64; 3]) -> Suspended {
         let mut range = || {
             let [before_ns, boot_ns, after_ns] = read();
@@ -83,16 +83,16 @@ impl Suspended {
         narrowest
     }
 
-    /// Nanoseconds of suspension since an earlier reading, at the least.
+    /// Nanoseconds of suspension since an earlier reading, at least.
     pub fn since_ns(self, before: Suspended) -> u64 {
         self.least_ns.saturating_sub(before.most_ns)
     }
 }
 
-/// Readings of the clocks, of which one counts.
+/// Readings of the clocks, of which the best is used.
 const READINGS: usize = 5;
 
-/// Resident memory of this process now.
+/// Current resident memory of this process.
 pub fn rss_bytes() -> u64 {
     status_kib("VmRSS:") * 1024
 }
@@ -109,9 +109,9 @@ fn status_kib(field: &str) -> u64 {
     line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// How long a CPU limit has throttled this process's own cgroup, and each one around it, in nanoseconds since its
-/// creation, innermost first; empty where there are none or the kernel does not report it. The limit may belong to a
-/// whole container or session, and inner groups do not count its throttling.
+/// How long a CPU limit has throttled this process's own cgroup and each of its ancestors, in nanoseconds since the
+/// group's creation, innermost first; empty if there are none or the kernel does not report it. The limit may belong to
+/// a whole container or session, and inner groups do not count its throttling.
 pub fn throttled_ns() -> Vec<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of = |(file, field, unit): (String, &str, u64)| {
@@ -122,15 +122,15 @@ pub fn throttled_ns() -> Vec<u64> {
     cpu_stats(&groups).into_iter().filter_map(of).collect()
 }
 
-/// The largest increase in any one group. `None` if nothing is known.
+/// The largest increase in any one group; `None` if nothing is known.
 pub fn throttled_since(before: &[u64]) -> Option<u64> {
     let now = throttled_ns();
-    // A process moved in between has other groups around it, with other counts.
+    // A process that was moved in between has other groups around it, with other counts.
     (now.len() == before.len()).then(|| now.iter().zip(before).map(|(a, b)| a.saturating_sub(*b)).max())?
 }
 
-/// Files that report throttling, from the group itself to the outermost: the path, the field's name, and its unit in
-/// nanoseconds. `groups` is `/proc/self/cgroup` (cgroups(7)).
+/// Files that report throttling, from the process's own group to the outermost: path, field name, and the field's unit
+/// in nanoseconds. `groups` is `/proc/self/cgroup` (cgroups(7)).
 fn cpu_stats(groups: &str) -> Vec<(String, &'static str, u64)> {
     let mut parts = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -204,7 +204,7 @@ pub fn short_slices() {
 }
 
 /// Makes glibc map large blocks separately: their pages stay untouched until used, and are returned when freed.
-/// Otherwise glibc starts to carve them from its heap as soon as one has been freed, and zeroes them: each histogram,
+/// Otherwise, as soon as one has been freed, glibc starts to carve them from its heap and zeroes them: each histogram,
 /// of which only a few pages are used, would take its whole 288 KiB. Applies to the whole process, so call it first.
 pub fn large_blocks_apart() {
     // SAFETY: takes two numbers, and leaves existing allocations as they are.
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_loses_its_core_between_two_clocks_is_no_suspension() {
-        // Times of the readings in turn; each must take all five.
+        // Clock values of the readings, in turn; all five must be taken.
         let read = |times: &[[u64; 3]; READINGS]| {
             let mut times = times.iter();
             let got = Suspended::of_readings(|| *times.next().expect("no more readings than these"));
@@ -242,7 +242,7 @@ mod tests {
         let (first, second) = ([2_000, 2_010 + late, 2_020 + late], [2_000, 2_010, 2_020 + late]);
         assert_eq!(read(&[first; READINGS]).since_ns(before), 0);
         assert_eq!(read(&[second; READINGS]).since_ns(before), 0);
-        // one of them was not
+        // one reading was not interrupted
         let mut mixed = [first; READINGS];
         mixed[3] = [9_000, 9_010 + 7_000, 9_020];
         assert_eq!(read(&mixed), Suspended { least_ns: 6_990, most_ns: 7_010 });

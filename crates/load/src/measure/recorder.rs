@@ -1,9 +1,9 @@
 //! What one worker counts, in batches handed over ten times a second.
 //!
 //! A batch is filled by one thread and then owned by another: no write is shared. Batches come back empty through a
-//! second channel. There are at most [`BATCHES`] of them: if none has come back because the collector gets no CPU
-//! time, the worker keeps filling the current batch, which then covers a longer interval. So a load thread neither
-//! waits nor takes ever more memory, and nothing is lost.
+//! second channel. There are at most [`BATCHES`] of them: if none has come back because the collector gets no CPU time,
+//! the worker keeps filling the current batch, which then covers a longer interval. A load thread thus never waits, its
+//! memory is bounded, and nothing is lost.
 
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -25,11 +25,11 @@ const FLUSH_NS: u64 = 20_000_000;
 /// When a request fell due, was started and ended, on the load's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Fell due.
+    /// When it fell due.
     pub due_ns: u64,
-    /// Its first action.
+    /// When its first action began.
     pub started_ns: u64,
-    /// Its end.
+    /// When it ended.
     pub end_ns: u64,
 }
 
@@ -37,27 +37,27 @@ pub struct Times {
 pub struct Recorder {
     batch: Box<Batch>,
     sizes: Sizes,
-    /// A complete batch, to be sent when there is time.
+    /// A complete batch, to be sent in an idle turn.
     waiting: Option<Box<Batch>>,
     next_ns: u64,
     window_from_ns: u64,
     window_to_ns: u64,
-    /// Requests start as they fall due: service time equals response time, and lateness means nothing.
+    /// Whether requests start as they fall due: service time then equals response time, and lateness is meaningless.
     closed: bool,
     full: Sender<Box<Batch>>,
     empty: Receiver<Box<Batch>>,
     /// Batches created so far.
     made: usize,
-    /// Requests under way.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// Connections open.
+    /// Open connections.
     pub open: u64,
     /// The maximum of both since the last batch.
     peaks: (u64, u64),
     last_start_ns: u64,
     last_end_ns: u64,
     gaps: Gaps,
-    /// The first response times of the window. All its memory is allocated before the load begins.
+    /// The first response times in the window. All its memory is allocated before the load begins.
     in_order: InOrder,
 }
 
@@ -67,13 +67,13 @@ pub struct Setup {
     pub sizes: Sizes,
     /// Start of the window.
     pub window_from_ns: u64,
-    /// End of the window for counting events; `u64::MAX` if it ends with the last answer.
+    /// End of the window for counting events; `u64::MAX` if it ends with the last response.
     pub window_to_ns: u64,
-    /// Requests start as they fall due.
+    /// Whether requests start as they fall due.
     pub closed: bool,
-    /// Receives full batches.
+    /// Channel for full batches.
     pub full: Sender<Box<Batch>>,
-    /// Gives empty ones back.
+    /// Channel on which empty batches come back.
     pub empty: Receiver<Box<Batch>>,
 }
 
@@ -106,7 +106,7 @@ impl Recorder {
         self.next_ns
     }
 
-    /// The load has not begun: what is counted now belongs to its first interval.
+    /// The load has not begun: everything counted from now on belongs to its first interval.
     pub fn waits(&mut self) {
         self.next_ns = u64::MAX;
     }
@@ -116,7 +116,7 @@ impl Recorder {
         self.next_ns = BATCH_NS;
     }
 
-    /// Hands over if it is time. Call it before counting an event at `now_ns`.
+    /// Hands over the batch if it is time. Call it before counting an event at `now_ns`.
     #[inline]
     pub fn roll(&mut self, now_ns: u64) {
         if now_ns >= self.next_ns {
@@ -124,7 +124,7 @@ impl Recorder {
         }
     }
 
-    /// The interval is over: hands over the batch if there is another to continue with.
+    /// Ends the interval: hands over the batch if there is another to continue with.
     #[cold]
     fn end_interval(&mut self, now_ns: u64) {
         let from_ns = now_ns / BATCH_NS * BATCH_NS;
@@ -139,8 +139,8 @@ impl Recorder {
         self.next_ns = from_ns + BATCH_NS;
     }
 
-    /// Where the batch's interval may end, if it may yet. A batch that reaches past the end of its second runs to the
-    /// end of a later one: so it merges whole seconds, and no second belongs to two such batches.
+    /// Where the batch's interval may end, if it may end yet. A batch that extends past the end of its second runs to
+    /// the end of a later one: so it merges whole seconds, and no second belongs to two such batches.
     fn may_end_at(&self, from_ns: u64) -> Option<u64> {
         let is_within = self.batch.from_ns / SECOND_NS == (self.next_ns - 1) / SECOND_NS;
         // Nothing was counted since `next_ns`.
@@ -148,7 +148,7 @@ impl Recorder {
         if is_within { Some(self.next_ns) } else { Some(end_ns).filter(|end_ns| *end_ns >= self.next_ns) }
     }
 
-    /// One that came back, or a new one while below the limit.
+    /// A batch that came back, or a new one while below the limit.
     fn empty_batch(&mut self) -> Option<Box<Batch>> {
         self.empty.try_recv().ok().or_else(|| (self.made < BATCHES).then(|| self.new_batch()))
     }
@@ -158,7 +158,7 @@ impl Recorder {
         Box::new(Batch::new(self.sizes))
     }
 
-    /// Hands over what is left.
+    /// Hands over what is left, in the last batch.
     pub fn finish(&mut self, now_ns: u64) {
         let next = self.empty.try_recv().unwrap_or_else(|_| self.new_batch());
         self.batch.in_order = std::mem::take(&mut self.in_order);
@@ -183,8 +183,8 @@ impl Recorder {
         self.waiting = Some(full);
     }
 
-    /// Sends what was handed over, in an idle turn or else soon: waking the reader costs microseconds, which no
-    /// request should wait for.
+    /// Sends the batch that was handed over, in an idle turn or else soon: waking the reader costs microseconds, which
+    /// no request should wait for.
     #[inline]
     pub fn flush(&mut self, now_ns: u64, idle: bool) {
         if self.waiting.as_ref().is_some_and(|full| idle || now_ns >= full.until_ns.saturating_add(FLUSH_NS))
@@ -196,11 +196,11 @@ impl Recorder {
     #[cold]
     fn give_away(&mut self) {
         let Some(full) = self.waiting.take() else { return };
-        // The receiver is gone only when the load is being torn down; nothing is left to read it then.
+        // The receiver is gone only while the load is being torn down; then nothing is left to read the batch.
         let _ = self.full.send(full);
     }
 
-    /// The worker did not run during this time.
+    /// Records that the worker did not run during this time.
     pub fn gap(&mut self, from_ns: u64, to_ns: u64) {
         let length_ns = to_ns - from_ns;
         self.gaps.times += 1;
@@ -210,12 +210,12 @@ impl Recorder {
         }
     }
 
-    /// Times when the worker did not run.
+    /// Periods in which the worker did not run.
     pub fn gaps(&self) -> Gaps {
         self.gaps
     }
 
-    /// Nothing after this counts as inside the window.
+    /// Ends the window: nothing from `at_ns` on counts as inside it.
     pub fn end_window(&mut self, at_ns: u64) {
         self.window_to_ns = self.window_to_ns.min(at_ns);
     }
@@ -233,7 +233,8 @@ impl Recorder {
         at_ns >= self.window_from_ns && at_ns < self.window_to_ns
     }
 
-    /// One of the first response times of the window: they show how autocorrelated the load's are.
+    /// Records one of the first response times in the window: they show how autocorrelated the load's response times
+    /// are.
     #[inline]
     fn in_order(&mut self, due_ns: u64, response_ns: u64) {
         if due_ns >= self.window_from_ns {
@@ -241,7 +242,7 @@ impl Recorder {
         }
     }
 
-    /// Adds the time a request was under way, and separately the part inside the window.
+    /// Adds the time a request was in flight, and separately the part inside the window.
     #[inline]
     fn busy(&mut self, Times { started_ns, end_ns, .. }: Times) {
         self.batch.busy_ns += end_ns - started_ns;
@@ -249,20 +250,20 @@ impl Recorder {
         self.batch.busy_in_window_ns += to_ns.saturating_sub(from_ns);
     }
 
-    /// It began before the window's end and ended after it.
+    /// Whether a request began before the window's end and ended after it.
     #[inline]
     fn is_straggler(&self, Times { started_ns, end_ns, .. }: Times) -> bool {
         end_ns >= self.window_to_ns && started_ns < self.window_to_ns
     }
 
-    /// A request fell due, and was noticed this much later.
+    /// Counts a request that fell due and was noticed at `noticed_ns`.
     #[inline]
     pub fn due(&mut self, request: &Request, due_ns: u64, noticed_ns: u64) {
         self.due_unclassified(due_ns, noticed_ns);
         self.due_as(request);
     }
 
-    /// The same, while it is not yet known which request it will be.
+    /// As `due`, while it is not yet known which request it will be.
     #[inline]
     pub fn due_unclassified(&mut self, due_ns: u64, noticed_ns: u64) {
         self.batch.counts.due += 1;
@@ -272,7 +273,7 @@ impl Recorder {
         }
     }
 
-    /// The request that fell due before turns out to be this one.
+    /// Counts the tags of a due request, once it is known which request it is.
     #[inline]
     pub fn due_as(&mut self, request: &Request) {
         for tag in &request.tags {
@@ -280,7 +281,7 @@ impl Recorder {
         }
     }
 
-    /// It was dropped.
+    /// Counts a dropped request.
     pub fn dropped(&mut self, request: &Request, due_ns: u64, now_ns: u64) {
         self.batch.counts.dropped += 1;
         let age = now_ns.saturating_sub(due_ns);
@@ -294,7 +295,7 @@ impl Recorder {
         }
     }
 
-    /// It was started, this long after it had been noticed.
+    /// Counts a started request, which had been noticed at `noticed_ns`.
     #[inline]
     pub fn started(&mut self, request: &Request, due_ns: u64, noticed_ns: u64, now_ns: u64) {
         self.batch.counts.started += 1;
@@ -310,72 +311,72 @@ impl Recorder {
         }
     }
 
-    /// A connection is being made.
+    /// Counts an attempt to connect.
     pub fn connecting(&mut self) {
         self.batch.connections.attempted += 1;
         self.open += 1;
         self.peaks.1 = self.peaks.1.max(self.open);
     }
 
-    /// An open connection was taken over from the load before.
+    /// Counts an open connection taken over from the previous load.
     pub fn reused(&mut self) {
         self.batch.connections.reused += 1;
         self.open += 1;
         self.peaks.1 = self.peaks.1.max(self.open);
     }
 
-    /// It is open, after this long; for a request that fell due at `due_ns`.
+    /// Counts a connection that took this long to open, for a request that fell due at `due_ns`.
     pub fn connected(&mut self, due_ns: u64, took_ns: u64) {
         self.batch.connections.opened += 1;
         self.series(due_ns).connect.record(took_ns);
     }
 
-    /// TLS was negotiated, in this long.
+    /// Records how long a TLS handshake took.
     pub fn secured(&mut self, due_ns: u64, took_ns: u64) {
         self.series(due_ns).tls.record(took_ns);
     }
 
-    /// A connection could not be made because of a limit on this side.
+    /// Counts a connection that could not be made because of a limit on this side.
     #[cold]
     pub fn own_limit(&mut self, limit: OwnLimit) {
         self.batch.connections.own_limits.add(limit);
     }
 
-    /// A request is sent again on a new connection.
+    /// Counts a request that is sent again on a new connection.
     pub fn resent(&mut self) {
         self.batch.connections.requests_resent += 1;
     }
 
-    /// The same after a reset that does not show whether the server had read the request.
+    /// As `resent`, after a reset that does not show whether the server had read the request.
     pub fn resent_after_reset(&mut self) {
         self.resent();
         self.batch.connections.resent_after_reset += 1;
     }
 
-    /// A connection was closed.
+    /// Counts a closed connection.
     pub fn closed(&mut self) {
         self.open -= 1;
     }
 
-    /// Bytes written.
+    /// Counts bytes written.
     #[inline]
     pub fn sent(&mut self, bytes: usize) {
         self.batch.bytes.sent += bytes as u64;
     }
 
-    /// Bytes read.
+    /// Counts bytes read.
     #[inline]
     pub fn received(&mut self, bytes: usize) {
         self.batch.bytes.received += bytes as u64;
     }
 
-    /// A complete response with this status.
+    /// Counts a complete response with this status.
     #[inline]
     pub fn status(&mut self, status: u16) {
         self.batch.statuses[(status as usize).min(999)] += 1;
     }
 
-    /// A number was captured from the answer to a request that fell due at `due_ns`.
+    /// Records a number captured from the response to a request that fell due at `due_ns`.
     #[inline]
     pub fn number(&mut self, place: usize, value: f64, due_ns: u64) {
         if due_ns >= self.window_from_ns
@@ -385,7 +386,7 @@ impl Recorder {
         }
     }
 
-    /// A request ended.
+    /// Counts a request that ended.
     #[inline]
     pub fn ended(&mut self, request: &Request, times: Times, outcome: Outcome) {
         let Times { due_ns, started_ns, end_ns } = times;
@@ -444,7 +445,7 @@ impl Recorder {
         }
     }
 
-    /// A request was cut off at the end, still under way.
+    /// Counts a request that was cut off at the end, still in flight.
     pub fn cut(&mut self, request: &Request, times: Times) {
         let Times { due_ns, started_ns, end_ns } = times;
         self.batch.counts.in_flight += 1;
@@ -470,7 +471,7 @@ impl Recorder {
         }
     }
 
-    /// The request with this id ended: it was sent at least once.
+    /// Records the id of a request that ended: it was sent at least once.
     pub fn id(&mut self, id: u64, outcome: Outcome) {
         let ids = &mut self.batch.ids;
         match outcome {
@@ -480,17 +481,17 @@ impl Recorder {
         }
     }
 
-    /// The request with this id was redirected, and the redirect not followed.
+    /// Records the id of a request that was redirected, without following the redirect.
     pub fn redirected_id(&mut self, id: u64) {
         self.batch.ids.refused.push(id);
     }
 
-    /// The request with this id was cut off at the end.
+    /// Records the id of a request that was cut off at the end.
     pub fn cut_id(&mut self, id: u64) {
         self.batch.ids.unanswered.push(id);
     }
 
-    /// A failed exchange worth keeping.
+    /// Keeps a failed exchange.
     pub fn example(&mut self, example: Example) {
         self.batch.examples.push(example);
     }

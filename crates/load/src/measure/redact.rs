@@ -1,9 +1,9 @@
 //! An exchange as it may be shown: without secret values, however they are encoded in it.
 //!
-//! Texts are masked before they are cut to what an example keeps. Where they were cut earlier, as they are on arrival,
-//! an end that may be the beginning of a secret is left out. Bodies are searched as they were meant: without chunk
-//! framing, and decoded; a body that cannot be decoded is not shown. Done only for the few exchanges that are kept,
-//! and only where there are secrets.
+//! Texts are masked before they are cut to what an example keeps. If a text was cut earlier, on arrival, an end that
+//! may be the beginning of a secret is left out. Bodies are searched in decoded form, without chunk framing; a body
+//! that cannot be decoded is not shown. All this is done only for the few exchanges that are kept, and only if there
+//! are secrets.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -19,7 +19,7 @@ use crate::journey::capture::header;
 /// The most of a response that is kept for an example, and the most of a body that is searched.
 const MOST_BYTES: usize = HEAD_BYTES + BODY_BYTES;
 
-/// An exchange without its secrets.
+/// An exchange with its secrets redacted.
 #[derive(Debug)]
 pub struct Hidden {
     response: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct Hidden {
 }
 
 impl Hidden {
-    /// Hides these secrets in this exchange; the body is left out unless they are known to be all that it holds.
+    /// Redacts `secrets` in an exchange. The body is left out unless these are known to be all the secrets it contains.
     pub fn of(ending: &Ending<'_>, secrets: &Secrets, is_known: bool) -> Hidden {
         let ResponseBytes { bytes, head_end } = ending.response;
         let head_end = head_end.or_else(|| end_of_head(bytes));
@@ -59,7 +59,7 @@ impl Hidden {
         Hidden { response, head_end, written, words }
     }
 
-    /// The same exchange, as it may be shown.
+    /// The same exchange, with its secrets redacted.
     pub fn instead_of<'a>(&'a self, ending: Ending<'a>) -> Ending<'a> {
         let response = ResponseBytes { bytes: &self.response, head_end: self.head_end };
         Ending { response, words: self.words.as_deref(), written: Some(&self.written), ..ending }
@@ -70,20 +70,20 @@ fn mask<'a>(secrets: &Secrets, bytes: &'a [u8], is_whole: bool) -> Cow<'a, [u8]>
     if is_whole { secrets.mask_bytes(bytes) } else { secrets.mask_beginning(bytes) }
 }
 
-/// The response came to its end.
+/// Whether the response was received completely.
 pub fn is_complete(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Ok | Outcome::Failed(Failure::Http4xx | Failure::Http5xx | Failure::Check))
 }
 
-/// A body as it was meant.
+/// A decoded body.
 enum Readable<'a> {
     Text {
-        /// How it was decoded.
+        /// Note on how it was decoded.
         note: &'static str,
         bytes: Cow<'a, [u8]>,
         is_whole: bool,
     },
-    /// Why it is not shown.
+    /// Why the body is not shown.
     Not(&'static str),
 }
 
@@ -117,7 +117,7 @@ fn readable<'a>(head: &[u8], body: &'a [u8], is_whole: bool) -> Readable<'a> {
     } else if is(b"content-encoding", &["gzip", "x-gzip"]) {
         decoded(read(MultiGzDecoder::new(&*body)), "[gzip, decoded] ")
     } else if is(b"content-encoding", &["deflate"]) {
-        // zlib by the standard (RFC 9110 §8.4.1.2), but some servers send it without its frame.
+        // zlib by the standard (RFC 9110 §8.4.1.2), but some servers send raw deflate.
         let bytes = read(ZlibDecoder::new(&*body)).or_else(|| read(DeflateDecoder::new(&*body)));
         decoded(bytes, "[deflate, decoded] ")
     } else {
@@ -125,7 +125,7 @@ fn readable<'a>(head: &[u8], body: &'a [u8], is_whole: bool) -> Readable<'a> {
     }
 }
 
-/// As much as can be decoded, and whether that is all; `None` if nothing can.
+/// As much as can be decoded, and whether that is everything; `None` if nothing can.
 fn read(mut decoder: impl Read) -> Option<(Vec<u8>, bool)> {
     let (mut bytes, mut block) = (Vec::new(), [0; 512]);
     loop {
@@ -141,7 +141,7 @@ fn read(mut decoder: impl Read) -> Option<(Vec<u8>, bool)> {
     }
 }
 
-/// The data of chunks, as far as they have arrived and are well-formed, and whether the last one has.
+/// Data of the chunks, as far as they have arrived and are well-formed, and whether the last one has arrived.
 fn without_chunks(mut rest: &[u8]) -> (Vec<u8>, bool) {
     let mut bytes = Vec::with_capacity(rest.len());
     while let Some(end) = memchr::memchr(b'\n', rest) {

@@ -1,25 +1,25 @@
-//! A proxy's answer to a request for a tunnel (CONNECT).
+//! A proxy's response to a request for a tunnel (CONNECT).
 
-/// Longest head of an answer to CONNECT.
+/// Longest head of a response to CONNECT.
 const MAX_HEAD: usize = 16 * 1024;
-/// Most header fields of one.
+/// Most header fields of a response to CONNECT.
 const MAX_FIELDS: usize = 64;
-/// The timeout's message when a tunnel takes longer than the load's timeout.
+/// Timeout message when a tunnel takes longer than the load's timeout.
 pub const STALLED: &str = "the proxy did not answer CONNECT within the timeout";
 
-/// An answer to CONNECT so far.
+/// A response to CONNECT, as far as received.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is not complete.
+    /// The response is not complete.
     Partial,
     /// The tunnel is open, and begins after this many bytes.
     Stands(usize),
-    /// It was refused.
+    /// The proxy refused, with this reason.
     Refused(String),
 }
 
-/// Reads an answer to CONNECT. Interim answers are skipped; a successful answer has no body, whatever its fields say
-/// (RFC 9110 §9.3.6).
+/// Reads a response to CONNECT. Interim responses are skipped; a successful response has no body, whatever its fields
+/// say (RFC 9110 §9.3.6).
 pub fn read(bytes: &[u8]) -> Answer {
     let mut from = 0;
     loop {

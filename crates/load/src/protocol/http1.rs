@@ -1,30 +1,30 @@
 //! HTTP/1.1 responses: where they end, and whether the connection stays open. Bytes in, progress out.
 //!
 //! Only what a load generator needs is parsed: status, framing and whether the connection may be reused (RFC 9112 §6,
-//! §7, §9.3). Head and body go to a [`BodySink`], and are not kept here. Ambiguity (two lengths, length and
+//! §7, §9.3). Head and body go to a [`BodySink`], and are not kept here. Ambiguity (two lengths, or length and
 //! transfer-encoding together) is a fault, not a guess.
 
 /// Longest response head, and longest trailer section.
 pub const MAX_HEAD: usize = 64 * 1024;
 const MAX_HEADERS: usize = 256;
-/// Most interim responses (1xx) before an answer: a server that sends nothing else would be read forever.
+/// Most interim responses (1xx) before the final one: a server that sends nothing else would be read forever.
 pub const MAX_INTERIM: u8 = 100;
-/// The message for a server that sends more.
+/// Message for a server that sends more than that.
 pub const TOO_MANY_INTERIM: &str = "more than 100 interim responses (1xx), and no final one";
-/// Longest line of a chunk's size with its extensions.
+/// Longest chunk size line, including its extensions.
 const MAX_CHUNK_LINE: u32 = 4096;
 
 /// Why bytes are not a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The head does not follow the grammar; in words.
+    /// The head does not follow the grammar, for this reason.
     Malformed(&'static str),
     /// The head (or trailers) is longer than [`MAX_HEAD`].
     HeadTooLarge,
 }
 
 impl Fault {
-    /// In words.
+    /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
             Fault::Malformed(words) => words,
@@ -33,14 +33,14 @@ impl Fault {
     }
 }
 
-/// What a head contains.
+/// What a response head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The status code.
     pub status: u16,
     /// How the body ends.
     framing: Framing,
-    /// The connection may be reused once the response is complete.
+    /// Whether the connection may be reused once the response is complete.
     pub keep_alive: bool,
 }
 
@@ -55,22 +55,22 @@ enum Framing {
 enum State {
     /// Before or inside the head.
     Head,
-    /// This many body bytes to come.
+    /// In a body with this many bytes to come.
     Body(u64),
     /// Inside a chunked body.
     Chunked(Chunk),
-    /// The body ends with the connection.
+    /// In a body that ends with the connection.
     UntilClose,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunk {
-    /// In a size; digits so far and value.
+    /// In a size: digits so far, and their value.
     Size {
         digits: u8,
         value: u64,
     },
-    /// After the size, up to the line's end; bytes so far.
+    /// After the size, up to the end of the line: bytes so far.
     Extension {
         value: u64,
         seen: u32,
@@ -79,26 +79,26 @@ enum Chunk {
     SizeLf {
         value: u64,
     },
-    /// This many bytes of data to come.
+    /// In the data, with this many bytes to come.
     Data(u64),
-    /// CR, then LF, after the data.
+    /// After the data: at its CR, then at its LF.
     DataCr,
     DataLf,
-    /// In the trailers: bytes so far, bytes of the current line.
+    /// In the trailers: bytes so far, and bytes of the current line.
     Trailer {
         seen: u32,
         line: u32,
     },
 }
 
-/// One answer on one connection, as far as received.
+/// Reads one response on one connection, as far as received.
 #[derive(Clone, Debug)]
 pub struct Reader {
     state: State,
     head: Option<Head>,
-    /// The head's beginning, if it came in pieces.
+    /// The beginning of the head, if it arrived in pieces.
     partial: Vec<u8>,
-    /// Interim responses that came before it.
+    /// Number of interim responses so far.
     interim: u8,
 }
 
@@ -111,7 +111,7 @@ pub struct Memo {
     head: Option<Head>,
 }
 
-/// Receives the parts of a response as they come.
+/// Receives the parts of a response as they arrive.
 pub trait BodySink {
     /// The final head, whole, including its empty line.
     fn head(&mut self, bytes: &[u8]);
@@ -119,7 +119,7 @@ pub trait BodySink {
     fn body(&mut self, bytes: &[u8]);
 }
 
-/// Discards them.
+/// Discards all parts.
 impl BodySink for () {
     #[inline]
     fn head(&mut self, _: &[u8]) {}
@@ -130,11 +130,11 @@ impl BodySink for () {
 /// The result of a call to [`Reader::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
-    /// The response is complete.
+    /// Whether the response is complete.
     pub done: bool,
-    /// Bytes used; after `done`, what is left over does not belong to the response.
+    /// Number of bytes used; after `done`, bytes left over do not belong to the response.
     pub used: usize,
-    /// Where the (final) head ended among the given bytes, if it ended in them and began in them.
+    /// Offset of the (final) head's end in the given bytes, if the head began and ended in them.
     pub head_end: Option<usize>,
 }
 
@@ -145,7 +145,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Ready for the next response.
+    /// Prepares for the next response.
     #[inline]
     pub fn reset(&mut self) {
         self.state = State::Head;
@@ -160,7 +160,7 @@ impl Reader {
         self.head
     }
 
-    /// The response ends with the connection, so the end is not a fault.
+    /// Whether the response ends with the connection, so that its end is not a fault.
     pub fn ends_with_connection(&self) -> bool {
         self.state == State::UntilClose
     }
@@ -171,7 +171,7 @@ impl Reader {
         self.feed_to(bytes, no_body, memo, &mut ())
     }
 
-    /// The same; head and body go to `sink`.
+    /// As `feed`; head and body go to `sink`.
     #[inline]
     pub fn feed_to(
         &mut self,
@@ -213,7 +213,7 @@ impl Reader {
         Ok(fed)
     }
 
-    /// Some((bytes used, the head lay whole in them)) once the final head is complete.
+    /// Once the final head is complete: number of bytes used, and whether the whole head was in them.
     #[inline]
     fn feed_head(
         &mut self,
@@ -250,7 +250,7 @@ impl Reader {
                 self.partial.extend_from_slice(bytes);
                 let parsed = parse_head(&self.partial, no_body);
                 match parsed {
-                    // An interim head ended within the kept and the new bytes: continue after it.
+                    // An interim head ended within the kept bytes plus the new ones: continue after it.
                     Ok(Some((head, used))) if head.status < 200 => {
                         self.passes_over(head.status)?;
                         self.partial.drain(..used);
@@ -316,7 +316,7 @@ impl Reader {
     }
 }
 
-/// A head at the start of `bytes` and its length; `None` if it is not complete.
+/// The head at the start of `bytes`, and its length; `None` if it is not complete.
 fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, usize)>, Fault> {
     let mut headers = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
@@ -371,7 +371,7 @@ fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, usize)>, Faul
     Ok(Some((Head { status, framing, keep_alive }, used)))
 }
 
-/// RFC 9110 §8.6: digits, or a list of the same digits.
+/// RFC 9110 §8.6: a number, or a list that repeats the same number.
 fn content_length(value: &[u8]) -> Result<u64, Fault> {
     let mut length: Option<u64> = None;
     for item in value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
@@ -406,7 +406,7 @@ fn describe(error: httparse::Error) -> &'static str {
     }
 }
 
-/// Bytes used, and whether the body is complete.
+/// Number of bytes used, and whether the body is complete.
 fn feed_chunked(chunk: &mut Chunk, bytes: &[u8], sink: &mut impl BodySink) -> Result<(usize, bool), Fault> {
     let mut i = 0;
     while i < bytes.len() {
@@ -470,7 +470,7 @@ fn chunk_size(digits: u8, value: u64, b: u8) -> Result<Chunk, Fault> {
     Ok(Chunk::Size { digits: digits + 1, value: value << 4 | u64::from(digit) })
 }
 
-/// A token of RFC 9110 §5.6.2.
+/// Whether it is a token of RFC 9110 §5.6.2.
 pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
@@ -505,7 +505,7 @@ mod tests {
         for (head, text, body) in cases {
             let expect = Kept(vec![head.into()], body.into());
             let mut memo = Memo::default();
-            // The second time round the head is known.
+            // In the second pass the head is already known.
             for piece in (1..=text.len()).chain(1..=text.len()) {
                 let (mut reader, mut kept) = (Reader::default(), Kept::default());
                 for part in text.as_bytes().chunks(piece) {
@@ -518,7 +518,7 @@ mod tests {
         }
     }
 
-    /// Status and bytes used of a complete response; fed in pieces of every size.
+    /// Status and number of bytes used of a complete response, fed in pieces of every size.
     fn check(input: &[u8], no_body: bool, expect: Result<Option<(u16, usize)>, &str>) {
         for piece in 1..=input.len() {
             let mut reader = Reader::default();
@@ -600,7 +600,7 @@ mod tests {
                     Err(fault) => Some(Err(fault.describe())),
                 })
             };
-            // The limit starts over with the next answer.
+            // The limit starts over with the next response.
             for _ in 0..2 {
                 assert_eq!(fed(&[&hints(most), &answer[..]].concat(), &mut memo), Some(Ok(())), "{piece}");
             }

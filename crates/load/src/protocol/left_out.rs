@@ -1,8 +1,8 @@
-//! Header fields that are not repeated where a redirect leads.
+//! Header fields that are not repeated to the target of a redirect.
 
 /// Fields with credentials.
 const SECRETS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
-/// Fields that describe a body, or how it is sent.
+/// Fields that describe a body, or how a body is sent.
 const OF_BODY: [&str; 7] = [
     "content-type",
     "content-length",
@@ -13,12 +13,12 @@ const OF_BODY: [&str; 7] = [
     "expect",
 ];
 
-/// Header fields of a step that are not sent to where it is redirected, as with browsers and curl.
+/// Header fields of a step that are not sent to the target of its redirect, as with browsers and curl.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Credentials: it is led to a host, port or scheme other than the intended one.
+    /// Credentials: the target is a host, port or scheme other than the intended one.
     pub secrets: bool,
-    /// Fields that describe a body: it no longer has one.
+    /// Fields that describe a body: the request no longer has one.
     pub body: bool,
 }
 
@@ -29,7 +29,7 @@ impl LeftOut {
         self.secrets && among(&SECRETS) || self.body && among(&OF_BODY)
     }
 
-    /// Removes such fields from the lines of a head from an offset on.
+    /// Removes these fields from the lines of a head, from an offset on.
     pub fn take_out(self, head: &mut Vec<u8>, from: usize) {
         if self == LeftOut::default() {
             return;

@@ -1,5 +1,5 @@
-//! The protocols spoken over connections: bytes in, events and bytes out. Nothing here knows a socket, a clock or a
-//! load.
+//! The protocols spoken over connections: bytes in, events and bytes out. Nothing here knows about sockets, clocks or
+//! loads.
 
 pub mod connect;
 pub mod http1;

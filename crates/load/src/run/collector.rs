@@ -1,4 +1,4 @@
-//! Merges what load threads hand over, into seconds and totals.
+//! Merges what load threads report into seconds and totals.
 
 use loadlab_record::example::{Example, KEPT};
 use loadlab_record::load::{Measured, PerUser, TagMeasured, Tick, TickMs, Window};
@@ -23,23 +23,23 @@ pub(super) struct Collector<'s> {
     busy_in_window_ns: u128,
     last_start_ns: u64,
     last_end_ns: u64,
-    /// Where the window ends for each worker, as far as is known.
+    /// End of the window for each worker, as far as known.
     window_to_ns: Vec<u64>,
     /// Seconds not yet complete.
     seconds: Seconds<Second>,
-    /// Seconds of the load that were reported in one piece with others.
+    /// Time covered by reports of several seconds in one, seconds.
     coarse_s: f64,
-    /// For each worker: up to when it has reported, requests in flight, and connections open.
+    /// For each worker: time up to which it has reported, requests in flight, connections open.
     workers: Vec<(u64, u64, u64)>,
     peaks: Peaks,
-    /// The most in flight and open so far.
+    /// Peak of requests in flight and of connections open so far.
     most: Levels,
-    /// When each did not run.
+    /// For each worker, the periods in which it did not run.
     gaps: Vec<Gaps>,
 }
 
 impl<'s> Collector<'s> {
-    /// Of this many workers: load threads of this process, or other processes that send a part of the load each.
+    /// For `workers` workers: load threads of this process, or other processes that each send a part of the load.
     pub fn new(spec: &'s LoadSpec, origin: Origin, start: &'s Start<'s>, workers: usize) -> Self {
         Collector {
             spec,
@@ -61,12 +61,12 @@ impl<'s> Collector<'s> {
         }
     }
 
-    /// From zero of the trial's clock to the load's start.
+    /// Time from zero of the trial's clock to the load's start, seconds.
     fn shift_s(&self) -> f64 {
         self.start.at_ns().saturating_sub(self.origin.zero_ns) as f64 / 1e9
     }
 
-    /// A worker reports nothing more.
+    /// Marks a worker as ended: it reports nothing more.
     pub fn worker_ended(&mut self, worker: usize, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         self.workers[worker].0 = u64::MAX;
         self.peaks.ended(worker);
@@ -81,7 +81,7 @@ impl<'s> Collector<'s> {
         self.totals.connections.peak = self.most.1;
     }
 
-    /// Every worker has ended.
+    /// Marks every worker as ended.
     pub fn end(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         (0..self.workers.len()).for_each(|worker| self.worker_ended(worker, observer));
     }
@@ -92,7 +92,7 @@ impl<'s> Collector<'s> {
         self.report_complete(observer);
         // The first worker still running sets the pace.
         let reported_ns = self.reported_ns();
-        // Before all have reported something nobody knows how long the load has lasted.
+        // Until every worker has reported something, it is unknown how long the load has lasted.
         let is_known = reported_ns > 0;
         if is_known && !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
             self.now.at_s = reported_ns as f64 / 1e9;
@@ -102,7 +102,7 @@ impl<'s> Collector<'s> {
         }
     }
 
-    /// Up to when every worker has reported.
+    /// Time up to which every worker has reported.
     fn reported_ns(&self) -> u64 {
         self.workers.iter().map(|w| w.0).min().unwrap_or(0)
     }
@@ -113,7 +113,7 @@ impl<'s> Collector<'s> {
             observer(LoadEvent::Example(Box::new(example)));
         }
         let until = if batch.last { u64::MAX } else { batch.until_ns };
-        // What was cut off at the end stays in flight permanently.
+        // Requests cut off at the end stay in flight permanently.
         let in_flight = batch.in_flight + batch.counts.in_flight;
         self.workers[batch.worker] = (until, in_flight, batch.open);
         let most = (batch.flight_peak, batch.connections.peak);
@@ -173,8 +173,8 @@ impl<'s> Collector<'s> {
         self.now.connections = totals.connections;
     }
 
-    /// Whether a second that every worker has passed lies in the window: by then the window's end is known, even if
-    /// the load was stopped.
+    /// Whether a second that every worker has passed lies in the window. By then the window's end is known, even if the
+    /// load was stopped.
     fn in_window(&self, second: u64) -> bool {
         let from_ns = second * SECOND_NS;
         from_ns >= self.spec.warmup_ns && self.window_to_ns.iter().any(|end_ns| from_ns < *end_ns)
@@ -207,14 +207,14 @@ impl<'s> Collector<'s> {
             Some(planned) => stopped_ns.is_some_and(|at| at < planned),
             None => stopped_ns.is_some(),
         };
-        // The planned end, or the actual one. A load by number lasts until its last answer, and is not stretched by
-        // one that never came.
+        // The planned end, or the actual one. A load bounded by a number of requests lasts until its last response; one
+        // that never came does not extend it.
         let bound_ns = if cut_short { stopped_ns } else { planned_ns };
         let to_ns = bound_ns.unwrap_or(match self.spec.model {
             Model::Open { .. } => ended_ns,
             Model::Closed { .. } => self.last_end_ns.max(1),
         });
-        // From when nothing more began: the planned time was over, or the last request had started.
+        // When requests stopped starting: at the end of the planned time, or with the last request.
         let tail_from_ns = bound_ns.unwrap_or(self.last_start_ns);
         let from_ns = self.spec.warmup_ns.min(to_ns);
         let shift_s = self.shift_s();
@@ -227,7 +227,7 @@ impl<'s> Collector<'s> {
         measured.stragglers.tail_s = self.last_end_ns.saturating_sub(tail_from_ns) as f64 / 1e9;
         if let Some((took_ns, grown)) = self.start.opened.get() {
             measured.connections.connect_phase_s = Some(*took_ns as f64 / 1e9);
-            // Connections that were open before took their memory before.
+            // Connections that were open before had already taken their memory.
             let held = self.spec.held.as_ref().filter(|_| measured.connections.reused == 0);
             measured.connections.bytes_per_connection =
                 held.map(|h| *grown as f64 / h.connections.max(1) as f64);
@@ -249,7 +249,7 @@ impl<'s> Collector<'s> {
     }
 }
 
-/// The gaps of a worker, on the trial's clock.
+/// A worker's gaps, on the trial's clock.
 fn stalls(gaps: Gaps, shift_s: f64) -> Stalls {
     let seconds = |ns: u64| ns as f64 / 1e9;
     Stalls {
@@ -260,7 +260,7 @@ fn stalls(gaps: Gaps, shift_s: f64) -> Stalls {
     }
 }
 
-/// Statuses that occurred.
+/// Statuses that occurred, with their counts.
 fn statuses(batch: &Batch) -> impl Iterator<Item = (u16, u64)> + '_ {
     batch.statuses.iter().enumerate().filter(|(_, n)| **n > 0).map(|(status, n)| (status as u16, *n))
 }
@@ -284,7 +284,7 @@ fn add_to_second(second: &mut Second, batch: &Batch, by_tag: &[(String, &TagMeas
     }
 }
 
-/// A tick's times cover all that happened in its second, in the window or not.
+/// A tick's times cover everything that happened in its second, in the window or not.
 fn fill_times(second: &mut Second) {
     let pair = |a: &loadlab_record::Histogram, b: &loadlab_record::Histogram| {
         if b.is_empty() {

@@ -1,5 +1,5 @@
-//! A load that several processes send, each a part of it: what a process reports of its part, second by second, and the
-//! merging of all parts into the same seconds and totals that one process would report.
+//! A load that several processes send, each a part of it: what a process reports of its part, second by second, and how
+//! all parts are merged into the same seconds and totals that one process would report.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,21 +21,21 @@ use crate::worker::WorkerEnd;
 pub struct PartEnd {
     /// How each of its load threads ended.
     pub threads: Vec<WorkerEnd>,
-    /// What they used.
+    /// What the load threads used.
     pub generator: Generator,
-    /// How long it took to open the connections to be held, nanoseconds, and by how much memory grew.
+    /// How long opening the held connections took, nanoseconds, and by how many bytes memory grew.
     pub opened: Option<(u64, u64)>,
 }
 
-/// Runs this process's part of a load ([`LoadSpec::elsewhere`]) on threads of its own. What they count goes to `report`
-/// on the caller's thread: one batch for each second in which all of them have counted, numbered as worker 0; several
-/// seconds if this thread had too little time.
+/// Runs this process's part of a load ([`LoadSpec::elsewhere`]) on its own threads. Their counts go to `report` on the
+/// caller's thread, numbered as worker 0: one batch for each second that all threads have reported, or for several
+/// seconds if this thread fell behind.
 ///
-/// `agree` is called once all threads are ready, and returns when the load begins on the clock of
-/// [`crate::io::epoll::now_ns`]; it may wait for other processes.
+/// `agree` is called once all threads are ready. It returns when the load begins, on the clock of
+/// [`crate::io::epoll::now_ns`], and may wait for other processes.
 ///
 /// # Errors
-/// A thread that cannot be started, or a backend that fails. What was reported before remains valid.
+/// A thread cannot be started, or a backend fails. What was reported before remains valid.
 pub fn run_part(
     spec: &LoadSpec,
     control: &Control,
@@ -52,7 +52,7 @@ pub fn run_part(
     Ok(PartEnd { threads, generator, opened: start.opened.get().copied().filter(|_| spec.held.is_some()) })
 }
 
-/// The same on simulated load threads, in no time.
+/// As `run_part`, on simulated load threads and without waiting in real time.
 ///
 /// # Errors
 /// Those of [`super::simulate`].
@@ -71,26 +71,26 @@ pub fn simulate_part<S: sim::Server>(
     Ok(PartEnd { threads, generator, opened: None })
 }
 
-/// What arrives of a part.
+/// One report from a part.
 #[derive(Debug)]
 pub struct PartReport {
-    /// Which part, from 0.
+    /// Number of the part, from 0.
     pub part: usize,
-    /// What it reports.
+    /// What the part reports.
     pub what: Part,
 }
 
 /// What a part reports.
 #[derive(Debug)]
 pub enum Part {
-    /// What it counted in a second.
+    /// What the part counted in a second.
     Counted(Box<Batch>),
-    /// It has ended.
+    /// The part has ended.
     Ended(Box<PartEnd>),
 }
 
-/// Merges the reports of all parts of a load, each in its own order, until there are no more. `spec` is the whole load.
-/// `next` returns the next report, and is given the batch of the one before, whose memory it may use again.
+/// Merges the reports of all parts of a load, each part's in its own order, until there are no more. `spec` is the
+/// whole load. `next` returns the next report; it is given the previous report's batch, whose memory it may reuse.
 pub fn merge(
     spec: &LoadSpec,
     origin: Origin,
@@ -125,17 +125,17 @@ pub fn merge(
     collector.outcome(threads, generator.unwrap_or_default())
 }
 
-/// What the threads of this process count, merged into seconds.
+/// Counts of this process's threads, merged into seconds.
 struct Blocks {
     seconds: Seconds<Batch>,
     threads: Vec<Thread>,
     peaks: Peaks,
-    /// Tenths of a second that all threads have reported and that are in no block yet, and their sums.
+    /// Tenths of a second that all threads have reported and that are not in a block yet: their numbers and sums.
     tenths: VecDeque<(u64, Levels)>,
     most_open: u64,
 }
 
-/// What a thread reported last.
+/// A thread's latest report.
 #[derive(Clone, Copy, Default)]
 struct Thread {
     until_ns: u64,
@@ -179,7 +179,7 @@ impl Blocks {
             numbers: batch.numbers.len(),
             warmup: batch.before.is_some(),
         };
-        // What was cut off at the end stays in flight permanently.
+        // Requests cut off at the end stay in flight permanently.
         let level = (batch.in_flight + batch.counts.in_flight, batch.open);
         let of = (batch.worker, level);
         self.seconds.of(batch.from_ns..until_ns, of, || Batch::new(sizes)).add(batch);
@@ -204,12 +204,12 @@ impl Blocks {
         }
     }
 
-    /// Peaks, and what is known so far.
+    /// Fills in the peaks and what is known so far.
     fn finish(&mut self, block: &mut Batch, last: bool) {
         let threads = &self.threads;
         let most = |of: fn(&Thread) -> u64| threads.iter().map(of).max().unwrap_or(0);
         block.worker = 0;
-        // An interval of any length, up to its end.
+        // The block covers an interval of any length, up to its end.
         (block.is_long, block.last) = (true, last);
         block.window_to_ns = most(|t| t.window_to_ns);
         block.last_start_ns = most(|t| t.last_start_ns);

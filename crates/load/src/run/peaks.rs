@@ -1,8 +1,9 @@
-//! The most requests in flight, and connections open, at one time over all load threads, or over all parts of a load.
+//! Peaks of requests in flight and of connections open, over all load threads or over all parts of a load.
 //!
-//! Each of them reports its maximum in each tenth of a second. Maxima are summed per tenth, not over the whole load:
-//! threads seldom peak at the same time. Within a tenth the sum is an upper bound, and so it is over a longer interval
-//! that is reported in one piece. A tenth is summed once all have reported it, so the order of reports does not matter.
+//! Each thread or part reports its maximum in each tenth of a second. Maxima are summed per tenth, not over the whole
+//! load: threads seldom peak at the same time. Within a tenth the sum is an upper bound, and also over a longer
+//! interval that is reported in one piece. A tenth is summed once all have reported it, so the order of reports does
+//! not matter.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,26 +13,26 @@ use crate::measure::batch::BATCH_NS;
 /// Requests in flight, connections open.
 pub(super) type Levels = (u64, u64);
 
-/// What is reported of tenths of a second.
+/// Maxima reported for tenths of a second.
 pub(super) struct Peaks {
-    /// The number of the first tenth that is not complete.
+    /// Number of the first tenth that is not complete.
     first: u64,
-    /// From that tenth on, what each worker reported: its maximum, and its level at the end.
+    /// From tenth `first` on, what each worker reported: its maximum, and its level at the end.
     tenths: VecDeque<Vec<Option<(Levels, Levels)>>>,
-    /// What each worker had at the end of the last tenth it reported of those that are complete.
+    /// Each worker's level at the end of the last complete tenth that it reported.
     levels: Vec<Levels>,
-    /// The number of the first tenth that each has not reported to its end.
+    /// For each worker, the number of the first tenth that it has not fully reported.
     reported: Vec<u64>,
 }
 
 impl Peaks {
-    /// Of this many workers.
+    /// For `workers` workers.
     pub fn new(workers: usize) -> Self {
         let (levels, reported) = (vec![(0, 0); workers], vec![0; workers]);
         Peaks { first: 0, tenths: VecDeque::new(), levels, reported }
     }
 
-    /// A worker reports its maximum over an interval, and its level at the end.
+    /// Adds a worker's maximum over an interval, and its level at the end.
     pub fn add(&mut self, worker: usize, ns: Range<u64>, most: Levels, end: Levels) {
         let first = (ns.start / BATCH_NS).max(self.first);
         let last = (ns.end.max(ns.start + 1) - 1) / BATCH_NS;
@@ -46,13 +47,13 @@ impl Peaks {
         self.reported[worker] = self.reported[worker].max(ns.end / BATCH_NS);
     }
 
-    /// A worker reports nothing more.
+    /// Marks a worker as ended: it reports nothing more.
     pub fn ended(&mut self, worker: usize) {
         self.reported[worker] = u64::MAX;
     }
 
-    /// The next tenth that all have reported: its number, and the sum of their maxima. One who skipped it kept the level
-    /// it had.
+    /// The next tenth that all workers have reported: its number, and the sum of their maxima. A worker that skipped it
+    /// has kept its level.
     pub fn complete(&mut self) -> Option<(u64, Levels)> {
         let all = self.reported.iter().min()?;
         let tenth = self.tenths.pop_front_if(|_| self.first < *all)?;
@@ -67,7 +68,7 @@ impl Peaks {
     }
 }
 
-/// The larger of each.
+/// The larger of each level.
 pub(super) fn larger(a: Levels, b: Levels) -> Levels {
     (a.0.max(b.0), a.1.max(b.1))
 }
@@ -94,7 +95,7 @@ mod tests {
             peaks.add(1, tenth(number), busy(number == 7), (1, 10));
         }
         assert_eq!(most(&mut peaks), (51, 70));
-        // One reports a tenth late, another skips some: its level stays as it was.
+        // One worker reports a tenth late, another skips some: its level stays as it was.
         peaks.add(0, tenth(10), (40, 40), (30, 30));
         peaks.add(0, tenth(14), (30, 30), (30, 30));
         assert_eq!(peaks.complete(), None);
@@ -103,12 +104,12 @@ mod tests {
         peaks.add(1, tenth(14), (40, 50), (2, 20));
         assert_eq!(peaks.complete(), Some((11, (32, 50))));
         assert_eq!(most(&mut peaks), (70, 80));
-        // One reports several at once: its peak may be in any of them.
+        // One worker reports several tenths at once: its peak may be in any of them.
         peaks.add(0, tenth(20), (1, 1), (1, 1));
         peaks.add(0, tenth(24), (60, 60), (1, 1));
         peaks.add(1, 20 * BATCH_NS..25 * BATCH_NS, (50, 50), (2, 20));
         assert_eq!(most(&mut peaks), (110, 110));
-        // One ends, and what the other has counts on.
+        // One worker ends; the other's level still counts.
         peaks.add(0, 25 * BATCH_NS..25 * BATCH_NS + 7, (9, 9), (0, 0));
         peaks.ended(0);
         peaks.add(1, tenth(25), (8, 8), (8, 8));
@@ -118,7 +119,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order workers report, the sums are the same.
+        /// The sums do not depend on the order in which workers report.
         #[test]
         fn the_order_of_reports_does_not_matter(
             reports in prop::collection::vec((0usize..3, 0u64..50, 0u64..50), 1..60), turns in prop::collection::vec(0usize..3, 200)

@@ -1,6 +1,6 @@
-//! Seconds that are not complete yet: what load threads report of them is merged here.
+//! Seconds that are not complete yet: the reports of load threads are merged here.
 //!
-//! A thread whose batches came back too late reports several seconds at once. They are then merged into one for all
+//! A thread whose batches came back too late reports several seconds at once. These are merged into one for all
 //! threads: the rates of a second that lacks one thread's requests would be wrong.
 
 use std::collections::VecDeque;
@@ -14,56 +14,57 @@ use crate::measure::batch::{Batch, Ids};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
-/// What is counted in a second, or in several.
+/// Counts of one second, or of several.
 pub(super) trait Counted {
-    /// Nothing counted, from that time on.
+    /// Begins an empty interval at `ns`.
     fn begin_at(&mut self, ns: u64);
-    /// Takes what a later second has, and leaves it to be cleared.
+    /// Merges the counts of a later interval into this one; the caller clears `later`.
     fn join(&mut self, later: &mut Self);
-    /// Empties it for its next use.
+    /// Empties it for reuse.
     fn clear(&mut self);
 }
 
 /// Seconds of one load, on its clock.
 pub(super) struct Seconds<T> {
-    /// The number of the first that is not complete.
+    /// Number of the first second that is not complete.
     first: u64,
-    /// In order and without gaps.
+    /// Pending intervals, in order and without gaps.
     pending: VecDeque<Pending<T>>,
-    /// Emptied ones.
+    /// Emptied counts, for reuse.
     spare: Vec<T>,
-    /// What each worker had in flight, and open, at the end of the last complete one.
+    /// Each worker's requests in flight and open connections at the end of the last complete second.
     levels: Vec<Levels>,
 }
 
 struct Pending<T> {
-    /// The number after its last second.
+    /// Number of the second after its last one.
     end: u64,
     what: T,
-    /// What each worker had when it reported of it last.
+    /// Each worker's levels when it last reported for this interval.
     levels: Vec<Option<Levels>>,
 }
 
-/// Seconds that are complete.
+/// One or more complete seconds.
 pub(super) struct Complete<T> {
-    /// The first one's number.
+    /// Number of the first second.
     pub number: u64,
-    /// How many.
+    /// How many seconds.
     pub length: u64,
     /// What was counted in them.
     pub what: T,
-    /// What all workers together had at their end. Workers report at different times, so it is not what they had last.
+    /// Levels of all workers together at the end of the interval. Workers report at different times, so these are not
+    /// their latest levels.
     pub levels: Levels,
 }
 
 impl<T: Counted> Seconds<T> {
-    /// Of this many workers.
+    /// For `workers` workers.
     pub fn new(workers: usize) -> Self {
         Seconds { first: 0, pending: VecDeque::new(), spare: Vec::new(), levels: vec![(0, 0); workers] }
     }
 
-    /// The one that contains an interval, of which a worker reports, and what it had at the interval's end. `make` makes
-    /// new ones.
+    /// The pending interval that contains `ns`, for a report of `worker`, which had `level` at its end. `make` creates
+    /// new counts.
     pub fn of(&mut self, ns: Range<u64>, (worker, level): (usize, Levels), make: impl Fn() -> T) -> &mut T {
         let (first, last) = (ns.start / SECOND_NS, (ns.end.max(ns.start + 1) - 1) / SECOND_NS);
         while self.end() < first {
@@ -87,7 +88,7 @@ impl<T: Counted> Seconds<T> {
         &mut second.what
     }
 
-    /// Everything up to that number becomes one.
+    /// Adds one interval from the last pending second up to `end`.
     fn push(&mut self, end: u64, make: impl Fn() -> T) {
         let from_ns = self.end() * SECOND_NS;
         let mut what = self.spare.pop().unwrap_or_else(make);
@@ -95,17 +96,17 @@ impl<T: Counted> Seconds<T> {
         self.pending.push_back(Pending { end, what, levels: vec![None; self.levels.len()] });
     }
 
-    /// The number after the last.
+    /// Number of the second after the last pending one.
     fn end(&self) -> u64 {
         self.pending.back().map_or(self.first, |second| second.end)
     }
 
-    /// There is none.
+    /// Whether no second is pending.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// The first, if it ended by then.
+    /// The first interval, if it ended by `reported_ns`.
     pub fn complete(&mut self, reported_ns: u64) -> Option<Complete<T>> {
         let second = self.pending.pop_front_if(|second| second.end * SECOND_NS <= reported_ns)?;
         let (number, length) = (self.first, second.end - self.first);
@@ -117,7 +118,7 @@ impl<T: Counted> Seconds<T> {
         Some(Complete { number, length, what: second.what, levels })
     }
 
-    /// Takes back one that was reported.
+    /// Takes back counts that were reported.
     pub fn give_back(&mut self, mut second: T) {
         second.clear();
         self.spare.push(second);
@@ -146,7 +147,7 @@ impl Counted for Second {
         self.ids.append(&mut later.ids);
     }
 
-    /// The load's name and batch stay.
+    /// Keeps the load's name and batch.
     fn clear(&mut self) {
         self.tick =
             Tick { load: std::mem::take(&mut self.tick.load), batch: self.tick.batch, ..Tick::default() };

@@ -1,5 +1,5 @@
-//! Loads on a simulated network, in no time: the workers of their threads take turns on one clock. For tests of
-//! schedules and accounts.
+//! Loads on a simulated network, without waiting in real time: the workers of all threads take turns on one clock. For
+//! tests of schedules and accounting.
 
 use std::ops::Range;
 use std::sync::mpsc::channel;
@@ -14,10 +14,10 @@ use crate::spec::LoadSpec;
 use crate::start::Start;
 use crate::worker::{Next, Worker, WorkerEnd, end, open_held};
 
-/// Runs a load on simulated load threads, in no time. For tests of schedules and accounts.
+/// Runs a load on simulated load threads, without waiting in real time. For tests of schedules and accounting.
 ///
 /// # Errors
-/// The load runs on without advancing its clock: a bug of ours.
+/// The load runs on without advancing its clock: a bug in loadlab.
 pub fn simulate<S: sim::Server>(
     spec: &LoadSpec,
     control: &Control,
@@ -28,10 +28,10 @@ pub fn simulate<S: sim::Server>(
     simulate_slots(spec, first..first + spec.threads as u64, control, io, observer)
 }
 
-/// The same for one load thread's share, from 0.
+/// As `simulate`, for the share of one load thread, numbered from 0.
 ///
 /// # Errors
-/// The same.
+/// As for `simulate`.
 pub fn simulate_share<S: sim::Server>(
     spec: &LoadSpec,
     slot: u64,
@@ -58,10 +58,10 @@ fn simulate_slots<S: sim::Server>(
     Ok(collector.outcome(ends, Generator { io: "sim".into(), threads, ..Generator::default() }))
 }
 
-/// Runs the simulated load threads with these numbers to their end; `take` gets what they count.
+/// Runs the simulated load threads with these numbers to their end; `take` gets their counts.
 ///
 /// # Errors
-/// The load runs on without advancing its clock: a bug of ours.
+/// The load runs on without advancing its clock: a bug in loadlab.
 pub(super) fn on_slots<S: sim::Server>(
     spec: &LoadSpec,
     slots: Range<u64>,
@@ -83,7 +83,7 @@ pub(super) fn on_slots<S: sim::Server>(
         take(&mut batch);
         give_back(batch, &empties);
     };
-    // Drained while the load runs, as for real threads: a long one would otherwise be held in memory whole.
+    // Drained while the load runs, as for real threads: otherwise a long load would be held in memory whole.
     let ends = take_turns(io, &mut threads, || batches.try_iter().for_each(&mut collect));
     drop(threads);
     batches.iter().for_each(collect);

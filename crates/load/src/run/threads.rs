@@ -1,4 +1,4 @@
-//! The load threads of this process: started, bound, driven, and what they used.
+//! The load threads of this process: starting, binding and driving them, and what they used.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -15,7 +15,7 @@ use crate::spec::{IoChoice, LoadSpec};
 use crate::start::{Start, StartGuard};
 use crate::worker::{Worker, WorkerEnd, drive, open_held};
 
-/// Runs a load's threads to their end; `take` gets what they count, on the caller's thread.
+/// Runs a load's threads to their end; `take` gets their counts, on the caller's thread.
 ///
 /// # Errors
 /// A thread cannot be started. How each thread ended is in the result.
@@ -62,7 +62,7 @@ pub(super) fn run(
     Ok((ends.into_iter().map(|end| end.map(|end| end.end)).collect(), generator))
 }
 
-/// Returns a batch, empty, to the thread it came from.
+/// Empties a batch and returns it to the thread it came from.
 pub(super) fn give_back(mut batch: Box<Batch>, empties: &[Sender<Box<Batch>>]) {
     let (worker, last) = (batch.worker, batch.last);
     batch.clear();
@@ -113,8 +113,8 @@ fn bind(spec: &LoadSpec, slot: usize) -> Result<(), LoadError> {
     rustix::thread::sched_setaffinity(None, &set).map_err(|e| LoadError::Thread(e.into()))
 }
 
-/// An io_uring, unless the load wants none or the kernel offers none: blocked, as in most containers, or too old. The
-/// record states which backend it was.
+/// An io_uring, unless the load wants none or the kernel offers none (blocked, as in most containers, or too old). The
+/// record states which backend was used.
 fn uring<'r>(spec: &LoadSpec) -> Result<Option<Uring<'r>>, LoadError> {
     if spec.io == IoChoice::Epoll {
         return Ok(None);
@@ -134,7 +134,7 @@ fn uring<'r>(spec: &LoadSpec) -> Result<Option<Uring<'r>>, LoadError> {
     }
 }
 
-/// Drives a worker from the load's start on.
+/// Drives a worker from the load's start.
 fn drive_from<'r, I: Io<'r>>(
     io: &mut I,
     mut worker: Worker<'r>,
@@ -149,7 +149,7 @@ fn drive_from<'r, I: Io<'r>>(
     let start_ns = start.at_ns();
     worker.begin_at(start_ns);
     worker.begins_at_unix(unix_ns_at(start_ns));
-    // Reading it takes so long that the first request would be late.
+    // Read before waiting: reading takes so long that the first request would be late.
     let before = ThreadUse::now();
     wait_until(start_ns, I::WAKE_EARLY_NS);
     let end = drive(io, &mut worker, || {}).map_err(failed)?;
@@ -159,8 +159,8 @@ fn drive_from<'r, I: Io<'r>>(
     Ok(ThreadEnd { end, used, backend: I::NAME })
 }
 
-/// The wall clock at a time on the monotonic clock, nanoseconds since 1970. Of a few readings of both, the one that was
-/// interrupted least.
+/// The wall clock at a time on the monotonic clock, nanoseconds since 1970. Of a few readings of both clocks, it uses
+/// the least interrupted one.
 fn unix_ns_at(at_ns: u64) -> u64 {
     let read = |_| {
         let before_ns = now_ns();
@@ -172,7 +172,7 @@ fn unix_ns_at(at_ns: u64) -> u64 {
     unix_ns.saturating_add_signed(at_ns.cast_signed().saturating_sub(now_ns.cast_signed()))
 }
 
-/// Readings of two clocks, of which one counts.
+/// Readings of the two clocks, of which the best is used.
 const READINGS: usize = 5;
 
 /// Sleeps until shortly before a time on the monotonic clock, then spins.
@@ -192,7 +192,7 @@ fn bound_cpus(spec: &LoadSpec) -> Vec<usize> {
     cpus
 }
 
-/// How batches go to the caller's thread, and come back.
+/// Channels that carry batches to the caller's thread and back.
 pub(super) struct Channels {
     pub full: Sender<Box<Batch>>,
     pub empty: Receiver<Box<Batch>>,

@@ -1,13 +1,13 @@
-//! A level that changes over time in straight lines: a rate, or a number of users.
+//! A level that changes piecewise linearly over time: a rate, or a number of users.
 //!
 //! Both models query it. The open model asks when it has called for `k` requests: the inverse of its integral,
 //! piecewise a square root. The closed model asks when user `k` is active: while the level is above `k`. Levels are
-//! rounded to a millionth and times to a nanosecond; from there on all is integer arithmetic, so nothing drifts and
-//! the shares of several threads add up.
+//! rounded to a millionth and times to a nanosecond; from there on everything is integer arithmetic, so nothing drifts
+//! and the shares of several threads add up.
 
 use loadlab_record::schedule::Stage;
 
-/// Grains per request: levels are millionths, times nanoseconds, and areas under a slope halves.
+/// Grains per request: levels are in millionths, times in nanoseconds, and areas under a slope in halves.
 const GRAINS: u128 = 2 * 1_000_000 * 1_000_000_000;
 
 /// A level over time.
@@ -16,9 +16,9 @@ pub struct Level {
     pieces: Vec<Piece>,
     /// Where the last piece ends; the level is constant from there on.
     end_ns: u64,
-    /// Area up to there.
+    /// Area up to `end_ns`.
     total: u128,
-    /// The level from there on, millionths.
+    /// The level from `end_ns` on, millionths.
     last: u64,
 }
 
@@ -29,15 +29,16 @@ struct Piece {
     /// Levels at both ends, millionths.
     from: u64,
     to: u64,
-    /// Area before it.
+    /// Area before this piece.
     before: u128,
-    /// Squares of its length times its level fit 128 bits, so its inverse is exact. Otherwise (beyond a slope of three
-    /// days at 1,000 a second, or of two hours at a million) it is accurate to some nanoseconds.
+    /// Whether twice the square of its length times its level fits 128 bits, which makes its inverse exact. Otherwise
+    /// (beyond a slope of three days at 1,000 a second, or of two hours at a million) the inverse is accurate to some
+    /// nanoseconds.
     fits: bool,
 }
 
 impl Level {
-    /// Stages, one after the other; after the last one the level stays.
+    /// Stages, one after the other; after the last one the level stays constant.
     pub fn of(stages: &[Stage]) -> Level {
         let mut level = Level { pieces: Vec::new(), end_ns: 0, total: 0, last: 0 };
         for stage in stages {
@@ -53,21 +54,21 @@ impl Level {
         level
     }
 
-    /// A level that rises from zero over a time, and then stays.
+    /// A level that rises from zero over a time and then stays constant.
     pub fn ramp(to: f64, over_ns: u64) -> Level {
         Level::of(&[Stage { from: 0.0, to, over_ns }])
     }
 
-    /// When request `k` (from 0) falls due if the level is a rate, nanoseconds from the start; `None` if it never
-    /// does. `piece` is where to start looking: 0 at first, then as it was left.
+    /// When request `k` (from 0) falls due if the level is a rate, nanoseconds from the start; `None` if it never does.
+    /// `piece` is where to start looking: 0 at first, then as the previous call left it.
     ///
     /// This is the latest time by which no more than `k` requests have been called for, in whole nanoseconds. If the
-    /// rate is zero at a request's turn, the request waits until it is not.
+    /// rate is zero at a request's turn, the request waits until the rate is positive.
     pub fn due_ns(&self, k: u64, piece: &mut usize) -> Option<u64> {
         self.due_at(u128::from(k) * GRAINS, piece)
     }
 
-    /// The same for a fractional place in the sequence, as Poisson arrivals need it.
+    /// As `due_ns`, for a fractional position in the sequence, as Poisson arrivals need it.
     pub fn due_ns_at(&self, place: f64, piece: &mut usize) -> Option<u64> {
         self.due_at((place * GRAINS as f64) as u128, piece)
     }
@@ -84,8 +85,8 @@ impl Level {
         Some(self.end_ns.saturating_add(u64::try_from(beyond).unwrap_or(u64::MAX)))
     }
 
-    /// The first time from `from_ns` on at which user `k` (from 0) is active, if the level is a number of users;
-    /// `None` if it never is again. A user is active while the level is above its number.
+    /// The first time from `from_ns` on at which user `k` (from 0) is active, if the level is a number of users; `None`
+    /// if the user is never active again. A user is active while the level is above its number.
     pub fn active_from(&self, k: u64, from_ns: u64) -> Option<u64> {
         let number = u128::from(k) * 1_000_000;
         let first = self.pieces.partition_point(|p| p.start_ns + p.length_ns <= from_ns);
@@ -99,7 +100,7 @@ impl Level {
     }
 }
 
-/// Rounded to a millionth.
+/// Rounds a level to millionths.
 fn micro(level: f64) -> u64 {
     (level.max(0.0) * 1e6).round() as u64
 }
@@ -114,12 +115,12 @@ impl Piece {
         Piece { start_ns, length_ns, from, to, before, fits }
     }
 
-    /// Area under it, in grains: the mean level times its length, times two.
+    /// Area under the piece, in grains: the mean level times its length, times two.
     fn area(&self) -> u128 {
         (u128::from(self.from) + u128::from(self.to)) * u128::from(self.length_ns)
     }
 
-    /// The latest time by which no more than this area lies behind, nanoseconds from the piece's start.
+    /// The latest time by which no more than `area` has accumulated, nanoseconds from the piece's start.
     fn reaches(&self, area: u128) -> u64 {
         if self.from == self.to {
             return (area / (2 * u128::from(self.from))) as u64;
@@ -127,14 +128,14 @@ impl Piece {
         if self.from < self.to {
             return self.slope(self.from, area).0;
         }
-        // Falling: seen backwards from the end it rises, where small differences are not lost. The latest time by
-        // which no more lies behind is the least by which the rest lies ahead.
+        // Falling: read backwards from the end it rises, and small differences are not lost. The latest time by which
+        // no more than `area` has accumulated is the one closest to the end that still leaves the rest ahead.
         let (below, exactly) = self.slope(self.to, self.area() - area);
         self.length_ns - (below + u64::from(!exactly)).min(self.length_ns)
     }
 
-    /// Along a slope that begins at `low`: the latest time by which no more than this area lies behind, and whether
-    /// it is exactly as much.
+    /// Along a slope that begins at `low`: the latest time by which no more than `area` has accumulated, and whether it
+    /// is exactly `area`.
     ///
     /// With T the length and d the rise, x solves 2·low·x + d·x²/T = area: x = area / (low + √(low² + d·area/T)), a
     /// form without cancellation. Integers correct the floating-point error.
@@ -162,7 +163,8 @@ impl Piece {
     }
 
     /// The first time from `at` on at which the level is above a user's number (millionths), nanoseconds from the
-    /// piece's start. On its way up a user begins as the level reaches its number; on its way down it rests then.
+    /// piece's start. While the level rises, a user begins when it reaches the user's number; while it falls, the user
+    /// rests from then on.
     fn active_from(&self, number: u128, at: u64) -> Option<u64> {
         let (from, to) = (u128::from(self.from), u128::from(self.to));
         let length = u128::from(self.length_ns);
@@ -244,7 +246,7 @@ mod tests {
             let active = (0..60).filter(|k| level.active_from(*k, at) == Some(at)).count() as f64;
             // On a slope a user begins within the nanosecond in which the level reaches its number.
             prop_assert!((active - at_level.ceil()).abs() <= if at_level.fract() < 1e-6 { 1.0 } else { 0.0 }, "{active} for {at_level}");
-            // Once it rests, it is woken at its time and not before.
+            // A resting user is woken at its time and not before.
             for k in 0..60 {
                 if let Some(wakes) = level.active_from(k, at) {
                     prop_assert!(wakes >= at);

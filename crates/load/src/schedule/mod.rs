@@ -1,7 +1,7 @@
 //! When requests fall due in the open model: pure arithmetic from the load's start, free of drift.
 //!
-//! Request k falls due at Λ⁻¹(k), where Λ(t) is the number called for by t: the integral of the rate, which is
-//! constant, or changes in straight lines ([`crate::schedule::level`]; a ramp is one stage). Poisson arrivals are the
+//! Request k falls due at Λ⁻¹(k), where Λ(t) is the number of requests called for by time t: the integral of the rate,
+//! which is constant or piecewise linear ([`crate::schedule::level`]; a ramp is one stage). Poisson arrivals are the
 //! same with k replaced by the sum of k unit exponentials (time change of a Poisson process). A slot of n takes every
 //! n-th request of the *same* sequence, so the shares of n slots add up to the whole for every n.
 
@@ -18,7 +18,7 @@ use crate::random::Random;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     rate: Level,
-    /// The piece of it that the next request is in, or one before.
+    /// The piece of `rate` that the next request is in, or an earlier one.
     piece: usize,
     arrivals: Arrivals,
     /// Number of the next request in the whole sequence.
@@ -26,9 +26,9 @@ pub struct Schedule {
     slots: u64,
     /// No request falls due at or after this.
     end_ns: u64,
-    /// No request with this number or above.
+    /// No request has this number or a higher one.
     end_number: u64,
-    /// Poisson: place of request `drawn - 1` in unit-rate time.
+    /// Poisson: position of request `drawn - 1` in unit-rate time.
     place: f64,
     drawn: u64,
     random: Random,
@@ -36,7 +36,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// All requests of a rate.
+    /// All requests at a rate.
     pub fn new(rate: Level, arrivals: Arrivals, seed: u64) -> Self {
         let mut schedule = Schedule {
             rate,
@@ -55,19 +55,19 @@ impl Schedule {
         schedule
     }
 
-    /// Only what falls due before `end_ns`, and only the first `end_number` of the whole sequence.
+    /// Keeps only requests that fall due before `end_ns`, and only the first `end_number` of the whole sequence.
     pub fn until(mut self, end_ns: u64, end_number: u64) -> Self {
         (self.end_ns, self.end_number) = (end_ns, end_number);
         self.rewind()
     }
 
-    /// Every `slots`-th request, from number `slot` on.
+    /// Keeps every `slots`-th request, starting with number `slot`.
     pub fn share(mut self, slot: u64, slots: u64) -> Self {
         (self.next, self.slots) = (slot, slots);
         self.rewind()
     }
 
-    /// Only what falls due at `from_ns` or later.
+    /// Keeps only requests that fall due at `from_ns` or later.
     pub fn not_before(mut self, from_ns: u64) -> Self {
         while self.peeked.is_some_and(|due| due < from_ns) {
             self.take();
@@ -236,7 +236,7 @@ mod tests {
         prop::collection::vec((level(), level(), over, any::<bool>()), 1..8).prop_map(|list| {
             let mut stages: Vec<Stage> = Vec::new();
             for (from, to, over_ns, joined) in list {
-                // Most begin where the previous one ended.
+                // Most stages begin where the previous one ended.
                 let before = stages.last().map_or(0.0, |s| s.to);
                 stages.push(Stage { from: if joined { before } else { from }, to, over_ns });
             }
@@ -265,7 +265,7 @@ mod tests {
             prop_assert!(due.windows(2).all(|w| w[0].1 <= w[1].1 && w[0].0 + 1 == w[1].0));
             prop_assert!((due.len() as f64 - area_by(&stages, end_ns)).abs() <= 1.0 + 1e-6);
             for (k, at) in due.iter().step_by(1 + due.len() / 50) {
-                // No more than k by then, and a nanosecond later at least that.
+                // At most k requests by then, and at least k a nanosecond later.
                 let (by_then, just_after) = (area_by(&stages, *at), area_by(&stages, at + 1));
                 prop_assert!(by_then <= *k as f64 + 1e-6, "{k} at {at}: {by_then}");
                 prop_assert!(just_after >= *k as f64 - 1e-6, "{k} at {at}: {just_after}");

@@ -3,14 +3,14 @@
 /// A thread's share.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// The thread, from 0.
+    /// Number of the thread, from 0.
     pub slot: u64,
-    /// Threads that have a share.
+    /// Number of threads that have a share.
     pub slots: u64,
 }
 
 impl Share {
-    /// How many of a total belong to this thread.
+    /// How many of `total` items belong to this thread.
     pub fn of(self, total: u64) -> u64 {
         match self.slot < self.slots {
             true => total / self.slots + u64::from(self.slot < total % self.slots),
@@ -18,7 +18,7 @@ impl Share {
         }
     }
 
-    /// How many belong to the threads before it.
+    /// How many of `total` items belong to the threads before it.
     pub fn before(self, total: u64) -> u64 {
         total / self.slots * self.slot + self.slot.min(total % self.slots)
     }

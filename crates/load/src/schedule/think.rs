@@ -1,10 +1,10 @@
-//! Pauses of users.
+//! Think times of users.
 
 use loadlab_record::schedule::Think;
 
 use crate::random::Random;
 
-/// The next wait, nanoseconds.
+/// Draws the next think time, nanoseconds.
 pub fn draw(think: Think, random: &mut Random) -> u64 {
     match think {
         Think::None => 0,

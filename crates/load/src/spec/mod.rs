@@ -1,4 +1,4 @@
-//! What a load is: everything the engine needs to know, checked beforehand.
+//! Specification of a load: everything the engine needs to know, checked beforehand.
 
 pub mod request;
 
@@ -22,81 +22,80 @@ pub struct LoadSpec {
     pub model: Model,
     /// When no further requests fall due.
     pub until: Until,
-    /// Users or rate grow linearly from nothing over this time, which is part of the duration.
+    /// Users or rate ramp up linearly from zero over this time, which is part of the duration.
     pub ramp_ns: u64,
-    /// Users or rate follow these, and the model's number is their maximum; empty: they follow the ramp.
+    /// Stages that users or rate follow; the model's number is then their maximum. Empty: they follow the ramp.
     pub stages: Vec<Stage>,
-    /// What falls due before this is not in the window.
+    /// Warm-up: requests due before this are not in the window.
     pub warmup_ns: u64,
-    /// What is in flight at the end may still finish within this time.
+    /// Requests in flight at the end may still finish within this time.
     pub grace_ns: u64,
-    /// Each user's requests fall due at this interval from the user's start on (closed model).
+    /// Each user's requests fall due at this interval, from the user's start (closed model).
     pub pace_ns: Option<u64>,
     /// What happens to a paced user's request that falls due while the user is still busy with an earlier one.
     pub pace_when_behind: WhenBehind,
-    /// How long a user waits after an answer before its next request falls due (closed model).
+    /// How long a user waits after a response before its next request falls due (closed model).
     pub think: Think,
     /// A request that has not ended this long after its start is abandoned.
     pub timeout_ns: u64,
-    /// Connections are reused.
+    /// Whether connections are reused.
     pub keep_alive: bool,
-    /// What is sent.
+    /// Requests to send.
     pub requests: Vec<Request>,
-    /// What journey steps add to their requests; `None` where every request is the same each time, and judged by its
-    /// status alone. There may be several orders then, and [`LoadSpec::order`] means nothing.
+    /// What journey steps add to their requests; `None` if every request is always the same and judged by its status
+    /// alone. A journey may have several orders, and [`LoadSpec::order`] is then ignored.
     pub journey: Option<Box<crate::journey::script::Journey>>,
-    /// Who takes which request next; paced users always go through their own.
+    /// Who takes which request next; paced users always go through all requests themselves.
     pub order: RequestOrder,
-    /// TLS, where hosts are reached by https.
+    /// TLS settings, if any host is reached by https.
     pub tls: Option<Box<TlsSpec>>,
-    /// HTTP/2, if spoken; otherwise HTTP/1.1.
+    /// HTTP/2 settings, if HTTP/2 is used; otherwise HTTP/1.1.
     pub http2: Option<Http2>,
-    /// Where requests go: for each host of the load all its addresses (the proxy's, if there is one); connections take
-    /// them in turn.
+    /// Addresses of each host of the load (the proxy's, if there is one); connections use them in turn.
     pub hosts: Vec<Vec<crate::target::Address>>,
     /// The proxy that requests go through, if any.
     pub proxy: Option<Box<Proxy>>,
     /// Names of the tags that requests refer to by index.
     pub tags: Vec<String>,
-    /// Connections to be held open, and used in turn; otherwise each user or request in flight has its own.
+    /// Connections held open and used in turn; otherwise each user or request in flight has its own connection.
     pub held: Option<Held>,
-    /// The pool that this load takes an earlier load's connections from, and leaves its own in; without it each load
-    /// makes its own, and closes them.
+    /// Pool that this load takes an earlier load's connections from and leaves its own in. Without one, the load opens
+    /// its own connections and closes them.
     pub pool: Option<Arc<ConnectionPool>>,
-    /// Addresses to connect from, in turn; empty leaves it to the kernel.
+    /// Source addresses of connections, used in turn; empty: the kernel chooses.
     pub sources: Vec<std::net::IpAddr>,
     /// Load threads of this process.
     pub threads: usize,
-    /// Load threads elsewhere that send the rest of this load.
+    /// Load threads in other processes that send the rest of this load.
     pub elsewhere: Elsewhere,
-    /// This process takes part from then on: what fell due before is not sent here, nor counted.
+    /// When this process joins the load: requests due earlier are neither sent nor counted here.
     pub joins: Joins,
-    /// Cores to bind them to, in turn; empty leaves them free.
+    /// Cores to bind load threads to, in turn; empty: threads are not bound.
     pub cpus: Vec<usize>,
-    /// The backend.
+    /// I/O backend.
     pub io: IoChoice,
     /// Seed of everything random.
     pub seed: u64,
-    /// What no example, error or message may show, besides what users capture.
+    /// Values to redact in every example, error and message, in addition to what users capture.
     pub secrets: Secrets,
 }
 
-/// Load threads of other processes that send the same load. All of a load's threads are numbered, process after process,
-/// and each takes its share of the whole: which part this process sends depends on nothing but these numbers.
+/// Load threads of other processes that send the same load. All of a load's threads are numbered, process after
+/// process, and each takes its share of the whole: what this process sends depends only on these numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// Those of processes before this one.
+    /// Load threads of the processes before this one.
     pub before: u64,
-    /// Those of processes after it.
+    /// Load threads of the processes after this one.
     pub after: u64,
 }
 
-/// When a process takes its part of a load that others began, in place of one that was lost or too late.
+/// When a process takes over its part of a load that others began, replacing a process that was lost or too late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joins {
-    /// On the load's clock.
+    /// When it joins, nanoseconds on the load's clock.
     pub at_ns: u64,
-    /// Requests of its part that were begun or dropped before; matters where their number ends the load.
+    /// Requests of its part already begun or dropped; matters if a number of requests ends the load.
     pub begun: u64,
 }
 
@@ -105,18 +104,18 @@ pub struct Joins {
 pub enum Model {
     /// Each user sends its next request when its last one has ended.
     Closed {
-        /// How many.
+        /// Number of users.
         users: u64,
     },
     /// Requests fall due on a schedule, whatever the system does.
     Open {
-        /// How many a second.
+        /// Requests per second.
         rate_per_s: f64,
-        /// Evenly or at random.
+        /// Whether arrivals are even or random.
         arrivals: Arrivals,
         /// What happens to a request that falls due while no slot is free.
         when_behind: WhenBehind,
-        /// How many requests may be in flight at one time.
+        /// Most requests that may be in flight at once.
         max_in_flight: u64,
     },
 }
@@ -124,17 +123,17 @@ pub enum Model {
 /// How hosts are reached over TLS.
 #[derive(Clone, Debug)]
 pub struct TlsSpec {
-    /// Whom to trust, what to offer.
+    /// TLS client configuration: whom to trust, what to offer.
     pub config: crate::protocol::tls::TlsConfig,
-    /// The name that each host's certificate must be for; `None` where TLS is not spoken.
+    /// The name that each host's certificate must be valid for; `None` for a host without TLS.
     pub names: Vec<Option<crate::protocol::tls::ServerName<'static>>>,
 }
 
 /// How hosts are reached through a proxy.
 #[derive(Clone, Debug, Default)]
 pub struct Proxy {
-    /// For each host of the load, the request that asks the proxy for a tunnel to it; `None` where each request goes
-    /// to the proxy itself, with a whole URL.
+    /// For each host of the load, the request that asks the proxy for a tunnel to it; `None` if each request goes to
+    /// the proxy itself, with an absolute URL.
     pub connects: Vec<Option<Box<[u8]>>>,
 }
 
@@ -149,61 +148,60 @@ impl Proxy {
 /// Requests in HTTP/2 form.
 #[derive(Clone, Debug)]
 pub struct Http2 {
-    /// Heads of the load's requests, in the same order; bodies are those of the requests.
+    /// Heads of the load's requests, in the requests' order; bodies are taken from the requests.
     pub heads: Vec<crate::protocol::http2::Head>,
-    /// For requests that a journey writes anew each time, what is known of their heads in advance; empty where there
-    /// are none.
+    /// What is known in advance of the heads of requests that a journey rewrites each time; empty if there are none.
     pub written: Vec<Option<Written>>,
-    /// Most streams per connection: this many users, or requests in flight, share one.
+    /// Most streams per connection: up to this many users, or requests in flight, share one.
     pub streams: u32,
 }
 
 impl Http2 {
-    /// What is known of a request's head, if it is written anew.
+    /// What is known in advance of a request's head, if the request is rewritten each time.
     #[inline]
     pub fn written(&self, request: u32) -> Option<&Written> {
         self.written.get(request as usize)?.as_ref()
     }
 }
 
-/// Connections that are held open.
+/// Connections held open during the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {
-    /// How many; at least as many as users.
+    /// Number of connections; at least the number of users.
     pub connections: u64,
-    /// How many are opened a second, before the load begins.
+    /// Connections opened per second, before the load begins.
     pub rate_per_s: f64,
 }
 
-/// Who takes which request next, in the closed model; a rate always takes the next one in turn.
+/// Who takes which request next, in the closed model; the open model always takes the next one in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RequestOrder {
-    /// Each user goes through all of them in order, again and again.
+    /// Each user goes through all requests in order, repeatedly.
     #[default]
     Journey,
-    /// The next free user takes the next one.
+    /// The next free user takes the next request.
     Shared,
 }
 
 /// Which backend does the I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IoChoice {
-    /// The best the kernel allows.
+    /// io_uring if the kernel allows it, otherwise epoll.
     #[default]
     Auto,
-    /// io_uring, or nothing.
+    /// io_uring; an error if it is unavailable.
     Uring,
     /// epoll.
     Epoll,
 }
 
-/// The number of random arrivals up to which the end of their schedule is the last one's. Beyond, it is hardly
-/// distinguishable from that of even arrivals, and would take long to find.
+/// Up to this many random arrivals, the schedule's end is the time of the last one. Beyond that, it hardly differs from
+/// the end of even arrivals, and finding it would take long.
 const WALKED: u64 = 10_000_000;
 
 impl LoadSpec {
-    /// The plainest load of its kind: one load thread, connections reused, no ramp, no pace, no pauses, a timeout of
-    /// 30 s, a grace of 5 s, everything to one address. Callers set what differs.
+    /// A minimal load: one load thread, connections reused, no ramp, no pace, no pauses, a timeout of 30 s, a grace of
+    /// 5 s, everything to one address. Callers set what differs.
     pub fn new(
         model: Model,
         until: Until,
@@ -244,7 +242,7 @@ impl LoadSpec {
         }
     }
 
-    /// Users send as soon as they are free: due, noticed and started are one moment.
+    /// Whether users send as soon as they are free, so that requests are due, noticed and started at the same moment.
     pub fn starts_as_due(&self) -> bool {
         matches!(self.model, Model::Closed { .. }) && self.pace_ns.is_none() && self.never_thinks()
     }
@@ -259,8 +257,8 @@ impl LoadSpec {
         if self.stages.is_empty() { Level::ramp(most, self.ramp_ns) } else { Level::of(&self.stages) }
     }
 
-    /// How many of the threads, here and elsewhere, have something to do: no more than there are users, requests in flight,
-    /// or connections that are held. Work is divided among these alone, or a part of it would be left undone.
+    /// Number of threads, here and elsewhere, that have something to do: no more than users, requests in flight or held
+    /// connections. Work is divided among these alone; any other thread's share would be left undone.
     pub fn busy_threads(&self) -> u64 {
         let most = match self.model {
             Model::Closed { users } => users,
@@ -285,18 +283,18 @@ impl LoadSpec {
         usize::try_from(groups.saturating_mul(hosts)).unwrap_or(usize::MAX)
     }
 
-    /// Requests one thread is likely to have under way at one time.
+    /// Requests that one thread is likely to have in flight at one time.
     pub fn in_flight_per_thread(&self) -> usize {
         let all = match self.model {
             Model::Closed { users } => users,
-            // The cap is for when things go wrong; few are in flight as long as nothing does.
+            // The cap is for when things go wrong; normally few requests are in flight.
             Model::Open { max_in_flight, .. } => max_in_flight.min(256),
         };
         usize::try_from(all.div_ceil(self.busy_threads())).unwrap_or(usize::MAX)
     }
 
-    /// Planned length of the schedule, if it is bounded by time or by a number at a rate. Of random arrivals, the length that
-    /// these have; it takes tens of nanoseconds for each of them.
+    /// Planned length of the schedule, if bounded by time, or by a number of requests at a rate. For random arrivals,
+    /// the length of the actual sequence; computing it takes tens of nanoseconds per arrival.
     pub fn schedule_ns(&self) -> Option<u64> {
         match (self.until, &self.model) {
             (Until::Elapsed(ns), _) => Some(ns),

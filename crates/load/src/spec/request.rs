@@ -1,4 +1,4 @@
-//! What is sent: requests prepared before the load starts, and who sends which next.
+//! Requests, prepared before the load starts.
 
 use loadlab_record::outcome::{Failure, Outcome};
 
@@ -7,26 +7,26 @@ use crate::protocol::http1;
 /// A request, ready to be written in one piece.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// `GET /path`, for reading.
+    /// `GET /path`, for display.
     pub label: String,
     /// Head and body in wire form.
     pub bytes: Vec<u8>,
     /// Length of the head within `bytes`.
     pub head_len: usize,
-    /// The answer to this method has no body whatever its head says (HEAD).
+    /// The response to this method has no body, whatever its head says (HEAD).
     pub answer_has_no_body: bool,
-    /// Repeating it does no harm (RFC 9110 §9.2.1).
+    /// The method is safe (RFC 9110 §9.2.1): repeating the request does no harm.
     pub safe: bool,
     /// Where it goes: index into the load's hosts.
     pub host: u16,
-    /// Statuses that are ok; empty means below 400.
+    /// Statuses that count as ok; empty: any below 400.
     pub ok_statuses: Vec<u16>,
     /// Indices into the load's tags.
     pub tags: Vec<u16>,
 }
 
 impl Request {
-    /// Whether a response with that status is a success.
+    /// The outcome of a response with this status.
     #[inline]
     pub fn judge(&self, status: u16) -> Outcome {
         let ok = match self.ok_statuses.as_slice() {
@@ -42,20 +42,20 @@ impl Request {
     }
 }
 
-/// What a request is made from.
+/// Parts that a request is built from.
 #[derive(Clone, Debug, Default)]
 pub struct RequestParts {
-    /// Method.
+    /// HTTP method.
     pub method: String,
     /// Host as in the URL, for the `Host` header (with the port unless it is the scheme's).
     pub host: String,
     /// Path and query.
     pub path: String,
-    /// Headers in order, besides those made here.
+    /// Headers in order, in addition to those generated here.
     pub headers: Vec<(String, String)>,
     /// Body, if any.
     pub body: Option<Vec<u8>>,
-    /// Connections are reused; if not, the request says `Connection: close`.
+    /// Whether connections are reused; if not, the request says `Connection: close`.
     pub keep_alive: bool,
 }
 
@@ -73,7 +73,7 @@ pub enum RequestError {
         "the value of header `{0}` contains a control character\nhint: headers are single lines; send bytes in the body"
     )]
     HeaderValue(String),
-    /// A path with blanks or control characters.
+    /// A path with spaces or control characters.
     #[error(
         "the path `{0}` contains spaces or control characters\nhint: percent-encode them (`%20` for a space)"
     )]
@@ -81,7 +81,7 @@ pub enum RequestError {
 }
 
 impl RequestParts {
-    /// Writes head and body.
+    /// Writes head and body in wire form.
     pub fn build(self) -> Result<Request, RequestError> {
         if !http1::is_token(&self.method) {
             return Err(RequestError::Method(self.method));

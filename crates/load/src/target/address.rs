@@ -6,14 +6,14 @@ use std::sync::Arc;
 /// Where a connection goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// Over TCP.
+    /// A TCP address and port.
     Inet(SocketAddr),
-    /// To a Unix socket, by the path of its file.
+    /// A Unix socket, by the path of its file.
     Unix(Arc<str>),
 }
 
 impl Address {
-    /// It never leaves this machine.
+    /// Whether connections to it stay on this machine.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Inet(address) => address.ip().is_loopback(),
@@ -49,10 +49,10 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// `ADDR` or `ADDR-ADDR`, at most 65,536 of them.
+/// Parses `ADDR` or `ADDR-ADDR`, at most 65,536 addresses.
 ///
 /// # Errors
-/// In words, what is wrong with it.
+/// What is wrong with the text, in words.
 pub fn parse_sources(text: &str) -> Result<Vec<IpAddr>, String> {
     let bad = || format!("`{text}` is not an address or a range such as `127.0.1.1-127.0.1.50`");
     let (from, to) = text.split_once('-').unwrap_or((text, text));
@@ -70,23 +70,23 @@ pub fn parse_sources(text: &str) -> Result<Vec<IpAddr>, String> {
     }
 }
 
-/// Connections from one source address to one loopback port before the next source is taken. A source has
-/// 28,232 ports by default, but looking for one that is free gets slow long before the last.
+/// Connections from one source address to one loopback port before the next source is used. A source has 28,232 ports
+/// by default, but finding a free one becomes slow long before the last.
 const PER_SOURCE: u64 = 8000;
 
-/// Sources for so many connections: on IPv4 loopback, where all of 127.0.0.0/8 is at hand, as many as they need;
-/// else none, which leaves it to the kernel.
+/// Source addresses for this many connections: on IPv4 loopback, where all of 127.0.0.0/8 is available, as many as they
+/// need; otherwise none, which leaves the choice to the kernel.
 pub fn sources_for(hosts: &[Vec<Address>], connections: u64) -> Vec<IpAddr> {
     let loopback = |a: &Address| matches!(a, Address::Inet(SocketAddr::V4(v4)) if v4.ip().is_loopback());
     if !hosts.iter().flatten().all(loopback) {
         return Vec::new();
     }
-    // 127.0.1.1 upward: 127.0.0.1 stays free for everybody else.
+    // 127.0.1.1 upward: 127.0.0.1 stays free for everything else.
     let first = std::net::Ipv4Addr::new(127, 0, 1, 1).to_bits();
     (0..sources_on_loopback(connections) as u32).map(|n| IpAddr::V4((first + n).into())).collect()
 }
 
-/// How many sources [`sources_for`] takes on IPv4 loopback; 0 where the kernel's one is enough.
+/// Number of sources that [`sources_for`] returns on IPv4 loopback; 0 if the kernel's choice is enough.
 pub fn sources_on_loopback(connections: u64) -> u64 {
     let needed = connections.div_ceil(PER_SOURCE).min(65_000);
     if needed < 3 { 0 } else { needed }

@@ -5,14 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use crate::target::error::TargetError;
 use crate::target::names::Names;
 
-/// Stands for an address of a host, whatever names say: `HOST:PORT:ADDRESS`.
+/// A fixed address for a host, overriding name resolution: `HOST:PORT:ADDRESS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// Host name.
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Its address.
+    /// The host's address.
     pub address: IpAddr,
 }
 
@@ -43,43 +43,43 @@ impl std::str::FromStr for Resolved {
     }
 }
 
-/// Hosts that may be loaded beside loopback.
+/// Hosts that may be loaded besides loopback.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
-    /// Addresses that hosts have, whatever names say. They are held to the same rule.
+    /// Fixed addresses of hosts, overriding name resolution. The same rule applies to them.
     pub resolved: Vec<Resolved>,
     /// Host names or addresses, as the user named them.
     pub hosts: Vec<String>,
-    /// Addresses of this run's own making.
+    /// Addresses of components that this run itself started.
     pub addresses: Vec<IpAddr>,
-    /// Names that were looked up under this rule.
+    /// Names looked up under this rule.
     pub names: Names,
-    /// Where connections come from, if that is given: only addresses of its family can be reached from there.
+    /// Source address of connections, if given: only addresses of its family can be reached from it.
     pub source: Option<IpAddr>,
 }
 
 impl Allowed {
-    /// The addresses a host was given.
+    /// The fixed addresses of a host.
     pub(super) fn given(&self, host: &str, port: u16) -> impl Iterator<Item = SocketAddr> {
         let named = move |r: &&Resolved| r.port == port && r.host.eq_ignore_ascii_case(host);
         self.resolved.iter().filter(named).map(|r| SocketAddr::new(r.address, r.port))
     }
 
-    /// Whether a load with these may go through a proxy at all.
+    /// Checks whether a load with these rules may go through a proxy at all.
     ///
     /// # Errors
-    /// Addresses were given for names, which only the proxy looks up.
+    /// Fixed addresses were given for names, which only the proxy looks up.
     pub fn by_proxy(&self) -> Result<(), TargetError> {
         if self.resolved.is_empty() { Ok(()) } else { Err(TargetError::ResolvedByProxy) }
     }
 
-    /// The user named this host.
+    /// Whether the user named this host.
     pub(super) fn has_name(&self, host: &str) -> bool {
         let bare = |h: &str| h.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         self.hosts.iter().any(|h| bare(h) == bare(host))
     }
 
-    /// May this address, reached by this name, be loaded?
+    /// Checks whether this address, reached by this name, may be loaded.
     pub fn check(&self, host: &str, address: IpAddr) -> Result<(), TargetError> {
         let plain = match address {
             IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),

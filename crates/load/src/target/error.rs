@@ -5,28 +5,28 @@ use std::net::IpAddr;
 /// Why a target cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// No URL.
+    /// Invalid URL.
     #[error("`{url}` is not a URL: {why}\nhint: {hint}")]
     Url {
-        /// What was given, without user and password.
+        /// The URL as given, without user and password.
         url: String,
         /// What is wrong with it.
         why: String,
-        /// What to write.
+        /// What to write instead.
         hint: &'static str,
     },
-    /// No Unix socket.
+    /// Invalid Unix socket.
     #[error("`{url}` is not a Unix socket: {why}\nhint: write it as `unix:/PATH/TO.sock:/URL/PATH`")]
     Socket {
-        /// What was given.
+        /// The URL as given.
         url: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// No proxy.
+    /// Invalid proxy.
     #[error("`{url}` is not a proxy: {why}\nhint: write it as `http://[USER:PASSWORD@]HOST:PORT`")]
     Proxy {
-        /// What was given, without the password.
+        /// The URL as given, without user and password.
         url: String,
         /// What is wrong with it.
         why: String,
@@ -36,16 +36,16 @@ pub enum TargetError {
         "`unix:{socket}` cannot be reached through a proxy\nhint: leave the proxy out, or give the server a port"
     )]
     SocketByProxy {
-        /// The socket's file.
+        /// Path of the socket.
         socket: String,
     },
-    /// Addresses given for names that a proxy looks up.
+    /// Fixed addresses for names that a proxy looks up.
     #[error(
         "`--resolve` has no effect with a proxy: the proxy resolves names itself\nhint: leave out `--resolve`, \
          or the proxy"
     )]
     ResolvedByProxy,
-    /// A name behind a proxy that is not allowed by name.
+    /// A host behind a proxy that is not allowed by name.
     #[error(
         "the proxy would resolve `{host}`, so loadlab cannot know where the load goes; with a proxy, a host \
          must be allowed by name\nhint: if you may load it, add `--allow-host {host}` (or `allow_hosts: \
@@ -55,32 +55,32 @@ pub enum TargetError {
         /// The host as named.
         host: String,
     },
-    /// A host of its own for a request that asks a proxy for a whole URL.
+    /// An explicit `Host` header in a request that asks a proxy for an absolute URL.
     #[error(
         "`Host: {given}` cannot be sent through a proxy together with `http://{authority}`: a proxy uses the \
          URL, and one that used `Host` would send the load elsewhere\nhint: put the host into the URL, or leave \
          out `Host` or the proxy; to https, `Host` is sent as given"
     )]
     HostByProxy {
-        /// What was given.
+        /// The `Host` header as given.
         given: String,
-        /// The URL's.
+        /// Authority of the URL.
         authority: String,
     },
-    /// No address.
+    /// A name that does not resolve.
     #[error(
         "cannot resolve the name `{host}` (dns): {why}\nhint: is it spelled right? to set its address, use \
          `--resolve {host}:{port}:ADDRESS`, or a line in /etc/hosts"
     )]
     Dns {
-        /// The name.
+        /// The host name.
         host: String,
-        /// The port asked for.
+        /// The port of the target.
         port: u16,
-        /// What the resolver said.
+        /// The resolver's error.
         why: String,
     },
-    /// No address of the family that connections come from.
+    /// No address in the family of the source address.
     #[error(
         "`{host}` has no {} address, so nothing can be sent to it from {from}\nhint: give `--source` an {} address, or leave it out",
         family(*from), other_family(*from)
@@ -88,10 +88,10 @@ pub enum TargetError {
     OtherFamily {
         /// The host as named.
         host: String,
-        /// Where connections come from.
+        /// Source address of connections.
         from: IpAddr,
     },
-    /// Not allowed.
+    /// A host that is neither loopback nor allowed.
     #[error(
         "`{host}` ({address}) is not loopback, and other hosts may only be loaded when allowed\nhint: if you \
          may load it, add `--allow-host {host}` (or `allow_hosts: [{host}]` in a plan)"
@@ -99,13 +99,13 @@ pub enum TargetError {
     NotAllowed {
         /// The host as named.
         host: String,
-        /// The address it stands for.
+        /// The address it resolves to.
         address: IpAddr,
     },
 }
 
 impl TargetError {
-    /// The URL itself is at fault, not the world.
+    /// Whether what the user wrote is at fault, not the environment.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

@@ -129,7 +129,7 @@ mod tests {
             ("http://other.invalid/", false, false),
             ("http://a.shop.invalid/", false, false),
             ("http://localhost.invalid/", false, false),
-            // The resolver here takes these for 127.0.0.1; what the proxy takes them for is its own affair.
+            // The resolver here resolves these to 127.0.0.1; how the proxy resolves them is unknown.
             ("http://127.1/", false, false),
             ("http://2130706433/", false, false),
             ("http://0x7f.0.0.1/", false, false),

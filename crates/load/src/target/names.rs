@@ -1,8 +1,8 @@
-//! Names of hosts and what they stood for when a load was prepared: whether they stand for something else afterwards.
+//! Host names and the addresses they resolved to when a load was prepared: whether they resolve to others afterwards.
 //!
-//! Names are looked up once, before the load, and every connection goes to what was found. A name that is moved meanwhile –
-//! a fail-over, a deployment – would go unnoticed. It is looked up again when nothing is sent any more, on a thread of its
-//! own, since a resolver may take long to answer; load threads never look anything up.
+//! Names are looked up once, before the load, and every connection goes to what was found. A name that moves meanwhile
+//! (a fail-over, a deployment) would go unnoticed. It is looked up again once nothing is sent any more, on a dedicated
+//! thread, since a resolver may take long to answer; load threads never look anything up.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -10,21 +10,21 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// All names together are waited for so long.
+/// How long to wait for all names together.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A name that stands for other addresses than it did.
+/// A name that resolves to other addresses than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The name.
+    /// The host name.
     pub host: String,
-    /// When the load was prepared.
+    /// Addresses when the load was prepared.
     pub before: Vec<IpAddr>,
-    /// Afterwards.
+    /// Addresses afterwards.
     pub after: Vec<IpAddr>,
 }
 
-/// A name and what was found.
+/// A name and the addresses found for it.
 #[derive(Clone, Debug)]
 struct LookedUp {
     host: String,
@@ -32,12 +32,12 @@ struct LookedUp {
     addresses: BTreeSet<IpAddr>,
 }
 
-/// Names that were looked up, each with what was found last. Clones share them.
+/// Names that were looked up, each with its latest result. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Arc<Mutex<Vec<LookedUp>>>);
 
 impl Names {
-    /// A name was looked up. Addresses stand for themselves, and `localhost` is nobody's to move.
+    /// Records a lookup. Addresses are skipped, and so is `localhost`, which nobody can move.
     pub fn found(&self, host: &str, port: u16, addresses: impl Iterator<Item = IpAddr>) {
         if host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost") {
             return;
@@ -47,8 +47,8 @@ impl Names {
         names.push(LookedUp { host: host.to_owned(), port, addresses: addresses.collect() });
     }
 
-    /// Those that stand for something else now. One that cannot be looked up, or not within two seconds, is not known to
-    /// have moved.
+    /// Names that resolve to something else now. A name that cannot be looked up, or not within two seconds, is not
+    /// known to have moved.
     pub fn moved(&self) -> Vec<Moved> {
         self.moved_by(&|host, port| Some((host, port).to_socket_addrs().ok()?.map(|a| a.ip()).collect()))
     }
@@ -73,7 +73,7 @@ impl Names {
         let mut moved: Vec<Moved> = Vec::new();
         for LookedUp { host, addresses: before, .. } in names {
             let Ok(after) = told.recv_timeout(until.saturating_duration_since(Instant::now())) else { break };
-            // In another order they are the same, as those of a name that is served in turn.
+            // A different order is no change: a name's addresses may be served in rotation.
             let Some(after) = after.filter(|after| !after.is_empty() && *after != before) else { continue };
             let list = |addresses: BTreeSet<IpAddr>| addresses.into_iter().collect();
             let one = Moved { host, before: list(before), after: list(after) };
@@ -85,7 +85,7 @@ impl Names {
     }
 }
 
-/// On a thread that nobody waits for.
+/// Starts `work` on a thread that nobody waits for; returns whether it started.
 fn starts(work: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("names".into()).spawn(work).is_ok()
 }

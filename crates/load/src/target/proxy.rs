@@ -5,10 +5,10 @@ use base64::Engine;
 use crate::target::error::TargetError;
 use crate::target::url::Url;
 
-/// A proxy, by its URL.
+/// A proxy, given by its URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
-    /// Where it is.
+    /// URL of the proxy, without user and password.
     pub url: Url,
     /// Value of `Proxy-Authorization`, if the URL has a user.
     pub authorization: Option<String>,
@@ -51,7 +51,7 @@ impl std::str::FromStr for Proxy {
 }
 
 impl Proxy {
-    /// What asks it for a tunnel to a URL's host (RFC 9110 §9.3.6).
+    /// The request that asks the proxy for a tunnel to a URL's host (RFC 9110 §9.3.6).
     pub fn connect(&self, url: &Url) -> Box<[u8]> {
         let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
         let place = format!("{host}:{}", url.port);

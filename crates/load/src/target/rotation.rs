@@ -1,38 +1,39 @@
 //! Which address of a host the next connection goes to.
 //!
-//! Connections take a host's addresses in turn. One that refuses is passed over for a while, so that a name
-//! with two addresses and one server (`localhost` is 127.0.0.1 and ::1) costs nothing but the first attempt.
+//! Connections take a host's addresses in turn. An address that refuses is skipped for a while, so that a name with two
+//! addresses and one server (`localhost` is 127.0.0.1 and ::1) costs nothing but the first attempt.
 
 use crate::target::Address;
 
-/// How long an address that refused is passed over.
+/// How long an address is skipped after it refused.
 const PASSED_OVER_NS: u64 = 1_000_000_000;
 
 /// The addresses of every host of a load, as one worker sees them.
 pub struct Addresses<'r> {
     hosts: &'r [Vec<Address>],
-    /// Until when each is passed over, on the load's clock.
+    /// Until when each address is skipped, on the load's clock.
     refused_until_ns: Vec<Vec<u64>>,
 }
 
 impl<'r> Addresses<'r> {
-    /// None has refused yet.
+    /// No address has refused yet.
     pub fn new(hosts: &'r [Vec<Address>]) -> Self {
         let refused_until_ns = hosts.iter().map(|h| vec![0; h.len()]).collect();
         Addresses { hosts, refused_until_ns }
     }
 
-    /// How many a host has.
+    /// Number of addresses of a host.
     pub fn count(&self, host: u16) -> usize {
         self.hosts[host as usize].len()
     }
 
-    /// One of them.
+    /// One address of a host.
     pub fn get(&self, host: u16, index: usize) -> Option<&'r Address> {
         self.hosts.get(host as usize)?.get(index)
     }
 
-    /// The first from `from` on, counted round, that has not refused of late; that one itself if all have.
+    /// Index of the first address from `from` on, wrapping around, that has not refused lately; `from` itself if all
+    /// have.
     #[inline]
     pub fn choose(&self, host: u16, from: usize, now_ns: u64) -> usize {
         let until_ns = &self.refused_until_ns[host as usize];
@@ -40,12 +41,12 @@ impl<'r> Addresses<'r> {
         (0..until_ns.len()).map(round).find(|i| until_ns[*i] <= now_ns).unwrap_or_else(|| round(0))
     }
 
-    /// The load's clock begins anew, so much later.
+    /// Moves the zero of the load's clock later by `by_ns`.
     pub fn clock_moves(&mut self, by_ns: u64) {
         self.refused_until_ns.iter_mut().flatten().for_each(|until| *until = until.saturating_sub(by_ns));
     }
 
-    /// It refused.
+    /// Records that an address refused.
     pub fn refused(&mut self, host: u16, index: usize, now_ns: u64) {
         self.refused_until_ns[host as usize][index] = now_ns + PASSED_OVER_NS;
     }
@@ -68,7 +69,7 @@ mod tests {
         assert_eq!(chosen(&addresses, 6), [0, 1, 2, 0]);
         addresses.refused(0, 0, 5);
         assert_eq!(addresses.choose(0, 7, 6), 0);
-        // What refused before the load began is passed over no longer than any other.
+        // An address that refused before the load began is skipped no longer than any other.
         addresses.refused(1, 1, 90 * PASSED_OVER_NS);
         addresses.clock_moves(90 * PASSED_OVER_NS + 1);
         assert_eq!(chosen(&addresses, 0), [0, 2, 2, 0]);

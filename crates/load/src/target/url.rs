@@ -1,4 +1,4 @@
-//! A target's URL, and the addresses that it leads to.
+//! A target's URL, and the addresses that it resolves to.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::target::address::Address;
 use crate::target::allow::Allowed;
 use crate::target::error::TargetError;
 
-/// Longest path of a Unix socket: the kernel's `sun_path` has 108 bytes, and one ends it (unix(7)).
+/// Longest path of a Unix socket: the kernel's `sun_path` has 108 bytes, and one terminates it (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
-/// A URL, as far as it is understood here.
+/// A URL, reduced to the parts used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// Host name or address, without brackets.
@@ -21,17 +21,17 @@ pub struct Url {
     pub port: u16,
     /// Path and query, at least `/`.
     pub path: String,
-    /// What belongs into the `Host` header.
+    /// Value of the `Host` header.
     pub authority: String,
-    /// It begins with `https://`.
+    /// Whether the scheme is https.
     pub is_secure: bool,
-    /// The Unix socket that is asked instead of a host; `host` is `localhost` then.
+    /// The Unix socket to connect to instead of a host; `host` is then `localhost`.
     pub socket: Option<Arc<str>>,
 }
 
 impl Url {
-    /// `http://HOST[:PORT][/PATH][?QUERY]`, or https; a fragment is cut off, `HOST:PORT/PATH` alone is taken as http.
-    /// `unix:/PATH:/URI` asks the Unix socket with that path.
+    /// `http://HOST[:PORT][/PATH][?QUERY]`, or https; a fragment is cut off, and `HOST:PORT/PATH` alone is taken as
+    /// http. `unix:/PATH:/URI` stands for the Unix socket with that path.
     pub fn parse(text: &str) -> Result<Url, TargetError> {
         if text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("unix:")) {
             return Url::of_socket(text, &text[5..]);
@@ -50,7 +50,7 @@ impl Url {
         Ok(Url { host, port, path: url.path(), authority, is_secure, socket: None })
     }
 
-    /// `/PATH:/URI`, the part of a URL behind `unix:`.
+    /// Parses `/PATH:/URI`, the part of a URL after `unix:`.
     fn of_socket(text: &str, rest: &str) -> Result<Url, TargetError> {
         let bad = |why| TargetError::Socket { url: text.to_owned(), why };
         let (socket, path) =
@@ -71,7 +71,7 @@ impl Url {
         Ok(Url { host: localhost(), port: 80, path, authority: localhost(), is_secure: false, socket })
     }
 
-    /// All its addresses, each of which must be allowed.
+    /// Resolves it to all its addresses, each of which must be allowed.
     ///
     /// # Errors
     /// The name does not resolve, or an address is neither loopback nor allowed.
@@ -80,11 +80,11 @@ impl Url {
             return Ok(vec![Address::Unix(socket.clone())]);
         }
         let mut unique = self.addresses(allowed)?;
-        // What the user gave is meant, all of it.
+        // Addresses that the user gave are all used.
         let is_given = allowed.given(&self.host, self.port).next().is_some();
         if !is_given && loopback_of_both_families(&unique) {
-            // `localhost` is ::1 and 127.0.0.1, and most servers listen on one of them. A refused connection is
-            // never seen by a server, so asking costs the one that is there nothing.
+            // `localhost` is ::1 and 127.0.0.1, and most servers listen on one of them. A server never sees a refused
+            // connection, so probing costs the one that is there nothing.
             let refused = |a: &SocketAddr| {
                 let tried = std::net::TcpStream::connect_timeout(a, std::time::Duration::from_millis(200));
                 tried.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
@@ -98,9 +98,9 @@ impl Url {
         Ok(unique.into_iter().map(Address::Inet).collect())
     }
 
-    /// Whether it may be asked for through a proxy. The proxy is sent the name and looks it up by itself, so what the
-    /// name stands for here (DNS, the hosts file, `--resolve`) allows nothing: a name must be allowed as such. What
-    /// stands for itself everywhere, an address or `localhost`, is held to the rule as it is.
+    /// Checks whether it may be requested through a proxy. The proxy gets the name and looks it up itself, so what the
+    /// name resolves to here (DNS, the hosts file, `--resolve`) permits nothing: a name must be allowed as such. An
+    /// address or `localhost`, which mean the same everywhere, are subject to the usual rule.
     ///
     /// # Errors
     /// The host is not allowed, addresses were given for names, or it is a Unix socket.
@@ -109,7 +109,7 @@ impl Url {
             return Err(TargetError::SocketByProxy { socket: socket.to_string() });
         }
         allowed.by_proxy()?;
-        // Only an address in full: `127.1` and `2130706433` are addresses to some resolvers and names to others.
+        // Only a full address counts: `127.1` and `2130706433` are addresses to some resolvers and names to others.
         match self.host.parse::<IpAddr>() {
             Ok(address) => allowed.check(&self.host, address),
             Err(_) if self.host.eq_ignore_ascii_case("localhost") || allowed.has_name(&self.host) => Ok(()),
@@ -150,7 +150,7 @@ impl Url {
     }
 }
 
-/// One name, both kinds of loopback.
+/// Whether all addresses are loopback and both families occur.
 fn loopback_of_both_families(addresses: &[SocketAddr]) -> bool {
     addresses.iter().all(|a| a.ip().is_loopback())
         && addresses.iter().any(SocketAddr::is_ipv4)

@@ -1,12 +1,12 @@
-//! How many answers a turn waits for.
+//! How many responses a turn waits for.
 //!
-//! Waking a sleeping generator costs the *system* several microseconds, if it runs where the answer is sent. In a
-//! closed loop with many users each answer would pay for that, a twentieth of the throughput to be measured. So some
-//! answers are taken together, within a small fraction of an answer's time.
+//! Waking a sleeping generator costs the *system* several microseconds, if it runs where the response is sent. In a
+//! closed loop with many users each response would pay for that, a twentieth of the throughput to be measured. So some
+//! responses are taken together, within a small fraction of a response time.
 
 use crate::io::Wait;
 
-/// A closed loop waits for the answers of this fraction of its users, within these bounds.
+/// A closed loop waits for the responses of this fraction of its users, within these bounds.
 const TOGETHER_OF: u64 = 3;
 const MOST_TOGETHER: u64 = 20;
 const FEWEST_TOGETHER: u64 = 5;
@@ -15,7 +15,7 @@ const TOGETHER_WITHIN: u64 = 12;
 const TOGETHER_WITHIN_NS: u64 = 50_000;
 
 /// How long a closed loop waits whose users send as soon as they are free, with `in_flight` of them waiting on
-/// `connections` for an answer that takes `service_ns` on average. With few users or few connections, answers are
+/// `connections` for a response that takes `service_ns` on average. With few users or few connections, responses are
 /// taken at once: on few connections they arrive together anyway.
 pub fn patience(in_flight: u64, connections: u64, service_ns: u64, until_ns: u64) -> Wait {
     let at_least = (in_flight / TOGETHER_OF).min(MOST_TOGETHER).min(connections);

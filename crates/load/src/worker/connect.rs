@@ -1,5 +1,5 @@
-//! The life of a connection: `connect` → `connected` → tunnel → `reached` → TLS → `ready`; and how it ends. What it is
-//! used for is in [`crate::worker::exchange`] and its neighbours.
+//! The life of a connection: `connect` → `connected` → tunnel → `reached` → TLS → `ready`; and how it ends. Its use is
+//! in [`crate::worker::exchange`] and its neighbours.
 
 use std::sync::atomic::Ordering;
 
@@ -16,11 +16,11 @@ use crate::worker::state::connections::Phase;
 use crate::worker::state::timeouts::NONE;
 use crate::worker::{RUN, Worker};
 
-/// How many held connections may be opening at one time.
+/// Most held connections that may be opening at one time.
 const OPENING_AT_ONCE: u64 = 1024;
 
-/// Opens the connections to be held, at their rate, before the load begins. Those that cannot be made are made when
-/// their turn comes.
+/// Opens the connections to be held, at their rate, before the load begins. Connections that cannot be opened now are
+/// opened when a request needs them.
 pub fn open_held<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
     let Some(held) = &worker.spec.held else { return Ok(()) };
     let rate_per_s = held.rate_per_s / worker.share.slots as f64;
@@ -55,7 +55,7 @@ impl<'r> Worker<'r> {
     pub(crate) fn connect(&mut self, ops: &mut impl Ops<'r>, id: ConnId, host: u16, now: u64) {
         let number = self.share.number_of(id);
         let conn = &mut self.conns.table[id as usize];
-        // Each connection cycles through all addresses, and neighbours begin with different ones.
+        // Each connection cycles through all addresses, and neighbours start with different ones.
         let from = if conn.host == host { conn.address as usize + 1 } else { number as usize };
         conn.address = self.conns.addresses.choose(host, from, now) as u32;
         let since_ns = self.start_ns + now;
@@ -72,7 +72,7 @@ impl<'r> Worker<'r> {
         ops.connect(id, address, source);
     }
 
-    /// TCP is connected.
+    /// TCP is connected: asks for a tunnel if the host needs one.
     pub(crate) fn connected(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let host = self.conns.table[id as usize].host;
         match self.conns.tunnels.as_mut().and_then(|tunnels| tunnels.ask(id, host)) {
@@ -81,7 +81,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The host is reached, through a tunnel if it needs one.
+    /// The host is reached, through a tunnel if needed: starts TLS if the host needs it.
     fn reached(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
         let conn = &self.conns.table[id as usize];
@@ -114,8 +114,8 @@ impl<'r> Worker<'r> {
         self.transmit(ops, id);
     }
 
-    /// The time to which a connection in the making is attributed: that of the request it is for, or, if it is for
-    /// several, when connecting began. One opened to be held belongs to the window.
+    /// The due time that a connection being opened is attributed to: that of its request or, if it is shared by
+    /// several, when connecting began. A connection opened to be held belongs to the window.
     fn due_of(&self, id: ConnId) -> u64 {
         let exchange = self.slots.exchanges.get(self.conns.table[id as usize].exchange as usize);
         let shared = match &self.mode {
@@ -126,7 +126,7 @@ impl<'r> Worker<'r> {
         exchange.map(|e| e.due_ns).or(since_ns).unwrap_or(u64::MAX)
     }
 
-    /// Bytes on a connection that waits for its tunnel.
+    /// Handles bytes on a connection that is waiting for its tunnel.
     pub(crate) fn tunnel_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         let Some(asked) = self.conns.tunnels.as_mut().map(|tunnels| tunnels.asked(id)) else { return };
         let Some(mut answer) = asked.take() else { return };
@@ -147,7 +147,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The tunnel failed: the request has failed to connect.
+    /// The tunnel failed: its request fails to connect.
     #[cold]
     fn no_tunnel(&mut self, ops: &mut impl Ops<'r>, id: ConnId, words: String) {
         if let Some(tunnels) = &mut self.conns.tunnels {
@@ -157,7 +157,7 @@ impl<'r> Worker<'r> {
         self.not_made(ops, id, Failure::Connect, Reason::Proxy);
     }
 
-    /// Bytes of TLS.
+    /// Handles bytes on a TLS connection.
     pub(crate) fn tls_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         let Some(tls) = &mut self.conns.tls else { return };
         if !tls.is_on(id) {
@@ -171,7 +171,7 @@ impl<'r> Worker<'r> {
         if received.has_opened && received.result.is_ok() {
             self.tls_established(ops, id);
         }
-        // Handling them may have closed it.
+        // Handling the handshake may have closed the connection.
         let is_on = |worker: &Self| worker.conns.tls.as_ref().is_some_and(|tls| tls.is_on(id));
         if !received.plain.is_empty() && is_on(self) {
             self.plain_received(ops, id, Chunk { bytes: &received.plain, ..chunk }, now);
@@ -186,7 +186,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The handshake is done.
+    /// The TLS handshake is complete.
     fn tls_established(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let took_ns = ops.now().saturating_sub(self.conns.table[id as usize].since_ns);
         self.measure.recorder.secured(self.due_of(id), took_ns);
@@ -207,7 +207,7 @@ impl<'r> Worker<'r> {
         self.not_made(ops, id, Failure::Tls, Reason::Tls);
     }
 
-    /// A connection could not be made, or its TLS broke: whatever it is for fails.
+    /// A connection could not be made, or its TLS broke: everything that needs it fails.
     fn not_made(&mut self, ops: &mut impl Ops<'r>, id: ConnId, failure: Failure, reason: Reason) {
         if self.mode.is_http2() {
             return self.streams_ended(ops, id, Some((failure, reason)));
@@ -224,7 +224,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The peer will send no more (`None`), or the connection broke.
+    /// The peer has closed its side (`None`), or the connection broke.
     pub(crate) fn ended(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: Option<i32>) {
         if self.conns.waits_for_tunnel(id) {
             let words = match error {
@@ -256,7 +256,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The address refused: true if the connection is now being made to another address of its host.
+    /// The address refused. Returns true if the connection is now being made to another address of its host.
     fn other_address(&mut self, ops: &mut impl Ops<'r>, id: ConnId) -> bool {
         let now = self.now(ops);
         let conn = &mut self.conns.table[id as usize];
@@ -272,14 +272,14 @@ impl<'r> Worker<'r> {
         true
     }
 
-    /// Closes a connection that is open.
+    /// Closes a connection if it is open.
     pub(crate) fn close(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         if self.conns.table[id as usize].phase != Phase::Closed {
             self.shut(ops, id);
         }
     }
 
-    /// Closes a connection, sending its protocols' last bytes first.
+    /// Closes a connection, sending its protocols' final bytes first.
     pub(crate) fn shut(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let mut last = std::mem::take(&mut self.conns.scratch);
         last.clear();
@@ -287,7 +287,7 @@ impl<'r> Worker<'r> {
             conversations.close(id, &mut last);
         }
         if let Some(tls) = &mut self.conns.tls {
-            // A server asked for one answer only closes after it.
+            // A server that was asked for one response only closes after it.
             tls.leave(id, &mut last, self.spec.keep_alive);
         }
         if let Some(tunnels) = &mut self.conns.tunnels {
@@ -304,7 +304,7 @@ impl<'r> Worker<'r> {
     }
 }
 
-/// The limit of this machine that a connect error points to; `None` if the limit may be the system's.
+/// The limit of this machine that a connect error indicates; `None` if the limit may be the system's.
 fn own_limit(error: i32) -> Option<OwnLimit> {
     match error {
         libc::EMFILE | libc::ENFILE => Some(OwnLimit::OpenFiles),

@@ -1,10 +1,10 @@
 //! The life of a request that is part of a conversation: WebSocket.
 //!
-//! A conversation is several requests of one user, one after another on one connection: the opening, each message
-//! (what is sent, and the answer waited for), the close. Each is due, started and ended like any other request.
-//! Between them the connection stays open with nothing under way: pings are answered, messages are skipped or kept for
-//! a later part, and if the connection ends meanwhile, the next part fails with that reason. A part that fails along
-//! with its connection takes the rest of the conversation with it.
+//! A conversation is several requests of one user, one after another on one connection: the opening, each message (what
+//! is sent, and the answer waited for), the close. Each is due, started and ended like any other request. Between them
+//! the connection stays open with nothing in flight: pings are answered, messages are skipped or kept for a later part,
+//! and if the connection ends meanwhile, the next part fails with that reason. A part that fails along with its
+//! connection takes the rest of the conversation with it.
 
 use loadlab_record::example::HEAD_BYTES;
 use loadlab_record::outcome::{Failure, Outcome};
@@ -27,32 +27,32 @@ use crate::worker::{NO_RESPONSE, Worker};
 /// The response of a part that waits for no message.
 const NO_MESSAGE: ResponseBytes<'static> = ResponseBytes { bytes: &[], head_end: Some(0) };
 
-/// Most unsent bytes while answering pings: a server that pings and never reads is cut off here.
+/// Most unsent bytes of replies to pings: a server that pings but never reads is cut off at this limit.
 const MAX_UNSENT: usize = 256 * 1024;
 /// Close code for a message that is too long (RFC 6455 §7.4.1).
 const TOO_BIG: u16 = 1009;
-/// A buffer for several messages that has grown beyond this is freed.
+/// A buffer for several messages is freed once it has grown beyond this.
 const HEARD_KEPT: usize = 64 * 1024;
 
-/// What is under way on a connection.
+/// What is in flight on a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doing {
     /// Nothing that a message could end.
     Nothing,
-    /// A message is being sent and no answer is waited for.
+    /// A message is being sent, without waiting for an answer.
     Saying,
     Waiting,
     Leaving,
 }
 
 impl<'r> Worker<'r> {
-    /// How long a request may take.
+    /// Timeout of a request.
     pub(crate) fn timeout_of(&self, request: u32) -> u64 {
         let talk = self.journey.as_ref().and_then(|j| j.talk(request));
         talk.and_then(|t| t.within_ns()).unwrap_or(self.spec.timeout_ns)
     }
 
-    /// The part that an exchange is at.
+    /// The conversation part that an exchange is at.
     fn part(&self, id: u32) -> Option<&TalkPart> {
         let exchange = self.slots.exchanges.get(id as usize).filter(|e| e.under_way)?;
         self.journey.as_ref()?.talk(exchange.request).map(|talk| &talk.part)
@@ -70,14 +70,14 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// An exchange's WebSocket is open.
+    /// Whether an exchange's WebSocket is open.
     pub(crate) fn has_conversation(&mut self, id: u32) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
         self.mode.conversations().is_some_and(|conversations| conversations.open(conn).is_some())
     }
 
-    /// A request begins: true if it continues a conversation, and needs no connection. Any other request ends its
-    /// user's conversation.
+    /// Begins a request. Returns true if it continues a conversation and needs no connection; any other request ends
+    /// its user's conversation.
     pub(crate) fn continue_conversation(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
         let is_goodbye = match self.part(id) {
@@ -104,7 +104,7 @@ impl<'r> Worker<'r> {
         true
     }
 
-    /// Sends the opening on a connection.
+    /// Prepares a connection for the opening of a conversation.
     pub(crate) fn open_conversation(&mut self, conn: ConnId) {
         let keeps = match self.part(self.conns.table[conn as usize].exchange) {
             Some(TalkPart::Open { keeps, .. }) => *keeps,
@@ -167,7 +167,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The message waited for may have come already.
+    /// Checks messages kept earlier: the one waited for may have arrived already.
     fn check_inbox(&mut self, id: u32, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
         while let Some(mut message) =
@@ -211,7 +211,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Finishes parts that ended as soon as they began; in a turn of its own, or users could continue endlessly within
+    /// Finishes parts that ended as soon as they began; in a separate turn, or users could continue endlessly within
     /// one.
     pub(crate) fn settle_parts(&mut self, ops: &mut impl Ops<'r>) {
         let Some(conversations) = self.mode.conversations().filter(|t| t.has_settled()) else { return };
@@ -240,7 +240,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A part has ended, and its conversation continues.
+    /// Ends a part whose conversation continues.
     fn end_part(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
         let conn = &mut self.conns.table[self.slots.exchanges[id as usize].conn as usize];
         if conn.phase == Phase::Busy {
@@ -249,7 +249,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, end);
     }
 
-    /// A part begins, but the WebSocket has already ended.
+    /// Fails a part that begins after the WebSocket has ended.
     #[cold]
     fn lost(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         let conn = self.slots.exchanges[id as usize].conn;
@@ -272,7 +272,7 @@ impl<'r> Worker<'r> {
         self.fail(ops, id, failure, Reason::WebSocket);
     }
 
-    /// Bytes of a connection: true if they belong to a conversation.
+    /// Handles bytes of a connection; returns true if they belong to a conversation.
     pub(crate) fn conversation_received(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -342,7 +342,7 @@ impl<'r> Worker<'r> {
         true
     }
 
-    /// Takes the messages that came together. They do not answer what is sent meanwhile.
+    /// Handles messages that arrived together. They do not answer anything sent in between.
     fn take_messages(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, number: u64, asked: u64, now: u64) {
         let Some(conversations) = self.mode.conversations().filter(|t| !t.ends.is_empty()) else { return };
         let (mut heard, ends) =
@@ -378,7 +378,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Whether a message is the one waited for, or decides otherwise; `None` if it is skipped.
+    /// Judges whether a message is the one waited for, or decides the part otherwise; `None` if it is skipped.
     fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<StepFailure>)> {
         let exchange = &mut self.slots.exchanges[id as usize];
         let journey = self.journey.as_mut()?;
@@ -401,13 +401,13 @@ impl<'r> Worker<'r> {
         if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
             link.passed += 1;
         }
-        // The last message is shown if the time runs out.
+        // The last message is shown if the part times out.
         self.slots.unstash(id);
         self.slots.stash(id, message, Some(0));
         None
     }
 
-    /// Bytes of the answer to an opening.
+    /// Handles bytes of the response to an opening.
     fn opening_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
         let id = self.conns.table[conn as usize].exchange;
         let Some(exchange) = self.slots.exchanges.get_mut(id as usize) else { return self.shut(ops, conn) };
@@ -445,7 +445,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The WebSocket is open. Bytes after the answer came before anything that is sent now.
+    /// The WebSocket is open. Bytes after the response's head arrived before anything that is sent now.
     fn conversation_opened(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -471,7 +471,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, head));
     }
 
-    /// The server answered, but opened nothing.
+    /// The server responded, but did not open the WebSocket.
     fn opening_refused(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], status: u16, now: u64) {
         let id = self.conns.table[conn as usize].exchange;
         let (outcome, trouble) = self.judge_opening(id, status, now);
@@ -489,7 +489,7 @@ impl<'r> Worker<'r> {
         journey.judge(id, exchange.request, exchange.buffered.as_deref_mut(), ended)
     }
 
-    /// What came is not valid WebSocket, or beyond its limits; the server has been sent the reason.
+    /// The bytes received are not valid WebSocket, or beyond its limits; the server has been sent the reason.
     fn protocol_broken(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -500,7 +500,7 @@ impl<'r> Worker<'r> {
         self.closed_by_server(ops, conn, Gone::Broken(failure, words), failure, Reason::Words(words));
     }
 
-    /// The server sent its close, or answered ours.
+    /// The server sent a close frame, or answered one.
     fn close_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, code: Option<u16>, now: u64) {
         if self.doing(conn) != Doing::Leaving {
             if let Mode::WebSocket(conversations) = &mut self.mode {
@@ -513,7 +513,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, RequestEnd::judged(Outcome::Ok, None, ResponseBytes::default()));
     }
 
-    /// The connection ended: true if it belonged to a conversation.
+    /// The connection ended. Returns true if it belonged to a conversation.
     pub(crate) fn conversation_ended(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -530,7 +530,7 @@ impl<'r> Worker<'r> {
         true
     }
 
-    /// The WebSocket is over: the part under way fails, or the next one.
+    /// The WebSocket is over: the part in flight fails, or else the next one.
     fn closed_by_server(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -565,7 +565,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A request has ended: the conversation is over unless its user's next request continues it.
+    /// A request has ended: so has its conversation, unless its user's next request continues it.
     pub(crate) fn part_ended(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         if self.journey.as_ref().is_some_and(|j| j.in_conversation(id).is_none()) {
             self.end_conversation(ops, self.slots.exchanges[id as usize].conn);
@@ -580,7 +580,7 @@ impl<'r> Worker<'r> {
         conversations.forget(conn);
     }
 
-    /// An exchange has run out of time: the reason.
+    /// Reason why an exchange has timed out.
     #[cold]
     pub(crate) fn part_overdue(&mut self, id: u32) -> Reason {
         let exchange = &self.slots.exchanges[id as usize];

@@ -21,14 +21,14 @@ use crate::worker::state::connections::Phase;
 use crate::worker::state::slots::Exchange;
 use crate::worker::state::timeouts::NONE;
 
-/// Requests started in one turn before events are looked at again.
+/// Most requests started in one turn before events are handled again.
 pub(crate) const STARTS_PER_TURN: usize = 64;
-/// Connections opened in one turn because a scheduled request finds none idle. Connecting costs more than a request:
-/// one connection for each overdue request would make the backlog grow, while answers free others.
+/// Most connections opened in one turn because a scheduled request finds none idle. Connecting costs more than a
+/// request: one connection per overdue request would make the backlog grow, while responses free connections.
 const OPENS_PER_TURN: usize = 1;
 
 impl<'r> Worker<'r> {
-    /// Starts what has fallen due.
+    /// Starts requests that have fallen due.
     pub(crate) fn arrive(&mut self, ops: &mut impl Ops<'r>) {
         match self.pacer {
             Pacer::Closed(_) => {
@@ -55,7 +55,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Lets users begin; a few per turn, or the answers of the first would wait for the connects of the last.
+    /// Lets users begin; a few per turn, or the responses of the first would wait for the connects of the last.
     fn wake_users(&mut self, ops: &mut impl Ops<'r>) {
         for _ in 0..STARTS_PER_TURN {
             let Pacer::Closed(users) = &self.pacer else { return };
@@ -88,20 +88,20 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A user's next request has fallen due: a paced one may be busy, any other is free.
+    /// A user's next request has fallen due: a paced user may be busy, any other is free.
     fn user_due_now(&mut self, ops: &mut impl Ops<'r>, user: u32, due_ns: u64, now: u64) {
         if self.spec.pace_ns.is_some() {
             return self.step_due(ops, user, due_ns, now);
         }
         if now < self.end_ns {
-            // Where users send as soon as they are free, due and started are one moment.
+            // Where users send as soon as they are free, due and started are the same moment.
             let due_ns = if self.as_due { now } else { due_ns };
             self.user_begins(ops, user, due_ns, now);
         }
     }
 
-    /// Looks at up to `most` requests that have fallen due: starts each, queues it or drops it. A request that would
-    /// open a connection beyond the first `opens` is left for the next turn, and is late until then.
+    /// Handles up to `most` requests that have fallen due: starts, queues or drops each. A request that would open a
+    /// connection beyond the first `opens` is left for the next turn, and is late until then.
     pub(crate) fn notice(&mut self, ops: &mut impl Ops<'r>, most: usize, mut opens: usize, before_ns: u64) {
         for _ in 0..most {
             let now = self.now(ops);
@@ -120,7 +120,7 @@ impl<'r> Worker<'r> {
             let request = &self.spec.requests[index as usize];
             self.measure.recorder.due(request, due, now);
             let Pacer::Open(open) = &mut self.pacer else { return };
-            // No overtaking: at the schedule's end places become free while others still wait.
+            // No overtaking: at the schedule's end slots become free while earlier arrivals still wait.
             let free = if open.backlog.len() == 0 { open.free.pop() } else { None };
             match free {
                 Some(id) => {
@@ -143,7 +143,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// One more request may be in flight than ever before.
+    /// Adds a slot, as one more request is in flight than ever before.
     fn new_place(&mut self) -> u32 {
         let id = self.slots.exchanges.len() as u32;
         if let Mode::Http2(streams) = &self.mode {
@@ -163,7 +163,7 @@ impl<'r> Worker<'r> {
         id
     }
 
-    /// A place or user is free: decides what it does next.
+    /// A slot or user is free: decides what it does next.
     pub(crate) fn next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let over = self.stopped.is_some() || now >= self.end_ns;
         match &mut self.pacer {
@@ -187,7 +187,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A place is free, and takes the arrival that has waited longest, unless `none`.
+    /// A slot is free, and takes the arrival that has waited longest, unless `none`.
     #[inline]
     fn place_free(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, none: bool) {
         let Pacer::Open(open) = &mut self.pacer else { return };
@@ -202,7 +202,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// What a schedule's arrival means for the place it gets: new rows for a request, or another user.
+    /// Assigns a schedule's arrival to its slot: new rows for a request, or another user.
     #[inline]
     pub(crate) fn arrives(&mut self, place: u32, number: u64, index: u32) {
         match &mut self.journey {
@@ -212,8 +212,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A user that has arrived is free: its next request falls due once it has thought. It finishes its journey even
-    /// if the schedule is over.
+    /// A user that has arrived is free: its next request falls due once it has thought. It finishes its journey even if
+    /// the schedule is over.
     fn session_next(&mut self, ops: &mut impl Ops<'r>, place: u32, now: u64) {
         let last = self.slots.exchanges[place as usize].request;
         let due = now + self.think_ns(place, last);
@@ -224,7 +224,7 @@ impl<'r> Worker<'r> {
         self.session_begins(ops, place, due, now);
     }
 
-    /// Its next request has fallen due.
+    /// Starts the next request of a user that has arrived.
     pub(crate) fn session_begins(&mut self, ops: &mut impl Ops<'r>, place: u32, due_ns: u64, now: u64) {
         let Some(journey) = &self.journey else { return };
         let index = journey.request_of(place);
@@ -232,7 +232,7 @@ impl<'r> Worker<'r> {
         self.begin(ops, place, index, due_ns, now);
     }
 
-    /// It leaves, closing its connection: the next user in its place makes its own.
+    /// A user that has arrived leaves and closes its connection: the next user in its slot opens another.
     fn session_ends(&mut self, ops: &mut impl Ops<'r>, place: u32) {
         if self.mode.is_http2() {
             return self.leave_streams(ops, place);
@@ -243,8 +243,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// How long a user thinks after a request: drawn from its own random numbers, so that it does not matter which
-    /// thread or machine it is on.
+    /// How long a user thinks after a request: drawn from the user's own random numbers, so that the thread or machine
+    /// it is on does not matter.
     fn think_ns(&mut self, id: u32, last: u32) -> u64 {
         let Some(journey) = &mut self.journey else {
             // Most users do not think, and need no random numbers.
@@ -268,7 +268,7 @@ impl<'r> Worker<'r> {
         }
         if self.spec.pace_ns.is_some() {
             if let Some((number, due)) = self.take_waiting(id) {
-                // The system delayed it, not the generator.
+                // Delayed by the system, not by the generator.
                 let index = self.request_of(id, number);
                 if self.journey.is_some() {
                     self.measure.recorder.due_as(&self.spec.requests[index as usize]);
@@ -289,12 +289,12 @@ impl<'r> Worker<'r> {
         match self.active_from(id, thought) {
             Some(due) if due <= now => self.user_begins(ops, id, due, due),
             Some(due) => self.user_later(id, due),
-            // It rests permanently.
+            // The user rests permanently.
             None => {}
         }
     }
 
-    /// Something falls due for a user at that time, unless the schedule has ended by then.
+    /// Schedules a user's next request, unless the schedule has ended by then.
     pub(crate) fn user_later(&mut self, id: u32, due_ns: u64) {
         if let Pacer::Closed(users) = &mut self.pacer
             && due_ns < self.end_ns
@@ -303,7 +303,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A user's next request, which fell due and was noticed at these times.
+    /// Begins a user's next request, which fell due and was noticed at these times.
     pub(crate) fn user_begins(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, noticed_ns: u64) {
         let Pacer::Closed(users) = &mut self.pacer else { return };
         if users.budget == 0 {
@@ -347,7 +347,7 @@ impl<'r> Worker<'r> {
         }
         let step = match (outcome, error) {
             (Outcome::Ok, _) => Step::On,
-            // Later steps may need what is missing.
+            // Later steps may need the missing value.
             (
                 _,
                 Some(Reason::Script(
@@ -366,7 +366,7 @@ impl<'r> Worker<'r> {
         journey.advance(id, step);
     }
 
-    /// The index of a request: by its number in a user's own order, in the shared one, or in the schedule's.
+    /// The index of a request: by its number in a user's own order, in the shared order, or in the schedule's.
     #[inline]
     pub(crate) fn request_of(&self, id: u32, number: u64) -> u32 {
         match (&self.journey, &self.pacer) {
@@ -379,7 +379,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// When a user begins, if it is one of this worker's and the load still runs.
+    /// When a user begins, if it is one of this worker's and the load is still running.
     pub(crate) fn user_due(&self, user: u32) -> Option<u64> {
         if user as usize >= self.slots.exchanges.len() || self.stopped.is_some() {
             return None;
@@ -387,14 +387,14 @@ impl<'r> Worker<'r> {
         let (first, joins_ns) = (self.active_from(user, 0)?, self.spec.joins.at_ns);
         let due = match self.spec.pace_ns {
             _ if first >= joins_ns => Some(first),
-            // Its requests fall due when they would have if it had been here from the start.
+            // Its requests fall due as if it had been here from the start.
             Some(pace_ns) => self.active_from(user, first + (joins_ns - first).div_ceil(pace_ns) * pace_ns),
             None => self.active_from(user, joins_ns),
         };
         due.filter(|due| *due < self.end_ns)
     }
 
-    /// When a user is next active, from a time on. It rests while fewer users than its number are wanted.
+    /// When a user is next active, from `from_ns` on. A user rests while the level is not above its number.
     #[inline]
     pub(crate) fn active_from(&self, user: u32, from_ns: u64) -> Option<u64> {
         let Pacer::Closed(users) = &self.pacer else { return None };

@@ -22,24 +22,24 @@ use crate::worker::state::slots::Exchange;
 use crate::worker::state::timeouts::NONE;
 use crate::worker::state::tls::put;
 
-/// Bytes of a connection as they came.
+/// Bytes of a connection as received.
 #[derive(Clone, Copy)]
 pub(crate) struct Chunk<'b> {
     pub bytes: &'b [u8],
-    /// The peer sends no more after them.
+    /// The peer sends nothing after them.
     pub last: bool,
 }
 
 /// How a request ended.
 pub(crate) struct RequestEnd<'b> {
     pub outcome: Outcome,
-    /// What went wrong.
+    /// What went wrong, if anything.
     pub error: Option<Reason>,
     pub response: ResponseBytes<'b>,
 }
 
 impl<'b> RequestEnd<'b> {
-    /// With a response that was judged.
+    /// With a complete response, judged.
     #[inline]
     pub fn judged(outcome: Outcome, trouble: Option<StepFailure>, response: ResponseBytes<'b>) -> Self {
         RequestEnd { outcome, error: trouble.map(Reason::Script), response }
@@ -54,7 +54,7 @@ impl<'b> RequestEnd<'b> {
 }
 
 impl<'r> Worker<'r> {
-    /// The first action for a request.
+    /// Performs the first action for a request.
     #[inline]
     pub(crate) fn begin(
         &mut self,
@@ -64,7 +64,7 @@ impl<'r> Worker<'r> {
         due_ns: u64,
         noticed_ns: u64,
     ) {
-        // Where users are free at once, the clock has just been read.
+        // Where users send as soon as they are free, the clock has just been read.
         let now = if self.as_due { noticed_ns } else { self.now(ops) };
         let request = &self.spec.requests[index as usize];
         self.measure.recorder.started(request, due_ns, noticed_ns, now);
@@ -88,7 +88,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A request that has a connection to itself is sent, now or once it is connected.
+    /// Sends a request that has a connection to itself, now or once the connection is open.
     #[inline]
     fn begin_exchange(&mut self, ops: &mut impl Ops<'r>, id: u32, host: u16, now: u64) {
         let exchange = &self.slots.exchanges[id as usize];
@@ -108,7 +108,7 @@ impl<'r> Worker<'r> {
                 self.transmit(ops, conn_id);
             }
             Phase::Closed => self.connect(ops, conn_id, host, now),
-            // Being opened to be held: the request goes out once it is open.
+            // A held connection still being opened: the request goes out once it is open.
             Phase::Connecting | Phase::Securing if !elsewhere => {}
             _ => {
                 self.shut(ops, conn_id);
@@ -117,7 +117,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Whether a step can be written; if not, it fails in the next turn, and no connection is made or closed for it.
+    /// Whether a step can be written; if not, it fails in the next turn, and no connection is opened or closed for it.
     pub(crate) fn can_be_written(&mut self, id: u32, index: u32, now: u64) -> bool {
         let Some(journey) = &mut self.journey else { return true };
         match journey.try_out(id, index, now) {
@@ -130,7 +130,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Sends the request of a connection.
+    /// Sends the request assigned to a connection.
     #[inline]
     pub(crate) fn transmit(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let conn = &mut self.conns.table[id as usize];
@@ -149,7 +149,7 @@ impl<'r> Worker<'r> {
         self.measure.recorder.sent(sent);
     }
 
-    /// The same for a step of a journey, which may have to be written first.
+    /// As `transmit`, for a step of a journey, which may have to be written first.
     fn transmit_step(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
         if self.mode.is_websocket() {
@@ -171,7 +171,7 @@ impl<'r> Worker<'r> {
                     put
                 }
                 Err(fault) => {
-                    // Nothing was sent on it.
+                    // Nothing was sent on the connection.
                     self.conns.table[id as usize].phase = Phase::Idle;
                     let trouble = StepFailure::Unwritten(fault);
                     return self.slots.unwritten.push(exchange.unwritten(user, trouble));
@@ -212,7 +212,7 @@ impl<'r> Worker<'r> {
         self.host_received(ops, id, chunk, now);
     }
 
-    /// Bytes of the host, under TLS or not.
+    /// Handles bytes from the host, under TLS or not.
     #[inline]
     pub(crate) fn host_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         match self.conns.tls {
@@ -221,7 +221,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Bytes of the application's protocol.
+    /// Handles bytes of the application's protocol.
     #[inline]
     pub(crate) fn plain_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         match self.mode {
@@ -235,7 +235,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Bytes of an HTTP/1 response.
+    /// Handles bytes of an HTTP/1 response.
     #[inline]
     fn http1_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         let Chunk { bytes, last } = chunk;
@@ -275,7 +275,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The response is complete. `clean`: as far as its bytes show, the connection may be reused.
+    /// Handles a complete response. `clean`: as far as its bytes show, the connection may be reused.
     #[inline]
     fn complete(
         &mut self,
@@ -299,7 +299,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, exchange_id, now, RequestEnd::judged(outcome, trouble, response));
     }
 
-    /// Whether a complete response is a success, and what its user captures from it.
+    /// Judges whether a complete response is a success, and captures from it what its user needs.
     #[inline]
     pub(crate) fn judge(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
         let exchange = &mut self.slots.exchanges[id as usize];
@@ -314,7 +314,7 @@ impl<'r> Worker<'r> {
         judged
     }
 
-    /// The connection ended under a request, or while it was idle.
+    /// The connection ended during a request, or while it was idle.
     pub(crate) fn answer_ended(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -326,7 +326,7 @@ impl<'r> Worker<'r> {
         let (phase, rested, host, exchange_id) = (conn.phase, conn.rested, conn.host, conn.exchange);
         let exchange = match self.slots.exchanges.get(exchange_id as usize) {
             Some(exchange) if phase == Phase::Busy => exchange,
-            // No request is under way on it, or it could not be written.
+            // No request is in flight on it, or the request could not be written.
             _ => return self.close(ops, id),
         };
         let now = self.now(ops);
@@ -355,7 +355,7 @@ impl<'r> Worker<'r> {
         self.fail(ops, exchange_id, failure, reason);
     }
 
-    /// The request failed without a complete response.
+    /// Fails a request that has no complete response.
     pub(crate) fn fail(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, reason: Reason) {
         let now = self.now(ops);
         self.measure.recorder.roll(now);
@@ -363,18 +363,18 @@ impl<'r> Worker<'r> {
         let is_unwritten = matches!(reason, Reason::Script(StepFailure::Unwritten(_)));
         match self.mode {
             Mode::Http2(_) => self.cancel_stream(ops, id),
-            // Nothing was sent on it.
+            // Nothing was sent on the connection.
             Mode::Http1 if is_unwritten => {}
             Mode::Http1 | Mode::WebSocket(_) => self.close(ops, conn),
         }
         self.finish(ops, id, now, RequestEnd::failed(failure, reason));
     }
 
-    /// Counts and keeps the exchange, then continues with its slot.
+    /// Counts the exchange, keeps it if wanted, then continues with its slot.
     #[inline]
     pub(crate) fn finish(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
         let RequestEnd { outcome, error, response } = end;
-        // A part of a conversation that began meanwhile may end with bytes that came before it.
+        // A conversation part that began meanwhile may end with bytes that arrived before it began.
         let now = now.max(self.slots.exchanges[id as usize].started_ns);
         self.slots.end(id, now);
         let exchange = &mut self.slots.exchanges[id as usize];
@@ -437,7 +437,7 @@ impl<'r> Worker<'r> {
             Some(journey) => journey.secrets(id, exchange.request, kept, is_whole, given),
             None => (given.clone(), true),
         };
-        // HTTP/2 has no response bytes: its fields were written out as text.
+        // HTTP/2 has no raw response bytes: its fields were written out as text.
         let worded = kept.filter(|k| self.mode.is_http2() && !k.head().is_empty());
         // Secrets are searched for in the body as received.
         let as_it_came = !secrets.is_empty() || !is_known;
@@ -478,8 +478,8 @@ impl<'r> Worker<'r> {
         self.slots.exchanges[id as usize].stash = stash;
     }
 
-    /// Whether the request may be sent again after it met an idle connection that was being closed. One that the server
-    /// may have read is only if it is safe to repeat, as browsers do (RFC 9110 §9.2.2).
+    /// Whether the request may be sent again after it was sent on an idle connection that was being closed. A request
+    /// that the server may have read is resent only if it is safe to repeat, as browsers do (RFC 9110 §9.2.2).
     fn may_resend(&self, exchange: &Exchange, unread: bool) -> bool {
         let request = &self.spec.requests[exchange.request as usize];
         !exchange.answered && !exchange.resent && (unread || request.safe)
@@ -488,9 +488,9 @@ impl<'r> Worker<'r> {
 
 /// Whether the end of the connection shows that the server did not read the request, if none of it was acknowledged.
 ///
-/// A peer that closes in good order sends its FIN before it resets what comes too late (EPIPE, if a send is reported
-/// first). A bare reset does not show what the peer had read: it looks the same whether its kernel discarded the request
-/// unread, in a race with the close, or its program read it and gave up before anything was acknowledged.
+/// A peer that closes in good order sends its FIN before it resets late data (EPIPE, if a send is reported first). A
+/// bare reset does not show what the peer had read: it looks the same whether its kernel discarded the request unread,
+/// in a race with the close, or its program read it and gave up before anything was acknowledged.
 fn is_unread(exchange: &Exchange, error: Option<i32>) -> bool {
     let closed_first = matches!(error, None | Some(libc::EPIPE));
     let nothing_sent = exchange.unsent == exchange.length;

@@ -8,12 +8,12 @@ use crate::worker::state::Mode;
 use crate::worker::state::connections::Phase;
 use crate::worker::state::timeouts::NONE;
 
-/// How long the last bytes on a connection may take to go out.
+/// How long the final bytes on a connection may take to go out.
 const LAST_WORDS_NS: u64 = 1_000_000;
 
 impl<'r> Worker<'r> {
-    /// The pool that connections come from and go to. A WebSocket belongs to its user, and so does the connection of a
-    /// user that leaves after a journey.
+    /// The pool that connections are taken from and left in; `None` for WebSockets, which belong to their user, and
+    /// where users leave after a journey, since their connection also belongs to them.
     fn pool(&self) -> Option<&'r ConnectionPool> {
         let leave = self.journey.as_ref().is_some_and(|j| j.has_sessions());
         self.spec.pool.as_deref().filter(|_| !self.mode.is_websocket() && !leave)
@@ -24,7 +24,7 @@ impl<'r> Worker<'r> {
         (self.share.slot - self.spec.elsewhere.before) as usize
     }
 
-    /// Takes over what the previous load has left. Call it before the load begins.
+    /// Takes over connections that the previous load left. Call it before the load begins.
     pub(crate) fn take_up(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
         let mut places = self.places();
@@ -39,7 +39,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Which of its host's addresses a connection leads to; `None` where this load would not have made it.
+    /// Index of the address that a connection leads to, among its host's; `None` if this load would not have opened it.
     fn address_for(&self, spare: &PooledConnection) -> Option<u32> {
         let addresses = self.spec.hosts.get(usize::from(spare.host))?;
         let address = addresses.iter().position(|a| *a == spare.address)?;
@@ -109,7 +109,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The connection is open, and nothing is under way on it.
+    /// Whether the connection is open and nothing is in flight on it.
     fn is_at_rest(&mut self, id: ConnId) -> bool {
         let conn = &self.conns.table[id as usize];
         let is_idle = conn.phase == Phase::Idle && conn.exchange == NONE;
@@ -117,11 +117,11 @@ impl<'r> Worker<'r> {
     }
 }
 
-/// The load is over: connections are closed, so that the server sees an orderly end, except those left to the next
-/// load. On these the last bytes go out.
+/// The load is over: closes connections, so that the server sees an orderly end, except those left to the next load. On
+/// the latter the final bytes go out.
 ///
 /// # Errors
-/// The backend's.
+/// The backend fails.
 pub fn settle<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
     let keeps = worker.pool().is_some();
     for id in 0..worker.conns.table.len() as u32 {

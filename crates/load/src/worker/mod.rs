@@ -1,8 +1,9 @@
-//! The loop of one load thread: a turn starts what has fallen due, abandons what has timed out, and waits for the backend.
+//! The loop of one load thread: a turn starts requests that are due, abandons those that timed out, and waits for
+//! events.
 //!
-//! A request's path: [`dispatch`] decides which and when, [`connect`] makes a connection if there is none,
-//! [`exchange`] sends, receives and counts. [`streams`] and [`conversation`] are the same for HTTP/2 and WebSockets.
-//! The state they change is in [`state`], by owner.
+//! A request's path: [`dispatch`] decides which request is sent and when, [`connect`] opens a connection if there is
+//! none, [`exchange`] sends, receives and counts. [`streams`] and [`conversation`] do the same for HTTP/2 and
+//! WebSockets. The state they change is in [`state`], by owner.
 
 mod batching;
 mod connect;
@@ -50,11 +51,11 @@ const GAP_NS: u64 = 100_000_000;
 /// Why a request timed out.
 const NO_RESPONSE: &str = "no complete response within the timeout";
 
-/// Continue.
+/// Control value: continue.
 pub const RUN: u8 = 0;
-/// End the schedule; what is in flight may finish within the grace.
+/// Control value: end the schedule; what is in flight may finish within the grace.
 pub const STOP: u8 = 1;
-/// End at once.
+/// Control value: end at once.
 pub const ABORT: u8 = 2;
 
 /// One load thread's state.
@@ -64,46 +65,46 @@ pub struct Worker<'r> {
     share: Share,
     /// The load's start on the backend's clock.
     start_ns: u64,
-    /// Users send as soon as they are free.
+    /// Whether users send as soon as they are free.
     as_due: bool,
-    /// End of the schedule by time.
+    /// End of the schedule, if bounded by time; otherwise `u64::MAX`.
     end_ns: u64,
     pacer: Pacer,
-    /// Users of a journey, if there is one; a user has the number of its slot.
+    /// Users of a journey, if there is one; a user has the same number as its slot.
     journey: Option<Users<'r>>,
     slots: Slots,
     conns: Connections<'r>,
     mode: Mode<'r>,
     measure: Measure,
-    /// The schedule has ended.
+    /// Set once the schedule has ended.
     stopped: Option<Stopped>,
     /// When the next turn was requested, on the load's clock.
     asked_ns: u64,
-    /// It was requested for a request that falls due.
+    /// Whether the next turn was requested for a request that falls due.
     due_next: bool,
 }
 
 /// The end of a worker's schedule, early or by time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stopped {
-    /// When, on the load's clock.
+    /// When it ended, on the load's clock.
     pub at_ns: u64,
-    /// What its thread had used by then.
+    /// What the worker's thread had used by then.
     pub used: ThreadUse,
 }
 
-/// What a worker leaves.
+/// What a worker leaves behind.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerEnd {
     /// When it ended, on the load's clock.
     pub ended_ns: u64,
     /// When its schedule was ended early or by time.
     pub stopped: Option<Stopped>,
-    /// Slow exchanges.
+    /// The slowest exchanges.
     pub slowest: Vec<Example>,
-    /// What its first user had captured by the end, slot by slot.
+    /// What the worker's first user had captured by the end, by slot.
     pub captured: Vec<Option<Vec<u8>>>,
-    /// When it did not run.
+    /// Periods in which the worker did not run.
     pub gaps: Gaps,
     /// Number of requests of each user that sent as many as it could.
     pub per_user: Vec<u64>,
@@ -115,7 +116,7 @@ pub struct WorkerEnd {
 
 /// What follows a turn.
 pub enum Next {
-    /// Wait until then, or until something happens.
+    /// Wait for an event, or until a point in time.
     Wait(Wait),
     /// The load is over.
     Done,
@@ -143,15 +144,15 @@ pub fn drive<'r, I: Io<'r>>(
 /// time runs some 100 µs late, and later still when other threads keep the machine's caches busy.
 #[derive(Default)]
 struct Alarm {
-    /// What it was set for, on the backend's clock.
+    /// Due time that it is set for, on the backend's clock.
     for_ns: u64,
 }
 
 impl Alarm {
-    /// Polling may take at most one part in this many of a thread's time.
+    /// Polling may take at most 1/64 of a thread's time.
     const PART: u64 = 64;
 
-    /// The wait before a request that falls due at its end: shorter, or none.
+    /// Shortens the wait before a request that falls due at the wait's end, or removes it.
     fn early(&mut self, wait: Wait, now_ns: u64, early_ns: u64) -> Wait {
         let left_ns = wait.until_ns.saturating_sub(now_ns);
         if left_ns > early_ns * Self::PART {
@@ -161,19 +162,19 @@ impl Alarm {
         if wait.until_ns != self.for_ns {
             return wait;
         }
-        // Something else may have ended the sleep.
+        // Some other event may have ended the sleep.
         Wait { until_ns: if left_ns > early_ns { wait.until_ns - early_ns } else { now_ns }, ..wait }
     }
 }
 
-/// What is left to do after a worker's last turn.
+/// Does what is left after a worker's last turn.
 pub fn end<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<WorkerEnd> {
     let now = worker.now(io.ops());
     handover::settle(io, worker)?;
     for id in worker.journey.iter_mut().flat_map(|j| j.stop_redirects()) {
         worker.measure.recorder.redirected_id(id);
     }
-    // Bytes sent after the end were counted, and the batch must not end before them.
+    // Bytes sent after the end were counted, so the batch must not end before them.
     let last = worker.now(io.ops());
     worker.measure.recorder.finish(last);
     Ok(WorkerEnd {
@@ -184,7 +185,7 @@ pub fn end<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Resul
         gaps: worker.measure.recorder.gaps(),
         per_user: worker.per_user(now),
         users_without_row: worker.journey.as_ref().map_or(0, |j| j.without_row),
-        // A place is made only when none is free.
+        // A slot is created only when none is free.
         users_peak: worker
             .journey
             .as_ref()
@@ -247,14 +248,14 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The load begins now, on the backend's clock.
+    /// Begins the load at `start_ns` on the backend's clock.
     pub fn begin_at(&mut self, start_ns: u64) {
         self.conns.addresses.clock_moves(start_ns.saturating_sub(self.start_ns));
         self.start_ns = start_ns;
         self.measure.recorder.begins();
     }
 
-    /// The wall clock at the load's start, unless the load says what it is.
+    /// Sets the wall clock at the load's start, unless the load specifies it.
     pub fn begins_at_unix(&mut self, unix_ns: u64) {
         if let Some(journey) = &mut self.journey {
             journey.begins_at_unix(unix_ns);
@@ -267,7 +268,7 @@ impl<'r> Worker<'r> {
         ops.now().saturating_sub(self.start_ns)
     }
 
-    /// Starts what has fallen due and abandons what has timed out.
+    /// Starts requests that have fallen due and abandons those that have timed out.
     pub(crate) fn turn(&mut self, ops: &mut impl Ops<'r>) -> Next {
         let now = self.now(ops);
         self.look_for_gap(now);
@@ -278,7 +279,7 @@ impl<'r> Worker<'r> {
         self.settle_parts(ops);
         let in_flight = self.measure.recorder.in_flight;
         let control = self.control.load(Ordering::Relaxed);
-        // One that is aborted before it begins sends nothing.
+        // A load that is aborted before it begins sends nothing.
         if control != ABORT {
             self.arrive(ops);
         }
@@ -299,7 +300,7 @@ impl<'r> Worker<'r> {
         }
         self.asked_ns = self.next_ns(now);
         let until_ns = self.start_ns.saturating_add(self.asked_ns);
-        // Answers to scheduled requests are taken at once.
+        // Responses to scheduled requests are taken at once.
         Next::Wait(match self.as_due {
             true => patience(
                 self.measure.recorder.in_flight,
@@ -311,7 +312,7 @@ impl<'r> Worker<'r> {
         })
     }
 
-    /// Whether this thread stalled. One comparison, twice a turn.
+    /// Checks whether this thread stalled. One comparison, twice a turn.
     #[inline]
     fn look_for_gap(&mut self, now: u64) {
         if now > self.asked_ns.saturating_add(GAP_NS) {
@@ -324,8 +325,8 @@ impl<'r> Worker<'r> {
         self.measure.recorder.gap(from_ns, to_ns);
     }
 
-    /// Requests each user began, for users that compete for answers; scaled to the whole load for those that began
-    /// later.
+    /// Number of requests that each user began, for users that compete for responses; scaled to the whole load for
+    /// users that began later.
     fn per_user(&self, now: u64) -> Vec<u64> {
         let Pacer::Closed(users) = &self.pacer else { return Vec::new() };
         if users.each != u64::MAX || !self.spec.stages.is_empty() || self.journey.is_some() {
@@ -336,14 +337,14 @@ impl<'r> Worker<'r> {
             let from_ns = self.active_from(user, self.spec.joins.at_ns).unwrap_or(end_ns);
             let active_ns = end_ns.saturating_sub(from_ns);
             let begun = u128::from(self.slots.exchanges[user as usize].begun);
-            // A user that began in the second half says little about the whole.
+            // A user that began in the second half says little about the whole load.
             let counts = active_ns > 0 && active_ns >= end_ns / 2;
             counts.then(|| (begun * u128::from(end_ns) / u128::from(active_ns)) as u64)
         });
         requests.collect()
     }
 
-    /// When the next turn is needed, if nothing happens before.
+    /// When the next turn is needed, if no event comes before.
     fn next_ns(&mut self, now: u64) -> u64 {
         self.due_next = false;
         let timeout = self.slots.first_timeout().map_or(u64::MAX, |(_, at_ns)| at_ns);
@@ -373,18 +374,18 @@ impl<'r> Worker<'r> {
         other.min(due).max(now)
     }
 
-    /// Fails what could not be written; in a turn of its own, or users could fail endlessly within one.
+    /// Fails requests that could not be written; in a separate turn, or users could fail endlessly within one.
     fn fail_unwritten(&mut self, ops: &mut impl Ops<'r>) {
         for Unwritten { id, request, started_ns, trouble } in std::mem::take(&mut self.slots.unwritten) {
             let exchange = &self.slots.exchanges[id as usize];
-            // It may have ended otherwise in the meantime, and its user may be at another request.
+            // The request may have ended otherwise in the meantime, and its user may be at another one.
             if exchange.under_way && (exchange.request, exchange.started_ns) == (request, started_ns) {
                 self.fail(ops, id, Failure::Check, Reason::Script(trouble));
             }
         }
     }
 
-    /// Abandons what has been under way for too long.
+    /// Abandons requests that have been in flight for too long.
     fn expire(&mut self, ops: &mut impl Ops<'r>, now: u64) {
         while let Some((id, at_ns)) = self.slots.first_timeout() {
             if at_ns > now {

@@ -1,4 +1,4 @@
-//! Users with a pace: their requests fall due at an interval, and wait, or are dropped, while their user is busy.
+//! Paced users: their requests fall due at an interval, and wait or are dropped while their user is busy.
 
 use loadlab_record::schedule::WhenBehind;
 
@@ -8,7 +8,7 @@ use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 
 impl<'r> Worker<'r> {
-    /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one falls due a pace
+    /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one falls due one pace
     /// later, whatever happens to this one.
     pub(crate) fn step_due(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, now: u64) {
         let Pacer::Closed(users) = &mut self.pacer else { return };
@@ -23,7 +23,7 @@ impl<'r> Worker<'r> {
             }
             let at_work = u64::from(exchange.under_way) + exchange.waiting;
             if at_work >= journey.most_left(id) {
-                // All it has to do has fallen due, unless something fails and is retried.
+                // Everything the user has to do has fallen due, unless something fails and is retried.
                 return self.leave_out(id, due_ns);
             }
         }
@@ -32,7 +32,7 @@ impl<'r> Worker<'r> {
         let request = &self.spec.requests[index as usize];
         let exchange = &mut self.slots.exchanges[id as usize];
         let free = !exchange.under_way && exchange.waiting == 0;
-        // Which step of a journey it will be depends on how the steps before it end.
+        // Which step of a journey it will be depends on how the earlier steps end.
         let unclassified = self.journey.is_some() && !free && self.spec.pace_when_behind == WhenBehind::Queue;
         self.measure.recorder.due_unclassified(due_ns, now);
         if !unclassified {
@@ -54,7 +54,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Nothing falls due for a paced user at that time: requests that wait, or will wait, must not be dated to it.
+    /// Records that nothing falls due for a paced user at that time: waiting requests, now or later, must not be dated
+    /// to it.
     fn leave_out(&mut self, id: u32, due_ns: u64) {
         let last_run = self.slots.exchanges[id as usize].left_out.last().map(|(_, last)| *last);
         let goes_on = last_run.is_some_and(|last| self.paced_after(id, last) == Some(due_ns));
@@ -69,19 +70,19 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// When a paced user's request falls due after one that fell due at `due_ns`.
+    /// When a paced user's next request falls due after one due at `due_ns`.
     fn paced_after(&self, id: u32, due_ns: u64) -> Option<u64> {
         self.active_from(id, due_ns.saturating_add(self.spec.pace_ns?))
     }
 
-    /// Takes the oldest request that waits for a paced user: its number in the user's journey, and when it fell due.
+    /// Takes the oldest request waiting for a paced user: its number in the user's journey, and when it fell due.
     pub(crate) fn take_waiting(&mut self, id: u32) -> Option<(u64, u64)> {
         let exchange = &self.slots.exchanges[id as usize];
         if exchange.waiting == 0 {
             return None;
         }
-        // Nothing is dropped while something waits: it fell due right after the last one that began, apart from the
-        // times left out.
+        // Nothing is dropped while requests wait, so this one fell due right after the last one that began, apart from
+        // the times left out.
         let mut due = self.paced_after(id, exchange.paced_ns)?;
         if let Some((first, last)) = exchange.left_out.first()
             && *first == due
@@ -96,7 +97,7 @@ impl<'r> Worker<'r> {
         Some((exchange.begun - 1, due))
     }
 
-    /// Drops what waits for a user that will not do it any more.
+    /// Drops the requests that wait for a user that will not send them any more.
     pub(crate) fn drop_waiting(&mut self, id: u32, now: u64) {
         while let Some((number, due)) = self.take_waiting(id) {
             // A user that is gone is past its last request.

@@ -1,4 +1,4 @@
-//! Where a worker's requests come from: users who are free again, or a schedule with its backlog.
+//! Source of a worker's requests: users who become free, or a schedule with its backlog.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,16 +11,16 @@ use crate::schedule::level::Level;
 use crate::schedule::share::Share;
 use crate::spec::{LoadSpec, Model};
 
-/// Runs of waiting requests that are kept apart by when they were noticed; above this, neighbours are joined.
+/// Most runs of waiting requests that are kept apart by when they were noticed; beyond this, neighbours are joined.
 const BACKLOG_RUNS: usize = 1 << 16;
 
-/// Where requests come from.
+/// Source of requests.
 // One per worker: its size does not matter.
 #[allow(clippy::large_enum_variant)]
 pub enum Pacer {
-    /// Users.
+    /// Users, in the closed model.
     Closed(Users),
-    /// A schedule.
+    /// A schedule, in the open model.
     Open(Open),
 }
 
@@ -28,49 +28,49 @@ pub enum Pacer {
 pub struct Users {
     /// Users of this worker.
     pub count: u32,
-    /// Begun so far.
+    /// Number of users that have begun.
     pub awake: u32,
-    /// Requests that may still begin.
+    /// Number of requests that may still begin.
     pub budget: u64,
-    /// Requests each user may begin.
+    /// Number of requests that each user may begin.
     pub each: u64,
-    /// The next one's number in the shared order.
+    /// Number of the next request in the shared order.
     pub number: u64,
     /// How many of all users are active, over time.
     pub level: Level,
-    /// Users whose next request falls due later because they think, have a pace, or rest: when, who. Each user is here
-    /// at most once.
+    /// Users whose next request falls due later because they think, have a pace, or rest, as due time and user. Each
+    /// user is here at most once.
     pub later: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The schedule is over: the next user to leave.
+    /// Once the schedule is over: the next user to leave.
     pub leaving: Option<u32>,
 }
 
-/// A schedule, and what has fallen due and waits.
+/// A schedule, and its requests that have fallen due and wait.
 pub struct Open {
     /// Yields requests as they fall due.
     pub noticing: Schedule,
-    /// The same sequence, positioned at the first request that waits.
+    /// The same sequence, positioned at the first waiting request.
     pub starting: Schedule,
-    /// Requests that wait.
+    /// Waiting requests.
     pub backlog: Backlog,
-    /// Places without a request.
+    /// Slots without a request.
     pub free: Vec<u32>,
-    /// Users that have arrived and whose next request falls due later: when, who.
+    /// Users that have arrived and whose next request falls due later, as due time and slot.
     pub later: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Most places.
+    /// Most slots.
     pub cap: usize,
-    /// What happens to requests that find no place.
+    /// What happens to requests that find no free slot.
     pub when_behind: WhenBehind,
 }
 
 impl Pacer {
-    /// A slot's share.
+    /// The share of one load thread.
     pub fn new(spec: &LoadSpec, share: Share) -> Pacer {
         match &spec.model {
             Model::Closed { users } => {
                 let count = share.of(*users).min(u64::from(u32::MAX)) as u32;
-                // In the shared order the shares lie end to end: a number of requests reaches each URL equally, and
-                // without one each worker cycles on its own, from its own starting point.
+                // In the shared order the shares lie end to end: with a number of requests each URL is reached equally,
+                // and without one each worker cycles independently, from its own starting point.
                 let number = match spec.until {
                     Until::Requests(n) => share.before(n),
                     _ => share.before(spec.requests.len() as u64),
@@ -110,7 +110,7 @@ impl Pacer {
     }
 }
 
-/// A slot's share of a schedule.
+/// One load thread's share of a schedule.
 fn schedule_of(spec: &LoadSpec, (rate_per_s, arrivals): (f64, Arrivals), share: Share) -> Schedule {
     let (end_ns, number) = match spec.until {
         Until::Elapsed(ns) => (ns, u64::MAX),
@@ -121,8 +121,8 @@ fn schedule_of(spec: &LoadSpec, (rate_per_s, arrivals): (f64, Arrivals), share: 
     schedule.until(end_ns, number).share(share.slot, share.slots)
 }
 
-/// How many requests fall due in this process's part of a load, from one time on its clock to before another; `None`
-/// where that depends on how fast they are answered.
+/// Number of requests that fall due in this process's part of a load, from one time on its clock to before another;
+/// `None` if that depends on how fast they are answered.
 pub fn due_between(spec: &LoadSpec, ns: Range<u64>) -> Option<u64> {
     let Model::Open { rate_per_s, arrivals, .. } = spec.model else { return None };
     if spec.journey.as_ref().is_some_and(|journey| journey.sessions) {
@@ -143,13 +143,14 @@ pub fn due_between(spec: &LoadSpec, ns: Range<u64>) -> Option<u64> {
     Some((before..before + spec.threads as u64).map(of).sum())
 }
 
-/// How many of this slot's requests were begun before its process joined: nobody knows by which of its threads.
+/// Number of this slot's requests that were begun before its process joined. Which threads began them is unknown, so
+/// they are divided evenly.
 fn begun_before(spec: &LoadSpec, share: Share) -> u64 {
     let local = Share { slot: share.slot - spec.elsewhere.before, slots: spec.threads as u64 };
     local.of(spec.joins.begun)
 }
 
-/// Requests that wait, first in, first out: how many, and when they were noticed. Memory is bounded however many wait:
+/// Waiting requests, first in, first out: how many, and when they were noticed. Memory is bounded however many wait:
 /// runs noticed at about the same time are joined.
 #[derive(Default)]
 pub struct Backlog {
@@ -158,13 +159,13 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// How many wait.
+    /// Number of waiting requests.
     #[inline]
     pub fn len(&self) -> u64 {
         self.waiting
     }
 
-    /// One more waits, noticed now.
+    /// Adds a request noticed now.
     pub fn push(&mut self, noticed_ns: u64) {
         self.waiting += 1;
         match self.runs.back_mut() {
@@ -178,7 +179,7 @@ impl Backlog {
         }
     }
 
-    /// Takes the one that has waited longest: when it was noticed.
+    /// Takes the request that has waited longest; returns when it was noticed.
     pub fn pop(&mut self) -> Option<u64> {
         let (count, at) = self.runs.front_mut()?;
         let noticed = *at;
@@ -190,8 +191,8 @@ impl Backlog {
         Some(noticed)
     }
 
-    /// Halves the runs: neighbours become one, noticed when the later one was (blocking is understated by their
-    /// distance, response times are unaffected).
+    /// Halves the number of runs: neighbours become one, dated to when the later one was noticed (blocking is
+    /// understated by their distance, response times are unaffected).
     fn join(&mut self) {
         let joined = self.runs.len() / 2;
         for i in 0..joined {
@@ -220,7 +221,7 @@ mod tests {
         let noticed: Vec<u64> = std::iter::from_fn(|| backlog.pop()).collect();
         assert_eq!(noticed.len() as u64, n);
         assert!(noticed.windows(2).all(|w| w[0] <= w[1]));
-        // never noticed earlier than it was
+        // never dated before it was noticed
         assert!(noticed.iter().enumerate().all(|(i, at)| *at >= i as u64));
         assert_eq!(backlog.len(), 0);
     }

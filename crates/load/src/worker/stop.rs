@@ -1,4 +1,4 @@
-//! The end of a schedule: what has fallen due counts, what waits is dropped, users run their final steps.
+//! The end of a schedule: due requests are counted, waiting ones are dropped, users run their final steps.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use crate::worker::state::timeouts::NONE;
 use crate::worker::{Stopped, Worker};
 
 impl<'r> Worker<'r> {
-    /// Nothing more will begin.
+    /// Whether nothing more will begin.
     pub(super) fn exhausted(&self) -> bool {
         match &self.pacer {
             // A load bounded by time lasts until then, even if nothing more falls due.
@@ -28,14 +28,14 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Ends the schedule. What has fallen due but was not looked at still counts; what waits is dropped.
+    /// Ends the schedule. Requests that have fallen due but were not handled yet still count; waiting ones are dropped.
     pub(super) fn stop(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
-        // Requests under way have times, but are in no rate: the planned load ends here.
+        // Requests in flight have times, but are in no rate: the planned load ends here.
         self.measure.recorder.end_window(at_ns);
         let stopped = Some(Stopped { at_ns, used: ThreadUse::now() });
         if let Pacer::Open(open) = &mut self.pacer {
             self.stopped = stopped;
-            // Nor does it open connections by the thousand now.
+            // Do not open connections by the thousand now.
             open.cap = open.cap.min(self.slots.exchanges.len() + STARTS_PER_TURN);
             self.notice(ops, usize::MAX, STARTS_PER_TURN, at_ns);
         }
@@ -52,8 +52,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The same for users: those who think or rest are left alone. For paced ones, what fell due but was not looked at
-    /// still counts, and what waits for its user is dropped.
+    /// As `stop`, for users: those who think or rest are left alone. For paced users, requests that have fallen due but
+    /// were not handled yet still count, and those that wait for their user are dropped.
     fn stop_users(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
         while self.spec.pace_ns.is_some() {
             let Pacer::Closed(users) = &mut self.pacer else { return };
@@ -77,7 +77,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Lets idle users run their final steps; a few per turn, or those who leave would keep each other waiting.
+    /// Lets idle users run their final steps; a few per turn, or users who leave would keep each other waiting.
     pub(super) fn leave_some(&mut self, ops: &mut impl Ops<'r>) {
         let Some(from) = self.leaving() else { return };
         let all = self.slots.exchanges.len() as u32;
@@ -91,7 +91,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The next user to leave, while they do.
+    /// The next user to leave, while users are leaving.
     pub(super) fn leaving(&self) -> Option<u32> {
         match &self.pacer {
             Pacer::Closed(users) => users.leaving,
@@ -99,7 +99,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The schedule is over for an idle user: it runs its final steps.
+    /// Lets an idle user run its final steps.
     fn leave(&mut self, ops: &mut impl Ops<'r>, user: u32, now: u64) {
         let idle = !self.slots.exchanges[user as usize].under_way;
         if idle && self.journey.as_ref().is_some_and(|j| !j.is_outside(user) && !j.is_gone(user)) {
@@ -107,7 +107,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Ends the load with requests under way.
+    /// Ends the load, cutting off requests in flight.
     pub(super) fn cut(&mut self, ops: &mut impl Ops<'r>, now: u64) {
         if self.stopped.is_none() {
             self.stop(ops, now);
@@ -124,7 +124,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The schedule is over: a user with final steps runs them now, without pause.
+    /// The schedule is over: a user with final steps runs them now, without pauses.
     pub(super) fn user_leaves(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let Some(journey) = &mut self.journey else { return };
         if let Some(request_id) = journey.stop_redirect(id) {
@@ -133,7 +133,7 @@ impl<'r> Worker<'r> {
         if !journey.is_leaving(id) && !journey.is_gone(id) {
             match journey.in_conversation(id) {
                 None => journey.advance(id, Step::Leave),
-                // It closes its conversation before it leaves.
+                // The user closes its conversation before it leaves.
                 Some(left) => journey.advance(id, Step::Ahead(left)),
             };
         }

@@ -1,10 +1,10 @@
 //! The life of a request that shares its connection with others: HTTP/2.
 //!
-//! It differs from [`crate::worker::exchange`] in what a connection is to a request: it is one of many, and a timeout
-//! or failure of one leaves the others alone. A request waits while its connection is being made, has no stream left,
-//! or is about to be closed by the server; that wait is part of its time.
+//! It differs from [`crate::worker::exchange`] in how a request relates to its connection: it is one of many on it, and
+//! a timeout or failure of one leaves the others alone. A request waits while its connection is being opened, has no
+//! stream left, or is about to be closed by the server; that wait is part of its time.
 //!
-//! Places share connections in groups, and each group has one connection to each host. A step of a journey is written
+//! Slots share connections in groups, and each group has one connection to each host. A step of a journey is written
 //! when its stream begins, since only its connection knows how to compress its head.
 
 use loadlab_record::example::HEAD_BYTES;
@@ -22,7 +22,7 @@ use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
 
 impl<'r> Worker<'r> {
-    /// The first action for a request: it is sent, or waits until it can be.
+    /// Performs the first action for a request: sends it, or lets it wait until it can be sent.
     pub(crate) fn begin_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, host: u16, now: u64) {
         let Mode::Http2(streams) = &self.mode else { return };
         let conn = streams.connection_of(id, host);
@@ -44,7 +44,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The connection is open: sends the preface, and what waits.
+    /// The connection is open: sends the preface and the waiting requests.
     pub(crate) fn streams_open(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         self.conns.table[conn as usize].phase = Phase::Idle;
         let Mode::Http2(streams) = &mut self.mode else { return };
@@ -57,7 +57,7 @@ impl<'r> Worker<'r> {
         self.send_waiting(ops, conn);
     }
 
-    /// Sends as much of what waits as there are streams for.
+    /// Sends as many of the waiting requests as there are streams for.
     fn send_waiting(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let now = if self.journey.is_some() { self.now(ops) } else { 0 };
         let Mode::Http2(streams) = &mut self.mode else { return };
@@ -67,7 +67,7 @@ impl<'r> Worker<'r> {
         let spec = streams.spec;
         let Streams { links, out, .. } = streams;
         let Link { session: Some(session), waiting, .. } = &mut links[conn as usize] else { return };
-        // A step that cannot be written needs no room.
+        // A step that cannot be written needs no stream.
         while let ready @ 1.. = (session.room() as usize).min(waiting.len()) {
             for id in waiting.drain(..ready) {
                 let exchange = &mut self.slots.exchanges[id as usize];
@@ -98,14 +98,14 @@ impl<'r> Worker<'r> {
                     }
                 }
                 let body = &request.bytes[request.head_len..];
-                // There is room for it, as checked above.
+                // There is room, as checked above.
                 let _ = session.send(id, &spec.heads[exchange.request as usize], body, out);
             }
         }
         self.write_out(ops, conn);
     }
 
-    /// Hands over what is to be written, including bodies that may continue.
+    /// Writes the pending bytes, including bodies that may continue.
     fn write_out(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let Mode::Http2(streams) = &mut self.mode else { return };
         let Streams { links, out, .. } = streams;
@@ -149,7 +149,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Bytes of a connection that carries streams.
+    /// Handles bytes of a connection that carries streams.
     pub(crate) fn streams_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
         let Mode::Http2(streams) = &mut self.mode else { return };
         let Some(mut session) = streams.link(conn).session.take() else { return };
@@ -159,7 +159,7 @@ impl<'r> Worker<'r> {
         let result = session.receive(bytes, &mut streams.out, &mut |event| applier.apply(event));
         streams.link(conn).session = Some(session);
         if !streams.out.is_empty() {
-            // What follows may send on other connections.
+            // Settling may send on other connections.
             self.write_out(ops, conn);
         }
         for one in ended.drain(..) {
@@ -168,7 +168,7 @@ impl<'r> Worker<'r> {
         let Mode::Http2(streams) = &mut self.mode else { return };
         (streams.ended, streams.at_hand) = (ended, None);
         if streams.link(conn).session.is_none() {
-            // Its user has left, and closed it.
+            // The session's user has left, and closed the connection.
             return;
         }
         match result {
@@ -181,8 +181,8 @@ impl<'r> Worker<'r> {
         self.end_quietly(ops, conn);
     }
 
-    /// After the server's GOAWAY, a connection is closed when nothing is open on it; what waits for it goes to the
-    /// next.
+    /// After the server's GOAWAY, closes a connection once nothing is open on it; requests waiting for it go to the
+    /// next connection.
     fn end_quietly(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let Mode::Http2(streams) = &mut self.mode else { return };
         let link = streams.link(conn);
@@ -238,13 +238,13 @@ impl<'r> Worker<'r> {
         if let Some(session) = &mut links[conn as usize].session {
             session.cancel(id, out);
             self.write_out(ops, conn);
-            // There may be room for another.
+            // There may be room for another request.
             self.send_waiting(ops, conn);
         }
     }
 
-    /// A request has waited for too long, perhaps for a connection that will never open: one begun a timeout ago is
-    /// abandoned, and others that wait for it get another.
+    /// A request has timed out, perhaps waiting for a connection that will never open: a connection begun at least a
+    /// timeout ago is abandoned, and other requests waiting for it get a new one.
     #[cold]
     pub(crate) fn replace_stuck(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
@@ -257,7 +257,8 @@ impl<'r> Worker<'r> {
             return;
         }
         link.waiting.retain(|waiting| *waiting != id);
-        // Those that have waited as long are abandoned next, and their users' next requests make their own connection.
+        // Requests that have waited as long are abandoned next, and their users' next requests open their own
+        // connection.
         let is_wanted = link.waiting.iter().any(|w| self.slots.exchanges[*w as usize].link.at_ns > now);
         self.shut(ops, conn);
         if is_wanted {
@@ -266,7 +267,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A user leaves, closing the connections that are its alone; shared ones stay.
+    /// A user leaves, closing the connections it does not share; shared ones stay open.
     pub(crate) fn leave_streams(&mut self, ops: &mut impl Ops<'r>, place: u32) {
         let Mode::Http2(streams) = &mut self.mode else { return };
         if streams.spec.streams > 1 {
@@ -282,7 +283,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Why a request timed out.
+    /// Reason why a request timed out.
     #[cold]
     pub(crate) fn stream_overdue(&self, id: u32) -> Reason {
         let Mode::Http2(streams) = &self.mode else { return Reason::Words(NO_RESPONSE) };
@@ -296,8 +297,8 @@ impl<'r> Worker<'r> {
         })
     }
 
-    /// A connection is gone, with everything open on it. Requests that waited unsent go to the next one, unless it
-    /// cannot be made.
+    /// A connection is gone, with everything open on it. Requests that waited unsent go to the next connection, unless
+    /// it cannot be opened.
     pub(crate) fn streams_ended(
         &mut self,
         ops: &mut impl Ops<'r>,

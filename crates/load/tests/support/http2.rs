@@ -1,5 +1,5 @@
-//! A simulated server that speaks HTTP/2, around one that speaks HTTP/1: each stream becomes the text of a request,
-//! and the text of its answer becomes frames. So journeys are tested the same way over both.
+//! A simulated server that speaks HTTP/2, wrapped around one that speaks HTTP/1.1: each stream becomes the text of a
+//! request, and the text of its answer becomes frames, so journeys are tested the same way over both.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ pub enum Whim {
     Refuse(u64),
     /// Ends the stream of this request.
     Reset(u64),
-    /// Streams may have this many bytes of body under way. More are allowed this much later, if at all.
+    /// Streams start with a window of this many bytes for the body. It is extended after this delay, if at all.
     Window(u32, Option<u64>),
 }
 
-/// The same server over HTTP/2.
+/// `inner` over HTTP/2.
 pub struct Over<S> {
     pub inner: S,
     pub whim: Option<Whim>,
-    /// Requests that came whole.
+    /// Complete requests received.
     pub requests: u64,
     /// Connections on which GOAWAY was sent.
     pub goodbyes: u64,
@@ -41,7 +41,7 @@ struct Link {
     greeted: bool,
     decoder: Decoder,
     streams: BTreeMap<u32, Ask>,
-    /// It has sent GOAWAY.
+    /// Whether GOAWAY was sent.
     left: bool,
     /// The last stream processed.
     last: u32,
@@ -97,7 +97,7 @@ impl<S: Server> Server for Over<S> {
                     assert!(head.has(flag::END_HEADERS));
                     let text = text_of(&mut link.decoder, payload);
                     if link.left {
-                        // It crossed the GOAWAY on the way: it is not processed.
+                        // The request crossed the GOAWAY in flight and is not processed.
                         continue;
                     }
                     link.streams.insert(head.stream, Ask { head: text, body: vec![] });
@@ -162,7 +162,7 @@ impl<S: Server> Server for Over<S> {
     }
 }
 
-/// A request's fields in HTTP/1 form.
+/// The fields of a request as an HTTP/1.1 head.
 pub fn text_of(decoder: &mut Decoder, block: &[u8]) -> String {
     let mut fields = Vec::new();
     let decoded = decoder.decode(block, |name, value| {
@@ -183,7 +183,7 @@ pub fn text_of(decoder: &mut Decoder, block: &[u8]) -> String {
     text + "\r\n"
 }
 
-/// An answer's text as frames: its head, and its body in two pieces.
+/// An HTTP/1.1 answer as frames: its head, and its body in two pieces.
 pub fn frames_of(stream: u32, answer: &[u8]) -> Vec<u8> {
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
     let (head, body) = (std::str::from_utf8(&answer[..end]).expect("text"), &answer[end..]);
@@ -207,12 +207,12 @@ pub fn frames_of(stream: u32, answer: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same load over HTTP/2. `fields` are the fields of each request's head other than its path: name and value.
+/// `spec` over HTTP/2. `fields` are the names and values of each request's fields other than its path.
 pub fn over_http2(spec: LoadSpec, streams: u32, fields: &[Vec<(&str, Template)>]) -> LoadSpec {
     over_http2_with(spec, streams, &[], fields)
 }
 
-/// The same, with constant fields that all requests share.
+/// As [`over_http2`], with constant fields that all requests share.
 pub fn over_http2_with(
     spec: LoadSpec,
     streams: u32,

@@ -1,4 +1,4 @@
-//! Helpers shared by several kinds of tests.
+//! Helpers shared by the integration tests.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
 
@@ -24,7 +24,7 @@ pub fn get() -> Request {
     parts.build().expect("a request")
 }
 
-/// Where the simulated server is.
+/// The address of the simulated server.
 pub fn address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 80))
 }

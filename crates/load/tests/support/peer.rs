@@ -1,5 +1,5 @@
-//! A simulated server that may do anything: it speaks HTTP/1.1, HTTP/2 or WebSocket, plain or under TLS, takes its
-//! bytes in any pieces, does one kind of thing wrong now and then, and keeps its own books.
+//! A simulated server with arbitrary behaviour: it speaks HTTP/1.1, HTTP/2 or WebSocket, plain or under TLS, takes its
+//! bytes in any pieces, misbehaves in one way now and then, and keeps its own books.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use super::talks::accept_of;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// With some backends, requests up to this length count as sent before they have gone.
+/// Some backends count requests up to this length as sent before they have gone out.
 const SILENT: usize = 4096;
 
 /// The protocol spoken.
@@ -30,7 +30,7 @@ pub enum Protocol {
     WebSocket,
 }
 
-/// What goes wrong. The first three are faults of the network; now and then something else goes wrong as well.
+/// What goes wrong. The first three are network faults; occasionally something else goes wrong as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     ShortWrites,
@@ -38,15 +38,15 @@ pub enum Fault {
     Resets,
     /// The server closes connections, gracefully or abruptly: GOAWAY, `Connection: close`, a WebSocket close.
     Goodbyes,
-    /// Nothing comes, or half of it, or too late, or there is no room to send.
+    /// Nothing arrives, or half an answer, or an answer too late, or there is no room to send.
     Stalls,
-    /// Endless interim answers, heads and frames.
+    /// Endless interim answers, header fields and frames.
     Floods,
     /// Meaningless bytes, and answers that contradict themselves.
     Garbage,
 }
 
-/// The server's own account.
+/// The server's own books.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub connects: u64,
@@ -57,18 +57,18 @@ pub struct Ledger {
     pub requests: u64,
     /// Complete good answers sent, by what they answer: openings, messages, closes, and HTTP requests.
     pub good: BTreeMap<Asked, u64>,
-    /// HTTP/1.1 requests answered before they were complete, and how many never completed because the server stopped
-    /// reading.
+    /// HTTP/1.1 requests answered before they were complete, and the number of them that never completed because the
+    /// server stopped reading.
     pub early: u64,
     pub unread: u64,
-    /// Ids of requests that were complete, or answered, and how often.
+    /// Ids of requests that were complete or answered, and how often each was seen.
     pub seen: BTreeMap<u64, u64>,
-    /// Ids of those with a complete good answer, and of those with a complete bad one.
+    /// Ids of requests with a complete good answer, and with a complete bad one.
     pub accepted: BTreeSet<u64>,
     pub refused: BTreeSet<u64>,
 }
 
-/// What a request is to the server.
+/// What kind of request the server received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     Request,
@@ -81,13 +81,13 @@ pub enum Asked {
 pub struct Peer {
     protocol: Protocol,
     fault: Fault,
-    /// Probability that it does something wrong with a request.
+    /// Probability that a request triggers a fault.
     chance: f64,
-    /// From then on nothing goes wrong, and every request takes the same time. `None`: never.
+    /// From this time on nothing goes wrong and every request takes the same time. `None`: faults never end.
     heals_ns: Option<u64>,
     is_well: bool,
     tls: Option<Arc<ServerConfig>>,
-    /// It is a proxy that opens tunnels to itself.
+    /// The server is a proxy that opens tunnels to itself.
     is_proxy: bool,
     random: Random,
     links: BTreeMap<ConnId, Link>,
@@ -98,15 +98,16 @@ pub struct Peer {
 struct Link {
     tls: Option<ServerConnection>,
     input: Vec<u8>,
-    /// It has sent all that it will.
+    /// The server has sent its last byte on this connection.
     is_over: bool,
     is_tunnelled: bool,
     is_open: bool,
-    /// The request being received could be answered early, was, and is read all the same.
+    /// Early answers: whether one was considered for the current request, whether it was sent, and whether the rest is
+    /// still read.
     is_decided: bool,
     is_answered: bool,
     reads: bool,
-    /// When the last reply arrives: nothing arrives before it.
+    /// When the last reply arrives: no later reply arrives before it.
     last_ns: u64,
     http2: Http2,
 }
@@ -115,15 +116,15 @@ struct Http2 {
     decoder: Decoder,
     greeted: bool,
     streams: BTreeMap<u32, (String, Vec<u8>)>,
-    /// The last stream processed; after a GOAWAY none beyond it is.
+    /// The last stream processed; after a GOAWAY no later one is.
     last: u32,
     has_left: bool,
 }
 
-/// What the server does, and when.
+/// An action of the server.
 enum Does {
     Says(Vec<u8>),
-    /// Outside TLS, if there is any.
+    /// Bytes outside TLS, if TLS is used.
     Spills(Vec<u8>),
     Fin,
     Reset,
@@ -133,11 +134,11 @@ type Doings = Vec<(u64, Does)>;
 
 /// The fate of a request.
 enum Fate {
-    /// Answered as it should be.
+    /// Answered correctly.
     Well,
-    /// A bad status, with a complete answer.
+    /// Answered completely, with a bad status.
     Refused(u16),
-    /// Anything else: these bytes, and whether they end the connection.
+    /// Anything else: the timed actions that replace the answer.
     Ill(Doings),
 }
 
@@ -169,8 +170,8 @@ impl Peer {
         self
     }
 
-    /// Faults occur only until then, and earlier faults have no later effects. How much it takes at a time stays the
-    /// same.
+    /// Limits faults to before `heals_ns`; earlier faults have no later effects. How many bytes it takes at a time does
+    /// not change.
     pub fn until(mut self, heals_ns: u64) -> Peer {
         self.heals_ns = Some(heals_ns);
         self
@@ -188,12 +189,12 @@ impl Peer {
         !self.is_well && self.random.unit() <= chance
     }
 
-    /// How long an answer takes.
+    /// Service time of one answer.
     fn service_ns(&mut self) -> u64 {
         if self.is_well { 5 * MS } else { self.below(12) * MS }
     }
 
-    /// One in this many is answered with a refusal.
+    /// Whether to refuse this request: one in `one_in`, until the faults end.
     fn refuses(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0 && !self.is_well
     }
@@ -203,12 +204,12 @@ impl Peer {
         (0..length).map(|_| self.below(256) as u8).collect()
     }
 
-    /// How many frames of a flood; now and then more than anyone should tolerate.
+    /// The number of frames in a flood; occasionally more than any client should tolerate.
     fn flood(&mut self) -> usize {
         [3, 40, 1000, 20_000][(self.below(40) / 13) as usize]
     }
 
-    /// Notes a complete request: its id, and whose it is.
+    /// Records a complete request; its id, if it has one.
     fn notes(&mut self, text: &str) -> Option<u64> {
         self.ledger.requests += 1;
         let id = id_of(text)?;
@@ -221,9 +222,9 @@ impl Peer {
         self.ledger.accepted.extend(id);
     }
 
-    // HTTP/1.1.
+    // HTTP/1.1
 
-    /// Takes complete requests from what came.
+    /// Takes complete requests from the input.
     fn takes_http1(&mut self, link: &mut Link, at_ns: u64) -> Doings {
         let mut all = Vec::new();
         while let Some(request) = next_request(&mut link.input) {
@@ -270,19 +271,19 @@ impl Peer {
         all
     }
 
-    /// Some requests are answered as soon as their head is there. The rest is then read, or it is not: in that case
-    /// the connection cannot serve another.
+    /// Answers some requests as soon as their head has arrived. The rest is then read or not; if not, the connection
+    /// cannot carry another request.
     fn answers_early(&mut self, link: &mut Link, at_ns: u64) -> Doings {
         let Some((head, length)) = head_of(&link.input) else { return Vec::new() };
         link.is_decided = true;
-        // TLS delivers whole records, so few heads come alone.
+        // TLS delivers whole records, so a head rarely arrives alone.
         if self.is_well || self.below(3) > u64::from(link.tls.is_some()) {
             return Vec::new();
         }
         let head = head.to_owned();
         let id = self.notes(&head);
         link.is_answered = true;
-        // A short one may count as sent as soon as it is submitted: the sender cannot know that it never goes.
+        // A short request may count as sent once submitted: the sender cannot know that it never goes out.
         link.reads = head.len() + length <= SILENT || self.below(2) == 0;
         self.ledger.early += 1;
         self.ledger.unread += u64::from(!link.reads);
@@ -297,7 +298,7 @@ impl Peer {
 
     fn gives_tunnel(&mut self, link: &mut Link, at_ns: u64) -> Doings {
         let at = at_ns + self.service_ns();
-        // The bytes that open the tunnel are outside what goes through it.
+        // The bytes that open the tunnel are not part of the traffic through it.
         let tunnel = b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec();
         match (self.happens(self.chance / 4.0), self.fault) {
             (true, Fault::Stalls) => Vec::new(),
@@ -367,7 +368,7 @@ impl Peer {
                 0 => vec![(at, Does::Fin)],
                 1 => vec![(at, says(half)), (at, Does::Fin)],
                 2 => {
-                    // Good, and the connection's end is separate.
+                    // A good answer; the connection ends separately.
                     let id = id_of(request);
                     self.answers_well(Asked::Request, id);
                     let text = format!("HTTP/1.1 200 OK\r\n\r\n{}", echo_of(request));
@@ -430,8 +431,8 @@ impl Peer {
                         says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!"),
                     )],
                     4 => {
-                        // A second, unsolicited answer. If another request is there when it comes, it counts for that
-                        // one: nothing in HTTP/1.1 shows otherwise.
+                        // A second, unsolicited answer. If another request is pending when it arrives, it counts for
+                        // that request: nothing in HTTP/1.1 shows otherwise.
                         let id = id_of(request);
                         self.answers_well(Asked::Request, id);
                         self.answers_well(Asked::Request, id);
@@ -448,7 +449,7 @@ impl Peer {
         })
     }
 
-    // HTTP/2.
+    // HTTP/2
 
     fn takes_http2(&mut self, link: &mut Link, at_ns: u64) -> Doings {
         let mut all = Vec::new();
@@ -487,7 +488,7 @@ impl Peer {
                 assert!(head.has(flag::END_HEADERS));
                 let text = text_of(&mut http2.decoder, payload);
                 if http2.has_left {
-                    // It crossed the GOAWAY on the way: it is not processed.
+                    // The request crossed the GOAWAY in flight and is not processed.
                     return Vec::new();
                 }
                 http2.streams.insert(head.stream, (text, Vec::new()));
@@ -495,8 +496,8 @@ impl Peer {
             kind::DATA => match http2.streams.get_mut(&head.stream) {
                 Some((_, body)) => {
                     body.extend_from_slice(payload);
-                    // There is room for as much again: on the connection, and on the stream unless that is the one
-                    // that stalls.
+                    // Restore the window: on the connection, and on the stream unless stalling streams is the fault
+                    // under test.
                     let mut room = Vec::new();
                     if !payload.is_empty() {
                         frame::write_window_update(&mut room, 0, payload.len() as u32);
@@ -537,7 +538,7 @@ impl Peer {
                 frame::write_reset(&mut out, stream, Code::REFUSED_STREAM);
                 return vec![(at, Does::Says(out))];
             }
-            // What it has not processed it never will.
+            // Streams that are not processed yet never will be.
             let goodbye = [link.http2.last.to_be_bytes(), Code::NO_ERROR.0.to_be_bytes()].concat();
             frame::write(&mut out, kind::GOAWAY, 0, 0, &goodbye);
             link.http2.has_left = true;
@@ -580,7 +581,7 @@ impl Peer {
                 _ => vec![(at, Does::Fin), (at, Does::Reset)],
             },
             Fault::Goodbyes => {
-                // The last answer, a GOAWAY, and the end.
+                // The last answer, a GOAWAY, and the end of the connection.
                 self.answers_well(Asked::Request, id);
                 out.extend_from_slice(&good);
                 let goodbye = [stream.to_be_bytes(), Code::NO_ERROR.0.to_be_bytes()].concat();
@@ -607,7 +608,7 @@ impl Peer {
                         _ => frame::write(&mut out, 99, 0, 0, b"?"),
                     }
                 }
-                // Its head is missing if DATA comes before it.
+                // DATA before HEADERS would invalidate the answer: it is sent before the flood, or not at all.
                 let (before, behind) = (self.below(2) == 0, out.clone());
                 if before {
                     self.answers_well(Asked::Request, id);
@@ -619,17 +620,17 @@ impl Peer {
             Fault::Garbage => match self.below(4) {
                 0 => vec![(at, Does::Says(self.noise()))],
                 1 => vec![(at, Does::Spills(self.noise()))],
-                // A wrong length may keep the connection waiting permanently.
+                // A corrupted length may leave the connection waiting forever.
                 2 if self.heals_ns.is_none() => {
                     let mut bent = good;
                     let place = self.below(bent.len() as u64) as usize;
                     bent[place] ^= 1 << self.below(8);
-                    // Its reply may now be good, for whichever user it names.
+                    // The corrupted answer may still pass as good, for whichever user it names.
                     self.answers_well(Asked::Request, id);
                     vec![(at, Does::Says(bent))]
                 }
                 _ => {
-                    // Twice, the second time on an ended stream.
+                    // The answer twice, the second time on an ended stream.
                     self.answers_well(Asked::Request, id);
                     vec![(at, Does::Says([good.clone(), good].concat()))]
                 }
@@ -637,7 +638,7 @@ impl Peer {
         }
     }
 
-    // WebSocket.
+    // WebSocket
 
     fn opens(&mut self, link: &mut Link, request: &str, at_ns: u64) -> Doings {
         let at = at_ns + self.service_ns();
@@ -745,7 +746,7 @@ impl Peer {
         }
     }
 
-    /// The actions, as they go over the network, in order.
+    /// Turns the actions into network replies, in order.
     fn goes_out(
         &mut self,
         link: &mut Link,
@@ -862,7 +863,7 @@ impl Peer {
     fn receives(&mut self, link: &mut Link, at_ns: u64, mut bytes: &[u8]) -> Vec<(u64, Reply)> {
         let mut first = Vec::new();
         if link.is_over {
-            // The peer no longer exists.
+            // The server has already closed its end.
             return vec![(link.last_ns.max(at_ns), Reply::Error(libc::ECONNRESET))];
         }
         let in_tunnel = !self.is_proxy || link.is_tunnelled;
@@ -877,7 +878,7 @@ impl Peer {
                         replies.push((link.last_ns, Reply::Fin));
                         return replies;
                     }
-                    // The end of the received bytes, temporary or final.
+                    // The received bytes run out, temporarily or for good.
                     let _ = tls.reader().read_to_end(&mut link.input);
                 }
                 first = all_of(tls);
@@ -911,7 +912,7 @@ fn all_of(link: &mut ServerConnection) -> Vec<u8> {
     out
 }
 
-/// The next complete request.
+/// Takes the next complete request from the input.
 fn next_request(input: &mut Vec<u8>) -> Option<String> {
     let (head, body) = head_of(input)?;
     let whole = head.len() + body;
@@ -922,7 +923,7 @@ fn next_request(input: &mut Vec<u8>) -> Option<String> {
     Some(String::from_utf8(request).expect("a request is text"))
 }
 
-/// A complete request head, and the length of its body.
+/// A complete request head, and the length of the body that follows.
 fn head_of(input: &[u8]) -> Option<(&str, usize)> {
     let head = input.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&input[..head]).expect("a head is text");
@@ -930,7 +931,7 @@ fn head_of(input: &[u8]) -> Option<(&str, usize)> {
     Some((text, length.map_or(0, |length| length.parse().expect("a length"))))
 }
 
-/// The client's next complete frame: its opcode, and its payload.
+/// Takes the client's next complete frame: its opcode and its payload.
 fn next_frame(input: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     let second = usize::from(*input.get(1)?);
     assert!(second & 0x80 != 0, "masked");
@@ -948,7 +949,7 @@ fn next_frame(input: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     Some((frame[0] & 15, payload))
 }
 
-/// A server's frame.
+/// A frame as the server sends it.
 fn frame_of(first: u8, payload: &[u8]) -> Vec<u8> {
     let head = match payload.len() {
         short @ 0..126 => vec![first, short as u8],
@@ -961,7 +962,7 @@ fn id_of(text: &str) -> Option<u64> {
     text.split("id=").nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The part of an answer that identifies its request, so that one user's is not taken for another's.
+/// The part of an answer that identifies its request, so that one user's answer cannot pass for another's.
 fn echo_of(text: &str) -> String {
     match text.split("for=").nth(1) {
         Some(rest) => {

@@ -1,4 +1,4 @@
-//! Steps of journeys: requests that are written anew each time.
+//! Journey steps whose requests are rendered anew each time.
 
 use loadlab_load::journey::capture::Slots;
 use loadlab_load::journey::order::StepOrder;
@@ -7,8 +7,8 @@ use loadlab_load::journey::template::Template;
 use loadlab_record::escape::Escape;
 use loadlab_record::variable::Variable;
 
-/// Text, with `{u}` for the user, `{n}` for the sequence, `{x}` for the id, `{i}` for the iteration, `{a}` and `{b}`
-/// for the first columns of feeds 0 and 1, `{c}` for the captured value.
+/// A template from text: `{u}` is the user, `{n}` the sequence number, `{x}` the id, `{i}` the iteration, `{a}` and
+/// `{b}` the first columns of feeds 0 and 1, `{c}` the captured value.
 pub fn template(text: &str) -> Template {
     let mut template = Template::default();
     let mut rest = text;
@@ -44,7 +44,7 @@ pub fn step(head: &str, body: Option<&str>) -> Script {
     Script { has_id: message.has_id(), message: Some(message), ..Script::plain() }
 }
 
-/// No steps, and no state.
+/// A journey without steps or state.
 pub fn plain_journey() -> Journey {
     Journey {
         step_order: StepOrder::default(),

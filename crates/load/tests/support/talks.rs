@@ -1,4 +1,4 @@
-//! Parts of conversations over WebSockets.
+//! Parts of WebSocket conversations.
 
 use base64::Engine as _;
 use loadlab_load::journey::check::{Checks, Text};
@@ -10,7 +10,7 @@ use sha1::{Digest, Sha1};
 
 use super::steps::template;
 
-/// A server's answer to an opening's key (RFC 6455 §4.2.2).
+/// The accept key for an opening handshake (RFC 6455 §4.2.2).
 pub fn accept_of(head: &str) -> String {
     let key = head.split("Sec-WebSocket-Key: ").nth(1).and_then(|rest| rest.lines().next()).expect("a key");
     let hash = Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
@@ -82,7 +82,7 @@ pub fn pause(script: Script, ns: u64) -> Script {
     Script { think: Some(Think::Constant(ns)), ..script }
 }
 
-/// The parts of one conversation.
+/// Completes the parts of one conversation: adds the close and sets `left`.
 pub fn talk(mut parts: Vec<Script>) -> Vec<Script> {
     parts.push(part(TalkPart::Goodbye));
     let listens = parts.iter().any(|s| {

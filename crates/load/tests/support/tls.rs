@@ -1,4 +1,4 @@
-//! A simulated server under TLS, made of rustls around a plaintext server.
+//! A simulated TLS server: rustls around a plaintext server.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection};
 
-/// The settings of a server for `sim` that offers these protocols.
+/// A server configuration for `sim` that offers these ALPN protocols.
 pub fn config(alpn: &[&str]) -> Arc<ServerConfig> {
     let key = KeyPair::generate().expect("a key");
     let certificate = CertificateParams::new(vec!["sim".to_owned()]).expect("a name").self_signed(&key);
@@ -26,7 +26,7 @@ pub fn config(alpn: &[&str]) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// A client's settings for it: any certificate is accepted.
+/// A client's TLS settings for this server: any certificate is accepted.
 pub fn spec(alpn: &str) -> TlsSpec {
     let (trust, versions) = (Trust::Anyone, Versions::Both);
     let parts =
@@ -35,8 +35,8 @@ pub fn spec(alpn: &str) -> TlsSpec {
     TlsSpec { config: TlsConfig::new(&parts).expect("settings"), names }
 }
 
-/// The same server under TLS. Its part of the handshake takes a while; the server inside must send things in the order
-/// in which they arrive.
+/// `inner` under TLS. The server's part of the handshake takes `handshake_ns`; the inner server must send its replies
+/// in order of arrival.
 pub struct Under<S> {
     pub inner: S,
     pub config: Arc<ServerConfig>,
@@ -70,7 +70,7 @@ impl<S: Server> Server for Under<S> {
         while !bytes.is_empty() {
             link.read_tls(&mut bytes).expect("bytes in memory");
             link.process_new_packets().expect("TLS");
-            // An error because nothing more has come is expected.
+            // An error is expected: nothing more has arrived.
             let _ = link.reader().read_to_end(&mut plain);
         }
         let own_ns = if link.is_handshaking() { at_ns + self.handshake_ns } else { at_ns };

@@ -1,5 +1,5 @@
-//! Flags of other load generators: what each means there, and what says it here. Where two tools mean different things by
-//! one flag, both are named. What was typed is repeated only where it is a flag or a number: anything else may be a
+//! Flags of other load generators: what each means there, and its equivalent here. If two tools mean different things
+//! by one flag, both are named. What was typed is repeated only if it is a flag or a number: anything else may be a
 //! credential.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -67,7 +67,7 @@ enum Wish {
     Warmup,
 }
 
-/// In words, and what to write instead for `bench`, `run` and `find`.
+/// A wish in words, and what to write instead for `bench`, `run` and `find`.
 struct Answer {
     wish: Wish,
     is: &'static str,
@@ -455,10 +455,10 @@ const ANSWERS: &[Answer] = &[
     ),
 ];
 
-/// The tools that mean it, and what.
+/// The tools that have a flag, and what they mean by it.
 type Meaning = (&'static str, Wish);
 
-/// Flags, and who means what by them. Those with one dash and several letters are hey's and vegeta's.
+/// Flags, and what each tool means by them. Those with one dash and several letters are hey's and vegeta's.
 #[rustfmt::skip]
 const FLAGS: &[(&str, &[Meaning])] = &[
     ("-z", &[("oha and hey", Wish::Duration)]),
@@ -602,7 +602,8 @@ const FLAGS: &[(&str, &[Meaning])] = &[
     ("-root-certs", &[("vegeta", Wish::CaFile)]),
 ];
 
-/// Flags of `bench` that others spell alike, for commands that read a plan: as `bench` itself means them.
+/// Flags of `bench` that other tools have as well, for commands that read a plan: with the meaning that `bench` gives
+/// them.
 const OF_BENCH: &[(&str, Wish)] = &[
     ("-c", Wish::Users),
     ("--users", Wish::Users),
@@ -642,7 +643,7 @@ const NOT_THREADS: &[Meaning] = &[("oha and hey", Wish::Timeout), ("ab and siege
 /// A value of `-d` that is not a duration.
 const NOT_DURATION: &[Meaning] = &[("oha, hey and curl", Wish::Body)];
 
-/// What to say where the command line's reader stopped, if another tool's flag explains it.
+/// The message for an error of the parser, if another tool's flag explains it.
 pub fn explanation(error: &clap::Error, command: &str, words: &[String]) -> Option<String> {
     if !["bench", "run", "find"].contains(&command) {
         return None;
@@ -667,7 +668,7 @@ pub fn explanation(error: &clap::Error, command: &str, words: &[String]) -> Opti
                     command,
                 ));
             }
-            // `-q 100` is `-q`, and a number that nobody asked for.
+            // `-q 100` is `-q` and a stray number.
             let before =
                 words.iter().position(|word| word == stopped).and_then(|at| words.get(at.checked_sub(1)?));
             let is_number = !stopped.is_empty() && stopped.chars().all(|c| c.is_ascii_digit());
@@ -698,7 +699,7 @@ impl OneDash {
     }
 }
 
-/// Such a flag, unless the word is a short option with its value, or a value.
+/// The word as such a flag; `None` if it is a short option with its value, or a value.
 fn with_one_dash(word: &str) -> Option<OneDash> {
     let flag = word.split('=').next().unwrap_or_default();
     if flag.len() < 3 || flag.starts_with("--") || !flag.starts_with('-') {
@@ -716,7 +717,7 @@ fn foreign(flag: &str, meanings: &[Meaning], command: &str) -> String {
     message(&format!("`loadlab {command}` has no `{flag}`"), meanings, command)
 }
 
-/// What is wrong, and for each meaning what says it here.
+/// What is wrong, and the equivalent here for each meaning.
 fn message(what: &str, meanings: &[Meaning], command: &str) -> String {
     let mut out = what.to_owned();
     for (who, wish) in meanings {
@@ -763,7 +764,7 @@ mod tests {
     use super::*;
     use crate::args::parse_from;
 
-    /// What is said of a command line.
+    /// The message about a command line.
     fn said(line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         match parse_from(std::iter::once("loadlab".to_owned()).chain(words.iter().cloned())) {
@@ -774,7 +775,7 @@ mod tests {
 
     const URL: &str = "http://127.0.0.1:1/";
 
-    /// Of every flag in the table: it does not exist, and the hint has what says it here, for each command.
+    /// For every flag in the table and each command: the flag does not exist, and the hint has its equivalent.
     #[test]
     fn every_flag_of_the_table_is_explained() {
         let all = crate::args::whole();

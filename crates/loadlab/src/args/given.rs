@@ -1,5 +1,5 @@
-//! What is given from outside: credentials on the command line, files that options name with `@`, and the values that a plan
-//! asks for. Every secret among it is registered with [`mask`] before anything else happens.
+//! Input from outside: credentials on the command line, files that options name with `@`, and the values that a plan
+//! asks for. Every secret in it is registered with [`mask`] before anything else happens.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,10 +37,11 @@ fn field(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// Header fields of an option, files read. Whatever a file holds is secret; so is every value if `all_secret`.
+/// The header fields that an option gives, with its files read. Every value from a file is secret; with `all_secret`,
+/// so is every other value.
 ///
 /// # Errors
-/// In words, with a hint: a file that cannot be read, or a line of it that is no header field.
+/// In words, with a hint: a file cannot be read, or one of its lines is not a header field.
 pub fn headers(given: &[Header], option: &str, all_secret: bool) -> Result<Vec<(String, String)>, String> {
     let mut fields = Vec::new();
     for one in given {
@@ -76,9 +77,9 @@ pub fn headers(given: &[Header], option: &str, all_secret: bool) -> Result<Vec<(
 /// A proxy as an option gives it.
 #[derive(Clone, Debug)]
 pub enum ProxyGiven {
-    /// Its URL, and that as typed.
+    /// The proxy, and its URL as typed.
     Url(Box<Proxy>, String),
-    /// `@FILE` that holds it.
+    /// `@FILE` that holds its URL.
     File(PathBuf),
 }
 
@@ -116,7 +117,7 @@ impl ProxyGiven {
     /// The proxy.
     ///
     /// # Errors
-    /// In words: the file cannot be read, or what it holds is no proxy.
+    /// In words: the file cannot be read, or does not hold the URL of a proxy.
     pub fn read(&self) -> Result<Proxy, String> {
         match self {
             ProxyGiven::Url(proxy, _) => Ok((**proxy).clone()),
@@ -137,7 +138,7 @@ fn unreadable(option: &str, path: &Path, missing: &Missing) -> String {
     format!("{option}: cannot read {}: {why}", path.display())
 }
 
-/// A file that is small and holds text.
+/// Reads a small file of text.
 fn read(path: &Path) -> Result<String, Missing> {
     let unreadable = |error: std::io::Error| Missing::Unreadable(error.to_string());
     let file = std::fs::File::open(path).map_err(unreadable)?;
@@ -149,7 +150,7 @@ fn read(path: &Path) -> Result<String, Missing> {
     String::from_utf8(bytes).map_err(|_| Missing::NotText)
 }
 
-/// Values of what a plan and its options ask for, as the environment and files have them.
+/// The values that a plan and its options ask for, from the environment and files.
 pub fn outside(text: &str, options: &Options, plan_dir: &Path) -> Outside {
     let mut outside = Outside::default();
     for reference in Plan::asks_for(text, options) {
@@ -166,7 +167,7 @@ pub fn outside(text: &str, options: &Options, plan_dir: &Path) -> Outside {
     outside
 }
 
-/// Credentials that are typed on the command line: in header fields by their names, and in URLs.
+/// Credentials typed on the command line: in header fields whose name is that of a secret, and in URLs.
 pub fn of_command_line(words: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for word in words {
@@ -182,13 +183,13 @@ pub fn of_command_line(words: &[String]) -> Vec<String> {
     found
 }
 
-/// A message about the command line, without the credentials that were typed, however short.
+/// A message about the command line, with typed credentials masked, however short they are.
 pub fn without_credentials(message: &str, words: &[String]) -> String {
     let mut out = message.to_owned();
     let mut is_header = false;
     for word in words {
         let texts = [Some(word.as_str()), behind_option(word)].into_iter().flatten();
-        // `-H` by itself has nothing behind it, which is found everywhere.
+        // `-H` by itself has an empty value, which would match everywhere.
         for text in texts.filter(|text| !text.is_empty()) {
             let shown = match text.split_once(':') {
                 // Without its colon the argument may still hold the credential.
@@ -207,7 +208,7 @@ pub fn without_credentials(message: &str, words: &[String]) -> String {
     out
 }
 
-/// Whether a word is an option with a header field behind it.
+/// Whether a word is an option with a header field as its value.
 fn is_header_of(word: &str) -> bool {
     ["-H", "--header=", "--otlp-header="].iter().any(|option| word.starts_with(option))
 }

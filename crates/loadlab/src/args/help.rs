@@ -1,10 +1,10 @@
-//! What `loadlab -h` looks like: its commands in groups, from the table of the commands itself.
+//! The layout of `loadlab -h`: the commands in groups, described as in their definitions.
 
 use std::fmt::Write;
 
 use clap::builder::StyledStr;
 
-/// Commands by what they are for, in the order of the help.
+/// Commands grouped by purpose, in the order of the help.
 pub const GROUPS: &[(&str, &[&str])] = &[
     ("Run a load", &["init", "check", "bench", "run", "ab", "bisect", "resume", "find", "why", "agent"]),
     ("Look at results", &["show", "report", "compare", "list", "baseline"]),
@@ -17,11 +17,11 @@ pub fn grouped(command: clap::Command) -> clap::Command {
     let (header, literal) = (styles.get_header(), styles.get_literal());
     let mut text = String::from("{about}\n\n{usage-heading} {usage}\n");
     for (place, (group, names)) in GROUPS.iter().enumerate() {
-        // The first follows the usage at once: a screen has no row to spare.
+        // The first group follows the usage without a gap: a screen has no row to spare.
         let gap = if place == 0 { "" } else { "\n" };
         let _ = writeln!(text, "{gap}{header}{group}:{header:#}");
         for name in *names {
-            // Built without it.
+            // This loadlab was built without the command.
             let Some(found) = command.find_subcommand(name) else { continue };
             let about = found.get_about().map(ToString::to_string).unwrap_or_default();
             let _ = writeln!(
@@ -41,7 +41,7 @@ mod tests {
     use super::GROUPS;
     use crate::args::whole;
 
-    /// The short help of a command, or of loadlab where none is given, laid out for a terminal `columns` wide.
+    /// The short help of a command, or of loadlab if `command` is empty, laid out for a terminal `columns` wide.
     fn short_help(command: &str, columns: usize) -> String {
         let mut all = whole().term_width(columns).max_term_width(columns);
         all.build();
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// One name for one thing: what these commands share is spelled, and taken, alike.
+    /// One name for one thing: options that commands share are spelled alike, and take the same values.
     #[test]
     fn commands_share_their_options() {
         let all = whole();
@@ -138,7 +138,7 @@ mod tests {
                 for other in &found[1..] {
                     assert_eq!(found[0].get_short(), other.get_short(), "--{option}");
                     assert_eq!(found[0].get_value_names(), other.get_value_names(), "--{option}");
-                    // What `find` expects decides its search.
+                    // For `find`, what it expects belongs to the search.
                     if *option != "expect" {
                         assert_eq!(found[0].get_help_heading(), other.get_help_heading(), "--{option}");
                     }

@@ -1,4 +1,4 @@
-//! The command line. One table makes help, completions and manual.
+//! The command line. Help, completions and manual are all made from these definitions.
 
 pub mod elsewhere;
 pub mod given;
@@ -45,7 +45,7 @@ pub fn whole() -> clap::Command {
 /// Reads a command line, the program's name first.
 ///
 /// # Errors
-/// What clap has to say: mistakes, and help.
+/// What clap reports: mistakes, and requests for help or the version.
 pub fn parse_from(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Args, clap::Error> {
     let mut matches = whole().try_get_matches_from(words)?;
     Args::from_arg_matches_mut(&mut matches)
@@ -116,7 +116,7 @@ pub enum Command {
     Licenses,
 }
 
-/// Who is watched beside loadlab, where no plan names components.
+/// Processes that are watched besides loadlab, if no plan names components.
 #[derive(Debug, Default, Arguments)]
 #[command(next_help_heading = "System")]
 pub struct WatchArgs {
@@ -136,7 +136,7 @@ pub struct PlanArgs {
     pub choice: PlanChoice,
 }
 
-/// What is changed in a plan, and which part of it is meant.
+/// Changes to a plan, and which part of it to run.
 #[derive(Clone, Debug, Default, Arguments)]
 #[command(next_help_heading = "Plan")]
 pub struct PlanChoice {
@@ -174,7 +174,7 @@ pub struct PlanChoice {
     pub revisions: Option<Revisions>,
 }
 
-/// Components whose stacks are sampled; none are all.
+/// Components whose stacks are sampled; empty means all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sampled(pub Vec<String>);
 
@@ -209,7 +209,7 @@ pub struct UiArgs {
 }
 
 impl UiArgs {
-    /// How long the page stays, where that is said.
+    /// How long the page is served after the end, if `--ui-wait` says so.
     pub fn wait(&self) -> Option<std::time::Duration> {
         self.ui_wait.map(std::time::Duration::from_nanos)
     }
@@ -328,7 +328,7 @@ pub struct MetricArgs {
 }
 
 impl MetricArgs {
-    /// Where they are wanted.
+    /// Where metrics are to be served and pushed.
     ///
     /// # Errors
     /// In words: a file of headers cannot be read.
@@ -870,7 +870,7 @@ fn sources(text: &str) -> Result<Sources, String> {
 #[derive(Clone, Debug)]
 pub struct Cpus(pub Vec<usize>);
 
-/// The path of a record, which names itself in JSON: text, or clap refuses it.
+/// The path of a record, which names itself in JSON: clap refuses a path that is not text.
 fn text_path(text: &str) -> Result<PathBuf, std::convert::Infallible> {
     Ok(PathBuf::from(text))
 }
@@ -888,7 +888,7 @@ fn counts(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone
     }
 }
 
-/// Requests at a time on a connection.
+/// Reads the number of requests at a time on a connection.
 fn streams() -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
     let count = counts(1, 10_000);
     move |text| count(text).map(|n| u32::try_from(n).unwrap_or(u32::MAX))

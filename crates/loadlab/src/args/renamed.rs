@@ -1,8 +1,8 @@
-//! Flags that had another name once: each is refused with its new one.
+//! Flags that were renamed: the old name is refused, and the message has the new one.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Commands, the flag as it was, the flag as it is.
+/// Commands, the flag's old name, and its new name.
 const FLAGS: &[(&[&str], &str, &str)] = &[
     (&["find"], "--probe", "--level-duration"),
     (&["find"], "--probes", "--max-levels"),
@@ -13,7 +13,7 @@ const FLAGS: &[(&[&str], &str, &str)] = &[
     (&["run", "bench"], "--otlp-every", "--otlp-interval"),
 ];
 
-/// What to say where the command line's reader stopped at a flag that was renamed.
+/// The message for a parser that stopped at a flag that was renamed.
 pub fn refusal(error: &clap::Error, command: &str) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;

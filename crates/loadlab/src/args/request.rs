@@ -1,4 +1,4 @@
-//! What is requested and how, where no plan says it: shared by the commands that load a URL.
+//! What is requested and how, if no plan defines it: shared by the commands that load a URL.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 use super::given::{Header, ProxyGiven, header};
 use super::{positive_duration, streams};
 
-/// A request's timeout where nobody says one.
+/// A request's timeout if none is given.
 pub const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 
 #[derive(Debug, Default, Arguments)]
@@ -69,7 +69,7 @@ pub struct RequestArgs {
 }
 
 impl RequestArgs {
-    /// The first option that was given, for who takes none of them.
+    /// The first of these options that was given, for a command that takes none of them.
     pub fn first_given(&self) -> Option<&'static str> {
         let given = [
             (self.method.is_some(), "--method"),
@@ -88,18 +88,18 @@ impl RequestArgs {
         given.iter().find(|(is_given, _)| *is_given).map(|(_, option)| *option)
     }
 
-    /// The method, as given or by whether there is a body.
+    /// The method as given; else POST if there is a body, GET if not.
     pub fn method(&self) -> String {
         let usual = if self.body.is_some() { "POST" } else { "GET" };
         self.method.clone().unwrap_or_else(|| usual.to_owned())
     }
 
-    /// Requests fail after this.
+    /// Timeout of a request.
     pub fn timeout_ns(&self) -> u64 {
         self.timeout.unwrap_or(DEFAULT_TIMEOUT_NS)
     }
 
-    /// Requests at a time on a connection of HTTP/2.
+    /// Requests at a time on an HTTP/2 connection.
     pub fn streams(&self) -> u32 {
         self.streams.unwrap_or(1)
     }

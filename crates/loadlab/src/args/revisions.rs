@@ -1,4 +1,4 @@
-//! The command lines about revisions of the plan's repository.
+//! Arguments of the commands about revisions of the plan's repository.
 
 use std::path::PathBuf;
 
@@ -132,8 +132,8 @@ impl BisectArgs {
     /// The default of `--at-most`.
     const AT_MOST: u32 = 100;
 
-    /// An option that is for a search, while `--exec` measures one tree. Not refused as other mistakes in the command line
-    /// are: git takes their exit code for a bad revision.
+    /// The first given option that is for a search, while `--exec` measures one tree. The parser does not refuse it:
+    /// git would take the parser's exit code for a bad revision.
     pub fn not_with_exec(&self) -> Option<&'static str> {
         let given = [
             ("--budget", self.budget.is_some()),

@@ -1,4 +1,4 @@
-//! Where a run is to be watched from outside: addresses and URLs as the user gives them.
+//! Where a run can be watched from outside: addresses and URLs as the user gives them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loadlab_record::url::{self, UrlError};
 
-/// Where the page is served: an address of loopback.
+/// Where the page is served: a loopback address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
 
@@ -32,19 +32,19 @@ impl FromStr for Address {
     }
 }
 
-/// Where metrics are wanted.
+/// Where metrics are to be served and pushed.
 #[derive(Clone, Debug, Default)]
 pub struct MetricsTargets {
-    /// Served here.
+    /// Address on which they are served as Prometheus text.
     pub prometheus: Option<SocketAddr>,
-    /// Pushed there.
+    /// OpenTelemetry collector to which they are pushed.
     pub otlp: Option<Collector>,
 }
 
-/// Where metrics go where the URL has no path, by OTLP's specification.
+/// The path for metrics if the URL has none, by OTLP's specification.
 const PATH: &str = "/v1/metrics";
 
-/// Where a collector is.
+/// The URL of a collector, in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     pub is_secure: bool,
@@ -79,19 +79,19 @@ impl Endpoint {
         Ok(Endpoint { is_secure, host, port: port.unwrap_or(usual), path })
     }
 
-    /// The whole of it.
+    /// The whole URL.
     pub fn url(&self) -> String {
         let scheme = if self.is_secure { "https" } else { "http" };
         format!("{scheme}://{}:{}{}", self.host, self.port, self.path)
     }
 }
 
-/// A collector, and how it is spoken to.
+/// A collector, and how to push to it.
 #[derive(Clone, Debug)]
 pub struct Collector {
-    /// Where.
+    /// The collector's URL.
     pub endpoint: Endpoint,
-    /// Between two pushes.
+    /// Interval between two pushes.
     pub every: Duration,
     /// A file of certificates to trust instead of the system's.
     pub ca: Option<PathBuf>,

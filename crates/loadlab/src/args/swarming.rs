@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, ValueEnum};
 use loadlab_swarm::nats::Server;
 
-/// Who sends the loads.
+/// Where the agents that send the loads come from.
 #[derive(Clone, Debug)]
 pub enum SwarmPlace {
-    /// This many agents on this machine, with a server of their own.
+    /// This many agents on this machine, with a dedicated NATS server.
     Local(usize),
-    /// Agents that a NATS server connects.
+    /// Agents that the NATS server with this URL connects.
     Nats(String),
 }
 
@@ -33,7 +33,7 @@ impl std::str::FromStr for SwarmPlace {
     }
 }
 
-/// What becomes of a load when an agent is lost.
+/// What happens to a load when an agent is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LostAgentArg {
     /// It ends, and the trial has failed
@@ -96,7 +96,7 @@ pub struct SwarmArgs {
     pub launch_wait: u64,
 }
 
-/// What starts agents.
+/// The scheduler that starts agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LaunchArg {
     /// Tasks of a job array, submitted with `sbatch`
@@ -106,7 +106,7 @@ pub enum LaunchArg {
 }
 
 impl SwarmArgs {
-    /// What a record keeps of them: without credentials and files.
+    /// The options as a record keeps them: without credentials and files.
     pub fn words(&self) -> Vec<String> {
         let place = self.swarm.as_ref().map(|place| match place {
             SwarmPlace::Local(agents) => format!("--swarm local:{agents}"),

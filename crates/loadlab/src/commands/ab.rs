@@ -15,7 +15,7 @@ use crate::args::{AbArgs, AbFormat, RunArgs};
 use crate::exit::{Ended, note};
 use crate::output;
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: AbArgs) -> Ended {
     let AbArgs { compared, run: mut args, format } = args;
     if args.plan.choice.revisions.is_some() {
@@ -46,7 +46,7 @@ pub fn command(args: AbArgs) -> Ended {
     run::perform(&args, &read, None, &|args, result, run| show(args, format, result, run))
 }
 
-/// The verdict, and what it rests on.
+/// Prints the verdict, and the figures behind it.
 fn show(args: &RunArgs, format: AbFormat, result: &RunResult, run: &DiagnosedRun) -> Shown {
     let found = findings(run);
     let comparisons = &found.comparisons;

@@ -28,7 +28,7 @@ use crate::exit::{self, Ended};
 use crate::swarm::Bundle;
 use crate::{mask, output, signals};
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &AgentArgs) -> Ended {
     if let Some(path) = &args.new_key {
         return new_key(path);
@@ -99,7 +99,7 @@ pub fn command(args: &AgentArgs) -> Ended {
     }
 }
 
-/// Makes a key for a coordinator, and says what agents need of it.
+/// Makes a key for a coordinator, and prints its public part, which agents need.
 fn new_key(path: &Path) -> Ended {
     let key = SigningKey::new();
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -118,8 +118,8 @@ fn new_key(path: &Path) -> Ended {
     }
 }
 
-/// Makes a folder that nobody else can read, unless it exists. One that others can write to is refused: an agent sends what
-/// its files say. Returns its absolute path.
+/// Makes a folder that nobody else can read, unless it exists. A folder that others can write to is refused: an agent
+/// sends what its files say. Returns the folder's absolute path.
 fn own_folder(path: &Path) -> Result<PathBuf, String> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     match made.and_then(|()| files::not_ones_own(path)) {
@@ -129,7 +129,7 @@ fn own_folder(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The machine and the process: no other agent has both.
+/// Host name and process id: no other agent has both.
 fn default_name() -> String {
     let uname = rustix::system::uname();
     format!("{}-{}", uname.nodename().to_string_lossy(), std::process::id())
@@ -139,11 +139,11 @@ fn default_name() -> String {
 struct PlannedLoads {
     /// Hosts that this agent's user allows.
     allow_hosts: Vec<String>,
-    /// Every host that the plan allows is allowed, and its folder is here, too.
+    /// Allows every host that the plan allows, and reads files from the plan's folder, which is on this machine.
     trusts_plan: bool,
     max_rate: Option<f64>,
     max_connections: Option<u64>,
-    /// What was said already.
+    /// Notes that were already shown.
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -161,7 +161,7 @@ impl Loads for PlannedLoads {
         // Only a coordinator on this machine knows its folders.
         let dir = if self.trusts_plan { PathBuf::from(&bundle.dir) } else { PathBuf::from("/nonexistent") };
         let mut options = bundle.options();
-        // Before any file is read.
+        // Checked before any file is read.
         if let Some(why) = bundle.asks_for_file().filter(|_| !self.trusts_plan) {
             return Err(why);
         }
@@ -180,11 +180,11 @@ impl Loads for PlannedLoads {
         let allowed = Allowed {
             hosts: hosts.filter(is_allowed).cloned().collect(),
             resolved: bundle.resolved.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
-            // Networks of the coordinator's own making are on its machine.
+            // Networks that the coordinator has made exist only on its machine.
             addresses: if self.trusts_plan { load.addresses.clone() } else { Vec::new() },
             ..Allowed::default()
         };
-        // A plan may name any file of this machine.
+        // A plan that is not trusted could name any file of this machine.
         let files = match self.trusts_plan {
             true => PlanFiles::Folder(dir),
             false => PlanFiles::Received(bundle.files.iter().cloned().zip(files.iter().cloned()).collect()),
@@ -218,15 +218,15 @@ impl Loads for PlannedLoads {
     }
 }
 
-/// How many requests a second a part sends at most, on average, without redirects; `None` if nothing limits it. Users who
-/// pause send no more than if they were answered at once.
+/// The most requests per second that a part sends on average, without redirects; `None` if nothing limits it. Users who
+/// pause are assumed to be answered at once: they send no more than that.
 fn most_per_s(part: &LoadSpec) -> Option<f64> {
     let busy = part.busy_threads();
     let before = part.elsewhere.before.min(busy);
     let own = (part.elsewhere.before + part.threads as u64).min(busy) - before;
     match &part.model {
         Model::Open { rate_per_s, .. } => {
-            // A user that arrives makes a whole journey.
+            // Each user that arrives makes a whole journey.
             let journey = part.journey.as_ref().filter(|journey| journey.sessions).map(|j| &j.step_order);
             let each = journey.map_or(1, |step_order| {
                 let round = if step_order.weights.is_empty() { step_order.round } else { 1 };
@@ -240,7 +240,7 @@ fn most_per_s(part: &LoadSpec) -> Option<f64> {
             let users = (users.div_ceil(busy) * own) as f64;
             let of_script = |script: &Script| script.think.unwrap_or(part.think).mean_ns().unwrap_or(0);
             let scripts = part.journey.iter().flat_map(|journey| &journey.scripts);
-            // Users whose steps fail may make one of them again and again.
+            // Users whose steps fail may repeat one step again and again: the shortest think time counts.
             let think_ns = scripts.map(of_script).min().unwrap_or(part.think.mean_ns().unwrap_or(0));
             let each_ns = part.pace_ns.unwrap_or(think_ns);
             (each_ns > 0).then(|| users * 1e9 / each_ns as f64)
@@ -267,7 +267,7 @@ mod tests {
         max_in_flight: 1000,
     };
 
-    /// A part of two of four threads.
+    /// A part with two of four threads.
     fn part(model: Model) -> LoadSpec {
         let address = "127.0.0.1:80".parse().expect("an address");
         let spec = LoadSpec::new(model, Until::Elapsed(1_000_000_000), Vec::new(), address);
@@ -308,14 +308,14 @@ mod tests {
             most_per_s(&LoadSpec { journey: journey(&some, false), think: half_s, ..part(CLOSED) }),
             None
         );
-        // Of ten users two of four threads have six at most.
+        // Two of four threads have at most six of ten users.
         assert_eq!(most_per_s(&LoadSpec { think: half_s, ..part(CLOSED) }), Some(12.0));
         assert_eq!(
             most_per_s(&LoadSpec { journey: journey(&steps, false), think: half_s, ..part(CLOSED) }),
             Some(12.0)
         );
         assert_eq!(most_per_s(&LoadSpec { pace_ns: Some(2_000_000_000), ..part(CLOSED) }), Some(3.0));
-        // One user is one thread's, and these have none.
+        // A single user belongs to one thread, which is not in this part.
         let one = LoadSpec { think: half_s, ..part(Model::Closed { users: 1 }) };
         assert_eq!(most_per_s(&one), Some(0.0));
     }

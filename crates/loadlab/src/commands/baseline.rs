@@ -42,7 +42,7 @@ fn done(args: &BaselineArgs) -> Result<String, String> {
     Ok(format!("{name} is the baseline of `{}`\n", manifest.name))
 }
 
-/// Works on the name in the list only: a run that cannot be read, or is gone, can still be removed from it.
+/// Uses only the name in the list: a run that cannot be read, or is gone, can still be removed from the list.
 fn remove(run: &Path, runs: &Path) -> Result<String, String> {
     let dir = found(run, runs)?;
     let (folder, name) = match (dir.parent(), dir.file_name()) {

@@ -33,7 +33,7 @@ pub const DEFAULT_USERS: u64 = 50;
 /// The default length of a load.
 pub const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &BenchArgs) -> Ended {
     let watch = match watch_of(&args.watch) {
         Ok(watch) => watch,
@@ -49,7 +49,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    // If it cannot be raised, it stays, and the preflight reports the consequences.
+    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
     let title = opening(&order, args);
     loadlab_system::background::keep_off(&order.spec.cpus);
@@ -95,7 +95,7 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
     if args.json {
         output::print_summary(&result.summary);
     } else if !loadlab_analysis::judge::could_not_run(&result.summary) {
-        // If nothing ever answered, the error is sufficient.
+        // If nothing ever answered, the error says enough.
         let trial = loadlab_report::trial::Trial {
             summary: &result.summary,
             ok_responses: &result.series.response_ok,
@@ -121,7 +121,7 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
     }
 }
 
-/// One line before it begins, so that a mistyped load is noticed at once.
+/// The line that is shown before the load begins, so that a mistyped load is noticed at once.
 fn opening(order: &Bench, args: &BenchArgs) -> String {
     let who = match &order.spec.model {
         Model::Closed { users: 1 } => "1 user".to_owned(),
@@ -151,7 +151,7 @@ pub fn watch_of(args: &WatchArgs) -> Result<Watch, Ended> {
     Ok(Watch { finds: !args.no_watch, processes })
 }
 
-/// The documents that were asked for.
+/// The documents that the user asked for.
 fn documents(args: &BenchArgs) -> Documents<'_> {
     Documents { name: "loadlab bench", junit: args.junit.as_deref(), json: None }
 }
@@ -259,7 +259,7 @@ fn expressions(option: &str, texts: &[String]) -> Result<Vec<Expr>, String> {
     Ok(exprs)
 }
 
-/// Checks for mutually exclusive options, and conditions.
+/// Checks conditions, and that no options exclude each other.
 ///
 /// # Errors
 /// The reason in words.
@@ -272,7 +272,7 @@ pub fn check_options(args: &BenchArgs) -> Result<(), String> {
     check_http2(args)
 }
 
-/// The ramp is part of the load, as in a plan.
+/// Checks that the ramp is no longer than the load, of which it is part, as in a plan.
 fn check_ramp(args: &BenchArgs) -> Result<(), String> {
     let duration_ns = args.duration.unwrap_or(DEFAULT_DURATION_NS);
     if args.requests.is_some() || args.ramp <= duration_ns {
@@ -285,7 +285,7 @@ fn check_ramp(args: &BenchArgs) -> Result<(), String> {
     ))
 }
 
-/// Each request in flight needs its own connection.
+/// Checks that there are enough connections: each request in flight needs its own.
 fn check_connections(args: &BenchArgs) -> Result<(), String> {
     let Some(connections) = args.connections else { return Ok(()) };
     let users = args.users.unwrap_or(DEFAULT_USERS);
@@ -303,7 +303,7 @@ fn check_connections(args: &BenchArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// The backend.
+/// The I/O backend that `--io` chooses.
 pub fn io_of(io: IoArg) -> IoChoice {
     match io {
         IoArg::Auto => IoChoice::Auto,
@@ -334,7 +334,7 @@ fn tls_words(args: &BenchArgs) -> TlsWords {
     }
 }
 
-/// HTTP/2 shares connections in its own way.
+/// Refuses options that do not go with HTTP/2, which shares connections in its own way.
 fn check_http2(args: &BenchArgs) -> Result<(), String> {
     let other = match (args.request.http2, args.connections, args.request.no_keep_alive) {
         (true, Some(_), _) => "--connections keeps a connection per request",
@@ -362,7 +362,8 @@ fn model_of(args: &BenchArgs) -> Model {
     }
 }
 
-/// The system under test is most likely here as well: leave it half of the cores.
+/// The default number of load threads. The system under test is most likely on this machine as well: it is left half of
+/// the cores.
 pub fn default_threads(cpus: &[usize]) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     if cpus.is_empty() { (cores / 2).max(1) } else { cpus.len() }

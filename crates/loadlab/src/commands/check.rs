@@ -17,20 +17,20 @@ use crate::args::{CheckArgs, PlanArgs, PlanChoice};
 use crate::exit::Ended;
 use crate::{mask, output};
 
-/// How long the preflight watches what other programs use of the CPUs.
+/// How long the preflight watches how much of the CPUs other programs use.
 const WATCH: Duration = Duration::from_millis(500);
 
-/// A plan, its text, and the options that changed it, in words.
+/// A plan as it was read, with its text and the options that changed it.
 pub struct ReadPlan {
-    /// Checked and expanded.
+    /// The plan, checked and expanded.
     pub plan: Plan,
-    /// As in the file.
+    /// The plan's text as in the file.
     pub text: String,
-    /// Its name in messages.
+    /// The plan's name in messages.
     pub path: String,
-    /// How it was read.
+    /// The options with which it was read.
     pub read_with: Options,
-    /// For the record.
+    /// The options that changed it in words, for the record.
     pub options: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ fn revision(name: &str) -> Revision {
     Revision { name: name.to_owned(), dir: None }
 }
 
-/// Parses a plan; everything from outside it is in the options. Its secrets are masked from here on.
+/// Parses a plan; `read_with` has everything that it takes from outside. Its secrets are masked from here on.
 pub fn parse(path: &str, text: String, read_with: Options, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
     let plan = Plan::parse(path, &text, &read_with).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
     mask::add_all(&plan.secrets);
@@ -124,7 +124,7 @@ pub fn describe(plan: &Plan) -> String {
     out
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &CheckArgs) -> Ended {
     let Some(path) = &args.plan else {
         return machine(None);
@@ -155,7 +155,7 @@ pub fn command(args: &CheckArgs) -> Ended {
 
 /// Whether this machine is fit for a plan; without one, what it is fit for.
 fn machine(plan: Option<&Plan>) -> Ended {
-    // As every command that sends a load does first: what it could not raise is what limits the load.
+    // Every command that sends a load does this first: the limit that remains is the one that limits the load.
     let _ = open_files::raise();
     let facts = preflight::read(WATCH);
     let threads = default_threads(&[]);
@@ -190,7 +190,7 @@ const ROOM_FOR_COLUMNS: usize = 72;
 
 /// Findings as a table `width` columns wide, and a line that counts them.
 fn table(findings: &[Finding], width: usize, paint: Paint) -> String {
-    // Narrower than any terminal, but the first lines of paragraphs are not broken.
+    // This is narrower than any terminal, but the first lines of paragraphs are not wrapped.
     let width = width.max(30);
     let names = findings.iter().map(|f| f.what.len()).max().unwrap_or(0);
     let columns = width >= ROOM_FOR_COLUMNS;
@@ -229,8 +229,8 @@ fn table(findings: &[Finding], width: usize, paint: Paint) -> String {
     out
 }
 
-/// A command split into lines that a shell still reads as one: broken at spaces, with a backslash at each end but the
-/// last. A word that is longer than a line (a path) stays whole, since a broken one could not be copied.
+/// A command split into lines that a shell still reads as one: broken at spaces, with a backslash at the end of each
+/// line but the last. A word that is longer than a line (a path) stays whole, since a broken one could not be copied.
 fn shell_lines(command: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in command.split(' ') {

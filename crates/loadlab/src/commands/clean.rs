@@ -7,14 +7,14 @@ use crate::args::CleanArgs;
 use crate::exit::{Ended, note};
 use crate::output;
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &CleanArgs) -> Ended {
     let how = clean::Cleaning { dry_run: args.dry_run, forget: args.forget };
     let items = match clean::clean(&state::default_dir(), how) {
         Ok(items) => items,
         Err(error) => return Ended::error(Exit::CouldNotRun, error),
     };
-    // Leftovers without a state file. Those that have one, and could not be removed, are reported once.
+    // Leftovers without a state file. Leftovers that have one, and could not be removed, are not reported twice.
     let mut items = items;
     for stray in clean::clean_engines(how) {
         if !items.iter().any(|item| item.what == stray.what) {

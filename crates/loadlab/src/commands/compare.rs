@@ -14,7 +14,7 @@ use crate::output::{self, Form};
 use crate::runs::baselines::{Baselines, place_of};
 use crate::runs::{self, is_run};
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &CompareArgs) -> Ended {
     let comparisons = match comparisons(args) {
         Ok(comparisons) => comparisons,
@@ -44,7 +44,7 @@ fn render(comparisons: &[Comparison], format: CompareFormat, to_file: bool) -> S
     }
 }
 
-/// The pairs to compare; errors are words with a hint.
+/// The requested comparisons; errors are in words, with a hint.
 fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
     let (mut dirs, mut names) = (Vec::new(), Vec::new());
     for (place, text) in args.what.iter().enumerate() {
@@ -102,7 +102,7 @@ fn no_run(text: &str) -> String {
     )
 }
 
-/// The run to compare with: the one named, or the one pinned for the plan next to the run.
+/// The run to compare with: the named one, or the plan's baseline in the folder of `run`.
 fn baseline(args: &CompareArgs, named: Option<&Path>, run: &DiagnosedRun) -> Result<DiagnosedRun, String> {
     let dir = match named {
         Some(named) => {
@@ -110,7 +110,7 @@ fn baseline(args: &CompareArgs, named: Option<&Path>, run: &DiagnosedRun) -> Res
         }
         None => Baselines::of(&place_of(&run.dir)?.0)?.run_of(&run.manifest.name)?,
     };
-    // One may be typed as a whole path, the other not.
+    // One may be typed as an absolute path, the other not.
     let whole =
         |dir: &Path| std::fs::canonicalize(dir).map_err(|e| format!("cannot find {}: {e}", dir.display()));
     if whole(&dir)? == whole(&run.dir)? {
@@ -176,7 +176,7 @@ fn in_many(runs: &[DiagnosedRun], all: &[Findings<'_>], options: Options) -> Res
     let base = &all[0];
     for (place, other) in all.iter().enumerate().skip(1) {
         let mut pairs: Vec<(usize, usize)> = Vec::new();
-        // A control is there for the comparisons within its own run.
+        // A control serves only comparisons within its own run.
         for (i, case) in base.cases.iter().enumerate().filter(|(_, case)| !case.is_control()) {
             let same = other.cases.iter().position(|c| c.case.facts.name == case.case.facts.name);
             pairs.extend(same.map(|j| (i, j)));
@@ -224,7 +224,7 @@ fn lone(run: &DiagnosedRun, reported: &Findings<'_>, compared: &[usize]) {
     }
 }
 
-/// What a run's folder is called; with its path where another's has the same name.
+/// The name of a run's folder, or its path if another run's folder has the same name.
 fn dir_name(run: &DiagnosedRun, all: &[DiagnosedRun]) -> String {
     let alike = all.iter().filter(|other| other.dir.file_name() == run.dir.file_name()).count();
     match run.dir.file_name() {

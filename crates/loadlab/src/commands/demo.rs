@@ -1,5 +1,5 @@
-//! `loadlab demo`: a small web service to load, so that the first plan runs on any machine. It is a system under
-//! test: it knows nothing of loads, and only examples and people who try it use it.
+//! `loadlab demo`: a small web service to load, so that the first plan runs on any machine. It is a system under test:
+//! it knows nothing of loads, and serves only examples and people who try loadlab out.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,23 +13,23 @@ use serde_json::{Value, json};
 use crate::args::DemoArgs;
 use crate::exit::{self, Ended};
 
-/// The longest head and the largest body it reads.
+/// The longest head and the largest body that it reads, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// What its connections share.
 struct Shop {
-    /// Free workers, and the requests that wait for one.
+    /// Number of free workers; requests wait on `freed` for one.
     free: Mutex<u32>,
     freed: Condvar,
     work: Duration,
     wait: Duration,
-    /// Ids of messages.
+    /// Ids of the messages stored so far.
     stored: Mutex<BTreeSet<u64>>,
 }
 
-/// Runs it, until it is killed.
+/// Serves until it is killed.
 pub fn command(args: &DemoArgs) -> Ended {
-    // It is found behind its port under this name; `loadlab` is the one that loads it.
+    // The process behind the port is found under this name; `loadlab` is the one that loads it.
     let _ = rustix::thread::set_name(c"demo");
     let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)) {
         Ok(listener) => listener,
@@ -68,9 +68,9 @@ struct Request {
     path: String,
     body: Vec<u8>,
     bearer: Option<String>,
-    /// The connection is closed behind the response.
+    /// The connection closes after the response.
     closes: bool,
-    /// HTTP/1.0, which keeps a connection open only if both sides name it, as `ab -k` does.
+    /// HTTP/1.0, where a connection stays open only if both sides ask for it, as `ab -k` does.
     is_old: bool,
 }
 
@@ -146,7 +146,7 @@ impl Shop {
         ("201 Created", json!({ "id": id }))
     }
 
-    /// What a request costs, once a worker is free.
+    /// Waits for a free worker, and does the work of a request.
     fn work(&self) {
         let mut free = locked(&self.free);
         while *free == 0 {

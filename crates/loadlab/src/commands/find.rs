@@ -23,11 +23,11 @@ use crate::exit::Ended;
 use crate::view::{OutputMode, Serving, View};
 use crate::{output, runs, signals};
 
-/// Default ranges.
+/// Default ranges of a search: users, and requests per second.
 const USERS: (u64, u64) = (1, 1000);
 const RATE: (u64, u64) = (1, 10_000);
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &FindArgs) -> Ended {
     let read = match read_target(args) {
         Ok(read) => read,
@@ -37,7 +37,7 @@ pub fn command(args: &FindArgs) -> Ended {
         Ok(request) => request,
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
-    // If it cannot be raised, it stays, and the preflight reports the consequences.
+    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
@@ -69,10 +69,10 @@ pub fn command(args: &FindArgs) -> Ended {
     view.title(&title);
     let emit = |event: RunEvent| view.event(&event);
     let result = find(&read.plan, &request, &how, &cancel, &emit);
-    // Agents may leave.
+    // Releases the agents.
     how.senders = None;
     view.done();
-    // A record that already existed is not ours.
+    // A record that already existed belongs to another run.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(found) => finish(args, &read.plan.name, &found),
@@ -84,7 +84,7 @@ pub fn command(args: &FindArgs) -> Ended {
     view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
 }
 
-/// One line before it begins.
+/// The line that is shown before the search begins.
 fn opening(args: &FindArgs, request: &SearchRequest) -> String {
     let (low, high) = request.range;
     format!(
@@ -114,7 +114,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
         set,
         case: args.case.clone(),
         tags: args.tags.clone(),
-        // Levels are no trials of cases.
+        // The levels of a search are not trials of cases.
         trials: Some(1),
         ..PlanChoice::default()
     };
@@ -126,7 +126,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
                 format!("`{option}` is for URLs: a plan has its own\nhint: {hint}"),
             ));
         }
-        // What to search is said here, whatever the plan's own trials search for.
+        // The options say what to search, whatever the plan's own trials search for.
         let read = check::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice })?;
         return Ok(ReadPlan { plan: read.plan.without_search(), ..read });
     }
@@ -222,7 +222,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     Ok(how)
 }
 
-/// The documents that were asked for of a plan of this name.
+/// The documents that the user asked for, for a plan with this name.
 fn documents<'a>(args: &'a FindArgs, name: &'a str, out: &Path) -> Documents<'a> {
     let json = args.json.then(|| json!({ "run_dir": out.display().to_string(), "answer": null }));
     Documents { name, junit: args.junit.as_deref(), json }
@@ -246,7 +246,7 @@ fn finish(args: &FindArgs, name: &str, found: &SearchResult) -> Ended {
         let junit =
             args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit_of_search(&run)));
         let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
-        // If nothing was measured, the error is sufficient.
+        // If nothing was measured, the error says enough.
         if !args.json && !found.facts.path.is_empty() {
             output::print(&report::brief(&run));
             output::print(&format!("\nrecord: {}\n", found.dir.display()));

@@ -54,7 +54,7 @@ pub fn list(args: &ListArgs) -> Ended {
     Ended::with(Exit::Ok)
 }
 
-/// Figures by their names: those of the plans of these runs, and those of every run.
+/// Looks figures up by name: those that the plans of these runs define, and those that every run has.
 fn metrics(names: &[String], runs: &[Listed]) -> Result<Vec<Metric>, String> {
     let of_plans = || runs.iter().flat_map(|r| &r.run.manifest.figures);
     let named = |id: &String| {
@@ -75,7 +75,7 @@ fn metrics(names: &[String], runs: &[Listed]) -> Result<Vec<Metric>, String> {
 }
 
 /// # Errors
-/// In words: no case is the one that is asked for.
+/// In words: no case matches `--case`.
 fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> Result<String, String> {
     let wanted = |name: &str| args.case.as_deref().is_none_or(|glob| loadlab_plan::glob(glob, name));
     let (width, colour) = match args.out {
@@ -127,7 +127,7 @@ pub fn show(args: &ShowArgs) -> Ended {
     }
 }
 
-/// The run, and the case of it. A word that is not a run is a case of the newest one.
+/// The run to show, and the case of it. A word that does not name a run names a case of the newest run.
 fn chosen(args: &ShowArgs) -> Result<(PathBuf, Option<String>), String> {
     let is_run = args.run == Path::new("last") || is_run(&args.run) || is_run(&args.dir.join(&args.run));
     match is_run || args.case.is_some() || args.run.components().count() > 1 {

@@ -35,13 +35,13 @@ use loadlab_run::RunError;
 use crate::exit::{Ended, note};
 use crate::output;
 
-/// Nothing was measured; if there is a record of ours, it states why.
+/// Ends a run that measured nothing; its record, if there is one, states why.
 fn never_began(out: &Path, is_quiet: bool, error: &RunError) -> Ended {
     note_record(out, is_quiet, error);
     Ended::error(error.exit(), error)
 }
 
-/// Says where the record of ours is, if there is one.
+/// Reports where the run's own record is, if there is one.
 fn note_record(out: &Path, is_quiet: bool, error: &RunError) {
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     if is_ours && out.join("manifest.json").is_file() && !is_quiet {
@@ -49,10 +49,11 @@ fn note_record(out: &Path, is_quiet: bool, error: &RunError) {
     }
 }
 
-/// The only case of a plan, for a command that is about one: `asks` says what it does with it.
+/// The only case of a plan, for a command that takes exactly one: `asks` says in the message what it does with the
+/// case.
 ///
 /// # Errors
-/// In words, with the cases there are.
+/// In words, with the names of the cases: there are several.
 fn only_case<'a>(plan: &'a Plan, asks: &str) -> Result<&'a Case, String> {
     let [case] = plan.cases() else {
         let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();

@@ -1,5 +1,5 @@
-//! Where results were asked for as documents and nothing could be measured: the documents say so. Without that, a file of
-//! an earlier run would still say that all is well.
+//! If nothing could be measured, the documents that the user asked for say so. Without that, a file of an earlier run
+//! would still say that all is well.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 use crate::exit::{Ended, note};
 use crate::output;
 
-/// Documents that were asked for.
+/// Documents that the user asked for.
 pub struct Documents<'a> {
     /// What was to be measured.
     pub name: &'a str,
     /// `--junit`.
     pub junit: Option<&'a Path>,
-    /// What the document of `--json` has beside the error; `None` if there is to be none.
+    /// What the document of `--json` has besides the error; `None` if there is to be no document.
     pub json: Option<Value>,
 }
 
 impl Documents<'_> {
-    /// Nothing was measured, for this reason.
+    /// Writes the documents: nothing was measured, for this reason.
     pub fn not_measured(self, exit: Exit, why: impl std::fmt::Display) -> Ended {
         let why = why.to_string();
         self.junit(&why);
@@ -37,7 +37,7 @@ impl Documents<'_> {
         Ended::error(exit, why)
     }
 
-    /// Writes JUnit XML alone.
+    /// Writes only the JUnit XML.
     pub fn junit(&self, why: &str) {
         let written = self.junit.map(|path| output::write_file(path, &junit(self.name, why)));
         if let Some(Err(error)) = written {
@@ -46,9 +46,9 @@ impl Documents<'_> {
     }
 }
 
-/// One test, which is an error.
+/// JUnit XML with one test, which is an error.
 fn junit(name: &str, why: &str) -> String {
-    // Control characters are no XML.
+    // XML does not allow control characters.
     let text = |text: &str| escaped(&harmless_lines(text)).replace('\n', "&#10;");
     let (name, why) = (text(name), text(why));
     let first = why.split("&#10;").next().unwrap_or_default();

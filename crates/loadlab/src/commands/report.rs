@@ -9,7 +9,7 @@ use crate::exit::Ended;
 use crate::output::{self, Form};
 use crate::runs::{self, found};
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &ReportArgs) -> Ended {
     let run = match found(&args.run, &args.dir).and_then(|dir| runs::read(&dir).map_err(|e| e.to_string())) {
         Ok(run) => run,

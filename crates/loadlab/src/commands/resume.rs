@@ -1,4 +1,4 @@
-//! `loadlab resume`: the record of a run that was cut off → the trials that it lacks.
+//! `loadlab resume`: the record of an interrupted run → the trials that it lacks.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::run;
 use crate::args::{self, Command, ResumeArgs, RunArgs};
 use crate::exit::Ended;
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &ResumeArgs) -> Ended {
     let manifest = match read_summaries(&args.run) {
         Ok(record) => record.manifest,
@@ -41,7 +41,7 @@ pub fn command(args: &ResumeArgs) -> Ended {
     run::perform(&run_args, &read, Some(&manifest), &run::show)
 }
 
-/// Why there is nothing to go on with, in words.
+/// Why the run cannot be resumed, in words.
 fn not_resumed(manifest: &Manifest) -> Option<String> {
     let writer = ProcessId { pid: manifest.writer.pid, start_ticks: manifest.writer.start_ticks };
     if writer.is_alive() && writer != ProcessId::own() {
@@ -61,18 +61,18 @@ fn not_resumed(manifest: &Manifest) -> Option<String> {
     None
 }
 
-/// Whether `PATH=VALUE` is of this path.
+/// Whether an assignment `PATH=VALUE` is to this path.
 fn is_of(path: &str, assignment: &str) -> bool {
     assignment.strip_prefix(path).is_some_and(|value| value.starts_with('='))
 }
 
-/// Whether the recorded options set this path to something with a secret.
+/// Whether the recorded options set this path to a value with a secret.
 fn is_secret(path: &str, options: &[String]) -> bool {
     let sets = options.iter().filter_map(|option| option.strip_prefix("--set "));
     sets.filter(|assignment| is_of(path, assignment)).any(|assignment| assignment.contains(MASK))
 }
 
-/// The command line that the run was begun with, with what is different this time.
+/// The command line that began the run, with what is different this time.
 fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
     let plan = args.plan.clone().unwrap_or_else(|| manifest.plan_path.clone().into());
     if !plan.is_file() {
@@ -100,7 +100,7 @@ fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
             ));
         }
         words.push(name.into());
-        // Some have none: `--until-certain`.
+        // Some options have no value: `--until-certain`.
         words.extend(option.contains(' ').then(|| value.into()));
     }
     let parsed = args::parse_from(words).map_err(|error| {

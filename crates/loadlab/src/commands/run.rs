@@ -29,7 +29,7 @@ use crate::{mask, output, runs, signals};
 /// The argument that turns this program into a run's guardian.
 pub const GUARDIAN: &str = "__guardian";
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &RunArgs) -> Ended {
     let read = match check::read_plan(&args.plan) {
         Ok(read) => read,
@@ -42,19 +42,19 @@ pub fn command(args: &RunArgs) -> Ended {
     perform(args, &read, None, &show)
 }
 
-/// Prints a result.
+/// Prints the result of a run.
 pub type Show<'a> = &'a dyn Fn(&RunArgs, &RunResult, &DiagnosedRun) -> Shown;
 
 /// What was printed.
 pub struct Shown {
-    /// What its contents call for.
+    /// The exit that the result calls for.
     pub exit: Exit,
-    /// A document for others: nothing may follow.
+    /// A document for other programs was printed: nothing may follow it.
     pub is_document: bool,
 }
 
-/// Runs a plan that was read; `recorded` is the run's record so far, if there is one to go on with. What a plan compares by
-/// revision is checked out before, and removed after.
+/// Runs a plan that was read; `recorded` is the manifest of the run to resume, if there is one. Revisions that the plan
+/// compares are checked out before the run, and removed after it.
 pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, show: Show<'_>) -> Ended {
     if read.plan.revisions.is_empty() {
         return perform_in(args, read, &[], recorded, show);
@@ -100,7 +100,7 @@ fn perform_in(
         Ok(metrics) => metrics,
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
-    // If it cannot be raised, it stays, and the preflight reports the consequences.
+    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
@@ -118,7 +118,8 @@ fn perform_in(
     for remark in &read.plan.notes {
         note(remark);
     }
-    // The report mentions that there are few trials, and only the run shows how fast the system is.
+    // Only what follows from the number of requests: the report mentions too few trials, and only the run shows how
+    // fast the system is.
     for foreseen in foreseen(&read.plan).iter().filter(|f| f.by == By::Requests) {
         note(&foreseen.text);
     }
@@ -138,10 +139,10 @@ fn perform_in(
         };
     view.remarks(fitness(read, how.threads));
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
-    // Agents may leave.
+    // Releases the agents.
     how.senders = None;
     view.done();
-    // A record that already existed is not ours.
+    // A record that already existed belongs to another run.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(result) => finish(args, &read.plan.name, &result, show),
@@ -150,9 +151,9 @@ fn perform_in(
     view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
 }
 
-/// Nothing was measured; if there is a record, it states why.
+/// Ends a run that measured nothing; its record, if there is one, states why.
 fn never_began(args: &RunArgs, name: &str, out: &Path, error: &RunError) -> Ended {
-    // A record that already existed is not ours.
+    // A record that already existed belongs to another run.
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     let run = if is_ours { runs::read(out).ok() } else { None };
     let written = run.as_ref().is_some_and(|run| report::write_reports(run).is_ok());
@@ -160,7 +161,7 @@ fn never_began(args: &RunArgs, name: &str, out: &Path, error: &RunError) -> Ende
         note(&format!("the record so far is in {}", out.display()));
     }
     let mut documents = documents(args, name, out);
-    // A run that goes on has trials that were measured before.
+    // A resumed run has trials that were measured before.
     let has_trials =
         |run: &DiagnosedRun| run.cases.iter().flat_map(|case| &case.trials).any(|t| t.summary.is_some());
     if let Some(run) = run.filter(has_trials) {
@@ -172,16 +173,16 @@ fn never_began(args: &RunArgs, name: &str, out: &Path, error: &RunError) -> Ende
     documents.not_measured(error.exit(), error)
 }
 
-/// The documents that were asked for of a plan of this name.
+/// The documents that the user asked for, for a plan with this name.
 fn documents<'a>(args: &'a RunArgs, name: &'a str, out: &Path) -> Documents<'a> {
     let json = args.json.then(|| serde_json::json!({ "run_dir": out.display().to_string(), "trials": [] }));
     Documents { name, junit: args.junit.as_deref(), json }
 }
 
-/// This program, which is its own guardian.
+/// The path of this program, which is its own guardian.
 ///
 /// # Errors
-/// It cannot be found.
+/// The path is unknown.
 pub fn own_exe() -> Result<PathBuf, Ended> {
     std::env::current_exe()
         .map_err(|e| Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}")))
@@ -196,10 +197,10 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     Ok(how)
 }
 
-/// How a plan is run if nobody says otherwise: into this folder, with these hosts allowed and these addresses for them.
+/// The default options to run a plan: into the folder `out`, with these hosts allowed and these addresses for them.
 ///
 /// # Errors
-/// This program cannot be found.
+/// The path of this program is unknown.
 pub fn usual(
     read: &ReadPlan,
     out: PathBuf,
@@ -256,7 +257,7 @@ pub fn default_out(name: &str) -> PathBuf {
     runs.join(free.unwrap_or(base))
 }
 
-/// The run itself: as JSON, or in brief.
+/// Prints the run itself: as JSON, or in brief.
 pub fn show(args: &RunArgs, result: &RunResult, run: &DiagnosedRun) -> Shown {
     match args.json {
         true => output::print_json(&json_of(result)),
@@ -280,7 +281,7 @@ fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> End
     }
     let shown = show(args, result, &run);
     let exit = Exit::of([result.exit, shown.exit]);
-    // What was not reported during the run is reported now: every exit code needs a reason.
+    // A quiet run has reported nothing so far, and every exit code needs a reason.
     let silent = args.progress.quiet && exit == Exit::CouldNotRun;
     let why = result.trials.iter().find_map(|t| t.failure.as_ref()).filter(|_| silent);
     match written {
@@ -297,7 +298,8 @@ fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> End
     }
 }
 
-/// What spoiled trials and was not reported while they ran. Consequences of the same cause are reported once.
+/// Reports what spoiled trials, which a quiet run did not report while they ran. Several consequences of one cause are
+/// reported once.
 fn report_failures(result: &RunResult) {
     let mut reported: Vec<&str> = Vec::new();
     for trial in &result.trials {
@@ -331,7 +333,7 @@ pub fn json_of(result: &RunResult) -> serde_json::Value {
     document
 }
 
-/// A comparison that trials went on for.
+/// A comparison for which trials continued, as JSON.
 fn settled(comparison: &Settled) -> serde_json::Value {
     let figure = |f: &SettledFigure| {
         serde_json::json!({

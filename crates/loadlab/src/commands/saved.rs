@@ -27,7 +27,7 @@ use crate::exit::Ended;
 use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, runs, signals};
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &BenchArgs) -> Ended {
     let (read, mut how) = match prepared(args) {
         Ok(prepared) => prepared,
@@ -39,7 +39,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    // If it cannot be raised, it stays, and the preflight reports the consequences.
+    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
     let metrics = match args.metrics.wanted() {
         Ok(metrics) => metrics,
@@ -65,10 +65,10 @@ pub fn command(args: &BenchArgs) -> Ended {
     let planned = planned.map(|planned| planned.isolated(read.plan.isolate));
     view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
-    // Agents may leave.
+    // Releases the agents.
     how.senders = None;
     view.done();
-    // A record that already existed is not ours.
+    // A record that already existed belongs to another run.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(result) => finish(args, &result),
@@ -102,7 +102,7 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
     Ok((read, how))
 }
 
-/// Whether a plan can express all of it.
+/// Checks that a plan can express all options.
 fn sayable(args: &BenchArgs) -> Result<(), String> {
     let unsayable = [(args.connections.is_some(), "--connections"), (args.source.is_some(), "--source")];
     if let Some((_, option)) = unsayable.iter().find(|(given, _)| *given) {
@@ -154,7 +154,7 @@ fn plan_of(args: &BenchArgs) -> Result<Keys, String> {
         plan.insert("matrix".to_owned(), json!([case(&base, url), case(&compared, other)]));
         let trials = match args.until_certain {
             true => json!({ "until": "certain", "within": format!("{} %", args.equivalence_margin * 100.0) }),
-            // Of two URLs a control would be a third of all trials.
+            // With two URLs, a control would take a third of all trials.
             false => json!({ "count": args.trials, "control": false }),
         };
         plan.insert("trials".to_owned(), trials);
@@ -169,7 +169,7 @@ fn plan_of(args: &BenchArgs) -> Result<Keys, String> {
     Ok(plan)
 }
 
-/// The names of the two: by their URLs, unless those are the same.
+/// The names of the two cases: their URLs, numbered if those are the same.
 fn names(base: &str, other: &str) -> [String; 2] {
     let shown = |url: &str| mask::text(url).into_owned();
     match base == other {
@@ -223,7 +223,7 @@ fn load_of(args: &BenchArgs) -> Result<Keys, String> {
     Ok(load)
 }
 
-/// One line before it begins.
+/// The line that is shown before the load begins.
 fn opening(args: &BenchArgs, read: &ReadPlan) -> String {
     let trials = read.plan.schedule().len();
     let what = match (&args.url, &args.vs) {
@@ -237,7 +237,7 @@ fn opening(args: &BenchArgs, read: &ReadPlan) -> String {
     mask::text(&what).into_owned()
 }
 
-/// The documents that were asked for.
+/// The documents that the user asked for.
 fn documents(args: &BenchArgs) -> Documents<'_> {
     Documents { name: "bench", junit: args.junit.as_deref(), json: None }
 }
@@ -300,7 +300,7 @@ fn show_compared(args: &BenchArgs, result: &RunResult, exit: Exit, comparison: O
     output::print(&loadlab_report::text(&document, output::out_width(), output::out_has_colour()));
 }
 
-/// The output of `bench` without a record.
+/// Prints what `bench` prints without a record.
 fn show_one(args: &BenchArgs, run: &DiagnosedRun) {
     let Some(trial) = run.cases.iter().flat_map(|c| &c.trials).next() else { return };
     let Some(summary) = &trial.summary else { return };

@@ -64,7 +64,7 @@ pub fn step(request: &RequestArgs, target: &str) -> Result<Value, String> {
     Ok(Value::from(step))
 }
 
-/// Header fields of a step. In a plan each has one value.
+/// Header fields of a step. In a plan each field has one value.
 fn headers(request: &RequestArgs) -> Result<Keys, String> {
     let mut headers = Keys::new();
     for (name, value) in given::headers(&request.headers, "-H", false)? {
@@ -139,10 +139,10 @@ pub fn text(plan: &Keys) -> String {
     out
 }
 
-/// Checks such a plan as if it were in the current folder.
+/// Checks a plan of these keys as if it were in the current folder.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The plan's mistakes.
 pub fn read(name: &str, plan: &Keys, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
     let text = text(plan);
     let here = std::env::current_dir().unwrap_or_else(|_| ".".into());

@@ -18,7 +18,7 @@ pub fn word(comparison: &Comparison) -> &'static str {
     }
 }
 
-/// The exit of comparisons that somebody asked for: 1 if anything is worse, 6 if a figure that decides is not certain.
+/// The exit of comparisons that the user asked for: 1 if anything is worse, 6 if a figure that decides is not certain.
 pub fn exit(comparisons: &[Comparison]) -> Exit {
     let is_settled = |c: &Comparison| {
         word(c) != Call::CannotTell.name() && !c.called(Call::CannotTell).any(|row| row.decides)

@@ -18,7 +18,7 @@ use crate::exit::Ended;
 use crate::view::{OutputMode, Serving, View};
 use crate::{output, runs, signals};
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &WhyArgs) -> Ended {
     let read = match read_plan(args) {
         Ok(read) => read,
@@ -28,7 +28,7 @@ pub fn command(args: &WhyArgs) -> Ended {
         Ok(case) => case,
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
-    // If it cannot be raised, it stays, and the preflight reports the consequences.
+    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
@@ -44,7 +44,7 @@ pub fn command(args: &WhyArgs) -> Ended {
         budget_ns: args.budget,
         block_s: args.block,
         margin: args.margin,
-        // A number of JSON is exact below 2⁵³.
+        // JSON numbers are exact below 2⁵³.
         seed: args.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 11),
     };
     resident::leave_start_behind();
@@ -70,7 +70,7 @@ fn read_plan(args: &WhyArgs) -> Result<ReadPlan, Ended> {
         profile: args.profile.clone(),
         set: args.set.clone(),
         case: args.case.clone(),
-        // Its loads are no trials of cases.
+        // The blocks are not trials of cases.
         trials: Some(1),
         ..PlanChoice::default()
     };
@@ -101,7 +101,7 @@ fn finish(args: &WhyArgs, found: &WhyResult) -> Ended {
     }
     let written = runs::read(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
         let written = report::write_reports(&run);
-        // If nothing was measured, the error is sufficient.
+        // If nothing was measured, the error says enough.
         if !args.json && found.facts.found.is_some() {
             output::print(&report::brief(&run));
             output::print(&format!("\nrecord: {}\n", found.dir.display()));

@@ -1,4 +1,4 @@
-//! How the live views present the state, with the same words and figures on the screen and on the page.
+//! How the live views present the state: screen and page use the same words and figures.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use loadlab_run::senders::AgentNow;
 
 use super::state::{Agent, Component, Figure, Load, State, Throttled, Weight};
 
-/// Shares of its limit from which a bar is doubtful, and bad.
+/// Shares of a limit from which a bar is doubtful, and bad.
 const NEARLY_FULL: f64 = 0.8;
 const FULL: f64 = 0.95;
 
@@ -21,7 +21,7 @@ pub struct Use {
     pub limit: Option<String>,
 }
 
-/// A way in which requests ended, or did not.
+/// An outcome of requests, or `in flight` for those that have not ended.
 pub struct Outcome {
     pub name: &'static str,
     pub count: u64,
@@ -37,18 +37,18 @@ pub fn clock(seconds: f64) -> String {
     }
 }
 
-/// Milliseconds in the unit that fits.
+/// A time in milliseconds, in the unit that fits.
 pub fn ms(value: Option<f64>) -> String {
     value.map_or(figures::NOTHING.to_owned(), |ms| format_duration_ns(ms * 1e6))
 }
 
-/// The newest of a load's seconds, or what there is so far while no second is over. A second without an answer has no
-/// response time: what came before it would hide a stall.
+/// The newest of a load's seconds, or the value so far until the first second is over. A second without an answer has
+/// no response time: showing an earlier one would hide a stall.
 pub fn newest(load: &Load, seconds: &VecDeque<Option<f64>>, so_far: Option<f64>) -> Option<f64> {
     if load.seconds == 0 { so_far } else { seconds.back().copied().flatten() }
 }
 
-/// How far a load is: the share that is over, if known, and what is left.
+/// How far a load has come: the share that is done, if known, and what is left.
 pub fn far(load: &Load) -> (Option<f64>, String) {
     let p = &load.progress;
     let done = p.counts.ok + p.counts.failed();
@@ -63,7 +63,7 @@ pub fn far(load: &Load) -> (Option<f64>, String) {
     }
 }
 
-/// What a load has counted in this trial, over its batches; what is in flight is of now.
+/// A load's counts in this trial, summed over its batches; requests in flight are the current ones.
 pub fn counts(load: &Load) -> Counts {
     let now = &load.progress.counts;
     let mut counts = load.before.clone();
@@ -112,7 +112,7 @@ pub fn memory(c: &Component) -> Use {
     }
 }
 
-/// How much a CPU limit stopped it in the last second, if that is worth showing.
+/// How much a CPU limit throttled it in the last second, if that is worth showing.
 pub fn stopped(c: &Component) -> Option<String> {
     let worth = |share: f64| (share > 0.005).then(|| figures::percent(share));
     match c.throttled? {
@@ -134,12 +134,12 @@ pub fn figure_name(state: &State, figure: &Figure) -> String {
     }
 }
 
-/// What stays the same while a figure's name does not.
+/// A key that stays the same when a figure's displayed name changes.
 pub fn figure_key(figure: &Figure) -> String {
     format!("{} of {}", figure.facts.name, figure.load)
 }
 
-/// The same for an agent: another one may take its slot.
+/// As [`figure_key`], for the agent in a slot: another agent may take the slot over.
 pub fn agent_key(agent: &Agent) -> String {
     format!("slot {} of {}", agent.now.slot, agent.load)
 }
@@ -153,14 +153,14 @@ pub fn agent_name(state: &State, agent: &Agent) -> String {
     }
 }
 
-/// Agents in display order: those that are missing first.
+/// Agents in display order: missing ones first.
 pub fn agents(state: &State) -> Vec<&Agent> {
     let (missing, others): (Vec<&Agent>, Vec<&Agent>) =
         state.agents.iter().partition(|agent| agent.now.is_missing);
     missing.into_iter().chain(others).collect()
 }
 
-/// What an agent does: its rate, or that it is missing.
+/// An agent's rate, or that it is missing.
 pub fn agent_rate(agent: &Agent) -> String {
     if agent.now.is_missing {
         "missing".to_owned()

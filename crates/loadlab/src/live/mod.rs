@@ -1,7 +1,8 @@
-//! What is shown while something runs: one state, changed only by events, for both screen and page. Neither adds
+//! What is shown during a run: one state for both screen and page, changed only by events. Neither of them adds
 //! anything up itself.
 //!
-//! A thread that reports an event waits for this lock and for nothing else; a view takes a copy and releases it.
+//! A thread that reports an event waits for the state's lock and nothing else; a view copies the state and releases the
+//! lock.
 
 pub mod display;
 pub mod state;
@@ -14,14 +15,14 @@ use loadlab_run::RunEvent;
 
 use state::State;
 
-/// The state, and when it began.
+/// The state, and when the run began.
 pub struct Live {
     state: Mutex<State>,
     began: Instant,
 }
 
 impl Live {
-    /// Nothing has happened yet.
+    /// The state before any event.
     pub fn new(title: &str) -> Live {
         Live { state: Mutex::new(State::new(title)), began: Instant::now() }
     }
@@ -36,12 +37,12 @@ impl Live {
         self.change(|state, now_s| state.remark(now_s, text));
     }
 
-    /// Sets the URL at which a browser shows the same.
+    /// Sets the URL of the live page.
     pub fn page(&self, url: &str) {
         self.change(|state, _| state.page = Some(url.to_owned()));
     }
 
-    /// Reads it; the second value is the time since its beginning, in seconds.
+    /// Reads the state; the second argument is the time since the run began, in seconds.
     pub fn look<T>(&self, read: impl FnOnce(&State, f64) -> T) -> T {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         read(&state, self.began.elapsed().as_secs_f64())

@@ -18,11 +18,11 @@ use super::words::{
     bottleneck_words, describe, doubt_words, first_figures, place_words, rounds_words, settled_words,
 };
 
-/// How many seconds of a line are kept, whether drawn in blocks or by the page.
+/// How many seconds of a line are kept, for the screen's sparklines and the page's charts.
 pub const KEPT: usize = 900;
-/// The same for agents, of which there may be a thousand: no more than a small line shows.
+/// As [`KEPT`], for agents, of which there may be a thousand: no more than a small chart shows.
 const KEPT_OF_AGENTS: usize = 120;
-/// Events kept; more do not fit on any screen.
+/// How many events are kept; more do not fit on any screen.
 const EVENTS: usize = 200;
 /// How many finished cases and trials are kept.
 const DONE: usize = 200;
@@ -42,7 +42,7 @@ pub struct State {
     pub title: String,
     /// Index of the trial and the number of trials: `3/15`.
     pub place: Option<String>,
-    /// Case and trial.
+    /// Case and trial, `CASE, trial N`; empty before the first one.
     pub trial: String,
     pub phase: String,
     pub phase_since_s: f64,
@@ -50,30 +50,30 @@ pub struct State {
     pub loads: Vec<Load>,
     pub components: Vec<Component>,
     pub probes: Vec<Probe>,
-    /// Agents of a swarm, by load and part.
+    /// Agents of a swarm, one for each load and slot.
     pub agents: Vec<Agent>,
     /// The figures that matter of each load, in the plan's order.
     pub figures: Vec<Figure>,
-    /// What they came to over the whole trial: its name, unit and number. Empty until the trial is over.
+    /// Values of the figures over the whole trial: name, unit and value. Empty until the trial is over.
     pub results: Vec<(String, String, f64)>,
-    /// The plan's definitions of them, for the current case.
+    /// The plan's definitions of the figures, for the current case.
     facts: Vec<FigureFacts>,
-    /// How near each comparison is to being settled, if trials go on until it is.
+    /// How close each comparison is to being settled, if trials continue until it is.
     pub settling: Vec<(Weight, String)>,
     /// Finished trials.
     pub done: VecDeque<(Weight, String)>,
-    /// When, its significance, what.
+    /// Seconds since the run began, significance, and text of each event.
     pub events: VecDeque<(f64, Weight, String)>,
     /// Why trials are not, or not fully, trustworthy.
     pub doubts: VecDeque<(Weight, String)>,
-    /// The URL at which a browser shows the same.
+    /// URL of the live page.
     pub page: Option<String>,
-    /// Trials begun so far: tells readers when loads and components have been replaced.
+    /// Trials begun so far: if it has changed, loads and components have been replaced.
     pub trials: u64,
     limits: BTreeMap<String, f64>,
 }
 
-/// A load.
+/// A load of the current trial.
 #[derive(Clone, Default)]
 pub struct Load {
     pub name: String,
@@ -86,7 +86,7 @@ pub struct Load {
     pub running: bool,
     /// Seconds reported so far; the last of them are kept below.
     pub seconds: u64,
-    /// Their ends on the trial's clock.
+    /// When each of these seconds ended, on the trial's clock.
     pub at_s: VecDeque<Option<f64>>,
     pub ok_per_s: VecDeque<Option<f64>>,
     pub failed_per_s: VecDeque<Option<f64>>,
@@ -98,16 +98,16 @@ pub struct Load {
 #[derive(Clone, Default)]
 pub struct Component {
     pub name: String,
-    /// Cores used, over about the last second.
+    /// Cores used over about the last second.
     pub cores: Option<f64>,
     pub cpu_limit: Option<f64>,
     pub memory_bytes: Option<u64>,
     pub memory_limit_bytes: Option<u64>,
-    /// How much a CPU limit stopped it, over about the last second.
+    /// How much a CPU limit throttled it over about the last second.
     pub throttled: Option<Throttled>,
-    /// Received and sent together, by second.
+    /// Bytes received and sent per second, together.
     pub net_per_s: Option<f64>,
-    /// Readings so far; for the last of them cores, and when on the trial's clock.
+    /// Readings so far; of the last of them, `at_s` has the time on the trial's clock, and `cpu` the cores used.
     pub readings: u64,
     pub at_s: VecDeque<Option<f64>>,
     pub cpu: VecDeque<Option<f64>>,
@@ -115,12 +115,12 @@ pub struct Component {
     pub last: Option<Sample>,
 }
 
-/// How much a CPU limit stopped a component.
+/// How much a CPU limit throttled a component.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Throttled {
-    /// Share of the limit's periods.
+    /// Share of the limit's periods in which it was throttled, 0 to 1.
     OfPeriods(f64),
-    /// Seconds a second, where periods are not known: a sum over cores, which may exceed 1.
+    /// Throttled seconds per second, where periods are unknown: a sum over cores, which may exceed 1.
     OfOneCore(f64),
 }
 
@@ -130,7 +130,7 @@ pub struct Agent {
     pub load: String,
     /// As last reported.
     pub now: AgentNow,
-    /// Reports so far; of the last of them successful responses per second.
+    /// Reports so far; of the last of them, `ok_per_s` has the successful responses per second.
     pub reports: u64,
     pub ok_per_s: VecDeque<Option<f64>>,
 }
@@ -316,7 +316,7 @@ impl State {
             self.probes[at].readings += 1;
             keep(&mut self.probes[at].values, Some(*value), KEPT);
         }
-        // One that could not be read has no value now.
+        // A probe that could not be read has no current value.
         for probe in sample.probes_failed.keys() {
             let name = probe_name(sample, probe);
             if let Some(known) = self.probes.iter_mut().find(|known| known.name == name) {
@@ -340,23 +340,23 @@ impl State {
         self.components[at].read(sample);
     }
 
-    /// Follows a CPU limit that an event has changed: `limit edge cpu 5%`.
+    /// Applies a CPU limit that an event of the plan has changed: `limit edge cpu 5%`.
     fn limited(&mut self, what: &str) {
         let words: Vec<&str> = what.split(' ').collect();
         let ["limit", name, "cpu", value] = words[..] else { return };
-        // The name of one component, or of all its replicas, which are numbered.
+        // `name` is one component, or all its replicas, which are numbered.
         let is_one = self.components.iter().any(|c| c.name == name);
         let is_meant = |c: &&mut Component| match c.name.strip_prefix(name) {
             Some("") => true,
             Some(number) => !is_one && number.bytes().all(|b| b.is_ascii_digit()),
             None => false,
         };
-        // `none` is no number.
+        // `none` is not a number: it removes the limit.
         let limit = parse_cpu_cores(value).ok();
         self.components.iter_mut().filter(is_meant).for_each(|c| c.cpu_limit = limit);
     }
 
-    /// A trial's line, with its doubts among the events.
+    /// Adds the line of a trial, and its doubts to the events.
     fn trial_ended(&mut self, now_s: f64, summary: Option<&Summary>, failure: Option<&str>) {
         self.phase(now_s, "taking down");
         let Some(s) = summary else {
@@ -428,7 +428,7 @@ impl Component {
             };
             self.cores = rate(cpu_s);
             let grown = |read: fn(&Sample) -> Option<u64>| Some(read(sample)?.saturating_sub(read(last)?));
-            // The kernel sums the time over cores: only periods make a share.
+            // The kernel sums throttled time over cores: only periods give a share.
             self.throttled = match grown(|s| s.throttled_periods).zip(grown(|s| s.periods)) {
                 Some((_, 0)) => Some(Throttled::OfPeriods(0.0)),
                 Some((throttled, all)) => {

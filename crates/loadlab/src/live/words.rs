@@ -10,7 +10,7 @@ use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plur
 use loadlab_report::figures;
 use loadlab_run::{RunEvent, Settled, SettledFigure};
 
-/// A line for everything that is not progress.
+/// The text of an event; `None` for progress and other events that a view shows in its own way.
 pub fn describe(event: &RunEvent) -> Option<String> {
     Some(match event {
         RunEvent::Recording { dir, trials, at_most } => {
@@ -63,7 +63,7 @@ pub fn place_words(place: usize, of: usize, at_most: bool) -> String {
     format!("{place}/{}{of}", if at_most { "≤" } else { "" })
 }
 
-/// How far trials are that go on until it is certain how the cases differ.
+/// Progress of trials that continue until it is certain how the cases differ.
 pub fn rounds_words(round: u32, at_most: u32, left_s: Option<f64>, ended: Option<UntilEnded>) -> String {
     let rounds = plural(u64::from(round), "round", "rounds");
     match (ended, left_s) {
@@ -107,7 +107,7 @@ pub fn settled_words(comparison: &Settled) -> String {
     format!("“{}” against “{}”: {}", comparison.other, comparison.base, figures.join(", "))
 }
 
-/// A doubt in a line, with the report's wording. The hint is in the report, too.
+/// A doubt in one line, worded as in the report, which also has the hint.
 pub fn doubt_words(doubt: &Doubt) -> String {
     format!("{} {}: {}", if doubt.grave { "INVALID" } else { "doubt" }, doubt.kind, doubt.evidence)
 }
@@ -122,7 +122,7 @@ pub fn bottleneck_words(summary: &Summary) -> String {
     }
 }
 
-/// How many of the figures that matter a line of text names.
+/// How many of the figures that matter a line of text has.
 pub const IN_LINE: usize = 3;
 
 /// The value of a figure that matters: an estimate if samples are few, `–` while nothing is known.

@@ -1,4 +1,4 @@
-//! Which parts of a run's state are metrics: names, units, and current values. Sending them is done elsewhere.
+//! Which parts of a run's state are metrics: names, units, and current values. Other modules send them.
 
 use loadlab_analysis::components::cpu_s;
 use loadlab_record::load::Counts;
@@ -13,7 +13,7 @@ pub type Labels = Vec<(&'static str, String)>;
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricType {
-    /// It only grows, from the beginning of a trial on.
+    /// It only grows, from zero at the beginning of each trial.
     Counter,
     /// It goes up and down.
     Gauge,
@@ -22,21 +22,21 @@ pub enum MetricType {
 /// A metric with its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Family {
-    /// Its name, without `loadlab` and unit, in words with `_`.
+    /// Its name in snake case, without the prefix `loadlab` and the unit.
     pub name: &'static str,
     /// The suffix of its Prometheus name: the unit, and `_total` for counters.
     pub suffix: &'static str,
     /// Its unit, in UCUM notation.
     pub unit: &'static str,
-    /// Its type.
+    /// Counter or gauge.
     pub kind: MetricType,
-    /// Its description.
+    /// A description for readers of the metrics, in one line.
     pub help: &'static str,
     /// Its values; never empty.
     pub points: Vec<(Labels, f64)>,
 }
 
-/// Everything that is known now.
+/// All metrics that have a value now.
 pub fn families(state: &State) -> Vec<Family> {
     let mut all = Families { of: Labels::new(), list: Vec::new() };
     if !state.trial.is_empty() {
@@ -58,7 +58,7 @@ pub fn families(state: &State) -> Vec<Family> {
 }
 
 struct Families {
-    /// Labels of all of them.
+    /// Labels that every value carries.
     of: Labels,
     list: Vec<Family>,
 }
@@ -126,7 +126,7 @@ fn loads(all: &mut Families, loads: &[Load]) {
     all.add(("response", "_seconds", "s", MetricType::Gauge), help, quantiles);
 }
 
-/// A figure of components: its type, its description, and how it is read.
+/// A metric of components: its name, suffix, unit and type; its description; and how it is read from a sample.
 type OfComponents =
     ((&'static str, &'static str, &'static str, MetricType), &'static str, fn(&Sample) -> Option<f64>);
 
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(reported, [15.0, 40.0, 55.0, 80.0, 95.0, 120.0]);
     }
 
-    /// What the plan's figures came to is known once a trial is over, and only until the next one begins.
+    /// The plan's figures have values from the end of a trial until the next trial begins.
     #[test]
     fn figures_are_those_of_the_trial_that_ended() {
         let facts = FigureFacts {

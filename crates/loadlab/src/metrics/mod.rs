@@ -15,10 +15,10 @@ use crate::exit::Ended;
 use crate::live::state::State;
 use otlp::Pusher;
 
-/// What metrics are made of.
+/// The state that metrics are made from.
 pub struct Known {
     state: State,
-    /// When counters began.
+    /// When counters last started at zero.
     since: SystemTime,
 }
 
@@ -30,7 +30,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Starts the export; `None` if none is wanted.
+    /// Starts the export; `None` if no target is given.
     ///
     /// # Errors
     /// They cannot be served on the given address, or pushed as requested.
@@ -54,7 +54,7 @@ impl Metrics {
             known.since = SystemTime::now();
         }
         known.state.event(now_s, event);
-        // The next trial starts at zero: otherwise this one's final values would never be reported.
+        // The next trial starts at zero: without this push, the final values of this trial would never be reported.
         if let (Some(pusher), RunEvent::TrialEnded { .. }) = (&self.pusher, event) {
             pusher.push(&known);
         }
@@ -65,7 +65,7 @@ impl Metrics {
         self.pusher.as_ref()?.fault()
     }
 
-    /// Pushes the final values, and briefly waits for that.
+    /// Pushes the final values, and briefly waits for the push.
     pub fn finish(&self) {
         if let Some(pusher) = &self.pusher {
             pusher.finish(&self.known());

@@ -1,9 +1,9 @@
 //! Metrics pushed to an OpenTelemetry collector: OTLP over HTTP or HTTPS with JSON (opentelemetry-proto 1,
 //! `ExportMetricsServiceRequest`).
 //!
-//! One thread sends what it is given, on a connection per push: a collector that is slow, refuses or is down costs a
-//! push and disturbs nothing. The first error is reported once. Sums are cumulative, so that the next push makes up
-//! for a lost one.
+//! One thread sends the queued documents, each on its own connection: a collector that is slow, refuses or is down
+//! costs a push and disturbs nothing else. The first error is reported once. Sums are cumulative, so that the next push
+//! makes up for a lost one.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -24,18 +24,18 @@ use crate::args::serving::{Collector, Endpoint};
 use crate::exit::Ended;
 use crate::serve::Within;
 
-/// For connecting, and again for a whole push including its answer, however slowly that comes; unless [`TIMEOUT`] says
-/// otherwise.
+/// Deadline for connecting, and again for a whole push including its answer, however slowly bytes arrive; [`TIMEOUT`]
+/// overrides it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The standard's variable, in milliseconds.
+/// OpenTelemetry's environment variable for the timeout, in milliseconds.
 const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
-/// How much longer the last push is waited for.
+/// How much longer than its deadline the last push is waited for.
 const LAST: Duration = Duration::from_secs(1);
-/// How many pushes may be queued; beyond that the collector has fallen behind, and they are skipped.
+/// How many pushes may be queued; beyond that the collector has fallen behind, and pushes are skipped.
 const WAITING: usize = 16;
-/// How many bytes of a collector's answer are read at most.
+/// The most bytes of a collector's answer that are read.
 const MOST_ANSWER: u64 = 64 << 10;
-/// What pushes.
+/// Sends documents to a collector.
 struct Sender {
     endpoint: Endpoint,
     every: Duration,
@@ -45,7 +45,7 @@ struct Sender {
     patience: Duration,
 }
 
-/// How long a push may take.
+/// How long a push may take: [`TIMEOUT`] if it is set, else [`PATIENCE`].
 fn patience() -> Result<Duration, String> {
     let Some(set) = std::env::var_os(TIMEOUT).filter(|set| !set.is_empty()) else { return Ok(PATIENCE) };
     let ms = set.to_str().and_then(|text| text.parse().ok()).filter(|ms| (1..=600_000).contains(ms));
@@ -145,7 +145,7 @@ fn answer(stream: impl Read, describe: impl Fn(io::Error) -> String) -> Result<(
             length = value.trim().parse::<u64>().ok();
         }
     }
-    // Without a length we would have to wait for the connection's end, and the answer was good.
+    // Without a length, reading the body would mean waiting for the connection to close, and the status was good.
     let mut body = Vec::new();
     let _ = reader.take(length.unwrap_or(0)).read_to_end(&mut body);
     let reported: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -163,17 +163,17 @@ fn answer(stream: impl Read, describe: impl Fn(io::Error) -> String) -> Result<(
     }
 }
 
-/// A thread that pushes.
+/// A thread that pushes metrics to a collector.
 pub struct Pusher {
     bodies: SyncSender<Message>,
     fault: Arc<Mutex<Fault>>,
-    /// For the last push.
+    /// How long to wait for the last push.
     patience: Duration,
 }
 
 enum Message {
     Push(String),
-    /// The last one; the receiver waits for its end.
+    /// The last push; the thread reports on the channel that it is done.
     Last(String, SyncSender<()>),
 }
 
@@ -193,7 +193,7 @@ impl Fault {
 }
 
 impl Pusher {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
     /// No thread can be started; certificates cannot be read; an invalid header field.
@@ -214,13 +214,13 @@ impl Pusher {
         Ok(Pusher { bodies, fault, patience })
     }
 
-    /// Queues what is known now.
+    /// Queues a push of the current values.
     pub fn push(&self, known: &Known) {
-        // Full: the collector has fallen behind, and the thread reports the error.
+        // If the queue is full, the collector has fallen behind, and the thread reports the error.
         let _ = self.bodies.try_send(Message::Push(document(known, SystemTime::now())));
     }
 
-    /// Pushes for the last time and briefly waits for that.
+    /// Queues the last push and briefly waits for it.
     pub fn finish(&self, known: &Known) {
         let (done, wait) = sync_channel(1);
         let last = Message::Last(document(known, SystemTime::now()), done);

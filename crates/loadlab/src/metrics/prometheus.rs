@@ -1,5 +1,5 @@
-//! Metrics as Prometheus text (exposition format 0.0.4), served over HTTP, with access checked by the live page's
-//! guard: on loopback only for requests that name loopback as the host, and never for pages of other sites.
+//! Metrics as Prometheus text (exposition format 0.0.4), served over HTTP. The live page's guard controls access: on
+//! loopback, requests must name loopback as their host; pages of other sites are always refused.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use crate::live::state::State;
 use crate::serve::guard::{Host, Refusal, admit_without_token};
 use crate::serve::{answer_each, read_head, refuse, write_answer};
 
-/// Serves what is known on an address, until the program ends.
+/// Serves the current metrics on an address, until the program ends.
 ///
 /// # Errors
-/// It cannot be listened on.
+/// The address cannot be listened on.
 pub fn serve(address: SocketAddr, known: Arc<Mutex<Known>>) -> Result<(), Ended> {
     let cannot = |e: std::io::Error| {
         Ended::error(Exit::BadPlan, format!("--prometheus: cannot listen on {address}: {e}"))
@@ -31,7 +31,7 @@ pub fn serve(address: SocketAddr, known: Arc<Mutex<Known>>) -> Result<(), Ended>
     answer_each(listener, "metrics", move |stream| answer(stream, hosts, &known)).map_err(cannot)
 }
 
-/// The same answer to every request.
+/// Answers every request with the metrics, whatever its path.
 fn answer(mut stream: TcpStream, hosts: Host, known: &Mutex<Known>) -> std::io::Result<()> {
     let Some(head) = read_head(&mut stream)? else { return refuse(&mut stream, &Refusal::GARBLED) };
     let admitted = match admit_without_token(&head, hosts) {
@@ -44,7 +44,7 @@ fn answer(mut stream: TcpStream, hosts: Host, known: &Mutex<Known>) -> std::io::
     write_answer(&mut stream, "200 OK", fields, &exposition(&state), admitted.is_head)
 }
 
-/// What is known, as text.
+/// The current metrics as text.
 fn exposition(state: &State) -> String {
     let mut out = String::new();
     for Family { name, suffix, kind, help, points, .. } in families(state) {

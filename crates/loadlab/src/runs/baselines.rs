@@ -1,6 +1,6 @@
 //! Which run the runs of a plan are compared with.
 //!
-//! It is recorded in a file in the folder of runs, by the plan's name: runs can be moved together with it, and
+//! A file in the folder of runs records it by the plan's name: the file can be moved together with the runs, and
 //! deleting it deletes nothing else.
 
 use std::collections::BTreeMap;
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 /// The file's name in a folder of runs.
 const FILE: &str = "baselines.json";
 
-/// Baselines of a folder of runs: the run's folder by the name in the plan.
+/// The baselines of a folder of runs.
 pub struct Baselines {
     dir: PathBuf,
-    /// The run's folder by the name in the plan.
+    /// Folder name of the baseline run, by the plan's name.
     pub runs: BTreeMap<String, String>,
 }
 
 impl Baselines {
-    /// The baselines of a folder of runs; none without a file.
+    /// Reads the baselines of a folder of runs; none without a file.
     ///
     /// # Errors
     /// The reason in words: the file exists, but cannot be read.
@@ -55,7 +55,7 @@ impl Baselines {
         }
     }
 
-    /// Written atomically: another process may be reading it.
+    /// Writes the file, atomically: another process may be reading it.
     ///
     /// # Errors
     /// The reason in words if it cannot be written.
@@ -76,7 +76,7 @@ pub fn place_of(run: &Path) -> Result<(PathBuf, String), String> {
     let cannot = |e: std::io::Error| format!("cannot find {}: {e}", run.display());
     let whole = std::fs::canonicalize(run).map_err(cannot)?;
     match (run.parent(), whole.parent(), whole.file_name()) {
-        // As typed, if that has both: messages are shorter.
+        // As typed, if the path has both parts: messages are shorter.
         (Some(above), Some(_), Some(name))
             if run.file_name() == Some(name) && !above.as_os_str().is_empty() =>
         {

@@ -1,4 +1,4 @@
-//! Folders of runs: which exist, by name and age, and which of them are baselines.
+//! Folders of runs: which runs exist, by name and age, and which of them are baselines.
 
 pub mod baselines;
 
@@ -11,7 +11,7 @@ use loadlab_report::history::Listed;
 use crate::exit::note;
 use baselines::Baselines;
 
-/// Whether a folder is that of a run: others may have the same name.
+/// Whether a folder holds a run: other folders may have the same name.
 pub fn is_run(dir: &Path) -> bool {
     dir.join("manifest.json").is_file()
 }
@@ -47,7 +47,7 @@ pub fn read(dir: &Path) -> Result<DiagnosedRun, StoreError> {
     Ok(DiagnosedRun::new(record, diagnosed))
 }
 
-/// Runs in a folder, newest first. What cannot be read is reported and left out; other folders are ignored.
+/// Runs in a folder, newest first. Runs that cannot be read are reported and left out; other folders are ignored.
 pub fn runs_in(dir: &Path, name: Option<&str>) -> Result<Vec<Listed>, String> {
     let cannot = |e: std::io::Error| {
         format!(

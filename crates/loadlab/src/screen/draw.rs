@@ -16,7 +16,7 @@ use crate::live::display::{self, clock, ms};
 use crate::live::state::{Agent, Component, Figure, Load, State, Weight};
 use crate::live::words;
 
-/// Draws it all.
+/// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
     let area = frame.area();
     let page = Drawing { width: usize::from(area.width), colour };
@@ -24,8 +24,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
     disarm(frame.buffer_mut());
 }
 
-/// A safety net: nothing on the screen may control the terminal. What takes no column, such as an override of the
-/// writing direction, shares a cell with the character before it.
+/// A safety net: nothing on the screen may control the terminal. A character without a column, such as an override of
+/// the writing direction, shares a cell with the character before it.
 fn disarm(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         if cell.symbol().chars().any(is_harmful) {
@@ -41,14 +41,14 @@ struct Drawing {
 }
 
 impl Drawing {
-    /// As many lines as there are rows.
+    /// The lines of the screen, at most `rows`.
     fn lines(&self, state: &State, now_s: f64, rows: usize) -> Vec<Line<'static>> {
         let mut lines = self.head(state, now_s);
         for load in &state.loads {
             lines.extend(self.load(load, state.loads.len() > 1));
         }
         let mut left_over = rows.saturating_sub(lines.len());
-        // Events come last and get at least three rows including their heading, if there are any.
+        // Events come last; if there are any, the sections above leave them four rows, including their heading.
         let events_need = if state.events.is_empty() { 0 } else { 4 };
         let done_need = if state.done.is_empty() { 0 } else { 3 };
         let mut section =
@@ -105,7 +105,7 @@ impl Drawing {
         lines
     }
 
-    /// Its progress, its rate and response times with their last seconds, and how requests ended.
+    /// A load's progress, its rate and response times with their last seconds, and how requests ended.
     fn load(&self, load: &Load, named: bool) -> Vec<Line<'static>> {
         let p = &load.progress;
         let mut lines = vec![self.far(load, named)];
@@ -154,7 +154,7 @@ impl Drawing {
         Line::from(spans)
     }
 
-    /// One row each: CPU against its limit, memory against its limit, and other signs of trouble.
+    /// One row for each component: CPU against its limit, memory against its limit, and other signs of trouble.
     fn components(&self, components: &[Component]) -> Vec<Line<'static>> {
         let shown = display::shown(components);
         let names =
@@ -206,7 +206,7 @@ impl Drawing {
         spans
     }
 
-    /// One row each: its name, its current value, and its last seconds.
+    /// One row for each figure: its name, its current value, and its last seconds.
     fn figures(&self, state: &State) -> Vec<Line<'static>> {
         let name = |f: &Figure| harmless(&display::figure_name(state, f));
         let value = |f: &Figure| words::figure(&f.facts, &f.value);
@@ -233,7 +233,7 @@ impl Drawing {
         state.probes.iter().map(line).collect()
     }
 
-    /// One row each: its name, its rate, failed requests if any agent has some, and its last seconds.
+    /// One row for each agent: its name, its rate, failed requests if any agent has some, and its last seconds.
     fn agents(&self, state: &State) -> Vec<Line<'static>> {
         let shown = display::agents(state);
         let name = |a: &Agent| harmless(&display::agent_name(state, a));
@@ -256,7 +256,7 @@ impl Drawing {
         shown.iter().map(line).collect()
     }
 
-    /// A line whose remainder is drawn in blocks: the last seconds that fit.
+    /// A line that is filled up with a sparkline: the last seconds that fit.
     fn with_spark(&self, lead: &str, values: &VecDeque<Option<f64>>) -> Line<'static> {
         let lead = cut(lead, self.width);
         let room = self.width.saturating_sub(width_of(&lead)).min(120);
@@ -289,7 +289,7 @@ impl Drawing {
         Line::from(self.span(weight, &cut(text, self.width)))
     }
 
-    /// A text on as many lines as it takes.
+    /// A text, wrapped to as many lines as it needs.
     fn wrapped(&self, weight: Weight, text: &str) -> Vec<Line<'static>> {
         let mut lines = String::new();
         hanging(&mut lines, "  ", text, self.width, str::to_owned);

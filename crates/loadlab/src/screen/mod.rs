@@ -1,4 +1,4 @@
-//! The live screen: what a run is doing, renewed a few times a second on the terminal's alternate screen, so that the
+//! The live screen: what a run is doing, redrawn a few times a second on the terminal's alternate screen, so that the
 //! earlier contents come back at the end.
 //!
 //! Events change the state ([`crate::live`]); a separate thread draws it. A thread that reports an event waits for a
@@ -25,14 +25,14 @@ use loadlab_system::background;
 
 use crate::live::Live;
 
-/// Between two frames: faster is not readable.
+/// Time between two frames: faster is not readable.
 const PERIOD: Duration = Duration::from_millis(200);
 /// A smaller terminal has no room for a screen.
 const LEAST: Rect = Rect { x: 0, y: 0, width: 36, height: 12 };
 
 /// The alternate screen is shown.
 static SHOWN: AtomicBool = AtomicBool::new(false);
-/// The terminal's settings before.
+/// The terminal's settings before the screen took it over.
 static BEFORE: OnceLock<Termios> = OnceLock::new();
 
 /// A screen that is being drawn.
@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Screen {
-    /// Takes over the terminal behind standard error; `None` if there is no room, or no thread to draw.
+    /// Takes over the terminal behind standard error; `None` if it is too small, or no thread can be started to draw.
     pub fn start(live: Arc<Live>, colour: bool) -> Option<Screen> {
         let area = area()?;
         let shared = Arc::new(Shared { live, ended: Mutex::new(false), end: Condvar::new() });

@@ -1,5 +1,5 @@
 //! Access control: requests are admitted if they know the token, name this machine as their host, and come from the
-//! page itself or from a user who followed its link. Pure: takes the bytes of a head.
+//! page itself or from a user who followed its link. Pure: it takes only the bytes of a request's head.
 //!
 //! A page of another site can make a browser send requests to loopback. It does not know the token; a name that it
 //! lets resolve to loopback (DNS rebinding) shows in `Host`; and anything it could request other than a page to view
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 pub struct Admitted<'h> {
     /// What follows the token, without slashes around it.
     pub path: &'h str,
-    /// Only the head of the answer is wanted.
+    /// A HEAD request: only the head of the answer is wanted.
     pub is_head: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Not HTTP.
+    /// The request is not HTTP.
     pub const GARBLED: Refusal =
         Refusal { status: 400, reason: "Bad Request", words: "this is no request of HTTP/1.1" };
     /// There is nothing at this path.
@@ -54,7 +54,7 @@ pub fn admit<'h>(head: &'h [u8], token: &str) -> Result<Admitted<'h>, Refusal> {
     admitted(head, Some(token), Host::OfThisMachine)
 }
 
-/// The same without a token.
+/// As [`admit`], without a token.
 ///
 /// # Errors
 /// Why it is refused.
@@ -67,7 +67,7 @@ pub fn admit_without_token(head: &[u8], host: Host) -> Result<Admitted<'_>, Refu
 pub enum Host {
     /// Names and addresses of loopback.
     OfThisMachine,
-    /// Any: names in a network are unknown here.
+    /// Any host: the names that a network has for this machine are unknown here.
     Any,
 }
 
@@ -95,7 +95,7 @@ fn admitted<'h>(head: &'h [u8], token: Option<&str>, hosts: Host) -> Result<Admi
         path = rest;
     }
     let is_from_itself = all("origin").iter().all(|o| o.strip_prefix("http://") == Some(host));
-    // A link may be anywhere, such as in a terminal's web page; other sites cannot read what it opens.
+    // The page's link may be anywhere, such as in a web-based terminal; other sites cannot read what it opens.
     let is_looked_at = all("sec-fetch-mode") == ["navigate"] && all("sec-fetch-dest") == ["document"];
     let is_near = all("sec-fetch-site").iter().all(|s| matches!(*s, "same-origin" | "none"));
     if !(is_from_itself && (is_near || is_looked_at)) {
@@ -122,7 +122,7 @@ fn is_same(given: &str, token: &str) -> bool {
     given.len() == token.len() && differ == 0
 }
 
-/// Whether an address is one that a browser on this machine may use.
+/// Whether a host is one by which a browser on this machine reaches loopback.
 fn is_own(host: &str) -> bool {
     let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
@@ -156,7 +156,7 @@ mod tests {
         check("HEAD /TOKEN/ HTTP/1.1\nHost: localhost:1", Ok(""));
         let own = "Host: localhost:1\nOrigin: http://localhost:1\nSec-Fetch-Site: same-origin\nSec-Fetch-Mode: cors";
         check(&format!("GET /TOKEN/live HTTP/1.1\n{own}"), Ok("live"));
-        // typed, or a link that was followed from a terminal in a browser
+        // typed, or followed from a link in a terminal
         check("GET /TOKEN/ HTTP/1.1\nHost: localhost:1\nSec-Fetch-Site: none", Ok(""));
         let link = "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: document";
         check(&format!("GET /TOKEN/ HTTP/1.1\nHost: localhost:1\n{link}"), Ok(""));

@@ -1,5 +1,5 @@
-//! Answering over HTTP while a load runs: shared by the page and the metrics. No client, however slow it is to ask or
-//! to take its answer, delays others, or takes more than a few threads and a little time.
+//! Answers HTTP requests while a load runs: shared by the live page and the metrics. Clients that are slow to send a
+//! request or to read the answer delay no others, and take no more than a few threads for a short time.
 
 pub mod guard;
 
@@ -13,14 +13,14 @@ use loadlab_system::background;
 
 use guard::Refusal;
 
-/// The time a client has to send its request, and then again to take the answer, however slowly bytes come and go.
+/// Deadline for a client to send its request, and again for it to read the answer, however slowly bytes trickle.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections at a time; viewing one run needs no more.
+/// The most connections at a time; viewing one run needs no more.
 const MOST_CONNECTIONS: usize = 32;
-/// The longest head of a request.
+/// The longest head of a request, in bytes.
 const MOST_HEAD: usize = 16 << 10;
-/// A pause after a connection that could not be accepted, for example because no file descriptor was left: it stays
-/// in the queue, and retrying at once would take a core from what is being measured.
+/// Pause after `accept` has failed, for example because no file descriptor was left: the connection stays in the
+/// backlog, and retrying at once would take a core from what is being measured.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Sent with every answer: nothing is cached, sniffed, framed or shared with another origin.
@@ -42,10 +42,10 @@ pub fn answer_each(
         for stream in connections(&listener) {
             let Some(place) = ConnectionPermit::take(&taken) else { continue };
             let answer = answer.clone();
-            // If there is no thread for it, the connection is closed and its place is freed with the closure.
+            // If no thread can be started, dropping the closure closes the connection and frees its place.
             let _ = spawn(name, move || {
                 let _place = place;
-                // A client that went away misses its answer, and nothing else.
+                // A client that went away misses its answer; nothing else is affected.
                 let _ = answer(stream);
             });
         }
@@ -68,12 +68,12 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Connections, as they come, without end.
+/// Connections as they are accepted, without end.
 fn connections(listener: &TcpListener) -> impl Iterator<Item = TcpStream> {
     listener.incoming().filter_map(|stream| stream.map_err(|_| std::thread::park_timeout(PAUSE)).ok())
 }
 
-/// Starts a detached thread, at a lower priority than those that send.
+/// Starts a detached thread, at a lower priority than the threads that send.
 ///
 /// # Errors
 /// No thread can be started.
@@ -85,10 +85,10 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()>
     std::thread::Builder::new().name(name.into()).spawn(behind_the_load).map(drop)
 }
 
-/// Bytes up to the end of a request's head; `None` if that does not come.
+/// Reads a request up to the end of its head; `None` if the head is cut off or too long.
 ///
 /// # Errors
-/// The connection's.
+/// The I/O error of the connection.
 pub fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut stream = Within::new(stream, PATIENCE);
     let mut head = Vec::new();
@@ -105,10 +105,10 @@ pub fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(head))
 }
 
-/// Writes an answer and its end: `fields` are lines of the head.
+/// Writes a complete answer; `fields` are header lines, each with its CRLF.
 ///
 /// # Errors
-/// The connection's, or the answer is not taken in time.
+/// The I/O error of the connection, such as a timeout if the client does not read the answer in time.
 pub fn write_answer(
     stream: &mut TcpStream,
     status: &str,
@@ -128,21 +128,21 @@ pub fn write_answer(
 /// Answers a refused request.
 ///
 /// # Errors
-/// The connection's.
+/// The I/O error of the connection.
 pub fn refuse(stream: &mut TcpStream, refusal: &Refusal) -> io::Result<()> {
     let Refusal { status, reason, words } = refusal;
     let fields = "Content-Type: text/plain; charset=utf-8\r\n";
     write_answer(stream, &format!("{status} {reason}"), fields, &format!("{words}\n"), false)
 }
 
-/// A connection with a deadline, even if something comes or goes now and then.
+/// A connection with one deadline for everything, even if a few bytes arrive or leave now and then.
 pub struct Within<S> {
     socket: S,
     until: Instant,
 }
 
 impl<S: std::borrow::Borrow<TcpStream>> Within<S> {
-    /// From now on.
+    /// Sets the deadline: `time` from now.
     pub fn new(socket: S, time: Duration) -> Within<S> {
         Within { socket, until: Instant::now() + time }
     }
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// A service whose answer is a byte, given when the test allows it; reports each request.
+    /// A service that echoes a byte when the test allows it, and reports each request.
     fn service() -> (SocketAddr, Receiver<u8>, Sender<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -203,7 +203,7 @@ mod tests {
 
     fn ask(address: SocketAddr, byte: u8) -> TcpStream {
         let mut stream = TcpStream::connect(address).unwrap();
-        // One beyond the maximum may be closed before.
+        // A connection beyond the maximum may be closed before the write.
         let _ = stream.write_all(&[byte]);
         stream
     }

@@ -1,5 +1,5 @@
-//! A swarm on this machine, to try it: a NATS server in a folder of its own, and agents as processes. All of it ends
-//! with this process.
+//! A swarm on this machine, to try swarms out: a NATS server in a dedicated folder, and agents as processes. All of it
+//! ends with this process.
 
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use loadlab_swarm::nats::Server;
 
-/// Names of folders begin with this, and go on with the number of the process that made them.
+/// Prefix of the folders' names; the id of the process that made the folder follows.
 const FOLDER: &str = "loadlab-swarm-";
-/// How long the server has to listen.
+/// Deadline for the server to listen.
 const UP: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
-/// How long agents have to leave once the run is over.
+/// How long agents have to exit once the run is over.
 const LEAVE: Duration = Duration::from_secs(3);
-/// The environment variable that hands the server's URL to agents: a command line is shown to other users.
+/// The environment variable that hands the server's URL to agents: other users can see a command line.
 pub const URL: &str = "LOADLAB_NATS";
 
 /// A server and its agents.
@@ -29,7 +29,7 @@ pub struct LocalSwarm {
 }
 
 impl LocalSwarm {
-    /// Starts a server and this many agents, which follow the orders of one key.
+    /// Starts a server and this many agents, which follow only orders that are signed with this key.
     ///
     /// # Errors
     /// In words: what could not be started.
@@ -57,7 +57,7 @@ impl LocalSwarm {
         Ok(swarm)
     }
 
-    /// How the server is reached.
+    /// How to reach the server.
     pub fn server(&self) -> Server {
         Server { url: self.url.clone(), name: "loadlab coordinator".to_owned(), ..Server::default() }
     }
@@ -101,7 +101,7 @@ fn remove_left_behind() {
     }
 }
 
-/// Starts a server on a free port of loopback that keeps streams, and that nobody else can use.
+/// Starts a server with streams on a free loopback port; a password keeps everyone else out.
 fn start_server(dir: &Path) -> Result<(Child, String), String> {
     let token = format!("{:016x}{:016x}", random(), random());
     let config = dir.join("nats.conf");
@@ -140,15 +140,15 @@ fn start_server(dir: &Path) -> Result<(Child, String), String> {
     }
 }
 
-/// The port that a server wrote down.
+/// The port in the ports file that a server has written.
 fn port_of(dir: &Path, pid: u32) -> Option<u16> {
     let text = std::fs::read_to_string(dir.join(format!("nats-server_{pid}.ports"))).ok()?;
     let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
     ports["nats"][0].as_str()?.rsplit_once(':')?.1.parse().ok()
 }
 
-/// The kernel ends the process when this one ends, however it does. A terminal's Ctrl-C does not reach it: this one says
-/// when a load ends, and hears what was sent.
+/// Has the kernel kill the process when this one ends, for whatever reason. A terminal's Ctrl-C does not reach the
+/// process: this one decides when a load ends, and collects what was sent.
 #[expect(unsafe_code, reason = "prctl between fork and exec is safe to call")]
 fn ends_with_this(command: &mut Command) -> &mut Command {
     let parent = rustix::process::getpid();
@@ -157,7 +157,7 @@ fn ends_with_this(command: &mut Command) -> &mut Command {
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-            // It may have ended before that was said.
+            // The parent may have ended before the signal was set.
             match rustix::process::getppid() == Some(parent) {
                 true => Ok(()),
                 false => Err(std::io::ErrorKind::Interrupted.into()),

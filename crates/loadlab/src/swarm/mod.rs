@@ -1,6 +1,6 @@
-//! `--swarm`: the loads of a run are sent by agents, of which this program is the coordinator. What travels to them is
-//! the plan as text, with the options that change it; they read it as this program does, and resolve what it asks for
-//! from outside where they are.
+//! `--swarm`: agents send the loads of a run, and this program is their coordinator. They receive the plan as text,
+//! with the options that change it; they read it as this program does, and resolve what it asks for from outside on
+//! their own machines.
 
 mod launch;
 mod local;
@@ -31,22 +31,22 @@ use crate::exit::note;
 use launch::{Launch, Launched};
 use local::LocalSwarm;
 
-/// How long agents have to come.
+/// Deadline for agents to join.
 const GATHER: Duration = Duration::from_secs(60);
-/// From the decision that a load begins to its beginning.
+/// Time from the decision that a load begins to its beginning.
 const LEAD_NS: u64 = 1_000_000_000;
 
-/// What can be done with a plan that needs what is not sent.
+/// The hint for a plan that needs something that is not sent to agents.
 const IS_HERE: &str = "\nhint: `--swarm local:N` has agents on this machine, which have the plan's folder";
 
-/// What all loads of a run have in common.
+/// What all loads of a run share; sent to every agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bundle {
     /// The plan's name in messages.
     pub path: String,
-    /// Its text.
+    /// The plan's text.
     pub text: String,
-    /// Its folder on the coordinator's machine.
+    /// The plan's folder on the coordinator's machine.
     pub dir: String,
     /// `--profile`.
     pub profile: Option<String>,
@@ -64,12 +64,12 @@ pub struct Bundle {
     pub allow_hosts: Vec<String>,
     /// `--resolve`.
     pub resolved: Vec<String>,
-    /// Names of the files that agents receive with it, in their order.
+    /// Names of the files that agents receive with the plan, in the order in which they are sent.
     pub files: Vec<String>,
 }
 
 impl Bundle {
-    /// The plan's options; what it takes from outside is still to be read.
+    /// The plan's options, without the values that it takes from outside: those are still to be read.
     pub fn options(&self) -> Options {
         Options {
             profile: self.profile.clone(),
@@ -78,7 +78,7 @@ impl Bundle {
             cases_glob: self.case.clone(),
             trials: self.trials,
             until_certain: self.until_certain,
-            // The coordinator's machine has the components.
+            // The components run on the coordinator's machine.
             flame_graphs: None,
             revisions: Vec::new(),
             plan_dir: Some(self.dir.clone()),
@@ -86,8 +86,8 @@ impl Bundle {
         }
     }
 
-    /// Why the plan can be read only where its folder is, in words; `None` if it can be read anywhere. What it takes from a
-    /// file as a value is likely to be a secret.
+    /// Why the plan can be read only where its folder is, in words; `None` if it can be read anywhere. A file that
+    /// holds a value is not sent: the value is likely to be a secret.
     pub fn asks_for_file(&self) -> Option<String> {
         let asked = Plan::asks_for(&self.text, &self.options()).into_iter();
         let file = asked.into_iter().find(|asked| matches!(asked, Reference::File(_)))?;
@@ -100,24 +100,25 @@ impl Bundle {
 /// The agents of a run.
 pub struct Swarm {
     coordinator: Arc<Coordinator>,
-    /// Agents on this machine; ended after the coordinator has told them that the run is over.
+    /// Agents on this machine; dropped after `coordinator`, so that they learn that the run is over before they are
+    /// ended.
     _local: Option<LocalSwarm>,
-    /// Agents that a scheduler has started; the same.
+    /// Agents that a scheduler has started; dropped after `coordinator`, too.
     launched: Option<Launched>,
     agents: usize,
 }
 
-/// What is to be sent, and who is asked to.
+/// The loads to send, and who is to send them.
 pub struct Wanted<'a> {
-    /// `--swarm` and what belongs to it.
+    /// `--swarm` and its companion options.
     pub args: &'a SwarmArgs,
     /// The plan.
     pub plan: &'a Plan,
-    /// Its text.
+    /// The plan's text.
     pub text: &'a str,
-    /// Its name in messages.
+    /// The plan's name in messages.
     pub path: &'a str,
-    /// How it was read.
+    /// The options with which the plan was read.
     pub read_with: &'a Options,
     /// `--allow-host`.
     pub allow_hosts: &'a [String],
@@ -129,9 +130,9 @@ pub struct Wanted<'a> {
 
 /// Why agents do not send the loads.
 pub struct NoSenders {
-    /// What the program ends with.
+    /// The exit to end with.
     pub exit: Exit,
-    /// In words.
+    /// The reason in words.
     pub why: String,
 }
 
@@ -141,10 +142,10 @@ impl NoSenders {
     }
 }
 
-/// Gathers the agents that send the loads; `None` if this process does.
+/// Gathers the agents that send the loads; `None` if this process sends them.
 ///
 /// # Errors
-/// The plan's loads cannot be sent by others; the server cannot be reached; agents do not come.
+/// Others cannot send the plan's loads; the server cannot be reached; agents do not join in time.
 pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn Senders>>, NoSenders> {
     let Some(place) = &wanted.args.swarm else { return Ok(None) };
     if let Some(why) = not_by_others(wanted.plan) {
@@ -195,7 +196,7 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
     Ok(Some(Arc::new(swarm)))
 }
 
-/// Why an option means nothing to agents on this machine, in words.
+/// Why an option does not apply to agents on this machine, in words.
 fn not_for_local(args: &SwarmArgs, agents: usize) -> Option<String> {
     if args.launch.is_some() {
         return Some(
@@ -218,7 +219,7 @@ fn not_for_local(args: &SwarmArgs, agents: usize) -> Option<String> {
     Some(format!("{option}: `local:N` starts its own NATS server with its own key\nhint: {hint}"))
 }
 
-/// Agents on this machine.
+/// Starts agents on this machine.
 fn local(
     agents: usize,
     offer: impl FnOnce(Server, SigningKey) -> RunOffer,
@@ -232,7 +233,7 @@ fn local(
     Ok(Swarm { coordinator, _local: Some(local), launched: None, agents })
 }
 
-/// Agents that a server connects, started by a scheduler or by others.
+/// Offers the run to the agents that a server connects; with `--launch`, has a scheduler start them.
 fn on_server(
     wanted: &Wanted<'_>,
     url: &str,
@@ -322,7 +323,7 @@ fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
     }
 }
 
-/// Letters and digits that no other run has.
+/// An id that no other run has, of letters and digits.
 fn run_id() -> String {
     let time: String = rfc3339_now().chars().filter(char::is_ascii_digit).collect();
     format!("{time}x{}", std::process::id())
@@ -403,7 +404,7 @@ fn agent_now(part: PartNow) -> AgentNow {
     AgentNow { slot: slot as u64, agent, ok_per_s, counts, is_missing }
 }
 
-/// A lost agent as it is recorded.
+/// A lost agent as the record has it.
 fn lost_agent(loss: &Loss, spec: &LoadSpec, origin: Origin) -> LostAgent {
     let at_s = |ns: u64| (origin.start_ns.saturating_sub(origin.zero_ns) + ns) as f64 / 1e9;
     LostAgent {

@@ -1,4 +1,4 @@
-//! What the page becomes after a `bench` without a record: the same report, from memory.
+//! The report that the page becomes after a `bench` without a record, made from memory.
 
 use loadlab_record::manifest::{CaseFacts, Manifest, RunEnded, Writer};
 use loadlab_record::store::{CaseRecord, RECORD_VERSION, RunRecord, TrialRecord};
@@ -7,13 +7,13 @@ use loadlab_run::{BenchResult, host, rfc3339_now};
 
 use crate::mask;
 
-/// The report as a page; `title` names what was benched, `expect` what had to hold.
+/// The report as a page; `title` names what was loaded, `expect` what had to hold.
 pub fn page(title: &str, expect: &[String], result: BenchResult) -> String {
     let expect: Vec<String> = expect.iter().map(|e| mask::text(e).into_owned()).collect();
     loadlab_report::html(&loadlab_report::compose(&record(&mask::text(title), &expect, result).into()))
 }
 
-/// A run of one case and one trial. None of it is on disk.
+/// A record of one case and one trial, in memory only.
 fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
     let how = match (&result.trouble, result.summary.ended) {
         (_, Ended::Interrupted) => RunEnded::Interrupted,

@@ -1,4 +1,5 @@
-//! What is sent to the pages, and how: frames made once for all of them, a short queue for each, and no waiting.
+//! Feeds the open pages: each frame is made once for all of them, each page has a short queue, and nothing waits for a
+//! page.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,15 +11,16 @@ use super::snapshot::frame;
 use crate::live::Live;
 use crate::serve::KEPT_IN;
 
-/// Between two frames: faster is not readable.
+/// Time between two frames: faster is not readable.
 const PERIOD: Duration = Duration::from_millis(250);
-/// How many frames may be queued for a page; one that is further behind reconnects and starts over.
+/// How many frames may be queued for a page; a page that falls further behind is dropped, reconnects and starts over.
 const QUEUE: usize = 8;
-/// How many seconds and readings a frame has for pages with the earlier ones. A page that missed more starts over.
+/// How many of the newest seconds and readings a frame has for pages that have the earlier ones. A page that missed
+/// more starts over.
 const TAIL: usize = 8;
-/// The longest a page may take for a frame.
+/// Write timeout: the longest a page may take to read a frame.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Something is sent at least this often, or a page that is gone would keep its place.
+/// Keep-alive interval: without one, a page that is gone would keep its place.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// The connected pages.
@@ -31,13 +33,13 @@ pub struct Feed {
 #[derive(Default)]
 struct Pages {
     following: Vec<Follower>,
-    /// The last frame: everything is over.
+    /// The last frame, once everything is over.
     end: Option<Arc<str>>,
 }
 
 struct Follower {
     queue: SyncSender<Arc<str>>,
-    /// It has had its first frame.
+    /// Its first frame, which has everything so far, was sent.
     has_all: bool,
 }
 
@@ -78,7 +80,7 @@ impl Feed {
         });
     }
 
-    /// Sends the last measurements, then the end; the queues close behind it.
+    /// Sends the last measurements and the end frame, then closes the queues.
     fn finish(&self, live: &Live) {
         self.send(live);
         let mut pages = self.pages();
@@ -96,7 +98,7 @@ impl Feed {
         pages.following.len()
     }
 
-    /// Writes frames to a page until either is gone.
+    /// Writes frames to a page until the feed ends or the page is gone.
     ///
     /// # Errors
     /// The page went away, or takes too long.
@@ -120,7 +122,7 @@ impl Feed {
         }
     }
 
-    /// A new queue, or the end frame if it is over.
+    /// A new queue, or the end frame if everything is over.
     fn join(&self) -> Result<Receiver<Arc<str>>, Arc<str>> {
         let mut pages = self.pages();
         if let Some(end) = &pages.end {

@@ -1,9 +1,9 @@
 //! `--ui`: the live screen as a page in the browser, on loopback only.
 //!
-//! The page is self-contained and loads nothing from elsewhere. Its data comes as server-sent events made from the
-//! very state the screen draws ([`crate::live`]): a few times a second one thread copies it, serialises it once, and
-//! hands it to every page through a short queue. A page that does not keep up is dropped, and reconnects on its own;
-//! no thread that reports an event ever waits for one. When everything is over the page becomes the report.
+//! The page is self-contained and loads nothing from elsewhere. Its data comes as server-sent events made from the very
+//! state the screen draws ([`crate::live`]): a few times a second one thread copies the state, serialises it once, and
+//! hands it to every page through a short queue. A page that does not keep up is dropped, and reconnects by itself; no
+//! thread that reports an event ever waits for a page. When everything is over the page becomes the report.
 //!
 //! Only [`guard`] admits requests: a client without the token learns nothing except that there is one.
 
@@ -29,25 +29,25 @@ use crate::serve::guard::{self, Admitted, Refusal};
 use crate::serve::{PATIENCE, answer_each, read_head, refuse, spawn, write_answer};
 use feed::Feed;
 
-/// By default, open pages have this time to take the report.
+/// By default, open pages have this long to fetch the report.
 const TAKING_NS: u64 = 10_000_000_000;
-/// Between two checks whether they have.
+/// Time between two checks whether they have fetched it.
 const LOOK_NS: u64 = 20_000_000;
 
-/// The page, being served until the program ends.
+/// The live page, served until the program ends.
 pub struct Ui {
     site: Arc<Site>,
     url: String,
 }
 
-/// What is served.
+/// What the server serves: the live page and its feed, in the end the report.
 struct Site {
     token: String,
     feed: Feed,
     page: String,
-    /// What the page has become.
+    /// What the page has become; unset while the run lasts.
     end: OnceLock<End>,
-    /// How many times the end was taken completely.
+    /// How many times the report was sent in full.
     taken: AtomicUsize,
 }
 
@@ -62,7 +62,7 @@ impl Ui {
     /// Starts listening, and prints the address.
     ///
     /// # Errors
-    /// It cannot listen there.
+    /// The address cannot be listened on.
     pub fn serve(address: Address, live: Arc<Live>) -> Result<Ui, Ended> {
         let Address(address) = address;
         let cannot = |e: std::io::Error| {
@@ -91,8 +91,8 @@ impl Ui {
         Ok(Ui { site, url })
     }
 
-    /// Turns the page into the report and waits: as long as specified; otherwise on a terminal until Ctrl-C, and
-    /// without one until the open pages have it.
+    /// Turns the page into the report and waits: for `wait` if it is given; else until Ctrl-C on a terminal, and
+    /// without one until the open pages have the report.
     pub fn turn(&self, report: Option<String>, wait: Option<Duration>, cancel: &Cancel) {
         let end = report.map_or(End::Nothing, End::Report);
         let is_report = matches!(end, End::Report(_));
@@ -131,7 +131,7 @@ fn token() -> std::io::Result<String> {
 }
 
 impl Site {
-    /// One request, one answer.
+    /// Answers the one request of a connection.
     fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let Some(head) = read_head(&mut stream)? else {
             return refuse(&mut stream, &Refusal::GARBLED);
@@ -142,7 +142,7 @@ impl Site {
                 Some(End::Report(html)) => {
                     write_page(&mut stream, html, None, is_head)?;
                     self.taken.fetch_add(usize::from(!is_head), Ordering::AcqRel);
-                    // Wait until the browser has it all: resetting the connection would discard unread data.
+                    // Wait until the browser has read everything: a reset of the connection would discard unread data.
                     stream.shutdown(std::net::Shutdown::Write)?;
                     stream.set_read_timeout(Some(PATIENCE))?;
                     let _ = stream.read(&mut [0; 64]);

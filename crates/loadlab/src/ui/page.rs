@@ -21,7 +21,7 @@ pub fn page(title: &str) -> String {
     )
 }
 
-/// The report's policy; in addition the page may request events from its own server, and must not be framed.
+/// The page's content security policy: the report's, plus events from its own server; it must not be framed.
 pub fn policy() -> String {
     let own = "connect-src 'self'; img-src data:; frame-ancestors 'none'";
     format!("{}; {own}", assets::policy(&[&UPLOT_SCRIPT, &SCRIPT]))

@@ -1,4 +1,4 @@
-//! The state in the form the page takes: figures in the screen's own words, and numbers where something is drawn.
+//! The state as JSON for the page: figures worded as on the screen, and numbers where something is drawn.
 
 use std::collections::VecDeque;
 
@@ -139,7 +139,7 @@ pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
             .map(|(at_s, weight, text)| (display::clock(*at_s), name_of(*weight), harmless(text)))
             .collect(),
     };
-    // Only a map with non-text keys could fail, and there is none.
+    // Serialising fails only for maps with keys that are not text, and there are none.
     serde_json::to_string(&frame).unwrap_or_default()
 }
 

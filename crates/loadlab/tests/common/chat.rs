@@ -1,5 +1,5 @@
-//! A WebSocket server, from another implementation, that keeps its own records. Its behaviour depends on the path; it
-//! must not know anything of loadlab.
+//! A WebSocket server, based on another implementation, that keeps its own records. Its behaviour depends on the path;
+//! it must not know anything of loadlab.
 
 use super::ports;
 use std::collections::BTreeMap;
@@ -19,24 +19,24 @@ use tungstenite::{Message, WebSocket};
 pub struct Books {
     /// WebSockets opened, by path.
     pub opened: BTreeMap<String, u64>,
-    /// Texts received.
+    /// Text messages received, and how often each.
     pub texts: BTreeMap<String, u64>,
-    /// Bytes received, message by message.
+    /// Binary messages received.
     pub binaries: Vec<Vec<u8>>,
-    /// Close frames received before it sent one.
+    /// Close frames received before the server sent one.
     pub goodbyes: u64,
-    /// Connections that ended without one.
+    /// Connections that ended without a close frame.
     pub cut: u64,
     pub pongs: u64,
-    /// Header fields of the last opening.
+    /// Header fields of the last opening request.
     pub headers: BTreeMap<String, String>,
     room: BTreeMap<u64, Wire>,
     seats: u64,
-    /// Connections that are still open.
+    /// Number of connections still open.
     present: u64,
 }
 
-/// A socket with several writers, which write whole frames at a time.
+/// A socket with several writers, each of which writes whole frames.
 #[derive(Clone, Debug)]
 struct Wire(Arc<(TcpStream, Mutex<()>)>);
 
@@ -83,7 +83,7 @@ impl Chat {
         locked(&self.books).clone()
     }
 
-    /// The records once all connections have ended: a peer sees the server's close frame before it is recorded.
+    /// The records once all connections have ended: a peer sees the server's close frame before the server records it.
     pub fn settled(&self) -> Books {
         let until = Instant::now() + Duration::from_secs(10);
         loop {
@@ -109,7 +109,7 @@ fn serve(stream: TcpStream, books: &Mutex<Books>) {
     stream.set_nodelay(true).unwrap();
     let wire = Wire(Arc::new((stream, Mutex::new(()))));
     let mut path = String::new();
-    // The size of what a callback may fail with is not ours to choose.
+    // The size of the callback's error type is not ours to choose.
     #[allow(clippy::result_large_err)]
     let decide = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
         path = request.uri().to_string();
@@ -161,7 +161,7 @@ fn serve(stream: TcpStream, books: &Mutex<Books>) {
     let _ = wire.0.0.shutdown(Shutdown::Both);
 }
 
-/// Until one end stops: whether the other end sent a close frame; `None` if this one ended it.
+/// Talks until one side stops: whether the peer sent a close frame; `None` if the server ended the connection.
 fn talk(socket: &mut Socket, path: &str, seat: u64, books: &Mutex<Books>) -> Option<bool> {
     match path.split('?').next().unwrap() {
         "/chat" => say(socket, &format!("{{\"type\": \"welcome\", \"seat\": {seat}}}")),
@@ -176,7 +176,7 @@ fn talk(socket: &mut Socket, path: &str, seat: u64, books: &Mutex<Books>) -> Opt
     loop {
         let heard = match socket.read() {
             Ok(Message::Close(_)) => {
-                // The answer goes out before the end.
+                // Send the answer before closing.
                 while socket.flush().is_ok() && socket.read().is_ok() {}
                 return Some(true);
             }
@@ -202,7 +202,7 @@ fn talk(socket: &mut Socket, path: &str, seat: u64, books: &Mutex<Books>) -> Opt
             }
             "/resets" => return None,
             "/half" => {
-                // The beginning of a frame, and nothing more.
+                // The start of a frame, and nothing more.
                 (&socket.get_ref().0.0).write_all(&[0x81, 20, b'a']).unwrap();
                 return None;
             }
@@ -232,7 +232,7 @@ fn close(socket: &mut Socket, code: CloseCode) {
     while socket.read().is_ok() {}
 }
 
-/// A text in one frame, not masked, as servers send it.
+/// An unmasked text message in one frame, as servers send it.
 fn frame(text: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x81];
     match text.len() {

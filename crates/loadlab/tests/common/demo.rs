@@ -1,17 +1,17 @@
-//! `loadlab demo`, for as long as a test needs it: a server that is a program of its own.
+//! `loadlab demo` for the duration of a test: a server in a separate process.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// It ends with this.
+/// A running demo, killed when dropped.
 pub struct Demo {
     child: Child,
-    /// Its first page.
+    /// URL of its first page.
     pub url: String,
 }
 
 impl Demo {
-    /// On a free port, and ready.
+    /// Starts the demo on a free port and waits until it is ready.
     pub fn start(args: &[&str]) -> Demo {
         let mut command = Command::new(super::LOADLAB);
         command.args(["demo", "--port", "0"]).args(args).stdout(Stdio::null()).stderr(Stdio::piped());

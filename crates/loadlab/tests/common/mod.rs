@@ -1,4 +1,4 @@
-//! Runs the binary as a user would, and reads its results: exit code, standard output, standard error.
+//! Runs the binary as a user would, and reads its results: exit code, standard output and standard error.
 
 pub mod chat;
 pub mod demo;
@@ -22,7 +22,7 @@ use server::Counts;
 /// The binary under test.
 pub const LOADLAB: &str = env!("CARGO_BIN_EXE_loadlab");
 
-/// The results of a run of the binary.
+/// The result of running the binary.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -31,7 +31,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The one document on standard output.
+    /// Parses standard output as its one document.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|e| panic!("no document ({e}): {}\n{}", self.stdout, self.stderr))
@@ -39,11 +39,11 @@ impl Ran {
 }
 
 thread_local! {
-    /// The backend the tests of this thread ask for.
+    /// The backend that this thread's tests request.
     static IO: Cell<&'static str> = const { Cell::new("auto") };
 }
 
-/// Runs a test on one backend; reports if the kernel does not allow it.
+/// Runs a test on one backend; skips it if the kernel does not allow that backend.
 pub fn on(io: &'static str, test: fn()) {
     IO.set(io);
     if io == "uring" && bench(&["http://127.0.0.1:9/", "-n", "1"]).stderr.contains("the uring backend failed")
@@ -62,7 +62,7 @@ macro_rules! on_every_backend {
     };
 }
 
-/// `loadlab bench …`, not started.
+/// The command `loadlab bench …`, not started yet.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(LOADLAB);
     command
@@ -101,16 +101,16 @@ impl Running {
 
     #[expect(unsafe_code, reason = "kill, for the signals a user sends")]
     pub fn signal(&self, signal: i32) {
-        // SAFETY: kill takes two numbers; the process is our child and not yet waited for.
+        // SAFETY: kill takes two numbers; the process is our child and has not been waited for yet.
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
-    /// Waits for its end; kills it rather than hang.
+    /// Waits for the run to end; kills it rather than hang.
     pub fn wait(self) -> Ran {
         self.wait_looking(|_| ())
     }
 
-    /// The same; calls back with the process's number every few milliseconds.
+    /// As [`Running::wait`]; calls back with the process id every few milliseconds.
     #[expect(clippy::disallowed_methods, reason = "between two looks at a process, in a loop with an end")]
     pub fn wait_looking(mut self, mut look: impl FnMut(u32)) -> Ran {
         let until = Instant::now() + server::PATIENCE;
@@ -136,12 +136,12 @@ impl Running {
     }
 }
 
-/// `loadlab bench …` to its end.
+/// Runs `loadlab bench …` to its end.
 pub fn bench(args: &[&str]) -> Ran {
     Running::start(command(args)).wait()
 }
 
-/// `loadlab bench --json …` to its end: the document, checked for its identities, and the exit code.
+/// Runs `loadlab bench --json …` to its end: the document, after [`check_identities`], and the exit code.
 pub fn measured(args: &[&str]) -> (Value, i32) {
     let mut all = vec!["--json"];
     all.extend(args);
@@ -151,7 +151,7 @@ pub fn measured(args: &[&str]) -> (Value, i32) {
     (json, ran.code)
 }
 
-/// [`measured`], again if this machine is so busy that what was measured is INVALID, up to a number of times.
+/// [`measured`], repeated up to seven times if only this machine's load makes the measurement INVALID.
 pub fn measured_again(args: &[&str]) -> (Value, i32) {
     let mut last = measured(args);
     for _ in 0..7 {
@@ -166,31 +166,31 @@ pub fn measured_again(args: &[&str]) -> (Value, i32) {
     last
 }
 
-/// A whole number of a document.
+/// A whole number in a document.
 pub fn n(json: &Value, path: &str) -> u64 {
     let value = at(json, path);
     value.as_u64().unwrap_or_else(|| panic!("{path} is {value}"))
 }
 
-/// A number of a document; `None` for `null`.
+/// A number in a document; `None` for `null`.
 pub fn f(json: &Value, path: &str) -> Option<f64> {
     at(json, path).as_f64()
 }
 
-/// A value of a document, by a path such as `requests.ok`.
+/// A value in a document, by a path such as `requests.ok`.
 pub fn at<'j>(json: &'j Value, path: &str) -> &'j Value {
     path.split('.').fold(json, |v, key| {
         v.get(key).unwrap_or_else(|| panic!("no `{key}` on the way to `{path}` in {json:#}"))
     })
 }
 
-/// A count that may be absent.
+/// The count of a status; 0 if it is absent.
 pub fn status(json: &Value, status: u16) -> u64 {
     json["statuses"].get(status.to_string()).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// due = started + dropped, started = ok + failed + in flight, failed = Σ failures, Σ statuses are the complete
-/// responses: however a run ended.
+/// Holds however a run ended: due = started + dropped, started = ok + failed + in flight, failed = Σ failures, and Σ
+/// statuses are the complete responses.
 pub fn check_identities(json: &Value) {
     let r = |key: &str| n(json, &format!("requests.{key}"));
     assert_eq!(r("due"), r("started") + r("dropped"), "{json:#}");
@@ -207,7 +207,7 @@ pub fn check_identities(json: &Value) {
     assert!(doubts.iter().all(|d| d["kind"] != "accounting"), "{json:#}");
 }
 
-/// Grave doubts that a busy machine is enough for: loadlab itself was late, or had no core.
+/// Grave doubts that a busy machine alone can cause: loadlab itself was late, or had no core.
 pub const OF_A_BUSY_MACHINE: [&str; 4] = ["late", "throttled", "generator_stalled", "generator_cpu"];
 
 /// The kinds of a document's doubts.
@@ -216,7 +216,7 @@ pub fn doubts(json: &Value) -> Vec<String> {
     doubts.iter().filter_map(|d| d["kind"].as_str().map(str::to_owned)).collect()
 }
 
-/// Failures that happened, by name.
+/// Failures that occurred, by name.
 pub fn failures(json: &Value) -> Vec<(String, u64)> {
     let all = json["failures"].as_object().expect("failures");
     all.iter().map(|(k, v)| (k.clone(), v.as_u64().unwrap_or(0))).filter(|(_, n)| *n > 0).collect()

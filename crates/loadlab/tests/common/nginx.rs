@@ -1,4 +1,4 @@
-//! A real nginx for a test: listeners over TLS and on a Unix socket, and its own log.
+//! A real nginx for a test: listeners with and without TLS and on a Unix socket, and its own log.
 
 use super::ports;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use super::server::PATIENCE;
 
-/// nginx with a page of 1000 bytes at `/page`; gone when dropped.
+/// nginx with a page of 1000 bytes at `/page`; killed when dropped.
 pub struct Nginx {
     child: Child,
     dir: tempfile::TempDir,
     /// HTTP/1.1 and HTTP/2 over TLS, with a certificate for `localhost` and 127.0.0.1.
     pub secure: SocketAddr,
-    /// HTTP/1.1.
+    /// HTTP/1.1 without TLS.
     pub plain: SocketAddr,
 }
 
@@ -60,24 +60,24 @@ impl Nginx {
         nginx
     }
 
-    /// The Unix socket it listens on.
+    /// Path of the Unix socket it listens on.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("sock")
     }
 
-    /// The certificate, to be trusted.
+    /// Path of the certificate to trust.
     pub fn certificate(&self) -> String {
         self.dir.path().join("cert.pem").display().to_string()
     }
 
-    /// Connections on which it answered requests of a protocol, such as `HTTP/2.0`.
+    /// Number of connections on which it answered requests of a protocol, such as `HTTP/2.0`.
     pub fn connections(&self, protocol: &str) -> usize {
         let log = std::fs::read_to_string(self.dir.path().join("connections")).unwrap();
         let lines = log.lines().filter(|line| line.ends_with(protocol));
         lines.collect::<std::collections::BTreeSet<_>>().len()
     }
 
-    /// How many requests came with each value of `Proxy-Authorization`; `-` means none.
+    /// Number of requests by value of `Proxy-Authorization`; `-` means none.
     pub fn proxy_users(&self) -> BTreeMap<String, u64> {
         let log = std::fs::read_to_string(self.dir.path().join("users")).unwrap();
         let mut users = BTreeMap::new();
@@ -85,13 +85,14 @@ impl Nginx {
         users
     }
 
-    /// Requests that it answered, such as `HTTP/2.0 200 /page`. It logs them after their answers: waits for this many.
+    /// Number of answers such as `HTTP/2.0 200 /page`. nginx logs after it answers, so this waits for the expected
+    /// number.
     pub fn answered(&self, what: &str, expected: u64) -> u64 {
         logged(&self.dir.path().join("log"), expected, |line| line == what)
     }
 }
 
-/// Lines of a log, as soon as there are this many; else as many as there are in the end.
+/// Number of matching lines in a log, as soon as it reaches `expected`; otherwise the number when time runs out.
 pub fn logged(log: &Path, expected: u64, is_meant: impl Fn(&str) -> bool) -> u64 {
     let until = Instant::now() + PATIENCE;
     loop {

@@ -1,6 +1,6 @@
-//! Ports for servers of tests. A port chosen by the kernel is given to the next process that asks once its server is
-//! gone, and tests run in parallel: the load on a dead server would go to another test's. These are below the range
-//! from which the kernel chooses, and none is used twice.
+//! Ports for test servers. Once its server is gone, a port chosen by the kernel goes to the next process that asks, and
+//! tests run in parallel: the load on a dead server would reach another test's server. These ports are below the range
+//! the kernel chooses from, and none is used twice.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -9,21 +9,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FIRST: u32 = 21_000;
 const COUNT: u32 = 10_000;
 
-/// A port of 127.0.0.1 that is unused, and not given to any other test of this program. It is looked up, never
-/// bound: a process that another test starts at that moment would hold a copy of the socket until its exec, and the
-/// port would be taken for that long.
+/// A port of 127.0.0.1 that is unused and not given to any other test of this program. It is looked up, never bound: a
+/// process that another test starts at that moment would hold a copy of the socket until its exec, and the port would
+/// stay taken for that long.
 #[allow(dead_code, reason = "some programs of tests only listen themselves")]
 pub fn unused() -> SocketAddr {
     next().find(|address| !is_in_use(address.port())).expect("one of the ports is free")
 }
 
-/// Listens there. If this program itself is to listen, it must not release the port.
+/// A listener on such a port. If this program is to listen itself, it must not release the port in between.
 #[allow(dead_code, reason = "some programs of tests start all their servers")]
 pub fn listener() -> TcpListener {
     next().find_map(|address| TcpListener::bind(address).ok()).expect("one of the ports is free")
 }
 
-/// As many as there are, each given once.
+/// All candidate ports, each handed out once.
 fn next() -> impl Iterator<Item = SocketAddr> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     // Programs that run at the same time start at different ports.
@@ -34,7 +34,7 @@ fn next() -> impl Iterator<Item = SocketAddr> {
     })
 }
 
-/// Some socket of this machine, of IPv4 or IPv6, has that port.
+/// Whether any IPv4 or IPv6 socket of this machine has this local port.
 fn is_in_use(port: u16) -> bool {
     let local = format!(":{port:04X}");
     let has_it = |line: &str| line.split_ascii_whitespace().nth(1).is_some_and(|at| at.ends_with(&local));

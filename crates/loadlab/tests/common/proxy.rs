@@ -1,4 +1,4 @@
-//! A forward proxy that keeps its own records: tunnels for CONNECT, whole URLs for the rest. It knows nothing of
+//! A forward proxy that keeps its own records: tunnels for CONNECT, whole URLs for everything else. It knows nothing of
 //! loadlab.
 //!
 //! One thread per connection and direction, blocking sockets, port 0.
@@ -16,28 +16,28 @@ pub struct Counts {
     pub connections: u64,
     /// Tunnels opened, by HOST:PORT.
     pub tunnels: BTreeMap<String, u64>,
-    /// Requests passed on, by whole URL.
+    /// Requests forwarded, by whole URL.
     pub asked: BTreeMap<String, u64>,
     /// Requests and tunnels refused because the credentials were wrong or missing.
     pub refused: u64,
-    /// Credentials that came along with what was passed on.
+    /// Credentials received with requests for URLs and tunnels, and how often each came.
     pub users: BTreeMap<String, u64>,
 }
 
-/// The proxy. Its thread ends with the process and is never joined.
+/// The proxy. Its threads end with the process and are never joined.
 pub struct Proxy {
     pub address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// The only value of `Proxy-Authorization` that is let through.
+    /// The only `Proxy-Authorization` value that is let through.
     wants: Option<&'static str>,
     counts: Mutex<Counts>,
 }
 
 impl Proxy {
-    /// On 127.0.0.1, a free port.
+    /// Starts on a free port of 127.0.0.1.
     pub fn start(wants: Option<&'static str>) -> Proxy {
         let listener = ports::listener();
         let address = listener.local_addr().expect("an address");
@@ -68,7 +68,7 @@ impl Shared {
     }
 }
 
-/// Requests on one connection, until it ends or becomes a tunnel.
+/// Serves requests on one connection, until it ends or becomes a tunnel.
 fn serve(shared: &Shared, mut client: TcpStream) -> Option<()> {
     let _ = client.set_nodelay(true);
     let mut servers: BTreeMap<String, TcpStream> = BTreeMap::new();
@@ -129,7 +129,7 @@ fn serve(shared: &Shared, mut client: TcpStream) -> Option<()> {
     }
 }
 
-/// A head without its empty line.
+/// Reads a head, without its empty line.
 fn read_head(from: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<String> {
     let end = loop {
         match buffer.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -156,7 +156,7 @@ fn more(from: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Both directions, until both have ended.
+/// Copies both directions until both have ended.
 fn tunnel(client: TcpStream, mut server: TcpStream, first: &[u8]) -> Option<()> {
     server.write_all(first).ok()?;
     let copy = |mut from: TcpStream, mut to: TcpStream| {

@@ -1,8 +1,8 @@
-//! A counting server that misbehaves on request: a load's counts are compared with its own.
+//! A counting server that misbehaves on request: a load's counts are compared with the server's own.
 //!
 //! One thread per connection, blocking sockets, port 0. Its behaviour is a [`Script`]: steps before the first byte is
-//! read, steps when a head is complete, steps when the request is. It must not know anything of loadlab: it counts
-//! what its sockets received and sent.
+//! read, steps when a head is complete, steps when the request is. It must not know anything of loadlab: it counts what
+//! its sockets received and sent.
 
 #![expect(unsafe_code, reason = "a server that resets, lingers and refuses needs the socket calls for it")]
 
@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 /// How long anything here waits before a test fails instead of hanging.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A request as it was read.
+/// A request as the server read it.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Number over all connections, from 0, in the order heads were completed.
+    /// Number across all connections, from 0, in the order in which heads were completed.
     pub number: u64,
-    /// Which connection, from 0.
+    /// Number of its connection, from 0.
     pub connection: u64,
     /// Number on its connection, from 0.
     pub on_connection: u64,
@@ -51,11 +51,11 @@ pub enum Step {
     Flood(u64),
     /// Waits.
     Wait(Duration),
-    /// Closes its own side and keeps reading until the peer closes as well: nothing is lost.
+    /// Shuts down its own side and keeps reading until the peer closes as well: nothing is lost.
     Finish,
     /// Closes at once, with or without unread data.
     Close,
-    /// Closes with a reset.
+    /// Closes the connection with a reset.
     Reset,
     /// Never sends anything again; reads until the peer gives up.
     Hang,
@@ -63,15 +63,15 @@ pub enum Step {
 
 /// What a server does. A plain function answers complete requests.
 pub trait Script: Send + Sync + 'static {
-    /// Before anything is read.
+    /// Steps before anything is read.
     fn accepted(&self, _connection: u64) -> Vec<Step> {
         Vec::new()
     }
-    /// The head is there, its body is not read yet.
+    /// Steps when the head is complete and the body not read yet.
     fn head(&self, _request: &Request) -> Vec<Step> {
         Vec::new()
     }
-    /// The request is complete.
+    /// Steps when the request is complete.
     fn answer(&self, request: &Request) -> Vec<Step>;
 }
 
@@ -86,13 +86,13 @@ impl<F: Fn(&Request) -> Vec<Step> + Send + Sync + 'static> Script for F {
 pub struct Counts {
     /// Connections accepted.
     pub connections: u64,
-    /// Most at one time.
+    /// Most connections open at one time.
     pub peak: u64,
     /// Complete heads.
     pub heads: u64,
     /// Complete requests, bodies included.
     pub requests: u64,
-    /// Requests for which every step was done.
+    /// Requests for which every step was completed.
     pub answered: u64,
     /// Bytes its sockets received.
     pub received: u64,
@@ -100,15 +100,15 @@ pub struct Counts {
     pub sent: u64,
     /// Connections the peer closed cleanly between requests.
     pub ended: u64,
-    /// Connections that ended inside a request.
+    /// Connections that ended within a request.
     pub cut: u64,
-    /// Connections the peer reset, as far as a read or write showed it.
+    /// Connections the peer reset, as far as a read or write revealed it.
     pub resets: u64,
     /// Complete requests by target.
     pub targets: BTreeMap<String, u64>,
     /// Complete requests by method.
     pub methods: BTreeMap<String, u64>,
-    /// When each request was complete and when its last step was done, since the server's start.
+    /// For each request, when it was complete and when its last step was done, since the server's start.
     pub log: Vec<(Duration, Duration)>,
     /// The last request.
     pub last: Option<Request>,
@@ -119,7 +119,7 @@ struct Books {
     counts: Counts,
     open: u64,
     frozen: bool,
-    /// For ending connections from outside.
+    /// Sockets by connection, so that they can be shut down from outside.
     sockets: BTreeMap<u64, TcpStream>,
 }
 
@@ -131,7 +131,7 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// The server; ends with its value.
+/// The server; it ends when dropped.
 pub struct Server {
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -140,19 +140,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// On 127.0.0.1, a free port.
+    /// Starts on a free port of 127.0.0.1.
     pub fn start(script: impl Script) -> Server {
         Server::on(ports::listener(), script)
     }
 
-    /// At an address of this machine.
+    /// Starts at this address.
     pub fn at(address: &str, script: impl Script) -> Server {
         Server::on(TcpListener::bind(address).expect("a port of this machine"), script)
     }
 
     fn on(listener: TcpListener, script: impl Script) -> Server {
-        // The library's backlog of 128 overflows when a thousand connections come in a second.
-        // SAFETY: listen on a listening socket of ours only changes its backlog.
+        // The library's backlog of 128 overflows when a thousand connections arrive in a second.
+        // SAFETY: calling listen again on our own listening socket only changes its backlog.
         unsafe { libc::listen(listener.as_raw_fd(), 4096) };
         let shared = Arc::new(Shared {
             script: Box::new(script),
@@ -175,17 +175,18 @@ impl Server {
         self.shared.books()
     }
 
-    /// Counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.books().counts.clone()
     }
 
-    /// The counts once every connection has ended, which is up to the peer.
+    /// The counts once every connection has ended; ending them is up to the peer.
     pub fn settled(&self) -> Counts {
         self.until("all connections have ended", |books| books.open == 0)
     }
 
-    /// Waits until this many connections were accepted, and all have ended: an accept may come after the peer's end.
+    /// Waits until this many connections were accepted and all have ended: an accept may happen after the peer has
+    /// closed.
     pub fn settled_after(&self, connections: u64) -> Counts {
         self.until("all connections came and ended", |b| b.open == 0 && b.counts.connections >= connections)
     }
@@ -205,7 +206,7 @@ impl Server {
         books.counts.clone()
     }
 
-    /// No request is answered until [`Server::thaw`].
+    /// Holds back all answers until [`Server::thaw`].
     pub fn freeze(&self) {
         self.books().frozen = true;
     }
@@ -215,10 +216,10 @@ impl Server {
         self.shared.changed.notify_all();
     }
 
-    /// Like the end of the process: nothing listens, every connection is closed.
+    /// As if the process ended: nothing listens, every connection is closed.
     pub fn die(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        // SAFETY: shutdown on a listening socket of ours; it wakes the thread in accept and refuses connects.
+        // SAFETY: shutdown on our own listening socket; it wakes the thread in accept and refuses connects.
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
         if let Some(thread) = self.accepting.take() {
             let _ = thread.join();
@@ -290,7 +291,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// How a connection ended, as its peer did.
+/// How the peer ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Orderly,
@@ -303,7 +304,7 @@ struct Connection<'s> {
     stream: Option<TcpStream>,
     number: u64,
     served: u64,
-    /// Read and not used.
+    /// Bytes read but not used yet.
     buffer: Vec<u8>,
     end: Option<End>,
 }
@@ -345,11 +346,11 @@ impl Connection<'_> {
         });
     }
 
-    /// The next head; `None` if the connection ended.
+    /// Reads the next head; `None` if the connection ended.
     fn head(&mut self) -> Option<Request> {
         let mut looked = 0;
         let end = loop {
-            // Not from the start each time, or an endless head would take for ever.
+            // Search only the new bytes, or an endless head would take for ever.
             if let Some(at) = self.buffer[looked..].windows(4).position(|w| w == b"\r\n\r\n") {
                 break looked + at + 4;
             }
@@ -381,7 +382,7 @@ impl Connection<'_> {
         Some(request)
     }
 
-    /// Reads the body; false if the connection ended inside it.
+    /// Reads the body; false if the connection ended within it.
     fn body(&mut self, request: &mut Request) -> bool {
         let length: usize = request.header("content-length").and_then(|v| v.parse().ok()).unwrap_or(0);
         while self.buffer.len() < length {
@@ -393,7 +394,7 @@ impl Connection<'_> {
         true
     }
 
-    /// Reads more bytes; false at the end, which is recorded.
+    /// Reads more bytes; false at the end of the stream, which is recorded.
     fn read(&mut self, inside: bool) -> bool {
         let Some(stream) = &mut self.stream else { return false };
         let mut chunk = [0; 16 * 1024];
@@ -417,7 +418,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Does the steps; false once the connection is over.
+    /// Performs the steps; false once the connection is over.
     #[expect(
         clippy::disallowed_methods,
         reason = "a scripted server that answers late: the delay is what is tested"
@@ -479,7 +480,7 @@ impl Connection<'_> {
         true
     }
 
-    /// Reads to the end, counting.
+    /// Reads to the end, counting the bytes.
     fn drain(&mut self) -> bool {
         while self.read(false) {
             self.buffer.clear();
@@ -503,7 +504,7 @@ impl Connection<'_> {
     fn reset(&mut self) -> bool {
         if let Some(stream) = &self.stream {
             let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-            // SAFETY: the option takes a `linger` of this size, which lives during the call.
+            // SAFETY: the option takes a `linger` of this size, which is live during the call.
             unsafe {
                 libc::setsockopt(
                     stream.as_raw_fd(),
@@ -519,7 +520,7 @@ impl Connection<'_> {
     }
 }
 
-/// Bytes to send.
+/// A step that sends these bytes.
 pub fn send(text: impl AsRef<[u8]>) -> Step {
     Step::Send(text.as_ref().to_vec())
 }
@@ -529,12 +530,12 @@ pub fn response(status: u16, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} Text\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// Answers everything well.
+/// Answers every request with status 200.
 pub fn good(_: &Request) -> Vec<Step> {
     vec![Step::Send(response(200, "hello"))]
 }
 
-/// Answers everything well, this much later.
+/// Answers every request with status 200, after this delay.
 pub fn slow(by: Duration) -> impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static {
     move |_| vec![Step::Wait(by), Step::Send(response(200, "hello"))]
 }

@@ -1,4 +1,4 @@
-//! A separate container engine for a test: `dockerd` without any firewall rules, in a folder, with its socket there.
+//! A separate container engine for a test: `dockerd` without firewall rules, in a folder that also has its socket.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::eventually;
 
-/// A running engine. Dropping it ends it, with all its containers.
+/// A running engine. Dropping it stops it and removes all its containers.
 pub struct Engine {
     dir: tempfile::TempDir,
     child: Child,
 }
 
 impl Engine {
-    /// Starts one. It needs root and the packages docker.io and busybox-static; without them the test fails.
+    /// Starts an engine. This needs root and the packages docker.io and busybox-static; without them the test fails.
     pub fn start() -> Engine {
         assert!(rustix::process::geteuid().is_root(), "dockerd needs root");
         let dir = tempfile::tempdir().expect("a folder can be made");
@@ -59,13 +59,13 @@ impl Engine {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What `docker` prints.
+    /// The output of `docker`.
     #[track_caller]
     pub fn docker(&self, args: &[&str]) -> String {
         self.try_docker(args).unwrap_or_else(|| panic!("docker {args:?} failed"))
     }
 
-    /// Containers, networks and volumes that are not its own.
+    /// Containers, networks and volumes other than the engine's default networks.
     pub fn left_behind(&self) -> Vec<String> {
         let mut left = Vec::new();
         for list in [
@@ -85,7 +85,7 @@ impl Drop for Engine {
         for id in self.try_docker(&["ps", "--all", "--quiet"]).unwrap_or_default().lines() {
             self.try_docker(&["rm", "--force", id]);
         }
-        // Bridges of a test that failed midway would outlive the engine.
+        // Bridges left by a test that failed midway would outlive the engine.
         self.try_docker(&["network", "prune", "--force"]);
         let _ = rustix::process::kill_process(
             rustix::process::Pid::from_child(&self.child),
@@ -95,8 +95,9 @@ impl Drop for Engine {
     }
 }
 
-/// Addresses of one engine's networks: sixteen of them. An engine takes what no route leads to; two that choose at
-/// the same moment would take the same, and containers of one test would be reached in place of another's.
+/// The address range of one engine's networks, room for sixteen of them. By default an engine takes any range that no
+/// route leads to; two engines choosing at the same moment would take the same one, and containers of one test would be
+/// reached in place of another's.
 fn addresses() -> String {
     static ENGINES: AtomicU32 = AtomicU32::new(0);
     let engine = ENGINES.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +106,7 @@ fn addresses() -> String {
     format!("10.{}.{}.0/20", 64 + std::process::id() % 64 * 2 + engine / 16, engine % 16 * 16)
 }
 
-/// A folder with a Dockerfile for an image of busybox alone, from this machine's own.
+/// A folder with a Dockerfile for an image of busybox alone, copied from this machine.
 pub fn context(dir: &Path) -> PathBuf {
     let context = dir.join("image");
     std::fs::create_dir_all(context.join("bin")).expect("a folder can be made");

@@ -1,4 +1,4 @@
-//! nginx in front of a server of the tests: TLS, and optionally HTTP/2.
+//! nginx in front of a test server: TLS, and optionally HTTP/2.
 
 use crate::common::nginx::logged;
 use crate::common::ports;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Gone when dropped.
+/// A running nginx, killed when dropped.
 pub struct Front {
     child: Child,
     dir: tempfile::TempDir,
@@ -17,7 +17,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Passes on to the server with this URL; connections end with a GOAWAY after this many requests.
+    /// Forwards to the server with this URL; connections end with a GOAWAY after this many requests.
     pub fn start(behind: &str, takes_http2: bool, goodbye_after: u32) -> Front {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
@@ -60,13 +60,13 @@ impl Front {
         format!("https://{}", self.address)
     }
 
-    /// Its certificate, which is its own authority.
+    /// Path of its certificate, which is its own authority.
     pub fn authority(&self) -> PathBuf {
         self.dir.path().join("cert.pem")
     }
 
-    /// Requests that it answered over this version of HTTP, from its log. It logs them after their answers: waits for this
-    /// many.
+    /// Number of requests answered over this version of HTTP, by the log. nginx logs after it answers, so this waits
+    /// for the expected number.
     pub fn answered(&self, version: &str, expected: u64) -> u64 {
         logged(&self.dir.path().join("log"), expected, |line| line.contains(version))
     }

@@ -1,4 +1,4 @@
-//! Shared by the tests of `loadlab run`: a folder with a plan, the binary run on it, its record read back.
+//! Helpers shared by the tests of `loadlab run`: a folder with a plan, the binary run on it, its record read back.
 
 pub mod engine;
 pub mod front;
@@ -17,7 +17,7 @@ pub use crate::common::skip;
 /// The binary under test.
 pub const LOADLAB: &str = env!("CARGO_BIN_EXE_loadlab");
 
-/// How long a test waits for anything. Nothing is measured by it.
+/// How long a test waits for anything. No measurement depends on it.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A separate folder for a test.
@@ -34,7 +34,7 @@ pub struct Ran {
 }
 
 impl Lab {
-    /// An empty folder.
+    /// Creates an empty folder.
     pub fn new() -> Lab {
         Lab { dir: tempfile::tempdir().expect("a folder can be made") }
     }
@@ -43,7 +43,7 @@ impl Lab {
         self.dir.path()
     }
 
-    /// Writes a file.
+    /// Writes a file in the folder.
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::write(&path, text).expect("a file can be written");
@@ -54,12 +54,12 @@ impl Lab {
         std::fs::read_to_string(self.path().join(name)).unwrap_or_default()
     }
 
-    /// Lines of a file that commands of a plan append to; none if it does not exist.
+    /// Lines of a file that a plan's commands append to; empty if it does not exist.
     pub fn lines(&self, name: &str) -> Vec<String> {
         self.read(name).lines().map(str::to_owned).collect()
     }
 
-    /// `loadlab` in this folder, without the caller's terminal settings.
+    /// `loadlab` in this folder, without the caller's terminal settings, not started yet.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(LOADLAB);
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
@@ -72,7 +72,7 @@ impl Lab {
         Ran::of(self.command(args).output().expect("loadlab starts"))
     }
 
-    /// Writes the plan and runs it; whatever the result, nothing is left behind.
+    /// Writes the plan and runs it; checks that nothing is left behind, whatever the result.
     #[track_caller]
     pub fn run(&self, plan: &str, args: &[&str]) -> Ran {
         self.file("plan.yaml", plan);
@@ -81,29 +81,29 @@ impl Lab {
         ran
     }
 
-    /// Writes the plan and starts it, in a process group of its own.
+    /// Writes the plan and starts it, in its own process group.
     pub fn start(&self, plan: &str, args: &[&str]) -> Running {
         use std::os::unix::process::CommandExt;
         self.file("plan.yaml", plan);
         let mut command = self.command(&[&["run", "plan.yaml", "--out", &self.run_name()], args].concat());
-        // Files, so that no one has to read while it runs.
+        // Files, so that no one has to read the output while it runs.
         let open = |name: &str| std::fs::File::create(self.path().join(name)).expect("a file can be made");
         command.stdout(open("stdout")).stderr(open("stderr")).process_group(0);
         Running { child: command.spawn().expect("loadlab starts"), dir: self.path().to_owned() }
     }
 
-    /// Its run's name, unlike that of any other test: cgroups and processes are found by it.
+    /// The run's name, unique to this test: cgroups and processes are found by it.
     pub fn run_name(&self) -> String {
         let name = self.path().file_name().expect("a temporary folder has a name").to_string_lossy();
         format!("run-{}", name.trim_start_matches(".tmp"))
     }
 
-    /// The record of its run.
+    /// The record of this lab's run.
     pub fn record(&self) -> Record {
         Record { dir: self.path().join(self.run_name()) }
     }
 
-    /// What its run has left on this machine: processes, cgroups, scratch folder.
+    /// What the run has left on this machine: processes, cgroups, scratch folder.
     pub fn left_behind(&self) -> Vec<String> {
         let name = self.run_name();
         let processes = processes_with(&format!("LOADLAB_RUN={name}-"));
@@ -120,7 +120,7 @@ impl Ran {
         Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// It exited with this code and its errors hold these texts.
+    /// Asserts the exit code, and that standard error contains these texts.
     #[track_caller]
     pub fn expect(&self, code: i32, err_holds: &[&str]) -> &Ran {
         assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.out, self.err);
@@ -130,8 +130,9 @@ impl Ran {
         self
     }
 
-    /// It exited as these trials call for. None failed, and one may be INVALID only because this machine is busy; if
-    /// the answer depends on how many requests it makes, it may be undecided.
+    /// Asserts the exit code that these trials call for. None may have failed; one may be INVALID only because this
+    /// machine is busy, and undecided only if `may_be_undecided`, which is for answers that depend on the number of
+    /// requests.
     #[track_caller]
     pub fn expect_however_busy(&self, summaries: &[Value], may_be_undecided: bool) {
         let code_of = |summary: &Value| match summary["verdict"].as_str() {
@@ -153,7 +154,7 @@ impl Ran {
         self.expect(wanted, &[]);
     }
 
-    /// Whether it was refused because this host provides no limits. Then the test is skipped, which is reported.
+    /// Whether the run was refused because this host provides no limits. If so, the test is skipped, which is reported.
     #[track_caller]
     pub fn lacks_limits(&self) -> bool {
         let is_refused = self.code == Some(3) && self.err.contains("loadlab has no cgroup");
@@ -171,7 +172,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until its output contains a text.
+    /// Waits until standard error contains a text.
     #[track_caller]
     pub fn until_told(&mut self, text: &str) {
         let ended = |child: &mut Child| child.try_wait().expect("it can be waited for").is_some();
@@ -192,13 +193,13 @@ impl Running {
         rustix::process::kill_process(pid, signal).expect("it can be signalled");
     }
 
-    /// Signals its whole process group.
+    /// Signals the whole process group.
     pub fn signal_group(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process_group(pid, signal).expect("it can be signalled");
     }
 
-    /// Waits for its end.
+    /// Waits for the run to end.
     pub fn end(mut self) -> Ran {
         let status = self.child.wait().expect("it can be waited for");
         let read = |name: &str| std::fs::read_to_string(self.dir.join(name)).unwrap_or_default();
@@ -206,7 +207,7 @@ impl Running {
     }
 }
 
-/// A run directory, read as files: what others may build on.
+/// A run directory, read as plain files, as other tools would.
 pub struct Record {
     pub dir: PathBuf,
 }
@@ -216,7 +217,7 @@ impl Record {
         json(&self.dir.join("manifest.json"))
     }
 
-    /// The only trial of the only case, or the one named.
+    /// Folder of a trial of a case.
     pub fn trial(&self, case: &str, trial: u32) -> PathBuf {
         self.dir.join("cases").join(case).join(trial.to_string())
     }
@@ -238,7 +239,7 @@ impl Record {
         all.into_iter().filter(|e| e["event"] == kind).collect()
     }
 
-    /// What `loadlab report` makes of it.
+    /// The output of `loadlab report` on it.
     #[track_caller]
     pub fn report(&self, format: &str) -> String {
         let output = Command::new(LOADLAB).args(["report", "--format", format]).arg(&self.dir).output();
@@ -253,7 +254,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Between two checks for something that others bring about.
+/// Pause between two checks for something that another process brings about.
 #[expect(
     clippy::disallowed_methods,
     reason = "between two looks at what others bring about, in a loop with an end"
@@ -262,16 +263,16 @@ fn nap() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
-/// The test server as a separate process, outside any plan; ends with the value.
+/// The test server as a separate process, outside any plan; killed when dropped.
 pub struct Served {
     child: Child,
     port: u16,
 }
 
 impl Served {
-    /// `ways` is JSON without its braces.
+    /// Starts the server; `ways` is JSON without its braces.
     pub fn start(ways: &str) -> Served {
-        // The server takes a number, as a plan's components do.
+        // The server is given its port, as a plan's components are.
         let port = ports::unused().port();
         let exe = std::env::current_exe().expect("a test program has a path");
         let ways = format!("{{\"port\": {port}, \"name\": \"served\", {ways}}}");
@@ -299,7 +300,7 @@ impl Drop for Served {
     }
 }
 
-/// Waits until something holds.
+/// Polls until there is a result.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + PATIENCE;
@@ -312,7 +313,8 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The lines of a component that runs the test server: `ways` is JSON without its braces, `more` other keys.
+/// A component that runs the test server, as lines of a plan: `ways` is JSON without its braces, `more` are further
+/// keys.
 pub fn component(name: &str, ways: &str, more: &[&str]) -> String {
     let exe = std::env::current_exe().expect("a test program has a path");
     let mut text = String::new();
@@ -337,7 +339,7 @@ pub fn component(name: &str, ways: &str, more: &[&str]) -> String {
     text
 }
 
-/// A whole plan: the components' lines, then the rest. With no `load` in it, a short one on `web`.
+/// A whole plan: the components' lines, then the rest. If `rest` has no `load`, a short one on `web` is added.
 pub fn plan(components: &[String], rest: &str) -> String {
     let mut text = format!("loadlab: 1\nname: test\nsystem:\n  components:\n{}", components.concat());
     text.push_str(rest);
@@ -347,14 +349,14 @@ pub fn plan(components: &[String], rest: &str) -> String {
     text
 }
 
-/// Two users for forty requests.
+/// Two users, forty requests in total.
 pub const LOAD: &str =
     "load:\n  users: 2\n  requests: 40\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
 
-/// A load that lasts until it is ended.
+/// A load that lasts until it is stopped.
 pub const LONG: &str = "load:\n  users: 2\n  duration: 10m\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
 
-/// Processes whose environment holds a text, such as a folder's name.
+/// Processes whose environment contains a text, such as a folder's name.
 pub fn processes_with(text: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc is there").flatten() {

@@ -1,5 +1,5 @@
-//! The system under test of these tests: a small HTTP server that this test program becomes when it is started
-//! again with `LAB_SERVER` set. It counts what it stores, and dies, hangs or takes memory when told to.
+//! The system under test of these tests: a small HTTP server that this test program becomes when it is started again
+//! with `LAB_SERVER` set. It counts what it stores, and dies, hangs or uses up memory on request.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -12,29 +12,29 @@ use serde_json::{Value, json};
 /// Arguments that make the test program run only [`serve`].
 pub const ARGS: [&str; 3] = ["--exact", "run_support::server::serve", "--nocapture"];
 
-/// How it behaves, from the variable `LAB_SERVER`: JSON.
+/// The server's behaviour, from the variable `LAB_SERVER`: JSON.
 struct Ways {
     port: u16,
     name: String,
     /// Exits with status 7 on the request of this number, counted from 1.
     die_after: Option<u64>,
-    /// Posted items are stored this many milliseconds later.
+    /// Stores posted items this many milliseconds later.
     lag_ms: u64,
     /// Every n-th posted item is never stored.
     lose_every: Option<u64>,
     /// Answers `/health` with 503.
     never_ready: bool,
-    /// Where requests for `/via` are passed on to.
+    /// URL to which requests for `/via` are forwarded.
     upstream: Option<String>,
-    /// Takes this long over each request, without using the CPU.
+    /// Takes this many milliseconds per request, without using the CPU.
     slow_ms: u64,
-    /// Uses the CPU for this long over each request.
+    /// Uses the CPU for this many microseconds per request.
     burn_us: u64,
     /// Works on this many requests at a time; the others wait.
     at_once: Option<u64>,
     /// Serves `/user/K` for this many users, and answers the others with 503.
     users: Option<u64>,
-    /// Five times as slow at its first request, and ever less so over this time.
+    /// Five times as slow at its first request, then less and less so over this many seconds.
     warm_s: f64,
     /// Listens on every address, not on loopback alone.
     everywhere: bool,
@@ -67,24 +67,24 @@ impl Ways {
 struct Counts {
     requests: AtomicU64,
     posted: AtomicU64,
-    /// When each item is stored.
+    /// When each item becomes stored.
     due: Mutex<Vec<Instant>>,
-    /// Ids of items that were posted as `/items/ID` and are stored.
+    /// Ids of items posted as `/items/ID` and stored.
     ids: Mutex<Vec<u64>>,
-    /// Whose turn it is, and a signal when one is done.
+    /// Whose turn it is, and the signal that a request is done.
     turns: (Mutex<Turns>, std::sync::Condvar),
     first: std::sync::OnceLock<Instant>,
 }
 
-/// Requests in order of arrival, including those that are done.
+/// Numbers of requests that have arrived and that are done, in order of arrival.
 #[derive(Default)]
 struct Turns {
     came: u64,
     done: u64,
 }
 
-/// A place among those that are worked on at a time. Places are given in order of arrival, as in pools: if a finished
-/// worker could take the next one ahead of those that wait, the waiting time would be up to the scheduler.
+/// A slot of the requests that are worked on at a time. Slots are given in order of arrival, as in pools: if a finished
+/// worker could take the next request ahead of those that wait, the waiting time would be up to the scheduler.
 struct Place<'a>(&'a Counts);
 
 impl Place<'_> {
@@ -107,7 +107,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What a request costs.
+/// Spends the time a request costs.
 #[expect(clippy::disallowed_methods, reason = "a server that is slow: the delay is what is tested")]
 fn work(ways: &Ways, counts: &Counts) {
     let until = Instant::now() + Duration::from_micros(ways.burn_us);
@@ -130,7 +130,7 @@ fn serve() {
     let at = if ways.everywhere { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
     let listener = TcpListener::bind((at, ways.port)).expect("the port is free");
     println!("{} is listening", ways.name);
-    // As Node does where functions are to have names.
+    // Node leaves such a log if functions are to have names.
     if std::env::var("NODE_OPTIONS").is_ok_and(|options| options.contains("--perf-basic-prof")) {
         let log = format!("isolate-0x1-{}-v8.log", std::process::id());
         std::fs::write(log, "").expect("the component's folder can be written to");
@@ -141,7 +141,7 @@ fn serve() {
     }
 }
 
-/// Answers whatever comes over one connection, in this process.
+/// Serves one connection, in this process.
 pub fn serve_one(listener: &TcpListener) {
     let ways = Ways::read(r#"{"port": 1}"#);
     if let Ok((stream, _)) = listener.accept() {
@@ -161,7 +161,7 @@ fn while_open(stream: TcpStream, ways: &Ways, counts: &Counts) {
     }
 }
 
-/// Method and path of the next request, its body read.
+/// Method and path of the next request, whose body is read and discarded.
 fn request(input: &mut impl BufRead) -> Option<(String, String)> {
     let mut line = String::new();
     let mut length = 0;
@@ -239,7 +239,7 @@ fn answer(method: &str, path: &str, ways: &Ways, counts: &Counts) -> (u16, Strin
     }
 }
 
-/// The body of `http://HOST:PORT/PATH`.
+/// Fetches the body of `http://HOST:PORT/PATH`.
 pub fn get(url: &str) -> std::io::Result<String> {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));

@@ -1,8 +1,8 @@
-//! Tests that depend on times, run one after the other.
+//! Tests that depend on timing, run one after the other.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// While it lives, no other such test of this program runs.
+/// While the guard is held, no other such test of this program runs.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,7 +1,7 @@
 //! What `loadlab bench` reports when its own figures are not trustworthy: starved of CPU, stopped, out of files or
-//! ports – and what it does not hold against itself. Verdicts are asserted, not times.
+//! ports – and what it does not blame on itself. Verdicts are asserted, not times.
 //!
-//! CPU limits and network namespaces need root; without it, those tests report that they were skipped.
+//! CPU limits and network namespaces need root; without root, those tests report that they were skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ on_every_backend! {
     a_system_that_is_behind
 }
 
-/// `loadlab bench --json …` to its end, started by a shell that does something first.
+/// Runs `loadlab bench --json …` to its end, started by a shell that first runs `first`.
 fn bench_after(first: &str, args: &[&str]) -> Ran {
     Running::start(shell(first, args)).wait()
 }
@@ -46,7 +46,7 @@ fn grave(json: &Value) -> Vec<&str> {
     all.iter().filter(|d| d["grave"] == true).filter_map(|d| d["kind"].as_str()).collect()
 }
 
-/// A cgroup with a tenth of a core; gone with the value.
+/// A cgroup with a tenth of a core, removed when dropped.
 struct Tenth(PathBuf);
 
 impl Tenth {
@@ -62,7 +62,7 @@ impl Tenth {
             ("/sys/fs/cgroup/unified", &[("cpu.max", "10000 100000")]),
         ];
         limits.iter().find_map(|(root, settings)| {
-            // On v2 a group has the files of a controller only if its ancestors pass it down.
+            // On v2 a group has a controller's files only if its ancestors pass the controller down.
             let _ = std::fs::write(Path::new(root).join("cgroup.subtree_control"), "+cpu");
             let dir = Path::new(root).join(&name);
             if !Path::new(root).join("cgroup.procs").exists() || std::fs::create_dir(&dir).is_err() {
@@ -127,13 +127,13 @@ fn a_starved_generator_is_a_note_in_the_closed_model() {
     assert_eq!((code, verdict.as_str(), is_grave), (0, "pass", false), "{json:#}");
     let (code, verdict, is_grave, json) = starved(&["--expect", "p90 < 1h"]);
     assert_eq!((code, verdict.as_str(), is_grave), (4, "invalid", true), "{json:#}");
-    // A throughput it could not reach would be blamed on the system.
+    // A throughput that loadlab itself could not reach would be blamed on the system.
     let (code, verdict, is_grave, json) = starved(&["--expect", "goodput > 1000000/s"]);
     assert_eq!((code, verdict.as_str(), is_grave), (4, "invalid", true), "{json:#}");
 }
 
-/// The generator has priority over others on this machine, so that it is not to blame. If it still sends late, a busy
-/// machine gets more chances.
+/// The generator has priority over other processes on this machine, so that it is not to blame. If it still sends late,
+/// a busy machine gets more attempts.
 #[expect(clippy::disallowed_methods, reason = "a server frozen for a known time is what is tested")]
 fn a_frozen_server_is_not_held_against_the_generator() {
     let _alone = alone();
@@ -186,7 +186,7 @@ fn files_that_run_out_are_its_own_limit() {
     });
 }
 
-/// With ever fewer files, some limit leaves none for a connection: then the server is not the place to look.
+/// With fewer and fewer files, some limit leaves none for a connection: the message then must not point at the server.
 #[test]
 fn without_a_file_for_one_connection() {
     common::on("epoll", || {
@@ -204,7 +204,7 @@ fn without_a_file_for_one_connection() {
     });
 }
 
-/// In the test's own network namespace, fifty ports to connect from.
+/// Fifty local ports, in the test's own network namespace.
 fn ports_that_run_out_are_its_own_limit() {
     let _alone = alone();
     if !common::network::own() {
@@ -225,12 +225,12 @@ fn ports_that_run_out_are_its_own_limit() {
     assert!(doubt(&json, "client_limit")["evidence"].as_str().unwrap().contains("no local port"), "{json:#}");
 }
 
-/// Everything reported about a system that does not keep up, none of it grave.
+/// Everything reported about a system that does not keep up; none of it is grave.
 fn a_system_that_is_behind() {
     let _alone = alone();
     let server = Server::start(slow(Duration::from_millis(50)));
     let url = server.url("/");
-    // 4 slots of 50 ms carry 80 of the 400 a second
+    // 4 slots of 50 ms each carry 80 of the 400 requests due per second
     let behind = |more: &[&str]| {
         let load = [&url, "-r", "400/s", "-d", "2s", "--max-in-flight", "4", "-t", "1"];
         let ran = bench_after("true", &[&load, more].concat());
@@ -244,7 +244,7 @@ fn a_system_that_is_behind() {
     };
     assert!(behind(&[]).contains("still waiting for a slot when the load ended"));
     assert!(behind(&["--when-behind", "drop"]).contains("as the plan asks when the system is behind"));
-    // Held connections are not requests: the cap is far away.
+    // Held connections are not requests, so the cap is far away.
     let held = ["-r", "100/s", "-d", "1s", "--max-in-flight", "30", "--connections", "40"];
     let ran = bench_after("true", &[&[url.as_str()][..], &held].concat());
     let json = ran.json();
@@ -268,7 +268,7 @@ fn a_server_that_starves_connections() {
     let json = ran.json();
     check_identities(&json);
     assert_eq!(n(&json, "connections.per_user.users"), 20, "{json:#}");
-    // On a machine too busy for 100 requests per user nothing can be judged.
+    // A machine too busy for 100 requests per user allows no judgement.
     if n(&json, "connections.per_user.median") >= 100 {
         assert_eq!(doubt(&json, "unfair")["grave"], false, "{json:#}");
         assert!(doubt(&json, "unfair")["hint"].as_str().unwrap().contains("SO_REUSEPORT"), "{json:#}");

@@ -1,6 +1,6 @@
 //! The times that `loadlab bench` reports, compared with the server's own log, and its conclusions: verdicts, doubts,
-//! exit codes. Real seconds pass here, so these tests run one at a time; the tolerances are for a busy machine, not
-//! for wrong figures.
+//! exit codes. These tests take real seconds and run one at a time; the tolerances allow for a busy machine, not for
+//! wrong figures.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ fn truth(server: &Counts, rate_per_s: f64) -> Vec<f64> {
     };
     let (came, answered) = (seconds(|e| e.0), seconds(|e| e.1));
     let due = |k: usize| k as f64 / rate_per_s;
-    // No request arrives before it is due: the earliest one relative to its number shows when the load began.
+    // No request arrives before it is due, so the request that arrived earliest relative to its number shows when the
+    // load began.
     let begin = came.iter().enumerate().map(|(k, at)| at - due(k)).fold(f64::INFINITY, f64::min);
     let mut times: Vec<f64> =
         answered.iter().enumerate().map(|(k, at)| (at - begin - due(k)) * 1e3).collect();
@@ -45,11 +46,11 @@ fn quantile(sorted: &[f64], quantile: f64) -> f64 {
     sorted[((sorted.len() as f64 * quantile).ceil() as usize).clamp(1, sorted.len()) - 1]
 }
 
-/// The generator may be blamed only for what it did.
+/// loadlab may be blamed only for its own lateness.
 fn check_blame(json: &serde_json::Value, code: i32) {
     if code == 4 {
         assert!(doubts(json).contains(&"late".to_owned()), "{json:#}");
-        // Few requests have no p99.
+        // With few requests there is no p99.
         let late_ms = f(json, "late_ms.p99").or(f(json, "late_ms.max"));
         assert!(late_ms > Some(1.0), "{json:#}");
     } else {
@@ -74,7 +75,7 @@ fn a_frozen_server_shows_its_full_weight() {
     check_blame(&json, ran.code);
     assert_eq!((n(&json, "requests.ok"), n(&json, "requests.due")), (10_000, 10_000));
     let truth = truth(&counts, 1000.0);
-    // The server cannot know of the generator's own lateness, which it reports.
+    // The server cannot know the generator's own lateness, which loadlab reports.
     let late_ms = f(&json, "late_ms.max").unwrap();
     for (name, q, at_least) in
         [("p90", 0.9, 400.0), ("p99", 0.99, 1300.0), ("p99_9", 0.999, 1400.0), ("max", 1.0, 1450.0)]
@@ -159,7 +160,7 @@ fn percentiles_beyond_what_was_waited_for_are_not_told() {
         "--expect",
         "p50 < 1h",
     ]);
-    // A busy machine may delay a good answer that long as well.
+    // On a busy machine a good answer may take that long as well.
     assert!((200..300).contains(&n(&json, "failures.timeout")), "{json:#}");
     assert_eq!(n(&json, "requests.ok") + n(&json, "failures.timeout"), 1000);
     for name in ["p90", "p95", "p99", "max"] {
@@ -173,7 +174,7 @@ fn percentiles_beyond_what_was_waited_for_are_not_told() {
     assert_eq!((code, at(&json, "verdict").as_str()), (1, Some("fail")), "{json:#}");
 }
 
-/// A server that answers this many requests at once, and every later one after the load is over.
+/// A server that answers the first `AT_ONCE` requests at once, and every later one only after the load is over.
 fn stragglers_leave_the_rate_alone() {
     const AT_ONCE: u64 = 600;
     const USERS: u64 = 30;
@@ -187,14 +188,14 @@ fn stragglers_leave_the_rate_alone() {
     assert_eq!(code, 0, "{json:#}");
     let counts = server.settled();
     check_same(&json, &counts);
-    // By the server's own records: what it had answered three seconds after its first request.
+    // The server's own records: what it had answered three seconds after its first request.
     let first = counts.log.iter().map(|(came, _)| *came).min().unwrap();
     let soon = |done: &Duration| *done < first + Duration::from_secs(3);
     let theirs = counts.log.iter().filter(|(_, done)| soon(done)).count() as f64 / 3.0;
     let ours = f(&json, "rate_per_s.ok").unwrap();
     assert!((ours / theirs - 1.0).abs() <= 0.02, "{ours}/s, and the server says {theirs}/s: {json:#}");
     assert_eq!((f(&json, "window.from_s"), f(&json, "window.to_s")), (Some(0.0), Some(3.0)));
-    // The others have their times, and are named.
+    // The stragglers have their response times, and are reported as such.
     assert_eq!(n(&json, "requests.ok"), AT_ONCE + USERS);
     assert_eq!((n(&json, "stragglers.ok"), n(&json, "stragglers.failed")), (USERS, 0), "{json:#}");
     assert!(f(&json, "stragglers.tail_s").unwrap() > 1.0 - 0.01, "{json:#}");
@@ -226,8 +227,7 @@ fn too_few_samples_tell_no_percentile() {
         assert_eq!(f(&json, &format!("response_ms.{name}")).is_some(), reported, "{name}: {json:#}");
     }
     assert_eq!(json["response_ms"]["over_ms"], serde_json::json!({}));
-    // What few samples show: an estimate within an interval. Of 100 none is an upper end of p99, however fast they
-    // are.
+    // A few samples give an estimate within an interval. 100 samples give p99 no upper bound, however fast they are.
     assert!(json["response_ms"].get("p90_interval").is_none(), "{json:#}");
     let (estimate, interval) = (f(&json, "response_ms.p99_estimate"), &json["response_ms"]["p99_interval"]);
     assert!(interval[1].is_null() && interval[0].as_f64() <= estimate && estimate.is_some(), "{json:#}");
@@ -260,7 +260,7 @@ fn expectations_and_their_exit_codes() {
         ("dropped == 0 and failed <= 2", Some(true)),
         ("goodput > 1/s or failed > 100", Some(true)),
         ("max < 10s and p90 < 10s", Some(true)),
-        // However fast it is: 200 are too few to be below any value, but enough to be above one.
+        // However fast the answers: 200 samples are too few to put p99 below any value, but enough to put it above one.
         ("p99_9 < 10h", None),
         ("p99 < 10h and failed == 2", None),
         ("p99 < 10h or failed == 2", Some(true)),
@@ -296,7 +296,7 @@ fn exit_codes_in_their_order() {
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     let mut ran = bench(&few);
     for _ in 0..7 {
-        // INVALID, because this machine is busy.
+        // INVALID because this machine is busy.
         if ran.code == 4 {
             ran = bench(&few);
         }
@@ -328,7 +328,7 @@ fn exit_codes_in_their_order() {
     assert_eq!(ran.code, 2, "{}", ran.stderr);
 }
 
-/// It was stopped for 400 ms, and a turn is due at least every 100 ms.
+/// loadlab was stopped for 400 ms, and its threads take a turn at least every 100 ms.
 fn check_stalls(json: &serde_json::Value) {
     assert!(doubts(json).contains(&"generator_stalled".to_owned()), "{json:#}");
     let still = |key: &str| f(json, &format!("generator.stalls.{key}")).unwrap();
@@ -337,7 +337,7 @@ fn check_stalls(json: &serde_json::Value) {
     assert!(began >= 0.0 && began + longest <= f(json, "elapsed_s").unwrap() + 0.1, "{json:#}");
 }
 
-/// Stopped from outside in the middle of a schedule: it then measured itself.
+/// Stopped from outside in the middle of a schedule, loadlab measured its own stall.
 #[expect(clippy::disallowed_methods, reason = "a generator stopped for a known time is what is tested")]
 fn a_generator_that_stalled_is_invalid() {
     let _alone = alone();

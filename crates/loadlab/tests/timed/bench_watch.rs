@@ -1,4 +1,4 @@
-//! Without a plan: the process that answers is found, watched as a component, and named if it holds the load back.
+//! Without a plan: the process that answers is found, watched as a component, and named if it is the bottleneck.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
@@ -39,7 +39,7 @@ impl Drop for Tier {
     }
 }
 
-/// A server that takes turns, 5 ms each, and one before it that passes requests on.
+/// A server that handles one request at a time, 5 ms each, and another in front of it that forwards requests.
 fn chain() -> (Tier, Tier) {
     let store = Tier::start("\"name\": \"store\", \"at_once\": 1, \"slow_ms\": 5");
     let web = Tier::start(&format!("\"name\": \"web\", \"upstream\": \"{}\"", store.url()));
@@ -72,7 +72,7 @@ fn who_answers_is_found_and_whom_it_asks() {
         "{bottleneck:#}\n{:#}",
         json["pairs"]
     );
-    // The same as text, and nothing about a server that may not be inspected.
+    // The text output names it too, and `--no-watch` reports no bottleneck.
     let text = bench(&[&url, "-c", "20", "-d", "4s"]).stdout;
     let (_, answer) = text.split_once("First bottleneck\n").expect("an answer");
     assert!(answer.lines().next().is_some_and(|line| line.contains(second)), "{text}");
@@ -113,7 +113,7 @@ fn a_process_may_be_named_and_must_be_there() {
     let ran = bench(&[&store.url(), "-n", "1", "--watch-pid", "4000000000"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("--watch-pid 4000000000: no such process\nhint: "), "{}", ran.stderr);
-    // Nothing is searched for, but a named process is still reported.
+    // With `--no-watch` no process is looked for, but a named one is still watched and reported.
     let lab = Lab::new();
     let out = lab.run_name();
     let level =
@@ -136,7 +136,7 @@ fn a_process_may_be_named_and_must_be_there() {
     ran.expect(2, &["`--watch-pid` and `--no-watch` are for URLs", "hint: add an `external` component"]);
 }
 
-/// A server in a separate network, joined to this one by a link, like a container.
+/// A server in a separate network namespace, connected to this one by a link, like a container.
 #[test]
 fn who_is_asked_in_another_network_is_found() {
     let _alone = alone();
@@ -149,7 +149,7 @@ fn who_is_asked_in_another_network_is_found() {
     store.env("LAB_SERVER", ways).stdin(Stdio::null()).stdout(Stdio::null());
     let child = store.spawn().expect("unshare is there (util-linux)");
     let pid = child.id();
-    // An address for documentation, which no one uses; two checkouts may do this at the same time.
+    // An address reserved for documentation, so nobody uses it; two checkouts may run this test at the same time.
     let (link, net) = (format!("vlab{pid}"), 4 * (std::process::id() % 64));
     let (here, there) = (format!("203.0.113.{}", net + 1), format!("203.0.113.{}", net + 2));
     let store = Tier { child, address: format!("{there}:8080").parse().unwrap() };
@@ -157,7 +157,7 @@ fn who_is_asked_in_another_network_is_found() {
     eventually("its network", || {
         std::fs::read_link(format!("/proc/{pid}/ns/net")).ok().filter(|other| *other != own)
     });
-    // The link goes with the network.
+    // The link is removed with the network namespace.
     let set = format!(
         "ip link add {link} type veth peer name eth0 netns {pid} && ip addr add {here}/30 dev {link} && ip link set {link} up \
          && nsenter --target {pid} --net sh -c 'ip addr add {there}/30 dev eth0 && ip link set eth0 up'"
@@ -180,7 +180,7 @@ fn who_is_asked_in_another_network_is_found() {
     );
 }
 
-/// Without the right to inspect other users' processes it is reported what was not seen, and the load continues.
+/// Without permission to inspect other users' processes, the report says what was not seen, and the load continues.
 #[test]
 fn another_users_server_is_not_seen_and_that_is_said() {
     let _alone = alone();
@@ -195,7 +195,7 @@ fn another_users_server_is_not_seen_and_that_is_said() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let tier = Tier { child, address: SocketAddr::from(([127, 0, 0, 1], line.trim().parse().unwrap())) };
-    // Root without that right: restricts what the program may gain.
+    // Root without that permission: setpriv restricts the capabilities the program can gain.
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-sys_ptrace", LOADLAB, "bench", &tier.url(), "-c", "1", "-n", "20"]);
     let output = command.arg("--json").output().expect("setpriv is installed");

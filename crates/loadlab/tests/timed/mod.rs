@@ -1,4 +1,4 @@
-//! Tests that depend on times, one at a time (`alone.rs`). `cargo xtask test` runs them after all others.
+//! Tests that depend on timing, one at a time (`alone.rs`). `cargo xtask test` runs them after all others.
 
 mod alone;
 mod bench_doubts;

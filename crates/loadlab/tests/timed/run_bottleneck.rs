@@ -1,12 +1,12 @@
-//! The first bottleneck, on real processes: bottlenecks are planted, and have to be named. One at a time: the answer
-//! depends on how times spread, and on two cores eight systems would disturb each other.
+//! The first bottleneck, on real processes: bottlenecks are planted, and must be named. One test at a time: the answer
+//! depends on how response times spread, and on two cores eight systems would disturb each other.
 
 use serde_json::Value;
 
 use super::alone::alone;
 use crate::run_support::{Lab, component, plan};
 
-/// A load of this many users on the edge's `/via`, long enough for samples.
+/// A load of this many users on the edge's `/via`, long enough to collect samples.
 fn load(users: u32) -> String {
     format!(
         "load:\n  users: {users}\n  duration: 4s\n  journey: [{{ get: \"http://127.0.0.1:${{components.web.port}}/via\" }}]\n"
@@ -57,8 +57,8 @@ fn an_edge_with_little_cpu() {
 #[test]
 fn few_that_are_passed_on_at_a_time() {
     let _alone = alone();
-    // Two at a time are passed on, each over its own connection, and each takes 20 ms in the database, which would
-    // take any number.
+    // Requests are forwarded two at a time, each over its own connection, and each takes 20 ms in the database, which
+    // could take any number.
     let db = component("db", "\"slow_ms\": 20", &[]);
     let web =
         component("web", "\"at_once\": 2, \"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
@@ -84,7 +84,7 @@ fn a_lock_behind_the_first_tier() {
     assert!(text.starts_with("mid: ") && text.contains("of 20 requests in flight wait there"), "{text}");
     let summary = lab.record().summary("default", 1);
     let bottleneck = &summary["bottleneck"];
-    // How often a busy machine lets it look, and with it how sure it is, varies.
+    // How often a busy machine lets the watcher look varies, and so does its confidence.
     let readings = lab.record().lines("default", 1, "evidence.jsonl");
     let readings: u64 = readings.iter().filter_map(|line| line["socket_readings"].as_u64()).sum();
     let expected = if readings > 40 { "high" } else { bottleneck["confidence"].as_str().expect("a word") };
@@ -125,7 +125,7 @@ fn a_generator_that_stalled() {
     let mut running = lab.start(&plan(&[component("web", "", &[])], load), &[]);
     running.until_told("ok  0 failed");
     running.signal(Signal::STOP);
-    // This is the disturbance itself, not a wait for something.
+    // The sleep is the disturbance itself, not a wait for something.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     running.signal(Signal::CONT);
     let ran = running.end();

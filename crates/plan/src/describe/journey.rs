@@ -7,7 +7,7 @@ use crate::model::journey::{Checks, FeedSpec, Http, OnFailure, PartContent, Prot
 use crate::model::spec::LoadSpec;
 use crate::text::shorten::shorten_to;
 
-/// What a step sends, preceded by a blank; paths as `within` makes them.
+/// What a step sends, preceded by a blank; `within` shortens paths.
 pub(crate) fn body(body: &Body, within: &dyn Fn(&str) -> String) -> String {
     match body {
         Body::Empty => String::new(),

@@ -18,9 +18,9 @@ use crate::model::spec::{
 };
 use crate::text::shorten::shorten_to;
 
-/// Variants of one fact that are spelled out.
+/// Maximum number of variants of one fact that are spelled out.
 const VARIANTS: usize = 8;
-/// Case names in one line.
+/// Maximum number of case names in one line.
 const NAMES: usize = 6;
 
 /// One fact per line.
@@ -28,7 +28,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
     let mut lines = vec![plan.name.clone()];
     let description = plan.description.iter().flat_map(|d| d.lines()).map(str::trim);
     lines.extend(description.filter(|l| !l.is_empty()).map(str::to_owned));
-    // A control differs in nothing from the case that it is once more.
+    // A control differs in nothing from the case that it repeats.
     let cases = plan.own_cases();
     let names: Vec<&str> = cases.iter().map(|c| c.name.as_str()).collect();
     if cases.len() > 1 {
@@ -51,7 +51,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Of trials whose base is measured twice.
+/// Said of trials whose base case is measured twice.
 const WITH_CONTROL: &str = "; a control shows what is chance";
 
 fn trials(plan: &Plan) -> String {
@@ -275,7 +275,7 @@ fn command(command: &Command, dir: &str) -> String {
     format!("`{}`", shorten_to(within(&text, dir).trim(), 100))
 }
 
-/// Without the plan's folder in front of paths: it is where the plan is, and long.
+/// The text without the plan's folder in front of paths: the folder is where the plan is, and long.
 fn within(text: &str, dir: &str) -> String {
     if dir.len() > 1 { text.replace(&format!("{dir}/"), "") } else { text.to_owned() }
 }
@@ -352,7 +352,7 @@ fn batches(load: &LoadSpec) -> String {
     }
 }
 
-/// Who sends, how long, how often.
+/// Who sends, for how long and how often.
 fn load_line(load: &LoadSpec) -> String {
     let who = match &load.model {
         // Described by `program_line`.
@@ -435,7 +435,7 @@ fn stages(load: &LoadSpec) -> Option<String> {
     (!said.is_empty()).then(|| format!("stages: {}", said.join(", ")))
 }
 
-/// Differences from the defaults.
+/// The load's differences from the defaults.
 fn details(load: &LoadSpec) -> Option<String> {
     let mut said: Vec<String> = stages(load).into_iter().collect();
     if load.ramp_ns > 0 {
@@ -496,13 +496,13 @@ fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
     format!("{what}{body}{tags}{good}{more}")
 }
 
-/// Without insignificant digits: `1`, `0.5`, `33.33`.
+/// A number without insignificant digits: `1`, `0.5`, `33.33`.
 fn round(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// As in a plan, exactly.
+/// A duration as in a plan, exact.
 fn duration(ns: u64) -> String {
     const UNITS: [(&str, u64); 7] = [
         ("d", 86_400_000_000_000),

@@ -1,7 +1,7 @@
 //! Limits on a component's link: which components get a relay, and whether there is a link or a port to put it in.
 //!
-//! A relay takes CPU and time of its own. So if one case needs it, it is present in all: then cases differ in the
-//! delay and not in the relay.
+//! A relay itself takes CPU and time. So if one case needs it, it is present in all: then cases differ in the delay and
+//! not in the relay.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::text::error::{Problem, Problems};
 /// The suffix of a relay's name in the record, after the component's name.
 pub const RELAY: &str = "-relay";
 
-/// Marks components whose link is relayed, and checks limits on links. Call it once all cases are read.
+/// Marks components whose link is relayed, and checks limits on links. Call it once all cases have been read.
 pub(crate) fn fit(plan: &mut Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let relayed = relayed(plan);
     for component in plan.cases.iter_mut().flat_map(|case| &mut case.system.components) {

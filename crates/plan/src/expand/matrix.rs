@@ -13,7 +13,7 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
 
-/// All cases.
+/// The axes and all cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
     pub axes: Vec<String>,
@@ -22,11 +22,11 @@ pub(crate) struct Matrix {
     pub notes: Vec<String>,
 }
 
-/// Most axes, or values of a named case.
+/// Maximum number of axes, or of values of a named case.
 const MAX_AXES: usize = 50;
-/// Most items of `exclude` and of `include`.
+/// Maximum number of items of `exclude` and of `include`.
 const MAX_ITEMS: usize = 1000;
-/// Longest name of a case, in characters.
+/// Maximum length of a case's name, in characters.
 const MAX_NAME: usize = 200;
 
 impl Matrix {
@@ -40,7 +40,7 @@ impl Matrix {
     }
 }
 
-/// Every case at every revision; the first revision of a case comes first.
+/// Every case at every revision; for each case, the first revision comes first.
 pub(crate) fn at_revisions(
     r: &mut Reader<'_>,
     matrix: Matrix,
@@ -124,7 +124,7 @@ fn named(r: &mut Reader<'_>, items: &[Node], at: Span) -> Option<Matrix> {
     Some(Matrix { axes, cases, notes: Vec::new() })
 }
 
-/// The values of one case in the order of the axes; reports missing or unknown ones.
+/// The values of one case in the order of the axes; reports missing or unknown values.
 fn values_of(
     r: &mut Reader<'_>,
     entries: &[&Entry],

@@ -25,16 +25,16 @@ use crate::text::error::{Problem, Problems};
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 
-/// Most components over all cases.
+/// Maximum number of components over all cases.
 const MAX_INSTANCES: usize = 20_000;
-/// Most profiles.
+/// Maximum number of profiles.
 const MAX_PROFILES: usize = 20;
 
 /// The result of reading a tree: valid only if there are no problems.
 pub(crate) struct Checked {
     pub plan: Plan,
     pub problems: Problems,
-    /// Values that nothing may show.
+    /// Values that must not be shown.
     pub secrets: BTreeSet<String>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
     Checked { plan, problems, secrets }
 }
 
-/// Components outside the run's own network cannot be reached from it.
+/// Reports components outside the run's own network, which cannot be reached from it.
 fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let outside = |c: &ComponentSpec| match &c.part {
         ComponentKind::Process(_) => None,
@@ -103,7 +103,7 @@ fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     }
 }
 
-/// Not every event can happen to every component.
+/// Reports events that cannot happen to their components.
 fn events_fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let found = plan.cases.iter().find_map(|case| {
         let mut pairs = case.events.iter().flat_map(|e| e.components.iter().map(move |name| (e, name)));
@@ -334,7 +334,8 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
         .collect()
 }
 
-/// `lifetime: case` keeps a component while trials of one case follow one another, which interleaving prevents.
+/// A remark if a component has `lifetime: case`: it is kept while trials of one case follow one another, which
+/// interleaving prevents.
 fn restarts(plan: &Plan) -> Option<String> {
     let parts = plan.cases.iter().flat_map(|c| &c.system.components);
     let kept = parts.into_iter().find(|c| c.lifetime == Lifetime::Case)?;
@@ -348,14 +349,14 @@ fn restarts(plan: &Plan) -> Option<String> {
     })
 }
 
-/// Whether a load belongs to this case; `left_out` reports that one did not.
+/// Whether a load belongs to this case; sets `left_out` if it does not.
 fn belongs(r: &mut Reader<'_>, node: &Node, left_out: &mut bool) -> bool {
     let own = command_load::belongs(r, node);
     *left_out |= !own;
     own
 }
 
-/// What a case consists of.
+/// The parts of a case.
 struct CaseParts {
     system: SystemSpec,
     setup: Setup,

@@ -31,7 +31,7 @@ pub(crate) fn read_option(
     let source = sources.add(&name, &typed);
     let path_span = Span { source, start: 0, end: path.len() as u32 };
     let node = yaml::parse(value, source, path.len() as u32 + 1).map(|mut node| {
-        // Nothing was typed: the caret goes after the sign.
+        // No value was typed: the caret goes after the equals sign.
         if node.is_null() && value.is_empty() {
             node.span = Span { source, start: typed.len() as u32, end: typed.len() as u32 };
         }
@@ -74,9 +74,9 @@ impl Overrides {
         }
     }
 
-    /// An option for `requests` replaces the plan's `duration`: of keys that exclude each other the requested one
-    /// stays. Two requested ones both stay, and are refused later. So does a key that specifies more than the one that
-    /// was set (`stages` beside a `duration`): without it more would be missing.
+    /// An option for `requests` replaces the plan's `duration`: of keys that exclude each other, the requested one
+    /// stays. Two requested ones both stay, and are refused later. A key that specifies more than the one that was set
+    /// also stays (`stages` beside a `duration`): without it more would be missing.
     fn make_room(&self, root: &mut Node, segments: &[&str]) {
         let Some((last, parents)) = segments.split_last() else { return };
         let Some(section) = section_at(parents) else { return };
@@ -112,7 +112,7 @@ fn child<'n>(node: &'n mut Node, segment: &str) -> Option<&'n mut Node> {
     }
 }
 
-/// The section of keys that a path leads to, if it is one.
+/// The section that a path leads to, if it leads to one.
 fn section_at(segments: &[&str]) -> Option<&'static Section> {
     fn follow(shape: &'static Shape, rest: &[&str]) -> Option<&'static Section> {
         match shape {
@@ -131,7 +131,7 @@ fn section_at(segments: &[&str]) -> Option<&'static Section> {
     step(&keys::PLAN, segments)
 }
 
-/// Walks to the last but one segment, creating maps on the way, and sets the last one.
+/// Walks to the last but one segment, creating maps as needed, and sets the last segment.
 fn place(root: &mut Node, segments: &[&str], span: Span, value: Node) -> Result<(), Problem> {
     let mut node = root;
     let mut start = span.start;
@@ -210,7 +210,7 @@ pub(crate) fn number(sources: &mut Sources, option: &str, number: u32) -> (Span,
     (span, Node { span, value: Value::Scalar(ScalarKind::Number, text) })
 }
 
-/// The node of a map that an option stands for.
+/// The node of a map that an option represents.
 pub(crate) fn map<const N: usize>(span: Span, entries: [(&str, Node); N]) -> Node {
     let entry = |(key, value): (&str, Node)| Entry { key: key.to_owned(), key_span: span, value };
     Node { span, value: Value::Map(entries.map(entry).into()) }

@@ -632,7 +632,7 @@ pub(crate) static PROFILE: Section = Section {
     needs: &[],
 };
 
-/// All sections, for hints about misplaced keys.
+/// Keys of `trials`.
 pub(crate) static TRIALS: Section = Section {
     id: "trials",
     called: "`trials`",

@@ -37,7 +37,7 @@ fn map(out: &mut String, section: &Section) {
     rules(out, section);
 }
 
-/// Rules between keys.
+/// The rules between keys.
 fn rules(out: &mut String, section: &Section) {
     let listed = |keys: &[&str], word: &str| {
         let quoted: Vec<String> = keys.iter().map(|k| format!("`{k}`")).collect();
@@ -154,7 +154,7 @@ fn range(least: u64, most: u64) -> String {
     }
 }
 
-/// Text that stays in its cell.
+/// A text that stays within its table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

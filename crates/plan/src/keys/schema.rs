@@ -1,14 +1,14 @@
 //! The plan language as a JSON Schema (2020-12), for editors that complete and check while typing.
 //!
-//! Made from the table of keys that the reader uses. It accepts every plan that the reader accepts, but knows less
-//! (nothing of templates' names, of times that must fit together, of the matrix's consistency).
+//! It is made from the table of keys that the reader uses. It accepts every plan that the reader accepts, but knows
+//! less (nothing of templates' names, of times that must fit together, of the matrix's consistency).
 
 use serde_json::{Map, Value, json};
 
 use crate::keys::journey::{EXPECT, WEBSOCKET_SEND};
 use crate::keys::{self, Section, Shape};
 
-/// A text that contains `${name}`, where the case or the environment decides.
+/// A text that contains `${name}`, whose value the case or the environment decides.
 const TEMPLATE: &str = r"\$\{";
 const DURATION: &str = "^([0-9._]+(ns|us|µs|ms|s|m|min|h|d))+$";
 const SIZE: &str = "^[0-9._]+ *([kKmMgGtT]i?)?[bB]?$";
@@ -16,7 +16,7 @@ const RATE: &str = "^[0-9._]+ *(/(s|sec|m|min|h))?$";
 const CPU: &str = "^[0-9._]+ *%?$";
 const COUNT: &str = "^[0-9][0-9_]*$";
 
-/// The schema of a plan file: what can be carried out.
+/// The schema of plan files that can be carried out.
 pub fn schema() -> Value {
     let defs: Map<String, Value> =
         keys::SECTIONS.iter().skip(1).map(|s| (s.id.to_owned(), section(s))).collect();
@@ -58,7 +58,7 @@ fn section(section: &'static Section) -> Value {
     Value::Object(out)
 }
 
-/// The description goes first, where people look.
+/// A shape with its description first, where people look.
 fn described(shape: Value, doc: &str) -> Value {
     let mut out = Map::new();
     out.insert("description".into(), json!(doc));

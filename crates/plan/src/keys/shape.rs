@@ -6,18 +6,18 @@ pub(crate) struct Section {
     pub id: &'static str,
     /// Its name in messages: "a component", "`limits`".
     pub called: &'static str,
-    /// What it is for.
+    /// Description for readers.
     pub doc: &'static str,
     pub keys: &'static [Key],
-    /// Keys that must be there.
+    /// Keys that are required.
     pub required: &'static [&'static str],
-    /// Exactly one key of each group.
+    /// Groups of keys: exactly one key of each must be given.
     pub groups: &'static [Group],
-    /// Keys that only make sense beside another one.
+    /// Keys that only make sense beside another key.
     pub needs: &'static [Need],
 }
 
-/// A key that needs another: any of these; messages name the first.
+/// A key that needs one of some others; messages name the first.
 pub(crate) struct Need {
     pub key: &'static str,
     pub needs: &'static [&'static str],
@@ -27,7 +27,7 @@ pub(crate) struct Need {
 /// Keys that exclude each other.
 pub(crate) struct Group {
     pub keys: &'static [&'static str],
-    /// Reported if there are two.
+    /// Reported if two of them are given.
     pub why: &'static str,
 }
 
@@ -62,9 +62,9 @@ pub(crate) enum Shape {
     ByteRate,
     /// A duration, or `none`.
     DurationOrNone,
-    /// `1%`, or `none`.
+    /// A share such as `1%`, or `none`.
     ShareOrNone,
-    /// `2%`.
+    /// A share: `2%`.
     Share,
     /// A rate, or `none`.
     RateOrNone,
@@ -134,13 +134,13 @@ pub(crate) const HEADER_PATTERN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 pub(crate) const SIGNALS: &[&str] = &["TERM", "INT", "QUIT", "HUP", "KILL", "USR1", "USR2"];
 pub(crate) const METHODS: &[&str] = &["get", "post", "put", "delete", "patch", "head", "options"];
-/// Keys that make a step.
+/// Keys that make a map a step.
 pub(crate) const STEP_KINDS: &[&str] =
     &["get", "post", "put", "delete", "patch", "head", "options", "urls", "websocket"];
 pub(crate) const PROTOCOLS: &[&str] = &["http/1.1", "http/2", "auto"];
-/// Largest count: still exact in a double.
+/// Maximum count: still exact in a double.
 pub(crate) const MOST: u64 = u64::MAX >> 11;
-/// Most values over all cases of a plan: keeps checking fast.
+/// Maximum number of values over all cases of a plan: keeps checking fast.
 pub(crate) const MAX_EXPANDED: usize = 1_000_000;
 pub(crate) const MAX_USERS: u64 = 10_000_000;
 pub(crate) const MAX_REPLICAS: u64 = 1000;

@@ -11,13 +11,13 @@ pub const REVISION: &str = "revision";
 pub(crate) struct CaseValues {
     pub name: String,
     pub values: Vec<CaseValue>,
-    /// The plan's folder in the case's revision, if that is another one.
+    /// The plan's folder in the case's revision, if the revision is checked out elsewhere.
     pub dir: Option<String>,
     pub span: Span,
 }
 
 impl CaseValues {
-    /// What the plan calls it: without its revision, which `revisions` adds.
+    /// The case's name in the plan: without its revision, which `revisions` adds.
     pub fn own_name(&self) -> &str {
         let revision = self.values.last().filter(|value| value.axis == REVISION);
         let own = revision.and_then(|value| {

@@ -12,24 +12,24 @@ use crate::model::template::Template;
 pub struct Place {
     /// The plan's path as given, or an option.
     pub file: String,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// The line with a caret under the place.
+    /// The line, with a caret under the place.
     pub snippet: String,
 }
 
 /// One request of a journey.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// In upper case.
+    /// HTTP method in upper case.
     pub method: &'static str,
     /// A URL; variables only after the host.
     pub url: Template,
     /// Header fields in order, names as written.
     pub headers: Vec<(String, Template)>,
-    /// What is sent.
+    /// The request's body.
     pub body: Body,
     /// Series it counts towards.
     pub tags: Vec<String>,
@@ -49,14 +49,14 @@ pub struct Step {
     pub on_failure: OnFailure,
     /// A file with URLs, one per line, taken in turn; `url` is then empty.
     pub urls: Option<String>,
-    /// It opens a WebSocket at `url` and does this with it.
+    /// The step opens a WebSocket at `url` and has this conversation on it.
     pub websocket: Option<Conversation>,
     /// Its place in the plan.
     pub at: Place,
 }
 
 impl Step {
-    /// How many requests it makes, if none of them fails: a conversation has an opening, messages and a close.
+    /// Number of requests it makes if none of them fails: a conversation has an opening, messages and a close.
     pub fn requests(&self) -> u64 {
         self.websocket.as_ref().map_or(1, |talk| {
             let messages = talk.messages.iter().filter(|m| !m.is_pause());
@@ -64,7 +64,7 @@ impl Step {
         })
     }
 
-    /// How many of them count towards a series, by its name.
+    /// How many of its requests count towards a series, by the series' name.
     pub fn requests_in(&self, series: &str) -> u64 {
         let is_it = |name: &Option<String>| name.as_deref() == Some(series);
         if self.tags.iter().any(|tag| tag == series) {
@@ -96,11 +96,11 @@ impl Step {
 /// The body of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
-    /// None.
+    /// No body.
     Empty,
     /// A text.
     Text(Template),
-    /// A file, relative to the plan's folder unless the plan gives an absolute path; sent as it is.
+    /// A file, relative to the plan's folder unless the plan gives an absolute path; sent unchanged.
     File(String),
     /// JSON text; adds `content-type: application/json` unless a header sets another.
     Json(Template),
@@ -125,25 +125,25 @@ pub struct Script {
     pub captures: Vec<CapturedName>,
     /// Users keep cookies.
     pub cookies: bool,
-    /// Most redirects to follow; 0 follows none.
+    /// Maximum number of redirects to follow; 0 follows none.
     pub redirects: u32,
 }
 
 /// Steps taken once, before the loads of a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Setup {
-    /// In order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
     /// Slots of its captures, visible to all users.
     pub captures: Vec<CapturedName>,
 }
 
-/// A slot.
+/// A slot for a captured value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedName {
     /// Its name.
     pub name: String,
-    /// It is a custom number of the load.
+    /// Whether it is a custom number of the load.
     pub is_number: bool,
 }
 
@@ -152,23 +152,23 @@ pub struct CapturedName {
 pub struct FeedSpec {
     /// Its name.
     pub name: String,
-    /// Its file, relative to the plan's folder unless the plan gives an absolute path.
+    /// Path of its file, relative to the plan's folder unless the plan gives an absolute path.
     pub file: String,
     /// Where the file is named.
     pub at: Place,
     /// The file's format.
     pub format: FeedFormat,
-    /// In an order derived from the load's seed.
+    /// Whether rows are taken in an order derived from the load's seed.
     pub is_shuffled: bool,
-    /// Each row once; a user that finds none left ends.
+    /// Whether each row is used only once; a user that finds none left ends.
     pub is_once: bool,
-    /// A row for each user, kept; otherwise for each journey.
+    /// Whether each user gets one row and keeps it; otherwise each journey gets one.
     pub is_per_user: bool,
     /// The columns that steps use, in the order of variables' column indices.
     pub columns: Vec<ColumnUse>,
 }
 
-/// What a feed's file holds.
+/// The format of a feed's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedFormat {
     /// The first line names the columns.
@@ -179,7 +179,7 @@ pub enum FeedFormat {
     UrlList,
 }
 
-/// A column that is used.
+/// A column that steps use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnUse {
     /// Its name.
@@ -193,9 +193,9 @@ pub struct ColumnUse {
 pub enum Auth {
     /// `Authorization: Basic`, with the base64 of `user:password`.
     Basic {
-        /// Without a colon.
+        /// The user name, without a colon.
         user: Template,
-        /// Anything.
+        /// The password, with any characters.
         password: Template,
     },
     /// `Authorization: Bearer`.
@@ -229,13 +229,13 @@ pub enum PartContent {
 pub struct Capture {
     /// Its slot, numbered as in [`Variable::Capture`](crate::Variable::Capture).
     pub slot: u16,
-    /// Where it is found.
+    /// Where in the answer the value is found.
     pub from: CaptureFrom,
-    /// It must be a number, and is shown as one.
+    /// Whether it must be a number, and is shown as one.
     pub is_number: bool,
 }
 
-/// Where a value is found.
+/// Where in an answer a value is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaptureFrom {
     /// JSON pointer.
@@ -251,22 +251,22 @@ pub enum CaptureFrom {
 /// Checks beyond the status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checks {
-    /// Of header fields, by name.
+    /// Checks of header fields, by name.
     pub headers: Vec<(String, Expect)>,
-    /// Texts in the body.
+    /// Texts that the body must contain.
     pub contains: Vec<String>,
-    /// The same, with variables.
+    /// Texts with variables that the body must contain.
     pub contains_written: Vec<Template>,
-    /// Of JSON values, by pointer.
+    /// Checks of JSON values, by pointer.
     pub json: Vec<(String, Expect)>,
-    /// Of the body's length in bytes.
+    /// Bounds of the body's length in bytes.
     pub size: Vec<Bound>,
-    /// Of the time in nanoseconds.
+    /// Bounds of the response time in nanoseconds.
     pub time: Vec<Bound>,
 }
 
 impl Checks {
-    /// Nothing is checked.
+    /// Whether nothing is checked.
     pub fn is_empty(&self) -> bool {
         *self == Checks::default()
     }
@@ -279,7 +279,7 @@ pub enum Expect {
     Exists(bool),
     /// This text.
     Text(String),
-    /// A text with variables: the value, as a text, is the same.
+    /// A text with variables: the value, as a text, must equal it.
     Written(Template),
     /// A text that contains this one.
     Contains(String),
@@ -299,22 +299,22 @@ pub enum OnFailure {
     /// The next step.
     #[default]
     Continue,
-    /// The end of this journey; the user begins its next one.
+    /// The end of this journey; the user starts its next one.
     End,
     /// The end of the user.
     Leave,
 }
 
-/// What a user does with an open WebSocket, before it closes it.
+/// What a user does with an open WebSocket before closing it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversation {
     /// Messages sent and received, in order.
     pub messages: Vec<Message>,
-    /// How often all of them are repeated.
+    /// Number of times all messages are repeated.
     pub repeat: u32,
-    /// How long the connection is held after the last one.
+    /// How long the connection is held open after the last message.
     pub hold_ns: u64,
-    /// Subprotocols to offer, the best first.
+    /// Subprotocols to offer, in order of preference.
     pub subprotocols: Vec<String>,
     /// The series that only its close counts towards.
     pub closing_series: Option<String>,
@@ -323,7 +323,7 @@ pub struct Conversation {
 /// A message of a WebSocket step. One that neither sends nor waits is a pause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// How long the user waits before it.
+    /// How long the user waits before the message.
     pub pause_ns: u64,
     /// What is sent, if anything.
     pub send: Option<MessageContent>,
@@ -333,9 +333,9 @@ pub struct Message {
     pub echoes: Vec<Template>,
     /// Values captured from the answer.
     pub captures: Vec<Capture>,
-    /// Messages that do not match are meant for others, and skipped; otherwise the first one decides.
+    /// Whether messages that do not match are meant for others and skipped; otherwise the first message decides.
     pub passes_over: bool,
-    /// Longest wait for it; `None`: the load's timeout.
+    /// Maximum wait for an answer; `None`: the load's timeout.
     pub timeout_ns: Option<u64>,
     /// Series it counts towards, besides those of its step.
     pub tags: Vec<String>,
@@ -344,7 +344,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// It neither sends nor waits for anything.
+    /// Whether it neither sends nor waits for anything.
     pub fn is_pause(&self) -> bool {
         self.send.is_none() && self.expect.is_none()
     }
@@ -364,13 +364,13 @@ pub enum MessageContent {
 /// A load's protocol settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Http {
-    /// Which protocol.
+    /// Protocol to use.
     pub protocol: Protocol,
-    /// Concurrent requests on one HTTP/2 connection.
+    /// Maximum concurrent requests on one HTTP/2 connection.
     pub streams_per_connection: u32,
-    /// Answers may be compressed.
+    /// Whether answers may be compressed.
     pub compression: bool,
-    /// `http://HOST:PORT` that all requests go through.
+    /// Proxy `http://HOST:PORT` that all requests go through.
     pub proxy: Option<Template>,
     /// How `https` targets are trusted.
     pub tls: Tls,
@@ -393,11 +393,11 @@ pub enum Protocol {
 pub struct Tls {
     /// Certificates to trust besides the machine's: a PEM file.
     pub ca: Option<String>,
-    /// Our own certificate and its key: PEM files.
+    /// The client certificate and its key: PEM files.
     pub identity: Option<(String, String)>,
-    /// Any certificate is accepted.
+    /// Whether any certificate is accepted.
     pub is_insecure: bool,
-    /// Sessions are resumed where the server allows it.
+    /// Whether sessions are resumed where the server allows it.
     pub is_resumed: bool,
     /// TLS versions that may be used: `12` and `13`.
     pub versions: Vec<u8>,

@@ -49,7 +49,7 @@ pub struct ContainerSpec {
     pub ports: Vec<(String, u16)>,
     /// `SOURCE:TARGET`, folders relative to the plan's unless they are absolute.
     pub volumes: Vec<Template>,
-    /// What it is connected to.
+    /// The network it is connected to.
     pub network: Network,
     /// How the engine checks its health.
     pub health: Option<HealthSpec>,
@@ -60,13 +60,13 @@ pub struct ContainerSpec {
 /// Where a container's image comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Image {
-    /// It has this name.
+    /// An image with this name.
     Named(String),
-    /// It is built.
+    /// An image that is built.
     Built {
         /// The folder, relative to the plan's unless it is absolute.
         context: String,
-        /// Relative to the context; `None` is `Dockerfile`.
+        /// The Dockerfile, relative to the context; `None` is `Dockerfile`.
         dockerfile: Option<String>,
         /// Values for its `ARG`s.
         args: Vec<(String, String)>,
@@ -75,16 +75,16 @@ pub enum Image {
     },
 }
 
-/// What a container is connected to.
+/// The network a container is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
     /// The run's own bridge.
     Run,
     /// The machine's own network.
     Host,
-    /// Nothing.
+    /// No network.
     None,
-    /// An existing network.
+    /// An existing network of this name.
     Named(String),
 }
 
@@ -93,22 +93,22 @@ pub enum Network {
 pub struct HealthSpec {
     /// The command run in the container.
     pub command: Command,
-    /// From one check to the next.
+    /// Interval between checks.
     pub interval_ns: u64,
-    /// A check that takes longer has failed.
+    /// Time limit of a check; a check that takes longer has failed.
     pub timeout_ns: u64,
-    /// This many failures make it unhealthy.
+    /// Number of failures that make it unhealthy.
     pub retries: u32,
 }
 
 /// A Compose file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComposeSpec {
-    /// Relative to the plan's folder unless it is absolute.
+    /// Path of the file, relative to the plan's folder unless it is absolute.
     pub file: String,
     /// Values for `${…}` in the file.
     pub env: Vec<(String, Template)>,
-    /// How long all of it lives.
+    /// How long all its services live.
     pub lifetime: Lifetime,
     /// Time limit for bringing it up.
     pub timeout_ns: u64,
@@ -127,7 +127,7 @@ pub enum External {
     Container(String),
     /// By the metrics it exports.
     Prometheus {
-        /// Where.
+        /// URL of the metrics.
         url: Template,
         /// Labels that its metrics must have.
         labels: Vec<(String, String)>,

@@ -14,7 +14,7 @@ pub struct Plan {
     pub dir: String,
     /// The experiment's name.
     pub name: String,
-    /// What it is about.
+    /// What the experiment is about.
     pub description: Option<String>,
     /// The chosen profile.
     pub profile: Option<String>,
@@ -22,15 +22,15 @@ pub struct Plan {
     pub quick: bool,
     /// Names of all profiles.
     pub profiles: Vec<String>,
-    /// Revisions of its repository that are compared, in order; empty if it is about the present tree.
+    /// Revisions of its repository to compare, in order; empty if the plan is about the present tree.
     pub revisions: Vec<Revision>,
     /// Names of the axes, in order.
     pub axes: Vec<String>,
-    /// How often each case is repeated; at least 1. With [`Plan::until_certain`] at most so often.
+    /// How often each case is repeated; at least 1. With [`Plan::until_certain`] this is the maximum.
     pub trials: u32,
-    /// Trials go on until it is certain how the cases differ.
+    /// Set if trials continue until it is certain how the cases differ.
     pub until_certain: Option<UntilCertain>,
-    /// What cases are compared with is measured twice, under two names.
+    /// Whether the cases that others are compared with are measured twice, under two names.
     pub has_control: bool,
     /// The order of trials.
     pub order: TrialOrder,
@@ -44,7 +44,7 @@ pub struct Plan {
     pub layout: Option<&'static str>,
     /// Figures derived from those of its cases.
     pub derive: Vec<DerivedSpec>,
-    /// Values that nothing may show: those of `${env.…}` and `${file:…}`, and credentials written out in the plan.
+    /// Values that must not be shown: those of `${env.…}` and `${file:…}`, and credentials written out in the plan.
     pub secrets: Secrets,
     /// The plan's text without the credentials written out in it.
     pub shown_text: String,
@@ -56,18 +56,18 @@ pub struct Plan {
 /// A revision of the plan's repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revision {
-    /// As git knows it: a branch, a tag, a commit, `HEAD~3`.
+    /// Its name in git: a branch, a tag, a commit, `HEAD~3`.
     pub name: String,
-    /// The plan's folder where it is checked out; `None`: it is not, and paths are those of the present tree.
+    /// The plan's folder where the revision is checked out; `None`: it is not, and paths are those of the present tree.
     pub dir: Option<String>,
 }
 
-/// Trials that go on until it is certain how the cases differ, in rounds of all cases in random order.
+/// Trials that continue until it is certain how the cases differ, in rounds of all cases in random order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UntilCertain {
-    /// Cases that differ by less than this share are the same: above 0 and below 1.
+    /// Cases that differ by less than this share count as the same: above 0 and below 1.
     pub within: f64,
-    /// How long all trials together may take.
+    /// Time budget of all trials together.
     pub budget_ns: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! A checked plan: plain values with their units in their names.
 //!
-//! Everything that depends on the case is resolved here; what only a run can know (ports to be found, the run's
-//! folder) is left in [`Template`]s.
+//! Everything that depends on the case is resolved here; what only a run can know (ports to be found, the run's folder)
+//! stays in [`Template`]s.
 
 use loadlab_record::expr::NumberKind;
 use loadlab_record::figure::Better;
@@ -23,27 +23,27 @@ pub struct Case {
     pub values: Vec<(String, String)>,
     /// The plan's folder, in the case's revision: where its commands run.
     pub dir: String,
-    /// The case that it is once more, under another name.
+    /// The case that this one repeats under another name.
     pub control_of: Option<String>,
     /// The system under test.
     pub system: SystemSpec,
     /// Steps taken once, before the loads of each trial.
     pub setup: Setup,
-    /// What is sent; at least one.
+    /// The loads; at least one.
     pub loads: Vec<LoadSpec>,
-    /// The figures that matter, in order.
+    /// The plan's named figures, in order.
     pub figures: Vec<FigureSpec>,
-    /// Any of these ends the load.
+    /// Conditions, any of which ends the load.
     pub stop_when: Vec<Expression>,
     /// How to wait for the work to be done after the load.
     pub drain: Option<DrainSpec>,
-    /// All of these must hold.
+    /// Conditions, all of which must hold.
     pub expect: Vec<Expression>,
     /// What each trial searches for; `None`: it measures the loads as they are.
     pub find: Option<FindSpec>,
     /// Events during the load, in order of time.
     pub events: Vec<EventSpec>,
-    /// What can be changed while it is up.
+    /// What can be changed while the system is up.
     pub levers: Vec<LeverSpec>,
     /// Whose stacks are sampled while loads run.
     pub profile: Option<ProfileSpec>,
@@ -54,19 +54,19 @@ pub struct Case {
 /// Stacks that are sampled while loads run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileSpec {
-    /// Components, replicas by their own names; empty: all.
+    /// Names of components, replicas by their own names; empty: all.
     pub components: Vec<String>,
-    /// Samples per second and core; of waits about ten times as many.
+    /// Samples per second and core; about ten times as many for waits.
     pub rate_per_s: u32,
-    /// Where threads spend CPU time.
+    /// Whether to sample where threads spend CPU time.
     pub on_cpu: bool,
-    /// Where threads wait.
+    /// Whether to sample where threads wait.
     pub on_wait: bool,
 }
 
 impl ProfileSpec {
-    /// CPU time of these components; none: of all. The rate is no multiple of a round one, so that work in step with a
-    /// timer is neither always seen nor never.
+    /// CPU time of these components; of all if the list is empty. The rate is not a multiple of a round one, so that
+    /// work in step with a timer is neither always nor never seen.
     pub fn of(components: Vec<String>) -> ProfileSpec {
         ProfileSpec { components, rate_per_s: 199, on_cpu: true, on_wait: false }
     }
@@ -86,11 +86,11 @@ pub struct FindSpec {
     pub range: (u64, u64),
     /// Index of the load that is varied.
     pub load: usize,
-    /// What a level must meet.
+    /// Conditions that a level must meet.
     pub expect: Vec<Expression>,
     /// How long each level is measured.
     pub level_ns: u64,
-    /// How long it settles before that.
+    /// How long a level settles before it is measured.
     pub settle_ns: u64,
     /// The maximum number of levels to measure, including repeats.
     pub max_levels: u32,
@@ -99,7 +99,7 @@ pub struct FindSpec {
 /// Something that happens to components during the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventSpec {
-    /// This long after the start of the trial's loads.
+    /// Time after the start of the trial's loads.
     pub at_ns: u64,
     /// As written: `kill edge2`.
     pub text: String,
@@ -112,30 +112,30 @@ pub struct EventSpec {
 /// What an event does to its components.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// Ends it at once, all its processes.
+    /// Kills all its processes at once.
     Kill,
-    /// Stops its execution.
+    /// Suspends its execution.
     Pause,
-    /// Continues it.
+    /// Resumes its execution.
     Resume,
-    /// Stops it in order and starts it again.
+    /// Stops it gracefully and starts it again.
     Restart,
     /// Changes one of its limits.
     Limit {
-        /// Which.
+        /// Limit to change.
         limit: LimitName,
         /// Cores, bytes, a count, or any of these per second; `None` is no limit.
         value: Option<f64>,
     },
-    /// Cuts its link: nothing reaches it.
+    /// Cuts its link, so that nothing reaches it.
     Disconnect,
     /// Restores its link.
     Reconnect,
-    /// Sets a lever of the plan. `loadlab why` does, no plan: it happens to no component.
+    /// Sets a lever of the plan. Only `loadlab why` uses it, never a plan: it applies to no component.
     Set {
-        /// Its place in [`Case::levers`].
+        /// Index in [`Case::levers`].
         lever: usize,
-        /// Which value, see [`LeverSpec::setting`].
+        /// Number of the value, see [`LeverSpec::setting`].
         setting: usize,
     },
 }
@@ -145,29 +145,29 @@ pub enum Action {
 pub struct LeverSpec {
     /// Its name.
     pub name: String,
-    /// As planned.
+    /// The planned value.
     pub now: LeverSetting,
-    /// One step tighter.
+    /// The value one step tighter.
     pub less: LeverSetting,
-    /// More of it, in order.
+    /// Raised values, in order.
     pub more: Vec<LeverSetting>,
 }
 
 impl LeverSpec {
-    /// Its values in order: the planned one, the tighter one, more of it.
+    /// Its values by number: the planned one, the tighter one, then the raised ones.
     pub fn setting(&self, number: usize) -> Option<&LeverSetting> {
         [&self.now, &self.less].into_iter().chain(&self.more).nth(number)
     }
 }
 
-/// A value of a lever, and what sets it.
+/// A value of a lever, and the command that sets it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeverSetting {
     /// The value; above 0.
     pub value: f64,
     /// As written.
     pub text: String,
-    /// Run in the plan's folder.
+    /// Command that sets the value, run in the plan's folder.
     pub command: Command,
 }
 
@@ -211,13 +211,13 @@ pub struct MeasuredLimit {
     pub case: String,
     /// One of its components, or a group of replicas, which are averaged.
     pub component: String,
-    /// As in conditions: `memory.mean`.
+    /// Figure of the component, as in conditions: `memory.mean`.
     pub figure: String,
-    /// What it is multiplied by.
+    /// Factor the figure is multiplied by.
     pub factor: f64,
     /// As written.
     pub text: String,
-    /// Where.
+    /// Its place in the plan.
     pub at: Place,
 }
 
@@ -226,23 +226,23 @@ pub struct MeasuredLimit {
 pub struct DurabilitySpec {
     /// Where to find out what was stored.
     pub persisted: Persisted,
-    /// Where in the plan.
+    /// Its place in the plan.
     pub at: Place,
 }
 
-/// The source of what was stored.
+/// The source of the ids that were stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Persisted {
     /// A URL that lists the ids.
     Http {
-        /// `http://…`.
+        /// URL: `http://…`.
         url: Template,
-        /// Where the list is; `None`: the body is the list.
+        /// JSON pointer to the list; `None`: the body is the list.
         json_pointer: Option<String>,
     },
-    /// A command that prints them.
+    /// A command that prints the ids.
     Command(Command),
-    /// A probe that counts them: then only bounds are known.
+    /// A probe that counts the ids: then only bounds are known.
     Probe(String),
 }
 
@@ -253,11 +253,11 @@ pub struct DerivedSpec {
     pub name: String,
     /// As written; names are `CASE.FIGURE`.
     pub value: String,
-    /// Another one that it is compared with.
+    /// Another derived figure that it is compared with.
     pub against: Option<String>,
 }
 
-/// A figure that matters: a name for a number computed from others.
+/// A figure: a name for a number computed from others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FigureSpec {
     /// Unique within the plan.
@@ -270,7 +270,7 @@ pub struct FigureSpec {
     pub unit: Option<String>,
     /// Which direction is better.
     pub better: Better,
-    /// What it is, for readers.
+    /// Description for readers.
     pub about: Option<String>,
 }
 
@@ -283,9 +283,9 @@ pub struct Expression {
     pub purpose: Purpose,
     /// Its place: the plan's path, or an option.
     pub file: String,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
@@ -305,7 +305,7 @@ pub enum Purpose {
 pub struct DrainSpec {
     /// Done when this holds.
     pub until: Expression,
-    /// Longest wait.
+    /// Maximum wait.
     pub at_most_ns: u64,
 }
 
@@ -326,20 +326,20 @@ pub struct SystemSpec {
     pub sample_interval_ns: Option<u64>,
     /// The Compose file whose services are components, too.
     pub compose: Option<ComposeSpec>,
-    /// Which container engine: `docker`, `podman`, a socket; `None`: detected.
+    /// Container engine: `docker`, `podman`, a socket; `None`: detected.
     pub engine: Option<String>,
 }
 
 /// One replica of a component.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComponentSpec {
-    /// `edge2`; the component's own name if there is only one replica. Unique within the system.
+    /// `edge2`; the component's plain name if there is only one replica. Unique within the system.
     pub name: String,
     /// The component as the plan names it: `edge`.
     pub group: String,
-    /// From 1.
+    /// Number of this replica, from 1.
     pub replica: u32,
-    /// How many there are.
+    /// Number of replicas.
     pub replicas: u32,
     /// What it is, and how it is started.
     pub part: ComponentKind,
@@ -347,7 +347,7 @@ pub struct ComponentSpec {
     pub build: Vec<Command>,
     /// Environment variables, in addition to inherited ones.
     pub env: Vec<(String, Template)>,
-    /// Folder, relative to the plan's folder unless the plan gives an absolute one.
+    /// Working folder, relative to the plan's folder unless the plan gives an absolute one.
     pub dir: String,
     /// Ports, the unnamed one first.
     pub ports: Vec<PortSpec>,
@@ -355,8 +355,8 @@ pub struct ComponentSpec {
     pub ready: Option<ReadySpec>,
     /// What it may use.
     pub limits: Limits,
-    /// In this case or another, or through an event, its link has a delay or packet loss: a relay is in between from
-    /// the start and in all cases, so that these differ in nothing else.
+    /// Whether its link has a delay or packet loss in this case or another, or through an event: a relay is then in
+    /// between from the start and in all cases, so that the cases differ in nothing else.
     pub is_relayed: bool,
     /// How long it lives.
     pub lifetime: Lifetime,
@@ -385,7 +385,7 @@ impl PortSpec {
 pub struct ReadySpec {
     /// The sign to wait for.
     pub sign: ReadySign,
-    /// How long it may take.
+    /// Time limit for the sign.
     pub timeout_ns: u64,
 }
 
@@ -433,7 +433,7 @@ pub struct Limits {
     pub packet_loss: Option<f64>,
     /// Cores it may run on; empty: all.
     pub cpuset: Vec<usize>,
-    /// Limits that are known only once an earlier case has run; their own fields are `None`.
+    /// Limits that are known only once an earlier case has run; the fields of these limits are `None`.
     pub measured: Vec<MeasuredLimit>,
 }
 
@@ -442,7 +442,7 @@ pub struct Limits {
 pub struct StopSpec {
     /// Name without SIG: one of TERM, INT, QUIT, HUP, KILL, USR1, USR2.
     pub signal: String,
-    /// How long it may take before it is killed.
+    /// Time limit for stopping before it is killed.
     pub timeout_ns: u64,
 }
 
@@ -460,14 +460,14 @@ pub struct ProbeSpec {
 pub enum ProbeSource {
     /// JSON from a URL.
     Http {
-        /// `http://…`.
+        /// URL: `http://…`.
         url: Template,
         /// JSON pointer (RFC 6901) to the number.
         json_pointer: String,
     },
     /// A page in Prometheus' text format.
     Prometheus {
-        /// `http://…/metrics`.
+        /// URL: `http://…/metrics`.
         url: Template,
         /// The metric's name.
         metric: String,
@@ -476,7 +476,7 @@ pub enum ProbeSource {
     },
     /// A Redis command whose answer is a number.
     Redis {
-        /// `HOST:PORT`.
+        /// Address: `HOST:PORT`.
         address: Template,
         /// The command; at least one word.
         words: Vec<Template>,
@@ -487,7 +487,7 @@ pub enum ProbeSource {
     Log {
         /// Names of replicas; at least one.
         components: Vec<String>,
-        /// A part of one line.
+        /// A text within one line.
         contains: String,
     },
 }
@@ -495,7 +495,7 @@ pub enum ProbeSource {
 /// What is sent, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadSpec {
-    /// `load` if there is only one.
+    /// Its name; `load` if there is only one.
     pub name: String,
     /// Closed or open, or made by a command.
     pub model: Model,
@@ -505,13 +505,13 @@ pub struct LoadSpec {
     pub ramp_ns: u64,
     /// The window starts after this time.
     pub warmup_ns: u64,
-    /// The window starts after the warm-up, whose end is to be detected.
+    /// Whether the window starts after a warm-up whose end is detected.
     pub is_warmup_found: bool,
-    /// How many batches in all; 1 unless the plan says otherwise.
+    /// Number of batches; 1 unless the plan says otherwise.
     pub batches: u32,
-    /// Between two batches.
+    /// Pause between two batches.
     pub pause_ns: u64,
-    /// Begins this long after the trial's loads do.
+    /// Delay from the start of the trial's loads to the start of this one.
     pub start_ns: u64,
     /// How users or rate change; empty: they do not, apart from the ramp. The model then has their maximum, and the
     /// load ends with the last stage.
@@ -520,19 +520,19 @@ pub struct LoadSpec {
     pub think: Think,
     /// What happens to requests that cannot start when due.
     pub when_behind: WhenBehind,
-    /// Longest wait for an answer.
+    /// Maximum wait for an answer.
     pub timeout_ns: u64,
-    /// What is in flight at the end may finish within this time.
+    /// Time within which requests in flight at the end may finish.
     pub grace_ns: u64,
-    /// Reuse connections.
+    /// Whether connections are reused.
     pub keep_alive: bool,
-    /// `None`: as many as there are cores left by the system.
+    /// Number of load threads; `None`: as many as there are cores left by the system.
     pub threads: Option<u32>,
     /// Seed of all random choices.
     pub seed: u64,
     /// The steps, in order; at least one, or none for a [`Model::Command`].
     pub journey: Vec<Step>,
-    /// What surrounds them: each user's steps before and after, data feeds, captures.
+    /// What surrounds the steps: each user's steps before and after, data feeds, captures.
     pub script: Script,
     /// Its protocol settings.
     pub http: Http,
@@ -556,31 +556,31 @@ impl LoadSpec {
 /// Who decides when a request is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
-    /// Users, each sends its next request after its last one ended.
+    /// Users, each of which sends its next request after its last one ended.
     Closed {
-        /// How many.
+        /// Number of users.
         users: u64,
         /// Each user's steps fall due at this interval.
         pace_ns: Option<u64>,
     },
-    /// A schedule.
+    /// Requests sent on a schedule.
     Open {
         /// Requests per second.
         rate_per_s: f64,
-        /// How they are spread.
+        /// How arrivals are spread.
         arrivals: Arrivals,
-        /// Most in flight at a time.
+        /// Maximum number of requests in flight.
         max_in_flight: u64,
     },
-    /// A program of the user's, which makes its own load.
+    /// A program of the user's, which makes the load itself.
     Command(CommandLoad),
     /// Users that arrive on a schedule, make one journey and leave.
     Sessions {
         /// Users per second.
         rate_per_s: f64,
-        /// How they are spread.
+        /// How arrivals are spread.
         arrivals: Arrivals,
-        /// Most users at a time.
+        /// Maximum number of users at a time.
         max_users: u64,
     },
 }
@@ -588,18 +588,18 @@ pub enum Model {
 /// A program that makes a load. The load has no steps of its own, and all its request settings are defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandLoad {
-    /// What is run.
+    /// Command to run.
     pub command: Command,
-    /// The probe that counts its requests, by its increase.
+    /// The probe whose increase counts its requests.
     pub counted_by: String,
-    /// How many it must make; `None` if unknown.
+    /// Number of requests it must make; `None` if unknown.
     pub requests: Option<u64>,
-    /// The load begins when this appears in its output; `None`: when it is started.
+    /// The load begins when this appears in the program's output; `None`: when the program is started.
     pub started_when_output: Option<Template>,
-    /// Killed after this long.
+    /// Time limit after which the program is killed.
     pub timeout_ns: u64,
     /// Environment variables, in addition to inherited ones.
     pub env: Vec<(String, Template)>,
-    /// Folder, relative to the plan's folder unless the plan gives an absolute one.
+    /// Working folder, relative to the plan's folder unless the plan gives an absolute one.
     pub dir: String,
 }

@@ -1,9 +1,8 @@
 //! Texts that contain `${names}`.
 //!
-//! What the plan itself determines (`case.*`, `replica`, `plan.dir`, fixed ports) is put in while the plan is
-//! expanded; what only a run can know remains, and [`Template::render`] puts it in. Secrets from outside are put in
-//! there as well, and are shown by their names only. `$${` is a literal `${`. There is no arithmetic and there are no
-//! conditions here.
+//! What the plan itself determines (`case.*`, `replica`, `plan.dir`, fixed ports) is put in while the plan is expanded;
+//! what only a run can know remains, and [`Template::render`] puts it in. Secrets from outside are also put in there,
+//! and only their names are shown. `$${` is a literal `${`. There is no arithmetic and there are no conditions here.
 
 use std::fmt;
 
@@ -32,7 +31,7 @@ enum TemplatePart {
 #[derive(Clone, PartialEq, Eq)]
 struct Given {
     value: String,
-    /// A secret's shown name, between `${` and `}`; `None` if the value may be shown.
+    /// A secret's name as shown, between `${` and `}`; `None` if the value may be shown.
     written: Option<String>,
 }
 
@@ -42,7 +41,7 @@ impl Given {
     }
 }
 
-/// Shows no secret.
+/// Shows no secret values.
 impl fmt::Debug for Given {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Given({:?})", self.shown())
@@ -56,14 +55,14 @@ pub enum Segment {
     Text {
         /// The text.
         text: String,
-        /// How.
+        /// How it is escaped.
         escape: Escape,
     },
-    /// A value that changes.
+    /// A value that changes from request to request.
     Variable {
-        /// Which.
+        /// Which variable.
         variable: Variable,
-        /// What its place needs.
+        /// The escaping that its place needs.
         escape: Escape,
     },
 }
@@ -146,7 +145,7 @@ impl Template {
         })
     }
 
-    /// With given values, and placeholders for every name and variable; and where the first variable begins.
+    /// The text with given values and placeholders for all names and variables, and where the first variable begins.
     pub(crate) fn sample(&self) -> (String, Option<(usize, Escape)>) {
         let (mut out, mut first) = (String::new(), None);
         for part in &self.parts {
@@ -175,8 +174,8 @@ impl Template {
         self
     }
 
-    /// A URL whose path and query are a cell of the user's row: of feed and column, numbered as in [`Variable::Feed`].
-    /// `written` is its shown form.
+    /// A URL whose path and query are a cell of the user's row: `feed` and `column` are numbered as in
+    /// [`Variable::Feed`]. `written` is its shown form.
     pub fn with_target(base: &str, feed: u16, column: u16, written: &str) -> Template {
         let mut template = Template::text(base);
         template.push_variable(Variable::Feed { feed, column }, Escape::UrlTarget, written);
@@ -200,7 +199,7 @@ impl Template {
         }
     }
 
-    /// The text up to the first variable, with secrets put in, if no names remain before it: for a URL that includes
+    /// The text up to the first variable, with secrets put in, if no names remain before it: for a URL, this includes
     /// the host.
     pub fn until_variable(&self) -> Option<String> {
         let mut out = String::new();
@@ -216,8 +215,8 @@ impl Template {
         (!starts_late).then_some(out)
     }
 
-    /// A URL's path and query as in the plan, for people, without scheme, user, host and port. A secret that may be
-    /// more than a host stays as its name.
+    /// A URL's path and query as in the plan, for people, without scheme, user, host and port. A secret that may
+    /// contain more than a host is shown by its name.
     pub(crate) fn target_shown(&self) -> String {
         let (mut beginning, mut out, mut is_behind) = (String::new(), String::new(), false);
         for part in &self.parts {
@@ -272,7 +271,7 @@ impl Template {
         self.parts.push(TemplatePart::Variable { variable, escape, written: written.to_owned() });
     }
 
-    /// Appends another, with its texts changed by `f`: for templates inside JSON or a form.
+    /// Appends another template, with its texts changed by `f`: for templates inside JSON or a form.
     pub(crate) fn push_mapped(&mut self, other: &Template, f: &dyn Fn(&str) -> String) {
         for part in &other.parts {
             match part {
@@ -316,16 +315,16 @@ pub(crate) enum Piece<'a> {
     Name(&'a str),
 }
 
-/// What is wrong with the braces.
+/// What is wrong with the braces of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BraceError {
-    /// `${` without `}`; the text from there.
+    /// `${` without `}`.
     Open,
     /// `${}`.
     Empty,
 }
 
-/// Splits a text.
+/// Splits a text into pieces.
 pub(crate) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, BraceError> {
     let mut out = Vec::new();
     let mut rest = text;

@@ -15,7 +15,7 @@ use crate::text::shorten::shorten;
 use crate::text::suggest;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Time limit of a command, unless the plan sets one.
+/// Default time limit of a command.
 const WITHIN_NS: u64 = 600 * SECOND_NS;
 
 /// Reads a load with a `command`.
@@ -59,7 +59,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Optio
     })
 }
 
-/// A command is watched under the name of its load, like a component.
+/// Reports a name that a component has: a command is watched under the name of its load, like a component.
 fn taken(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) {
     if r.instances.iter().any(|i| i.name == name) || ["loadlab", "host", "probes"].contains(&name) {
         let message = format!("a load with a `command` cannot have the name of a component: `{name}`");
@@ -99,7 +99,7 @@ fn read_section(r: &mut Reader<'_>, load: &Fields<'_>) -> Option<CommandLoad> {
     })
 }
 
-/// The name of a probe of this case.
+/// Reads the name of a probe of this case.
 fn read_probe(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let probe = r.scalar(node, "a probe")?;
     // Probes that could not be read were already reported.
@@ -116,7 +116,7 @@ fn read_probe(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     Some(probe.text)
 }
 
-/// Whether a load belongs to this case. A load without `cases` does.
+/// Whether a load belongs to this case; a load without `cases` does.
 pub(crate) fn belongs(r: &mut Reader<'_>, node: &Node) -> bool {
     let Some(cases) = node.get("cases") else { return true };
     let globs = globs(r, cases);
@@ -126,7 +126,7 @@ pub(crate) fn belongs(r: &mut Reader<'_>, node: &Node) -> bool {
     }
 }
 
-/// Whether a case is meant, by its name in the plan or with its revision.
+/// Whether a glob matches a case, by its name in the plan or with its revision.
 fn is_meant(glob: &str, case: &CaseValues) -> bool {
     suggest::glob(glob, &case.name) || suggest::glob(glob, case.own_name())
 }
@@ -143,7 +143,7 @@ fn globs(r: &mut Reader<'_>, node: &Node) -> Vec<String> {
     items.iter().filter_map(|n| r.scalar(n, "a case's name, with `*` for any text")).map(|s| s.text).collect()
 }
 
-/// Loads that belong to no case: a remark for each.
+/// Remarks about loads that belong to no case, one for each.
 pub(crate) fn without_a_case(fields: &Fields<'_>, cases: &[CaseValues]) -> Vec<String> {
     let one = fields.get("load").map(|node| ("load", node));
     let loads = fields.get("loads").map_or(&[][..], Node::entries);

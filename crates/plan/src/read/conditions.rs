@@ -34,7 +34,7 @@ pub(crate) fn read(
     let find = find::read(r, fields, loads, &|r, node| read_one(r, node, Purpose::Expect, known.as_ref()));
     let capacity = find.as_ref().and_then(|find| find::capacity(find, &figures));
     let mut conditions = Conditions {
-        // What a search is for comes first.
+        // The figure that a search is for comes first.
         figures: capacity.into_iter().chain(figures).collect(),
         stop_when: read_list(r, fields, Purpose::StopWhen, known.as_ref()),
         drain: None,
@@ -51,7 +51,8 @@ pub(crate) fn read(
     conditions
 }
 
-/// `None` if something in the system or the loads is wrong: a missing name may be due to that.
+/// The names that conditions may use; `None` if something in the system or the loads is wrong, because a missing name
+/// may be due to that.
 fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[LoadSpec]) -> Option<Known> {
     let wanted = ["figures", "stop_when", "drain", "expect", "find"].iter().any(|k| fields.get(k).is_some());
     if !wanted || r.problems.count() > 0 || matches!(r.scope, Scope::Unknown) {
@@ -65,7 +66,7 @@ fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[Load
 /// Names that a case defines, besides the built-in ones.
 pub(crate) fn names_of(system: &SystemSpec, loads: &[LoadSpec]) -> Vec<String> {
     let mut names: Vec<String> = system.probes.iter().flat_map(|p| expr::probe_names(&p.name)).collect();
-    // A load's program is watched as components are.
+    // A load's program is watched like a component.
     let programs = loads.iter().filter(|l| l.command().is_some()).map(|l| &l.name);
     names.extend(programs.flat_map(|name| expr::component_names(name)));
     names.extend(system.components.iter().flat_map(|c| expr::component_names(&c.name)));
@@ -105,7 +106,7 @@ fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
     expr.check_kinds(&|name| known.kind(name))
 }
 
-/// Removes expectations about tags that `--tags` left out of a case; a remark for each.
+/// Removes expectations about tags that `--tags` left out of a case, with a remark for each.
 pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
     let series = load::series(&case.loads);
     let is_left_out = |name: &str| {
@@ -114,7 +115,7 @@ pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
         })
     };
     let mut notes = Vec::new();
-    // Figures use those before them.
+    // Figures use the figures before them.
     let mut gone: Vec<String> = Vec::new();
     case.figures.retain(|figure| {
         let names = Sum::parse(&figure.value).map(|sum| sum.names()).unwrap_or_default();

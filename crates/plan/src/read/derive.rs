@@ -11,7 +11,7 @@ use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::suggest;
 
-/// Reads all of them; the cases are those of the whole matrix.
+/// Reads all derived figures; the cases are those of the whole matrix.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, cases: &[Case]) -> Vec<DerivedSpec> {
     let Some(node) = fields.get("derive") else { return Vec::new() };
     let mut all = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, cases: &[Case]) -> V
     all
 }
 
-/// One side: its text, and its kind.
+/// Reads one side: its text, and its kind.
 fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, NumberKind)> {
     let text = r.scalar(node, "a sum such as `a.elapsed + b.elapsed`")?.text;
     let sum = match Sum::parse(&text) {
@@ -50,7 +50,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, 
             return None;
         }
     };
-    // With mistakes in the cases a name may be missing because of them.
+    // If there are mistakes in the cases, a name may be missing because of them.
     if r.problems.count() > 0 {
         return None;
     }
@@ -83,7 +83,7 @@ fn kind_of(name: &str, cases: &[Case]) -> Option<NumberKind> {
     named.map_or_else(|| expr::kind_of(figure), |f| Some(f.kind))
 }
 
-/// Splits `CASE.FIGURE`. Names of cases may contain dots: the longest match is meant.
+/// Splits `CASE.FIGURE`. Names of cases may contain dots: the longest match wins.
 fn split<'a, 'n>(name: &'n str, cases: &'a [Case]) -> Option<(&'a Case, &'n str)> {
     let fits = |case: &'a Case| Some((case, name.strip_prefix(case.name.as_str())?.strip_prefix('.')?));
     cases.iter().filter_map(fits).max_by_key(|(case, _)| case.name.len())

@@ -15,7 +15,7 @@ use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::suggest;
 
-/// The possible events, as written.
+/// The possible events, as written in a plan.
 const FORMS: &str = "`kill NAME`, `pause NAME`, `resume NAME`, `restart NAME`, `limit NAME cpu 5%`, and with `isolate: true` \
                      `disconnect NAME`, `reconnect NAME`, `bandwidth NAME 1MiB/s`; `delay NAME 40ms`, `packet_loss NAME 1%`";
 
@@ -35,7 +35,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node) -> Option<EventSpec> {
     let at_ns = r.duration(&fields, "at");
     let scalar = r.scalar(fields.get("do")?, "an action such as `kill edge2`")?;
     let text = scalar.text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
-    // For a case without events.
+    // `none` is for a case without events.
     if text == "none" {
         return None;
     }
@@ -69,7 +69,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node) -> Option<EventSpec> {
     Some(EventSpec { at_ns: at_ns?, text, components, action })
 }
 
-/// The replicas that a name refers to: itself, or all of its group.
+/// The replicas that a name refers to: a single one, or all of its group.
 pub(crate) fn named(r: &mut Reader<'_>, scalar: &Scalar, name: &str) -> Option<Vec<String>> {
     let meant = r.instances.iter().filter(|i| i.name == name || i.group == name);
     let meant: Vec<String> = meant.map(|i| i.name.clone()).collect();
@@ -106,7 +106,7 @@ fn limit_of(r: &mut Reader<'_>, scalar: &Scalar, limit: &str, value: &str) -> Op
     }
 }
 
-/// What cannot be done to such a component, and what would work.
+/// What cannot be done to such a component, and what would work instead.
 pub(crate) fn unfit(
     event: &EventSpec,
     part: &ComponentKind,
@@ -169,10 +169,10 @@ pub(crate) fn read_durability(
         }
         return Some(DurabilitySpec { persisted: Persisted::Probe(probe.text), at: place(r, at) });
     };
-    // With mistakes in the loads a step may be missing because of them.
+    // If there are mistakes in the loads, a step may be missing because of them.
     let is_whole = r.problems.count() == 0 && !loads.is_empty();
     let carries_none = !loads.iter().flat_map(LoadSpec::steps).any(carries_id);
-    // A load for other cases may carry one.
+    // A load for other cases may carry a `${unique}`.
     if carries_none && left_out {
         return None;
     }

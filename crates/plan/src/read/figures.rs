@@ -12,16 +12,16 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest::listed;
 
-/// Longest name, in characters.
+/// Maximum length of a name, in characters.
 const MAX_NAME: usize = 80;
-/// Longest unit, in characters.
+/// Maximum length of a unit, in characters.
 const MAX_UNIT: usize = 20;
 
 /// Names that a case knows, and their kinds.
 pub(crate) struct Known {
-    /// All but the built-in ones.
+    /// All names but the built-in ones.
     pub names: Vec<String>,
-    /// The probes, whose names may look like others.
+    /// The probes, whose names may look like other names.
     pub probes: Vec<String>,
     /// The plan's figures read so far.
     pub figures: Vec<Figure>,
@@ -46,7 +46,7 @@ impl Known {
         }
     }
 
-    /// A figure is for a whole trial.
+    /// Reports a figure with a part of the trial: figures are for whole trials.
     pub fn check_parts(&self, asked: &[NameRef]) -> Result<(), ExprError> {
         let is_figure = |name: &&NameRef| {
             let is_name = self.names.contains(&name.text) || expr::built_in_kind(&name.text).is_some();
@@ -63,7 +63,7 @@ impl Known {
         }
     }
 
-    /// Steadiness is known only for probes.
+    /// Reports `steady` for anything but a probe: steadiness is known only for probes.
     pub fn check_steady(&self, asked: &[NameRef]) -> Result<(), ExprError> {
         match asked.iter().find(|name| !self.probes.contains(&name.text)) {
             Some(name) => Err(ExprError {
@@ -88,7 +88,7 @@ impl Known {
     }
 }
 
-/// Reads all of them in order. A figure may use those before it, which are added to `known` as they are read; without
+/// Reads all figures in order. A figure may use those before it, which are added to `known` as they are read; without
 /// `known`, something else is wrong with the plan, and names cannot be checked.
 pub(crate) fn read(
     r: &mut Reader<'_>,
@@ -143,7 +143,7 @@ pub(crate) fn read(
                 Ok(figure) => known.figures.push(figure),
                 Err(error) => {
                     wrong(r, node, &scalar, ExprError { at: 0, len: scalar.text.len(), ..error });
-                    // Later ones may use it.
+                    // Later figures may use it.
                     known.figures.push(Figure { name: spec.name.clone(), sum, kind: spec.kind });
                 }
             }
@@ -163,7 +163,7 @@ fn check_name(r: &mut Reader<'_>, entry: &Entry) {
     }
 }
 
-/// Its kind.
+/// Checks a figure and returns its kind.
 fn check(sum: &Sum, known: &Known, own_name: &str) -> Result<NumberKind, ExprError> {
     let names = known.all_names();
     known.check_parts(&sum.names())?;
@@ -175,7 +175,7 @@ fn check(sum: &Sum, known: &Known, own_name: &str) -> Result<NumberKind, ExprErr
     sum.kind(&|name| known.kind(name))
 }
 
-/// `unit`, `better` and `about`.
+/// Reads `unit`, `better` and `about`.
 fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kind_known: bool) {
     match r.choice(own, "better") {
         Some("more") => spec.better = Better::More,
@@ -204,9 +204,9 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
     match of_unit {
         _ if !is_kind_known => {}
         None if spec.kind == NumberKind::Plain => spec.unit = Some(unit.text),
-        // A ratio, of which 1 is 100 %, as for errors.
+        // A ratio, of which 1 is 100 %, as for `errors`.
         Some(NumberKind::Fraction) if spec.kind == NumberKind::Plain => spec.kind = NumberKind::Fraction,
-        // A probe's number has no unit of its own: it gets this one.
+        // A probe's number has no unit: it gets this one.
         Some(kind) if spec.kind == NumberKind::Plain => {
             spec.value = format!("({}) * 1{}", spec.value, unit.text);
             spec.kind = kind;
@@ -261,7 +261,7 @@ fn better_of_kind(kind: NumberKind) -> Better {
     }
 }
 
-/// Reports a mistake at its part of the text, if that part occurs literally in the plan.
+/// Reports a mistake at its part of the text, if that part occurs literally in the plan; otherwise at the whole text.
 pub(crate) fn wrong(r: &mut Reader<'_>, node: &Node, scalar: &Scalar, error: ExprError) {
     let whole = r.sources.slice(node.span);
     let mut at = scalar.clone();
@@ -273,7 +273,7 @@ pub(crate) fn wrong(r: &mut Reader<'_>, node: &Node, scalar: &Scalar, error: Exp
         }
         _ => {}
     }
-    // A value of the matrix is only a part of the text: report at the text.
+    // A value of the matrix is only part of the text: the mistake is reported at the text.
     let origin = at.origin.take();
     let mut problem = Problem::new(at.span, error.message).maybe_hint(error.hint);
     if let Some(origin) = origin {

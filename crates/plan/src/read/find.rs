@@ -15,9 +15,9 @@ use crate::text::suggest::listed;
 
 /// The name of the figure, and of the number in conditions.
 const CAPACITY: &str = "capacity";
-/// How long a level is measured, if neither the search nor its load says so.
+/// How long a level is measured if neither the search nor its load sets it.
 const LEVEL_NS: u64 = 10_000_000_000;
-/// A level settles no longer than this, unless the plan says so.
+/// A level settles no longer than this unless the plan sets it.
 const MOST_SETTLE_NS: u64 = 5_000_000_000;
 
 /// Reads `find`, of a case whose loads are known. `condition` reads a condition.
@@ -53,7 +53,7 @@ pub(crate) fn read(
     Some(FindSpec { vary, range, load, expect, level_ns, settle_ns, max_levels })
 }
 
-/// How long a level of a load is measured, and how long it settles before that, nanoseconds: as given, or else as the
+/// How long a level of a load is measured, and how long it settles before that, nanoseconds: as given, otherwise as the
 /// load suggests.
 pub fn level_times(load: &LoadSpec, level_ns: Option<u64>, settle_ns: Option<u64>) -> (u64, u64) {
     let own_ns = match load.until {
@@ -104,7 +104,7 @@ pub(crate) fn capacity(find: &FindSpec, figures: &[FigureSpec]) -> Option<Figure
     Some(FigureSpec { name, value, kind, unit, better: Better::More, about: Some(about) })
 }
 
-/// What a search yields, under whatever name.
+/// Whether a figure is what a search yields, under whatever name.
 pub(crate) fn is_capacity(figure: &FigureSpec) -> bool {
     figure.value.trim() == CAPACITY
 }
@@ -139,7 +139,7 @@ fn range(r: &mut Reader<'_>, own: &Fields<'_>, vary: SearchVariable) -> Option<(
     }
 }
 
-/// The load that is varied, by its place.
+/// Index of the load that is varied.
 fn the_load(r: &mut Reader<'_>, own: &Fields<'_>, loads: &[LoadSpec], plan: &Fields<'_>) -> Option<usize> {
     let names: Vec<&str> = loads.iter().map(|load| load.name.as_str()).collect();
     let Some(name) = r.text(own, "load") else {

@@ -31,7 +31,7 @@ impl Reader<'_> {
                 let escape = if asked.is_raw { encode::raw(escape) } else { escape };
                 let value = encode::written(&value, escape);
                 match (spot.when, asked.is_public) {
-                    // What is needed now becomes part of the plan, and is masked where that is shown.
+                    // A value that is needed now becomes part of the plan, and is masked where the plan is shown.
                     (When::Now, _) | (When::Run | When::Url, true) => out.template.push_text(&value),
                     (_, is_public) => {
                         out.template.push_given(value, (!is_public).then(|| spot.name.to_owned()));
@@ -47,7 +47,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The value; `Err(None)` if a missing value need not be reported.
+    /// The value from outside; `Err(None)` if a missing value need not be reported.
     fn outside_value(
         &mut self,
         asked: &OutsideName,
@@ -125,8 +125,8 @@ fn missing_words(reference: &Reference, missing: &Missing) -> (String, String) {
     }
 }
 
-/// How a value is escaped at a place. At the beginning of a URL it is not escaped, since it may be all of it, except
-/// as user or password.
+/// How a value is escaped at a place. At the beginning of a URL it is not escaped, since it may be the whole URL,
+/// except as user or password.
 fn escape_at(spot: &Spot<'_>, so_far: &str) -> Escape {
     match spot.when {
         When::Now | When::Run => Escape::Raw,

@@ -8,7 +8,7 @@ use crate::text::error::Problem;
 use crate::text::node::{Entry, Node};
 use crate::text::shorten::shorten;
 
-/// Values that a lever can be raised to.
+/// Maximum number of values that a lever can be raised to.
 const MOST_RAISES: usize = 8;
 
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<LeverSpec> {
@@ -29,7 +29,7 @@ fn lever(r: &mut Reader<'_>, entry: &Entry) -> Option<LeverSpec> {
         r.push(problem.hint("about a tenth less is a good step"));
         return None;
     }
-    // Which way more of it lies: a longer interval may be the tighter one.
+    // The direction in which more of it lies: a longer interval may be the tighter one.
     let is_wrong_way = |value: &&u64| **value == now || (**value > now) == (less > now);
     if let Some(value) = more.iter().find(is_wrong_way) {
         let message =
@@ -39,7 +39,7 @@ fn lever(r: &mut Reader<'_>, entry: &Entry) -> Option<LeverSpec> {
         );
         return None;
     }
-    // The smallest raise first: what it brings is predicted.
+    // The smallest raise comes first: its effect is predicted.
     let mut more = more;
     more.sort_by_key(|value| value.abs_diff(now));
     more.dedup();

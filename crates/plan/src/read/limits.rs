@@ -19,11 +19,11 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
 
-/// Beyond this it no longer resembles a link, and traffic would be kept in memory all that time.
+/// A longer delay no longer resembles a link, and traffic would be kept in memory for all that time.
 const LONGEST_DELAY_NS: u64 = 60_000_000_000;
 
 impl LimitName {
-    /// All of them, in the order of the language.
+    /// All limits, in the order of the language.
     pub const ALL: [LimitName; 13] = [
         LimitName::Cpu,
         LimitName::Memory,
@@ -59,12 +59,12 @@ impl LimitName {
         }
     }
 
-    /// A relay on the component's link implements it.
+    /// Whether a relay on the component's link implements it.
     pub fn is_of_relay(self) -> bool {
         matches!(self, LimitName::Delay | LimitName::Jitter | LimitName::PacketLoss)
     }
 
-    /// The kind of figure that can make this limit; `None` if none can.
+    /// The kind of figure that can determine this limit; `None` if none can.
     fn figure(self) -> Option<Figure> {
         match self {
             LimitName::Cpu => Some(Figure::Percent),
@@ -74,7 +74,7 @@ impl LimitName {
         }
     }
 
-    /// A value as in a plan: cores, bytes, a count, or any of these per second.
+    /// Parses a value as in a plan: cores, bytes, a count, or any of these per second.
     ///
     /// # Errors
     /// What was expected.
@@ -121,7 +121,7 @@ impl LimitName {
 }
 
 impl Limits {
-    /// Sets one of them, in the units of its field; `None` removes it.
+    /// Sets one limit, in the units of its field; `None` removes it.
     pub fn set(&mut self, name: LimitName, value: Option<f64>) {
         let whole = value.map(|v| v.round() as u64);
         match name {
@@ -216,7 +216,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node, name: LimitName) -> Option<Limit> {
     }
 }
 
-/// `0-1,3`, or `none`.
+/// Reads `0-1,3`, or `none`.
 fn read_cpus(r: &mut Reader<'_>, node: &Node) -> Option<Vec<usize>> {
     let scalar = r.scalar(node, "cores such as `0-1,3`, or `none`")?;
     if scalar.text == "none" {
@@ -238,7 +238,7 @@ fn read_cpus(r: &mut Reader<'_>, node: &Node) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// The syntax.
+/// The syntax of a measured limit.
 const FORM: &str = "`${measured.CASE.COMPONENT.FIGURE / 2}`, such as `${measured.control.edge.memory.mean / \
                     2}`; put the name of a case in brackets if it is not a single word: `${measured[\"1% \
                     CPU\"].edge.cpu}`";
@@ -278,7 +278,7 @@ fn parse_measured(limit: LimitName, text: &str, at: Place) -> Result<MeasuredLim
     }
 }
 
-/// `.control.` or `["1% CPU"].`: the name, and what follows.
+/// The name in `.control.` or `["1% CPU"].`, and what follows it.
 fn case_of(text: &str) -> Option<(String, &str)> {
     if let Some(rest) = text.strip_prefix('.') {
         let (case, rest) = rest.split_once('.')?;
@@ -290,7 +290,7 @@ fn case_of(text: &str) -> Option<(String, &str)> {
     Some((case.to_owned(), rest.trim_start().strip_prefix("].")?))
 }
 
-/// `/ 2 * 3` as a number; empty is 1.
+/// The value of `/ 2 * 3`; 1 if empty.
 fn factor_of(mut text: &str) -> Option<f64> {
     let mut factor = 1.0;
     loop {
@@ -309,7 +309,7 @@ fn factor_of(mut text: &str) -> Option<f64> {
     Some(factor)
 }
 
-/// Whether every figure that limits depend on will have been measured when it is needed. Call it once all cases are
+/// Checks that every figure that limits depend on will have been measured when it is needed. Call it once all cases are
 /// known and chosen.
 pub(crate) fn check_measured(plan: &Plan) -> Vec<PlanError> {
     let mut errors = Vec::new();

@@ -80,7 +80,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     })
 }
 
-/// A warm-up of a given length, or one to be detected.
+/// The length of a warm-up, and whether its end is to be detected.
 fn read_warmup(r: &mut Reader<'_>, fields: &Fields<'_>, has_stages: bool) -> (u64, bool) {
     let is_auto =
         fields.get("warmup").is_some_and(|n| matches!(&n.value, Value::Scalar(_, t) if t == "auto"));
@@ -134,7 +134,7 @@ fn read_model(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) 
     }
 }
 
-/// Keys that have no meaning with stages, or with stages of this kind.
+/// Reports keys that have no meaning with stages, or with stages of this kind.
 fn of_the_other_kind(r: &mut Reader<'_>, fields: &Fields<'_>, stages: &Stages) {
     use keys::keys_hint::{ARRIVALS, MAX_IN_FLIGHT, PACE, THINK};
     let (others, kind) = match stages.is_rate {
@@ -153,7 +153,7 @@ fn of_the_other_kind(r: &mut Reader<'_>, fields: &Fields<'_>, stages: &Stages) {
     }
 }
 
-/// Think times, for users without a pace.
+/// Reads think times, for users without a pace.
 fn read_think(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) -> Think {
     let think = stages::read_think(r, fields);
     if think != Think::None && fields.get("pace").is_some() && !stages.is_some_and(|s| s.is_rate) {

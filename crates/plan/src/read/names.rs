@@ -8,7 +8,7 @@ use loadlab_record::variable::Variable;
 
 use crate::text::span::Span;
 
-/// More captures or columns than anyone needs, and few enough for the engine's numbers.
+/// Maximum number of captures or columns: more than anyone needs, and few enough for the engine's index types.
 pub(crate) const MOST: usize = 1000;
 
 /// Variables of the steps being read.
@@ -19,14 +19,14 @@ pub(crate) struct Names {
     pub feeds: Vec<KnownFeed>,
     /// By slot: those of `setup`, then those of the load.
     pub captures: Vec<KnownCapture>,
-    /// How many of them belong to `setup`.
+    /// Number of captures that belong to `setup`.
     pub shared: usize,
 }
 
 /// Whose steps are being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StepOwner {
-    /// None.
+    /// Nobody's: no step is being read.
     #[default]
     Nowhere,
     Setup,
@@ -37,7 +37,7 @@ pub(crate) enum StepOwner {
 pub(crate) struct KnownFeed {
     pub name: String,
     pub span: Span,
-    /// Columns used, and where first.
+    /// Columns used, and where each was used first.
     pub columns: Vec<(String, Span)>,
 }
 
@@ -46,21 +46,21 @@ pub(crate) struct KnownCapture {
     pub name: String,
     pub span: Span,
     pub is_number: bool,
-    /// An earlier step has captured it.
+    /// Whether an earlier step has captured it.
     pub is_visible: bool,
 }
 
 /// The meaning of a name in a request.
 pub(crate) enum Word {
     Variable(Variable, Escape),
-    /// Not a variable: perhaps something constant.
+    /// Not a variable: perhaps a constant.
     Other,
-    /// It cannot be used (already reported).
+    /// A name that cannot be used (already reported).
     Wrong,
 }
 
 impl Names {
-    /// As people write them.
+    /// The names that may be used, as people write them.
     pub fn known(&self) -> Vec<String> {
         let mut names: Vec<String> = ["uuid", "now", "random(1, 6)"].map(str::to_owned).to_vec();
         if self.place == StepOwner::Load {

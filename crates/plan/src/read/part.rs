@@ -13,7 +13,7 @@ use crate::text::span::Span;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What a component is: one of the four keys.
+/// Reads what a component is: one of the four keys.
 pub(crate) fn read_part(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ComponentKind> {
     if let Some(node) = fields.get("run") {
         return read_command(r, node).map(ComponentKind::Process);
@@ -70,7 +70,7 @@ fn read_container(r: &mut Reader<'_>, node: &Node, component: &Fields<'_>) -> Op
     Some(ContainerSpec { image: image?, command, entrypoint, ports, volumes, network, health, user })
 }
 
-/// Ports in the container: each is behind a port of the component.
+/// Reads the ports in the container: each is behind a port of the component.
 fn read_inner_ports(r: &mut Reader<'_>, fields: &Fields<'_>, component: &Fields<'_>) -> Vec<(String, u16)> {
     let mut ports = Vec::new();
     if let Some(port) = r.count(fields, "port") {
@@ -164,7 +164,7 @@ fn read_health(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<HealthSpec> 
     })
 }
 
-/// `system.compose`; `differs` is where its services differ between cases.
+/// Reads `system.compose`; `differs` is where its services differ between cases.
 pub(crate) fn read_compose(
     r: &mut Reader<'_>,
     node: &Node,

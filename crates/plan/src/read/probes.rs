@@ -29,7 +29,7 @@ pub(crate) fn read(r: &mut Reader<'_>, entry: &Entry) -> Option<ProbeSpec> {
     Some(ProbeSpec { name: entry.key.clone(), source })
 }
 
-/// A JSON pointer.
+/// Reads a JSON pointer.
 pub(crate) fn read_pointer(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let pointer = r.scalar(node, "a JSON pointer such as `/stored`")?;
     if !pointer.text.is_empty() && !pointer.text.starts_with('/') {
@@ -50,7 +50,7 @@ fn read_labels(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, String)>
     labels
 }
 
-/// The Redis query: one of its commands with a key, or any command in words.
+/// Reads a Redis query: one of its commands with a key, or any command in words.
 fn read_redis(r: &mut Reader<'_>, node: &Node, fields: &Fields<'_>) -> Option<ProbeSource> {
     let address = r.template(node, "HOST:PORT")?;
     check_rendered(r, node, &address, url::host_and_port)?;

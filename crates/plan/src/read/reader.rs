@@ -26,7 +26,7 @@ use crate::text::suggest;
 pub(crate) struct Scalar {
     pub text: String,
     pub kind: ScalarKind,
-    /// Where it is used.
+    /// Where the scalar is used.
     pub span: Span,
     /// Where the value is in the matrix.
     pub origin: Option<Span>,
@@ -35,13 +35,13 @@ pub(crate) struct Scalar {
 /// Which names a text may keep for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// None: it is needed while the plan is checked.
+    /// No names: the text is needed while the plan is checked.
     Now,
     /// The run's folder and ports.
     Run,
-    /// The same, in a URL: what comes from outside is encoded.
+    /// As `Run`, in a URL: what comes from outside is encoded.
     Url,
-    /// The same, and variables that change from request to request, escaped for their place.
+    /// As `Run`, and variables that change from request to request, escaped for their place.
     Request(Escape),
 }
 
@@ -56,15 +56,15 @@ pub(crate) struct KnownPort {
 /// A running component as templates see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
-    /// `edge2`.
+    /// Name of the replica: `edge2`.
     pub name: String,
-    /// `edge`.
+    /// Name of the component: `edge`.
     pub group: String,
     pub replica: u32,
     pub ports: Vec<KnownPort>,
 }
 
-/// The common inputs of all cases.
+/// The inputs that all cases share.
 #[derive(Clone, Copy)]
 pub(crate) struct From<'a> {
     pub sources: &'a Sources,
@@ -73,7 +73,7 @@ pub(crate) struct From<'a> {
     pub revisions: &'a [Revision],
     /// Values of `${env.…}` and `${file:…}`.
     pub outside: &'a Outside,
-    /// Missing values are allowed.
+    /// Whether missing values are allowed.
     pub is_lenient: bool,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Resolved {
     pub kind: ScalarKind,
     /// Where the value is in the matrix.
     pub origin: Option<Span>,
-    /// Nothing was wrong.
+    /// Whether nothing was wrong.
     pub whole: bool,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Reader<'a> {
     pub requests: Option<u64>,
     /// `${value}` of the lever being read.
     pub value: Option<u64>,
-    /// Where a value of the case was put in, since this was last reset to `None`.
+    /// Where a value of the case was put in since this was last reset to `None`.
     pub used_case: Option<Span>,
     /// Number of values read for replicas, to limit the total over all cases.
     pub cost: usize,
@@ -131,9 +131,9 @@ pub(crate) struct Reader<'a> {
     pub outside: &'a Outside,
     /// See [`From`].
     pub is_lenient: bool,
-    /// Values that nothing may show.
+    /// Values that must not be shown.
     pub secrets: BTreeSet<String>,
-    /// Where a secret was put in, since this was last reset to `None`.
+    /// Where a secret was put in since this was last reset to `None`.
     pub used_secret: Option<Span>,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// Without any checks, for a first look.
+    /// Takes a node without any checks, for a first look.
     pub fn of(node: &'n Node, section: &'static Section, at: Span) -> Self {
         Fields { section, entries: node.entries(), at }
     }
@@ -178,12 +178,12 @@ impl<'n> Fields<'n> {
 pub(crate) struct Spot<'s> {
     /// The text.
     pub node: &'s Node,
-    /// What is between the braces.
+    /// The text between the braces.
     pub name: &'s str,
     pub when: When,
-    /// In the matrix, if the name comes from the case.
+    /// Where the text is in the matrix, if the name comes from the case.
     pub origin: Option<Span>,
-    /// An `@` follows: at the beginning of a URL it is user or password.
+    /// Whether an `@` follows: at the beginning of a URL, the name is then user or password.
     pub is_user: bool,
 }
 
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The inputs, for another reader.
+    /// The inputs of this reader, for another one.
     pub fn from(&self) -> From<'a> {
         let Reader { sources, plan_dir, revisions, outside, is_lenient, .. } = self;
         From { sources, plan_dir, revisions, outside, is_lenient: *is_lenient }
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
         self.problems.push(problem);
     }
 
-    /// Reports a mistake in a scalar: in the matrix if it came from there.
+    /// Reports a mistake in a scalar: in the matrix if the scalar came from there.
     pub fn wrong(&mut self, scalar: &Scalar, message: impl Into<String>, hint: Option<String>) {
         let problem = match (scalar.origin, self.scope) {
             (Some(origin), Scope::Case(case)) => Problem::new(origin, message)
@@ -337,7 +337,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Any scalar with the case's values in it; `what` states what was expected, with its article.
+    /// Reads any scalar with the case's values in it; `what` states what was expected, with its article.
     pub fn scalar(&mut self, node: &Node, what: &str) -> Option<Scalar> {
         let Value::Scalar(kind, text) = &node.value else {
             self.push(Problem::new(node.span, format!("expected {what}, found {}", node.called())));
@@ -352,7 +352,7 @@ impl<'a> Reader<'a> {
         Some(Scalar { text, kind, span: node.span, origin })
     }
 
-    /// A text that may keep names for the run.
+    /// Reads a text that may keep names for the run.
     pub fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
         match &node.value {
             Value::Scalar(kind, text) if *kind != ScalarKind::Null => {
@@ -366,7 +366,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A URL that may keep names for the run.
+    /// Reads a URL that may keep names for the run.
     pub fn url_text(&mut self, node: &Node) -> Option<Template> {
         match &node.value {
             Value::Scalar(kind, text) if *kind != ScalarKind::Null => {
@@ -380,7 +380,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text of a request, its variables escaped for their place.
+    /// Reads a text of a request, with its variables escaped for their place.
     pub fn request_text(&mut self, node: &Node, what: &str, escape: Escape) -> Option<Template> {
         match &node.value {
             Value::Scalar(kind, text) if *kind != ScalarKind::Null => {
@@ -477,7 +477,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value; one from the matrix may ask for something outside.
+    /// Puts in a value; one from the matrix may ask for something outside.
     fn put_value(&mut self, text: &str, spot: Spot<'_>, out: &mut Resolved) {
         if spot.origin.is_none() || !text.contains("${") || !outside::is_outside_only(text) {
             return out.template.push_text(text);
@@ -616,7 +616,7 @@ impl<'a> Reader<'a> {
 fn doc_of(section: &Section, name: &str) -> String {
     let doc = section.key(name).map_or("", |k| k.doc).trim_end_matches('.');
     match (doc.chars().next(), doc.chars().nth(1)) {
-        // A word in capitals stays as it is.
+        // A word in capitals stays unchanged.
         (Some(first), Some(second)) if second.is_lowercase() || second == ' ' => {
             format!("{}{}", first.to_lowercase(), &doc[first.len_utf8()..])
         }

@@ -1,4 +1,4 @@
-//! Revisions of the plan's repository that are compared.
+//! Revisions of the plan's repository to compare.
 
 use crate::model::part::{ComponentKind, Image, Lifetime};
 use crate::model::plan::{Plan, Revision};
@@ -7,7 +7,7 @@ use crate::read::reader::{Fields, Reader};
 use crate::text::error::{Problem, Problems};
 use crate::text::shorten::shorten;
 
-/// Most revisions of one run.
+/// Maximum number of revisions of one run.
 const MOST: usize = 100;
 
 /// Reads `revisions`.
@@ -45,7 +45,8 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Revision> {
     found
 }
 
-/// What would be the same for all revisions though it is built from each. Call it once all cases are read.
+/// Reports what would be the same for all revisions although it should be built from each. Call it once all cases have
+/// been read.
 pub(crate) fn fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let Some(first) = plan.cases.first().filter(|_| !plan.revisions.is_empty()) else { return };
     let at = fields.key_span("revisions");

@@ -11,7 +11,7 @@ use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// Most stages of a load.
+/// Maximum number of stages of a load.
 const MAX_STAGES: usize = 1000;
 const YEAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
 
@@ -25,15 +25,15 @@ enum Unit {
 /// Stages of a load, and their unit.
 pub(crate) struct Stages {
     pub list: Vec<Stage>,
-    /// The levels are rates; otherwise numbers of users.
+    /// Whether the levels are rates; otherwise they are numbers of users.
     pub is_rate: bool,
-    /// The highest level that lasts.
+    /// The highest level that is held.
     pub most: f64,
-    /// All of them together.
+    /// Total length of all stages, nanoseconds.
     pub length_ns: u64,
 }
 
-/// A level as written: 0 has either unit.
+/// A level as written: 0 fits either unit.
 struct Level {
     value: f64,
     unit: Option<Unit>,
@@ -47,7 +47,7 @@ struct Units {
     mixed: bool,
 }
 
-/// Reads `stages`; `None` if none can be used (already reported).
+/// Reads `stages`; `None` if none of them can be used (already reported).
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Stages> {
     let node = fields.get("stages")?;
     let at = fields.key_span("stages");

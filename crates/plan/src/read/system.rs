@@ -64,7 +64,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
     spec
 }
 
-/// A service belongs to the Compose file, which must exist.
+/// Reports services without a Compose file: a service belongs to one.
 fn services_have_a_file(
     r: &mut Reader<'_>,
     spec: &SystemSpec,
@@ -88,7 +88,7 @@ fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
         let whole = Fields::of(&entry.value, &keys::COMPONENT, entry.key_span);
         let replicas = quiet.count(&whole, "replicas").unwrap_or(1) as u32;
         for replica in 1..=replicas {
-            // Exceeding the limit is reported later; here it only must not take long.
+            // Exceeding the limit is reported later; here it must only not take long.
             if found.len() > MAX_REPLICAS as usize {
                 return found;
             }
@@ -98,7 +98,7 @@ fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
             quiet.own = Some(0);
             let ports = read_ports(&mut quiet, &whole);
             let known = ports.iter().map(|p| KnownPort { variable: p.variable(), number: p.number });
-            // Its address, whatever kind it is, is known once it is up.
+            // Its address is known only once it is up, whatever its kind.
             let address = KnownPort { variable: "address".to_owned(), number: None };
             let last = found.len() - 1;
             found[last].ports = known.chain([address]).collect();
@@ -129,7 +129,8 @@ fn instances_fit(r: &mut Reader<'_>, entries: &[Entry], at: Span) -> bool {
 /// Names in the record's samples that are not components: the machine, the generator, the probes.
 const NOT_COMPONENTS: [&str; 3] = ["host", "loadlab", "probes"];
 
-/// `edge` with two replicas is `edge1` and `edge2`: another component cannot have one of these names.
+/// Reports clashing names: `edge` with two replicas is `edge1` and `edge2`, and no other component may have one of
+/// these names.
 fn names_differ(r: &mut Reader<'_>, entries: &[Entry]) {
     let clash = |r: &Reader<'_>, entry: &Entry| {
         r.instances.iter().find(|i| i.name == entry.key && i.group != entry.key).map(|i| i.group.clone())
@@ -142,7 +143,7 @@ fn names_differ(r: &mut Reader<'_>, entries: &[Entry]) {
     }
 }
 
-/// All replicas of a component.
+/// Reads all replicas of a component.
 fn read_component(r: &mut Reader<'_>, entry: &Entry) -> Vec<ComponentSpec> {
     if !r.check_name(&entry.key, entry.key_span, "a component") {
         return Vec::new();
@@ -176,7 +177,7 @@ fn ports_differ(r: &mut Reader<'_>, own: &[usize], fields: &Fields<'_>) {
     }
 }
 
-/// One replica, if everything required is valid.
+/// Reads one replica, if everything required is valid.
 fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Option<ComponentSpec> {
     let instance = r.own.and_then(|i| r.instances.get(i))?.clone();
     r.count(fields, "replicas");
@@ -190,7 +191,7 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
     let ports = read_ports(r, fields);
     let ready = fields.get("ready").and_then(|n| read_ready(r, n, fields.key_span("ready")));
     check_ready(r, fields, part.as_ref(), ready.as_ref());
-    // Limits are changed on the running component when the case changes: they may differ.
+    // Limits are changed on the running component when the case changes, so they may differ.
     let used_case = r.used_case;
     let limits =
         fields.get("limits").map(|n| limits::read(r, n, fields.key_span("limits"))).unwrap_or_default();
@@ -245,7 +246,7 @@ fn check_ready(
     r.push(Problem::new(fields.key_span("ready"), message).hint(hint));
 }
 
-/// One shell line, or a list of commands that run one after another.
+/// Reads one shell line, or a list of commands that run one after another.
 fn read_commands(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Vec<Command> {
     match fields.get(key) {
         None => Vec::new(),
@@ -256,7 +257,7 @@ fn read_commands(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Vec<Comm
     }
 }
 
-/// Builds run before there is a run folder or a port, so their texts must be complete.
+/// Reads build commands. Builds run before there is a run folder or a port, so their texts must be complete.
 fn read_builds(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Command> {
     let commands = read_commands(r, fields, "build");
     let late = |t: &Template| t.names().next().map(str::to_owned);

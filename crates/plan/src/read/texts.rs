@@ -10,13 +10,13 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::url;
 
-/// A place in the plan, to be reported later.
+/// A place in the plan, for later reports.
 pub(crate) fn place(r: &Reader<'_>, span: Span) -> Place {
     let spot = r.sources.spot(span);
     Place { file: spot.file, line: spot.line, column: spot.column, snippet: spot.snippet }
 }
 
-/// A path of the plan: relative ones start in its folder. Text only; nothing is looked up.
+/// A path in the plan: relative ones start in its folder. Only the text is handled; nothing is looked up.
 pub(crate) fn in_folder(plan_dir: &str, path: &str) -> String {
     let path = path.strip_prefix("./").unwrap_or(path);
     match path {
@@ -26,7 +26,7 @@ pub(crate) fn in_folder(plan_dir: &str, path: &str) -> String {
     }
 }
 
-/// A shell line, or a list of words.
+/// Reads a shell line, or a list of words.
 pub(crate) fn read_command(r: &mut Reader<'_>, node: &Node) -> Option<Command> {
     const WHAT: &str = "a command: a shell line, or a list of words";
     if let Value::List(items) = &node.value {
@@ -64,14 +64,14 @@ pub(crate) fn read_env(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, 
     env
 }
 
-/// A URL that may still contain ports.
+/// Reads a URL that may still contain ports.
 pub(crate) fn read_url(r: &mut Reader<'_>, node: &Node) -> Option<Template> {
     let template = r.url_text(node)?;
     check_rendered(r, node, &template, url::check)?;
     Some(template)
 }
 
-/// Checks the form of an address, with a port in place of names that are still open.
+/// Checks the form of an address, with a port in place of names that are not known yet.
 pub(crate) fn check_rendered(
     r: &mut Reader<'_>,
     node: &Node,

@@ -11,7 +11,7 @@ use crate::text::error::{Problem, Problems};
 use crate::text::node::Value;
 use crate::text::shorten::shorten;
 
-/// Differences below this do not matter, if nobody says what does.
+/// Default for `within`: smaller differences do not matter.
 const WITHIN: f64 = 0.02;
 const AT_MOST: u64 = 30;
 
@@ -49,12 +49,12 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
     plan.until_certain = Some(UntilCertain { within: within.unwrap_or(WITHIN), budget_ns });
 }
 
-/// Fewer trials decide nothing, and neither does a control of them.
+/// Whether this many trials are compared: fewer decide nothing, and neither does a control with fewer.
 fn is_compared(trials: u32) -> bool {
     trials as usize >= TRIALS_FOR_DIFFERENCES
 }
 
-/// What trials until it is certain need: two cases in random order.
+/// Checks what trials with `until: certain` need: two cases in random order.
 pub(crate) fn fit(plan: &Plan, cases: usize, fields: &Fields<'_>, problems: &mut Problems) {
     if plan.until_certain.is_none() {
         return;
@@ -72,9 +72,9 @@ pub(crate) fn fit(plan: &Plan, cases: usize, fields: &Fields<'_>, problems: &mut
     }
 }
 
-/// Cases that others are compared with, once more under another name.
+/// Repeats the cases that others are compared with, under another name.
 pub(crate) fn add_controls(plan: &mut Plan) {
-    // Of one case, or one revision, there is no comparison.
+    // With only one case, or one revision, there is no comparison.
     plan.has_control &= plan.cases.len() > 1 && plan.revisions.len() != 1 && !plan.quick;
     if !plan.has_control {
         return;

@@ -10,7 +10,7 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
 
-/// `2%` is 0.02.
+/// Reads a share: `2%` is 0.02.
 pub(crate) fn share(text: &str) -> Option<f64> {
     let percent = text.trim().strip_suffix('%')?.trim().parse::<f64>().ok()?;
     Some(percent / 100.0).filter(|share| share.is_finite())
@@ -35,7 +35,7 @@ impl Reader<'_> {
         self.duration_of(fields.get(key)?, key)
     }
 
-    /// The same for a value somewhere under the key.
+    /// As `duration`, for a value somewhere under the key.
     pub fn duration_of(&mut self, node: &Node, key: &str) -> Option<u64> {
         const YEAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
         let ns = self.unit(node, "a duration such as `300ms`, `10s` or `1m30s`", units::parse_duration_ns)?;
@@ -57,12 +57,12 @@ impl Reader<'_> {
         Some(ns)
     }
 
-    /// Requests per second.
+    /// Reads a rate in requests per second.
     pub fn rate(&mut self, node: &Node) -> Option<f64> {
         self.unit(node, "a rate such as `1000/s` or `30/m`", units::parse_rate_per_s)
     }
 
-    /// A whole number within the bounds of its key.
+    /// Reads a whole number within the bounds of its key.
     pub fn count(&mut self, fields: &Fields<'_>, key: &str) -> Option<u64> {
         let node = fields.get(key)?;
         let (least, most) = match fields.section.key(key).map(|k| &k.shape) {
@@ -82,7 +82,7 @@ impl Reader<'_> {
         Some(value)
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub fn flag(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
         let scalar = self.scalar(fields.get(key)?, "`true` or `false`")?;
         match scalar.text.as_str() {
@@ -95,7 +95,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One of the words of its key.
+    /// Reads one of the words of its key.
     pub fn choice(&mut self, fields: &Fields<'_>, key: &str) -> Option<&'static str> {
         let words = match fields.section.key(key).map(|k| &k.shape) {
             Some(Shape::OneOf(words)) => *words,
@@ -113,12 +113,12 @@ impl Reader<'_> {
         found
     }
 
-    /// A text under a key, complete.
+    /// Reads a complete text under a key.
     pub fn text(&mut self, fields: &Fields<'_>, key: &str) -> Option<String> {
         self.scalar(fields.get(key)?, "a text").map(|s| s.text)
     }
 
-    /// A list of texts under a key; missing is empty.
+    /// Reads a list of texts under a key; empty if the key is missing.
     pub fn texts(&mut self, fields: &Fields<'_>, key: &str) -> Vec<Scalar> {
         let Some(node) = fields.get(key) else { return Vec::new() };
         let items = self.list(node, "a list of texts");
@@ -166,7 +166,7 @@ pub(crate) fn plain_text(node: &Node) -> Option<(&str, ScalarKind)> {
     }
 }
 
-/// Digits with `_` between them.
+/// Reads digits with `_` between them.
 pub(crate) fn whole_number(text: &str) -> Option<u64> {
     let fine = text.starts_with(|c: char| c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_digit() || c == '_');
@@ -174,14 +174,14 @@ pub(crate) fn whole_number(text: &str) -> Option<u64> {
     if fine { digits.parse().ok() } else { None }
 }
 
-/// For limits that are counts.
+/// Parses a count, for limits that are counts.
 pub(crate) fn parse_count(text: &str) -> Result<u64, UnitError> {
     whole_number(text)
         .filter(|n| *n > 0)
         .ok_or_else(|| UnitError { text: text.to_owned(), expected: "a whole number from 1" })
 }
 
-/// May be in the matrix although it is not a plain value.
+/// Whether a text is a measured limit: it may be in the matrix although it is not a plain value.
 pub(crate) fn is_measured(text: &str) -> bool {
     text.trim_start().starts_with("${measured")
 }

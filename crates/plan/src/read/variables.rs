@@ -128,7 +128,7 @@ impl Reader<'_> {
         Ok(Some(Variable::Capture { slot: slot as u16, is_number: known.is_number }))
     }
 
-    /// Notes the captures of some steps, before any of them is read.
+    /// Records the captures of some steps before any of these steps is read.
     pub fn note_captures<'n>(&mut self, steps: Option<&'n Node>) {
         let Some(Value::List(items)) = steps.map(|n| &n.value) else { return };
         let messages = |step: &'n Node| match step.get("messages").map(|n| &n.value) {

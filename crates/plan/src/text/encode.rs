@@ -42,7 +42,7 @@ pub(crate) fn written(value: &str, escape: Escape) -> String {
     }
 }
 
-/// The same place for a value put in unescaped.
+/// The escaping of the same place for a value put in unescaped.
 pub(crate) fn raw(escape: Escape) -> Escape {
     match escape {
         Escape::Url => Escape::UrlRaw,

@@ -1,4 +1,4 @@
-//! A plan's mistakes and their places: everything that could be found in one go.
+//! A plan's mistakes and their places: everything that could be found in one pass.
 //!
 //! Messages are lower case, state what was expected, and carry a hint with the fix if there is one.
 
@@ -15,9 +15,9 @@ use crate::text::span::Span;
 pub struct PlanError {
     /// The plan's path as given, or the option with the mistake (`--set load.users=x`).
     pub file: String,
-    /// From 1; 0 if the mistake has no place in a text.
+    /// Line, from 1; 0 if the mistake has no place in a text.
     pub line: usize,
-    /// In characters, from 1; 0 if the mistake has no place in a text.
+    /// Column in characters, from 1; 0 if the mistake has no place in a text.
     pub column: usize,
     /// What is wrong and what was expected.
     pub message: String,
@@ -36,16 +36,16 @@ pub struct Related {
     pub label: String,
     /// As in [`PlanError`].
     pub file: String,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
     /// As in [`PlanError`].
     pub snippet: String,
 }
 
 impl PlanError {
-    /// Without secrets: a message may quote a value.
+    /// The mistake with secrets masked: a message may quote a value.
     pub(crate) fn masked(self, secrets: &Secrets) -> PlanError {
         let mask = |text: String| secrets.mask(&text).into_owned();
         let related = |r: Related| Related { file: mask(r.file), snippet: mask(r.snippet), ..r };
@@ -79,7 +79,7 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// `plan.yaml:3:7`; an option's lines are not worth naming.
+/// `plan.yaml:3:7`; for an option, only its name: its lines are not worth giving.
 fn place(file: &str, line: usize, column: usize) -> String {
     if line == 0 || file.starts_with("--") { file.to_owned() } else { format!("{file}:{line}:{column}") }
 }
@@ -105,7 +105,7 @@ impl fmt::Display for PlanErrors {
 
 impl std::error::Error for PlanErrors {}
 
-/// More mistakes than this are not collected: a plan in the wrong format would fill screens.
+/// Maximum number of mistakes collected: a plan in the wrong format would fill screens.
 pub(crate) const MOST: usize = 100;
 
 /// A mistake before its line and column are determined.
@@ -137,7 +137,7 @@ impl Problem {
         self
     }
 
-    /// With line, column and the lines themselves.
+    /// The mistake with its line, column and the lines themselves.
     pub fn render(self, sources: &Sources) -> PlanError {
         let spot = sources.spot(self.span);
         let related = self.related.map(|(label, span)| {

@@ -56,7 +56,7 @@ impl Node {
         matches!(self.value, Value::Scalar(ScalarKind::Null, _))
     }
 
-    /// What it is, for messages.
+    /// A description of what it is, for messages.
     pub fn called(&self) -> String {
         match &self.value {
             Value::Scalar(ScalarKind::Null, _) => "nothing".to_owned(),

@@ -1,8 +1,8 @@
 //! The texts that make up a plan, and places in them.
 //!
 //! The plan file is source 0; every option on the command line that changes the plan (`--set …`, `--trials …`) is a
-//! source of its own, so that a mistake is shown where it was made. This module only finds lines and columns, and
-//! shows hidden parts as asterisks; it does not know what a plan is.
+//! separate source, so that a mistake is shown where it was made. This module only finds lines and columns, and shows
+//! hidden parts as asterisks; it does not know what a plan is.
 
 use loadlab_record::secrets::MASK;
 
@@ -35,7 +35,7 @@ pub(crate) struct Spot {
     pub snippet: String,
 }
 
-/// The longest part of a line that a message shows, in characters.
+/// Maximum number of characters of a line that a message shows.
 const SHOWN: usize = 100;
 
 impl Sources {
@@ -109,7 +109,7 @@ impl Sources {
     }
 }
 
-/// The line between two rulers, cropped around the column, control characters as blanks.
+/// The line between two rulers, cropped around the column, with control characters as blanks.
 fn draw(number: &str, line: &str, column: usize, width: usize) -> String {
     let skip = if column > SHOWN * 2 / 3 { column - SHOWN / 2 } else { 0 };
     let rest = line.chars().count().saturating_sub(skip);
@@ -146,7 +146,7 @@ fn masked(text: &str, spans: &[Span], source: u32) -> String {
     out
 }
 
-/// A plain scalar that begins with an asterisk would be an alias: this keeps it valid YAML.
+/// The mask for a place. A plain scalar that begins with an asterisk would be an alias: this keeps it valid YAML.
 fn mask_at(text: &str, start: usize, end: usize) -> &'static str {
     let before = text[..start].trim_end_matches([' ', '\t']).chars().next_back();
     let behind = text[end..].chars().next();

@@ -12,7 +12,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The same start, without length: for "something is missing here".
+    /// An empty span at the same start: for "something is missing here".
     pub fn point(self) -> Span {
         Span { end: self.start, ..self }
     }

@@ -10,7 +10,7 @@ pub(crate) fn nearest<'a>(typed: &str, allowed: impl IntoIterator<Item = &'a str
     allowed
         .into_iter()
         .map(|name| (distance(&plain, &plainly(name)), name))
-        // A name of which nothing is left is not near.
+        // A name with nothing left unchanged is not near.
         .filter(|(d, name)| *d <= reach && *d < name.len() || is_part(&plain, &plainly(name)))
         .min_by_key(|(d, _)| *d)
         .map(|(_, name)| name)
@@ -35,7 +35,7 @@ pub(crate) fn listed(names: &[&str]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// Ignores case, and a dash instead of an underscore.
+/// Normalizes case, and a dash to an underscore.
 fn plainly(name: &str) -> String {
     name.chars().take(65).map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
 }
@@ -69,7 +69,7 @@ fn distance(a: &str, b: &str) -> usize {
 pub fn glob(pattern: &str, name: &str) -> bool {
     let (p, n): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut i, mut j) = (0, 0);
-    // After a mismatch only the last star can take one more character: linear memory, quadratic time at worst.
+    // After a mismatch only the last star can match one more character: linear memory, quadratic time at worst.
     let mut star: Option<(usize, usize)> = None;
     while j < n.len() {
         if i < p.len() && p[i] == '*' {

@@ -1,6 +1,6 @@
 //! YAML text to [`Node`]: the only module that uses the YAML library.
 //!
-//! Refuses what no plan needs and what could make it explode: duplicate keys, application tags, several documents,
+//! It refuses what no plan needs and what could make it explode: duplicate keys, application tags, several documents,
 //! deep nesting, and aliases that multiply. Types are those of YAML 1.2 (`yes` and `on` are texts).
 
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::text::span::Span;
 /// The longest text, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// Most scalars, lists and maps in a plan, counting expanded aliases.
+/// Maximum number of scalars, lists and maps in a plan, counting expanded aliases.
 pub(crate) const MAX_NODES: usize = 50_000;
 
-/// Deepest nesting of lists and maps.
+/// Maximum nesting of lists and maps.
 const MAX_DEPTH: usize = 40;
 
 /// Reads a text. Spans refer to `source` and are shifted by `offset` bytes, for a value inside a longer text.
@@ -29,7 +29,8 @@ pub(crate) fn parse(text: &str, source: u32, offset: u32) -> Result<Node, Proble
         let message = format!("the plan has {} bytes; at most {MAX_BYTES} are read", text.len());
         return Err(Problem::new(whole, message));
     }
-    // Some characters (such as a byte order mark) are allowed only at the front; we keep it, so offsets stay right.
+    // Some characters (such as a byte order mark) are allowed only at the front; the text is kept whole, so offsets
+    // stay right.
     let options = options! {
         budget: serde_saphyr::budget! {
             max_events: MAX_NODES * 4,
@@ -193,7 +194,7 @@ impl Maker<'_> {
         Span { source: self.source, start: self.offset + start as u32, end: self.offset + end as u32 }
     }
 
-    /// For locations without byte offsets.
+    /// The byte range of a location without byte offsets.
     fn by_line(&self, location: Location) -> (u64, u64) {
         let line = location.line().saturating_sub(1) as usize;
         let before: usize = self.text.split_inclusive('\n').take(line).map(str::len).sum();
@@ -249,7 +250,7 @@ impl Maker<'_> {
     }
 }
 
-/// The library's sentence without its position, which ours begins with.
+/// The library's message without its position, which our message begins with.
 fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or("");
     let line = line.find(" at line ").map_or(line, |i| &line[..i]);

@@ -12,7 +12,7 @@ pub(super) enum Dim {
     Any,
     /// A literal with `%`: percent next to a percentage, a hundredth next to a share or a plain number.
     Share,
-    /// A kind.
+    /// A number of this kind.
     Of(NumberKind),
 }
 
@@ -36,7 +36,7 @@ impl Dim {
             (Dim::Of(Fraction), Dim::Of(Percent)) | (Dim::Of(Percent), Dim::Of(Fraction)) => {
                 Dim::Of(Fraction)
             }
-            // bare numbers are understood as bytes and per second wherever plans are, but never as a time
+            // plans read bare numbers as bytes and per second wherever these are expected, but never as a time
             (Dim::Of(Plain), Dim::Of(kind @ (Rate | Bytes | Fraction)))
             | (Dim::Of(kind @ (Rate | Bytes | Fraction)), Dim::Of(Plain)) => Dim::Of(kind),
             _ => return None,
@@ -76,7 +76,7 @@ impl Dim {
         })
     }
 
-    /// What a value of this dimension is divided by to get another one that [`Dim::with`] returned.
+    /// The divisor that converts a value of this dimension to another one that [`Dim::with`] returned.
     pub(super) fn divisor_to(self, other: Dim) -> f64 {
         match (self, other) {
             (
@@ -233,7 +233,7 @@ impl Num {
         }
     }
 
-    /// Where it begins and how long it is, as far as its first and last part show.
+    /// Its offset and length, as far as its first and last part show them.
     fn place(&self) -> (usize, usize) {
         match self {
             Num::Literal(literal) => (literal.at, literal.text.len()),

@@ -12,9 +12,9 @@ use crate::units::{estimate_text, format_count, format_duration_ns, significant}
 /// What is known of a number. Values are in the unit of their kind: milliseconds, bytes, per second, percent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Known {
-    /// This.
+    /// Exactly this value.
     Is(f64, NumberKind),
-    /// At least this: it falls among requests that never ended.
+    /// At least this value: it falls among requests that never ended.
     AtLeast(f64, NumberKind),
     /// Too few samples: it lies between two bounds, at 95 %.
     Between(Between),
@@ -116,7 +116,7 @@ struct Judged<'a> {
     value: Option<f64>,
     unit: String,
     why: Option<String>,
-    /// More samples would decide it.
+    /// How many samples would decide it.
     few: Option<FewSamples>,
 }
 
@@ -158,7 +158,7 @@ fn joined<'a>(whole: &'a Cond, conds: &'a [Cond], numbers: &dyn Numbers, decisiv
     }
 }
 
-/// How many times more samples it takes.
+/// The factor by which the number of samples must grow.
 fn longer(few: FewSamples) -> f64 {
     few.needed as f64 / few.samples.max(1) as f64
 }
@@ -169,14 +169,14 @@ pub(super) struct Range {
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) dim: Dim,
-    /// Why a side is unbounded: something never ended; otherwise there are too few samples.
+    /// A side is unbounded because something never ended; otherwise because there are too few samples.
     endless: bool,
 }
 
 /// Remarks on a number's range.
 #[derive(Default)]
 pub(super) struct Remarks {
-    /// In words.
+    /// Reasons in words.
     pub(super) notes: Vec<String>,
     /// The names that have too few samples.
     pub(super) few: Vec<FewSamples>,

@@ -16,8 +16,8 @@ pub struct Figure {
     pub kind: NumberKind,
 }
 
-/// Most names and numbers that one figure may expand to. Figures that each use the previous one twice would double
-/// every time.
+/// Maximum number of names and numbers that one figure may expand to. Figures that each use the previous one twice
+/// would double every time.
 const MAX_PARTS: usize = 1000;
 
 impl Figure {
@@ -43,14 +43,14 @@ impl Figure {
 }
 
 impl Expr {
-    /// The condition with these figures attached to their names. It reads as before.
+    /// The condition with these figures attached to their names. Its text is unchanged.
     pub fn with_figures(&self, figures: &[Figure]) -> Expr {
         Expr { root: self.root.with_figures(figures) }
     }
 }
 
 impl Sum {
-    /// The number with these figures attached to their names. It reads as before.
+    /// The number with these figures attached to their names. Its text is unchanged.
     fn with_figures(&self, figures: &[Figure]) -> Sum {
         Sum { num: self.num.with_figures(figures) }
     }

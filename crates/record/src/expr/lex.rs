@@ -1,4 +1,4 @@
-//! Text to tokens. Every token knows its position, since every message does.
+//! Text to tokens. Every token knows its position, since every error message needs one.
 
 use super::{ExprError, Literal, NumberKind, Quantity};
 use crate::bound::Operator;

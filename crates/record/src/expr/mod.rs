@@ -13,7 +13,7 @@
 //! after a name select a part of the trial: `p99[10s..30s]`, `goodput[batch 2]`, `db.memory.max[drain]`.
 //!
 //! Parsing ([`Expr::parse`]) knows no names: [`Expr::check_names`] and [`Expr::check_kinds`] compare them with the
-//! known ones. Evaluating ([`Expr::evaluate`]) queries a [`Numbers`] and is three-valued: an unknown is neither true
+//! known ones. Evaluation ([`Expr::evaluate`]) queries a [`Numbers`] and is three-valued: an unknown is neither true
 //! nor false. Nothing here reads a clock or a file, and no input makes it panic.
 
 mod check;
@@ -99,13 +99,13 @@ pub struct Quantity {
     pub value: f64,
 }
 
-/// Why a text is not an expression, or what unknown name it uses.
+/// Why a text is not an expression, or which unknown name it uses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}", .hint.as_ref().map(|h| format!("\nhint: {h}")).unwrap_or_default())]
 pub struct ExprError {
     /// What is wrong, naming the part.
     pub message: String,
-    /// Where it begins: byte offset in the text.
+    /// Byte offset of the part in the text.
     pub at: usize,
     /// Its length in bytes; 0 at the end of the text.
     pub len: usize,
@@ -128,7 +128,7 @@ pub struct NameRef {
     pub at: usize,
     /// Its length in the text, in bytes.
     pub len: usize,
-    /// The part of the trial it is for.
+    /// The part of the trial it refers to.
     pub part: Option<TrialPart>,
 }
 
@@ -155,9 +155,9 @@ impl Expr {
 /// True, false, or unknown.
 #[derive(Clone, Debug, PartialEq)]
 enum Cond {
-    /// All of them; at least two.
+    /// All of these hold; at least two.
     And(Vec<Cond>),
-    /// One of them; at least two.
+    /// One of these holds; at least two.
     Or(Vec<Cond>),
     Compare(Comparison),
     /// The name has not changed for this long.
@@ -201,7 +201,7 @@ impl PartialEq for Name {
 #[derive(Clone, Debug, PartialEq)]
 enum PartText {
     Window(Span),
-    /// From 1.
+    /// Batch number, from 1.
     Batch(u32),
     Drain,
 }

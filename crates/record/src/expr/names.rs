@@ -196,7 +196,7 @@ pub fn component_names(component: &str) -> Vec<String> {
     COMPONENT_FIGURES.iter().map(|figure| format!("{component}.{}", figure.name)).collect()
 }
 
-/// The component and figure of a name: `edge1.cpu.max` is `edge1` and `cpu.max`. The longest matching figure is meant.
+/// The component and figure of a name: `edge1.cpu.max` is `edge1` and `cpu.max`. The longest matching figure wins.
 pub fn component_figure(name: &str) -> Option<(&str, &'static str)> {
     let fits = COMPONENT_FIGURES.iter().filter_map(|figure| {
         let component = name.strip_suffix(figure.name)?.strip_suffix('.')?;

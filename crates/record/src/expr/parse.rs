@@ -9,7 +9,7 @@ use super::{
     Comparison, Cond, ExprError, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, NumberKind, PartText, Span,
 };
 
-/// Either of the two, and its position.
+/// A condition or a number.
 enum Any {
     Cond(Cond),
     Num(Num),
@@ -96,7 +96,7 @@ impl Parser<'_> {
         self.error(token, format!("expected {what}, found {}", self.shown(token)), None)
     }
 
-    /// Something follows a whole expression.
+    /// The error for text that follows a complete expression.
     fn trailing(&self) -> ExprError {
         let token = self.token();
         let before = self.next.checked_sub(1).and_then(|i| self.tokens.get(i));

@@ -12,7 +12,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Parses it.
+    /// Parses a sum.
     ///
     /// # Errors
     /// The first error and where; a condition; incompatible kinds, as far as built-in names and units show.

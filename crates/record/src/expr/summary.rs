@@ -34,12 +34,12 @@ impl<'a> SummaryNumbers<'a> {
         SummaryNumbers { summary, ticks, intervals: None }
     }
 
-    /// The same with the histograms that windows of times need.
+    /// Adds the histograms that windows of times need.
     pub fn with_intervals(self, intervals: &'a [Interval]) -> Self {
         SummaryNumbers { intervals: Some(intervals), ..self }
     }
 
-    /// From the start of a batch (from 1) to its end, by its ticks.
+    /// The window from the start of a batch (from 1) to its end, by its ticks.
     ///
     /// # Errors
     /// The batch did not run, in words.
@@ -203,7 +203,7 @@ impl<'a> SummaryNumbers<'a> {
         })
     }
 
-    /// Why a window cannot be known at all.
+    /// Why a window cannot be evaluated at all.
     fn not_covered(&self, window: Window) -> Option<String> {
         let end_s = self.ticks.iter().map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
         if !self.ticks.iter().any(|t| is_inside((t.from_s, t.to_s), window)) {
@@ -244,7 +244,7 @@ impl<'a> SummaryNumbers<'a> {
             histogram
         };
         let [known, censored] = series;
-        // Its seconds show how autocorrelated they are, if there are several, and so does the whole load.
+        // The autocorrelation shows in the window's seconds, if there are several, and in the whole load.
         let seconds: Vec<Vec<(u64, u64)>> = matching(known).iter().map(|i| i.values().collect()).collect();
         let whole = Dependence::known(self.summary.response_ms.few.widened.unwrap_or(1.0));
         let dependence = Dependence::of_stretches(&seconds).or(whole);

@@ -5,13 +5,13 @@ use super::entities;
 
 /// How many levels of escapes are decoded.
 pub const DEPTH: u8 = 2;
-/// Digits of a number in an escape, including leading zeros.
+/// Maximum digits of a number in an escape, including leading zeros.
 const MOST_DIGITS: usize = 10;
 
-/// What is at a position.
+/// What can be read at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// These bytes, encoded up to there.
+    /// A character's bytes, and where its encoding ends.
     Unit(Unit),
     /// The text ends within an escape.
     CutOff,
@@ -43,7 +43,7 @@ impl Unit {
     }
 }
 
-/// A byte that may represent another one.
+/// Whether a byte may represent another one.
 #[inline]
 pub fn is_special(byte: u8) -> bool {
     matches!(byte, b'%' | b'\\' | b'&' | b'+')

@@ -1,4 +1,4 @@
-//! Names of characters in HTML: those of ASCII's punctuation, and Latin-1 in order.
+//! Names of characters in HTML: ASCII punctuation, and Latin-1 in order.
 
 /// The character of a name without `&` and `;`.
 pub fn character(name: &[u8]) -> Option<char> {
@@ -9,7 +9,7 @@ pub fn character(name: &[u8]) -> Option<char> {
     })
 }
 
-/// Some longer name begins with it.
+/// Whether a longer name begins with it.
 pub fn may_begin(start: &[u8]) -> bool {
     let names = ASCII.iter().map(|(name, _)| *name).chain(LATIN);
     start.len() < LONGEST && names.map(str::as_bytes).any(|name| name.starts_with(start))

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::Secrets;
 
 impl Secrets {
-    /// Masks a file that nothing writes to any more. It is replaced as a whole, or stays as it is.
+    /// Masks a file that nothing writes to any more. The file is replaced as a whole, or stays as it is.
     ///
     /// # Errors
-    /// The error of reading or writing; the file is then as it was.
+    /// The error of reading or writing; the file is then unchanged.
     pub fn mask_file(&self, path: &Path) -> io::Result<()> {
         // A pipe or a device would never end, and a link may lead to another user's file.
         if self.is_empty() || !fs::symlink_metadata(path)?.is_file() {

@@ -24,7 +24,7 @@ struct Json<'a> {
     secrets: &'a Secrets,
     is_pretty: bool,
     depth: usize,
-    /// Texts are written unmasked: they are the record's own names.
+    /// Texts are written unmasked, because they are the record's own names.
     is_own_name: bool,
 }
 

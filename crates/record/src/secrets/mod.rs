@@ -1,7 +1,7 @@
-//! Values that nothing loadlab writes or serves may show, and how they are found in text.
+//! Values that must not appear in anything loadlab writes or serves, and how they are found in text.
 //!
-//! A secret is found in any encoding: raw, percent-encoded, form-encoded, escaped as in JSON or HTML, in base64, and
-//! in any mixture of these, each up to twice over; one of several lines also line by line. `decode` reads one
+//! A secret is found in any encoding: raw, percent-encoded, form-encoded, escaped as in JSON or HTML, in base64, and in
+//! any mixture of these, each up to twice over; a multi-line secret is also found line by line. `decode` reads one
 //! character in all its encodings, `needle` holds what is searched for, `scan` searches for it. Nothing here decides
 //! what is a secret.
 
@@ -27,16 +27,16 @@ use serde::Serialize;
 use needle::Needle;
 use scan::Scan;
 
-/// Replaces a secret.
+/// The text that replaces a secret.
 pub const MASK: &str = "***";
 /// Minimum length of a secret, in bytes: masking shorter ones would blank out half of the output.
 pub const LEAST_BYTES: usize = 8;
-/// The same for a captured value, in an example: shorter ones would be found everywhere.
+/// Minimum length of a captured value in an example, in bytes: shorter ones would be found everywhere.
 pub const LEAST_CAPTURED_BYTES: usize = 4;
-/// How much of a stream is masked at a time.
+/// Bytes of a stream that are masked at a time.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// Values that nothing loadlab writes or serves may show. Cheap to clone; the default has none.
+/// Values that must not appear in anything loadlab writes or serves. Cheap to clone; the default has none.
 #[derive(Clone, Default)]
 pub struct Secrets {
     /// `None` if there are no secrets: then nothing is searched.
@@ -103,7 +103,7 @@ impl Secrets {
         }
     }
 
-    /// Adds all of others.
+    /// Adds all values of another set.
     pub fn add_all(&mut self, others: &Secrets) {
         let Some(theirs) = &others.kept else { return };
         let kept = Arc::make_mut(self.kept.get_or_insert_default());
@@ -112,7 +112,7 @@ impl Secrets {
         }
     }
 
-    /// There are none.
+    /// Whether there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.kept.is_none()
     }
@@ -129,7 +129,7 @@ impl Secrets {
         }
     }
 
-    /// The same for any bytes.
+    /// As [`Secrets::mask`], for any bytes.
     pub fn mask_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(kept) = &self.kept else { return Cow::Borrowed(bytes) };
         let found = kept.scan.of(bytes, true);
@@ -141,8 +141,8 @@ impl Secrets {
         Cow::Owned(masked)
     }
 
-    /// The same for the beginning of something longer: its last bytes are left out if they may be the beginning of a
-    /// secret.
+    /// As [`Secrets::mask_bytes`], for the beginning of something longer: its last bytes are left out if they may be
+    /// the beginning of a secret.
     pub fn mask_beginning<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(kept) = &self.kept else { return Cow::Borrowed(bytes) };
         let found = kept.scan.of(bytes, false);
@@ -162,7 +162,7 @@ impl Secrets {
         json::write(value, self, false)
     }
 
-    /// The same on many lines, with an indent of two spaces.
+    /// As [`Secrets::json`], on many lines, with an indent of two spaces.
     ///
     /// # Errors
     /// It cannot be written as JSON.
@@ -202,7 +202,7 @@ impl Secrets {
     }
 }
 
-/// The same values, in the order in which they were added.
+/// Equal if they hold the same values, in the order in which they were added.
 impl PartialEq for Secrets {
     fn eq(&self, other: &Secrets) -> bool {
         let values = |secrets: &Secrets| secrets.kept.as_ref().map(|kept| kept.values.clone());

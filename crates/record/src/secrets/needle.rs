@@ -6,7 +6,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 /// Bytes to be found, in any encoding.
 #[derive(Clone, Debug)]
 pub struct Needle {
-    /// At least one.
+    /// The bytes; at least one.
     pub bytes: Box<[u8]>,
     /// Whether the characters before and after contain bits of the value as well.
     pub shared: Shared,

@@ -28,7 +28,7 @@ impl Default for Scan {
 pub struct Matches {
     /// The positions of secrets, in order, not overlapping.
     pub spans: Vec<Range<usize>>,
-    /// Certain up to here; after it a secret may begin that continues beyond the end.
+    /// The result is certain up to here; after it a secret may begin that continues beyond the end.
     pub certain: usize,
 }
 
@@ -138,7 +138,7 @@ impl Iterator for Firsts {
     }
 }
 
-/// Where a needle's encoding ends if it has been matched up to `end`; `None` if what follows decides.
+/// Where a needle's encoding ends if it has been matched up to `end`; `None` if that depends on what follows.
 fn behind(needle: &Needle, text: &[u8], end: usize, is_whole: bool) -> Option<usize> {
     if !needle.shared.is_base64 {
         return Some(end);
@@ -180,7 +180,8 @@ fn add(spans: &mut Vec<Range<usize>>, mut span: Range<usize>) {
     spans.push(span);
 }
 
-/// What is certain if a needle may begin at `at` and continue beyond the end. Spans that extend into it are not.
+/// Up to where the result is certain if a needle may begin at `at` and continue beyond the end. Removes the spans that
+/// extend further.
 fn certain(spans: &mut Vec<Range<usize>>, at: usize, needle: &Needle) -> usize {
     let mut certain = at - usize::from(at > 0 && needle.shared.before);
     while let Some(last) = spans.pop_if(|last| last.end > certain) {
@@ -194,7 +195,7 @@ enum Tried {
     No,
     /// It matches up to here.
     Until(usize),
-    /// The text ends before it is decided.
+    /// The text ends before the match is decided.
     CutOff,
 }
 

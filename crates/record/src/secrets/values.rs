@@ -1,6 +1,6 @@
-//! Values of the record that are also shown from memory. They are masked as the record's files are: written as JSON,
-//! and read again. All of that is done here and not at the call sites, so that the code that writes and reads a type
-//! is in the program once.
+//! Values of the record that are also served from memory. They are masked as the record's files are: written as JSON,
+//! and parsed again. This happens here and not at the call sites, so that the program contains the code that writes and
+//! reads a type only once.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use crate::summary::{Doubt, Summary};
 
 /// What can be masked by [`Secrets::mask_value`].
 pub trait Maskable {
-    /// The same with its texts masked; `None` if that fails. Then show nothing.
+    /// A copy with its texts masked; `None` if that fails. Then show nothing.
     #[must_use]
     fn masked(self, secrets: &Secrets) -> Option<Self>
     where

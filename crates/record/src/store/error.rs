@@ -8,7 +8,7 @@ use crate::hlog::HlogError;
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Something is already there, and would be mixed with the new record.
+    /// The folder exists and is not empty: its content would be mixed with the new record.
     #[error(
         "`{}` exists and is not an empty folder\nhint: choose another folder with --out, or remove this one",
         .path.display()
@@ -17,7 +17,7 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder already existed, and others could put their files or links into the record.
+    /// The folder already existed, and other users could put their files or links into the record.
     #[error(
         "`{}` cannot be used for a record: {why}\nhint: choose a folder that does not exist yet, such as {}; \
          loadlab creates it",
@@ -26,7 +26,7 @@ pub enum StoreError {
     NotOwn {
         /// The folder.
         path: PathBuf,
-        /// In words.
+        /// Why the folder cannot be used, in words.
         why: String,
     },
     /// A name that must be a plain folder or file name is not one.
@@ -37,7 +37,7 @@ pub enum StoreError {
     Name {
         /// The name.
         name: String,
-        /// Where it was to be created.
+        /// The folder it was to be created in.
         path: PathBuf,
     },
     /// Writing failed.
@@ -70,7 +70,7 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
-    /// The record is of another format.
+    /// The record has another format version.
     #[error(
         "`{}` is a record of format {found}, but this loadlab reads format {known}\nhint: read it with the \
          loadlab that wrote it, or {}",
@@ -80,12 +80,12 @@ pub enum StoreError {
     Version {
         /// The manifest.
         path: PathBuf,
-        /// Its version.
+        /// Its format version.
         found: u64,
         /// The version this loadlab reads.
         known: u32,
     },
-    /// A file contains something it should not.
+    /// A file has invalid content.
     #[error("{}:{line}:{column}: {message}\nhint: {hint}", .path.display())]
     Garbled {
         /// The file.
@@ -102,7 +102,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What was there before does not belong to this run, and nothing was changed.
+    /// Whether what was there before does not belong to this run; nothing was changed.
     pub fn is_in_the_way(&self) -> bool {
         matches!(self, StoreError::Exists { .. } | StoreError::NotOwn { .. })
     }
@@ -116,7 +116,7 @@ impl StoreError {
         StoreError::Read { path: path.to_owned(), source }
     }
 
-    /// From serde_json's error; `line` is where the text it saw begins in the file.
+    /// From serde_json's error; `line` is the line of the file at which the parsed text begins.
     pub(super) fn json(path: &Path, line: u64, error: &serde_json::Error, hint: &'static str) -> StoreError {
         StoreError::Garbled {
             path: path.to_owned(),
@@ -135,7 +135,7 @@ impl From<HlogError> for StoreError {
     }
 }
 
-/// serde_json's message without the position, which ours begins with.
+/// serde_json's message without the position, which our message begins with.
 pub(super) fn json_message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {

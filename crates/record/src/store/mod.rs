@@ -1,4 +1,4 @@
-//! The run directory: everything a run leaves on disk, written as it goes and read at any time later.
+//! The run directory: everything a run leaves on disk, written while it runs and readable at any time.
 //!
 //! ```text
 //! RUN_DIR/manifest.json                  replaced as a whole, never half
@@ -6,15 +6,15 @@
 //!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
 //!                         /ids.jsonl if the plan checks what is lost
 //!                         /profile.json /profile.folded /profile.pb.gz if stacks were sampled
-//!                         /waits.folded /waits.pb.gz    if those of threads that wait were
+//!                         /waits.folded /waits.pb.gz    if stacks of waiting threads were
 //!                         /logs/COMPONENT.{out,err}
 //!                         /levels/N/…     if the trial is a search: its other levels, with the same files
-//!        /cut-off/CASE-TRIAL-N           what trials left that were made again when the run was resumed
+//!        /cut-off/CASE-TRIAL-N           files of trials that were made again when the run was resumed
 //! ```
 //!
 //! Files that grow are opened for appending, and each append reaches the kernel in one write: a writer killed at any
 //! moment loses nothing it had written, and leaves at most one torn last line, which readers leave out and report. A
-//! full disk costs the line that did not fit; the ones before it stay whole.
+//! full disk costs only the line that did not fit; the lines before it stay whole.
 //!
 //! [`RunWriter`] and [`TrialWriter`] write, [`read_run`] reads. Neither knows what a finding is, and the
 //! reader never changes a directory. [`case_dir_names`] names the folders of cases.
@@ -44,17 +44,17 @@ const SUMMARY: &str = "summary.json";
 const TICKS: &str = "ticks.jsonl";
 /// One line per component and second.
 const SAMPLES: &str = "samples.jsonl";
-/// What happened.
+/// Events of the trial.
 const EVENTS: &str = "events.jsonl";
 /// Ids of requests by outcome, one line per load and second.
 const IDS: &str = "ids.jsonl";
-/// What connections and threads were seen to do, one line per second; only if something was watched.
+/// Activity of connections and threads, one line per second; only if something was watched.
 const EVIDENCE: &str = "evidence.jsonl";
-/// Stacks that were sampled, if a plan asks for a profile.
+/// Sampled stacks, if the plan asks for a profile.
 const PROFILE: &str = "profile.json";
-/// The same as folded stacks, for other tools.
+/// The profile as folded stacks, for other tools.
 const FOLDED: &str = "profile.folded";
-/// The same in the format of pprof.
+/// The profile in the format of pprof.
 const PPROF: &str = "profile.pb.gz";
 /// Waits as folded stacks, and in the format of pprof.
 const FOLDED_WAITS: &str = "waits.folded";
@@ -63,7 +63,7 @@ const PPROF_WAITS: &str = "waits.pb.gz";
 const EXAMPLES: &str = "examples.jsonl";
 /// Interval histograms.
 const LATENCY: &str = "latency.hlog";
-/// The subfolder of a trial that searches, with a folder for every level but the one that was found.
+/// The subfolder of a search trial, with a folder for every level but the one that was found.
 const LEVELS: &str = "levels";
 /// The subfolder of a trial with the output of the components.
 pub const LOGS: &str = "logs";

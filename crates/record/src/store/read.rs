@@ -1,7 +1,7 @@
 //! Reading a run directory, however its writer ended.
 //!
 //! What is missing, or was cut off when the writer ended, is left out and noted; any other damage is an error that
-//! names the place. Nothing is changed on disk.
+//! names the place. Nothing on disk is changed.
 
 use std::fs;
 use std::io;
@@ -62,7 +62,7 @@ pub struct TrialRecord {
     pub number: u32,
     /// Its folder.
     pub dir: PathBuf,
-    /// It was a search, whose other levels have folders of their own.
+    /// Whether it was a search, whose other levels have separate folders.
     pub is_search: bool,
     /// Its document; absent if the run ended before the trial did.
     pub summary: Option<Summary>,
@@ -70,11 +70,11 @@ pub struct TrialRecord {
     pub ticks: Vec<Tick>,
     /// Readings of components, likewise.
     pub samples: PackedSamples,
-    /// What happened, likewise.
+    /// Events, likewise.
     pub events: Vec<Event>,
-    /// What connections and threads were seen to do, likewise; empty if nothing was watched.
+    /// Activity of connections and threads, likewise; empty if nothing was watched.
     pub evidence: Vec<Evidence>,
-    /// Stacks that were sampled; `None` if nothing asked for them.
+    /// Sampled stacks; `None` if none were asked for.
     pub profile: Option<Profile>,
     /// Exchanges kept whole.
     pub examples: Vec<Example>,
@@ -122,9 +122,9 @@ pub fn read_run(dir: &Path) -> Result<RunRecord> {
     Ok(read_run_with(dir, |_, _, _| ())?.0)
 }
 
-/// Like [`read_run`], and calls `conclude` with each trial as soon as it is read, on all cores. It may empty what its
-/// results replace, so that memory does not grow with all that a run has written. Returns the results by case and
-/// trial.
+/// Like [`read_run`], but calls `conclude` with each trial as soon as it is read, on all cores. `conclude` may empty
+/// the parts of a trial that its result replaces, so that memory does not grow with everything a run has written.
+/// Returns the results by case and trial.
 ///
 /// # Errors
 /// As [`read_run`].
@@ -175,8 +175,8 @@ pub fn read_run_with<T: Send + Sync>(
     Ok((RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said }, conclusions))
 }
 
-/// Reads a run's manifest and its trials' summaries, without their seconds: enough for lists of many runs. Trials
-/// without a summary are empty.
+/// Reads a run's manifest and its trials' summaries, without the data of single seconds: enough for lists of many runs.
+/// Trials without a summary are empty.
 ///
 /// # Errors
 /// As [`read_run`].
@@ -201,7 +201,7 @@ pub fn read_summaries(dir: &Path) -> Result<RunRecord> {
     Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said })
 }
 
-/// Collects what must not go unreported.
+/// Collects notes about what is missing or was cut off, so that none goes unreported.
 struct Notes<'a> {
     dir: &'a Path,
     said: Vec<String>,
@@ -261,7 +261,7 @@ fn folder(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<String>> {
 /// A trial's number and folder.
 type Found = (u32, PathBuf);
 
-/// A case's trials in order, and what must be said about the folder.
+/// A case's trials in order, and notes about its folder.
 fn trials_in(case: &Path, run: &Path) -> Result<(Vec<Found>, Vec<String>)> {
     let mut notes = Notes { dir: run, said: Vec::new() };
     let mut trials = Vec::new();
@@ -277,7 +277,7 @@ fn trials_in(case: &Path, run: &Path) -> Result<(Vec<Found>, Vec<String>)> {
     Ok((trials, notes.said))
 }
 
-/// Does the same with each of them, on all cores; the results are in their order.
+/// Applies `work` to each item, on all cores; the results are in the order of the items.
 fn at_once<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done: Vec<OnceLock<R>> = all.iter().map(|_| OnceLock::new()).collect();
@@ -292,7 +292,7 @@ fn at_once<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T) -> R + Sync) ->
     std::thread::scope(|scope| {
         let helpers = std::thread::available_parallelism().map_or(1, usize::from).min(all.len());
         for _ in 1..helpers {
-            // Where no thread can be started, this one does all.
+            // If no thread can be started, this one does all the work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, some);
         }
         some();
@@ -320,7 +320,7 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
         intervals: read_intervals(&dir.join(LATENCY), notes)?,
         dir,
     };
-    // The log contains what fell due in the window and nothing else, in whichever second it ended.
+    // The log contains only requests that fell due in the window, in whichever second they ended.
     let mut series = Series::default();
     for interval in &trial.intervals {
         if let Some((_, merged)) = series.all_mut().into_iter().find(|(name, _)| interval.is(name)) {
@@ -345,7 +345,7 @@ fn read_evidence(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Evidence>> {
     Ok(lines)
 }
 
-/// There is none if nothing asked for one.
+/// There is no profile if none was asked for.
 fn read_profile(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Profile>> {
     if !path.exists() {
         return Ok(None);
@@ -369,7 +369,7 @@ fn read_summary(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Summary>> {
     read_document(path, "delete the file to read the trial from its ticks", notes)
 }
 
-/// A file that is one document; one that was cut off is noted.
+/// Reads a file that is one document; a truncated one is noted.
 fn read_document<T: DeserializeOwned>(
     path: &Path,
     hint: &'static str,
@@ -402,7 +402,7 @@ fn read_lines<T: DeserializeOwned>(path: &Path, notes: &mut Notes<'_>) -> Result
     Ok(values)
 }
 
-/// A missing file is noted, and so is a last line that was cut off.
+/// A missing file is noted, and so is a truncated last line.
 fn for_each_line<T: DeserializeOwned>(
     path: &Path,
     notes: &mut Notes<'_>,

@@ -1,4 +1,4 @@
-//! Going on with a run that was cut off: its record is kept, and written on.
+//! Resuming a run that was cut off: its record is kept and continued.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use super::{CASES, RunRecord, StoreError, read_summaries};
 use crate::secrets::Secrets;
 use crate::summary::Summary;
 
-/// The folder for what trials left that are made again. Readers do not look into it.
+/// The folder for what trials left behind that are made again. Readers ignore it.
 const CUT_OFF: &str = "cut-off";
 
-/// A record that is written on.
+/// A record that is being continued.
 #[derive(Debug)]
 pub struct Resumed {
     /// Its writer.
@@ -22,7 +22,7 @@ pub struct Resumed {
 }
 
 impl RunRecord {
-    /// The summary of a trial, by the place of its case, that `keeps` accepts.
+    /// The summaries that `keeps` accepts, by the index of their case and the trial's number.
     fn kept(&self, keeps: impl Fn(&Summary) -> bool) -> BTreeMap<(usize, u32), Summary> {
         let all = self.cases.iter().enumerate().flat_map(|(place, case)| {
             case.trials.iter().filter_map(move |trial| Some(((place, trial.number), trial.summary.clone()?)))
@@ -31,11 +31,12 @@ impl RunRecord {
     }
 }
 
-/// Opens a record to write on. Trials whose summary `keeps` refuses, and those without one, are made again: what they left
-/// is moved aside, into a folder of the record.
+/// Opens a record to continue it. Trials whose summary `keeps` refuses, and those without one, are made again: their
+/// files are moved aside, into a folder of the record.
 ///
 /// # Errors
-/// Those of [`read_summaries`]; [`StoreError::NotOwn`] if others could write to it; [`StoreError::Write`] if something cannot be moved.
+/// Those of [`read_summaries`]; [`StoreError::NotOwn`] if others could write to it; [`StoreError::Write`] if something
+/// cannot be moved.
 pub fn resume(
     dir: &Path,
     secrets: &Secrets,

@@ -1,4 +1,4 @@
-//! Writing a run directory, so that whatever happens to the writer, what it wrote can be read.
+//! Writing a run directory so that, whatever happens to the writer, what it wrote can be read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -38,16 +38,16 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Makes the directory, its parents included, and writes the manifest.
+    /// Creates the directory, including its parents, and writes the manifest.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if it is there and not empty (or another run took it at the same moment);
-    /// [`StoreError::NotOwn`] if it is there and others could write to it; [`StoreError::Write`] for any disk error.
+    /// [`StoreError::Exists`] if it exists and is not empty (or another run took it at the same moment);
+    /// [`StoreError::NotOwn`] if it exists and others could write to it; [`StoreError::Write`] for any disk error.
     pub fn create(dir: &Path, manifest: &Manifest) -> Result<RunWriter> {
         RunWriter::create_masking(dir, manifest, &Secrets::default())
     }
 
-    /// The same, for a record that shows none of these secrets.
+    /// As [`RunWriter::create`], with these secrets masked in the record.
     ///
     /// # Errors
     /// As [`RunWriter::create`].
@@ -67,7 +67,7 @@ impl RunWriter {
         Ok(writer)
     }
 
-    /// Writes on in a directory that is there.
+    /// Continues in an existing directory.
     pub(super) fn of_existing(dir: &Path, secrets: &Secrets) -> RunWriter {
         RunWriter { dir: dir.to_owned(), secrets: secrets.clone() }
     }
@@ -77,15 +77,15 @@ impl RunWriter {
         &self.dir
     }
 
-    /// The secrets that the record does not show.
+    /// The secrets masked in the record.
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// Replaces the manifest: a reader sees the old one or the new one, whatever happens meanwhile.
+    /// Replaces the manifest: a reader sees the old one or the new one, whatever happens in between.
     ///
     /// # Errors
-    /// [`StoreError::Write`]; the old manifest is then still there.
+    /// [`StoreError::Write`]; the old manifest is then unchanged.
     pub fn manifest(&self, manifest: &Manifest) -> Result<()> {
         replace(&self.dir.join(MANIFEST), manifest, &self.secrets)
     }
@@ -93,7 +93,7 @@ impl RunWriter {
     /// Starts a trial's folder. `case_dir` is a name from [`super::case_dir_names`], `trial` counts from 1.
     ///
     /// # Errors
-    /// [`StoreError::Name`] if `case_dir` is not a plain name, [`StoreError::Exists`] if the trial is there,
+    /// [`StoreError::Name`] if `case_dir` is not a plain name, [`StoreError::Exists`] if the trial exists,
     /// [`StoreError::Write`] for any disk error.
     pub fn trial(&self, case_dir: &str, trial: u32) -> Result<TrialWriter> {
         let dir = self.trial_dir(case_dir, trial)?;
@@ -107,7 +107,7 @@ impl RunWriter {
         TrialWriter::create(dir, logs, &self.secrets)
     }
 
-    /// Starts the folder of a level of a trial that searches: `levels/LEVEL` in the trial's own. Components live through
+    /// Starts the folder of a level of a search trial: `levels/LEVEL` in the trial's own folder. Components run through
     /// all levels, and write to the logs of the trial.
     ///
     /// # Errors
@@ -124,9 +124,9 @@ impl RunWriter {
         TrialWriter::create(dir, trial.join(LOGS), &self.secrets)
     }
 
-    /// Makes what was measured at a level the trial's own, once the search is over: its files move up, the summary last,
-    /// since a trial that has one is complete. Nothing may be written to the level any more. `summary` replaces the
-    /// level's, if the search came to an end.
+    /// Makes a level's measurements the trial's own, once the search is over: the level's files move up, the summary
+    /// last, since a trial that has one is complete. Nothing may be written to the level any more. `summary` replaces
+    /// the level's, if the search came to an end.
     ///
     /// # Errors
     /// [`StoreError::Write`].
@@ -243,7 +243,7 @@ impl TrialWriter {
     /// Appends a second of load.
     ///
     /// # Errors
-    /// [`StoreError::Write`], which describes what is safe. The same for all that follow.
+    /// [`StoreError::Write`], which describes what is safely on disk. All methods below return the same error.
     pub fn tick(&self, tick: &Tick) -> Result<()> {
         self.append(&self.ticks, std::slice::from_ref(tick))
     }
@@ -300,7 +300,7 @@ impl TrialWriter {
         self.append_to_own(&self.ids, IDS, line)
     }
 
-    /// Appends what was seen of connections and threads.
+    /// Appends the observed activity of connections and threads.
     ///
     /// # Errors
     /// [`StoreError::Write`].
@@ -308,7 +308,7 @@ impl TrialWriter {
         self.append_to_own(&self.evidence, EVIDENCE, line)
     }
 
-    /// Writes the stacks that were sampled, also as folded stacks and for pprof.
+    /// Writes the sampled stacks, also as folded stacks and for pprof.
     ///
     /// # Errors
     /// [`StoreError::Write`].
@@ -317,7 +317,7 @@ impl TrialWriter {
             let path = self.dir.join(name);
             files::replace(&path, bytes).map_err(|e| StoreError::write("replace", &path, e))
         };
-        // Not on many lines: it is mostly numbers.
+        // On one line: it is mostly numbers.
         let path = self.dir.join(PROFILE);
         let text = self.secrets.json(profile).map_err(|e| StoreError::write("replace", &path, e.into()))?;
         write(PROFILE, &text)?;
@@ -361,7 +361,7 @@ impl TrialWriter {
     /// Writes the trial's document, as a whole or not at all, after everything appended has reached the disk.
     ///
     /// # Errors
-    /// [`StoreError::Write`]; what was appended is then still there.
+    /// [`StoreError::Write`]; everything appended before is then still there.
     pub fn summary(&self, summary: &Summary) -> Result<()> {
         for lines in [&self.ticks, &self.samples, &self.events, &self.examples] {
             lines.lock().unwrap_or_else(PoisonError::into_inner).sync()?;
@@ -386,7 +386,7 @@ impl TrialWriter {
     }
 }
 
-/// What an appender appends to. A trait because a disk that fills up in the middle of a line must be tested.
+/// What an appender writes to. A trait, so that tests can simulate a disk that fills up in the middle of a line.
 trait Sink: Write {
     /// Truncates it to a length.
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
@@ -402,7 +402,7 @@ impl Sink for File {
 struct Appender<S> {
     path: PathBuf,
     sink: S,
-    /// Whole lines so far, and their bytes.
+    /// Number of whole lines so far, and their bytes.
     lines: u64,
     bytes: u64,
     /// A torn line could not be removed: nothing may follow it.
@@ -423,8 +423,8 @@ impl Appender<File> {
 }
 
 impl<S: Sink> Appender<S> {
-    /// Appends whole lines in one write. The kernel may take only a part of it if the disk fills up: then that part is
-    /// removed, so that later lines still start at the beginning of one.
+    /// Appends whole lines in one write. If the disk fills up, the kernel may take only part of it: that part is
+    /// removed, so that later lines still start on a line of their own.
     fn append(&mut self, lines: &[u8]) -> Result<()> {
         if self.torn {
             return Err(self.failed(io::Error::other("an earlier partial line could not be removed")));

@@ -6,10 +6,10 @@ use loadlab_record::units::{format_count, significant};
 
 use crate::document::{Cell, Table, Weight};
 
-/// A table shows so many; those with losses first.
+/// Most rows of the table; agents with losses come first.
 const MOST_ROWS: usize = 40;
 
-/// Those of the trial with the median goodput, if agents sent its loads.
+/// The agents of the trial with the median goodput, if agents sent its loads.
 pub fn table(case: &CaseFindings<'_>) -> Option<Table> {
     let summary = case.typical().and_then(|trial| trial.summary).or_else(|| case.whole().next())?;
     (!summary.agents.is_empty()).then(|| of_agents(&summary.agents))

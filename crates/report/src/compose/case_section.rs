@@ -10,7 +10,7 @@ use super::{PlanOrder, agents, case_id, charts, marks, profile, ranged, remarks,
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
 use crate::trial::{generator_words, load_words};
 
-/// Its section: what it is, how it went, what its components used, its seconds, and its exchanges.
+/// The section of a case: what it is, how it went, what its components used, its seconds, and its exchanges.
 pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Section {
     let mut blocks = vec![Block::Facts(facts(case))];
     let troubles = remarks::troubles(case);
@@ -30,7 +30,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> 
     }
     blocks.extend(tables::components(case, order).map(Block::Table));
     blocks.extend(sockets::pairs(case).map(Block::Table));
-    // Of an hour they are many: unpacked once.
+    // An hour of load has many samples: they are unpacked once.
     let by_component =
         case.typical().and_then(|t| t.record).map(|r| r.samples.by_component()).unwrap_or_default();
     blocks.extend(sockets::table(&by_component, order).map(Block::Table));

@@ -42,7 +42,7 @@ pub fn of_case(
     let mut parts = vec![trial.load(record, !summary.load.is_command())];
     parts.extend(trial.system(case));
     parts.retain(|p| !p.charts.is_empty() || !p.quiet.is_empty());
-    // Only sentences make no picture: a trial without anything to draw is in the tables.
+    // Sentences alone are no picture: a trial without anything to draw is in the tables.
     if parts.iter().all(|p| p.charts.is_empty()) { Vec::new() } else { parts }
 }
 
@@ -62,7 +62,7 @@ impl Trial<'_> {
         let bottleneck = format!("First bottleneck: {}", cases::bottleneck(case));
         let (title, components) = match (blamed.is_empty(), others.is_empty()) {
             (true, _) => ("Components".to_owned(), others),
-            // The only one there is.
+            // The bottleneck is the only component.
             (false, true) => (bottleneck, blamed),
             (false, false) => {
                 let of = named.unwrap_or_default();

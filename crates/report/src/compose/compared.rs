@@ -80,7 +80,7 @@ pub fn found_words(comparison: &Comparison) -> String {
             parts.push(format!("{word}: {}", names.join(", ")));
         }
     }
-    // What differs, and at once where.
+    // What differs, followed by where.
     parts.extend(where_words(comparison));
     let within = figures::percent(comparison.options.equivalence_margin);
     for (call, word) in
@@ -119,7 +119,7 @@ pub fn where_words(comparison: &Comparison) -> Option<String> {
     Some(format!("where: {}{more}", named.join(", ")))
 }
 
-/// How they were judged, which is the same of all but for the number of trials.
+/// How the comparisons were judged, which is the same for all except the number of trials.
 fn how_words(comparison: &Comparison, all: &[Comparison]) -> String {
     let (_, other) = comparison.trials;
     let counts = || all.iter().map(|one| one.trials.0);
@@ -152,7 +152,7 @@ fn how_words(comparison: &Comparison, all: &[Comparison]) -> String {
     ) + &control_words(all)
 }
 
-/// The smallest differences that a control shows to be visible in all comparisons, or that there is none.
+/// The smallest differences that the controls show to be visible in all comparisons, or that there is no control.
 fn control_words(all: &[Comparison]) -> String {
     let rows = || all.iter().flat_map(|one| &one.rows);
     let of_figure = |of: &Row| {
@@ -182,7 +182,7 @@ fn control_words(all: &[Comparison]) -> String {
     }
 }
 
-/// Comparisons of equal cases of which one at most raises an alarm.
+/// The number of comparisons of equal cases of which at most one raises an alarm.
 fn false_alarms(comparison: &Comparison) -> String {
     figures::number((1.0 / (1.0 - comparison.options.confidence)).round())
 }
@@ -191,7 +191,7 @@ fn label(row: &Row) -> String {
     row.metric.title()
 }
 
-/// By how much.
+/// The size of a difference, in words.
 fn by(row: &Row) -> String {
     let Some(effect) = row.effect else { return String::new() };
     let value = match row.scale {
@@ -277,7 +277,7 @@ fn row(r: &Row) -> Vec<Cell> {
     ]
 }
 
-/// Where the figures that differ do so; `None` if nothing was tested.
+/// Where the differing figures differ; `None` if nothing was tested.
 fn details(comparison: &Comparison) -> Option<Table> {
     if comparison.details.is_empty() {
         return None;
@@ -342,7 +342,7 @@ fn call_words(call: Call) -> (&'static str, Weight) {
     }
 }
 
-/// Why some things are unknown, how many trials it takes, and what was left out.
+/// Why some things are unknown, how many trials are needed, and what was left out.
 fn remarks(comparison: &Comparison) -> Option<Vec<Remark>> {
     let remark = |label: &str, text: String| Remark {
         weight: Weight::Doubtful,

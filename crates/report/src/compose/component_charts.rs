@@ -40,7 +40,7 @@ struct Figure<'a> {
 }
 
 impl Trial<'_> {
-    /// Their CPU, memory, network and disk, `first` before the others.
+    /// CPU, memory, network and disk of these components, `first` before the others.
     pub(super) fn part(&self, title: String, part: &ChartGroup<'_>, first: &str) -> Multiples {
         let mut of = Multiples { title, charts: Vec::new(), quiet: Vec::new() };
         let mut figures: Vec<(Figure<'_>, Vec<Line>)> =
@@ -162,8 +162,8 @@ impl Trial<'_> {
         (Figure { id: "throttled", title, unit: Unit::Share, words, limits: BTreeMap::new() }, lines)
     }
 
-    /// The share of its CPU limit's periods in which it was stopped. Where only the time is known, that is a sum over
-    /// cores, which may exceed the time that passed.
+    /// The share of its CPU limit's periods in which a component was throttled. If only the time is known, that is a
+    /// sum over cores, which may exceed the time that passed.
     fn share_throttled(&self, list: &[Sample]) -> Vec<Option<f64>> {
         if !list.iter().any(|s| s.periods.is_some()) {
             return self.samples.rates(list, |s| s.throttled_s);

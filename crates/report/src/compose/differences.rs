@@ -21,9 +21,9 @@ pub(super) fn fact(findings: &Findings<'_>) -> Option<Fact> {
     Some(Fact::new("Differences", text))
 }
 
-/// The lowest and the highest.
+/// The cases with the lowest and the highest value, in words.
 fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
-    // What is known only from below is above all that is known.
+    // A lower bound sorts above all known values.
     let known = |case: &CaseFindings<'_>| {
         let value = case.spread(metric).median;
         match value {
@@ -63,7 +63,7 @@ fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
     }
 }
 
-/// The result of the comparisons for it.
+/// The results of the comparisons for this figure.
 fn compared(findings: &Findings<'_>, metric: &Metric) -> Option<String> {
     let comparisons = &findings.comparisons;
     let label = |name: &str| {

@@ -33,7 +33,7 @@ impl Trial<'_> {
         of
     }
 
-    /// Drawn however constant it is: everything else is read against it. Unless there was none.
+    /// Drawn however constant it is, since everything else is read against it; left out if all was zero.
     fn throughput(&self, of: &mut Multiples) {
         let open = |t: &Tick| t.counts.due.abs_diff(t.counts.started) > 0 || t.counts.dropped > 0;
         let behind = self.ticks.iter().flat_map(|b| &b.ticks).any(|t| open(t));

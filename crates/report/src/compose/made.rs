@@ -82,7 +82,7 @@ fn facts(run: &DiagnosedRun) -> Vec<Fact> {
     facts
 }
 
-/// How many trials each case has, or until when they went on.
+/// How many trials each case has, or until when trials continued.
 fn trials(run: &DiagnosedRun) -> String {
     let m = &run.manifest;
     let Some(until) = &m.until_certain else { return m.trials.to_string() };

@@ -125,7 +125,7 @@ pub(super) fn bands(record: &TrialRecord) -> Vec<Band> {
 }
 
 /// When loads warm up, from ticks in order of time: each load up to its own window, since their ticks interleave.
-/// Where they do so at the same time there is one band.
+/// Loads that do so at the same time share one band.
 fn warm_ups(ticks: &[&Tick]) -> Vec<Band> {
     let mut by_load: BTreeMap<&str, Vec<&Tick>> = BTreeMap::new();
     for tick in ticks {
@@ -174,7 +174,7 @@ mod tests {
         };
         check(&[("a", 0, 3, 9)], &[(0.0, 3.0)]);
         check(&[("a", 0, 0, 9)], &[]);
-        // All of it is warm-up: it was ended before.
+        // All of it is warm-up: the load was ended before its window.
         check(&[("a", 0, 4, 4)], &[]);
         check(&[("a", 0, 3, 9), ("b", 0, 3, 9)], &[(0.0, 3.0)]);
         check(&[("a", 0, 0, 9), ("b", 0, 3, 9)], &[(0.0, 3.0)]);

@@ -181,7 +181,7 @@ fn link(index: usize, case: &CaseFindings<'_>, metrics: &[Metric]) -> CaseLink {
 /// Figures in the line of a case.
 const IN_LINE: usize = 4;
 
-/// All cases.
+/// The section with all cases side by side.
 fn side_by_side(findings: &Findings<'_>, axes: &[String]) -> Section {
     let mut blocks = Vec::new();
     if findings.cases.iter().any(|c| c.summaries().next().is_some()) {
@@ -201,7 +201,7 @@ fn side_by_side(findings: &Findings<'_>, axes: &[String]) -> Section {
     Section::new("figures", title, blocks)
 }
 
-/// Every figure there is, and the layout of another tool if the plan asks for it.
+/// All figures, and the layout of another tool if the plan asks for it.
 fn all_figures(findings: &Findings<'_>, layout: Option<&str>) -> Section {
     let is_measured = findings.cases.iter().any(|c| c.summaries().next().is_some());
     let mut tables = Vec::new();
@@ -224,7 +224,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// By its name in plans.
+    /// The layout with this name in plans.
     pub fn named(name: &str) -> Option<Layout> {
         match name {
             "siege" => Some(Layout::Siege),
@@ -287,7 +287,7 @@ fn spread_cell(case: &CaseFindings<'_>, metric: &Metric) -> Cell {
     ranged(&case.spread(metric), metric.unit)
 }
 
-/// The same for any spread.
+/// As `spread_cell`, for any spread.
 pub(crate) fn ranged(spread: &Spread, unit: Unit) -> Cell {
     let detail = (spread.reported() > 1).then(|| figures::range(spread.min, spread.max, unit)).flatten();
     Cell { detail, ..Cell::new(figures::value(spread.median, unit)) }

@@ -33,7 +33,7 @@ pub(super) fn trends(findings: &Findings<'_>, axes: &[String], behind: &str) -> 
     let is_named = Labels::of(facts.clone(), axes).axes.is_empty();
     let varying = Labels::varying(facts, axes);
     let numeric = varying.iter().filter_map(|i| Some((*i, Numbers::of(&values_of(findings, *i))?)));
-    // The one with most values; the first if several have the same number.
+    // The axis with most values; the first if several have the same number.
     let (x, numbers) = numeric.reduce(|a, b| if b.1.distinct() > a.1.distinct() { b } else { a })?;
     let mut others: Vec<usize> = varying.iter().copied().filter(|i| *i != x).collect();
     others.sort_by_key(|i| std::cmp::Reverse(values_of(findings, *i).len()));
@@ -46,7 +46,7 @@ pub(super) fn trends(findings: &Findings<'_>, axes: &[String], behind: &str) -> 
     matrix.trends()
 }
 
-/// Those that a line goes through, with their places: a control is a point once more.
+/// The cases that a line goes through, with their indices; a control would repeat a point.
 fn cases<'a>(findings: &'a Findings<'_>) -> impl Iterator<Item = (usize, &'a CaseFindings<'a>)> + Clone {
     findings.cases.iter().enumerate().filter(|(_, case)| !case.is_control())
 }
@@ -101,7 +101,7 @@ impl Numbers {
         self.all.iter().find(|(_, t)| t == text).map(|(v, _)| *v)
     }
 
-    /// Roughly geometric: their ratios vary less than their differences.
+    /// Whether the numbers are roughly geometric: their ratios vary less than their differences.
     fn is_geometric(&self) -> bool {
         let all = self.sorted();
         let (Some(least), Some(most)) = (all.first(), all.last()) else { return false };
@@ -131,7 +131,7 @@ struct Matrix<'a> {
     /// The axis that has a line for each value.
     by: Option<usize>,
     facets: Vec<usize>,
-    /// The plan names the cases itself.
+    /// Whether the plan names the cases itself.
     is_named: bool,
     behind: &'a str,
 }

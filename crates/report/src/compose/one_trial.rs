@@ -18,12 +18,12 @@ pub(super) struct Trial<'a> {
     pub(super) bands: Vec<Band>,
     pub(super) ticks: Vec<Bin<'a>>,
     pub(super) samples: Readings,
-    /// In per cent of a core, by component.
+    /// CPU limits by component, in per cent of a core.
     pub(super) cpu_limits: BTreeMap<&'a str, f64>,
 }
 
 impl Trial<'_> {
-    /// A chart without anything in it yet.
+    /// A chart with no content yet.
     pub(super) fn empty(&self, name: &str, title: &str, unit: Unit, at_s: Vec<f64>) -> Chart {
         Chart {
             id: format!("{}-{name}", self.prefix),
@@ -43,7 +43,7 @@ impl Trial<'_> {
         }
     }
 
-    /// One with lines; `None` if they would be single points.
+    /// A chart with lines; `None` if they would be single points.
     pub(super) fn chart(
         &self,
         name: &str,

@@ -16,7 +16,7 @@ const MOST_FUNCTIONS: usize = 10;
 /// Functions of a flame graph that are kept: narrower ones could not be seen.
 const MOST_NODES: u64 = 4_000;
 
-/// The flame graphs of a case, and what is to be known about them.
+/// The flame graphs of a case, with their notes.
 pub fn blocks(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Vec<Block> {
     let Some(profile) = loadlab_analysis::profile::of_case(case.case.trials.iter()) else {
         return Vec::new();
@@ -89,7 +89,7 @@ impl Of {
 /// A component's stacks.
 struct Shown<'a> {
     component: &'a ComponentProfile,
-    /// The same in another case, with that one's name.
+    /// The component's stacks in another case, with the name of that case.
     before: Option<(&'a ComponentProfile, &'a str)>,
     of: Of,
     profile: &'a CaseProfile,
@@ -206,7 +206,7 @@ fn note(shown: &Shown<'_>, left_out: u64) -> String {
     note
 }
 
-/// Its hottest functions, or those that waited longest.
+/// The hottest functions of a component, or those that waited longest.
 fn hottest(of: Of, component: &ComponentProfile) -> Table {
     let share = |part: u64| Cell::new(figures::percent(part as f64 / component.samples.max(1) as f64));
     let functions = of.functions(component);
@@ -227,7 +227,7 @@ fn hottest(of: Of, component: &ComponentProfile) -> Table {
     }
 }
 
-/// The functions whose share changed most, also those that only one of both has.
+/// The functions whose share changed most, including those that only one of the two has.
 fn changed(of: Of, now: &ComponentProfile, before: &ComponentProfile, name: &str) -> Table {
     let shares = |component: &ComponentProfile| -> BTreeMap<String, f64> {
         let whole = component.samples.max(1) as f64;
@@ -240,7 +240,7 @@ fn changed(of: Of, now: &ComponentProfile, before: &ComponentProfile, name: &str
     let mut rows: Vec<(&String, f64, f64)> =
         names.into_iter().map(|name| (name, share(&of_before, name), share(&of_now, name))).collect();
     rows.retain(|(_, before, now)| before != now);
-    // To the tenth of a percentage point that is shown.
+    // Compared to the tenth of a percentage point that is shown.
     let change = |(_, before, now): &(&String, f64, f64)| ((now - before).abs() * 1_000.0).round() as u64;
     rows.sort_by(|a, b| change(b).cmp(&change(a)).then_with(|| a.0.cmp(b.0)));
     let row = |(name, before, now): (&String, f64, f64)| {
@@ -270,8 +270,8 @@ struct Called {
     calls: BTreeMap<u32, Called>,
 }
 
-/// Names and nodes, and the least number of samples of a node that is kept, if any is left out. What there was before is
-/// as it was counted: scaled to the samples of now, a function with few of them would look as if it had had none.
+/// Names and nodes, and the fewest samples of a node that is kept, if any is left out. Earlier samples are as counted:
+/// if they were scaled to the current total, a function with few of them would look as if it had had none.
 fn tree(
     component: &ComponentProfile,
     before: Option<&ComponentProfile>,
@@ -367,7 +367,7 @@ mod tests {
         let shown: Vec<_> =
             nodes.iter().map(|n| (names[n.name as usize].as_str(), n.samples, n.before.unwrap())).collect();
         assert_eq!(shown, [("api", 100, 50), ("main", 100, 50), ("parse", 60, 40), ("new", 40, 0)]);
-        // Of many more samples before, one in a function is still one.
+        // Out of many more samples before, one in a function is still one.
         let longer = of(&["main", "parse", "new"], &[(&[0, 1], 9_999), (&[0, 2], 1)]);
         let (_, nodes, _) = tree(&now, Some(&longer));
         assert_eq!(nodes.iter().filter_map(|n| n.before).collect::<Vec<_>>(), [10_000, 10_000, 9_999, 1]);

@@ -55,7 +55,7 @@ fn is_zero(line: &Line) -> bool {
     range(line).is_some_and(|r| r == (0.0, 0.0))
 }
 
-/// Next to nothing, without a shape worth drawing.
+/// Whether a line is next to nothing, without a shape worth drawing.
 fn is_idle(line: &Line, unit: Unit, limit: Option<f64>) -> bool {
     let Some((_, most)) = range(line) else { return true };
     match unit {
@@ -70,7 +70,7 @@ fn is_still(line: &Line, unit: Unit, limit: Option<f64>) -> bool {
     is_idle(line, unit, limit) || most - least <= NOISE * most.abs()
 }
 
-/// What is idle, in words.
+/// What counts as idle, in words.
 fn bound(unit: Unit) -> Option<String> {
     match unit {
         Unit::CpuPercent => Some(format!("below {IDLE_PERCENT} %")),

@@ -89,7 +89,8 @@ pub(super) struct Readings {
 }
 
 impl Readings {
-    /// For the time between these two, in seconds. Samples outside it are kept: counters are read between two.
+    /// For the time between these two, in seconds. Samples outside it are kept, since a counter is read between two of
+    /// them.
     pub(super) fn of(
         by_component: BTreeMap<String, Vec<Sample>>,
         order: &PlanOrder<'_>,
@@ -129,7 +130,7 @@ impl Readings {
             .filter(|(n, _)| *n == GENERATOR)
     }
 
-    /// A component has the same colour in all charts of a run: that of its index in the plan.
+    /// A component has the same colour in all charts of a run, by its index in the plan.
     pub(super) fn colour(&self, name: &str) -> Colour {
         match name {
             GENERATOR => Colour::Generator,

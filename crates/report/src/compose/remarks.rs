@@ -124,7 +124,7 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
     by_expr.into_iter().map(remark).collect()
 }
 
-/// Those that do not hold. Undecided in one trial and missed in another counts as missed.
+/// The expectations that do not hold. Undecided in one trial and missed in another counts as missed.
 fn not_held<'a, T>(all: &'a [(T, &'a Expectation)]) -> Vec<&'a (T, &'a Expectation)> {
     let mut found: Vec<&(T, &Expectation)> = all.iter().filter(|(_, e)| e.holds != Some(true)).collect();
     if found.iter().any(|(_, e)| e.is_missed()) {
@@ -133,7 +133,7 @@ fn not_held<'a, T>(all: &'a [(T, &'a Expectation)]) -> Vec<&'a (T, &'a Expectati
     found
 }
 
-/// What came of an expectation that does not hold.
+/// The weight and the label of an expectation that does not hold.
 fn came(expectation: &Expectation) -> (Weight, &'static str) {
     match expectation {
         e if e.is_undecided() => (Weight::Doubtful, "? undecided"),
@@ -212,7 +212,7 @@ pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
     troubles_of(case, false)
 }
 
-/// The same, with the case's name if they are listed with those of others.
+/// As [`troubles`], with the case's name if they are listed with those of other cases.
 pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
     let trouble = |t: &loadlab_analysis::case::TrialFindings<'_>| {
         Some(Remark {
@@ -231,7 +231,7 @@ pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
     case.trials.iter().filter_map(trouble).collect()
 }
 
-/// What happened in the trial that is drawn, folded away: the history of one trial from up to down.
+/// What happened in the trial that is drawn, folded away: the history of one trial from start-up to shutdown.
 pub fn events(case: &CaseFindings<'_>) -> Option<Block> {
     let record =
         case.typical().and_then(|t| t.record).or_else(|| case.trials.iter().find_map(|t| t.record))?;

@@ -39,7 +39,7 @@ fn blocks(curve: &Scalability, named: bool) -> Vec<Block> {
     blocks
 }
 
-/// Levels that double are drawn on a logarithmic scale, or the small ones would coincide.
+/// Whether levels double: then the scale is logarithmic, or the small ones would coincide.
 fn doubles(curve: &Scalability) -> bool {
     let users = || curve.levels.iter().map(|l| l.users as f64);
     let gaps = || users().zip(users().skip(1)).map(|(a, b)| b - a);
@@ -126,7 +126,7 @@ fn steps(curve: &Scalability, logarithmic: bool) -> impl Iterator<Item = f64> {
 /// Latency over throughput at each level: it turns back where more users get less.
 fn latency(curve: &Scalability) -> Option<Plane> {
     let group = |(rank, name, read): (usize, &str, fn(&Level) -> &Spread)| {
-        // Where the system collapses, the latency is often known only from below: that level must not be missing.
+        // Where the system collapses, only a lower bound of the latency is often known: that level must not be missing.
         let spot = |level: &Level| {
             let (up, is_open) = height(read(level)).filter(|(around, _)| around.value > 0.0)?;
             Some(Spot {
@@ -306,7 +306,7 @@ mod tests {
             drawn(&curve([Value::Known(5.0), between, Value::Over(30.0)])),
             (vec![(5.0, 5.0, 5.0, false), (20.0, 10.0, 40.0, false), (30.0, 30.0, 30.0, true)], true)
         );
-        // What is not known at all has no place.
+        // A value that is not known at all is not drawn.
         let known = [Value::Known(5.0), Value::Nothing, Value::Known(6.0)];
         assert_eq!(drawn(&curve(known)), (vec![(5.0, 5.0, 5.0, false), (6.0, 6.0, 6.0, false)], false));
     }

@@ -1,4 +1,4 @@
-//! Searches for capacity: the result, and the path to it. Of a record that is one search, and of trials that search.
+//! Searches for capacity: the result, and the path to it, for a record that is a search, and for trials that search.
 
 use loadlab_analysis::case::{CaseFindings, TrialFindings};
 use loadlab_analysis::findings::Findings;
@@ -51,7 +51,7 @@ pub fn described(mut document: Document, manifest: &Manifest, findings: &Finding
     document
 }
 
-/// What trials that search found, by case; `None` if none searches.
+/// The results of trials that search, by case; `None` if none searches.
 pub fn of_trials(findings: &Findings<'_>) -> Option<Section> {
     let searches = searches(findings);
     let (first, _) = searches.first()?.1.first()?;
@@ -152,7 +152,7 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
     let steps = || cases.iter().flat_map(|(_, searches)| searches.iter().flat_map(|search| &search.path));
     let all = steps().count();
     let read: [(&str, ReadStep); 3] = [("p99", |s| s.p99_ms), ("p90", |s| s.p90_ms), ("p50", |s| s.p50_ms)];
-    // The highest that most levels have.
+    // The highest percentile that most levels have.
     let (name, read) = read.into_iter().find(|(_, read)| 5 * steps().filter_map(read).count() > 4 * all)?;
     let group = |(rank, (case, searches)): (usize, &(String, Vec<&SearchFacts>))| {
         let spot = |step: &SearchStep| {
@@ -213,12 +213,12 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
 /// Values that span more than this factor are drawn on a logarithmic scale.
 const DECADES_FROM: f64 = 30.0;
 
-/// What came of a search: INVALID if loadlab itself was saturated at the end, undecided if no level was met, but the lowest
-/// one definitely missed nothing, or was not reached.
+/// The verdict on a search: INVALID if loadlab itself was saturated in the end; undecided if no level met the
+/// expectations, but the lowest one did not definitely miss any, or was not reached.
 pub fn verdict(search: &SearchFacts) -> Verdict {
     let above = || search.path.iter().filter(|step| Some(step.level) == search.above);
     let count = |outcome: &str| above().filter(|step| step.outcome == outcome).count();
-    // One trial that could be judged decides what the others could not.
+    // One trial that could be judged outweighs those that could not.
     let is_invalid = count("invalid") > count("met") && count("missed") + count("undecided") == 0;
     let is_open = search.above.is_some() && above().all(|step| step.outcome == "undecided");
     let ran_out = search.above.is_some_and(|above| above > search.low);
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(of(Some(20), Some(21), &["missed", "missed"]), Verdict::Pass);
         assert_eq!(of(Some(100), None, &[]), Verdict::Pass);
         assert_eq!(of(None, Some(10), &["missed"]), Verdict::Fail);
-        // Loadlab itself gave; one trial that could be judged decides what the others could not.
+        // loadlab itself was saturated; one trial that could be judged outweighs those that could not.
         assert_eq!(of(Some(20), Some(21), &["invalid", "invalid", "met"]), Verdict::Invalid);
         assert_eq!(of(None, Some(10), &["invalid"]), Verdict::Invalid);
         assert_eq!(of(None, Some(10), &["invalid", "missed"]), Verdict::Fail);

@@ -22,7 +22,7 @@ const STEPS_A_NINE: usize = 12;
 const NINES: usize = 7;
 /// The most columns of a heat map: narrower ones are not visible.
 const COLUMNS: usize = 200;
-/// Rows of a heat map, about.
+/// Approximate number of rows of a heat map.
 const ROWS: f64 = 32.0;
 /// A percentile among censored ones may be off by this factor and is still reported, as in a summary.
 const SLACK: f64 = 1.01;
@@ -120,8 +120,8 @@ impl Ranks {
     }
 }
 
-/// Columns' middles in seconds, and how many ok responses of the window took how long in each. `None` for a trial too
-/// short to show any movement.
+/// The middle of each column in seconds, and how many ok responses of the window took how long in it. `None` for a
+/// trial too short to show any movement.
 pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
     let intervals = || record.intervals.iter().filter(|i| i.is("response"));
     let from_s = intervals().map(|i| i.from_s).fold(f64::INFINITY, f64::min).floor();
@@ -129,7 +129,7 @@ pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
     let to_s = (intervals().map(|i| i.to_s()).fold(f64::NEG_INFINITY, f64::max) - RATE_FROM_S).ceil();
     let counted: Vec<(f64, Vec<(u64, u64)>)> =
         intervals().map(|i| (i.from_s + i.length_s / 2.0, i.values().collect())).collect();
-    // Ascending in each.
+    // Values are ascending in each interval.
     let least = counted.iter().filter_map(|(_, values)| values.first()).map(|(ns, _)| (*ns).max(1)).min()?;
     let most = counted.iter().filter_map(|(_, values)| values.last()).map(|(ns, _)| (*ns).max(1)).max()?;
     let seconds = if to_s - from_s < 86_400.0 * 30.0 { (to_s - from_s) as usize } else { return None };

@@ -113,7 +113,7 @@ fn row(name: &str, list: &[Sample]) -> Vec<Cell> {
         |read: fn(&Tcp) -> Option<u64>| Cell::new(figures::or_nothing(tcp(read).max(), figures::count));
     let growth = |read: fn(&Tcp) -> Option<u64>| {
         let counter = Counter::of(list, |s| Some(read(s.tcp.as_ref()?)? as f64));
-        // A single reading tells nothing of growth, but that the counter is there.
+        // A single reading shows no growth, only that the counter exists.
         let grown = counter.used(ALWAYS).or_else(|| tcp(read).next().map(|_| 0.0)).map(|n| n as u64);
         let cell = Cell::new(figures::or_nothing(grown, figures::count));
         if grown.is_some_and(|n| n > 0) { cell.weighing(Weight::Doubtful) } else { cell }
@@ -151,7 +151,7 @@ fn states(list: &[Sample]) -> String {
     if words.is_empty() { NOTHING.to_owned() } else { words.join(", ") }
 }
 
-/// The share of the time between the first and the last reading.
+/// The share of time spent waiting, between the first and the last reading.
 fn waited(list: &[Sample], read: fn(&Pressure) -> Option<f64>) -> Option<f64> {
     let share = Counter::of(list, |s| read(s.pressure.as_ref()?)).per_s(ALWAYS)?;
     Some(share.min(1.0))

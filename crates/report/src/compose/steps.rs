@@ -13,7 +13,7 @@ use super::ranged;
 use crate::document::{Cell, Remark, Table, Weight};
 use crate::figures;
 
-/// Times of a step.
+/// Figures of a step's response times.
 const TIMES: [&str; 5] = ["mean", "p50", "p95", "p99", "max"];
 
 /// A row for each step, or tag, of each case; `None` if requests are not distinguished.

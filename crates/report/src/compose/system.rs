@@ -122,7 +122,7 @@ fn names(culprit: &str) -> impl Iterator<Item = &str> {
     culprit.split([',', ' ']).filter(|name| !name.is_empty())
 }
 
-/// Without the component, in whose box it appears.
+/// The text without the component, in whose box it appears.
 fn what_of(text: &str) -> String {
     text.rsplit_once(" · ").map_or(text, |(_, what)| what).to_owned()
 }
@@ -164,7 +164,7 @@ impl Most {
     }
 }
 
-/// For replicas, the one that uses most of its limit.
+/// CPU and memory of a node; for replicas, of the one that uses most of its limit.
 fn gauges(own: &[(&str, &ComponentSummary)], most: &Most) -> Vec<Gauge> {
     let largest = |all: Vec<(f64, String)>| all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     let cpu = own.iter().filter_map(|(_, c)| {
@@ -196,7 +196,7 @@ fn gauges(own: &[(&str, &ComponentSummary)], most: &Most) -> Vec<Gauge> {
         .collect()
 }
 
-/// Who calls whom: as connections were seen, else as components name one another in their configuration.
+/// Who calls whom: as seen in connections, else as components name one another in their configuration.
 fn edges(
     case: &CaseFindings<'_>,
     groups: &Groups,

@@ -93,7 +93,7 @@ pub(super) fn left_out(findings: &Findings<'_>) -> Option<String> {
     (!all.is_empty()).then(|| format!("Left out: {named}{more}."))
 }
 
-/// If programs make the load, what a table cannot have.
+/// What a table lacks if programs generate the load.
 pub(super) fn not_measured(findings: &Findings<'_>) -> Option<String> {
     let is_command = |c: &&CaseFindings<'_>| c.summaries().any(|s| s.load.is_command());
     let names: Vec<&str> =
@@ -358,7 +358,7 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
     if bad { cell.weighing(Weight::Bad) } else { cell }
 }
 
-/// A column without any known value is dropped.
+/// Drops columns without any known value.
 pub(super) fn drop_untold(table: &mut Table) {
     let described: Vec<bool> = (0..table.head.len())
         .map(|i| table.rows.iter().any(|r| !matches!(r[i].text.as_str(), "" | NOTHING)))

@@ -61,7 +61,7 @@ fn remark(label: &str, text: &str) -> Remark {
     Remark { weight: Weight::Plain, label: label.to_owned(), text: text.to_owned(), hint: None }
 }
 
-/// Blocks that say nothing: too many of them leave too little.
+/// Blocks that are not counted, if any: too many of them leave too little evidence.
 fn left_out(why: &WhyFacts) -> Option<Remark> {
     let missing = why.blocks.iter().filter(|block| block.goodput_per_s.is_none()).count();
     let text = format!(

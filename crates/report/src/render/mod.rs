@@ -68,7 +68,7 @@ fn ratio_line(ratios: &Ratios, ratio: &Ratio, columns: usize) -> String {
 }
 
 /// A heat map in shades of blocks, slow above fast: each line with the upper edge of its row. At most this many
-/// columns and rows: neighbours add up.
+/// columns and rows: neighbours are added up.
 fn shades(heat: &Heat, columns: usize, rows: usize) -> Vec<(f64, String)> {
     let all = heat.edges.len().saturating_sub(1);
     let (across, down) =

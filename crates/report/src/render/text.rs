@@ -58,7 +58,7 @@ struct TextPage {
     width: usize,
     paint: Paint,
     is_brief: bool,
-    /// Omitted columns are mentioned only once.
+    /// Whether omitted columns have been mentioned, which happens only once.
     is_said: std::cell::Cell<bool>,
 }
 
@@ -426,7 +426,7 @@ impl TextPage {
     }
 }
 
-/// Maps values to bars, some of which may be open: known only from below.
+/// Maps values to bars, some of which may be open: only a lower bound is known.
 pub(crate) struct OpenScale<F>(F);
 
 /// A scale for values and whether each is open. The largest bar leaves room to appear open if one is.

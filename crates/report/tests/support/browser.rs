@@ -25,7 +25,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts one. Without a browser reports cannot be tested, and that is a failure.
+    /// Starts a browser. Without one, reports cannot be tested, and that is a failure.
     pub fn start() -> Browser {
         let profile = tempfile::tempdir().expect("a folder for the browser's profile");
         let mut process = Command::new("chromium")
@@ -255,7 +255,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", size);
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
-        // What is drawn anew for the new size moves what is below it.
+        // Redrawing for the new size moves what is below.
         self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))))");
     }
 
@@ -268,7 +268,7 @@ impl Browser {
         std::fs::write(file, bytes).expect("the target folder can be written");
     }
 
-    /// The console is empty, or the test fails with its contents.
+    /// Fails the test with the contents of the console unless it is empty.
     pub fn is_silent(&self) {
         assert!(self.console.is_empty(), "on the console: {:#?}", self.console);
     }

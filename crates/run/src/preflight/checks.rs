@@ -1,4 +1,4 @@
-//! What each fact means for a load. Pure; a check returns `None` if it does not concern the load.
+//! What each fact means for a load. Pure; a check returns `None` if it does not apply to the load.
 
 use loadlab_load::IoChoice;
 use loadlab_plan::Isolation;
@@ -8,7 +8,7 @@ use super::{Conntrack, Facts, Finding, Planned, Severity};
 
 type Check = fn(Option<&Planned>, &Facts) -> Option<Finding>;
 
-/// All of them, in the order they are reported.
+/// All checks, in the order they are reported.
 pub(super) const ALL: &[Check] = &[
     open_files,
     component_files,
@@ -28,17 +28,17 @@ pub(super) const ALL: &[Check] = &[
     swap,
 ];
 
-/// Files the engine reserves for the rest of the process; its rings do the same.
+/// Files the engine reserves for the rest of the process; its rings reserve the same number.
 const RESERVED_FILES: u64 = 64;
-/// Most rings of one thread.
+/// Maximum number of rings per thread.
 const MAX_RINGS: u64 = 64;
-/// How long the kernel keeps the side that closed first (`TCP_TIMEWAIT_LEN`), and how long before a port may be
-/// reused if `tcp_tw_reuse` allows it.
+/// How long the kernel keeps the side that closed first (`TCP_TIMEWAIT_LEN`), and after how long a port may be reused
+/// if `tcp_tw_reuse` allows it.
 const TIME_WAIT_S: f64 = 60.0;
 const REUSE_S: f64 = 1.0;
-/// The queue that nginx, Node and Redis request by default.
+/// The backlog that nginx, Node and Redis request by default.
 const COMMON_BACKLOG: u64 = 511;
-/// Memory of the process without connections, and per connection: ours, and the kernel's for one end.
+/// Memory of the process without connections; then, per connection, ours and the kernel's for one end.
 const BASE_BYTES: u64 = 12 << 20;
 const OWN_BYTES: u64 = 512;
 const KERNEL_BYTES: u64 = 3584;
@@ -49,12 +49,12 @@ fn n(value: u64) -> String {
     format_count(value as f64)
 }
 
-/// The next power of two, the usual form of such settings.
+/// Rounds up to a power of two, the usual form of such settings.
 fn round_up(value: u64) -> u64 {
     value.checked_next_power_of_two().unwrap_or(value)
 }
 
-/// Bad if it is certain to happen, doubtful if it only may.
+/// A blocker if it is certain to happen, a doubt if it only may.
 fn by_certainty(sure: bool) -> Severity {
     if sure { Severity::Blocker } else { Severity::Doubt }
 }
@@ -100,7 +100,7 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(found.effect(by_certainty(planned.connections > room), words).remedy(remedy))
 }
 
-/// More open files for a component than this process may pass on: it would not start.
+/// A component that is to have more open files than this process can grant would not start.
 fn component_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let (wanted, component) = planned?.component_files.as_ref()?;
     let found = Finding::new("component files", format!("{} for `{component}`", n(*wanted)));
@@ -114,7 +114,7 @@ fn component_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> 
     }
 }
 
-/// io_uring's sockets take no descriptors, but the kernel bounds a ring's table by the same limit.
+/// io_uring sockets use no descriptors, but the same limit bounds the size of a ring's table.
 fn rings(planned: &Planned, soft: u64, of_server: u64, found: Finding) -> Finding {
     let per_ring = soft.saturating_sub(RESERVED_FILES).max(1);
     let threads = planned.threads.max(1);
@@ -131,7 +131,7 @@ fn rings(planned: &Planned, soft: u64, of_server: u64, found: Finding) -> Findin
             .effect(by_certainty(planned.connections > most), words)
             .remedy(format!("ulimit -n {needed}"));
     }
-    // A server here most likely runs under the limit that a shell gives, and its sockets are ordinary ones.
+    // A server on this machine most likely runs under the shell's limit, and its sockets are ordinary ones.
     if planned.loopback && planned.connections > of_server {
         let words = format!(
             "sockets of io_uring need none here, but a server process that may have {} accepts {0} of {}",
@@ -149,13 +149,13 @@ fn rings(planned: &Planned, soft: u64, of_server: u64, found: Finding) -> Findin
     found.effect(Severity::Ok, words)
 }
 
-/// Ports of one source address to one destination.
+/// Number of ports from one source address to one destination.
 fn ports(facts: &Facts) -> Option<u64> {
     let (from, to) = facts.port_range?;
     Some((u64::from(to - from) + 1).saturating_sub(facts.ports_reserved))
 }
 
-/// Ports of all sources to all destinations.
+/// Number of ports from all sources to all destinations.
 fn all_ports(each: u64, planned: &Planned) -> u64 {
     each.saturating_mul(planned.sources.max(1)).saturating_mul((planned.destinations.len() as u64).max(1))
 }
@@ -169,12 +169,12 @@ fn port_figure(each: u64, planned: &Planned) -> String {
     format!("{}{}{}", n(each), times(sources, "sources"), times(destinations, "destinations"))
 }
 
-/// The worst of the findings about loads that share ports; the first of them, if several are as bad.
+/// The most serious finding among groups of loads that share ports; the first, if several are equally serious.
 fn worst_of(groups: &[Planned], of: impl Fn(&Planned) -> Finding) -> Option<Finding> {
     groups.iter().map(of).min_by_key(|found| std::cmp::Reverse(found.severity))
 }
 
-/// A wider range if that is enough, else more addresses to connect from.
+/// The remedy: a wider port range if that is enough, otherwise more source addresses.
 fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
     const WIDEST: u64 = 65_535 - 1024 + 1;
     let destinations = (planned.destinations.len() as u64).max(1);
@@ -182,7 +182,7 @@ fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
     if each < WIDEST && needed <= (WIDEST * pairs) as f64 || !planned.loopback {
         return "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned();
     }
-    // Sources at 8,000 connections each, the engine's own choice: near the last port the search is slow.
+    // 8,000 connections per source, as the engine itself chooses: finding the last free ports is slow.
     let sources = ((needed / (8000 * destinations) as f64).ceil() as u32).clamp(2, 65_000);
     let last = std::net::Ipv4Addr::from(0x7f00_0101 + (sources - 1));
     format!("loadlab bench … --source 127.0.1.1-{last}")
@@ -200,7 +200,7 @@ fn source_ports(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The ports of loads that share them.
+/// The finding about the ports of loads that share them.
 fn ports_of(planned: &Planned, each: u64) -> Finding {
     let found = Finding::new("source ports", port_figure(each, planned));
     let (capacity, most) = (all_ports(each, planned), planned.connections_most);
@@ -220,7 +220,7 @@ fn ports_of(planned: &Planned, each: u64) -> Finding {
     found.effect(Severity::Ok, format!("enough for {} connections", n(most)))
 }
 
-/// Without keep-alive: ports that closed connections still hold.
+/// Without keep-alive: ports still held by closed connections.
 fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let each = ports(facts)?;
     let reuse = facts.tw_reuse?;
@@ -234,9 +234,9 @@ fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Findin
     worst_of(&closing, |loads| closed_of(loads, each, reuse))
 }
 
-/// What closed connections hold of the ports of loads that share them.
+/// The finding about shared ports held by closed connections.
 fn closed_of(planned: &Planned, each: u64, reuse: u64) -> Finding {
-    // 2: over the loopback interface only.
+    // 2: only over the loopback interface.
     let is_over_loopback = planned.loopback && planned.isolation != Isolation::Each;
     let reused = reuse == 1 || reuse == 2 && is_over_loopback;
     let held_s = if reused { REUSE_S } else { TIME_WAIT_S };
@@ -271,13 +271,13 @@ fn closed_of(planned: &Planned, each: u64, reuse: u64) -> Finding {
     }
 }
 
-/// When new connections have filled up the room that those kept open leave.
+/// When new connections will have filled the room left by those kept open, in seconds.
 fn full_after_s(planned: &Planned, room: f64) -> Option<f64> {
     let kept = planned.surely_opened_within(0.0)?;
     planned.new_per_s.filter(|per_s| *per_s > 0.0).map(|per_s| (room - kept).max(0.0) / per_s)
 }
 
-/// Users that connect at the same moment, compared with the queue of a server here.
+/// Users that connect at the same moment, compared with the queue of a server on this machine.
 fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let longest = facts.somaxconn?;
     let found = Finding::new("accept queue", format!("somaxconn {}", n(longest)));
@@ -382,7 +382,7 @@ fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Findi
     })
 }
 
-/// A separate namespace has no rules, so nothing in it is tracked; if the target is elsewhere, a larger table.
+/// A separate namespace has no rules, so nothing in it is tracked; for a target elsewhere, a larger table.
 fn track_less(planned: &Planned, table: Conntrack, needed: f64) -> String {
     match planned.loopback {
         true => "unshare -rn sh -c 'ip link set lo up && exec loadlab …'   # or, as root, `isolate: shared` in the plan"
@@ -488,10 +488,10 @@ fn others(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let busy = facts.cpu.busy_cores?;
     let found = Finding::new("other programs", format!("{busy:.1} cores busy"));
     let needed = planned.map_or(1, |p| p.threads + u64::from(p.loopback)).min(facts.cores);
-    // They are busy anywhere on the machine, and only some of its cores may be ours.
+    // Other programs may be busy on any core of the machine, and only some of its cores may be ours.
     let idle = facts.cores_online.max(facts.cores) as f64 - busy;
     let left = idle.min(facts.cores as f64);
-    // A tenth of a core is what an idle desktop uses.
+    // An idle desktop uses about a tenth of a core.
     if left + 0.1 * facts.cores as f64 >= needed as f64 {
         return Some(found.effect(Severity::Ok, "enough cores are idle"));
     }
@@ -584,7 +584,7 @@ fn memory(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
         let connections = free.saturating_sub(BASE_BYTES) / each / 1000 * 1000;
         return Some(found.effect(Severity::Ok, format!("about {} connections, both ends", n(connections))));
     };
-    // For a server here the kernel's other end is in the same memory; what the server itself takes is unknown.
+    // If the server is on this machine, the kernel's other end is in the same memory; what the server uses is unknown.
     let ends = if planned.loopback { 2 } else { 1 };
     let each = OWN_BYTES + ends * KERNEL_BYTES;
     let needs = |connections: u64| connections.saturating_mul(each).saturating_add(BASE_BYTES);

@@ -1,5 +1,5 @@
-//! The machine as it is: read from /proc and /sys, and from three things tried out (a ring, a few connections to
-//! ourselves, watching the CPUs for a moment). What cannot be read is `None`, never a guess.
+//! The machine as it is, read from /proc and /sys and from three experiments: creating a ring, opening a few
+//! connections to ourselves, and watching the CPUs for a moment. What cannot be read is `None`, never a guess.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -8,101 +8,102 @@ use std::time::Duration;
 use loadlab_load::io::uring::{Size, Uring};
 use loadlab_system::open_files;
 
-/// What a preflight knows of the machine.
+/// What the preflight knows about the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// RLIMIT_NOFILE of this process.
+    /// `RLIMIT_NOFILE` of this process.
     pub open_files: Option<Limit>,
-    /// It may give its children more than the hard limit (CAP_SYS_RESOURCE).
+    /// This process may raise its children's limits above the hard limit (CAP_SYS_RESOURCE).
     pub may_raise_limits: bool,
-    /// Files this process has open.
+    /// Number of files this process has open.
     pub open_files_used: u64,
-    /// How many a process that it starts may have open, where that is another number.
+    /// Open-file limit of the processes it starts, if different.
     pub component_files: Option<u64>,
-    /// First and last port of the range for outgoing connections.
+    /// First and last port of the ephemeral range for outgoing connections.
     pub port_range: Option<(u16, u16)>,
-    /// Ports in that range that are never assigned.
+    /// Number of ports in that range that are never assigned automatically.
     pub ports_reserved: u64,
-    /// `tcp_tw_reuse`: 0 no, 1 yes, 2 on loopback.
+    /// `tcp_tw_reuse`: 0 off, 1 on, 2 on for loopback only.
     pub tw_reuse: Option<u64>,
-    /// Longest accept queue.
+    /// Maximum length of an accept queue (`somaxconn`).
     pub somaxconn: Option<u64>,
-    /// Longest queue of half-open connections.
+    /// Maximum length of the half-open queue (`tcp_max_syn_backlog`).
     pub syn_backlog: Option<u64>,
     /// `tcp_syncookies` is not 0.
     pub syn_cookies: bool,
     /// The connection-tracking table, if the kernel has one.
     pub conntrack: Option<Conntrack>,
-    /// Limits of this process' own cgroup and those above it.
+    /// Limits of this process's cgroup and its ancestors.
     pub cgroup: CgroupLimits,
-    /// Cores this process may use.
+    /// Number of cores this process may use.
     pub cores: u64,
-    /// Cores of the machine.
+    /// Number of online cores of the machine.
     pub cores_online: u64,
-    /// CPU frequency governors in use, with how many cores each.
+    /// CPU frequency governors in use, with the number of frequency domains each.
     pub governors: Vec<Governor>,
-    /// What other programs used of the CPUs.
+    /// CPU time used by others.
     pub cpu: CpuUse,
-    /// The kernel's clock source.
+    /// The kernel's current clock source.
     pub clock_source: Option<String>,
     /// Available clock sources.
     pub clock_sources: Vec<String>,
     /// Whether io_uring is available.
     pub io_uring: IoUring,
-    /// Memory and swap of the machine.
+    /// The machine's memory and swap.
     pub memory: Memory,
 }
 
-/// A soft and a hard limit; `None` is unlimited.
+/// A soft and a hard limit; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// In force.
+    /// The limit in force.
     pub soft: Option<u64>,
-    /// As far as it can be raised without privileges.
+    /// The highest value the soft limit can be raised to without privileges.
     pub hard: Option<u64>,
 }
 
-/// The table of tracked connections.
+/// The connection-tracking table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conntrack {
-    /// Entries it holds.
+    /// Maximum number of entries.
     pub max: u64,
-    /// Entries in it.
+    /// Current number of entries.
     pub count: u64,
-    /// How long a closed connection stays in it, seconds.
+    /// How long a closed connection stays in the table, in seconds.
     pub time_wait_s: u64,
-    /// Whether connections to ourselves are tracked; `None` if unknown.
+    /// Whether connections to this machine itself are tracked; `None` if unknown.
     pub tracks: Option<bool>,
 }
 
 /// Limits of our own cgroup.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CgroupLimits {
-    /// The limit in cores, and the file it is from.
+    /// CPU limit in cores, and the file that sets it.
     pub cpu_cores: Option<(f64, PathBuf)>,
-    /// Bytes, and the file they are from.
+    /// Memory limit in bytes, and the file that sets it.
     pub memory_bytes: Option<(u64, PathBuf)>,
-    /// Bytes in use in the group of that limit, without cached files, which the kernel drops when it needs the memory.
+    /// Bytes in use in the cgroup with that limit, excluding cached files, which the kernel drops under memory
+    /// pressure.
     pub memory_used_bytes: u64,
 }
 
-/// A governor and how many frequency domains have it.
+/// A governor and how many frequency domains use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Governor {
     /// Its name.
     pub name: String,
-    /// The driver below it.
+    /// The cpufreq driver.
     pub driver: String,
-    /// Frequency domains (mostly cores).
+    /// Number of frequency domains (mostly one per core).
     pub count: u64,
 }
 
 /// CPU time that was not available to us.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuUse {
-    /// Share of time the hypervisor gave to others, percent; since boot if the CPUs were not watched.
+    /// Percentage of time the hypervisor gave to other guests; since boot if the CPUs were not watched.
     pub steal_percent: Option<f64>,
-    /// Cores that other programs kept busy while the CPUs were watched.
+    /// Cores kept busy by other programs while the CPUs were watched.
     pub busy_cores: Option<f64>,
 }
 
@@ -111,23 +112,23 @@ pub struct CpuUse {
 pub struct IoUring {
     /// `kernel.io_uring_disabled`: 0 allows everyone, 1 a group, 2 no one.
     pub disabled: Option<u64>,
-    /// Why a ring as the engine needs it was refused; `None`: it was created.
+    /// Why the kernel refused a ring like the engine's; `None` if it was created.
     pub refused: Option<String>,
 }
 
-/// Memory of the machine.
+/// The machine's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {
     /// Bytes available without swapping.
     pub available_bytes: Option<u64>,
     /// Bytes of swap in use.
     pub swap_used_bytes: u64,
-    /// Pages moved to or from swap per second during that time.
+    /// Pages moved to or from swap per second while the machine was watched.
     pub swap_pages_per_s: Option<f64>,
 }
 
-/// Inspects this machine. `watch`: how long the CPUs are watched, during which the caller waits; zero skips that
-/// (steal is then since boot).
+/// Inspects this machine. `watch` is how long the CPUs are watched, during which the caller blocks; zero skips that,
+/// and steal is then since boot.
 #[expect(clippy::disallowed_methods, reason = "how busy the machine is shows over a time")]
 pub fn read(watch: Duration) -> Facts {
     let root = Path::new("/");
@@ -150,7 +151,7 @@ pub fn read(watch: Duration) -> Facts {
     facts
 }
 
-/// What the files below a root show: `/`, or a tree made for a test. Tries nothing out.
+/// The facts shown by files below `root`: `/`, or a tree made for a test. Runs no experiments.
 pub fn read_in(root: &Path) -> Facts {
     let number = |path: &str| text(root, path)?.trim().parse::<u64>().ok();
     let port_range = port_range(root);
@@ -179,7 +180,7 @@ pub fn read_in(root: &Path) -> Facts {
     }
 }
 
-/// CAP_SYS_RESOURCE, bit 24 of the effective capabilities (capabilities(7)).
+/// Whether CAP_SYS_RESOURCE, bit 24 of the effective capabilities (capabilities(7)), is set.
 fn may_raise_limits(root: &Path) -> bool {
     let status = text(root, "proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
@@ -190,7 +191,7 @@ fn text(root: &Path, path: &str) -> Option<String> {
     std::fs::read_to_string(root.join(path)).ok()
 }
 
-/// `Max open files   SOFT   HARD   files` of `/proc/self/limits`.
+/// Parses `Max open files   SOFT   HARD   files` in `/proc/self/limits`.
 fn open_files(root: &Path) -> Option<Limit> {
     let limits = text(root, "proc/self/limits")?;
     let line = limits.lines().find_map(|l| l.strip_prefix("Max open files"))?;
@@ -204,7 +205,7 @@ fn port_range(root: &Path) -> Option<(u16, u16)> {
     Some((ports.next()??, ports.next()??)).filter(|(from, to)| from <= to)
 }
 
-/// `ip_local_reserved_ports`: `8080,9000-9009`.
+/// Counts ports in `ip_local_reserved_ports`, for example `8080,9000-9009`.
 fn ports_reserved(root: &Path, (from, to): (u16, u16)) -> u64 {
     let list = text(root, "proc/sys/net/ipv4/ip_local_reserved_ports").unwrap_or_default();
     let of = |part: &str| {
@@ -227,7 +228,7 @@ fn conntrack(root: &Path) -> Option<Conntrack> {
     })
 }
 
-/// The lowest limits from our own group up to the root, on either version.
+/// The lowest limits from our own cgroup up to the root, for cgroup v1 and v2.
 fn cgroup(root: &Path) -> CgroupLimits {
     let mut out = CgroupLimits::default();
     for line in text(root, "proc/self/cgroup").unwrap_or_default().lines() {
@@ -244,7 +245,7 @@ fn cgroup(root: &Path) -> CgroupLimits {
             upward(root, &mounted(root, "memory", controllers), path, |dir| v1_memory(dir, &mut out));
         }
     }
-    // Shown as people find them.
+    // Show paths relative to the root, as users find them.
     let strip =
         |path: &Path| Path::new("/").join(path.strip_prefix(root).unwrap_or(path).to_string_lossy().as_ref());
     out.cpu_cores = out.cpu_cores.map(|(n, path)| (n, strip(&path)));
@@ -257,8 +258,8 @@ fn mounted(root: &Path, name: &str, controllers: &str) -> String {
     if root.join(&own).is_dir() { own } else { format!("sys/fs/cgroup/{controllers}") }
 }
 
-/// A group's folder and its ancestors. In a container the path may be the host's, of which only the mount itself is
-/// visible.
+/// Visits a cgroup's folder and its ancestors. In a container the path may be the host's, where only the mount point
+/// itself is visible.
 fn upward(root: &Path, base: &str, path: &str, mut each: impl FnMut(&Path)) {
     let base = root.join(base);
     let below = path.trim_start_matches('/');
@@ -279,7 +280,7 @@ fn lower_cpu(out: &mut CgroupLimits, cores: f64, path: PathBuf) {
 }
 
 fn lower_memory(out: &mut CgroupLimits, bytes: u64, used: u64, path: PathBuf) {
-    // Version 1 expresses "none" as a number near 2^63.
+    // Cgroup v1 expresses "no limit" as a number near 2^63.
     let none = bytes >= 1 << 60;
     if !none && out.memory_bytes.as_ref().is_none_or(|(known, _)| bytes < *known) {
         out.memory_bytes = Some((bytes, path));
@@ -302,7 +303,7 @@ fn v2_limits(dir: &Path, out: &mut CgroupLimits) {
     }
 }
 
-/// Bytes of files in the page cache of a group. Files in memory (tmpfs) are not among them: they can only be swapped out.
+/// Bytes of files in a cgroup's page cache. In-memory files (tmpfs) do not count: they can only be swapped out.
 fn cached_files(dir: &Path, prefix: &str) -> u64 {
     let stat = text(dir, "memory.stat").unwrap_or_default();
     let of = |line: &str| {
@@ -323,13 +324,13 @@ fn v1_cpu(dir: &Path, out: &mut CgroupLimits) {
 fn v1_memory(dir: &Path, out: &mut CgroupLimits) {
     let number = |name: &str| text(dir, name)?.trim().parse::<u64>().ok();
     if let Some(bytes) = number("memory.limit_in_bytes") {
-        // The usage includes groups below, and of the statistics only those totals do.
+        // Usage includes descendant groups, so use the `total_` statistics, which include them too.
         let used = number("memory.usage_in_bytes").unwrap_or(0).saturating_sub(cached_files(dir, "total_"));
         lower_memory(out, bytes, used, dir.join("memory.limit_in_bytes"));
     }
 }
 
-/// Cores in `Cpus_allowed_list` of `/proc/self/status`; those of the machine if it is missing.
+/// Number of cores in `Cpus_allowed_list` of `/proc/self/status`; the machine's cores if it is missing.
 fn cores(root: &Path) -> u64 {
     let status = text(root, "proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
@@ -383,7 +384,7 @@ fn memory(root: &Path) -> Memory {
     }
 }
 
-/// Pages ever moved to and from swap.
+/// Number of pages moved to and from swap since boot.
 fn swapped_pages(root: &Path) -> Option<u64> {
     let vmstat = text(root, "proc/vmstat")?;
     let number = |name: &str| vmstat.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
@@ -402,7 +403,7 @@ fn cpu_times(root: &Path) -> Option<CpuTimes> {
     let stat = text(root, "proc/stat")?;
     let line = stat.lines().find_map(|l| l.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; guest time is in user already.
+    // user nice system idle iowait irq softirq steal; guest time is already included in user.
     let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else { return None };
     let busy = user + nice + system + irq + softirq;
     Some(CpuTimes { busy, steal, all: busy + idle + iowait + steal })
@@ -422,7 +423,7 @@ impl CpuTimes {
     }
 }
 
-/// Why the engine's ring is not available. Runs on a separate thread because it changes its timer slack.
+/// Why the engine's ring is not available, if it is not. Runs on a separate thread because it changes its timer slack.
 fn try_io_uring() -> Option<String> {
     let ring = || Uring::new(Size { connections: 1, in_flight: 1, keep_alive: true, sources: false }).err();
     match std::thread::spawn(ring).join() {
@@ -431,8 +432,8 @@ fn try_io_uring() -> Option<String> {
     }
 }
 
-/// Whether connections to ourselves are tracked: opens a few and compares the table's count. Others come and go
-/// meanwhile, hence "unknown" for values in between.
+/// Whether connections to this machine are tracked: opens a few and compares the table's entry count. Other connections
+/// come and go meanwhile, so values in between mean "unknown".
 fn try_tracking(root: &Path) -> Option<bool> {
     const TRIED: u64 = 8;
     let count = || Some(conntrack(root)?.count);

@@ -1,55 +1,55 @@
-//! What a load will ask of the machine, computed before it runs.
+//! What a load will demand of the machine, computed before it runs.
 
 use loadlab_load::target::{Address, sources_on_loopback};
 use loadlab_load::{IoChoice, LoadSpec, Model, Until};
 use loadlab_plan as plan;
 
-/// What a load, or several at once, will ask of the machine.
+/// What a load, or several concurrent loads, will demand of the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// Connections that will be open at one time.
+    /// Connections that will be open at the same time.
     pub connections: u64,
-    /// Connections that may be open when the system falls behind; at least `connections`.
+    /// Connections that may be open if the system falls behind; at least `connections`.
     pub connections_most: u64,
-    /// Connections opened within the first moment or, with a ramp, within a second.
+    /// Connections opened at once or, with a ramp, within one second.
     pub burst: u64,
-    /// Connections are reused, and stay open to the end.
+    /// Connections are reused and stay open until the end.
     pub keep_alive: bool,
-    /// The highest rate of new connections where they are not reused, if the schedule bounds it.
+    /// Maximum rate of new connections if they are not reused, provided that the schedule bounds it.
     pub new_per_s: Option<f64>,
-    /// New connections in all where they are not reused, if they are counted.
+    /// Total number of new connections if they are not reused, provided that the load ends by count.
     pub new_in_all: Option<u64>,
-    /// Length in seconds, if it is bounded by time.
+    /// Duration in seconds, if bounded by time.
     pub duration_s: Option<f64>,
-    /// Destinations, each address and port once.
+    /// Destinations: each distinct address and port once.
     pub destinations: Vec<String>,
-    /// It connects over TCP, and not only to Unix sockets.
+    /// At least one connection uses TCP rather than a Unix socket.
     pub is_tcp: bool,
-    /// Every destination is this machine.
+    /// All destinations are on this machine.
     pub loopback: bool,
-    /// Addresses it connects from; 1 is the kernel's own choice.
+    /// Number of source addresses; 1 means the kernel chooses.
     pub sources: u64,
-    /// Load threads.
+    /// Number of load threads.
     pub threads: u64,
-    /// The backend asked for.
+    /// The requested I/O backend.
     pub io: IoChoice,
-    /// The highest number of open files that a process component is to get, and which component.
+    /// The highest open-file limit requested for a process component, and that component's name.
     pub component_files: Option<(u64, String)>,
-    /// The networks that it runs in.
+    /// The networks the load runs in.
     pub isolation: plan::Isolation,
-    /// The loads that it is made of, if these are several: each has its own connections, and what one of them needs is not
-    /// spread over what another has.
+    /// The individual loads, if there are several: each has its own connections, and what one load needs is not covered
+    /// by what another has.
     pub parts: Vec<Planned>,
 }
 
-/// When users or requests are due, common to both kinds of plan.
+/// When users or requests are due; common to engine and plan loads.
 enum Load {
     Users { users: u64, at_most_per_s: Option<f64> },
     Rate { rate_per_s: f64, max_in_flight: u64 },
 }
 
 impl Planned {
-    /// For a load that is ready for the engine.
+    /// For a load in the engine's form.
     pub fn of(spec: &LoadSpec) -> Planned {
         let every_ns = spec.pace_ns.or(spec.think.mean_ns());
         let steps = spec.stages.iter().map(|s| (s.from, s.to, s.over_ns));
@@ -63,7 +63,7 @@ impl Planned {
         if let Some(held) = &spec.held {
             planned.connections = held.connections;
             planned.connections_most = held.connections;
-            // Opened at their own rate, before the load begins.
+            // Held connections are opened at their own rate, before the load starts.
             planned.burst = 0;
         }
         planned.keep_alive = spec.keep_alive;
@@ -87,7 +87,7 @@ impl Planned {
         planned
     }
 
-    /// For a plan's load. Names that only a run fills in are taken as this machine's own components.
+    /// For a load of the plan. Names filled in only at run time are assumed to be components on this machine.
     pub fn of_load(load: &plan::LoadSpec, threads: usize) -> Planned {
         let shape = match load.model {
             plan::Model::Closed { users, pace_ns } => {
@@ -99,7 +99,7 @@ impl Planned {
             plan::Model::Sessions { rate_per_s, max_users, .. } => {
                 Load::Rate { rate_per_s, max_in_flight: max_users }
             }
-            // Its connections are its own business.
+            // The command's connections are not known.
             plan::Model::Command(_) => Load::Users { users: 0, at_most_per_s: None },
         };
         let mut planned = Planned::shaped(&shape, load.ramp_ns);
@@ -125,7 +125,7 @@ impl Planned {
             // The contents of a URL list are unknown here.
             None => load.journey.iter().filter(|s| s.urls.is_none()).map(|s| s.url.to_string()).collect(),
         };
-        // Unix sockets have no ports to run out of.
+        // Unix sockets use no ports.
         let over_tcp = urls.iter().filter(|url| !url.to_ascii_lowercase().starts_with("unix:"));
         planned.destinations = unique(over_tcp.map(|url| authority(url)));
         let has_list = load.http.proxy.is_none() && load.journey.iter().any(|step| step.urls.is_some());
@@ -140,7 +140,7 @@ impl Planned {
         planned
     }
 
-    /// A user that arrives has a connection of its own, and closes it when it leaves.
+    /// For arriving users: each opens its own connection and closes it on leaving.
     fn close_with_users(&mut self, load: &plan::LoadSpec) {
         let each = match load.keep_alive {
             true => 1,
@@ -154,7 +154,7 @@ impl Planned {
         self.keep_alive = false;
     }
 
-    /// Over HTTP/2 several users, or requests in flight, share a connection, which stays open.
+    /// Over HTTP/2, several users or requests in flight share a connection, which stays open.
     fn share_streams(&mut self, load: &plan::LoadSpec, urls: &[String]) {
         let hosts = (self.destinations.len() as u64).max(1);
         let (threads, streams) = (self.threads, u64::from(load.http.streams_per_connection));
@@ -165,7 +165,7 @@ impl Planned {
                 self.keep_alive = true;
                 self.share_connections(share);
             }
-            // Whether they do is up to the servers, which are asked when the load begins.
+            // Whether connections are shared is up to the servers; that is negotiated when the load starts.
             plan::Protocol::Auto => {
                 if urls.iter().any(|url| url.to_ascii_lowercase().starts_with("https:")) {
                     self.connections = self.connections.min(share(self.connections));
@@ -174,14 +174,14 @@ impl Planned {
         }
     }
 
-    /// As many connections as it takes if users share them.
+    /// Reduces the connection counts to those needed when users share connections.
     fn share_connections(&mut self, share: impl Fn(u64) -> u64) {
         self.connections = share(self.connections);
         self.connections_most = share(self.connections_most);
         self.burst = share(self.burst);
     }
 
-    /// For a case: all its loads together.
+    /// For a case: all its loads together. `None` if it has no load that the engine sends.
     pub fn of_case(case: &plan::Case, threads: usize) -> Option<Planned> {
         let loads = case.loads.iter().filter(|l| l.command().is_none());
         let mut planned = Planned::together(loads.map(|l| Planned::of_load(l, threads)).collect())?;
@@ -198,7 +198,7 @@ impl Planned {
                 let in_a_second = users as f64 * (1e9 / ramp_ns.max(1) as f64).min(1.0);
                 (users, users, in_a_second.ceil() as u64, at_most_per_s)
             }
-            // A rate's connections are opened when needed; the cap is for when things go wrong.
+            // A rate's connections are opened on demand; the cap matters only when the system falls behind.
             Load::Rate { rate_per_s, max_in_flight } => {
                 (1.min(max_in_flight), max_in_flight, 0, Some(rate_per_s))
             }
@@ -223,19 +223,19 @@ impl Planned {
         }
     }
 
-    /// The same in the networks that its plan makes for a run.
+    /// This demand, within the networks that the plan creates for a run.
     #[must_use]
     pub fn isolated(mut self, isolation: plan::Isolation) -> Planned {
         self.parts = self.parts.into_iter().map(|part| part.isolated(isolation)).collect();
         self.isolation = isolation;
-        // Then a component's address is that of its link, which is reached from the one address of the load.
+        // A component is then reached at the address of its link, from the load's single address.
         if isolation == plan::Isolation::Each && self.destinations.iter().any(|d| d.starts_with("${")) {
             self.sources = 1;
         }
         self
     }
 
-    /// In stages (from, to, duration) users arrive as fast as at the steepest one, including jumps.
+    /// With stages (from, to, duration), users arrive as fast as in the steepest one, including jumps.
     fn rise_in(&mut self, stages: impl Iterator<Item = (f64, f64, u64)>) {
         let (mut level, mut most) = (0.0, None::<f64>);
         for (from, to, over_ns) in stages {
@@ -248,7 +248,7 @@ impl Planned {
         }
     }
 
-    /// All at once; `None` if there are none.
+    /// Combines concurrent loads; `None` if there are none.
     fn together(mut loads: Vec<Planned>) -> Option<Planned> {
         if loads.len() <= 1 {
             return loads.pop();
@@ -270,7 +270,7 @@ impl Planned {
             destinations: unique(loads.iter().flat_map(|load| load.destinations.iter().cloned())),
             is_tcp: loads.iter().any(|load| load.is_tcp),
             loopback: loads.iter().all(|load| load.loopback),
-            // Those of all loads begin with the same one.
+            // Every load's source addresses begin with the same one.
             sources: loads.iter().map(|load| load.sources).max().unwrap_or(1),
             threads: sum(|load| load.threads),
             io,
@@ -280,8 +280,8 @@ impl Planned {
         })
     }
 
-    /// The loads that connect over TCP, in groups that take ports from one and the same supply: to a common destination,
-    /// and all of them from the kernel's address or all from those that loadlab chooses.
+    /// The loads that connect over TCP, grouped by the pool of ports they share: they have a destination in common, and
+    /// all connect either from the kernel's address or from addresses that loadlab chooses.
     pub(super) fn by_ports(&self) -> Vec<Planned> {
         let mut groups: Vec<Vec<Planned>> = Vec::new();
         let parts = if self.parts.is_empty() { std::slice::from_ref(self) } else { &self.parts };
@@ -299,12 +299,12 @@ impl Planned {
         groups.into_iter().filter_map(Planned::together).collect()
     }
 
-    /// The most connections opened within this many seconds, including closed ones; `None` if unbounded.
+    /// Maximum number of connections opened within `seconds`, including closed ones; `None` if unbounded.
     pub(super) fn opened_within(&self, seconds: f64) -> Option<f64> {
         self.opened(seconds, |kept| kept.connections_most)
     }
 
-    /// The same without those that open only if the system falls behind.
+    /// As `opened_within`, without connections that are opened only if the system falls behind.
     pub(super) fn surely_opened_within(&self, seconds: f64) -> Option<f64> {
         self.opened(seconds, |kept| kept.connections)
     }
@@ -325,8 +325,8 @@ impl Planned {
     }
 }
 
-/// Connections for so many users or requests in flight over HTTP/2: each of the threads that have any shares its own
-/// among as many as there are streams, for each host.
+/// Connections needed for `all` users or requests in flight over HTTP/2. Each thread that has any uses its own
+/// connections, one per `streams` users, for each host.
 fn sharing(all: u64, threads: u64, streams: u64, hosts: u64) -> u64 {
     let threads = threads.min(all).max(1);
     let each = all.div_ceil(threads).div_ceil(streams.max(1));
@@ -338,7 +338,7 @@ fn per_s(users: u64, every_ns: Option<u64>) -> Option<f64> {
     every_ns.filter(|ns| *ns > 0).map(|ns| users as f64 * 1e9 / ns as f64)
 }
 
-/// Requests of `repeats` rounds of a journey by `users` users.
+/// Requests in `repeats` rounds of a journey by `users` users.
 fn all(repeats: u64, users: u64, steps: usize) -> u64 {
     repeats.saturating_mul(users).saturating_mul(steps as u64)
 }
@@ -353,15 +353,15 @@ fn unique(items: impl Iterator<Item = String>) -> Vec<String> {
     out
 }
 
-/// Host and port of a URL that may still hold `${names}`.
+/// Host and port of a URL that may still contain `${names}`.
 fn authority(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    // A proxy's URL may have a user in front.
+    // A proxy URL may include credentials.
     rest[..end].rsplit('@').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// A loopback address, or the name of a component.
+/// Whether this is a loopback address or a placeholder for a component.
 fn is_here(authority: &str) -> bool {
     authority.starts_with("127.")
         || authority.starts_with("[::1]")
@@ -410,7 +410,7 @@ mod tests {
         let plan = plan::Plan::parse("p.yaml", &limited, &plan::Options::default()).unwrap();
         let of_b = Planned::of_case(&plan.cases()[0], 1).unwrap().component_files;
         assert_eq!(of_b, Some((50_000, "b".to_owned())));
-        // On loopback many users come from addresses that loadlab chooses.
+        // On loopback, many users connect from addresses that loadlab chooses.
         let many = "loadlab: 1\nname: n\nload: { users: 20000, duration: 1m, journey: [ { get: \"http://127.0.0.1:${components.a.port}/\" } ] }\n\
             system: { components: { a: { run: x, port: auto } } }\n";
         let sources = |text: &str| {
@@ -418,10 +418,10 @@ mod tests {
             Planned::of_case(&plan.cases()[0], 1).unwrap().sources
         };
         assert_eq!((sources(many), sources(text), planned.component_files.clone()), (3, 1, None));
-        // Users without a pace are limited only by the answers.
+        // Without a pace, the rate of users is limited only by the responses.
         let users = &planned.parts[0];
         assert_eq!((users.new_per_s, users.new_in_all, planned.duration_s), (None, None, Some(60.0)));
-        // What is opened anew is only what is not reused.
+        // Only connections that are not reused count as newly opened.
         assert_eq!((planned.new_per_s, planned.opened_within(10.0)), (Some(50.0), Some(3500.0)));
         assert_eq!(planned.surely_opened_within(60.0), Some(3000.0 + 50.0 * 30.0));
     }
@@ -486,7 +486,7 @@ mod tests {
             ("users: 30000", http, (30_000, 30_000, 30_000)),
             ("users: 30000, protocol: http/2, STREAMS", http, (300, 300, 300)),
             ("users: 30000, ramp: 10s, protocol: http/2, STREAMS", http, (300, 300, 30)),
-            // Each thread has its own.
+            // Each thread has its own connections.
             ("users: 101, protocol: http/2, STREAMS", http, (2, 2, 2)),
             ("users: 201, protocol: http/2, STREAMS", http, (4, 4, 4)),
             ("users: 1, protocol: http/2, STREAMS", http, (1, 1, 1)),
@@ -565,7 +565,7 @@ mod tests {
         assert_eq!(groups(&[(a, 5), (a, 7)]), [(12, 1, 1)]);
         assert_eq!(groups(&[(a, 5), (b, 7)]), [(5, 1, 1), (7, 1, 1)]);
         assert_eq!(groups(&[(a, 5), (b, 7), (ab, 1)]), [(13, 1, 2)]);
-        // Those with addresses of their own leave the kernel's alone.
+        // Loads with their own source addresses use none of the kernel's ports.
         assert_eq!(groups(&[(here, 60_000), (here, 9)]), [(9, 1, 1), (60_000, 8, 1)]);
         assert_eq!(groups(&[("unix:/run/x:/", 5), (a, 7)]), [(7, 1, 1)]);
         assert_eq!(groups(&[("unix:/run/x:/", 5)]), []);

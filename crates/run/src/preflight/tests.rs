@@ -1,4 +1,4 @@
-//! The preflight's conclusions as tables, and the reading of made-up machines.
+//! Tables of the preflight's conclusions, and facts read from made-up machines.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use loadlab_load::IoChoice;
 
 use super::*;
 
-/// A machine that spoils nothing.
+/// A machine without anything that spoils a load.
 fn good() -> Facts {
     Facts {
         open_files: Some(Limit { soft: Some(20_000), hard: Some(20_000) }),
@@ -33,7 +33,7 @@ fn good() -> Facts {
     }
 }
 
-/// Fifty users here, for ten seconds.
+/// Fifty users on loopback for ten seconds.
 fn small() -> Planned {
     Planned {
         connections: 50,
@@ -59,7 +59,7 @@ fn users(connections: u64) -> Planned {
     Planned { connections, connections_most: connections, burst: connections, ..small() }
 }
 
-/// Requests at a rate, each on a connection of its own.
+/// Requests at a fixed rate, each on a new connection.
 fn opening(rate_per_s: f64, duration_s: f64) -> Planned {
     Planned {
         connections: 1,
@@ -80,7 +80,7 @@ fn tracked(max: u64, count: u64, tracks: Option<bool>) -> Facts {
     Facts { conntrack: Some(Conntrack { max, count, time_wait_s: 120, tracks }), ..good() }
 }
 
-/// Severity, effect (a part) and remedy (a part; empty for none) of one finding.
+/// Asserts severity, effect (a substring) and remedy (a substring; empty: none) of one finding.
 fn check(what: &str, planned: &Planned, facts: &Facts, expect: (Severity, &str, &str)) {
     let found = findings(Some(planned), facts);
     let found = found.iter().find(|f| f.what == what).unwrap_or_else(|| panic!("nothing about {what}"));
@@ -124,7 +124,7 @@ fn open_files() {
     );
     let beyond = (Blocker, "as `connect`", "sudo prlimit --pid $$ --nofile=30074:30074");
     check(what, &epoll(users(30_000)), &tight, beyond);
-    // A cap that may never be reached is not certain.
+    // With a cap that may never be reached, it is only a doubt.
     let open = Planned { connections: 1, burst: 0, ..epoll(users(5000)) };
     check(what, &open, &tight, (Doubt, "4,050 of 5,000", "ulimit -n 5074"));
     check(what, &users(900), &tight, (Fine, "sockets of io_uring need none", ""));
@@ -189,7 +189,7 @@ fn closed_connections() {
     check(what, &opening(1000.0, 600.0), &none, (Doubt, "after 28.2 s", "tcp_tw_reuse=1"));
     check(what, &opening(1000.0, 600.0), &good(), (Fine, "1,000 connections in that time", ""));
     check(what, &opening(40_000.0, 600.0), &good(), (Doubt, "40,000 connections", "1024 65535"));
-    // Ports to other machines are reused early only when the setting is 1.
+    // Ports to other machines are reused early only if the setting is 1.
     let away = Planned { loopback: false, ..opening(1000.0, 600.0) };
     check(what, &away, &good(), (Doubt, "60,000", "tcp_tw_reuse=1"));
     let closed = Planned { keep_alive: false, ..small() };
@@ -198,7 +198,7 @@ fn closed_connections() {
     check(what, &Planned { new_in_all: Some(20_000), ..closed }, &none, (Fine, "20,000", ""));
 }
 
-/// What each load asks for is not mixed up with what others do.
+/// What one load demands is not mixed up with the other loads' behaviour.
 #[test]
 fn several_loads_at_once() {
     let planned = |loads: &str| {
@@ -210,7 +210,7 @@ fn several_loads_at_once() {
     let big = "  a: { users: 60000, duration: 1m, URL }\n";
     let beside = planned(&format!("{big}  b: {{ users: 5, duration: 1m, URL }}\n"));
     check("source ports", &beside, &good(), (Fine, "enough for", ""));
-    // One that runs out is found beside one that does not.
+    // A load that runs out of ports is found even beside one that does not.
     let open = "  b: { rate: 5/s, max_in_flight: 40000, duration: 1m, URL }\n";
     check("source ports", &planned(&format!("{big}{open}")), &good(), (Doubt, "11,768 of 40,000", "1024"));
 
@@ -222,10 +222,10 @@ fn several_loads_at_once() {
     check("closed connections", &both, &good(), (Fine, "enough for 2 connections", ""));
     let full = planned(&format!("{fast}{}", slow.replace("1/s", "5000/s")));
     check("connection tracking", &full, &table, (Blocker, "full after 52.4 s", "unshare -rn"));
-    // Users that arrive leave closed connections behind.
+    // Users that arrive and leave produce closed connections.
     let sessions = "  a: { sessions: 5000/s, duration: 10m, URL }\n";
     check("connection tracking", &planned(sessions), &table, (Blocker, "full after 52.4 s", "unshare -rn"));
-    // A cap that may never be reached beside it is not certain.
+    // Beside a cap that may never be reached, it is only a doubt.
     let cap = "  a: { rate: 5/s, duration: 10m, max_in_flight: 300000, URL }\n";
     let both = planned(&format!("{cap}{slow}"));
     check("connection tracking", &both, &table, (Doubt, "it will be full", "unshare -rn"));
@@ -243,7 +243,7 @@ fn the_networks_of_a_run() {
     check("closed connections", &opening, &good(), (Fine, "1,000 connections in that time", ""));
     let linked = opening.isolated(loadlab_plan::Isolation::Each);
     check("closed connections", &linked, &good(), (Doubt, "60,000", ""));
-    // A new network has the kernel's settings, and what helps there is no command of the machine's.
+    // A new network has the kernel's defaults, and a command run on the machine would not help.
     let tuned =
         Facts { port_range: Some((1024, 65_535)), tw_reuse: Some(1), somaxconn: Some(1 << 20), ..good() };
     check(
@@ -286,7 +286,7 @@ fn connection_tracking() {
     check(what, &opening(5000.0, 600.0), &table(None), (Doubt, "full after 52.4 s", "unshare -rn"));
     check(what, &opening(5000.0, 30.0), &table(Some(true)), (Fine, "room for 150,000", ""));
     check(what, &opening(2000.0, 600.0), &table(Some(true)), (Fine, "room for 240,000", ""));
-    // Without a rate the machine sets the pace, and it can do more than that.
+    // Without a rate, the machine sets the pace, and it can exceed this rate.
     let closed = Planned { keep_alive: false, ..small() };
     check(what, &closed, &table(Some(true)), (Doubt, "above 2,185 new connections/s", "unshare -rn"));
     check(what, &users(300_000), &table(Some(true)), (Blocker, "it will be full", "unshare -rn"));
@@ -333,7 +333,7 @@ fn cores_and_what_takes_them() {
         |busy, steal| Facts { cpu: CpuUse { steal_percent: Some(steal), busy_cores: Some(busy) }, ..good() };
     check("other programs", &small(), &used(1.0, 0.0), (Fine, "idle", ""));
     check("other programs", &small(), &used(1.9, 0.0), (Doubt, "2.1 of 4 cores left", "top"));
-    // Others have cores of their own where only some are ours.
+    // If only some cores are ours, other programs can use the rest.
     let some = |busy| Facts { cores: 4, cores_online: 16, ..used(busy, 0.0) };
     check("other programs", &small(), &some(9.0), (Fine, "idle", ""));
     check("other programs", &small(), &some(14.1), (Doubt, "1.9 of 4 cores left", "top"));
@@ -509,7 +509,7 @@ fn limits_of_both_cgroup_versions() {
         ("sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
         ("sys/fs/cgroup/a/memory.max", "1048576\n"),
         ("sys/fs/cgroup/a/memory.current", "9096\n"),
-        // What a build has read and written can be dropped.
+        // Cached files that a build has read and written can be dropped.
         ("sys/fs/cgroup/a/memory.stat", "anon 4000\nfile 5096\ninactive_file 3000\nactive_file 2000\n"),
     ]);
     assert_eq!(v2.0, Some((1.5, "/sys/fs/cgroup/a/cpu.max".to_owned())));

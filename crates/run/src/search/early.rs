@@ -1,8 +1,8 @@
-//! Ends a level early once it is certain that it misses what is expected, whatever still comes.
+//! Ends a level early once it is certain to miss an expectation, whatever follows.
 //!
-//! At a constant rate it is known beforehand how many requests a level will have. If more of them have already failed
-//! than `errors < 1%` allows over all of these, or more have taken longer than `p99 < 100ms` allows, nothing that follows
-//! can make up for it. Each condition that a level must meet becomes conditions that end its load.
+//! At a constant rate, the number of requests of a level is known beforehand. If more of them have already failed than
+//! `errors < 1%` allows over all of them, or more have taken longer than `p99 < 100ms` allows, nothing that follows can
+//! make up for it. Each expectation of a level is turned into conditions that end its load.
 
 use loadlab_plan as plan;
 use loadlab_record::expr::{Expr, SummaryNumbers};
@@ -11,18 +11,18 @@ use loadlab_record::summary::{Ended, Summary};
 
 use crate::level::Level;
 
-/// Fewer responses than this end nothing: a percentile of them is hardly known.
+/// Fewer responses than this end nothing: a percentile of so few is too uncertain.
 const LEAST_RESPONSES: f64 = 100.0;
-/// Percentiles that are known while a load runs, from few responses on.
+/// Percentiles available while a load runs, even from few responses.
 const LIVE: [&str; 3] = ["p50", "p75", "p90"];
 
-/// Conditions of which any ends the load of a level. None if nobody knows how many requests it will have.
+/// Conditions any of which ends a level's load. Empty if the number of requests is not known beforehand.
 pub(super) fn conditions(expect: &[Expr], level: &Level, loads: &[plan::LoadSpec]) -> Vec<Expr> {
     let [load] = loads else { return Vec::new() };
     let plan::Model::Open { rate_per_s, arrivals: plan::Arrivals::Constant, .. } = load.model else {
         return Vec::new();
     };
-    // One more, since it may begin and end with one.
+    // One more, since both ends may have a request.
     let requests_in = |ns: u64| rate_per_s * ns as f64 / 1e9 + 1.0;
     let (settling, measured) = (requests_in(level.settle_ns), requests_in(level.length_ns));
     let all = expect.iter().map(ToString::to_string);
@@ -30,13 +30,13 @@ pub(super) fn conditions(expect: &[Expr], level: &Level, loads: &[plan::LoadSpec
     texts.filter_map(|text| Expr::parse(&text).ok()).collect()
 }
 
-/// Whether any of these conditions holds of a level that was measured.
+/// Whether the level was stopped because one of these conditions held.
 pub(super) fn is_decided(conditions: &[Expr], summary: &Summary) -> bool {
     let numbers = SummaryNumbers::new(summary, &[]);
     summary.ended == Ended::Stopped && conditions.iter().any(|one| one.evaluate(&numbers).holds == Some(true))
 }
 
-/// For an expectation of which each part must hold; none for those that this cannot read.
+/// The conditions for an expectation whose parts must all hold; none if the expectation has another form.
 fn of_expectation(text: &str, settling: f64, measured: f64) -> Vec<String> {
     let is_plain = !text.contains(['(', '[']) && !text.split(' ').any(|word| word == "or" || word == "not");
     let parts: Vec<&str> = if is_plain { text.split(" and ").collect() } else { Vec::new() };
@@ -58,7 +58,7 @@ fn of_part(part: &str, settling: f64, measured: f64) -> Vec<String> {
     let Some(quantile) = quantile_of(name) else { return Vec::new() };
     let of = |live: &&str| {
         let longer = 1.0 - quantile_of(live)?;
-        // As many as take longer than the live percentile are more than all may.
+        // More responses exceed the live percentile than the expectation allows in the whole level.
         let enough = (measured * (1.0 - quantile) / longer).max(LEAST_RESPONSES);
         (enough < 0.99 * measured)
             .then(|| format!("{live} > {bound} and ok > {}", (settling + enough).ceil()))
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Vec<String> {
-        // 200 requests settle, 1,000 are measured.
+        // 200 requests while settling, 1,000 in the measurement.
         of_expectation(text, 200.0, 1000.0)
     }
 
@@ -79,7 +79,7 @@ mod tests {
     fn what_cannot_be_made_up_for_ends_a_level() {
         assert_eq!(of("errors < 1%"), ["failed > 12"]);
         assert_eq!(of("errors <= 0.5 %"), ["failed > 6"]);
-        // Of 1,000 ten may be longer: ten of 100 are, if more than a tenth of these are.
+        // Ten of 1,000 may be slower; ten of 100 are, if more than a tenth of those are.
         let p99 = ["p50 > 80ms and ok > 300", "p75 > 80ms and ok > 300", "p90 > 80ms and ok > 301"];
         assert_eq!(of("p99 < 80ms")[..2], p99[..2]);
         assert!(of("p99 < 80ms")[2].starts_with("p90 > 80ms and ok > 30"));

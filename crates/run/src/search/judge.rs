@@ -1,17 +1,17 @@
-//! The outcome of a measurement of a level: whether it met the expectations, and whether it must be longer to say so.
+//! Judges a measurement of a level: whether it met the expectations, and whether it must be longer to decide.
 
 use loadlab_analysis::doubts::drops_many;
 use loadlab_analysis::search::Outcome;
 use loadlab_record::expr::{Expr, Known, Numbers, SummaryNumbers, TrialPart};
 use loadlab_record::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
 
-/// It becomes longer than necessary by this factor: no two trials have the same rate.
+/// A measurement that is too short is extended by this factor beyond what is needed: no two trials have the same rate.
 pub(super) const LONGER_BY: f64 = 1.1;
 
-/// Prefix of the reason when too few samples leave a level open.
+/// Prefix of the reason if too few samples leave a level undecided.
 pub(super) const UNDECIDED: &str = "undecided: ";
 
-/// The outcome of a trial, and the reason.
+/// The outcome of a measurement, and the reason.
 pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (Outcome, String) {
     if summary.verdict == Verdict::Invalid {
         let grave = summary.doubts.iter().find(|d| d.grave);
@@ -35,12 +35,12 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (O
         let why = not_met.first().map_or_else(String::new, |(_, said)| format!(": {}", loadlab_words(said)));
         return (Outcome::Missed, format!("ended early, since nothing could make up for it any more{why}"));
     }
-    // It could not be made longer. An expectation not known to hold does not count as met.
+    // The measurement cannot be extended further. An expectation not known to hold does not count as met.
     if let Some((_, said)) = not_met.first() {
         let why = format!("{UNDECIDED}{}; a longer level duration decides it", loadlab_words(said));
         return (Outcome::Missed, why);
     }
-    // Met for now, but not for long: a growing backlog is not yet in the percentiles.
+    // Met for now, but not sustainable: a growing backlog does not show in the percentiles yet.
     if let Some(doubt) = summary.doubts.iter().find(|d| UNSTEADY.contains(&d.kind.as_str())) {
         return (Outcome::Missed, format!("not steady: {}", doubt.evidence));
     }
@@ -52,8 +52,8 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (O
     (Outcome::Met, shown.join(", "))
 }
 
-/// Of a level that met what is expected, all of it holds: also a percentile with too few samples, of which only
-/// [`Slowest`] shows that it does.
+/// Marks all expectations of a level that met them as holding, including percentiles with too few samples, where only
+/// [`Slowest`] shows that they hold.
 pub(super) fn all_met(summary: &mut Summary) {
     for open in summary.expectations.iter_mut().filter(|e| e.holds.is_none()) {
         (open.holds, open.undecided) = (Some(true), None);
@@ -61,10 +61,10 @@ pub(super) fn all_met(summary: &mut Summary) {
     }
 }
 
-/// Doubts that mean that a level cannot be sustained.
+/// Doubts that show that a level cannot be sustained.
 const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
 
-/// An expectation with its figure.
+/// An expectation with its value.
 fn loadlab_words(e: &Expectation) -> String {
     match (e.value, &e.note) {
         (Some(value), _) => {
@@ -77,8 +77,8 @@ fn loadlab_words(e: &Expectation) -> String {
     }
 }
 
-/// A summary's numbers, with the slowest response in place of a percentile with too few samples: if even that meets
-/// an expectation, the percentile does.
+/// A summary's numbers, with the slowest response in place of a percentile that has too few samples: if even the
+/// slowest response meets an expectation, the percentile does.
 struct Slowest<'a>(&'a SummaryNumbers<'a>);
 
 impl Numbers for Slowest<'_> {
@@ -98,13 +98,13 @@ impl Numbers for Slowest<'_> {
     }
 }
 
-/// The next length of a trial that was too short.
+/// The length of the next trial after one that was too short.
 pub(super) fn grown(length_ns: u64, factor: f64, most_ns: u64) -> u64 {
     let wanted = (length_ns as f64 * factor).ceil() as u64;
     wanted.clamp(length_ns + 1, most_ns)
 }
 
-/// How many times longer a trial must be for an expectation that lacked samples; `None` if it does not lack samples.
+/// By what factor a trial must be longer for the expectation that lacks most samples; `None` if none lacks samples.
 pub(super) fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
     let numbers = SummaryNumbers::new(summary, &[]);
     let unreported = expect

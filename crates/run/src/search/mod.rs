@@ -1,5 +1,5 @@
-//! A search for capacity: one system, brought up once, and one measurement after another until its capacity is known.
-//! [`loadlab_analysis::search`] decides which level comes next; here levels become loads, and loads become outcomes.
+//! A search for capacity: brings up one system and takes one measurement after another until its capacity is known.
+//! [`loadlab_analysis::search`] chooses the next level; this module turns levels into loads, and loads into outcomes.
 
 mod early;
 mod judge;
@@ -29,30 +29,30 @@ use crate::state::EventSink;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
 
-/// What to search.
+/// What to search for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchRequest {
     /// What is varied.
     pub vary: SearchVariable,
-    /// Lowest and highest level.
+    /// Lowest and highest level to try.
     pub range: (u64, u64),
-    /// The maximum number of levels to measure, including repeats.
+    /// Maximum number of levels to measure, including repeats.
     pub max_levels: u32,
-    /// Index of the load that is varied.
+    /// Index of the load to vary.
     pub load: usize,
-    /// How long each trial is measured.
+    /// Length of each measurement, in nanoseconds.
     pub level_ns: u64,
-    /// How long it settles before that.
+    /// Settling time before each measurement, in nanoseconds.
     pub settle_ns: u64,
 }
 
 impl SearchRequest {
-    /// The maximum number of trials: each level as often as it may be measured again.
+    /// Maximum number of trials: each level, measured as many times as it may be repeated.
     pub fn most_trials(&self) -> u64 {
         most_measurements(self.max_levels)
     }
 
-    /// Whether requests of all its trials have unique ids, if ids report what was stored.
+    /// Whether all requests of all trials can have unique ids, if ids are used to find out what was stored.
     pub fn ids_suffice(&self, case: &Case) -> bool {
         let by_ids =
             case.durability.as_ref().is_some_and(|loss| !matches!(loss.persisted, plan::Persisted::Probe(_)));
@@ -60,7 +60,7 @@ impl SearchRequest {
         !by_ids || blocks <= plan::ids::MOST_BLOCKS
     }
 
-    /// What it will record, before anything is measured.
+    /// The facts to record before anything is measured.
     pub fn facts(&self) -> SearchFacts {
         let (low, high) = self.range;
         SearchFacts { vary: self.vary, low, high, ..SearchFacts::default() }
@@ -74,7 +74,7 @@ impl From<&plan::FindSpec> for SearchRequest {
     }
 }
 
-/// What to search, and with what.
+/// A search, with everything it needs.
 pub struct SearchTask<'a> {
     /// The plan.
     pub plan: &'a Plan,
@@ -84,45 +84,45 @@ pub struct SearchTask<'a> {
     pub request: &'a SearchRequest,
     /// How the plan is run.
     pub how: &'a RunOptions,
-    /// The case's conditions; what is expected is what a level must meet.
+    /// The case's conditions; `expect` holds what each level must meet.
     pub conditions: &'a Conditions,
     /// Where loads may go.
     pub allowed: &'a Allowed,
-    /// Ends it.
+    /// Cancels the search.
     pub cancel: &'a Cancel,
     /// Where events go.
     pub emit: EventSink<'a>,
-    /// How requests are distinguished, over all measurements of the run.
+    /// How to assign request ids, over all measurements of the run.
     pub ids: Ids,
-    /// Its first measurement's index among these.
+    /// Index of the search's first measurement among all measurements of the run.
     pub first_place: usize,
-    /// The trial that it is, by its case and number; `None`: the whole record is one search.
+    /// The trial that the search belongs to, by case index and number; `None` if the whole record is one search.
     pub trial: Option<(usize, u32)>,
-    /// Recorded with its first measurement.
+    /// Notes to record with the first measurement.
     pub notes: &'a [String],
 }
 
-/// What came of a search.
+/// The result of a search.
 pub struct Searched {
-    /// As recorded.
+    /// The search as recorded.
     pub facts: SearchFacts,
     /// The answer; `None` if it ended early.
     pub answer: Option<Answer>,
-    /// What ended it early, and the exit that calls for.
+    /// Why it ended early, and the exit code that calls for.
     pub trouble: Option<(String, Exit)>,
-    /// The exit that all of it calls for.
+    /// The exit code for the search as a whole.
     pub exit: Exit,
-    /// The measurement that speaks for it, by its number, and its summary: the last one of the level that was found, or,
-    /// if none was, of the lowest that was measured.
+    /// The measurement that represents the search, by number, and its summary: the last one at the level that was found
+    /// or, if none was found, at the lowest level measured.
     pub chosen: Option<(u32, Summary)>,
-    /// The last measurement's number; `None`: there was none.
+    /// Number of the last measurement; `None` if there was none.
     pub last: Option<u32>,
-    /// Not all of it could be written.
+    /// Part of the record could not be written.
     pub is_record_lost: bool,
 }
 
 impl SearchTask<'_> {
-    /// Searches on a system that is brought up with the first level and stays.
+    /// Runs the search on a system that is brought up with the first level and stays up.
     pub fn run(&self, search: Search, record: &mut Record, site: &mut RunningSystem) -> Searched {
         let is_up_anew = self.base.system.compose.is_some();
         let carried = Carried::for_loads(if is_up_anew { 0 } else { self.base.loads.len() });
@@ -142,7 +142,7 @@ impl SearchTask<'_> {
     }
 }
 
-/// Whether a level is too much is what a search tests: it is an outcome, and no doubt.
+/// Drops doubts: whether a level is too much is what a search tests, so it is an outcome, not a doubt.
 fn without_doubts(emit: EventSink<'_>) -> impl Fn(RunEvent) + Sync {
     move |event| {
         if !matches!(event, RunEvent::Doubt { .. }) {
@@ -154,9 +154,9 @@ fn without_doubts(emit: EventSink<'_>) -> impl Fn(RunEvent) + Sync {
 /// A measurement of a level.
 struct Measurement {
     summary: Summary,
-    /// In its record.
+    /// Its number in the record.
     number: u32,
-    /// It was ended since it was certain to miss what is expected.
+    /// It was ended early because it was certain to miss an expectation.
     ended_early: bool,
 }
 
@@ -173,18 +173,18 @@ struct SearchRun<'a> {
     task: &'a SearchTask<'a>,
     record: &'a mut Record,
     facts: SearchFacts,
-    /// As in the facts.
+    /// One for each step of the facts.
     outcomes: Vec<LevelOutcome>,
-    /// Of each step of the facts.
+    /// One for each step of the facts.
     summaries: Vec<Summary>,
-    /// What is kept from level to level.
+    /// What carries over from level to level.
     carried: Carried,
-    /// Trials so far: a repeated one decides no level, but still has its own ids.
+    /// Number of measurements so far: a repeated one decides no level, but still needs its own ids.
     made: usize,
-    /// The last one's number in its record.
+    /// Number of the last measurement in its record.
     last: Option<u32>,
     is_record_lost: bool,
-    /// What ended it early, and the exit that calls for.
+    /// Why the search ended early, and the exit code that calls for.
     trouble: Option<(String, Exit)>,
 }
 
@@ -197,8 +197,8 @@ impl SearchRun<'_> {
             match search.next() {
                 Next::Done(answer) => break Some(answer),
                 Next::Measure { level, again } => {
-                    // A connection is assigned to one of the server's workers when it is accepted, at random: what
-                    // was measured with one assignment is confirmed with another.
+                    // A server assigns each accepted connection to one of its workers at random: a result obtained with
+                    // one assignment must be confirmed with another.
                     if again {
                         self.carried.connect_anew(|_| true);
                     }
@@ -211,8 +211,8 @@ impl SearchRun<'_> {
         self.conclude(answer)
     }
 
-    /// One trial; `None` if it was inconclusive, which ends the search. A trial that was too short is repeated with
-    /// the length it needs.
+    /// Measures one level; `None` if the measurement was inconclusive, which ends the search. A measurement that was
+    /// too short is repeated with the length it needs.
     fn measure_level(&mut self, site: &mut RunningSystem, level: u64) -> Option<Outcome> {
         let (mut length_ns, mut again) = (self.task.request.level_ns, 0);
         loop {
@@ -220,7 +220,7 @@ impl SearchRun<'_> {
             if self.task.cancel.is_cancelled() {
                 return None;
             }
-            // Nothing that a longer level would add could make up for it.
+            // A longer measurement could not make up for what was missed.
             let longer = longer(&summary, &self.task.conditions.expect).filter(|_| !ended_early);
             let most = self.task.request.level_ns.saturating_mul(MOST_LONGER);
             if let Some(factor) = longer.filter(|_| length_ns < most && !self.task.cancel.is_cancelled()) {
@@ -235,10 +235,10 @@ impl SearchRun<'_> {
             }
             let (outcome, why) = judge(&summary, &self.task.conditions.expect, ended_early);
             if outcome != Outcome::Met {
-                // The connections that were in flight under overload are more than a lower rate needs.
+                // The overloaded level opened more connections than a lower rate needs.
                 self.carried.connect_anew(|load| self.is_open(load));
             }
-            // Usually another program on this machine: what was not measured is measured again.
+            // Usually caused by another program on this machine: measure again.
             if outcome == Outcome::Invalid && again < INVALID_AGAIN && !self.task.cancel.is_cancelled() {
                 again += 1;
                 (self.task.emit)(RunEvent::Note(format!(
@@ -280,7 +280,7 @@ impl SearchRun<'_> {
         }
     }
 
-    /// A load of the search follows a schedule.
+    /// Whether a load of the search follows a schedule (open model).
     fn is_open(&self, load: usize) -> bool {
         let varied = load == self.task.request.load;
         match self.task.base.loads[load].model {
@@ -290,7 +290,7 @@ impl SearchRun<'_> {
         }
     }
 
-    /// Lets the system work off what a trial left behind, so that the next one does not pay for it.
+    /// Gives the system time to work off the backlog of a trial, so that the next trial does not pay for it.
     fn recover(&self, summary: &Summary) {
         let left = (summary.requests.in_flight + summary.failures.get(Failure::Timeout)) as f64;
         let wait_s = (left / summary.rate_per_s.ok.max(1.0)).min(MOST_RECOVERY_S);
@@ -300,7 +300,7 @@ impl SearchRun<'_> {
         }
     }
 
-    /// A measurement of a level; any failure ends the search, except a component that died: that is an answer.
+    /// Takes one measurement of a level. Any failure ends the search, except a component that died: that is an answer.
     fn measure(&mut self, site: &mut RunningSystem, level: u64, length_ns: u64) -> Option<Measurement> {
         let level = Level {
             vary: self.task.request.vary,
@@ -374,7 +374,7 @@ impl SearchRun<'_> {
         }
     }
 
-    /// Opens the record of a measurement, and announces it if it is a trial of its own. Returns its number as well.
+    /// Opens the record of a measurement, and announces it if it is a trial in its own right. Also returns its number.
     fn open(&mut self, case: &Case) -> Result<(TrialWriter, u32), StoreError> {
         let task = self.task;
         if let Some((index, trial)) = task.trial {
@@ -399,14 +399,14 @@ impl SearchRun<'_> {
         None
     }
 
-    /// No trial of a level definitely missed anything.
+    /// Whether every trial of the level was undecided: none definitely missed an expectation.
     fn is_open_at(&self, level: u64) -> bool {
         let mut trials = self.facts.path.iter().filter(|step| step.level == level);
         trials.all(|step| step.outcome == "undecided")
     }
 
     fn conclude(mut self, answer: Option<Answer>) -> Searched {
-        // A server that is to shut down cleanly may wait for its connections.
+        // A server that shuts down cleanly may wait for its connections to close.
         self.carried.connect_anew(|_| true);
         let exit = match (&answer, &self.trouble) {
             _ if self.task.cancel.is_cancelled() => Exit::Interrupted,
@@ -443,7 +443,7 @@ impl SearchRun<'_> {
         let above = self.facts.above.and_then(|level| of_level(level, false));
         self.facts.bottleneck = above.and_then(|place| self.summaries[place].bottleneck.clone());
         let found = self.facts.level.and_then(|level| of_level(level, true));
-        // Where loadlab itself was saturated above what was found, the system was not measured to its end.
+        // If loadlab itself was saturated above the level that was found, the system's limit was not reached.
         let doubts = match (&answer, found, above) {
             (Some(Answer::Generator { .. }), Some(_), Some(above)) => self.summaries[above].doubts.clone(),
             _ => Vec::new(),
@@ -461,7 +461,7 @@ impl SearchRun<'_> {
         Searched { facts, answer, trouble, exit, chosen, last, is_record_lost }
     }
 
-    /// There is no half a user: as many as meet the expectations.
+    /// Rounds a capacity down to whole users.
     fn whole_users(&self, found: Capacity) -> Capacity {
         match self.task.request.vary {
             SearchVariable::Rate => found,
@@ -473,25 +473,25 @@ impl SearchRun<'_> {
     }
 }
 
-/// A trial that was too short grows to this many times its length at most.
+/// A trial that was too short grows to at most this many times its length.
 const MOST_LONGER: u64 = 8;
 
 /// How many times an INVALID trial is repeated before the level counts as INVALID.
 const INVALID_AGAIN: u32 = 2;
-/// A system without further load recovers within this time, or never.
+/// A system without further load recovers within this time or not at all.
 const MOST_RECOVERY_S: f64 = 10.0;
 
 fn exit_of(answer: &Answer) -> Exit {
     match answer {
         Answer::Most { .. } | Answer::AtLeast { .. } => Exit::Ok,
         Answer::LessThan { is_bottom: true, .. } => Exit::Failed,
-        // A lower level may do.
+        // A lower level may meet the expectations.
         Answer::LessThan { is_bottom: false, .. } => Exit::Undecided,
         Answer::Generator { .. } => Exit::Invalid,
     }
 }
 
-/// The answer as a sentence without its full stop.
+/// The answer as a sentence without a full stop.
 fn words_of(answer: &Answer, vary: SearchVariable) -> String {
     let words = |level: u64| vary.level(level);
     match *answer {
@@ -532,13 +532,13 @@ fn words_of(answer: &Answer, vary: SearchVariable) -> String {
 mod tests {
     use super::*;
 
-    /// How many times a trial that is too short grows at most, a tenth each time or more, until it is [`MOST_LONGER`]
-    /// times as long.
+    /// How many times a trial that is too short is extended at most, by a tenth or more each time, until it is
+    /// [`MOST_LONGER`] times as long.
     const GROWS: u32 = 22;
 
     #[test]
     fn a_search_makes_no_more_trials_than_it_has_ids_for() {
-        // Each time, a single sample may be missing.
+        // Worst case: only one sample is missing each time.
         for level_ns in [1, 2, 9, 1_000, 10_000_000_000, u64::MAX / MOST_LONGER] {
             for needed in [2u64, 100, 1_000_000] {
                 let factor = needed as f64 / (needed - 1) as f64 * judge::LONGER_BY;
@@ -559,7 +559,7 @@ mod tests {
             level_ns: 1,
             settle_ns: 0,
         };
-        // A trial, repeated if INVALID, and each time it was too short.
+        // Each level: one trial, repeats of INVALID ones, and repeats of those that were too short.
         assert_eq!(request(100).most_trials(), 100 * u64::from(1 + INVALID_AGAIN + GROWS));
         let last = request(100).most_trials() - 1;
         let ids = Ids::for_blocks(request(100).most_trials(), 3);

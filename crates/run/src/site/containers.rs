@@ -1,7 +1,6 @@
-//! Components that are not our own processes: containers, the services of a Compose file, things that are already
-//! running.
+//! Components that are not our own processes: containers, services of a Compose file, and things that already run.
 //!
-//! Their definitions in the plan are translated for the system, and they come up and go down alongside the others.
+//! Their definitions in the plan are converted for the system, and they come up and go down together with the others.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,30 +26,30 @@ use crate::translate::error::{Names, TranslateError};
 /// How long a container or service without a readiness check may take to become healthy.
 const HEALTHY_NS: u64 = 60_000_000_000;
 
-/// What exists besides the components that are started one by one.
+/// What exists besides the components started one by one.
 #[derive(Default)]
 pub struct Externals {
     /// The Compose file's project, if it is up.
     project: Option<Project>,
-    /// What was found already running for this trial.
+    /// Running things that were found for this trial.
     found: Vec<External>,
     scrapers: Vec<Scraper>,
-    /// Components that are reached at this machine's address.
+    /// Names of components that are reached at this machine's address.
     here: Vec<String>,
 }
 
 impl Externals {
-    /// What the watcher reads of things that were already running.
+    /// The watcher's targets among the things that already run.
     pub fn targets(&self) -> impl Iterator<Item = Target> {
         self.found.iter().map(External::target)
     }
 
-    /// Endpoints that are read each second.
+    /// Endpoints to read every second.
     pub fn scrapers(&self) -> &[Scraper] {
         &self.scrapers
     }
 
-    /// It is reached at this machine's address, whether it is up or not.
+    /// Whether the component is reached at this machine's address, up or not.
     pub fn is_here(&self, component: &str) -> bool {
         self.here.iter().any(|name| name == component)
     }
@@ -65,7 +64,7 @@ impl Externals {
         self.here = here.collect();
     }
 
-    /// If something that was already running has ended, that spoils the trial like a death.
+    /// Checks whether something that already ran has ended, which spoils the trial like a component's death.
     pub fn look(&self, state: &TrialState, emit: EventSink<'_>) {
         for gone in self.found.iter().filter(|f| f.is_gone()) {
             let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
@@ -76,10 +75,10 @@ impl Externals {
     }
 }
 
-/// A container of the plan.
+/// Converts a container of the plan.
 ///
 /// # Errors
-/// A name without a value.
+/// A name has no value.
 pub fn container(
     planned: &plan::ComponentSpec,
     container: &plan::ContainerSpec,
@@ -94,7 +93,7 @@ pub fn container(
     match &container.command {
         None => {}
         Some(plan::Command::Words(words)) => command = fill_all(words)?,
-        // As everywhere in a plan, a text is a line for a shell; here the image's shell.
+        // As everywhere in a plan, a text is a shell command line; here it is run by the image's shell.
         Some(plan::Command::Shell(line)) => {
             if entrypoint.is_empty() {
                 entrypoint = vec!["/bin/sh".to_owned(), "-c".to_owned()];
@@ -137,7 +136,7 @@ pub fn container(
     })
 }
 
-/// The name of an image. A built one is named after its component and what it is built from, so that the next run
+/// The name of an image. A built image is named after its component and what it is built from, so that the next run
 /// finds what the engine has cached.
 fn image_name(group: &str, image: &plan::Image) -> String {
     match image {
@@ -153,7 +152,7 @@ fn image_name(group: &str, image: &plan::Image) -> String {
 /// When a container or a service counts as up.
 ///
 /// # Errors
-/// A name without a value.
+/// A name has no value.
 pub fn ready(planned: &plan::ComponentSpec, names: Names<'_>) -> Result<system::Ready, TranslateError> {
     match &planned.ready {
         None => Ok(system::Ready::Healthy { within_ns: HEALTHY_NS }),
@@ -162,10 +161,10 @@ pub fn ready(planned: &plan::ComponentSpec, names: Names<'_>) -> Result<system::
 }
 
 impl RunningSystem {
-    /// Ensures that all images are present: built, or pulled.
+    /// Ensures that all images are present, by building or pulling them.
     ///
     /// # Errors
-    /// No engine; an image that cannot be obtained.
+    /// There is no engine, or an image cannot be obtained.
     pub(crate) fn images(
         &self,
         cases: &[Case],
@@ -260,10 +259,10 @@ impl RunningSystem {
         })
     }
 
-    /// Brings the case's Compose file up, unless it still is, and waits for its services.
+    /// Brings the case's Compose file up, unless it is up already, and waits for its services.
     ///
     /// # Errors
-    /// Compose's error; a service that is not in the file, or does not become ready.
+    /// Compose failed, or a service is not in the file or does not become ready.
     pub(crate) fn compose(
         &mut self,
         index: usize,
@@ -281,11 +280,12 @@ impl RunningSystem {
         }
         self.seeded = None;
         let spec = self.compose_spec(case, compose, &self.log_paths("compose", state).0)?;
-        // A number after a component's name may be its own or a container's: its origin is recorded, not guessed.
+        // A number after a component's name may belong to the component or to one of several containers, so its origin
+        // is recorded rather than guessed.
         let services = RefCell::new(BTreeMap::new());
         let made = |service: &str, name: &str| {
             let planned = planned_service(case, service);
-            // Named as in the plan; with several containers their number stays.
+            // Named as in the plan; if there are several containers, their number is kept.
             let number = name.strip_prefix(service).unwrap_or_default();
             let name = planned.map_or(name.to_owned(), |p| format!("{}{number}", p.name));
             services.borrow_mut().insert(name.clone(), service.to_owned());
@@ -322,8 +322,8 @@ impl RunningSystem {
         self.services_ready(case, state, emit)
     }
 
-    /// Whether the Compose file is still up with all its services. A service ended by an event comes back only with
-    /// the whole file: then the rest is taken down.
+    /// Whether the Compose file is still up with all its services. A service ended by an event can only come back with
+    /// the whole file, so the other services are taken down.
     fn is_whole(
         &mut self,
         compose: &plan::ComposeSpec,
@@ -361,7 +361,7 @@ impl RunningSystem {
         let names: Vec<&str> = project.components().iter().map(|c| c.name()).collect();
         for planned in &case.system.components {
             let ComponentKind::Service(service) = &planned.part else { continue };
-            // If two components share a service, the second has no limits.
+            // If two components share a service, the second one's limits would have no effect.
             let is_first = planned_service(case, service).is_some_and(|first| first.name == planned.name);
             let is_up = is_first && self.up.iter().any(|up| up.service.as_ref() == Some(service));
             if !is_up && !project.done.contains(service) {
@@ -400,7 +400,7 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Takes the project down; the results as events, failures in words.
+    /// Takes the project down and records the result. Returns a failure in words.
     pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<(String, Exit)> {
         let project = self.beside.project.take()?;
         match self.system.compose_down(&project) {
@@ -419,10 +419,10 @@ impl RunningSystem {
         }
     }
 
-    /// Finds what is already running, and waits until it answers.
+    /// Finds a component that already runs, and waits until it answers.
     ///
     /// # Errors
-    /// It does not exist.
+    /// It does not exist or does not answer.
     pub(crate) fn find_external(
         &mut self,
         planned: &plan::ComponentSpec,
@@ -477,12 +477,12 @@ fn planned_service<'a>(case: &'a Case, service: &str) -> Option<&'a plan::Compon
     case.system.components.iter().find(|c| is_it(&c.part))
 }
 
-/// A service that the plan does not mention gets what its file specifies.
+/// The limits of a service. One that the plan does not mention keeps those in its file.
 fn limits_of(planned: Option<&plan::ComponentSpec>) -> system::Limits {
     planned.map(|p| limits::of_plan(&p.limits)).unwrap_or_default()
 }
 
-/// A service as a component: Compose knows how it is started and stopped.
+/// A service as a component. Starting and stopping it is left to Compose.
 fn service_spec(
     name: String,
     service: &str,

@@ -1,7 +1,7 @@
-//! What was accepted, compared with what was stored: by the ids that requests carried, or by counts.
+//! Compares what was accepted with what was stored, by the ids that requests carried or by counts.
 //!
-//! By ids it is exact. A count cannot distinguish a request that was stored without a good answer – none came, or one
-//! that refused it – from an accepted one that was not stored, so it only gives bounds.
+//! Comparison by ids is exact. A count cannot distinguish a request that was stored without a successful response (none
+//! arrived, or it was refused) from an accepted request that was not stored, so it only gives bounds.
 
 use loadlab_plan as plan;
 use loadlab_record::event::EventKind;
@@ -17,32 +17,32 @@ use crate::translate::error::TranslateError;
 
 /// How long the query for what was stored may take.
 const READ_NS: u64 = 60_000_000_000;
-/// How many bytes a command may print: ten million ids of a dozen digits, and some more.
+/// Maximum output of a command in bytes: ten million ids of a dozen digits, with some room to spare.
 const OUTPUT_BYTES: u64 = 256 << 20;
-/// How many missing ids are listed.
+/// How many missing ids to list.
 const NAMED: usize = 10;
-/// Where to query what was stored, all names filled in.
+/// How to query what was stored, with all names filled in.
 pub enum Persisted {
-    /// A URL, and where in its JSON the list is.
+    /// A URL, and a JSON pointer to the list in its response.
     Http(String, Option<String>),
-    /// A command.
+    /// A command that prints the ids.
     Command(OutputCommand),
-    /// A probe, and its value before the load.
+    /// A probe that counts, and its value before the load.
     Probe(Probe, f64),
 }
 
-/// The ids of a run: each load's batch in each trial has a block of them, one after the other. Every id fits into the
-/// 53 bits that JSON numbers hold in most languages.
+/// Assigns the ids of a run: each batch of each load in each trial gets a block of ids, one after the other. All ids
+/// fit into the 53 bits of a JSON number that most languages can represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids {
-    /// Blocks of each trial.
+    /// Blocks per trial.
     parts: u64,
-    /// Bits of a request's index within its block.
+    /// Bits for a request's index within its block.
     request_bits: u32,
 }
 
 impl Ids {
-    /// For this many trials of these cases. If ids are used, a plan that does not fit has already been refused.
+    /// For this many trials of these cases. If ids are used, a plan that does not fit has been rejected already.
     pub fn of(cases: &[plan::Case], trials: usize) -> Ids {
         Ids::for_blocks(trials as u64, cases.iter().map(plan::ids::parts).max().unwrap_or(1))
     }
@@ -53,7 +53,7 @@ impl Ids {
         Ids { parts, request_bits: plan::ids::request_bits(trials.saturating_mul(parts)) }
     }
 
-    /// Whether this many requests of a trial have unique ids, however they are spread over its parts.
+    /// Whether this many requests of a trial have unique ids, however they are distributed over its parts.
     fn tell_apart(self, requests: u64) -> Result<(), String> {
         let room = 1u64 << self.request_bits;
         if requests <= room {
@@ -65,17 +65,17 @@ impl Ids {
         ))
     }
 
-    /// The first id of a load's batch, by its trial's index in the run and its own in the trial.
+    /// The first id of a load's batch, given the trial's index in the run and the batch's index in the trial.
     pub fn first(self, trial: usize, part: u64) -> u64 {
         let block = (trial as u64).wrapping_mul(self.parts).wrapping_add(part);
         (block % plan::ids::MOST_BLOCKS) << self.request_bits
     }
 }
 
-/// Fills in names, and reads the initial value of a count.
+/// Fills in names, and reads the initial value if a probe counts.
 ///
 /// # Errors
-/// A name without a value; a probe that cannot be read, in words.
+/// A name has no value. The inner error says in words why the probe cannot be read.
 pub fn prepare(
     spec: &plan::DurabilitySpec,
     around: &ProbeContext<'_>,
@@ -101,10 +101,10 @@ pub fn prepare(
     })
 }
 
-/// Compares. The load's numbers are used if requests carry no ids.
+/// Compares what was accepted with what is stored. The load's own counts are used if requests carry no ids.
 ///
 /// # Errors
-/// What was stored cannot be determined, in words; or there were more requests than the trial has ids.
+/// What was stored cannot be determined, or there were more requests than the trial has ids; in words.
 pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Counts) -> Result<Loss, String> {
     if !matches!(persisted, Persisted::Probe(..)) {
         ids.tell_apart(counts.started)?;
@@ -148,7 +148,7 @@ pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Cou
     Ok(loss)
 }
 
-/// Requests that were sent and got no complete answer.
+/// Number of requests that were sent and got no complete response.
 fn unanswered(counts: &Counts) -> u64 {
     use Failure::{Protocol, Reset, Timeout, TooLarge, Truncated};
     let failed: u64 =
@@ -156,12 +156,12 @@ fn unanswered(counts: &Counts) -> u64 {
     failed + counts.in_flight
 }
 
-/// Requests that were answered, but not with success: what they were to store may still be stored.
+/// Number of requests that got a response other than success: what they were to store may be stored all the same.
 fn refused(counts: &Counts) -> u64 {
     [Failure::Http4xx, Failure::Http5xx, Failure::Check].into_iter().map(|f| counts.failures.get(f)).sum()
 }
 
-/// The loss, the first few missing ids, and how many stored ids were never sent.
+/// The loss, the first few missing ids, and the number of stored ids that were never sent.
 fn by_id(sent: &SentIds, stored: Vec<u64>) -> (Loss, Vec<u64>, u64) {
     let mut stored = stored;
     stored.sort_unstable();
@@ -187,8 +187,8 @@ fn by_id(sent: &SentIds, stored: Vec<u64>) -> (Loss, Vec<u64>, u64) {
     (loss, missing, stored.len() - persisted)
 }
 
-/// Bounds from counts. The stored ones may include as many as were unanswered or refused; it is assumed that nothing
-/// was stored twice, and any excess beyond that is `doubled`.
+/// Bounds from counts. The stored requests may include unanswered and refused ones. Assumes that nothing was stored
+/// twice; any excess is reported as `doubled`.
 fn by_count(accepted: u64, unanswered: u64, refused: u64, persisted: u64) -> Loss {
     let others = unanswered + refused;
     Loss {
@@ -202,7 +202,8 @@ fn by_count(accepted: u64, unanswered: u64, refused: u64, persisted: u64) -> Los
     }
 }
 
-/// Ids in a text: a JSON list of numbers or strings, or numbers separated by blanks, commas, quotes or line ends.
+/// Parses ids: a JSON list of numbers or strings, or numbers separated by blanks, commas, semicolons, quotes or
+/// newlines.
 fn ids_in(bytes: &[u8], pointer: Option<&str>) -> Result<Vec<u64>, String> {
     let is_json = pointer.is_some() || bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
     if is_json {
@@ -247,7 +248,7 @@ mod tests {
     fn ids_tell_exactly() {
         let set = |ids: &[u64]| IdSet::of(ids.to_vec());
         let sent = SentIds { accepted: set(&[1, 2, 3, 4]), unanswered: set(&[5, 6]), refused: set(&[7]) };
-        // 2 and 4 are lost; 5 was stored without an answer, 7 though it was refused, 1 three times, 99 was never
+        // 2 and 4 are lost; 5 was stored without a response, 7 although it was refused, 1 three times; 99 was never
         // sent.
         let (loss, missing, foreign) = by_id(&sent, vec![99, 5, 1, 3, 1, 7, 1]);
         let expect = Loss {
@@ -271,7 +272,7 @@ mod tests {
             (100, (5, 0), 103, (0, 2), 0),
             (100, (5, 0), 108, (0, 0), 3),
             (100, (5, 0), 0, (100, 100), 0),
-            // Five were refused and are stored: as many accepted ones may be lost, or none may.
+            // Five refused requests are stored: five accepted ones may be lost, or none.
             (100, (0, 5), 100, (0, 5), 0),
             (100, (0, 5), 105, (0, 0), 0),
             (100, (2, 5), 108, (0, 0), 1),
@@ -311,14 +312,14 @@ mod tests {
             assert!(firsts.windows(2).all(|w| w[1] >= w[0] + room), "{trials} x {parts}: {firsts:?}");
             assert!(block(trials - 1, parts - 1) + room <= 1 << plan::ids::ID_BITS, "{trials} x {parts}");
         }
-        // As many requests as there are ids, and no more.
+        // All ids of a trial can be used, and no more.
         for (trials, parts, room) in [(1, 1, 1 << 40), (10_000, 209, 1 << 32)] {
             let ids = Ids::for_blocks(trials, parts);
             assert_eq!(ids.tell_apart(room), Ok(()), "{trials} x {parts}");
             let why = ids.tell_apart(room + 1).unwrap_err();
             assert!(why.contains("hint: ") && why.contains(&(room + 1).to_string()), "{why}");
         }
-        // In a plan of common size a trial's ids start with its index.
+        // In a plan of typical size, a trial's ids start with its index.
         assert_eq!(
             (0..3).map(|t| Ids::for_blocks(3, 1).first(t, 0)).collect::<Vec<_>>(),
             [0, 1 << 40, 2 << 40]

@@ -1,44 +1,44 @@
-//! Why the system is not up.
+//! Why the system did not come up.
 
 use std::path::PathBuf;
 
 use crate::translate::error::TranslateError;
 
-/// Why the system is not up.
+/// Why the system did not come up.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// The plan cannot be carried out.
     #[error(transparent)]
     Translate(#[from] TranslateError),
-    /// The system's own error.
+    /// An error of the system layer.
     #[error(transparent)]
     System(#[from] loadlab_system::Error),
     /// Invalid probe definition.
     #[error(transparent)]
     Probe(#[from] loadlab_system::ProbeError),
-    /// An endpoint that does not provide anything.
+    /// A metrics endpoint cannot be read.
     #[error(transparent)]
     Scrape(#[from] loadlab_system::ScrapeError),
     /// No free port.
     #[error("cannot find a free port for `{component}`: {error}")]
     Port {
-        /// For which component.
+        /// Name of the component.
         component: String,
-        /// Why.
+        /// The I/O error.
         error: std::io::Error,
     },
-    /// A folder that is needed before anything is started.
+    /// A folder that is needed before anything is started cannot be created.
     #[error("cannot create {}: {error}", path.display())]
     Folder {
-        /// Which.
+        /// Path of the folder.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: std::io::Error,
     },
     /// Something that the plan needs is missing.
     #[error("{0}")]
     Missing(String),
-    /// Something happened before the load began.
+    /// Something failed before the load started.
     #[error("{0}")]
     BeforeLoad(String),
 }

@@ -1,26 +1,26 @@
-//! Names of functions that a Java virtual machine has compiled: it lists them when `jcmd` asks.
+//! Names of functions compiled by a Java virtual machine, which lists them on request through `jcmd`.
 
 use std::path::{Path, PathBuf};
 
 use loadlab_record::{Secrets, files};
 use loadlab_system::{Command, OutputCommand, clock};
 
-/// How long it may take.
+/// How long `jcmd` may take.
 const LONGEST_NS: u64 = 20_000_000_000;
 const MOST_BYTES: u64 = 64 << 10;
 
-/// Whether this process is one.
+/// Whether this process is a Java virtual machine.
 pub fn is_java(pid: u32) -> bool {
     let program = std::fs::read_link(format!("/proc/{pid}/exe"));
     program.is_ok_and(|path| path.file_name().is_some_and(|name| name == "java"))
 }
 
-/// Has it write its list to `/tmp/perf-PID.map`, where whoever names functions looks for it.
+/// Makes the process write its list to `/tmp/perf-PID.map`, where profilers look for function names.
 ///
 /// # Errors
-/// In words: there is no `jcmd`, or it fails.
+/// There is no `jcmd`, or it fails; the reason in words.
 pub fn list_functions(pid: u32) -> Result<(), String> {
-    // The one beside the machine itself is of its version.
+    // A `jcmd` next to the `java` executable has the matching version.
     let program = std::fs::read_link(format!("/proc/{pid}/exe"));
     let beside = program.ok().map(|path| path.with_file_name("jcmd")).filter(|path| path.exists());
     let jcmd = beside.unwrap_or_else(|| PathBuf::from("jcmd")).display().to_string();
@@ -34,11 +34,11 @@ pub fn list_functions(pid: u32) -> Result<(), String> {
     let list = PathBuf::from(format!("/tmp/perf-{pid}.map"));
     let failed = |error: std::io::Error| format!("{}: {error}", list.display());
     let text = std::fs::read_to_string(&list).map_err(failed)?;
-    // Anybody may put a link there: it is replaced, not followed.
+    // Anyone may have put a link there: it is replaced, not followed.
     files::replace(&list, without_prefixes(&text).as_bytes()).map_err(failed)
 }
 
-/// Java writes `0x7fe4 0x270 NAME` where others, and readers, have `7fe4 270 NAME`.
+/// Java writes `0x7fe4 0x270 NAME`, where other runtimes write, and readers expect, `7fe4 270 NAME`.
 fn without_prefixes(list: &str) -> String {
     let line = |line: &str| {
         let line = line.strip_prefix("0x").unwrap_or(line);

@@ -31,23 +31,23 @@ use crate::site::probes::ProbeContext;
 use crate::state::{EventSink, TrialState};
 use crate::translate::component;
 
-/// The system under test over the whole run: components live for a trial, a case or the experiment.
+/// The system under test over the whole run. Components live for a trial, a case or the whole experiment.
 pub struct RunningSystem {
     pub(crate) system: System,
-    /// What the system notices, for the code that runs a load.
+    /// Notices from the system, for the code that runs a load.
     pub notices: Mutex<Receiver<Notice>>,
     pub(crate) run_dir: PathBuf,
     pub(crate) up: Vec<Up>,
     ports: Ports,
-    /// Seed commands that were run for the longest-lived components that are up.
+    /// The seed commands run for the longest-lived components that are up, with their folder.
     pub(crate) seeded: Option<(String, Vec<plan::Command>)>,
-    /// Every component that is started may be sampled later.
+    /// Any component that is started may be profiled later.
     pub(crate) is_all_profiled: bool,
-    /// Components that list their functions for a profile, if Node runs them.
+    /// Names of components asked to list their functions for a profile, which takes effect if Node runs them.
     lists: BTreeSet<String>,
-    /// Their processes, whose lists outlive them, and the folders they run in.
+    /// Pids of these components' processes, whose lists outlive them, and the folders they run in.
     listing: Vec<(u32, Option<PathBuf>)>,
-    /// What is not started one by one.
+    /// What is not started component by component.
     pub beside: Externals,
 }
 
@@ -58,9 +58,9 @@ pub(crate) struct Up {
     /// The case it was started for.
     pub case: usize,
     pub is_ready: bool,
-    /// Its service in the Compose file, which comes and goes as a whole.
+    /// Its service in the Compose file, whose services come and go as a whole.
     pub service: Option<String>,
-    /// When a container counts as up; a process already has this in its spec.
+    /// When a container counts as up; a process has this in its spec already.
     pub ready: Option<Ready>,
     /// Names of other components' ports that it was started with.
     pub reported: Vec<String>,
@@ -68,14 +68,14 @@ pub(crate) struct Up {
     pub logs: String,
 }
 
-/// What was built: events with their time, for the first trial's record.
+/// What was built, as events with their times, to go into the first trial's record.
 pub type Builds = Vec<(u64, EventKind)>;
 
-/// Components as changed by events: only those that were ended or restarted.
+/// Components changed by events, by name: the new process after a restart, `None` for one that was ended.
 pub type Changed = BTreeMap<String, Option<Component>>;
 
 impl RunningSystem {
-    /// Nothing is up.
+    /// A system with nothing up.
     pub fn new(system: System, notices: Receiver<Notice>, run_dir: &Path) -> Self {
         RunningSystem {
             system,
@@ -91,12 +91,12 @@ impl RunningSystem {
         }
     }
 
-    /// From here on components and commands run in the run's own network.
+    /// From here on, components and commands run in the run's own network.
     pub fn isolate(&mut self, net: loadlab_system::Net) {
         self.system.isolate(net);
     }
 
-    /// What the host lacks.
+    /// What the host cannot provide.
     pub fn unavailable(&self) -> &[loadlab_system::Unavailable] {
         self.system.unavailable()
     }
@@ -106,7 +106,7 @@ impl RunningSystem {
         self.system.cgroup_version()
     }
 
-    /// A value for a template's name; `own` is the component it is for.
+    /// The value of a template name; `own` is the component that the template belongs to, if any.
     pub fn name(&self, name: &str, own: Option<&str>) -> Option<String> {
         if name == "run.dir" {
             return Some(self.run_dir.display().to_string());
@@ -118,8 +118,8 @@ impl RunningSystem {
         if name == "address" {
             return self.address(own?);
         }
-        // Others go through the relay, if there is one in front of the port. A relay on a link leaves all ports as
-        // they are.
+        // Other components go through the relay in front of the port, if there is one. A relay on a link leaves all
+        // ports unchanged.
         let component = full.strip_prefix("components.").and_then(|rest| rest.split('.').next());
         let on_link = component.is_some_and(|component| self.system.own_address(component).is_some());
         let port = match name == full && !on_link {
@@ -130,7 +130,7 @@ impl RunningSystem {
         port.or_else(|| self.address(full.strip_prefix("components.")?.strip_suffix(".address")?))
     }
 
-    /// Where a component is reached; `None` for a container that is not up yet.
+    /// The address at which a component is reached; `None` for a container that is not up yet.
     fn address(&self, component: &str) -> Option<String> {
         if let Some(own) = self.system.own_address(component).filter(|_| self.beside.is_here(component)) {
             return Some(own.to_string());
@@ -140,7 +140,7 @@ impl RunningSystem {
         own.or_else(|| self.beside.is_here(component).then(|| "127.0.0.1".to_owned()))
     }
 
-    /// Addresses of what this run has created: they may be loaded.
+    /// Addresses that this run has created; they may be loaded.
     pub fn addresses(&self) -> Vec<std::net::IpAddr> {
         let of = |up: &Up| up.component.address().or_else(|| self.system.own_address(up.component.name()));
         self.up.iter().filter_map(of).collect()
@@ -149,7 +149,7 @@ impl RunningSystem {
     /// Runs every build command of every case once, before the first trial.
     ///
     /// # Errors
-    /// The first that fails, with its last lines. `builds` lists what ran, including that one.
+    /// The first command that failed, with its last lines of output. `builds` lists what ran, including that command.
     pub fn build(
         &self,
         cases: &[Case],
@@ -197,11 +197,11 @@ impl RunningSystem {
         self.images(cases, cancel, builds, emit)
     }
 
-    /// Brings up what a case needs and is not up, in the plan's order, each one ready before the next is started.
-    /// Replicas of one component, which are independent of each other, start together.
+    /// Brings up the components of a case that are not up, in the plan's order, each ready before the next is started.
+    /// Replicas of a component do not depend on each other and start together.
     ///
     /// # Errors
-    /// What did not come up, and why. What is up stays up; see [`RunningSystem::end_trial`].
+    /// Which component did not come up, and why. Components that are up stay up; see [`RunningSystem::end_trial`].
     pub fn bring_up(
         &mut self,
         index: usize,
@@ -249,7 +249,7 @@ impl RunningSystem {
         self.wait_for(started, state, emit)
     }
 
-    /// Waits until each of these is ready.
+    /// Waits until each of these components is ready.
     fn wait_for(
         &mut self,
         started: Vec<&plan::ComponentSpec>,
@@ -261,7 +261,7 @@ impl RunningSystem {
             let Some(at) = self.up.iter().position(|u| u.component.name() == name) else { continue };
             let component = self.up[at].component.clone();
             let after_s = match planned.part {
-                // Its own address is known only now.
+                // Its address is known only now.
                 ComponentKind::Container(_) => {
                     let ready = containers::ready(planned, &|n| self.name(n, Some(name)))?;
                     self.up[at].ready = Some(ready.clone());
@@ -276,9 +276,9 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Removes those that died since the last trial's load, so that they are started again, and those that were kept
-    /// for another case than this one: trials that were to come may have become unnecessary. A death that the last trial
-    /// reported is not reported again.
+    /// Removes components that died since the last trial's load, so that they are started again, and components kept
+    /// for another case: planned trials may have become unnecessary. A death reported by the last trial is not reported
+    /// again.
     fn bury(&mut self, case: usize, state: &TrialState, emit: EventSink<'_>) {
         let mut unreported = Vec::new();
         if let Ok(notices) = self.notices.lock() {
@@ -319,7 +319,7 @@ impl RunningSystem {
             Some(_) => RelayAt::Link,
             None => RelayAt::Ports(self.ports.before(planned)),
         });
-        // A container has the variables of its image.
+        // A container gets its variables from its image.
         let is_listing = is_profiled && matches!(planned.part, ComponentKind::Process(_));
         if is_listing {
             component::name_functions(&mut spec.env);
@@ -346,7 +346,7 @@ impl RunningSystem {
             state.event(EventKind::Unavailable { component: name.clone(), what, why });
         }
         state.limits(&component);
-        // Registered before it is ready: whatever happens now, it is taken down with the rest.
+        // Registered before it is ready: whatever happens next, it is taken down with the rest.
         self.up.push(Up {
             component: component.clone(),
             lifetime: planned.lifetime,
@@ -360,8 +360,8 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// A component that stays up gets the limits of the new case, and is resumed and connected again if an event paused
-    /// or disconnected it.
+    /// Applies the new case's limits to a component that stays up, and resumes or reconnects it if an event paused or
+    /// disconnected it.
     pub(crate) fn change_limits(
         &self,
         component: &Component,
@@ -372,7 +372,7 @@ impl RunningSystem {
             component.resume();
         }
         match self.system.reconnect(component.name()) {
-            // Without a link of its own it was never cut off.
+            // A component without its own link was never disconnected.
             Ok(()) | Err(loadlab_system::Error::NoLink { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -391,12 +391,12 @@ impl RunningSystem {
         self.up.iter().find(|u| u.component.name() == name).map(|u| u.component.clone())
     }
 
-    /// When a container counts as up.
+    /// When a container counts as up; `None` for other components.
     pub fn ready_of(&self, name: &str) -> Option<&Ready> {
         self.up.iter().find(|u| u.component.name() == name)?.ready.as_ref()
     }
 
-    /// Reports components with processes that left their cgroups: call this when nothing is being sent.
+    /// Reports components with processes that left their cgroups. Call this while nothing is being sent.
     pub fn report_escaped(&self, state: &TrialState, emit: EventSink<'_>) {
         for up in &self.up {
             let escaped = up.component.escaped();
@@ -414,7 +414,7 @@ impl RunningSystem {
         }
     }
 
-    /// Takes over what events changed: components that are gone no longer have to be taken down.
+    /// Takes over changes made by events: components that are gone no longer have to be taken down.
     pub fn take_changed(&mut self, changed: Changed) {
         for (name, now) in changed {
             match now {
@@ -428,13 +428,13 @@ impl RunningSystem {
         }
     }
 
-    /// Logs of what is still up.
+    /// Log files of components that are still up.
     pub fn open_logs(&self) -> Vec<PathBuf> {
         let logs = self.up.iter().map(|up| up.component.spec().logs.clone());
         logs.flat_map(|(out, err)| [out, err]).collect()
     }
 
-    /// Where output goes: stdout, stderr.
+    /// Where the output of a component or command goes: paths for stdout and stderr.
     pub(crate) fn log_paths(&self, name: &str, state: &TrialState) -> (PathBuf, PathBuf) {
         match &state.writer {
             Some(writer) => writer.log_paths(name),
@@ -442,8 +442,8 @@ impl RunningSystem {
         }
     }
 
-    /// Finds the ports of all components that are not up before the first one is started, since each may be given the
-    /// others'.
+    /// Finds the ports of all components that are not up before the first one is started, since any component may be
+    /// given the others' ports.
     fn find_ports(&mut self, case: &Case) -> Result<(), SiteError> {
         let RunningSystem { up, ports, .. } = self;
         let is_told = |name: &str| up.iter().any(|u| u.reported.iter().any(|reported| reported == name));
@@ -456,14 +456,14 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Runs the plan's seed commands, once for the longest-lived components: when these go, so does what was seeded.
-    /// If seeds differ between cases, each case gets its own.
+    /// Runs the plan's seed commands once for the longest-lived components: when they are taken down, the seeded data
+    /// is gone too. If seeds differ between cases, each case is seeded separately.
     ///
     /// # Errors
-    /// One that fails.
+    /// A seed command failed.
     pub fn seed(&mut self, case: &Case, state: &TrialState, emit: EventSink<'_>) -> Result<(), SiteError> {
         let seed = &case.system.seed;
-        // Each revision has its own commands, though they read alike.
+        // Revisions have separate commands, even if their text is the same.
         let own = (case.dir.clone(), seed.clone());
         if self.seeded.as_ref() != Some(&own) {
             self.commands("seed", seed, &case.dir, state, emit)?;
@@ -472,10 +472,10 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Runs commands of the plan in its folder, one after another.
+    /// Runs commands of the plan in the given folder, one after another.
     ///
     /// # Errors
-    /// The first that fails, with its last lines.
+    /// The first command that failed, with its last lines of output.
     pub fn commands(
         &self,
         name: &str,
@@ -505,7 +505,7 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// What the watcher reads: every component, the generator, the host.
+    /// What the watcher reads: all components, the generator and the host.
     pub fn targets(&self) -> Vec<Target> {
         let components = self.up.iter().map(|u| u.component.target());
         let relays = self.up.iter().filter_map(|u| self.system.relay_of(u.component.name()));
@@ -516,10 +516,10 @@ impl RunningSystem {
             .collect()
     }
 
-    /// The case's probes, and how it reports what was stored.
+    /// The case's probes, and how to find out what was stored.
     ///
     /// # Errors
-    /// An invalid URL or pointer; what was stored before the load is unknown.
+    /// A URL or pointer is invalid, or what was stored before the load cannot be read.
     pub fn probes(
         &self,
         case: &Case,
@@ -549,8 +549,8 @@ impl RunningSystem {
     }
 
     /// Takes down what does not outlive the trial that ended, newest first. `next` is the case of the next trial, if
-    /// there is one. After a failed trial only living components of the whole experiment stay. Returns what could not
-    /// be taken down, in words, with the exit that calls for.
+    /// there is one. After a failed trial, only live components of the whole experiment stay up. Returns what could not
+    /// be taken down, in words, with the exit code that calls for.
     pub fn end_trial(
         &mut self,
         next: Option<usize>,
@@ -567,7 +567,8 @@ impl RunningSystem {
         })
     }
 
-    /// A search is over, through which all components lived: those that are up live as long again as the case says.
+    /// Ends a search, during which all components stayed up: those still up get back the lifetimes that the case
+    /// specifies.
     pub fn end_search(&mut self, case: &Case) {
         for up in &mut self.up {
             let planned = case.system.components.iter().find(|c| c.name == up.component.name());
@@ -575,7 +576,7 @@ impl RunningSystem {
         }
     }
 
-    /// Reports what the relay in front of a component has done: it must not silently have been the bottleneck.
+    /// Reports what the relay in front of a component did: it must not become the bottleneck unnoticed.
     fn report_relayed(&self, component: &str, state: &TrialState) {
         let Some(counts) = self.system.relayed(component) else { return };
         let Counts { carried, lost, dropped, late_ns, latest_ns } = counts;
@@ -623,7 +624,7 @@ impl RunningSystem {
         failed
     }
 
-    /// Processes of components whose stacks were sampled. Java's list their functions now.
+    /// Takes over processes of components whose stacks were sampled. Java processes list their functions now.
     pub fn sampled(&mut self, processes: Vec<(String, u32)>, state: &TrialState) {
         for (component, pid) in
             processes.iter().filter(|(name, pid)| self.lists.contains(name) && jvm::is_java(*pid))
@@ -639,13 +640,13 @@ impl RunningSystem {
         self.listing.extend(own.map(with_folder));
     }
 
-    /// Processes that list their functions, sampled or not, before they end.
+    /// Records processes that list their functions, sampled or not, before they end.
     fn note_lists(&mut self) {
         let own = self.up.iter().filter(|up| self.lists.contains(up.component.name()));
         self.listing.extend(own.flat_map(|up| up.component.pids()).map(with_folder));
     }
 
-    /// Takes down whatever is left and removes every trace.
+    /// Takes down whatever is left and removes all traces.
     ///
     /// # Errors
     /// What could not be removed.
@@ -657,13 +658,13 @@ impl RunningSystem {
     }
 }
 
-/// A process, and the folder it runs in.
+/// A process with its working directory.
 fn with_folder(pid: u32) -> (u32, Option<PathBuf>) {
     (pid, std::fs::read_link(format!("/proc/{pid}/cwd")).ok())
 }
 
-/// Removes what processes that have ended leave of a profile: Node has a list of functions in `/tmp`, and a log of each
-/// isolate in the folder it runs in.
+/// Removes what processes leave behind after profiling: Node leaves a list of functions in `/tmp`, and one log for each
+/// isolate in its working directory.
 fn remove_lists(listing: &mut Vec<(u32, Option<PathBuf>)>) {
     listing.retain(|(pid, folder)| {
         let is_there = Path::new(&format!("/proc/{pid}")).exists();
@@ -679,7 +680,7 @@ fn remove_lists(listing: &mut Vec<(u32, Option<PathBuf>)>) {
     });
 }
 
-/// `cases/CASE/TRIAL/logs` of the folder of a trial's logs.
+/// The path of a trial's logs within the record: `cases/CASE/TRIAL/logs`.
 pub(crate) fn within_record(logs: &Path) -> String {
     let name = |path: Option<&Path>| {
         path.and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
@@ -688,7 +689,7 @@ pub(crate) fn within_record(logs: &Path) -> String {
     format!("cases/{}/{}/logs", name(trial.and_then(Path::parent)), name(trial))
 }
 
-/// Lifetimes in order.
+/// Ranks lifetimes from short to long.
 fn lifetime(lifetime: Lifetime) -> u8 {
     match lifetime {
         Lifetime::Trial => 0,

@@ -1,4 +1,4 @@
-//! Ports of components: given ones, and free ones found for them and held until they take over.
+//! Ports of components: given ones, and free ones that are found for them and held until the components take over.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -7,28 +7,28 @@ use std::os::fd::OwnedFd;
 use loadlab_plan::ComponentSpec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 
-/// Known ports, by the name templates use: `components.NAME.port`, `components.NAME.port.PORT`.
+/// Known ports by template name: `components.NAME.port`, `components.NAME.port.PORT`.
 #[derive(Debug, Default)]
 pub struct Ports {
     numbers: BTreeMap<String, u16>,
-    /// If a relay is in front of a port, the one that others connect to.
+    /// For ports behind a relay: the relay's port, which others connect to.
     outside: BTreeMap<String, u16>,
-    /// Bound but not listening: no other process is given the port, and early connects are refused.
+    /// Sockets that are bound but not listening: no other process gets the port, and early connects are refused.
     held: BTreeMap<String, Vec<OwnedFd>>,
 }
 
 impl Ports {
-    /// The port of that name.
+    /// The port that the component itself listens on.
     pub fn get(&self, name: &str) -> Option<u16> {
         self.numbers.get(name).copied()
     }
 
-    /// The port of that name as others know it.
+    /// The port that others connect to.
     pub fn outside(&self, name: &str) -> Option<u16> {
         self.outside.get(name).copied().or_else(|| self.get(name))
     }
 
-    /// Where a relay listens, and the port behind it.
+    /// The ports of a component that are behind a relay, as (port the relay listens on, port behind it).
     pub fn before(&self, component: &ComponentSpec) -> Vec<(u16, u16)> {
         let names = component.ports.iter().map(|p| name_of(component, &p.variable()));
         names.filter_map(|name| Some((*self.outside.get(&name)?, self.get(&name)?))).collect()
@@ -39,11 +39,11 @@ impl Ports {
         component.ports.iter().filter_map(|p| self.get(&name_of(component, &p.variable()))).collect()
     }
 
-    /// Finds the ports of a component that is to be started. `is_told` reports which names a running component was
-    /// started with: these numbers stay as they are, or it would talk to the wrong one.
+    /// Finds the ports of a component that is about to be started. `is_told` reports whether a running component was
+    /// started with a given port name: such a port keeps its number, or that component would talk to the wrong one.
     ///
     /// # Errors
-    /// None is free.
+    /// No port is free.
     pub fn find(&mut self, component: &ComponentSpec, is_told: &dyn Fn(&str) -> bool) -> std::io::Result<()> {
         self.release(component);
         for port in &component.ports {
@@ -57,7 +57,7 @@ impl Ports {
                     number
                 }
             };
-            // One that others were started with stays, with its number.
+            // A relay port that others were started with keeps its number.
             if component.is_relayed && !(is_told(&name) && self.outside.contains_key(&name)) {
                 let (number, socket) = hold_a_free_one()?;
                 self.held.entry(component.name.clone()).or_default().push(socket);
@@ -112,7 +112,7 @@ mod tests {
             assert!(TcpStream::connect(("127.0.0.1", *port)).is_err(), "{port} accepts nobody");
         }
         ports.release(&web);
-        // Another test that is starting a process at this moment has copies of the sockets until its exec.
+        // Another test that is starting a process right now holds copies of the sockets until its exec.
         let since = std::time::Instant::now();
         for port in &found {
             while let Err(error) = TcpListener::bind(("127.0.0.1", *port)) {

@@ -1,4 +1,4 @@
-//! Probes of the plan, and the list of what was stored → what the system reads.
+//! Converts the plan's probes, and its query for what was stored, to what the system reads.
 
 use std::path::{Path, PathBuf};
 
@@ -9,24 +9,24 @@ use loadlab_system::{OutputCommand, ProbeSource, ProbeSpec};
 use crate::translate::component;
 use crate::translate::error::{Names, TranslateError};
 
-/// What every reading needs to know.
+/// Context shared by all readings.
 pub struct ProbeContext<'a> {
-    /// Values of names.
+    /// Values for template names.
     pub names: Names<'a>,
-    /// The plan's folder, where commands run.
+    /// The plan's folder; commands run there.
     pub plan_dir: &'a Path,
-    /// The run's mark for the environment of commands.
+    /// The environment variable that marks commands as belonging to this run, as (name, value).
     pub mark: (String, String),
-    /// The logs of a component.
+    /// The log files of a component, by its name.
     pub logs: &'a dyn Fn(&str) -> Vec<PathBuf>,
-    /// Secrets that no message may quote.
+    /// Secrets that must not appear in messages.
     pub secrets: &'a Secrets,
 }
 
-/// A probe.
+/// Converts a probe.
 ///
 /// # Errors
-/// A name without a value.
+/// A name has no value.
 pub fn probe(probe: &plan::ProbeSpec, around: &ProbeContext<'_>) -> Result<ProbeSpec, TranslateError> {
     let what = format!("probe `{}`", probe.name);
     let fill = |template: &plan::Template| {
@@ -52,10 +52,10 @@ pub fn probe(probe: &plan::ProbeSpec, around: &ProbeContext<'_>) -> Result<Probe
     Ok(ProbeSpec { name: probe.name.clone(), source })
 }
 
-/// A command that is run for its output.
+/// Converts a command that is run for its output.
 ///
 /// # Errors
-/// A name without a value.
+/// A name has no value.
 pub fn output(
     command: &plan::Command,
     what: &str,

@@ -1,8 +1,8 @@
-//! Which protocol a server speaks, determined before the load: one TLS handshake with each host that offers HTTP/2
-//! and HTTP/1.1 (ALPN, RFC 7301), through a proxy's tunnel if the load goes through one. No request is sent.
+//! Determines which protocol a server speaks before the load starts, by one TLS handshake per host that offers HTTP/2
+//! and HTTP/1.1 (ALPN, RFC 7301), through a proxy's tunnel if the load uses one. No request is sent.
 //!
-//! A load speaks one protocol on all its connections. If a server later agrees on another one, requests on that
-//! connection fail as `tls`, with their own message.
+//! A load uses a single protocol on all its connections. If a server later negotiates a different one, requests on that
+//! connection fail as `tls`, with a specific message.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -13,14 +13,14 @@ use loadlab_load::protocol::tls::{ServerName, Tls, TlsConfig, TlsEvent};
 use loadlab_load::spec::{Proxy, TlsSpec};
 use loadlab_load::target::Address;
 
-/// Longest wait for a host, whatever the load's timeout is.
+/// Maximum wait for a host, whatever the load's timeout.
 const MOST: Duration = Duration::from_secs(10);
 
-/// Whether every host accepts HTTP/2. `hosts` are their addresses, or their proxy's; each is reached at the first
-/// address that answers.
+/// Whether every host accepts HTTP/2. `hosts` are their addresses, or the proxy's; each host is reached at the first
+/// address that accepts a connection.
 ///
 /// # Errors
-/// In words with the address: no connection, no tunnel, no handshake.
+/// No connection, no tunnel or no handshake; in words, with the address.
 pub fn all_take_http2(
     tls: &TlsSpec,
     hosts: &[Vec<Address>],
@@ -42,7 +42,7 @@ pub fn all_take_http2(
 struct Host<'a> {
     config: &'a TlsConfig,
     name: &'a ServerName<'static>,
-    /// The request for a tunnel to it, sent to a proxy.
+    /// The request that opens a tunnel to it, sent to the proxy.
     connect: Option<&'a [u8]>,
 }
 
@@ -50,7 +50,7 @@ impl Host<'_> {
     fn takes_http2(&self, addresses: &[Address], within: Duration) -> Result<bool, String> {
         let mut why = "it has no address".to_owned();
         for address in addresses {
-            // TLS is only used with hosts that have a name and a port.
+            // Only hosts with a name and a port use TLS.
             let Address::Inet(address) = address else { continue };
             let socket = match TcpStream::connect_timeout(address, within) {
                 Ok(socket) => socket,
@@ -66,7 +66,7 @@ impl Host<'_> {
         Err(why)
     }
 
-    /// Asks the proxy for a tunnel, if there is one; returns what already came through it.
+    /// Asks the proxy, if there is one, for a tunnel; returns bytes that already arrived through it.
     fn tunnel(&self, line: &mut Line) -> Result<Vec<u8>, String> {
         let mut came = Vec::new();
         let Some(connect) = self.connect else { return Ok(came) };
@@ -84,7 +84,7 @@ impl Host<'_> {
         }
     }
 
-    /// A handshake, and a clean shutdown.
+    /// Does a handshake followed by a clean shutdown; returns whether HTTP/2 was agreed.
     fn shake(&self, line: &mut Line, mut came: Vec<u8>) -> Result<bool, String> {
         let first =
             |error: &dyn std::fmt::Display| error.to_string().lines().next().unwrap_or_default().to_owned();
@@ -94,7 +94,7 @@ impl Host<'_> {
         loop {
             let received = tls.receive(&mut came, &mut wire, &mut |event| opened |= event == TlsEvent::Open);
             if let Err(error) = received {
-                // The server is told why; whether that arrives changes nothing.
+                // Send the alert to the server; whether it arrives does not matter.
                 let _ = line.socket.write_all(&wire);
                 return Err(first(&error));
             }
@@ -124,7 +124,7 @@ struct Line {
 }
 
 impl Line {
-    /// What comes next; empty if the peer has closed. `late` is the error when nothing comes in time.
+    /// The next bytes; empty if the peer closed. `late` is the error if nothing arrives in time.
     fn read(&mut self, late: &str) -> Result<&[u8], String> {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! Components of the plan → components of the system.
+//! Converts components of the plan to components of the system.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use loadlab_system as system;
 
 use crate::translate::error::{Names, TranslateError};
 
-/// A command of the plan.
+/// Converts a command of the plan.
 pub fn command(
     command: &plan::Command,
     what: &str,
@@ -24,10 +24,10 @@ pub fn command(
     })
 }
 
-/// A component of the plan, its ports known.
+/// Converts a component of the plan whose ports are known.
 ///
 /// # Errors
-/// A name without a value.
+/// A name has no value.
 pub fn component(
     component: &plan::ComponentSpec,
     names: Names<'_>,
@@ -38,7 +38,7 @@ pub fn component(
     let signal = system::Signal::parse(&component.stop.signal).unwrap_or(system::Signal::TERM);
     let (command, ready) = match &component.part {
         plan::ComponentKind::Process(run) => (command(run, &what, names)?, ready_of(component, names)?),
-        // For messages only; the readiness check is determined once its address is known.
+        // Only shown in messages; the readiness check is determined once the address is known.
         other => (system::Command::Argv(vec![other.text()]), system::Ready::Alive),
     };
     Ok(system::ComponentSpec {
@@ -52,13 +52,13 @@ pub fn component(
         logs,
         ports,
         cpus: component.limits.cpuset.clone(),
-        // It is set where it is known, which is not here.
+        // Set by the caller, who knows whether there is a relay.
         relay: None,
     })
 }
 
-/// Has runtimes that compile code while they run show its functions: Node lists them if it is asked to, and Java keeps
-/// frame pointers. Other programs do not look at these variables.
+/// Makes runtimes that compile code at run time reveal its functions: Node lists them on request, Java preserves frame
+/// pointers. Other programs ignore these variables.
 pub fn name_functions(env: &mut Vec<(String, String)>) {
     for (name, option) in
         [("NODE_OPTIONS", "--perf-basic-prof"), ("JAVA_TOOL_OPTIONS", "-XX:+PreserveFramePointer")]
@@ -74,10 +74,10 @@ pub fn name_functions(env: &mut Vec<(String, String)>) {
     }
 }
 
-/// Variables with their names filled in.
+/// Environment variables with template names filled in.
 ///
 /// # Errors
-/// A name without a value.
+/// A name has no value.
 pub fn env_of(
     env: &[(String, plan::Template)],
     what: &str,
@@ -90,10 +90,10 @@ pub fn env_of(
     env.iter().map(fill).collect()
 }
 
-/// When a component counts as up; as soon as it is alive, if the plan does not specify it.
+/// When a component counts as up: as soon as it is alive, unless the plan specifies a check.
 ///
 /// # Errors
-/// A name without a value.
+/// A name has no value.
 pub fn ready_of(component: &plan::ComponentSpec, names: Names<'_>) -> Result<system::Ready, TranslateError> {
     let fill = |template: &plan::Template| {
         let what = || format!("component `{}`", component.name);
@@ -111,10 +111,10 @@ pub fn ready_of(component: &plan::ComponentSpec, names: Names<'_>) -> Result<sys
     })
 }
 
-/// The words of a command; a line for a shell is one of them.
+/// The words of a command; a shell command line counts as one word.
 ///
 /// # Errors
-/// A name without a value.
+/// A name has no value.
 pub fn words_of(
     planned: &plan::Command,
     what: &str,
@@ -126,7 +126,7 @@ pub fn words_of(
     })
 }
 
-/// Names of other components' ports that a component is started with.
+/// Names of components' addresses and ports that a component is started with.
 pub fn names_told(component: &plan::ComponentSpec) -> Vec<String> {
     let env = component.env.iter().map(|(_, value)| value);
     let names = component.part.templates().into_iter().chain(env).flat_map(plan::Template::names);

@@ -1,4 +1,4 @@
-//! A WebSocket step → the requests of its conversation: the opening, each message, the close.
+//! Converts a WebSocket step to the requests of its conversation: the opening, each message, the close.
 
 use loadlab_load::journey::check::Checks;
 use loadlab_load::journey::script::{Script, Talk, TalkPart, Wait};
@@ -17,15 +17,15 @@ use crate::translate::writing::{Fields, RequestContext, captures_of, way_of, wri
 
 /// A request of a conversation.
 pub struct PartOf<'s> {
-    /// What is counted and shown.
+    /// The request as it is counted and shown.
     pub request: Request,
-    /// What it does.
+    /// What the request does.
     pub script: Script,
-    /// Series it counts for, besides those of its step.
+    /// Tags it counts for besides those of its step.
     pub tags: &'s [String],
-    /// The series that is its own alone, if it has one.
+    /// The series that it alone counts for, if any.
     pub series: Option<&'s String>,
-    /// Header fields of the opening, which may hold secrets.
+    /// Header fields of the opening request, which may contain secrets.
     pub fields: Option<Fields>,
 }
 
@@ -54,7 +54,7 @@ pub fn parts_of<'s>(
         talk: Some(Box::new(Talk { part, left: 0 })),
         ..Script::plain()
     };
-    // A message that is expected without sending anything may have arrived earlier.
+    // A message that is expected without sending anything first may arrive early.
     let keeps = talk.messages.iter().any(|m| m.send.is_none() && m.expect.is_some());
     let mut parts = vec![PartOf {
         request: named(""),
@@ -89,7 +89,7 @@ pub fn parts_of<'s>(
     Ok((strung(parts, &pauses), url))
 }
 
-/// One message: what is sent, expected and kept.
+/// One message: what is sent, what is expected, and what is captured.
 fn message_of(
     message: &plan::Message,
     what: &str,
@@ -113,7 +113,8 @@ fn message_of(
     })
 }
 
-/// Parts that know how many follow them, with the pauses between them; the load's own pause follows the last one.
+/// Links the parts: each gets the number of parts that follow it and the pause after it; after the last part, the
+/// load's own pause applies.
 fn strung<'s>(mut parts: Vec<PartOf<'s>>, pauses: &[u64]) -> Vec<PartOf<'s>> {
     let last = parts.len().saturating_sub(1);
     for (i, part) in parts.iter_mut().enumerate() {
@@ -147,8 +148,8 @@ fn said_of(
     })
 }
 
-/// Sixteen bytes that differ between steps. They need not be unguessable: they only distinguish a server that
-/// understands from one that echoes.
+/// Sixteen bytes that differ between steps. They need not be unpredictable: they only distinguish a server that
+/// understands the handshake from one that merely echoes it.
 fn nonce(seed: u64, what: &str) -> [u8; 16] {
     // FNV-1a.
     let hash = what.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ seed, |hash, byte| {

@@ -6,55 +6,55 @@ use loadlab_load::spec::request::RequestError;
 use loadlab_load::target::TargetError;
 use loadlab_plan as plan;
 
-/// Puts values in for `${names}`.
+/// Looks up the values of `${names}`.
 pub type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Why a part of a plan cannot be carried out here and now.
 #[derive(Debug, thiserror::Error)]
 pub enum TranslateError {
-    /// A name without a value.
+    /// A name has no value.
     #[error("{what}: {error}")]
     Name {
-        /// Where it is used.
+        /// Where the name is used.
         what: String,
-        /// Which.
+        /// The unknown name.
         error: plan::UnknownName,
     },
-    /// A target.
+    /// A target is invalid, does not resolve or is not allowed.
     #[error("{what}: {error}")]
     Target {
-        /// Which step.
+        /// The step or setting it belongs to.
         what: String,
-        /// Why.
+        /// What is wrong with the target.
         error: TargetError,
     },
-    /// A request that cannot be written.
+    /// A request cannot be built.
     #[error("{what}: {error}")]
     Request {
-        /// Which step.
+        /// The step it belongs to.
         what: String,
-        /// Why.
+        /// What is wrong with the request.
         error: RequestError,
     },
-    /// A body's file.
+    /// The file of a body cannot be read.
     #[error(
         "{what}: cannot read the body {path}: {error}\nhint: relative paths start at the plan's folder; `seed` \
          and `build` commands may create the file"
     )]
     Body {
-        /// Which step.
+        /// The step it belongs to.
         what: String,
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: std::io::Error,
     },
-    /// An unusable part of a journey.
+    /// A part of a journey or load is unusable.
     #[error("{what}: {words}")]
     Part {
-        /// Which step or load.
+        /// The step or load it belongs to.
         what: String,
-        /// Why.
+        /// What is wrong, in words.
         words: String,
     },
     /// The server's protocol could not be determined before the load.
@@ -62,23 +62,24 @@ pub enum TranslateError {
         "{what}: cannot determine the server's protocol: {words}\nhint: set `protocol: http/1.1` or `http/2`"
     )]
     Unlearned {
-        /// Which load.
+        /// The load it belongs to.
         what: String,
-        /// Why.
+        /// What went wrong, in words.
         words: String,
     },
-    /// Something that plans can express and the engine cannot do. The plan reports it at its place before this.
+    /// Plans can express this, but the engine cannot do it. The plan reader normally reports it earlier, with its
+    /// position.
     #[error("{what}: {feature} not supported yet")]
     NotYet {
-        /// Which step or load.
+        /// The step or load it belongs to.
         what: String,
-        /// What, and `is` or `are`.
+        /// The unsupported feature, followed by `is` or `are`.
         feature: &'static str,
     },
 }
 
 impl TranslateError {
-    /// The target is at fault: it does not resolve, or it is not allowed.
+    /// Whether the target is at fault: it does not resolve or is not allowed.
     pub fn is_target(&self) -> bool {
         match self {
             TranslateError::Target { error, .. } => !error.is_usage(),

@@ -1,5 +1,5 @@
-//! The hosts that a load goes to: each resolved once, all of its addresses kept, and how it is reached – directly,
-//! through a Unix socket, or through a proxy.
+//! The hosts that a load goes to: each is resolved once with all its addresses, and is reached directly, through a Unix
+//! socket, or through a proxy.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use loadlab_record::event::EventKind;
 pub struct Via<'a> {
     /// The proxy.
     pub proxy: &'a Proxy,
-    /// All hosts are reached by tunnels; otherwise only those of https.
+    /// Reach all hosts by tunnels; otherwise only https hosts.
     pub tunnels_all: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct Hosts<'a> {
     via: Option<Via<'a>>,
     /// The proxy's addresses.
     proxies: Vec<Address>,
-    /// The hosts, and whether each needs a tunnel through the proxy.
+    /// The known hosts, and whether each must be reached by a tunnel through the proxy.
     known: Vec<(Url, bool)>,
     addresses: Vec<Vec<Address>>,
 }
@@ -33,7 +33,8 @@ impl<'a> Hosts<'a> {
     /// No hosts yet.
     ///
     /// # Errors
-    /// The proxy does not resolve, or may not be loaded; addresses are given for names that it resolves itself.
+    /// The proxy does not resolve or must not be loaded, or addresses are given for names that the proxy resolves
+    /// itself.
     pub fn new(allowed: &'a Allowed, via: Option<Via<'a>>) -> Result<Self, TargetError> {
         let proxies = match via {
             None => Vec::new(),
@@ -45,15 +46,15 @@ impl<'a> Hosts<'a> {
         Ok(Hosts { allowed, via, proxies, known: Vec::new(), addresses: Vec::new() })
     }
 
-    /// The index of a URL's host.
+    /// The index of a URL's host, which is added if it is new.
     ///
     /// # Errors
-    /// It does not resolve, or may not be loaded.
+    /// The host does not resolve or must not be loaded.
     pub fn index(&mut self, url: &Url) -> Result<u16, TargetError> {
         self.index_of(url, false)
     }
 
-    /// The same; WebSocket traffic (`talks`) must not pass an intermediary, and goes through a tunnel.
+    /// As [`Hosts::index`]; WebSocket traffic (`talks`) must not pass an intermediary, so it goes through a tunnel.
     ///
     /// # Errors
     /// See [`Hosts::index`].
@@ -78,8 +79,8 @@ impl<'a> Hosts<'a> {
         Ok(self.known.len() as u16 - 1)
     }
 
-    /// Whether a URL is requested in full, because it goes to a proxy: the target for the request's head in place of
-    /// the path, and a header field for the proxy.
+    /// If a URL is requested in full because it goes to a proxy: the target that replaces the path in the request head,
+    /// and a header field for the proxy.
     pub fn whole(&self, url: &Url) -> Option<(String, Option<(String, String)>)> {
         let via = self.via.filter(|via| !via.tunnels(url))?;
         let authorization = via.proxy.authorization.as_ref();
@@ -87,7 +88,7 @@ impl<'a> Hosts<'a> {
         Some((format!("http://{}{}", url.authority, url.path), field))
     }
 
-    /// Each of them.
+    /// Each host, as a site.
     pub fn sites(&self) -> impl Iterator<Item = Site> {
         self.known.iter().map(|(url, tunnels)| Site {
             authority: url.authority.as_str().into(),
@@ -99,7 +100,7 @@ impl<'a> Hosts<'a> {
         })
     }
 
-    /// How they are reached through the proxy, if there is one.
+    /// How the hosts are reached through the proxy, if there is one.
     pub fn proxy(&self) -> Option<Box<spec::Proxy>> {
         let via = self.via?;
         let connect =
@@ -107,18 +108,18 @@ impl<'a> Hosts<'a> {
         Some(Box::new(spec::Proxy { connects: self.known.iter().map(connect).collect() }))
     }
 
-    /// The addresses of each.
+    /// The addresses of each host.
     pub fn addresses(&self) -> &[Vec<Address>] {
         &self.addresses
     }
 
-    /// The same.
+    /// The addresses of each host, by value.
     pub fn into_addresses(self) -> Vec<Vec<Address>> {
         self.addresses
     }
 }
 
-/// A name that no longer resolves as it did when the load was prepared, as recorded.
+/// The event for a name that no longer resolves as it did when the load was prepared.
 pub fn name_moved(moved: Moved) -> EventKind {
     let words = |addresses: Vec<IpAddr>| addresses.iter().map(IpAddr::to_string).collect();
     EventKind::NameMoved { host: moved.host, before: words(moved.before), after: words(moved.after) }

@@ -1,6 +1,6 @@
-//! Journeys of the plan → the engine's building blocks: templates, captures, checks, rows.
+//! Converts journeys of the plan to the engine's building blocks: templates, captures, checks, rows.
 //!
-//! Every error here is reported with the step it belongs to, or its place in the plan.
+//! Every error is reported with the step it belongs to or its position in the plan.
 
 use std::path::Path;
 
@@ -16,10 +16,10 @@ use loadlab_plan as plan;
 use crate::translate::error::{Names, TranslateError};
 use crate::translate::urls;
 
-/// A text of a step, compiled.
+/// Compiles a text of a step.
 ///
 /// # Errors
-/// A name without a value; a control character in a header field.
+/// A name has no value, or a header field contains a control character.
 pub fn template(text: &plan::Template, what: &str, names: Names<'_>) -> Result<Template, TranslateError> {
     let name = |error| TranslateError::Name { what: what.to_owned(), error };
     let mut out = Template::default();
@@ -27,10 +27,10 @@ pub fn template(text: &plan::Template, what: &str, names: Names<'_>) -> Result<T
     Ok(out)
 }
 
-/// Appends segments of a text.
+/// Appends the segments of a text.
 ///
 /// # Errors
-/// A control character in a header field.
+/// A header field contains a control character.
 pub fn append(
     out: &mut Template,
     segments: impl IntoIterator<Item = plan::Segment>,
@@ -51,7 +51,7 @@ pub fn append(
     Ok(())
 }
 
-/// The value of `Authorization`.
+/// The value of the `Authorization` header.
 ///
 /// # Errors
 /// See [`template`].
@@ -73,10 +73,10 @@ pub fn authorization(auth: &plan::Auth, what: &str, names: Names<'_>) -> Result<
     }
 }
 
-/// A step's body and its default content type, which a header may replace.
+/// The body of a step and its default content type, which a header may override.
 ///
 /// # Errors
-/// See [`template`]; a file that cannot be read.
+/// See [`template`]; also, a file cannot be read.
 pub fn body(
     body: &plan::Body,
     what: &str,
@@ -102,7 +102,7 @@ pub fn body(
     }
 }
 
-/// RFC 7578: the parts, separated by lines with a boundary that none of them contains.
+/// RFC 7578: the parts, separated by lines with a boundary that occurs in none of them.
 fn multipart(
     parts: &[plan::FormPart],
     what: &str,
@@ -142,7 +142,8 @@ fn multipart(
     Ok((out, boundary))
 }
 
-/// Deterministic for the same parts. The values of variables are unknown: 64 bits make a clash unlikely enough.
+/// Chooses a boundary, always the same for the same parts. Values of variables are unknown: 64 bits make a clash
+/// sufficiently unlikely.
 fn boundary(contents: &[Template]) -> String {
     let fixed = || contents.iter().filter_map(Template::as_fixed);
     // FNV-1a over the fixed contents.
@@ -159,13 +160,13 @@ fn boundary(contents: &[Template]) -> String {
     }
 }
 
-/// A text without variables, as bytes of a header field or body.
+/// The bytes of a text without variables, for a header field or body.
 ///
 /// # Errors
-/// It has variables, which the engine must fill in.
+/// The text has variables, which only the engine can fill in.
 pub fn fixed(template: &Template, what: &str) -> Result<Vec<u8>, TranslateError> {
     let fixed = template.as_fixed().map(<[u8]>::to_vec);
-    // The plan rejects variables earlier; base64 of fixed texts is the one that is left.
+    // The plan reader has rejected variables already; only base64 of fixed texts is left.
     fixed
         .or_else(|| written(template))
         .ok_or_else(|| TranslateError::NotYet { what: what.to_owned(), feature: "variables in requests are" })
@@ -194,10 +195,11 @@ fn written(template: &Template) -> Option<Vec<u8>> {
     template.write(&mut values, &mut out).ok().map(|()| out)
 }
 
-/// A capture of a step. The plan has already compiled its expression and parsed its pointer, with the same bounds.
+/// Converts a capture of a step. The plan reader has already compiled its expression and parsed its pointer, with the
+/// same limits.
 ///
 /// # Errors
-/// The reason in words, if that did not hold.
+/// The reason in words, if the plan reader let an invalid capture through.
 pub fn capture(capture: &plan::Capture) -> Result<(u16, Capture), String> {
     let from = match &capture.from {
         plan::CaptureFrom::Json(pointer) => From::Json(Pointer::parse(pointer)?),
@@ -208,7 +210,7 @@ pub fn capture(capture: &plan::Capture) -> Result<(u16, Capture), String> {
     Ok((capture.slot, Capture { from, is_number: capture.is_number }))
 }
 
-/// The checks of a step, or of a WebSocket message (without statuses).
+/// Converts the checks of a step, or of a WebSocket message (which has no status).
 ///
 /// # Errors
 /// As [`capture`].
@@ -228,7 +230,7 @@ pub fn checks(statuses: Option<&[u16]>, checks: &plan::Checks) -> Result<Checks,
     Ok(out)
 }
 
-/// The parts of a step's checks that are rendered anew for each answer.
+/// The parts of a step's checks that are rendered anew for each response.
 ///
 /// # Errors
 /// See [`template`].
@@ -273,7 +275,7 @@ fn expect_of(expect: &plan::Expect) -> Result<Expect, String> {
 /// Reads a feed: the columns that are used, and how its rows are dealt.
 ///
 /// # Errors
-/// The reason in words with its file: it cannot be read, or is not a feed.
+/// The file cannot be read or is not a valid feed; in words, with its path.
 pub fn feed(feed: &plan::FeedSpec, plan_dir: &Path, seed: u64) -> Result<(Rows, rows::Dealing), String> {
     let path = plan_dir.join(&feed.file);
     let reported =
@@ -291,11 +293,11 @@ pub fn feed(feed: &plan::FeedSpec, plan_dir: &Path, seed: u64) -> Result<(Rows, 
     Ok((rows.map_err(|error| reported(&error))?, dealing))
 }
 
-/// Checks the columns that steps use against the feeds' files, which must exist – unless the plan has commands that
-/// may still create them.
+/// Checks that the feeds' files contain the columns that steps use. The files must exist, unless the plan has commands
+/// that may still create them.
 ///
 /// # Errors
-/// Each file that cannot be read and each column it lacks, at its place in the plan.
+/// Every file that cannot be read and every missing column, with its position in the plan.
 pub fn check_feeds(plan: &plan::Plan, plan_dir: &Path) -> Result<(), plan::PlanErrors> {
     let makes = |case: &plan::Case| !case.system.seed.is_empty() || !case.system.before_trial.is_empty();
     let made_later = plan.cases().iter().any(makes);
@@ -372,7 +374,7 @@ mod tests {
     #[test]
     fn a_boundary_is_in_no_part() {
         let first = boundary(&[Template::fixed(b"a")]);
-        // A content that contains its own boundary cannot be written down; one that is skipped can.
+        // A content that contains its own boundary cannot be constructed; one that has to be skipped can.
         let held = Template::fixed(first.as_bytes());
         assert_ne!(boundary(std::slice::from_ref(&held)), first);
     }

@@ -1,4 +1,4 @@
-//! Translates the plan into what the engine and the system understand.
+//! Translates the plan into the forms that the engine and the system need.
 
 mod alpn;
 pub mod component;
@@ -35,22 +35,22 @@ use crate::translate::urls::as_http;
 pub use crate::translate::writing::RequestContext;
 use crate::translate::writing::label_of;
 
-/// What is to be requested, and where.
+/// Requests and their hosts.
 pub struct Targets {
-    /// Requests in order.
+    /// The requests, in order.
     pub requests: Vec<Request>,
-    /// Their hosts' addresses.
+    /// The addresses of each host.
     pub hosts: Vec<Vec<Address>>,
-    /// Their hosts, in the same order.
+    /// The hosts, in the same order as their addresses.
     pub sites: Vec<Site>,
-    /// How they are reached through a proxy.
+    /// How hosts are reached through a proxy, if there is one.
     pub proxy: Option<Box<spec::Proxy>>,
 }
 
-/// Requests for a list of URLs that differ in nothing else, with the addresses of their hosts.
+/// Builds requests for a list of URLs that are otherwise identical, with the addresses of their hosts.
 ///
 /// # Errors
-/// A URL that is invalid, does not resolve or is not allowed, including the proxy's; a part that cannot be sent.
+/// A URL, or the proxy's, is invalid, does not resolve or is not allowed; or a part of the request cannot be sent.
 pub fn requests_for_urls(
     urls: &[String],
     parts: &RequestParts,
@@ -70,11 +70,11 @@ pub fn requests_for_urls(
     Ok(Targets { requests, sites, proxy, hosts: hosts.into_addresses() })
 }
 
-/// A request that goes to a proxy names its whole URL.
+/// Makes a request that goes to a proxy name the whole URL.
 fn ask_whole(parts: &mut RequestParts, hosts: &Hosts<'_>, url: &Url) -> Result<(), TargetError> {
     let Some((target, field)) = hosts.whole(url) else { return Ok(()) };
     let mut given = parts.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("host"));
-    // Proxies must go by the URL, but not all do: the load would end up at a host that was not allowed.
+    // Proxies should go by the URL, but not all do: the load would end up at a host that is not allowed.
     if let Some((_, given)) = given.find(|(_, host)| !host.trim().eq_ignore_ascii_case(&url.authority)) {
         let (given, authority) = (given.clone(), url.authority.clone());
         return Err(TargetError::HostByProxy { given, authority });
@@ -84,10 +84,10 @@ fn ask_whole(parts: &mut RequestParts, hosts: &Hosts<'_>, url: &Url) -> Result<(
     Ok(())
 }
 
-/// The heads of the same requests in HTTP/2 form.
+/// The same requests' heads in HTTP/2 form.
 ///
 /// # Errors
-/// An invalid URL; a head that HTTP/2 cannot express.
+/// A URL is invalid, or HTTP/2 cannot express a head.
 pub fn http2_heads(urls: &[String], parts: &RequestParts) -> Result<Vec<Head>, UrlError> {
     let mut heads = Heads::default();
     let mut all = Vec::new();
@@ -102,19 +102,19 @@ pub fn http2_heads(urls: &[String], parts: &RequestParts) -> Result<Vec<Head>, U
 /// Why a URL cannot be requested.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
-    /// The target.
+    /// The target is invalid, does not resolve or is not allowed.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The request.
+    /// The request cannot be built.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The request over HTTP/2.
+    /// The request cannot be expressed in HTTP/2.
     #[error(transparent)]
     Http2(#[from] HeadError),
 }
 
 impl UrlError {
-    /// The input is at fault, not the environment.
+    /// Whether the input is at fault rather than the environment.
     pub fn is_usage(&self) -> bool {
         match self {
             UrlError::Target(error) => error.is_usage(),
@@ -126,8 +126,8 @@ impl UrlError {
 /// Checks that the targets known before anything runs may be loaded.
 ///
 /// # Errors
-/// The first that may not, or does not resolve. URLs with ports that are still to be found are checked once they are
-/// known.
+/// The first target that must not be loaded or does not resolve. URLs with ports that are still to be found are checked
+/// once those are known.
 pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), TranslateError> {
     let target = |what: &str, error| TranslateError::Target { what: what.to_owned(), error };
     let mut direct = Hosts::new(allowed, None).map_err(|error| target("no proxy", error))?;
@@ -153,10 +153,10 @@ pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), Tran
     Ok(())
 }
 
-/// A label, its steps, and the proxy they go through.
+/// A label, the steps it stands for, and the proxy they go through.
 type List<'p> = (String, &'p [plan::Step], Option<&'p plan::Template>);
 
-/// All lists of steps of a case.
+/// All lists of steps in a case.
 fn lists_of(case: &plan::Case) -> Vec<List<'_>> {
     // `setup` uses the first load's settings.
     let first = case.loads.first().and_then(|l| l.http.proxy.as_ref());
@@ -171,7 +171,7 @@ fn lists_of(case: &plan::Case) -> Vec<List<'_>> {
     lists
 }
 
-/// The load of the context, ready for the engine, and its first URL.
+/// Builds the context's load for the engine. Also returns its first URL.
 ///
 /// # Errors
 /// See [`TranslateError`].
@@ -185,7 +185,7 @@ pub fn load_spec(
     let load = load.as_ref();
     let context = RequestContext { load, ..*context };
     let proxy = proxy_of(load, names)?;
-    // If the servers agree on HTTP/2, all of them are reached by TLS, which takes a tunnel anyway.
+    // If the servers agree on HTTP/2, all of them are reached by TLS, which needs a tunnel anyway.
     let tunnels_all = load.http.protocol == plan::Protocol::Http2;
     let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all });
     let wrong = |error| TranslateError::Target { what: format!("`proxy` of `{}`", load.name), error };
@@ -236,7 +236,7 @@ pub fn load_spec(
     Ok((spec, first_url))
 }
 
-/// Connections that a load opens at the same time. A rate opens as many as it needs, which is few while all is well.
+/// Connections that a load opens at the same time. A rate opens as many as it needs: few, as long as all is well.
 fn connections_of(load: &plan::LoadSpec) -> u64 {
     match load.model {
         plan::Model::Closed { users, .. } => users,
@@ -244,7 +244,7 @@ fn connections_of(load: &plan::LoadSpec) -> u64 {
     }
 }
 
-/// The proxy of a load.
+/// The proxy of a load, if it has one.
 fn proxy_of(load: &plan::LoadSpec, names: Names<'_>) -> Result<Option<Proxy>, TranslateError> {
     let Some(template) = &load.http.proxy else { return Ok(None) };
     let what = || format!("`proxy` of `{}`", load.name);
@@ -271,7 +271,8 @@ fn untrusted(load: &plan::LoadSpec, error: &TrustError) -> TranslateError {
     TranslateError::Part { what: format!("`tls` of `{}`", load.name), words: error.to_string() }
 }
 
-/// Whether a load speaks HTTP/2. One that leaves it to the servers asks them here, with a handshake each.
+/// Whether a load uses HTTP/2. If the plan leaves that to the servers, negotiates with each of them, one handshake
+/// each.
 fn speaks_http2(load: &plan::LoadSpec, plan_dir: &Path, hosts: &Hosts<'_>) -> Result<bool, TranslateError> {
     match load.http.protocol {
         plan::Protocol::Http1 => return Ok(false),
@@ -313,7 +314,7 @@ fn http2_of(context: &RequestContext<'_>, steps: &Steps, hosts: &Hosts<'_>) -> R
     Ok(Http2 { heads: all, written: all_written, streams: context.load.http.streams_per_connection.max(1) })
 }
 
-/// The head of a step that is written anew each time: the constant part is encoded once.
+/// The head of a step that is rendered anew for each request: its constant part is encoded only once.
 fn written_of(
     heads: &mut Heads,
     method: &str,
@@ -362,7 +363,7 @@ fn model_of(load: &plan::LoadSpec) -> Model {
     };
     match load.model {
         plan::Model::Closed { users, .. } => Model::Closed { users },
-        // Made by `program`, which sends nothing itself.
+        // The load is made by `program`; the engine sends nothing.
         plan::Model::Command(_) => Model::Closed { users: 0 },
         plan::Model::Sessions { rate_per_s, arrivals, max_users } => open(rate_per_s, arrivals, max_users),
         plan::Model::Open { rate_per_s, arrivals, max_in_flight } => {
@@ -371,7 +372,7 @@ fn model_of(load: &plan::LoadSpec) -> Model {
     }
 }
 
-/// A step without variables, and its URL.
+/// Builds the request of a step without variables. Also returns its URL.
 ///
 /// # Errors
 /// See [`TranslateError`].
@@ -385,7 +386,7 @@ pub fn request_of(
     let target = |error| TranslateError::Target { what: what.to_owned(), error };
     let host = hosts.index(&url).map_err(target)?;
     ask_whole(&mut parts, hosts, &url).map_err(target)?;
-    // Secrets are shown by their names.
+    // In what is shown, names replace secrets.
     let shown = step.url.shown(context.names);
     let is_secret = step.url.render(context.names).is_ok_and(|text| text != shown);
     let request = parts.build().map_err(|error| TranslateError::Request { what: what.to_owned(), error })?;
@@ -394,7 +395,7 @@ pub fn request_of(
     Ok((Request { host, ok_statuses, label, ..request }, shown))
 }
 
-/// What a step without variables consists of.
+/// The parts of a request for a step without variables, and its URL.
 fn parts_of(
     step: &plan::Step,
     what: &str,

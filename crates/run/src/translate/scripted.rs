@@ -1,4 +1,4 @@
-//! Which steps need more than their requests: users that remember, choose or check answers.
+//! Decides which steps need more than plain requests: users that remember, choose or check responses.
 
 use loadlab_plan as plan;
 

@@ -1,6 +1,6 @@
-//! A load's steps → requests and, if they need more than that, the journey that the engine's users go through.
+//! Converts a load's steps to requests and, if they need more than that, to the journey of the engine's users.
 //!
-//! A load whose requests are always the same, and judged by their status only, needs none: it takes the fast path.
+//! A load whose requests never change and are judged only by status needs no journey: it takes the fast path.
 
 use loadlab_load::journey::example::Remembered;
 use loadlab_load::journey::order::StepOrder;
@@ -18,19 +18,19 @@ use crate::translate::{journey, request_of};
 
 /// What a load's users do.
 pub struct Steps {
-    /// What is sent, in the order before, journey, after.
+    /// All requests, in the order `user_setup`, journey, `user_teardown`.
     pub requests: Vec<Request>,
-    /// Anything beyond plain requests.
+    /// The journey, if plain requests are not enough.
     pub journey: Option<Box<Journey>>,
-    /// Header fields of those that are written anew each time.
+    /// For each request that is rendered anew each time, its header fields.
     pub fields: Vec<Option<Fields>>,
-    /// Names of the tags that requests refer to.
+    /// Names of the tags that requests refer to by index.
     pub tags: Vec<String>,
-    /// For the summary.
+    /// The first URL, for the summary.
     pub first_url: String,
 }
 
-/// The steps of a load, in the order of their requests; each with its label.
+/// The steps of a load in the order of their requests, each with its section and label.
 pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &plan::Step, String)> {
     let script = &load.script;
     let sections = [
@@ -45,7 +45,7 @@ pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &
     })
 }
 
-/// The steps of a load.
+/// Converts the steps of a load.
 ///
 /// # Errors
 /// See [`TranslateError`].
@@ -101,8 +101,8 @@ pub fn steps_of(context: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<S
     Ok(Steps { requests, journey, fields: all_fields, tags, first_url })
 }
 
-/// How many requests each section has, and the cumulative weights of those of the journey: a step with several
-/// requests is chosen by its first.
+/// How many requests each section has, and the journey's cumulative weights. A step with several requests is selected
+/// by its first one.
 #[derive(Default)]
 struct Shape {
     before: u32,
@@ -137,7 +137,7 @@ fn indices<'t>(of_step: impl Iterator<Item = &'t String>, tags: &mut Vec<String>
     of_step.map(index).collect()
 }
 
-/// Whether the engine has to write it anew each time.
+/// Whether the engine has to render the step's request anew each time.
 fn must_be_written(load: &plan::LoadSpec, step: &plan::Step) -> bool {
     load.script.cookies || load.script.redirects > 0 || has_variables(step)
 }
@@ -167,12 +167,12 @@ fn script_of(
 
 /// Header fields whose values grant access.
 const SECRET_FIELDS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
-/// Words that mark a name as that of such a value.
+/// Words in a name that suggest a secret value.
 const SECRET_WORDS: [&str; 8] =
     ["token", "secret", "passw", "session", "csrf", "auth", "cookie", "credential"];
 
-/// Names of captured values in the order of their slots. One is a secret if its name suggests it, or if a step sends
-/// it where secrets are sent.
+/// The names of captured values in slot order. A value is secret if its name suggests so, or if a step sends it in a
+/// header field for secrets.
 fn remembered(context: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
     let secret_fields = fields.iter().flatten().flatten();
     let secret_fields =

@@ -1,4 +1,4 @@
-//! How hosts are reached by https: files of certificates → what the engine needs.
+//! Reads certificate files and builds the TLS configuration that the engine needs for https hosts.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use loadlab_load::protocol::tls::{
 };
 use loadlab_load::spec::TlsSpec;
 
-/// Where systems keep the certificates they trust.
+/// Where systems keep their trusted certificates.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -21,37 +21,37 @@ const BUNDLES: [&str; 4] = [
 pub struct TlsWords {
     /// A file of certificates to trust instead of the system's.
     pub ca: Option<PathBuf>,
-    /// Files of a certificate to show and of its key.
+    /// Files of the client certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Trust any certificate.
+    /// Accept any certificate.
     pub is_insecure: bool,
-    /// Versions to offer.
+    /// TLS versions to offer.
     pub versions: Versions,
     /// Resume earlier sessions.
     pub is_resumed: bool,
 }
 
-/// Why TLS cannot be spoken.
+/// Why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// A file.
+    /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: std::io::Error,
     },
-    /// There are no trusted certificates.
+    /// The system has no trusted certificates.
     #[error(
         "this system has no file of trusted certificates\nhint: install `ca-certificates`, name a CA file, or \
          accept any certificate with --insecure"
     )]
     NoBundle,
-    /// Invalid contents.
+    /// The contents of a file or the settings are invalid.
     #[error(transparent)]
     Config(#[from] TlsConfigError),
-    /// A host.
+    /// A host name cannot be used with TLS.
     #[error(transparent)]
     Name(#[from] TlsError),
 }
@@ -60,15 +60,15 @@ fn read(path: &Path) -> Result<Vec<u8>, TrustError> {
     std::fs::read(path).map_err(|error| TrustError::File { path: path.to_owned(), error })
 }
 
-/// TLS for the hosts that are reached by https; `None` if there are none.
+/// The TLS configuration for https hosts; `None` if there are none.
 ///
 /// # Errors
-/// A file that cannot be read or is invalid; a host that no certificate can cover.
+/// A file cannot be read or is invalid, or no certificate can cover a host.
 pub fn tls_spec(words: &TlsWords, sites: &[Site], http2: bool) -> Result<Option<Box<TlsSpec>>, TrustError> {
     tls_offering(words, sites, &[if http2 { b"h2" } else { b"http/1.1" }])
 }
 
-/// The same with the protocols to offer, the preferred one first.
+/// As [`tls_spec`], with the protocols to offer, preferred first.
 ///
 /// # Errors
 /// As [`tls_spec`].

@@ -1,7 +1,7 @@
-//! Files of URLs, one a line: `--urls FILE` of `bench`, and steps with `urls` in plans.
+//! URL files with one URL per line: `--urls FILE` of `bench`, and steps with `urls` in plans.
 //!
-//! A load that does nothing else uses them as `bench` does: any free user takes the next one. In any other journey
-//! the file is a feed, and each round takes the next of its paths.
+//! If the list is all that a load does, it is used as in `bench`: any free user takes the next URL. In any other
+//! journey the file is a feed, and each round takes the next path.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -13,49 +13,49 @@ use loadlab_plan as plan;
 use crate::translate::error::TranslateError;
 use crate::translate::scripted::needs_script;
 
-/// The maximum number of URLs in a file: hosts and requests are counted in 16 bits.
+/// Maximum number of URLs in a file: hosts and requests have 16-bit indices.
 const MOST: usize = u16::MAX as usize;
-/// The column of a list's paths when it is used as a feed.
+/// Column name of the paths when a list is used as a feed.
 const COLUMN: &str = "url";
 
-/// Why a file of URLs cannot be used.
+/// Why a URL file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlListError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: std::io::Error,
     },
     /// A line is not a URL.
     #[error("{}:{line}:1: {error}", path.display())]
     Line {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// What is wrong.
         error: TargetError,
     },
-    /// It has no URLs.
+    /// The file contains no URLs.
     #[error("{} contains no URL\nhint: write one on each line", path.display())]
     Empty {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// There are more than can be counted.
+    /// There are more URLs than can be indexed.
     #[error("{} contains {count} URLs; at most {MOST} are allowed", path.display())]
     TooMany {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// How many.
+        /// Number of URLs in the file.
         count: usize,
     },
 }
 
-/// The URLs of a file: one a line; empty lines and those that begin with `#` are skipped.
+/// The URLs of a file, one per line; empty lines and lines that start with `#` are skipped.
 ///
 /// # Errors
 /// See [`UrlListError`].
@@ -78,11 +78,11 @@ pub fn read_urls(path: &Path) -> Result<Vec<String>, UrlListError> {
     }
 }
 
-/// Checks that existing lists are valid, and may be loaded; those that the plan's commands may still create are
-/// checked when they are used.
+/// Checks that existing lists are valid and that their URLs may be loaded. Lists that the plan's commands may still
+/// create are checked when they are used.
 ///
 /// # Errors
-/// The first that is not.
+/// The first list or URL that fails the check.
 pub fn check(plan: &plan::Plan, plan_dir: &Path, allowed: &Allowed) -> Result<(), TranslateError> {
     for load in plan.cases().iter().flat_map(|case| &case.loads) {
         for (i, step) in load.journey.iter().enumerate() {
@@ -104,7 +104,7 @@ pub fn check(plan: &plan::Plan, plan_dir: &Path, allowed: &Allowed) -> Result<()
     Ok(())
 }
 
-/// Commands of the plan may create files before a load begins.
+/// Whether commands of the plan may create files before a load starts.
 fn makes_files(plan: &plan::Plan) -> bool {
     plan.cases().iter().any(|case| {
         let system = &case.system;
@@ -118,10 +118,10 @@ fn urls_of(file: &str, what: &str, plan_dir: &Path) -> Result<Vec<String>, Trans
     read_urls(&plan_dir.join(file)).map_err(part)
 }
 
-/// The load with a URL in place of each list, and how requests are assigned to users.
+/// The load with its lists replaced by URLs, and how requests are assigned to users.
 ///
 /// # Errors
-/// A list that cannot be read, or that has several hosts though it must be a feed.
+/// A list cannot be read, or names several hosts although it has to be a feed.
 pub fn expanded<'l>(
     load: &'l plan::LoadSpec,
     plan_dir: &Path,
@@ -163,14 +163,14 @@ pub fn expanded<'l>(
     Ok((Cow::Owned(load), RequestOrder::Journey))
 }
 
-/// The list is the whole journey, and it does not matter which user takes which.
+/// Whether the list is the whole journey, and it does not matter which user takes which URL.
 fn is_nothing_else(load: &plan::LoadSpec) -> bool {
     let paced = matches!(load.model, plan::Model::Closed { pace_ns: Some(_), .. });
     let counted = matches!(load.until, plan::Until::Repeats(_));
     load.journey.len() == 1 && !paced && !counted && !needs_script(load, load.journey.iter())
 }
 
-/// Their common prefix: scheme and host, or the socket.
+/// The prefix common to all URLs: scheme and host, or the socket.
 fn common_base(urls: &[String], what: &str) -> Result<String, TranslateError> {
     let base = |text: &String| {
         let url =
@@ -196,7 +196,7 @@ fn common_base(urls: &[String], what: &str) -> Result<String, TranslateError> {
     Ok(first)
 }
 
-/// A list as the CSV file that a feed is read from: paths and queries.
+/// Converts a list to the CSV file that a feed reads: a column of paths with queries.
 ///
 /// # Errors
 /// See [`UrlListError`].
@@ -210,7 +210,7 @@ pub fn as_csv(path: &Path) -> Result<Vec<u8>, UrlListError> {
     Ok(text.into_bytes())
 }
 
-/// A WebSocket URL as that of the request which opens it; any other unchanged.
+/// Converts a WebSocket URL to the URL of the request that opens it; leaves others unchanged.
 pub fn as_http(url: &str) -> Cow<'_, str> {
     match url.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http://{rest}").into(),

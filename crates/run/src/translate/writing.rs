@@ -1,4 +1,4 @@
-//! Building blocks of steps and conversations: requests that are written anew each time, captures, and what follows a
+//! Building blocks of steps and conversations: requests rendered anew each time, captures, and what happens after a
 //! failure.
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::translate::hosts::Hosts;
 use crate::translate::journey;
 use crate::translate::urls::as_http;
 
-/// The context for translating a load's steps.
+/// The context for converting a load's steps.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
     /// The load.
@@ -26,16 +26,16 @@ pub struct RequestContext<'a> {
     pub plan_dir: &'a Path,
     /// Values of names that only a run knows.
     pub names: Names<'a>,
-    /// What was captured before the load.
+    /// Values captured before the load.
     pub shared: &'a Slots,
-    /// Names of its slots.
+    /// Names of the slots in `shared`.
     pub shared_names: &'a [String],
 }
 
-/// Header fields of a step that is written anew each time, without `Host`, length and cookies.
+/// Header fields of a step that is rendered anew each time, without `Host`, content length and cookies.
 pub type Fields = Vec<(String, Template)>;
 
-/// A step that is written anew for each request.
+/// Converts a step that is rendered anew for each request. Also returns its URL as shown.
 ///
 /// # Errors
 /// See [`TranslateError`].
@@ -73,7 +73,7 @@ pub fn written(
     Ok((request, (message, fields), shown))
 }
 
-/// The host of a step's URL, and path and query behind it.
+/// The URL of a step's host, and the target (path and query) after it.
 fn target_of(
     step: &plan::Step,
     what: &str,
@@ -82,7 +82,7 @@ fn target_of(
     let name = |error| TranslateError::Name { what: what.to_owned(), error };
     let wrong = |error: TargetError| TranslateError::Target { what: what.to_owned(), error };
     let mut segments = step.url.resolve(context.names).map_err(name)?.into_iter().peekable();
-    // The fixed beginning contains the host: variables come after it.
+    // The fixed beginning contains the host: variables can only come after it.
     let mut fixed = String::new();
     while let Some(plan::Segment::Text { text, .. }) =
         segments.next_if(|s| matches!(s, plan::Segment::Text { .. }))
@@ -93,7 +93,7 @@ fn target_of(
     let url = Url::parse(&as_http(&fixed[..path_at])).map_err(wrong)?;
     let mut target = Template::default();
     let path = fixed[path_at..].split('#').next().unwrap_or_default();
-    // A whole path, or none and a variable that begins with its `/`.
+    // A whole path; or none, if a variable follows that begins with `/`.
     let path = match path.starts_with('?') || path.is_empty() && segments.peek().is_none() {
         true => format!("/{path}"),
         false => path.to_owned(),
@@ -108,13 +108,13 @@ fn target_of(
     Ok((url, target))
 }
 
-/// A request's label: method, path and query, with names in place of secrets.
+/// The label of a request: method, path and query, with names in place of secrets.
 pub fn label_of(method: &str, shown: &str) -> String {
     let path = path_at(shown).map_or("/", |at| &shown[at..]);
     format!("{method} {path}")
 }
 
-/// Where the path or query of a URL begins, if it has one.
+/// The index at which a URL's path or query begins, if it has one.
 fn path_at(url: &str) -> Option<usize> {
     let host_at = match url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("unix:")) {
         // `unix:/PATH:/URI`
@@ -124,7 +124,7 @@ fn path_at(url: &str) -> Option<usize> {
     url[host_at..].find(['/', '?', '#']).map(|at| host_at + at)
 }
 
-/// Header fields.
+/// The header fields of a step.
 fn fields_of(
     step: &plan::Step,
     what: &str,
@@ -159,10 +159,10 @@ fn fields_of(
     Ok(fields)
 }
 
-/// The captures, and the user's own slots for them.
+/// The captures, each with its slot among the user's own.
 ///
 /// # Errors
-/// An invalid capture, which the plan's reader has already rejected.
+/// A capture is invalid; the plan reader has already rejected such captures.
 pub fn captures_of(
     captures: &[plan::Capture],
     what: &str,
@@ -172,7 +172,7 @@ pub fn captures_of(
     for capture in captures {
         let taken = journey::capture(capture);
         let (slot, capture) = taken.map_err(|words| TranslateError::Part { what: what.to_owned(), words })?;
-        // Slots captured before the load come first, and are not the user's.
+        // Slots of values captured before the load come first and do not belong to the user.
         out.push((slot - context.shared.count(), capture));
     }
     Ok(out)

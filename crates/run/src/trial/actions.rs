@@ -1,7 +1,7 @@
-//! Events of the plan: what happens to components during the load, at a given time, whatever the load is doing.
+//! Events of the plan: what happens to components at given times during the load, whatever the load is doing.
 //!
-//! A separate thread carries them out, one after the other. What they cause on purpose is not a component's death;
-//! one that could not be carried out spoils the trial, since it was not the planned one.
+//! A separate thread carries events out one after the other. A component that an event ends on purpose does not count
+//! as dead. An event that cannot be carried out spoils the trial, because it is then not the planned one.
 
 use loadlab_plan::{Action, EventSpec, LeverSpec};
 use loadlab_record::event::EventKind;
@@ -18,7 +18,7 @@ use crate::translate::component;
 const LOOK_NS: u64 = 100_000_000;
 /// How long a port may stay in use after its component is down.
 const PORT_NS: u64 = 2_000_000_000;
-/// How long the command of a lever may take.
+/// How long a lever's command may take.
 const SET_NS: u64 = 10_000_000_000;
 
 /// Carries out the events of a trial.
@@ -29,18 +29,18 @@ pub struct Actor<'a> {
     pub watcher: Option<&'a Watcher>,
     /// Zero of the trial's clock.
     pub zero_ns: u64,
-    /// Who sends the loads, if not this process.
+    /// The processes that send the loads, if not this one.
     pub senders: Option<&'a dyn Senders>,
-    /// Those of the plan, and the folder that their commands run in.
+    /// The plan's levers, and the folder that their commands run in.
     pub levers: (&'a [LeverSpec], &'a str),
 }
 
 impl Actor<'_> {
-    /// Carries out all that are due before the loads are `over`. Returns how the components have changed.
+    /// Carries out all events that are due before the loads are `over`. Returns how the components have changed.
     pub fn carry_out(&self, events: &[EventSpec], over: &Cancel) -> Changed {
         let mut changed = Changed::new();
         self.carry_out_all(events, over, &mut changed);
-        // A killed container stays as long as it may be started again.
+        // A killed container is kept as long as an event may start it again.
         for (name, now) in &mut changed {
             let Some(killed) = now.as_ref().filter(|c| c.is_container() && c.was_killed()) else { continue };
             match self.site.system.kill(killed) {
@@ -54,13 +54,13 @@ impl Actor<'_> {
         changed
     }
 
-    /// Sets back what events have changed, also after an error or an interrupt.
+    /// Reverts what events have changed, even after an error or an interrupt.
     pub fn restore(&self, events: &[EventSpec]) {
         for event in events {
             let error = match event.action {
                 Action::Set { lever, setting } => self.set(event, lever, setting).err(),
                 _ => event.components.iter().find_map(|name| {
-                    // One that is gone has nothing to set back.
+                    // A component that is gone has nothing to revert.
                     self.site.component(name).filter(|component| component.ended().is_none())?;
                     self.act_on(event, name, &mut Changed::new()).err()
                 }),
@@ -74,7 +74,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Sets a lever of the plan by its command.
+    /// Sets a lever of the plan by running its command.
     fn set(&self, event: &EventSpec, lever: usize, setting: usize) -> Result<(), String> {
         let (levers, dir) = self.levers;
         let wanted =
@@ -90,7 +90,7 @@ impl Actor<'_> {
             within_ns: Some(SET_NS),
             log: self.site.log_paths("levers", self.state).0,
         };
-        // An interrupt ends the load; what was changed is set back all the same.
+        // An interrupt ends the load; changes are reverted all the same.
         let result = self.site.system.run_command(&spec, &Cancel::new()).map_err(|e| e.to_string())?;
         result.checked().map(drop).map_err(|e| e.to_string())
     }
@@ -109,7 +109,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Waits until then; true if the loads are over first.
+    /// Waits until `at_ns`; returns true if the loads are over first or the trial must end.
     fn wait(&self, at_ns: u64, over: &Cancel) -> bool {
         loop {
             let now_ns = clock::now_ns();
@@ -163,7 +163,7 @@ impl Actor<'_> {
             }
             Action::Kill => {
                 let component = living()?;
-                // One that it could not end still has to be taken down.
+                // If killing fails, the component still has to be taken down.
                 self.site.system.kill(&component).map_err(in_words)?;
                 changed.insert(name.to_owned(), None);
                 self.down(name, "killed by an event");
@@ -177,10 +177,10 @@ impl Actor<'_> {
                     self.site.system.down(component).map_err(in_words)?;
                     self.down(name, "restarted by an event");
                 }
-                // The old one is down, and there may be no new one.
+                // The old process is down, and a new one may not come up.
                 changed.insert(name.to_owned(), None);
                 let component = self.start(&spec)?;
-                // Whether it becomes ready or not, it has to be taken down.
+                // It has to be taken down whether it becomes ready or not.
                 changed.insert(name.to_owned(), Some(component.clone()));
                 let after_s = self.site.system.ready(&component, &self.state.cancel).map_err(in_words)?;
                 self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
@@ -212,7 +212,8 @@ impl Actor<'_> {
     fn restart_container(&self, name: &str, before: &Component, changed: &mut Changed) -> Result<(), String> {
         let in_words = |e: loadlab_system::Error| e.to_string();
         let was_up = !before.was_killed();
-        // Whether it was stopped before this failed is unknown: until it is taken down it counts as present.
+        // If restarting fails, it is unknown whether the container was stopped: it counts as present until it is taken
+        // down.
         let component = self.site.system.restart_container(before).map_err(in_words)?;
         if was_up {
             self.down(name, "restarted by an event");
@@ -227,7 +228,7 @@ impl Actor<'_> {
         Ok(())
     }
 
-    /// Reports a component that came back at another address.
+    /// Reports a component that came back at a different address.
     fn has_moved(&self, name: &str, before: &Component, now: &Component) {
         if now.address() != before.address() {
             let text = format!(
@@ -249,7 +250,7 @@ impl Actor<'_> {
         let component = loop {
             match self.site.system.up(spec) {
                 Ok(component) => break component,
-                // A connection of the load may just have been made from it.
+                // A connection of the load may just have been made from this port.
                 Err(loadlab_system::Error::PortTaken { .. }) if clock::now_ns() < until_ns => {
                     self.state.cancel.wait_until(clock::now_ns() + LOOK_NS / 10);
                 }

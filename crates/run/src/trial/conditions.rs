@@ -1,4 +1,4 @@
-//! Numbers during a run: for stop conditions, and for waiting until the work is done.
+//! Numbers while a trial runs: for stop conditions, and for waiting until the work is done.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::state::TrialState;
 /// How often figures of the system are computed while a load runs; conditions are checked ten times as often.
 const EVERY_S: f64 = 1.0;
 
-/// Figures of components and probes, for conditions on a running load. They are computed from all samples of the
-/// trial, which become many, and samples come once a second: so they are computed once a second, and only if needed.
+/// Figures of components and probes, for conditions on a running load. They are computed from all samples of the trial,
+/// which get numerous and arrive once a second, so they are computed only once a second, and only if needed.
 #[derive(Debug, Default)]
 pub struct SystemFigures {
     is_asked: bool,
     every_s: f64,
-    /// On the load's clock; they are not recomputed before then.
+    /// Not recomputed before this time on the load's clock.
     due_s: f64,
     samples: Vec<Sample>,
     events: Vec<Event>,
@@ -30,19 +30,19 @@ pub struct SystemFigures {
 }
 
 impl SystemFigures {
-    /// For these conditions.
+    /// The figures that these conditions need.
     pub fn of(conditions: &[Expr]) -> Self {
         let names: Vec<NameRef> = conditions.iter().flat_map(Expr::names).collect();
         SystemFigures { every_s: EVERY_S, ..SystemFigures::each_time(names) }
     }
 
-    /// For a caller that asks for these names once a second.
+    /// The figures that these names need, for a caller that asks once a second.
     pub fn each_time(names: Vec<NameRef>) -> Self {
         SystemFigures { is_asked: asks_system(&names), ..SystemFigures::default() }
     }
 
-    /// A summary including them, at a moment of the load. It uses all samples and events when they are due, otherwise
-    /// none.
+    /// A summary that includes these figures, at a given time of the load. `summarise` gets all samples and events when
+    /// the figures are due, otherwise none.
     pub fn in_summary(
         &mut self,
         state: &TrialState,
@@ -61,7 +61,7 @@ impl SystemFigures {
     }
 }
 
-/// Whether one of the names is a figure of a component or a probe: anything not certain to be one of the load.
+/// Whether one of the names refers to a component or a probe: any name that does not certainly refer to the load.
 fn asks_system(names: &[NameRef]) -> bool {
     let of_load = |name: &str| {
         let in_parts = |first: &str| {
@@ -74,11 +74,11 @@ fn asks_system(names: &[NameRef]) -> bool {
     names.iter().any(|name| !of_load(&name.text))
 }
 
-/// A trial's numbers as far as they are known, and the probes' latest readings.
+/// A trial's numbers as far as they are known, with the probes' latest readings.
 pub struct LiveMetrics<'a> {
-    /// What was counted.
+    /// What the load has measured so far.
     pub summary: &'a Summary,
-    /// What was read.
+    /// Probe readings so far.
     pub readings: &'a Readings,
 }
 
@@ -98,7 +98,8 @@ impl LiveMetrics<'_> {
 impl Numbers for LiveMetrics<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match self.known(name, part) {
-            // This early the autocorrelation of requests is unknown: a percentile from few samples ends no load.
+            // This early, the autocorrelation of requests is unknown: a percentile from few samples must not end a
+            // load.
             Known::Between(few) => Known::Unknown(format!("needs {} samples", few.few.needed)),
             known => known,
         }
@@ -143,7 +144,7 @@ mod tests {
             seen
         };
         state.watched(Watched::Samples(vec![sample(0.0), sample(0.5)]));
-        // Those about requests need none of it; the others look at all samples three times in 2.5 s, and remember the
+        // Conditions on requests need no samples; the others look at all samples three times in 2.5 s and keep the
         // results in between.
         for conditions in [&["p99 > 1s"][..], &["errors > 1%", "tag.page.p99 > 1s or number.n.max > 5"]] {
             assert!(count(conditions).iter().all(|seen| *seen == (0, 0)), "{conditions:?}");
@@ -154,7 +155,7 @@ mod tests {
             assert_eq!(looked, [0, 10, 20], "{condition}");
             assert!(seen.iter().all(|(_, known)| *known == 1), "{condition}");
         }
-        // What comes later is added to what was there.
+        // Later samples are added to the earlier ones.
         let mut figures = SystemFigures::of(&[expr("web.cpu > 5%")]);
         let mut seen = |at_s| {
             let mut all = 0;

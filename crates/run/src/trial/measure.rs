@@ -1,4 +1,4 @@
-//! Measures one load: the engine's seconds go into the record, its conditions are checked, its end is explained.
+//! Measures one load: records the engine's seconds, checks conditions, and explains how the load ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -26,52 +26,52 @@ use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::conditions::{LiveMetrics, SystemFigures};
 use crate::trial::shown::{self, ShownFigures};
 
-/// Time for the load's threads to be ready when it begins.
+/// Time for the load threads to get ready before a load starts.
 pub const LEAD_NS: u64 = 10_000_000;
 
-/// What to measure.
+/// A load to measure.
 pub struct LoadRequest<'a> {
     /// The load.
     pub spec: &'a LoadSpec,
-    /// In the summary's form.
+    /// Its description in the summary.
     pub facts: &'a LoadFacts,
     /// The load ends when any of these holds.
     pub stop_when: &'a [Expr],
-    /// Expectations that will be evaluated afterwards.
+    /// Expectations to evaluate afterwards.
     pub expect: &'a [Expr],
-    /// Figures that will be evaluated afterwards.
+    /// Figures to evaluate afterwards.
     pub figures: &'a [Figure],
-    /// Someone is shown them while it runs.
+    /// Someone is watching, so figures are reported while it runs.
     pub is_watched: bool,
-    /// Its warm-up is to be detected and left out.
+    /// Detect the warm-up and exclude it.
     pub is_warmup_found: bool,
-    /// Its position in the trial.
+    /// Its start and position within the trial.
     pub origin: Origin,
-    /// Who sends it, if not this process.
+    /// The processes that send it, if not this one.
     pub senders: Option<&'a dyn ReadySenders>,
 }
 
-/// A load that was run.
+/// The result of running a load.
 pub struct MeasuredLoad {
-    /// What it measured.
+    /// Its measurements.
     pub run: LoadRun,
-    /// What the generator used.
+    /// Resource use of the generator.
     pub generator: Generator,
-    /// Who sent it, if not this process.
+    /// What each agent contributed, if other processes sent it.
     pub agents: Vec<AgentSummary>,
-    /// Its seconds.
+    /// One entry per second of load.
     pub ticks: Vec<Tick>,
-    /// Its histograms by second.
+    /// Its histograms for each second.
     pub intervals: Vec<Interval>,
-    /// Exchanges kept.
+    /// The exchanges that were kept.
     pub examples: Vec<Example>,
     /// How it ended.
     pub ended: Ended,
-    /// In words: `complete`, or the condition that ended it.
+    /// How it ended in words: `complete`, or what ended it early.
     pub how: String,
 }
 
-/// Runs one load to its end. Trouble is recorded in the trial's state; what was measured is returned.
+/// Runs one load to its end. Trouble is recorded in the trial's state; measurements are returned.
 pub fn measure(
     order: &LoadRequest<'_>,
     state: &TrialState,
@@ -130,7 +130,7 @@ pub fn measure(
     };
     match result {
         Ok(outcome) => {
-            // The last values shown are the recorded ones.
+            // The last values shown must be the recorded ones.
             emit(RunEvent::Progress(measuring.last(&outcome)));
             Some(MeasuredLoad { agents, ..measuring.finish(outcome) })
         }
@@ -148,16 +148,16 @@ struct Measuring<'a> {
     ticks: Vec<Tick>,
     intervals: Vec<Interval>,
     examples: Vec<Example>,
-    /// Times and successes of the last second, to compute a rate.
+    /// Times and total successes over about the last second, for the current rate.
     recent: VecDeque<(f64, u64)>,
     stopped_by: Option<String>,
-    /// When its schedule is over, seconds from its start, if that is known.
+    /// When its schedule ends, in seconds from its start, if known.
     over_s: Option<f64>,
     live: Live,
     planned: Planned,
-    /// Last whole second that was checked for doubts.
+    /// Last whole second in which doubts were checked.
     doubted_s: u64,
-    /// How long loadlab had been stopped by CPU limits when the load began.
+    /// How long CPU limits had throttled loadlab when the load started.
     throttled_before: Vec<u64>,
     /// What stop conditions need from the system.
     system: SystemFigures,
@@ -165,16 +165,16 @@ struct Measuring<'a> {
     shown: Option<ShownFigures<'a>>,
     /// What stop conditions need from the load.
     stop: Asks,
-    /// What figures need from it.
+    /// What figures need from the load.
     figures: Asks,
-    /// Series of steps and tags up to the last whole second, if one of them is needed.
+    /// Series of steps and tags up to the last whole second, if they are needed.
     by_tag: BTreeMap<String, TagMeasured>,
-    /// An expectation or a figure refers to a part of the load.
+    /// An expectation or figure refers to a part of the load.
     asks_windows: bool,
 }
 
 impl LoadRequest<'_> {
-    /// Whether an expression refers to a part of the load, which requires each second's histograms.
+    /// Whether an expression refers to a part of the load, which requires histograms for each second.
     fn asks_windows(&self) -> bool {
         let expected = self.expect.iter().flat_map(Expr::names);
         let names = expected.chain(self.figures.iter().flat_map(|f| f.sum.names()));
@@ -182,12 +182,12 @@ impl LoadRequest<'_> {
     }
 }
 
-/// Needs of expressions that cost time and memory.
+/// What expressions need that costs time and memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asks {
-    /// A duration. Unknown names may also be one.
+    /// Durations. Unknown names may refer to durations, too.
     times: bool,
-    /// A series of a step or a tag.
+    /// The series of a step or tag.
     tags: bool,
 }
 
@@ -257,8 +257,8 @@ impl Measuring<'_> {
         }
     }
 
-    /// Detects the warm-up, and leaves it out of the window. Its seconds and histograms stay in the record; what
-    /// ended in a second is assumed to belong to that second.
+    /// Detects the warm-up and removes it from the window. Its seconds and histograms stay in the record. Requests that
+    /// ended in a second are assumed to belong entirely to that second.
     fn leave_out_warm_up(&mut self, measured: &mut Measured, at_s: f64) {
         let mut facts = self.order.facts.clone();
         facts.start_s = at_s;
@@ -279,14 +279,14 @@ impl Measuring<'_> {
             }
         }
         measured.in_order.leave_out_before(((warm.until_s - at_s).max(0.0) * 1e9) as u64);
-        // Its seconds lie before the window's end, with all that happened in them.
+        // The warm-up's seconds lie before the window's end, with everything that happened in them.
         for tick in self.ticks.iter_mut().filter(|tick| tick.in_window && !stays(tick.from_s)) {
             tick.in_window = false;
             let inside = &mut measured.in_window;
             inside.due = inside.due.saturating_sub(tick.counts.due);
             inside.started = inside.started.saturating_sub(tick.counts.started);
             inside.ok = inside.ok.saturating_sub(tick.counts.ok);
-            // What was in flight when it ended is assumed to have been so throughout.
+            // Assumes that what was in flight at the end of a second was in flight throughout.
             let busy_s = tick.counts.in_flight as f64 * (tick.to_s - tick.from_s);
             measured.busy_in_window_s = (measured.busy_in_window_s - busy_s).max(0.0);
         }
@@ -334,7 +334,7 @@ impl Measuring<'_> {
         }
     }
 
-    /// Reports the doubts so far; once a second, since it goes over all times.
+    /// Reports the doubts so far, at most once a second, since this goes over all durations.
     fn doubt(&mut self, totals: &Totals, emit: EventSink<'_>) {
         let second = totals.at_s as u64;
         if second <= self.doubted_s {
@@ -356,7 +356,7 @@ impl Measuring<'_> {
         }
     }
 
-    /// The plan's current figures, if they are shown.
+    /// Reports the plan's current figures, if they are shown and due.
     fn show_figures(&mut self, totals: &Totals, emit: EventSink<'_>) {
         if !self.shown.as_mut().is_some_and(|shown| shown.is_due(totals.at_s)) {
             return;
@@ -368,12 +368,12 @@ impl Measuring<'_> {
         shown.show(name, &summary, &self.state.readings(), emit);
     }
 
-    /// What was counted so far, as far as it is needed.
+    /// The measurements so far, as far as they are needed.
     fn so_far(&self, totals: &Totals, asks: Asks) -> Measured {
         let counts = &totals.counts;
         Measured {
             counts: counts.clone(),
-            // Copying them ten times a second costs memory and time that conditions on counts do not need.
+            // Copying the series ten times a second costs memory and time that conditions on counts do not need.
             series: if asks.times { totals.series.clone() } else { Series::default() },
             by_tag: if asks.tags { self.by_tag.clone() } else { BTreeMap::new() },
             numbers: totals.numbers.clone(),
@@ -396,7 +396,7 @@ impl Measuring<'_> {
         self.stand(totals.at_s, &totals.counts, &totals.series.response_ok, totals.open)
     }
 
-    /// The load's progress when it ended. Its rate is the last one: later responses came in the grace period.
+    /// The load's progress when it ended. Keeps the last rate: later responses arrived in the grace period.
     fn last(&mut self, outcome: &Outcome) -> Progress {
         let measured = &outcome.measured;
         if self.recent.is_empty() {
@@ -407,7 +407,7 @@ impl Measuring<'_> {
 
     fn stand(&self, at_s: f64, counts: &Counts, ok: &Histogram, connections: u64) -> Progress {
         let (now_s, now_ok) = self.recent.back().copied().unwrap_or_default();
-        // Compare with the beginning if there is nothing in between.
+        // Compare with the start if there is nothing in between.
         let first = self.recent.front().copied().filter(|_| self.recent.len() > 1);
         let (then_s, then_ok) = first.unwrap_or_default();
         let passed_s = now_s - then_s;
@@ -429,10 +429,10 @@ impl Measuring<'_> {
         }
         self.examples.extend(outcome.slowest);
         if let Err(broken) = outcome.measured.counts.balance() {
-            // The doubt `accounting` makes the trial INVALID; the figures stay for debugging.
+            // The doubt `accounting` makes the trial INVALID; the figures are kept for debugging.
             debug_assert!(false, "{broken}");
         }
-        // A load with fewer requests than a tenth of a second takes may end before it was checked.
+        // A load shorter than a tenth of a second may end before it was ever checked.
         let opened = outcome.measured.connections.opened + outcome.measured.connections.reused;
         if opened == 0 && outcome.measured.counts.failures.get(Failure::Connect) > 0 {
             let totals = Totals {
@@ -471,7 +471,7 @@ impl Measuring<'_> {
     }
 }
 
-/// A summary of what one load has measured so far, for conditions.
+/// A summary of what one load has measured so far, for evaluating conditions.
 pub fn summary_so_far(
     facts: &LoadFacts,
     load: &str,
@@ -491,7 +491,7 @@ pub fn summary_so_far(
     })
 }
 
-/// What to check when no connection can be made.
+/// A hint for when no connection can be made.
 fn hint_for(spec: &LoadSpec, address: &str) -> &'static str {
     match address {
         _ if spec.proxy.is_some() => {
@@ -505,7 +505,7 @@ fn hint_for(spec: &LoadSpec, address: &str) -> &'static str {
     }
 }
 
-/// What a summary states was requested. The trial sets when it starts.
+/// What was requested, for the summary. The trial sets when the load starts.
 pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     let (model, users, rate) = match &spec.model {
         Model::Closed { users } => ("closed", Some(*users), None),
@@ -514,7 +514,7 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     let (duration_s, requests) = match spec.until {
         Until::Elapsed(ns) => (Some(ns as f64 / 1e9), None),
         Until::Requests(n) => (None, Some(n)),
-        // How many requests a journey makes depends on its answers.
+        // How many requests a journey makes depends on the responses.
         Until::Repeats(_) if spec.journey.is_some() => (None, None),
         Until::Repeats(n) => {
             (None, users.map(|u| u.saturating_mul(n).saturating_mul(spec.requests.len() as u64)))
@@ -548,7 +548,7 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     }
 }
 
-/// Mean time between a user's requests if steps have their own pauses.
+/// Mean time between a user's requests, if steps have their own pauses.
 fn pauses_of_steps_s(spec: &LoadSpec) -> Option<f64> {
     let scripts = spec.journey.as_ref().map_or(&[][..], |j| &j.scripts);
     if scripts.iter().all(|script| script.think.is_none()) {
@@ -562,7 +562,7 @@ fn stage_facts(stage: &Stage) -> StageFacts {
     StageFacts { from: stage.from, to: stage.to, over_s: stage.over_ns as f64 / 1e9 }
 }
 
-/// The limits of a load that a summary needs to judge it.
+/// The limits by which a summary judges a load.
 pub fn planned_of(spec: &LoadSpec) -> Planned {
     match &spec.model {
         Model::Closed { .. } => Planned {
@@ -570,7 +570,7 @@ pub fn planned_of(spec: &LoadSpec) -> Planned {
             ..Planned::default()
         },
         Model::Open { max_in_flight, when_behind, .. } => Planned {
-            // Each request in flight needs one of the connections that are held.
+            // Each request in flight needs one of the held connections.
             max_in_flight: Some(
                 spec.held.as_ref().map_or(*max_in_flight, |h| h.connections.min(*max_in_flight)),
             ),

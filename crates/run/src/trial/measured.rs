@@ -1,4 +1,4 @@
-//! What all loads and batches of a trial measured, together.
+//! The combined measurements of all loads and batches of a trial.
 
 use loadlab_analysis::LoadRun;
 use loadlab_record::example::{Example, ExampleReason};
@@ -8,30 +8,30 @@ use loadlab_record::summary::{AgentSummary, Ended, Generator};
 
 use crate::trial::measure::MeasuredLoad;
 
-/// What the loads of a trial measured together.
+/// The combined measurements of all loads of a trial.
 #[derive(Default)]
 pub struct Measured {
     pub loads: Vec<LoadRun>,
     pub ticks: Vec<Tick>,
     pub intervals: Vec<Interval>,
-    /// The first that failed.
+    /// The exchanges kept because they failed.
     pub examples: Vec<Example>,
     pub generator: Generator,
-    /// Who sent them, if not this process; by part.
+    /// What each agent contributed, if other processes sent the loads; by slot.
     pub agents: Vec<AgentSummary>,
     pub ended: Option<Ended>,
 }
 
 impl Measured {
-    /// Summed over all loads.
+    /// Counts summed over all loads.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         self.loads.iter().for_each(|load| counts.merge(&load.measured.counts));
         counts
     }
 
-    /// Combines one load's batches, which follow one another on the same threads: times add up, the rest is the
-    /// maximum of any.
+    /// Combines the batches of one load, which follow one another on the same threads: times add up, other values are
+    /// the maximum over the batches.
     pub fn of_batches(batches: Vec<MeasuredLoad>) -> Measured {
         let mut sum = Measured::default();
         for load in batches {
@@ -59,7 +59,7 @@ impl Measured {
         sum
     }
 
-    /// Adds what agents sent of another load.
+    /// Merges what agents sent of another load or batch.
     fn sent_by(&mut self, agents: Vec<AgentSummary>) {
         for agent in agents {
             match self.agents.iter_mut().find(|own| own.slot == agent.slot) {
@@ -69,7 +69,7 @@ impl Measured {
         }
     }
 
-    /// Adds a load that ran at the same time, on its own threads.
+    /// Adds a load that ran concurrently on its own threads.
     pub fn beside(&mut self, mut other: Measured) {
         self.generator = std::mem::take(&mut self.generator).beside(other.generator);
         self.sent_by(std::mem::take(&mut other.agents));
@@ -81,7 +81,7 @@ impl Measured {
     }
 }
 
-/// The first of two ends that was not as planned; else either.
+/// The first of two ends that was not as planned, or else either one.
 fn first_bad(a: Option<Ended>, b: Option<Ended>) -> Option<Ended> {
     a.filter(|e| *e != Ended::Complete).or(b).or(a)
 }

@@ -50,37 +50,37 @@ use crate::trial::setup::set_up;
 use crate::unanswered::unanswered;
 use crate::watch::{Watch, leaves_files, unseen};
 
-/// A case's conditions, parsed.
+/// The parsed conditions of a case.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// What must hold.
+    /// Expectations that must hold.
     pub expect: Vec<Expr>,
     /// A load ends when any of these holds.
     pub stop_when: Vec<Expr>,
     /// The work is done when this holds.
     pub drain: Option<Expr>,
-    /// What a level must meet, if its trials search.
+    /// The expectations a level must meet, if the trials search.
     pub find: Vec<Expr>,
-    /// The figures that matter, each computed from numbers alone.
+    /// The figures that matter; each is computed from numbers alone.
     pub figures: Vec<Figure>,
-    /// Someone is watching, and is shown them while loads run.
+    /// Someone is watching, so figures are reported while loads run.
     pub is_watched: bool,
 }
 
 impl Conditions {
-    /// Those of a level of a search.
+    /// The conditions for a level of a search.
     pub fn of_levels(&self) -> Conditions {
         Conditions { expect: self.find.clone(), find: Vec::new(), ..self.clone() }
     }
 }
 
-/// What a trial needs to know.
+/// A trial, with everything it needs.
 pub struct Trial<'a> {
-    /// Its case's index.
+    /// Index of its case.
     pub index: usize,
-    /// Its own index among the run's trials.
+    /// Index of the trial among the run's trials.
     pub place: usize,
-    /// How its requests are distinguished.
+    /// How request ids are assigned.
     pub ids: Ids,
     /// Its case.
     pub case: &'a Case,
@@ -90,40 +90,40 @@ pub struct Trial<'a> {
     pub plan_dir: &'a Path,
     /// Where loads may go.
     pub allowed: &'a Allowed,
-    /// Load threads, if the plan does not specify them.
+    /// Number of load threads, if the plan does not specify it.
     pub threads: usize,
-    /// Where and how these threads work.
+    /// Where and how these threads run.
     pub generator: &'a Generator,
-    /// Who sends its loads, if not this process.
+    /// The processes that send its loads, if not this one.
     pub senders: Option<&'a dyn Senders>,
-    /// The level of a search that its case is made for.
+    /// The level of a search that its case is run at.
     pub level: Option<&'a Level>,
-    /// What earlier trials of a search have left.
+    /// Connections and readings carried over from earlier trials of a search.
     pub carried: Option<&'a Carried>,
-    /// What is watched if the plan names no components.
+    /// What to watch if the plan names no components.
     pub watch: &'a Watch,
-    /// Carried out when its loads are over, however they ended: what its events have changed is as it was.
+    /// Actions that undo what the trial's events changed; carried out when its loads are over, however they ended.
     pub restore: &'a [plan::EventSpec],
 }
 
 /// The outcome of a trial.
 pub struct TrialOutcome {
-    /// What it measured, if it got that far.
+    /// Its measurements, if it got that far.
     pub summary: Option<Summary>,
-    /// What spoiled it.
+    /// Why it failed, if it did.
     pub failure: Option<String>,
-    /// The exit that calls for.
+    /// The exit code this calls for.
     pub exit: Exit,
 }
 
 impl TrialOutcome {
-    /// The same without secrets.
+    /// This outcome with secrets masked.
     pub fn masked(self, secrets: &Secrets) -> TrialOutcome {
         let summary = self.summary.and_then(|summary| secrets.mask_value(summary));
         TrialOutcome { summary, failure: self.failure.map(|f| secrets.mask(&f).into_owned()), ..self }
     }
 
-    /// Adds trouble that came afterwards: it spoils a trial that went well, and adds to the exit of one that did not.
+    /// Adds later trouble: it spoils a trial that went well, and contributes to the exit code of one that did not.
     pub fn and_then(&mut self, troubles: impl IntoIterator<Item = (String, Exit)>) {
         for (text, exit) in troubles {
             self.failure.get_or_insert(text);
@@ -132,7 +132,7 @@ impl TrialOutcome {
     }
 }
 
-/// How often components are read, if the plan does not specify it.
+/// How often components are read if the plan does not specify it.
 const SAMPLE_NS: u64 = 1_000_000_000;
 /// How often to check for deaths while nothing is sent.
 const NOTICE_NS: u64 = 100_000_000;
@@ -141,40 +141,40 @@ const NOTICE_NS: u64 = 100_000_000;
 struct Prepared {
     loads: Vec<Prepare>,
     probes: Vec<Probe>,
-    /// Where to query what was stored.
+    /// How to query what was stored.
     persisted: Option<Persisted>,
-    /// Addresses that its host names resolved to.
+    /// The addresses that its host names resolved to.
     names: Names,
 }
 
-/// What a load does.
+/// How a load is made.
 enum Sends {
     /// The engine sends requests.
     Requests(Box<LoadSpec>),
-    /// A program of the user makes the load.
+    /// A user's program generates the load.
     Program(Box<Program>),
 }
 
-/// A load, ready to be sent.
+/// A load that is ready to be sent.
 struct Prepare {
     sends: Sends,
     facts: LoadFacts,
     batches: u32,
     pause_ns: u64,
-    /// Its warm-up is to be detected and left out.
+    /// Detect the warm-up and exclude it.
     is_warmup_found: bool,
-    /// From the start of the trial's loads to its own.
+    /// Delay from the start of the trial's loads to the start of this one.
     start_ns: u64,
-    /// The first id of each batch.
+    /// First request id of each batch.
     first_ids: Vec<u64>,
-    /// Its description for processes that send it in place of this one.
+    /// Set if other processes send it in place of this one.
     remote: Option<Remote>,
 }
 
-/// A load that other processes send.
+/// A load sent by other processes.
 struct Remote {
     load: RemoteLoad,
-    /// Those that are ready for its first batch.
+    /// Senders prepared for the next batch.
     ready: Mutex<Option<Box<dyn ReadySenders>>>,
 }
 
@@ -186,7 +186,7 @@ impl Prepare {
         }
     }
 
-    /// The length of its schedule, if it is bounded by time.
+    /// The length of its schedule in seconds, if bounded by time.
     fn planned_s(&self) -> Option<f64> {
         match &self.sends {
             Sends::Requests(spec) => spec.schedule_ns().map(|ns| ns as f64 / 1e9),
@@ -194,7 +194,7 @@ impl Prepare {
         }
     }
 
-    /// The limits that a summary needs to judge it.
+    /// The limits by which a summary judges this load.
     fn planned(&self) -> Planned {
         match &self.sends {
             Sends::Requests(spec) => planned_of(spec),
@@ -204,7 +204,7 @@ impl Prepare {
 }
 
 impl Trial<'_> {
-    /// The whole trial. The caller takes down what is up.
+    /// Runs the whole trial. The caller takes down what is up.
     pub fn run(
         &self,
         site: &mut RunningSystem,
@@ -219,7 +219,7 @@ impl Trial<'_> {
             }
             (Ok(ready), None) => self.go(site, state, emit, &ready),
             (Ok(_), Some(trouble)) => self.not_up(&SiteError::BeforeLoad(before_load(&trouble)), state),
-            // A command that failed because a component had died: the death explains it.
+            // If a command failed because a component had died, the death explains it.
             (Err(error), Some(trouble)) => {
                 let text = format!("{}\nthen: {error}", before_load(&trouble));
                 self.not_up(&SiteError::BeforeLoad(text), state)
@@ -228,8 +228,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Every component, the generator and the host, once a second or as often as the plan specifies, and the probes
-    /// alongside. A watcher that cannot start is reported; the load runs without it.
+    /// Watches all components, the generator and the host once a second, or as often as the plan specifies, and the
+    /// probes alongside. If the watcher cannot start, that is reported and the load runs without it.
     fn watch(
         &self,
         site: &RunningSystem,
@@ -262,7 +262,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Where loads go, if the plan does not name the system's components.
+    /// Where loads go, if the plan names no components; otherwise empty.
     fn addresses(&self, ready: &Prepared) -> Vec<Listening> {
         if !self.case.system.components.is_empty() {
             return Vec::new();
@@ -288,7 +288,7 @@ impl Trial<'_> {
         TrialOutcome { summary: None, failure: Some(text), exit }
     }
 
-    /// Brings the system up and seeds it; loads are then ready to be sent.
+    /// Brings the system up, seeds it, and prepares the loads for sending.
     fn prepare(
         &self,
         site: &mut RunningSystem,
@@ -348,7 +348,7 @@ impl Trial<'_> {
         Ok(Prepared { loads, probes, persisted, names: allowed.names })
     }
 
-    /// A load that the engine sends, the `number`-th of its case.
+    /// Prepares the `number`-th load of the case, which the engine sends.
     fn requests(
         &self,
         context: &RequestContext<'_>,
@@ -369,7 +369,7 @@ impl Trial<'_> {
         Ok((Box::new(spec), facts))
     }
 
-    /// A load's description for the processes that send it, if others do.
+    /// Describes a load for the processes that send it, if there are any.
     fn remote(
         &self,
         planned: &plan::LoadSpec,
@@ -390,7 +390,7 @@ impl Trial<'_> {
         Some(Remote { load, ready: Mutex::new(None) })
     }
 
-    /// Loads, drains, summarises.
+    /// Runs the loads, drains and summarises.
     fn go(
         &self,
         site: &mut RunningSystem,
@@ -438,14 +438,14 @@ impl Trial<'_> {
         let (measured, changed) = self.load_and_act(&actor, ready);
         let samples = profiler.map(Profiler::stop);
         actor.restore(self.restore);
-        // What the load used is counted up to here, before anything else happens.
+        // Resource use of the load is counted up to here, before anything else happens.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
             state.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });
         }
         site.take_changed(changed);
         let drained_s = self.drain(state, ready, &measured, emit, &site.notices);
         drop(watcher);
-        // Not before the work is done: it takes a while, and processor time.
+        // Not until the work is done: this takes a while and uses CPU time.
         if let Some(samples) = samples {
             site.sampled(samples.processes(), state);
             state.profile(&samples.named());
@@ -472,7 +472,7 @@ impl Trial<'_> {
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
     }
 
-    /// Samples stacks from now on, if the plan asks for it.
+    /// Starts sampling stacks, if the plan asks for a profile.
     fn profiler(&self, watcher: Option<&Watcher>, state: &TrialState) -> Option<Profiler> {
         let planned = self.case.profile.as_ref()?;
         let spec = ProfileSpec {
@@ -487,7 +487,7 @@ impl Trial<'_> {
             .ok()
     }
 
-    /// Gets the processes ready that send the loads in place of this one.
+    /// Prepares the processes that send the loads in place of this one.
     fn get_senders_ready(&self, ready: &Prepared, state: &TrialState) -> Result<(), String> {
         let Some(senders) = self.senders else { return Ok(()) };
         for remote in ready.loads.iter().filter_map(|load| load.remote.as_ref()) {
@@ -498,7 +498,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Runs all loads, and the events that happen to the system meanwhile.
+    /// Runs all loads, and carries out the plan's events meanwhile.
     fn load_and_act(&self, actor: &Actor<'_>, ready: &Prepared) -> (Measured, Changed) {
         let state = actor.state;
         let load = || load_all(self.conditions, ready, actor);
@@ -521,7 +521,7 @@ impl Trial<'_> {
         })
     }
 
-    /// What was accepted and is not stored. `None` if the plan cannot measure it, or it is unknown.
+    /// What was accepted but is not stored. `None` if the plan does not measure that, or it cannot be determined.
     fn compare(&self, state: &TrialState, ready: &Prepared, measured: &Measured) -> Option<Loss> {
         let persisted = ready.persisted.as_ref()?;
         if state.must_end() {
@@ -539,8 +539,8 @@ impl Trial<'_> {
         }
     }
 
-    /// The plan's commands after the load. In a failed trial they may find nothing to work on and fail; in an
-    /// interrupted one they are stopped at once.
+    /// Runs the plan's commands after the load. After a failed trial they may find nothing to work on and fail; after
+    /// an interrupt they are stopped at once.
     fn after(&self, site: &RunningSystem, state: &TrialState, emit: EventSink<'_>) {
         if state.cancel.is_cancelled() {
             return;
@@ -556,8 +556,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Waits until the plan's drain condition holds. Returns how many seconds that took; `None` if the plan has none,
-    /// or its deadline came first: then the event reports it.
+    /// Waits until the plan's drain condition holds. Returns how many seconds that took; `None` if the plan has no
+    /// condition or its deadline passed, which the event reports.
     fn drain(
         &self,
         state: &TrialState,
@@ -606,7 +606,7 @@ impl Trial<'_> {
         let (samples, events) = state.collected();
         let mut planned = match ready.loads.as_slice() {
             [load] => load.planned(),
-            // Each has its own cap; their sum applies to none.
+            // Each load has its own cap; their sum applies to none of them.
             loads => Planned {
                 drops_when_behind: loads.iter().any(|l| l.planned().drops_when_behind),
                 ..Planned::default()
@@ -650,7 +650,7 @@ pub fn cpu_limits(case: &Case) -> BTreeMap<String, f64> {
     components.filter_map(|c| Some((c.name.clone(), c.limits.cpu_cores?))).collect()
 }
 
-/// What was requested by all loads of a case: users and rates add up; what differs is reported for each separately.
+/// What all loads of a case requested: users and rates are added up; per-load facts are listed separately.
 fn together(loads: &[Prepare]) -> LoadFacts {
     let Some((first, others)) = loads.split_first() else { return LoadFacts::default() };
     let mut all = first.facts.clone();
@@ -658,7 +658,7 @@ fn together(loads: &[Prepare]) -> LoadFacts {
         return all;
     }
     all.loads = loads.iter().map(|l| (l.name().to_owned(), l.facts.clone())).collect();
-    // From the start of the first to the end of the last.
+    // From the start of the first load to the end of the last.
     let ends: Option<Vec<f64>> = all.loads.values().map(|l| l.duration_s.map(|s| l.start_s + s)).collect();
     all.start_s = all.loads.values().map(|l| l.start_s).fold(f64::INFINITY, f64::min);
     all.duration_s = ends.and_then(|e| e.into_iter().reduce(f64::max)).map(|end_s| end_s - all.start_s);
@@ -679,7 +679,7 @@ fn together(loads: &[Prepare]) -> LoadFacts {
     all
 }
 
-/// What is known of the loss while the work is not done: everything that was accepted may still be lost.
+/// What is known about the loss before draining ends: everything that was accepted may still be lost.
 fn so_far(state: &TrialState, ready: &Prepared) -> Option<Loss> {
     ready.persisted.as_ref()?;
     let sent = state.sent_ids().ok().filter(|s| !s.accepted.is_empty())?;
@@ -687,7 +687,7 @@ fn so_far(state: &TrialState, ready: &Prepared) -> Option<Loss> {
     Some(Loss { accepted, unanswered: sent.unanswered.len(), lost_max: accepted, ..Loss::default() })
 }
 
-/// Reads every probe a last time: expectations on probes refer to the end, and the watcher's last reading is up to a
+/// Reads every probe one last time: expectations about probes refer to the end, and the watcher's last reading may be a
 /// second old.
 fn read_last(state: &TrialState, probes: &[Probe]) {
     let (mut readings, mut failed) = (BTreeMap::new(), BTreeMap::new());
@@ -710,12 +710,12 @@ fn read_last(state: &TrialState, probes: &[Probe]) {
     }
 }
 
-/// Trouble before there was a load.
+/// Describes trouble that occurred before the load.
 fn before_load(trouble: &AbortReason) -> String {
     format!("{}, before the load began", trouble.describe())
 }
 
-/// All loads of the case, each from its start on, with its batches. One load runs on this thread.
+/// Runs all loads of the case, each from its own start, with its batches. A single load runs on this thread.
 fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Measured {
     let one = |load| batches(conditions, load, actor);
     let done: Vec<Vec<MeasuredLoad>> = match ready.loads.as_slice() {
@@ -734,8 +734,8 @@ fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Mea
     measured
 }
 
-/// The result of a thread of ours. One that panicked has done only part of its work: the rest must not look as if
-/// there had been nothing to do.
+/// The result of one of our threads. A thread that panicked did only part of its work: this must not look as if there
+/// had been nothing to do.
 fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialState) -> T {
     ended.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
@@ -745,7 +745,7 @@ fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialS
     })
 }
 
-/// The same load repeatedly against the living system, with pauses.
+/// Runs a load repeatedly against the running system, with pauses in between.
 fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
     let &Actor { site, state, emit, zero_ns, senders, .. } = actor;
     let notices = &site.notices;
@@ -792,7 +792,7 @@ fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<Me
     done
 }
 
-/// The load once.
+/// Runs one batch of a load.
 fn one_batch(
     conditions: &Conditions,
     load: &Prepare,
@@ -827,7 +827,7 @@ fn one_batch(
     }
 }
 
-/// Waits until a time while no load sends anything; true if the trial must end.
+/// Waits until `until_ns` while no load is sending; returns true if the trial must end.
 fn wait(state: &TrialState, notices: &Mutex<Receiver<Notice>>, until_ns: u64, emit: EventSink<'_>) -> bool {
     loop {
         state.notices(notices, emit);

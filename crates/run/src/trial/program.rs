@@ -1,9 +1,9 @@
-//! A load that a user's program makes: run to its end, its requests counted by a probe.
+//! A load made by a user's program, which is run to its end while a probe counts its requests.
 //!
-//! Two things are measured: how long it ran, on the load's clock, and by how much the probe grew. What was not
-//! measured – response times, failures, bytes, what was in flight – stays empty, and reports mention it. The program
-//! is watched like a component, under the load's name; it is killed when the trial ends early, and so is whatever it
-//! leaves running.
+//! Two things are measured: how long the program ran, on the load's clock, and by how much the probe grew. What was not
+//! measured (response times, failures, bytes, requests in flight) stays empty, and reports mention that. The program is
+//! watched like a component, under the load's name. It is killed if the trial ends early, and so is anything it leaves
+//! running.
 
 use loadlab_analysis::LoadRun;
 use loadlab_load::run::Origin;
@@ -27,19 +27,19 @@ use crate::trial::conditions::{LiveMetrics, SystemFigures};
 use crate::trial::measure::{MeasuredLoad, summary_so_far};
 use crate::trial::shown::ShownFigures;
 
-/// How often its state is checked.
+/// How often the program is checked.
 const LOOK_NS: u64 = 100_000_000;
-/// The same until its load has begun.
+/// How often it is checked until its load has started.
 const BEGIN_LOOK_NS: u64 = 5_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A program that makes a load, all names filled in.
+/// A program that makes a load, with all names filled in.
 pub struct Program {
     /// The load's name.
     pub name: String,
     command: CommandSpec,
     within_ns: u64,
-    /// Counts its requests, by how much it grows.
+    /// The probe that counts its requests by how much it grows.
     counts: Probe,
     requests: Option<u64>,
     begins: Option<String>,
@@ -49,7 +49,7 @@ impl Program {
     /// Fills in names.
     ///
     /// # Errors
-    /// A name without a value; an invalid probe.
+    /// A name has no value, or there is no such probe.
     pub fn new(
         name: &str,
         planned: &plan::CommandLoad,
@@ -86,7 +86,7 @@ impl Program {
         })
     }
 
-    /// What a summary states was requested.
+    /// What was requested, for the summary.
     pub fn facts(&self) -> LoadFacts {
         LoadFacts {
             model: "command".to_owned(),
@@ -99,32 +99,32 @@ impl Program {
 
 /// A program to be run as one batch of a load.
 pub struct Run<'a> {
-    /// Which.
+    /// The program to run.
     pub program: &'a Program,
-    /// In the summary's form.
+    /// Its description in the summary.
     pub facts: &'a LoadFacts,
     /// The load ends when any of these holds.
     pub stop_when: &'a [Expr],
-    /// The figures that matter, and whether someone is shown them.
+    /// The figures that matter, and whether someone is watching them.
     pub shown: (&'a [Figure], bool),
-    /// Its position in the trial.
+    /// Its start and position within the trial.
     pub origin: Origin,
 }
 
-/// A run in progress.
+/// A program that is running.
 struct ProgramRun<'a> {
     run: &'a Run<'a>,
     actor: &'a Actor<'a>,
     running: RunningCommand,
-    /// The probe's value before.
+    /// The probe's value before the program started.
     base: f64,
-    /// When its load began; `None`: not yet.
+    /// When its load started; `None` if it has not yet.
     began_ns: Option<u64>,
-    /// The last check at which it had not begun yet.
+    /// The last check that found its load not started yet.
     looked_ns: u64,
-    /// When the current second began.
+    /// Start of the current second.
     second_ns: u64,
-    /// Requests of completed seconds.
+    /// Requests counted in completed seconds.
     reported: u64,
     ticks: Vec<Tick>,
     /// What stop conditions need from the system.
@@ -134,20 +134,21 @@ struct ProgramRun<'a> {
     stopped_by: Option<String>,
 }
 
-/// How it ended.
+/// How the program's run ended.
 enum End {
-    /// On its own, or killed by something else.
+    /// The program ended on its own, or something else killed it.
     Itself,
-    /// Time was up.
+    /// It did not end within its timeout.
     Late,
-    /// A condition of the plan holds.
+    /// A stop condition of the plan holds.
     Stopped,
     /// The trial must end.
     Trial,
 }
 
 impl Run<'_> {
-    /// Runs it to its end. Trouble is recorded in the trial's state; what was counted is returned all the same.
+    /// Runs the program to its end. Trouble is recorded in the trial's state; what was counted is returned all the
+    /// same.
     pub fn measure(&self, actor: &Actor<'_>) -> Option<MeasuredLoad> {
         let Actor { state, .. } = *actor;
         let name = &self.program.name;
@@ -189,7 +190,7 @@ impl Run<'_> {
             shown: ShownFigures::of(self.shown.0, self.shown.1),
             stopped_by: None,
         };
-        // The watcher reads at whole seconds, and the program may finish before the first of them.
+        // The watcher reads at whole seconds, and the program may finish before the first one.
         let mut target = program.running.target(name);
         let first = target.read_now().map(with_nothing_used);
         program.sampled(first, program.running.started_ns());
@@ -208,7 +209,7 @@ impl Run<'_> {
 }
 
 impl ProgramRun<'_> {
-    /// Watches it until it ends, or must.
+    /// Follows the program until it ends or must end.
     fn follow(&mut self) -> End {
         let state = self.actor.state;
         let deadline_ns = self.running.started_ns().saturating_add(self.run.program.within_ns);
@@ -232,7 +233,7 @@ impl ProgramRun<'_> {
         }
     }
 
-    /// A reading of what it used up to a moment.
+    /// Records a reading of what the program had used by `at_ns`.
     fn sampled(&self, sample: Option<Sample>, at_ns: u64) {
         let at_s = (at_ns as f64 - self.run.origin.zero_ns as f64) / 1e9;
         let samples = sample.map(|sample| vec![Sample { at_s, ..sample }]);
@@ -249,13 +250,13 @@ impl ProgramRun<'_> {
         self.began_ns.is_some()
     }
 
-    /// One that has ended may have begun and ended between two checks. It began after the earlier one, whose time is
-    /// used: no load has zero length.
+    /// Checks a program that has ended, whose load may have started and ended between two checks. The start then gets
+    /// the time of the earlier check, so that no load has zero length.
     fn had_begun(&mut self, ended_ns: u64) {
         self.has_begun(self.looked_ns.min(ended_ns));
     }
 
-    /// Reports its progress; true if it must end.
+    /// Reports progress; returns true if the load must end.
     fn look(&mut self, now_ns: u64) -> bool {
         let counted = self.counted_so_far();
         while now_ns >= self.second_ns + SECOND_NS {
@@ -296,7 +297,7 @@ impl ProgramRun<'_> {
         shown.show(name, &summary, &state.readings(), self.actor.emit);
     }
 
-    /// From the watcher's last reading.
+    /// The count according to the watcher's last reading.
     fn counted_so_far(&self) -> u64 {
         let last = self.actor.state.readings().last(self.run.program.counts.name());
         last.map_or(self.reported, |value| self.grown_to(value)).max(self.reported)
@@ -306,7 +307,7 @@ impl ProgramRun<'_> {
         (value - self.base).max(0.0) as u64
     }
 
-    /// A second is complete, with what was counted by its end.
+    /// Completes a second, with what was counted by its end.
     fn second(&mut self, end_ns: u64, counted: u64) {
         let zero_ns = self.run.origin.zero_ns;
         let at_s = |ns: u64| (ns as f64 - zero_ns as f64) / 1e9;
@@ -329,7 +330,7 @@ impl ProgramRun<'_> {
         now_ns.saturating_sub(self.began_ns.unwrap_or(now_ns)) as f64 / 1e9
     }
 
-    /// Its result. The probe is read once more: this last value counts.
+    /// The result of the program. Reads the probe once more: this last value counts.
     fn finish(mut self, end: End, result: CommandResult) -> MeasuredLoad {
         let Actor { state, .. } = *self.actor;
         let program = self.run.program;
@@ -377,7 +378,7 @@ impl ProgramRun<'_> {
         }
     }
 
-    /// Whether it did what it should.
+    /// Checks whether the program did what it should.
     fn judge(&self, end: &End, result: &CommandResult, counted: u64) {
         let (state, program) = (self.actor.state, self.run.program);
         if result.stragglers > 0 {
@@ -423,7 +424,7 @@ impl ProgramRun<'_> {
     }
 }
 
-/// A reading as of the start of what it shows: it may have been taken late, but nothing had been used by then.
+/// A reading as of the program's start: it may have been taken later, but at the start nothing had been used.
 fn with_nothing_used(read: Sample) -> Sample {
     let none = |used: Option<f64>| used.map(|_| 0.0);
     Sample {
@@ -436,7 +437,7 @@ fn with_nothing_used(read: Sample) -> Sample {
     }
 }
 
-/// Requests that are known to have been made; everything unknown stays empty.
+/// Requests known to have been made; everything unknown stays empty.
 fn counts_of(counted: u64) -> Counts {
     Counts { due: counted, started: counted, ok: counted, ..Counts::default() }
 }

@@ -1,4 +1,4 @@
-//! `setup`: steps taken once before the loads of a trial, by one user; what they capture is visible to all users.
+//! `setup`: steps that one user takes once before a trial's loads; what they capture is available to all users.
 
 use std::path::Path;
 
@@ -16,10 +16,10 @@ use crate::translate::error::Names;
 use crate::translate::{RequestContext, load_spec};
 use crate::trial::measure::LEAD_NS;
 
-/// Takes the steps of `setup`. Returns what they captured, slot by slot.
+/// Takes the steps of `setup`. Returns the captured values, slot by slot.
 ///
 /// # Errors
-/// A step that cannot be written or sent, or was not answered successfully.
+/// A step cannot be built or sent, or did not get a successful response.
 pub fn set_up(
     case: &plan::Case,
     plan_dir: &Path,
@@ -63,10 +63,10 @@ pub fn set_up(
     Ok(slots)
 }
 
-/// One user who goes through the steps once, and stops at the first failure.
+/// A load of one user who takes the steps once and stops at the first failure.
 fn as_load(case: &plan::Case) -> plan::LoadSpec {
     let stops = |step: &plan::Step| plan::Step { on_failure: plan::OnFailure::Leave, ..step.clone() };
-    // Timeouts and protocol settings are those of the first load; there is at least one.
+    // Timeouts and protocol settings are taken from the first load; there is at least one.
     plan::LoadSpec {
         name: "setup".to_owned(),
         model: plan::Model::Closed { users: 1, pace_ns: None },

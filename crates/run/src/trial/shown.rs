@@ -1,5 +1,5 @@
-//! The plan's figures while a load runs, for live views: computed once a second from what was counted and read so
-//! far, and only if someone is watching.
+//! The plan's figures for live views while a load runs: computed once a second from what was measured so far, and only
+//! if someone is watching.
 
 use loadlab_record::expr::{Figure, Known, NameRef, Numbers, TrialPart};
 use loadlab_record::figure::FigureValue;
@@ -10,23 +10,23 @@ use crate::readings::Readings;
 use crate::state::EventSink;
 use crate::trial::conditions::{LiveMetrics, SystemFigures};
 
-/// Figures that are shown.
+/// The figures that are shown.
 pub struct ShownFigures<'a> {
     figures: &'a [Figure],
-    /// What they need from components and probes.
+    /// What the figures need from components and probes.
     pub system: SystemFigures,
     /// The whole second in which they were last shown.
     shown_s: Option<u64>,
 }
 
 impl<'a> ShownFigures<'a> {
-    /// `None` if there is nothing to show, or no one watches.
+    /// `None` if there is nothing to show or no one is watching.
     pub fn of(figures: &'a [Figure], is_watched: bool) -> Option<Self> {
         let system = SystemFigures::each_time(names(figures));
         (is_watched && !figures.is_empty()).then_some(ShownFigures { figures, system, shown_s: None })
     }
 
-    /// Whether they are due at a moment of the load: at once, and then once in each second.
+    /// Whether the figures are due at this time of the load: immediately, then once in each second.
     pub fn is_due(&mut self, at_s: f64) -> bool {
         let second = at_s as u64;
         let is_due = self.shown_s.is_none_or(|shown_s| second > shown_s);
@@ -36,7 +36,7 @@ impl<'a> ShownFigures<'a> {
         is_due
     }
 
-    /// Shows them.
+    /// Computes the figures and reports them.
     pub fn show(&self, load: &str, summary: &Summary, readings: &Readings, emit: EventSink<'_>) {
         let numbers = Estimated(LiveMetrics { summary, readings });
         let value = |f: &Figure| (f.name.clone(), FigureValue::of(f.sum.known(&numbers), f.kind));
@@ -50,7 +50,7 @@ pub fn names(figures: &[Figure]) -> Vec<NameRef> {
     figures.iter().flat_map(|f| f.sum.names()).collect()
 }
 
-/// Numbers so far, including percentiles from few samples: they are shown, but end nothing.
+/// Numbers so far, including percentiles from few samples: good enough to show, but not to end a load.
 struct Estimated<'a>(LiveMetrics<'a>);
 
 impl Numbers for Estimated<'_> {

@@ -1,4 +1,4 @@
-//! What follows from what was measured: the next bottleneck, and the answer in a sentence.
+//! Conclusions from the measurements: the next bottleneck, and the answer in a sentence.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use loadlab_record::why::{LeverCall, LeverFacts, NextBottleneck, NotTried, WhyFa
 
 use crate::why::lever::Lever;
 
-/// A CPU limit is saturated from this share on.
+/// A CPU limit counts as saturated from this share of use.
 const SATURATED_AT: f64 = 0.9;
-/// A limit that saturates at up to so many times the goodput that was reached explains that it was no more.
+/// If a limit saturates at up to this many times the goodput that was reached, it explains why goodput rose no further.
 const NEAR: f64 = 1.1;
 
-/// The component that is the next bottleneck, and the goodput at which it saturates.
+/// The next bottleneck among the components, and the goodput at which it saturates.
 pub struct Headroom {
-    /// In words: `web CPU`.
+    /// Display name, for example `web CPU`.
     pub name: String,
-    /// As a share of the present goodput.
+    /// Goodput as a multiple of the current goodput.
     pub goodput: f64,
 }
 
-/// Which CPU limit the system reaches next if the goodput grows, and when, from what is used of each; that of the first
-/// lever aside, if it is one.
+/// Which CPU limit the system reaches next as goodput grows, and at what goodput, judging by how much of each limit is
+/// used. The first lever's own CPU limit is left out.
 pub fn headroom(base: &Case, summary: &Summary, first: Option<&LeverFacts>) -> Option<Headroom> {
     let own = first.filter(|first| first.kind == "cpu").and_then(|first| first.component.as_deref());
     let components = base.system.components.iter().filter(|c| Some(c.name.as_str()) != own);
@@ -35,7 +35,7 @@ pub fn headroom(base: &Case, summary: &Summary, first: Option<&LeverFacts>) -> O
     components.filter_map(of).min_by(|a, b| a.goodput.total_cmp(&b.goodput))
 }
 
-/// How much of its CPU limit each component used, where it has one, the most first.
+/// For each component with a CPU limit, the share of it that was used, highest first.
 pub fn used(
     base: &Case,
     cores: &BTreeMap<String, f64>,
@@ -52,8 +52,8 @@ pub fn used(
     used
 }
 
-/// The next bottleneck, once the first lever is raised: the CPU limit that is used up then, or that will be, by what was used as
-/// planned.
+/// The next bottleneck once the first lever is raised: a CPU limit that is saturated then or, judging by its use as
+/// planned, will be.
 pub fn next_bottleneck(lever: &LeverFacts, expected: Option<Headroom>) -> Option<NextBottleneck> {
     let gains = lever.raised.iter().filter_map(|raised| raised.goodput.map(|goodput| goodput.value));
     let goodput = gains.max_by(f64::total_cmp)?;
@@ -87,12 +87,12 @@ pub fn next_bottleneck(lever: &LeverFacts, expected: Option<Headroom>) -> Option
     }
 }
 
-/// The first certainly costs more than the other.
+/// Whether the first lever certainly costs more than the other.
 pub fn is_apart(first: &LeverFacts, other: &LeverFacts) -> bool {
     first.goodput.zip(other.goodput).is_some_and(|(first, other)| first.high < other.low)
 }
 
-/// The answer where nothing could be tried, and the exit it calls for: nothing is used up, or it is not known whether
+/// The answer if no lever could be tried, and its exit code: either nothing is saturated, or it is unknown whether
 /// something is.
 pub fn nothing_tried(not_tried: &[NotTried], have_room: bool) -> (String, Exit) {
     if have_room {
@@ -108,7 +108,7 @@ pub fn nothing_tried(not_tried: &[NotTried], have_room: bool) -> (String, Exit) 
 pub fn found(facts: &WhyFacts) -> String {
     let percent = |ratio: f64| (1.0 - ratio) * 100.0;
     let binding: Vec<&LeverFacts> = facts.levers.iter().filter(|l| l.call == LeverCall::Binds).collect();
-    // With the decimals it was given with, without those of the multiplication.
+    // Rounded to drop the digits that the multiplication adds.
     let margin = (facts.margin * 1e5).round() / 1e3;
     let Some((first, goodput)) = binding.first().and_then(|first| Some((*first, first.goodput?))) else {
         let open: Vec<&str> = facts
@@ -202,7 +202,7 @@ mod tests {
                 let next = next_bottleneck(&db, expected).expect("something was raised");
                 assert_eq!((next.name.as_deref(), next.goodput), (name, goodput), "{}", next.text);
             };
-        // Another limit is used up after the largest raise: what was reached is where it saturates.
+        // Another limit is saturated after the largest raise: the goodput reached is where it saturates.
         let both = || {
             vec![
                 raised("55% CPU", 1.1, &[("db", 0.99)]),
@@ -210,10 +210,10 @@ mod tests {
             ]
         };
         check(both(), web(1.3), Some("web CPU"), 1.4);
-        // All of the lever is still used: what others used as planned says when they give.
+        // The raised lever is still used up: what others used as planned predicts when they saturate.
         check(vec![raised("55% CPU", 1.1, &[("db", 0.99), ("web", 0.8)])], web(1.38), Some("web CPU"), 1.38);
         check(vec![raised("55% CPU", 1.1, &[("db", 0.99)])], None, Some("db CPU"), 1.1);
-        // Nothing is used up. A limit that is near explains it, one far away does not.
+        // Nothing is saturated. A limit close to saturation explains it; one far away does not.
         let none = || vec![raised("2 cores", 1.2, &[("web", 0.85), ("db", 0.5)])];
         check(none(), web(1.25), Some("web CPU"), 1.25);
         check(none(), web(3.0), None, 1.2);
@@ -250,7 +250,7 @@ mod tests {
         );
         let longer = LeverFacts { factor: 1.1, ..lever("db delay", LeverCall::Binds, 0.92) };
         let more = LeverFacts { raised: vec![raised("36 ms", 1.08, &[])], ..longer };
-        // The third is not known well enough.
+        // The third lever's cost is not known precisely enough.
         let near = lever("mid CPU", LeverCall::CannotTell, 0.925);
         let said = found(&WhyFacts {
             next: Some(NextBottleneck { name: None, goodput: 1.5, text: String::new() }),
@@ -276,7 +276,7 @@ mod tests {
             found(&facts(vec![open.clone(), web.clone()]))
                 .starts_with("too few rounds to tell whether db CPU holds it back")
         );
-        // Where nothing was answered or hardly any block counts, that is the reason, and more time would not help.
+        // If nothing was answered, or hardly any block counts, that is the reason: more time would not help.
         let levers = || vec![open.clone(), web.clone()];
         let dead = WhyFacts { goodput_per_s: Some(0.0), blocks: blocks(&[0.0; 3]), ..facts(levers()) };
         assert!(found(&dead).starts_with("nothing was answered"));
@@ -284,7 +284,7 @@ mod tests {
         assert!(found(&late).starts_with("2 of 3 blocks do not count"));
     }
 
-    /// Blocks with these goodputs; NaN does not count.
+    /// Blocks with these goodputs; a NaN block does not count.
     fn blocks(goodputs: &[f64]) -> Vec<BlockFacts> {
         let of = |goodput: &f64| BlockFacts {
             goodput_per_s: Some(*goodput).filter(|goodput| !goodput.is_nan()),

@@ -1,4 +1,4 @@
-//! One load in blocks: which change is made when, as events of the load's case; and what was measured in each block.
+//! One load in blocks: which change is made when, as events of the load's case, and what each block measured.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ use loadlab_record::why::BlockFacts;
 use crate::settling::rounds_in_random_order;
 use crate::why::lever::{Lever, Setting};
 
-/// How long a load runs before its first block.
+/// How long a load runs before its first block, in seconds.
 pub const WARM_UP_S: u64 = 3;
-/// What of a block is not counted: requests that began before it end, queues fill or empty.
+/// Seconds at the start of a block that do not count: earlier requests end, queues fill or drain.
 const SETTLES_S: u64 = 1;
 
-/// A change: a lever, and what it is set to.
+/// A change: a lever and the value it is set to.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
     /// The lever.
     pub lever: &'a Lever,
-    /// One of its values.
+    /// The value it is set to.
     pub setting: &'a Setting,
 }
 
@@ -39,34 +39,34 @@ impl Change<'_> {
 pub struct Blocks<'a> {
     changes: Vec<Change<'a>>,
     planned: Vec<Planned>,
-    /// Length of the load, seconds.
+    /// Length of the load in seconds.
     pub length_s: u64,
 }
 
 /// A block.
 struct Planned {
     round: u32,
-    /// `None`: nothing is changed.
+    /// Index of the change; `None`: nothing is changed.
     change: Option<usize>,
     from_s: u64,
     to_s: u64,
-    /// Its change was made in time, and all of its seconds are there; known once it was measured.
+    /// The change was made in time and all seconds are present; known once the block was measured.
     counts: bool,
 }
 
-/// How long so many rounds of this many changes take, seconds.
+/// How long `rounds` rounds of this many changes take, in seconds.
 pub fn rounds_s(rounds: u64, changes: usize, block_s: u64) -> u64 {
     (2 * rounds * changes as u64 + 1) * block_s
 }
 
-/// How many rounds of this many changes so many seconds hold.
+/// How many rounds of this many changes fit into `seconds`.
 pub fn rounds_within(seconds: u64, changes: usize, block_s: u64) -> u64 {
     (seconds / block_s).saturating_sub(1) / (2 * changes.max(1) as u64)
 }
 
 impl<'a> Blocks<'a> {
-    /// Every change once a round, in an order that is drawn for each, and a block without one before, after and between
-    /// any two.
+    /// Plans the blocks: each round has every change once, in random order, with a block without a change before, after
+    /// and between them.
     pub fn new(changes: Vec<Change<'a>>, rounds: u32, block_s: u64, seed: u64) -> Blocks<'a> {
         let drawn = rounds_in_random_order(changes.len(), rounds, seed);
         let changed = drawn.into_iter().flat_map(|(change, round)| [(round, Some(change)), (round, None)]);
@@ -80,14 +80,14 @@ impl<'a> Blocks<'a> {
         Blocks { changes, planned, length_s }
     }
 
-    /// The same, after so many rounds of another load.
+    /// These blocks, numbered after `rounds` rounds of another load.
     pub fn after(mut self, rounds: u32) -> Blocks<'a> {
         self.planned.iter_mut().for_each(|block| block.round += rounds);
         self
     }
 
-    /// What happens when: each change as its block begins, and the planned value as it ends. After the last block
-    /// everything is as planned.
+    /// The events of the load: each change is made as its block begins, and the planned value is restored as the block
+    /// ends. After the last block everything is as planned.
     pub fn events(&self) -> Vec<EventSpec> {
         let event = |at_s: u64, lever: &Lever, setting: &Setting| EventSpec {
             at_ns: at_s * 1_000_000_000,
@@ -105,7 +105,7 @@ impl<'a> Blocks<'a> {
         events
     }
 
-    /// What sets every changed lever back, whatever the load has come to.
+    /// Events that restore every changed lever, however the load ended.
     pub fn restore(&self) -> Vec<EventSpec> {
         let mut levers: Vec<&Lever> = Vec::new();
         for change in &self.changes {
@@ -122,11 +122,11 @@ impl<'a> Blocks<'a> {
         levers.iter().map(event).collect()
     }
 
-    /// What was measured in each block, in order.
+    /// What each block measured, in order.
     pub fn measure(&mut self, case: &str, trial: &TrialRecord, loads: usize) -> Vec<BlockFacts> {
         let made_s = made_s(&trial.events);
         for (place, block) in self.planned.iter_mut().enumerate() {
-            // Every block but the first begins with a change, or with the end of one.
+            // Every block but the first begins with a change or with the end of one.
             let made_s = place.checked_sub(1).map_or(Some(0.0), |place| made_s.get(place).copied());
             let is_in_time = made_s.is_some_and(|made_s| made_s <= (block.from_s + SETTLES_S) as f64);
             let goodput = goodput(&trial.ticks, block.from_s + SETTLES_S, block.to_s, loads);
@@ -146,7 +146,7 @@ impl<'a> Blocks<'a> {
         self.planned.iter().map(of).collect()
     }
 
-    /// The same for the analysis: without those of which not everything is there.
+    /// The blocks for the analysis, without incomplete ones.
     pub fn measured(&self, facts: &[BlockFacts]) -> Vec<Block> {
         let of = |(place, (block, facts)): (u32, (&Planned, &BlockFacts))| {
             let goodput_per_s = facts.goodput_per_s?;
@@ -174,7 +174,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// What each component used of the CPU under a change, in cores.
+    /// Mean CPU use of each component under a change, in cores.
     pub fn cores(&self, change: usize, samples: &BTreeMap<String, Vec<Sample>>) -> BTreeMap<String, f64> {
         let stretches = self.stretches(Some(change));
         let seconds: u64 = stretches.iter().map(|(from_s, to_s)| to_s - from_s).sum();
@@ -198,24 +198,24 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Seconds begin and end this precisely.
+/// Seconds begin and end with this precision.
 const EDGE_S: f64 = 0.05;
 
-/// Whether a stretch of time is part of these seconds. What is left after the last of them is not, however short it is:
-/// answers of requests that the load did not wait for.
+/// Whether an interval lies within these seconds. What remains after the last second does not, however short it is:
+/// those are responses that the load did not wait for.
 fn is_within((begins_s, ends_s): (f64, f64), (from_s, to_s): (u64, u64)) -> bool {
     let (from_s, to_s) = (from_s as f64, to_s as f64);
     let middle_s = (begins_s + ends_s) / 2.0;
     begins_s >= from_s - EDGE_S && ends_s <= to_s + EDGE_S && (from_s..to_s).contains(&middle_s)
 }
 
-/// When the events of a load were carried out, in order: a command may take a while.
+/// When each event of a load was carried out, in order: a command may take a while.
 fn made_s(events: &[Event]) -> Vec<f64> {
     let made = |event: &&Event| matches!(event.what, EventKind::Action { error: None, .. });
     events.iter().filter(made).map(|event| event.at_s).collect()
 }
 
-/// Successful responses per second; `None` if not all of these seconds are there, each on its own.
+/// Successful responses per second; `None` unless every one of these seconds is present as a separate tick.
 fn goodput(ticks: &[Tick], from_s: u64, to_s: u64, loads: usize) -> Option<f64> {
     let seconds = (to_s - from_s) as f64;
     let within = |tick: &&Tick| is_within((tick.from_s, tick.to_s), (from_s, to_s));
@@ -231,7 +231,7 @@ fn cpu_s(sample: &Sample) -> Option<f64> {
     sample.cpu_s.or_else(|| Some(sample.cpu_user_s? + sample.cpu_system_s?))
 }
 
-/// A counter at a moment between two readings; `None` outside them.
+/// Interpolates a counter between two readings; `None` outside them.
 fn at(points: &[(f64, f64)], at_s: f64) -> Option<f64> {
     let after = points.partition_point(|(point_s, _)| *point_s < at_s);
     let (late_s, late) = *points.get(after)?;
@@ -239,7 +239,7 @@ fn at(points: &[(f64, f64)], at_s: f64) -> Option<f64> {
     Some(early + (late - early) * (at_s - early_s) / (late_s - early_s))
 }
 
-/// The plan's case as a load of so many seconds, on a system that stays up.
+/// The plan's case as a load of `length_s` seconds, on a system that stays up.
 pub fn as_load(base: &Case, name: &str, length_s: u64) -> Case {
     let mut case = base.clone();
     case.name = name.to_owned();
@@ -250,7 +250,7 @@ pub fn as_load(base: &Case, name: &str, length_s: u64) -> Case {
     for load in &mut case.loads {
         load.until = loadlab_plan::Until::Elapsed(length_s * 1_000_000_000);
         (load.warmup_ns, load.is_warmup_found) = (warmup_ns, false);
-        // Users that start together stay in step, and a second has one round more or less of them.
+        // Users that start together stay in step, so that a second would have one round of them more or less.
         load.ramp_ns = warmup_ns / 2;
         (load.batches, load.pause_ns, load.start_ns) = (1, 0, 0);
     }
@@ -335,8 +335,8 @@ mod tests {
                 error: error.map(str::to_owned),
             },
         };
-        // From 3 s on blocks of 3 s: planned, less, planned, less, planned. The second change takes 1.2 s, and the last
-        // one is never set back.
+        // Blocks of 3 s from 3 s on: planned, less, planned, less, planned. The second change takes 1.2 s, and the last
+        // one is never undone.
         trial.events = vec![acted(6.01, None), acted(9.9, None), acted(13.2, None), acted(15.0, Some("no"))];
         let facts = blocks.measure("x", &trial, 1);
         let counted: Vec<bool> = facts.iter().map(|block| block.goodput_per_s.is_some()).collect();
@@ -356,11 +356,11 @@ mod tests {
         let ticks = [tick(3.0, 4.0, 10), tick(4.0, 5.0, 20), tick(5.0, 6.0, 40), tick(6.0, 8.0, 80)];
         assert_eq!(goodput(&ticks, 4, 6, 1), Some(30.0));
         assert_eq!(goodput(&ticks, 6, 8, 1), Some(40.0));
-        // One that is two seconds long lies in no second.
+        // A tick of two seconds is not within any single second.
         assert_eq!(goodput(&ticks, 5, 7, 1), None);
         assert_eq!(goodput(&ticks, 7, 9, 1), None);
         assert_eq!(goodput(&ticks, 4, 6, 2), None, "the other load has none");
-        // Answers after the load's end are no part of its last second, nor of its first those of the second before.
+        // Responses after the load's end do not belong to its last second, nor those of an earlier second to its first.
         let last = [tick(2.98, 3.0, 5), tick(3.0, 4.0, 10), tick(4.0, 4.03, 7)];
         assert_eq!(goodput(&last, 3, 4, 1), Some(10.0));
         let points = [(0.5, 1.0), (1.5, 2.0), (2.5, 4.0)];

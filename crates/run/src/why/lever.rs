@@ -1,48 +1,48 @@
-//! What can be changed under load: the limits that a plan sets, busy threads, and the levers that it names.
+//! What can be changed under load: limits that the plan sets, busy threads, and levers that the plan names.
 
 use loadlab_plan::{Action, Case, ComponentSpec, LimitName};
 use loadlab_record::summary::Summary;
 use loadlab_record::why::{LeverFacts, NotTried, RaisedFacts};
 
-/// A step: a limit that binds is tightened to this share of itself.
+/// One step: a limit is tightened to this share of its planned value.
 pub const STEP: f64 = 0.9;
-/// Values that a limit is raised to, as shares of the planned one; the first is as far as a step.
+/// Values that a limit is raised to, as multiples of the planned one; the first is one step up.
 const RAISES: [f64; 4] = [1.1, 1.5, 2.0, 4.0];
-/// Values that a delay is lowered to.
+/// Values that a delay is lowered to, as shares of the planned one.
 const SHORTER: [f64; 3] = [0.9, 0.5, 0.0];
-/// A CPU limit of which less than this share is used has room for a step and more.
+/// If less than this share of a CPU limit is used, tightening it by a step changes nothing.
 const USED_FROM: f64 = 0.6;
-/// A thread that is busy for this share of its time has no more to give.
+/// A thread that is busy for at least this share of the time counts as saturated.
 const BUSY: f64 = 0.85;
-/// The least CPU limit that the kernel takes, in cores: 1 ms in 100.
+/// The lowest CPU limit that the kernel accepts, in cores: 1 ms in 100.
 const LEAST_CORES: f64 = 0.01;
 
-/// What a trial as planned says of a component.
+/// CPU use of a component in the trial as planned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// CPU, in cores; mean over the load.
+    /// Mean CPU use over the load, in cores.
     pub cores: Option<f64>,
-    /// CPU of its busiest thread, in cores.
+    /// CPU use of its busiest thread, in cores.
     pub busiest_cores: Option<f64>,
 }
 
-/// Something that can be changed, and what it is changed to.
+/// Something that can be changed, and the values it can be set to.
 #[derive(Clone, Debug)]
 pub struct Lever {
-    /// As recorded; nothing is measured yet.
+    /// The lever as recorded, without measurements yet.
     pub facts: LeverFacts,
-    /// As planned.
+    /// The planned value.
     pub now: Setting,
     /// One step tighter.
     pub less: Setting,
-    /// More of it, the smallest raise first.
+    /// Raised values, smallest first.
     pub more: Vec<Setting>,
 }
 
 impl Lever {
-    /// Whether it is the same one.
+    /// Whether both are the same lever.
     pub fn is(&self, other: &Lever) -> bool {
-        // A lever of the plan may be called as a limit of a component is.
+        // A lever of the plan may have the same name as a component's limit.
         (&self.facts.name, &self.facts.component) == (&other.facts.name, &other.facts.component)
     }
 }
@@ -50,18 +50,18 @@ impl Lever {
 /// A value of a lever.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The value as a share of the planned one.
+    /// The value as a multiple of the planned one.
     pub factor: f64,
-    /// In words: `45% CPU`.
+    /// The value in words: `45% CPU`.
     pub words: String,
-    /// What sets it.
+    /// The action that sets it.
     pub action: Action,
-    /// What it happens to; empty for a lever of the plan.
+    /// The components it applies to; empty for a lever of the plan.
     pub components: Vec<String>,
 }
 
 impl Setting {
-    /// What a raise will record.
+    /// The record of a raise to this value, without measurements yet.
     pub fn raised(&self) -> RaisedFacts {
         RaisedFacts { to: self.words.clone(), factor: self.factor, ..RaisedFacts::default() }
     }
@@ -72,13 +72,13 @@ impl Setting {
 pub struct Levers {
     /// All levers.
     pub found: Vec<Lever>,
-    /// What is none.
+    /// What is not a lever, and why.
     pub not_tried: Vec<NotTried>,
-    /// What is none was seen to have room: not because it cannot be changed, or is not known.
+    /// Everything in `not_tried` has room, rather than being unchangeable or unknown.
     pub others_have_room: bool,
 }
 
-/// Why the CPU of a component is no lever.
+/// Why a component's CPU is not a lever.
 struct Unfit {
     why: String,
     has_room: bool,
@@ -94,7 +94,7 @@ impl Unfit {
     }
 }
 
-/// The levers of a case. `usage` is that of a trial as planned.
+/// The levers of a case. `usage` looks up a component's CPU use in the trial as planned.
 pub fn levers(case: &Case, summary: &Summary, usage: &dyn Fn(&str) -> Usage, cores: f64) -> Levers {
     let (mut found, mut not_tried, mut others_have_room) = (Vec::new(), Vec::new(), true);
     for component in &case.system.components {
@@ -121,14 +121,14 @@ pub fn levers(case: &Case, summary: &Summary, usage: &dyn Fn(&str) -> Usage, cor
     Levers { found, not_tried, others_have_room }
 }
 
-/// CPU of a component: its limit, or the thread that is busy all the time.
+/// The CPU lever of a component: its limit, or a thread that is busy all the time.
 fn cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unfit> {
     let Some(limit) = component.limits.cpu_cores else {
         return busy_cpu(component, usage, cores);
     };
     let used = usage.cores.map(|used| used / limit);
     if used.is_some_and(|used| used < USED_FROM) {
-        // One thread cannot use more than a core, however much the limit allows.
+        // One thread cannot use more than one core, whatever the limit allows.
         if limit > 1.0 && usage.busiest_cores.is_none_or(|busiest| busiest >= BUSY) {
             return busy_cpu(component, usage, cores);
         }
@@ -145,8 +145,8 @@ fn cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unf
     Ok(lever(component, "CPU", "cpu", (setting(1.0), setting(STEP), more), used))
 }
 
-/// CPU of a component whose limit, if it has one, does not matter: what it used is all that its threads can use, or all
-/// that the machine has.
+/// The CPU lever of a component whose limit, if any, does not matter: it uses all that its threads can use, or all that
+/// the machine has.
 fn busy_cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unfit> {
     let used = usage.cores.ok_or_else(|| Unfit::unknown("how much it uses is not known"))?;
     let is_thread = usage.busiest_cores.is_some_and(|busiest| busiest >= BUSY);
@@ -158,7 +158,7 @@ fn busy_cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever
     }
     let setting = |factor: f64| limited(component, LimitName::Cpu, used, factor);
     let mut now = setting(1.0);
-    // As planned, not what was used.
+    // The planned limit, not what was used.
     let limit = component.limits.cpu_cores;
     now.action = Action::Limit { limit: LimitName::Cpu, value: limit };
     let planned = limit.map_or("no limit".to_owned(), cpu_words);
@@ -167,7 +167,7 @@ fn busy_cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever
     Ok(lever(component, "CPU", "cpu", (now, setting(STEP), Vec::new()), Some(share)))
 }
 
-/// The limits of a component that a step of can be measured safely: those on its link and its disks.
+/// The limits of a component that can safely be changed by a step: those on its link and its disks.
 fn others(component: &ComponentSpec) -> Vec<Lever> {
     let limits = &component.limits;
     let whole = |value: Option<u64>| value.map(|value| value as f64);
@@ -180,7 +180,7 @@ fn others(component: &ComponentSpec) -> Vec<Lever> {
     ];
     let mut found = Vec::new();
     for (words, limit, value) in rates {
-        // A tenth of few operations is none.
+        // A tenth of fewer than ten operations is less than one.
         let Some(value) = value.filter(|value| *value >= 10.0) else { continue };
         let setting = |factor: f64| limited(component, limit, value, factor);
         let more = RAISES.iter().map(|f| setting(*f)).collect();
@@ -191,7 +191,7 @@ fn others(component: &ComponentSpec) -> Vec<Lever> {
         let setting = |factor: f64| limited(component, LimitName::Delay, delay, factor);
         let shorter =
             SHORTER.iter().filter(|factor| delay * **factor >= least).map(|f| setting(*f)).collect();
-        // A delay is tighter if it is longer.
+        // A longer delay is a tighter one.
         found.push(lever(component, "delay", "delay", (setting(1.0), setting(2.0 - STEP), shorter), None));
     }
     found
@@ -219,7 +219,7 @@ fn lever(
 
 fn limited(component: &ComponentSpec, limit: LimitName, planned: f64, factor: f64) -> Setting {
     let value = match limit {
-        // To be set back as it was.
+        // Restore exactly the planned value.
         _ if factor == 1.0 => planned,
         LimitName::Cpu => (planned * factor * 1e5).round() / 1e5,
         _ => (planned * factor).round(),
@@ -249,7 +249,7 @@ fn cpu_words(cores: f64) -> String {
     format!("{percent}% CPU")
 }
 
-/// A lever that the plan names.
+/// Converts a lever that the plan names.
 fn planned(place: usize, lever: &loadlab_plan::LeverSpec) -> Lever {
     let setting = |number: usize, one: &loadlab_plan::LeverSetting| Setting {
         factor: one.value / lever.now.value,
@@ -302,7 +302,7 @@ mod tests {
         };
         let words = |words: &str| words.to_owned();
         for (limit, cores, busiest, expect) in [
-            // The thread is what binds; the planned limit is what is set back.
+            // The thread is what binds; the planned limit is what gets restored.
             (", limits: { cpu: 200% }", 1.0, 0.98, (Some(2.0), 0.9, 0, words("200% CPU, 100% CPU used"))),
             ("", 1.0, 0.98, (None, 0.9, 0, words("no limit, 100% CPU used"))),
             (", limits: { cpu: 100% }", 0.95, 0.9, (Some(1.0), 0.9, 4, words("100% CPU"))),

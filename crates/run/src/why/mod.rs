@@ -1,8 +1,10 @@
 //! `loadlab why`: what holds a system back, proven by changing one limit at a time under load.
 //!
-//! Three loads on one system that stays up. The first is as planned: it shows what is used of each limit. The second is
-//! in blocks, each with one lever a step tighter, in random order with blocks without a change
-//! ([`loadlab_analysis::why`]). The third gives more of the lever that cost most. Each is a case of the record.
+//! Runs up to four loads on one system that stays up. The first runs as planned and shows how much of each limit is
+//! used. The second runs in blocks that each tighten one lever by a step, in random order and alternating with blocks
+//! without a change ([`loadlab_analysis::why`]). Then either the lever that cost most is raised or, if nothing is
+//! certain yet, the levers are tightened once more. Last, the stacks of the component that binds may be sampled. Each
+//! kind of load is a case of the record.
 
 mod answer;
 mod blocks;
@@ -34,28 +36,28 @@ use crate::why::blocks::{Blocks, Change, WARM_UP_S, as_load, rounds_s, rounds_wi
 use crate::why::lever::{Lever, Levers, Usage, levers};
 use crate::{host, logs};
 
-/// How the loads are called in the record.
+/// Names of the loads in the record.
 const AS_PLANNED: &str = "as planned";
 const LESS: &str = "one step less";
 const MORE: &str = "more of the first";
 const FUNCTIONS: &str = "functions of the first";
-/// Loads at most: as planned, tighter, and more, or tighter once more, and the one whose stacks are sampled.
+/// Maximum number of loads: as planned; tightened; raised or tightened once more; and the one whose stacks are sampled.
 const MOST_LOADS: u64 = 4;
 /// How long the load as planned is measured.
 const MEASURED_S: u64 = 6;
-/// How long stacks of what binds are sampled, and from which budget on there is time for it.
+/// How long stacks of the component that binds are sampled, and the minimum budget that leaves time for it.
 const PROFILED_S: u64 = 8;
 const PROFILED_FROM_S: u64 = 120;
-/// The share of the budget that goes to tightening, if something can be raised.
+/// Share of the budget for tightening, if something can be raised.
 const LESS_SHARE: f64 = 0.6;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What to prove.
+/// The settings of a proof.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WhyRequest {
-    /// How long all loads together may take.
+    /// Time budget for all loads together.
     pub budget_ns: u64,
-    /// Length of a block, seconds; at least 2.
+    /// Length of a block in seconds; at least 2.
     pub block_s: u64,
     /// See [`WhyFacts::margin`].
     pub margin: f64,
@@ -63,21 +65,21 @@ pub struct WhyRequest {
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result of a proof.
 pub struct WhyResult {
     /// The record's folder.
     pub dir: std::path::PathBuf,
-    /// How it ended.
+    /// How the run ended.
     pub ended: RunEnded,
-    /// As recorded.
+    /// The findings as recorded.
     pub facts: WhyFacts,
-    /// Why it ended early.
+    /// Why it ended early, if it did.
     pub trouble: Option<String>,
-    /// The exit that all of it calls for.
+    /// The exit code for the run as a whole.
     pub exit: Exit,
 }
 
-/// Why a plan's loads cannot be loaded in blocks, and what to do instead.
+/// Why a plan's loads cannot run in blocks, and a hint; `None` if they can.
 pub fn unfit(case: &Case) -> Option<(String, &'static str)> {
     if let Some(load) = case.loads.iter().find(|load| load.command().is_some()) {
         let hint = "use a load that loadlab sends";
@@ -118,7 +120,7 @@ pub fn why(
         Err(error) => return Err(never_began(&mut record, None, error, cancel)),
     };
     let is_up_anew = base.system.compose.is_some();
-    // What the load as planned has sampled is not sampled again.
+    // If the load as planned is profiled already, no extra load is needed for that.
     let is_profiled = request.budget_ns >= PROFILED_FROM_S * SECOND_NS && base.profile.is_none();
     let mut proof = Proof {
         base,
@@ -136,16 +138,16 @@ pub fn why(
         trouble: None,
         profiled_s: if is_profiled { WARM_UP_S + PROFILED_S } else { 0 },
     };
-    // Which of them is sampled at the end is known when all of them are up.
+    // Which component will be sampled is not known yet when they are started.
     site.is_all_profiled = proof.profiled_s > 0;
     proof.prove(&mut record, &mut site);
-    // A server that is to shut down cleanly may wait for its connections.
+    // A server that shuts down cleanly may wait for its connections to close.
     proof.carried.connect_anew(|_| true);
     let Proof { facts, exits, trouble, .. } = proof;
     Ok(end((facts, exits, trouble), site, record, how, cancel, emit))
 }
 
-/// Takes the system down, and closes the record.
+/// Takes the system down and closes the record.
 fn end(
     (facts, mut exits, trouble): (WhyFacts, Vec<Exit>, Option<String>),
     site: RunningSystem,
@@ -191,12 +193,12 @@ struct Proof<'a> {
     ids: Ids,
     carried: Carried,
     facts: WhyFacts,
-    /// Loads so far.
+    /// Number of loads so far.
     made: usize,
     exits: Vec<Exit>,
-    /// What ended it early.
+    /// Why it ended early, if it did.
     trouble: Option<String>,
-    /// How long the load takes whose stacks are sampled; 0 if there is none.
+    /// Length of the load whose stacks are sampled, in seconds; 0 if there is no such load.
     profiled_s: u64,
 }
 
@@ -255,9 +257,10 @@ impl Proof<'_> {
         self.profile(record, site);
     }
 
-    /// Samples the component that binds once more as planned: where its CPU time goes, and where its threads wait.
+    /// Profiles the component that binds, under the load as planned: where its CPU time goes, and where its threads
+    /// wait.
     fn profile(&mut self, record: &mut Record, site: &mut RunningSystem) {
-        // Then the system is down, or about to be.
+        // The system is then down or about to be.
         if self.cancel.is_cancelled() || self.trouble.is_some() {
             return;
         }
@@ -266,7 +269,7 @@ impl Proof<'_> {
         let (Some(component), length_s @ 1..) = (component, self.profiled_s) else { return };
         let mut case = as_load(self.base, FUNCTIONS, length_s);
         case.profile = Some(ProfileSpec { on_wait: true, ..ProfileSpec::of(vec![component]) });
-        // What was proven stays so, whatever becomes of this load.
+        // Whatever becomes of this load, what was proven remains valid.
         let (trouble, exits) = (self.trouble.clone(), self.exits.len());
         match self.load(record, site, case, &[]) {
             Some(_) => self.facts.profiled = Some(FUNCTIONS.to_owned()),
@@ -277,7 +280,8 @@ impl Proof<'_> {
         }
     }
 
-    /// Rounds in which levers are tightened, and seconds that are left for raising one; `None` if the budget has too few.
+    /// The number of rounds for tightening levers, and the seconds left for raising one; `None` if the budget is too
+    /// small.
     fn rounds(&mut self, levers: usize, raises: usize) -> Option<(u32, u64)> {
         let overhead_s = 2 * WARM_UP_S + WARM_UP_S + MEASURED_S;
         let mut left_s = (self.request.budget_ns / SECOND_NS).saturating_sub(overhead_s);
@@ -285,7 +289,7 @@ impl Proof<'_> {
         let rounds_s = |changes: usize| rounds_s(u64::from(FEWEST_ROUNDS), changes, block_s);
         let fewest_s = rounds_s(levers);
         let raise_s = if raises > 0 { rounds_s(1) } else { 0 };
-        // What more of it brings is asked before where its time goes.
+        // If time is short, raising the lever takes precedence over profiling it.
         if left_s < fewest_s + raise_s + self.profiled_s {
             self.profiled_s = 0;
         }
@@ -300,15 +304,15 @@ impl Proof<'_> {
             ));
             return None;
         }
-        // What binds comes before what more of it would bring.
+        // Finding out what binds takes precedence over what more of it would bring.
         let share = if raises > 0 { LESS_SHARE } else { 1.0 };
         let less_s = ((left_s as f64 * share) as u64).min(left_s.saturating_sub(raise_s)).max(fewest_s);
         let rounds = rounds_within(less_s, levers, block_s);
         Some((u32::try_from(rounds).unwrap_or(u32::MAX), left_s - less_s))
     }
 
-    /// Tightens each lever in turn; again for the seconds that are left, if nothing is certain then. Returns the levers'
-    /// places, the most costly first, and the seconds that are left.
+    /// Tightens each lever in turn, and once more with the time that is left if nothing is certain yet. Returns the
+    /// levers' indices, most costly first, and the seconds left.
     fn tighten(
         &mut self,
         record: &mut Record,
@@ -325,13 +329,13 @@ impl Proof<'_> {
             return Some((order, left_s));
         }
         let again = u32::try_from(again).unwrap_or(u32::MAX);
-        // This much is known, whatever becomes of the rest.
+        // This is known already, whatever becomes of the rest.
         self.facts.found = Some(found(&self.facts));
         parts.push(self.tightened(record, site, levers, (rounds, again))?);
         Some((self.conclude(levers, &parts), 0))
     }
 
-    /// One load in blocks of one tighter lever each; the rounds before it are counted.
+    /// Runs one load in blocks that each tighten one lever; `before` is the number of earlier rounds.
     fn tightened<'b>(
         &mut self,
         record: &mut Record,
@@ -345,7 +349,7 @@ impl Proof<'_> {
         self.blocks(record, site, LESS, blocks)
     }
 
-    /// What follows from the blocks so far. Returns the levers' places, the most costly first.
+    /// Draws conclusions from the blocks so far. Returns the levers' indices, most costly first.
     fn conclude(&mut self, levers: &[Lever], parts: &[Part<'_>]) -> Vec<usize> {
         let measured: Vec<&[analysis::Block]> = parts.iter().map(|part| part.measured.as_slice()).collect();
         let controls = measured.iter().copied().flatten().filter(|block| block.change.is_none());
@@ -362,7 +366,7 @@ impl Proof<'_> {
             facts.p99_ms = p99_ms(parts, Some(*place));
             facts.call = effect.map_or(LeverCall::CannotTell, |e| analysis::call(e, self.request.margin));
         }
-        // What is certain to bind comes before what may cost more.
+        // Levers that certainly bind come before levers that may cost more.
         let cost = |facts: &LeverFacts| facts.goodput.map_or(f64::INFINITY, |goodput| goodput.value);
         let binds = |facts: &LeverFacts| facts.call == LeverCall::Binds;
         found.sort_by(|(_, a), (_, b)| binds(b).cmp(&binds(a)).then(cost(a).total_cmp(&cost(b))));
@@ -375,7 +379,7 @@ impl Proof<'_> {
         order
     }
 
-    /// Gives more of the lever that cost most.
+    /// Raises the lever that cost most.
     fn raise(
         &mut self,
         record: &mut Record,
@@ -419,7 +423,7 @@ impl Proof<'_> {
         self.facts.next = next_bottleneck(&self.facts.levers[0], next);
     }
 
-    /// A load in blocks; afterwards everything is as planned.
+    /// Runs a load in blocks; afterwards everything is as planned again.
     fn blocks<'b>(
         &mut self,
         record: &mut Record,
@@ -428,7 +432,7 @@ impl Proof<'_> {
         mut blocks: Blocks<'b>,
     ) -> Option<Part<'b>> {
         let mut case = as_load(self.base, name, blocks.length_s);
-        // Of the load as planned alone: here it would be one more change.
+        // Only the load as planned is profiled: here profiling would be one more change.
         case.profile = None;
         case.events = blocks.events();
         let Loaded { trial, .. } = self.load(record, site, case, &blocks.restore())?;
@@ -518,7 +522,7 @@ impl Proof<'_> {
         }
     }
 
-    /// What a load has written.
+    /// Reads back what a load has recorded.
     fn read(&mut self, record: &Record, (case, number): (usize, u32), summary: Summary) -> Option<Loaded> {
         let read = read_run(&record.dir).map_err(|error| error.to_string());
         let trial = read.map(|mut run| {
@@ -545,7 +549,7 @@ impl Proof<'_> {
     }
 }
 
-/// A hundred changes are what was asked for; only one that failed is news.
+/// Drops events for successful changes: the user asked for a hundred of them, and only a failed one is news.
 fn without_changes(emit: EventSink<'_>) -> impl Fn(RunEvent) + Sync {
     move |event| {
         if !matches!(event, RunEvent::Acted { error: None, .. }) {
@@ -554,7 +558,7 @@ fn without_changes(emit: EventSink<'_>) -> impl Fn(RunEvent) + Sync {
     }
 }
 
-/// The 99th percentile of all response times under a change, milliseconds; `None` if it is not known, or lies among
+/// 99th percentile of all response times under a change, in milliseconds; `None` if it is unknown or lies among
 /// requests that never ended.
 fn p99_ms(parts: &[Part<'_>], change: Option<usize>) -> Option<f64> {
     let (mut all, mut censored) = (Histogram::new(), Histogram::new());
@@ -567,7 +571,7 @@ fn p99_ms(parts: &[Part<'_>], change: Option<usize>) -> Option<f64> {
     least_censored.is_none_or(|least| p99_ns < least).then_some(p99_ns as f64 / 1e6)
 }
 
-/// What a component used in a trial.
+/// CPU use of a component's busiest thread in a trial.
 fn usage(trial: &TrialRecord, name: &str) -> Usage {
     let lines = trial.evidence.iter().filter(|line| line.from_s >= WARM_UP_S as f64);
     let threads = lines.flat_map(|line| line.threads.iter().filter(|threads| threads.component == name));

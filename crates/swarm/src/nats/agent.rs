@@ -1,7 +1,7 @@
-//! An agent's end: takes a slot of a run that is announced, and sends its part of each load.
+//! The agent's end: takes a slot in an announced run and sends its part of each load.
 //!
-//! What an agent is told to do counts only if the coordinator's key has signed it. Nothing is sent before the slot is
-//! the agent's own, and nothing after it has not heard of the coordinator for a minute.
+//! Orders count only if they are signed with the coordinator's key. An agent sends nothing before it owns a slot, and
+//! nothing after it has not heard from the coordinator for a minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -32,50 +32,50 @@ use crate::message::{
 use crate::signed::VerifyingKey;
 use crate::spool::Spool;
 
-/// Without a word from the coordinator for this long, an agent sends nothing more.
+/// If the coordinator is silent for this long, an agent stops sending.
 pub const DEAD_MAN_NS: u64 = 60_000_000_000;
 /// How often a waiting thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the agent checks whether it was cancelled: seldom, since each check takes time from a core that may be the load's.
+/// How often the agent checks for cancellation: rarely, since each check takes time from a core that the load may need.
 const CANCEL_POLL: Duration = Duration::from_millis(250);
-/// How many different denials of the server are told.
+/// Maximum number of distinct denials by the server to report.
 const MOST_DENIALS: usize = 20;
-/// How long it tries to take a slot.
+/// How long an agent tries to claim a slot.
 const CLAIM: Duration = Duration::from_secs(20);
-/// Questions for the time before the first answer, to have narrow bounds soon.
+/// Number of time requests in quick succession at first, to get narrow bounds soon.
 const FIRST_QUESTIONS: usize = 8;
-/// How long an agent waits to be told the time.
+/// How long an agent waits for the coordinator's time.
 const TIME_NS: u64 = 20_000_000_000;
-/// From an order to join a load that has begun to the first request.
+/// From an order to join a load that has begun to the first request, in nanoseconds.
 const JOIN_NS: u64 = 200_000_000;
 
-/// What an agent is.
+/// An agent's settings.
 pub struct AgentOptions {
-    /// How the server is reached.
+    /// How to reach the server.
     pub server: Server,
-    /// What orders must be signed with.
+    /// The key that orders must be signed with.
     pub coordinator: VerifyingKey,
-    /// Load threads, unless a load names their number.
+    /// Number of load threads, unless the load specifies it.
     pub threads: usize,
     /// Where reports are kept until the run is over.
     pub spool: PathBuf,
-    /// A name that no other agent has.
+    /// The agent's name, different from all others.
     pub name: String,
-    /// The only slot that it takes.
+    /// The only slot that it may take; `None`: any.
     pub slot: Option<usize>,
     /// Exit after one run.
     pub once: bool,
-    /// Leave if no run is announced for so long.
+    /// Exit if no run is announced for this long.
     pub leaves_after: Option<Duration>,
 }
 
-/// Makes loads from what the coordinator says of them.
+/// Builds loads from the coordinator's descriptions.
 pub trait Loads: Send + Sync {
-    /// The load that `what` of a run with this `bundle` and these `files` is, with `threads` load threads here unless it
-    /// says otherwise.
+    /// Builds the load described by `what`, in a run with this `bundle` and these `files`, with `threads` load threads
+    /// unless the load specifies their number.
     ///
     /// # Errors
-    /// Why it cannot or must not be sent from here, in words.
+    /// The load cannot or must not be sent from here; the reason in words.
     fn load(
         &self,
         bundle: &Value,
@@ -84,17 +84,17 @@ pub trait Loads: Send + Sync {
         threads: usize,
     ) -> Result<LoadSpec, String>;
 
-    /// Whether this agent may send its part of a load.
+    /// Checks whether this agent may send its part of a load.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason in words.
     fn accepts(&self, part: &LoadSpec) -> Result<(), String>;
 }
 
-/// What an agent tells its user.
+/// Receives the agent's messages to its user.
 pub type Tell<'a> = &'a (dyn Fn(&str) + Sync);
 
-/// Serves runs until `cancelled`, or one of them.
+/// Takes part in runs until `cancelled`, or in a single run if the options say so.
 ///
 /// # Errors
 /// The server cannot be reached.
@@ -130,12 +130,12 @@ struct Agent<'a> {
     tell: Tell<'a>,
     client: &'a Client,
     context: Context,
-    /// See [`Claim::id`].
+    /// Random id of this process; see [`Claim::id`].
     id: String,
 }
 
 impl Agent<'_> {
-    /// Says what the server does not allow, each once.
+    /// Reports what the server does not allow, each denial once.
     async fn tell_of(&self, mut denied: Denied) {
         let mut said = BTreeSet::new();
         while let Some(why) = denied.recv().await {
@@ -180,7 +180,7 @@ impl Agent<'_> {
                         return;
                     }
                 }
-                // One may become free.
+                // A slot may become free later.
                 None => {
                     let why = match self.options.slot {
                         Some(slot) => format!("run {run}: slot {slot} is taken, or not one of its {slots}"),
@@ -219,7 +219,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Takes the first of these slots that is still free.
+    /// Claims the first of these slots that is still free.
     async fn claim(&self, subjects: &Subjects, open: &[OpenSlot]) -> Option<OpenSlot> {
         let (agent, id) = (self.options.name.clone(), self.id.clone());
         let claim = Claim { agent, id, threads: self.options.threads as u64 };
@@ -231,7 +231,7 @@ impl Agent<'_> {
             let message = PublishMessage::build().payload(bytes.clone().into()).message_id(id);
             let message = message.expected_last_subject_sequence(0);
             let claimed = keep(&self.context, subjects.claim(slot, epoch), message);
-            // The run may be over by now, and its stream gone.
+            // The run may be over by now and its stream gone.
             if tokio::time::timeout(CLAIM, claimed).await.ok()? {
                 return Some(*place);
             }
@@ -239,7 +239,7 @@ impl Agent<'_> {
         None
     }
 
-    /// Takes part in a run until it is over, or until the coordinator has given this agent up.
+    /// Takes part in a run until it is over or the coordinator has given this agent up.
     async fn run(
         &self,
         subjects: &Subjects,
@@ -292,7 +292,7 @@ impl Agent<'_> {
         PartEnded::Over
     }
 
-    /// Sends what the loads have to say, in order, each until the server has it.
+    /// Sends the loads' answers and reports in order, each until the server has acknowledged it.
     async fn say(&self, subjects: &Subjects, place: OpenSlot, mut said: mpsc::UnboundedReceiver<Said>) {
         let OpenSlot { slot, epoch, .. } = place;
         while let Some(said) = said.recv().await {
@@ -323,7 +323,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Shows every second that this agent lives.
+    /// Sends a heartbeat every second.
     async fn beat(&self, subjects: &Subjects, place: OpenSlot) {
         let mut beat = tokio::time::interval(BEAT);
         loop {
@@ -332,7 +332,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Answers as long as this agent lives.
+    /// Answers the coordinator's liveness requests as long as this agent runs.
     async fn live(&self, subjects: &Subjects, place: OpenSlot) {
         loop {
             if let Ok(mut asked) = self.client.subscribe(subjects.alive(place.slot, place.epoch)).await {
@@ -345,7 +345,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Asks the coordinator for the time: often at first, then every second.
+    /// Asks the coordinator for the time: in quick succession at first, then every second.
     async fn ask_time(&self, subjects: &Subjects, under: &Under) {
         for question in 0.. {
             let asked_ns = now_ns();
@@ -362,7 +362,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Hears that the coordinator lives, and whether it still counts on this agent.
+    /// Listens for announcements: whether the coordinator is alive, and whether it still counts on this agent.
     async fn listen(&self, subjects: &Subjects, place: OpenSlot, under: &Under) {
         loop {
             if let Ok(mut announced) = self.client.subscribe(ANNOUNCED).await {
@@ -387,8 +387,8 @@ impl Agent<'_> {
     }
 }
 
-/// Ends when nothing was heard of the coordinator for too long, when another with its key has begun a run, or when this
-/// agent is given up.
+/// Returns when the coordinator has been silent for too long, when another run with its key has begun, or when this
+/// agent was given up.
 async fn dead_man(under: &Under) {
     let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
     while under.silent_ns() < DEAD_MAN_NS && !is_set(&under.is_left) && !is_set(&under.is_given_up) {
@@ -397,19 +397,19 @@ async fn dead_man(under: &Under) {
     }
 }
 
-/// How an agent's part in a run ended.
+/// How an agent's participation in a run ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartEnded {
-    /// The run is over, for this agent at least.
+    /// The run is over, at least for this agent.
     Over,
-    /// The coordinator heard nothing of this agent for too long, and offers its slot to any.
+    /// The coordinator did not hear from this agent for too long and offers its slot to others.
     GivenUp,
 }
 
-/// Ends what an agent does in a run, also if the agent itself is interrupted.
+/// Ends everything an agent does in a run, even if the agent itself is interrupted.
 struct EndsWithRun {
     under: Arc<Under>,
-    /// Reports and files of this run alone.
+    /// Holds the reports and files of this run only.
     spool: PathBuf,
 }
 
@@ -420,18 +420,18 @@ impl Drop for EndsWithRun {
     }
 }
 
-/// What an agent knows while it takes part in a run.
+/// The shared state of an agent while it takes part in a run.
 struct Under {
     clock: Mutex<Bounds>,
-    /// When the coordinator was last heard of.
+    /// When the coordinator was last heard from.
     heard_ns: AtomicU64,
-    /// It is silent, and another run with its key is announced.
+    /// The coordinator is silent, and another run with its key was announced.
     is_left: AtomicBool,
-    /// It has given up this agent.
+    /// The coordinator has given up this agent.
     is_given_up: AtomicBool,
-    /// One of these two was set.
+    /// Notified when one of these two flags is set.
     flagged: Notify,
-    /// Loads under way, by number.
+    /// Loads in progress, by number.
     loads: Mutex<BTreeMap<u64, Arc<Load>>>,
 }
 
@@ -439,7 +439,7 @@ struct Under {
 #[derive(Default)]
 struct Load {
     control: Control,
-    /// When it begins, on the coordinator's clock.
+    /// When the load begins, on the coordinator's clock.
     begins: Mutex<Option<u64>>,
     changed: Condvar,
 }
@@ -467,7 +467,7 @@ impl Under {
         loads.values().for_each(|load| load.abort());
     }
 
-    /// This agent's clock, compared with the coordinator's.
+    /// The offset of this agent's clock from the coordinator's, and its uncertainty.
     fn clock(&self) -> Option<Clock> {
         let bounds = *self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = bounds.at(now_ns())?;
@@ -486,13 +486,13 @@ impl Load {
         self.changed.notify_all();
     }
 
-    /// Waits for a change, or a little.
+    /// Waits for a change, for at most [`LOOK`].
     fn wait(&self) {
         let begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self.changed.wait_timeout(begins, LOOK).unwrap_or_else(PoisonError::into_inner);
     }
 
-    /// Waits for the beginning; `None` if the load is aborted before.
+    /// Waits for the load's start time; `None` if the load is aborted first.
     fn begins(&self) -> Option<u64> {
         let mut begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -507,7 +507,7 @@ impl Load {
     }
 }
 
-/// What a load has to say.
+/// A message from a load's thread to the coordinator.
 enum Said {
     Answer(Answer),
     Report { load: u64, number: u64, bytes: Vec<u8> },
@@ -518,7 +518,7 @@ struct Work<'a> {
     agent: &'a Agent<'a>,
     place: OpenSlot,
     bundle: Value,
-    /// Those of the run; `Err` has the reason why they are not here.
+    /// The run's files; `Err` has the reason why they could not be received.
     files: Result<Arc<Vec<PathBuf>>, String>,
     under: Arc<Under>,
     say: mpsc::UnboundedSender<Said>,
@@ -527,8 +527,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Follows an order; false once the run is over. One that the coordinator did not sign, or that was given before,
-    /// is not followed.
+    /// Follows an order; returns false once the run is over. An order that is not signed by the coordinator, or was
+    /// already given, is ignored.
     fn order(&mut self, message: &async_nats::Message, subjects: &Subjects) -> bool {
         let numbered = match self.agent.options.coordinator.open::<Numbered>(&message.payload) {
             Ok(numbered) => numbered,
@@ -542,7 +542,7 @@ impl Work<'_> {
         }
         self.next_order += 1;
         self.under.heard();
-        // It was for whoever had the slot before.
+        // The order was for an agent that had the slot before.
         let is_old = numbered.number < self.place.from_order;
         match numbered.order {
             Order::Over => return false,
@@ -569,7 +569,7 @@ impl Work<'_> {
         true
     }
 
-    /// Gets ready for a load, on threads of its own.
+    /// Gets ready for a load on a separate thread.
     fn prepare(&mut self, order: LoadOrder, begun: Option<Begun>) {
         let load = Arc::new(Load::default());
         let part = PartOfLoad {
@@ -600,12 +600,12 @@ impl Work<'_> {
     }
 }
 
-/// A load that others send already.
+/// A load that other agents already send.
 #[derive(Clone, Copy)]
 struct Begun {
-    /// Since when, on the coordinator's clock.
+    /// When it began, on the coordinator's clock.
     at_ns: u64,
-    /// How many requests of this part were begun or dropped.
+    /// Requests of this part that were started or dropped so far.
     requests: u64,
 }
 
@@ -624,7 +624,7 @@ struct PartOfLoad {
 }
 
 impl PartOfLoad {
-    /// Sends it, and reports what was counted.
+    /// Sends the part and reports what was counted.
     fn send(&self, order: &LoadOrder) {
         if let Err(why) = self.try_send(order) {
             self.answer(order.load, Err(why), None);
@@ -632,11 +632,11 @@ impl PartOfLoad {
     }
 
     fn answer(&self, load: u64, ready: Result<Clock, String>, joins_ns: Option<u64>) {
-        // It is read as long as the run lasts.
+        // The receiver lives as long as the run.
         let _ = self.say.send(Said::Answer(Answer { load, ready, joins_ns }));
     }
 
-    /// A moment from now, on the clock of a load that began before.
+    /// When to join a load that has already begun: shortly from now, on the load's clock.
     fn joins(&self, begun: Begun) -> Option<Joins> {
         let bounds = *self.under.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let now_ns = now_ns();
@@ -645,7 +645,8 @@ impl PartOfLoad {
         Some(Joins { at_ns, begun: begun.requests })
     }
 
-    /// What depends on the coordinator's clock: an agent that has just come waits for the first answer.
+    /// Computes a value that depends on the coordinator's clock; an agent that has just come waits for the first time
+    /// answer.
     fn known_time<T>(&self, of: impl Fn() -> Option<T>) -> Result<T, String> {
         let until_ns = now_ns() + TIME_NS;
         loop {

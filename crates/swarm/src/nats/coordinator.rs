@@ -1,4 +1,4 @@
-//! The coordinator's end: announces a run, gathers its agents, orders loads, and hands their reports to the merging.
+//! The coordinator's end: announces a run, gathers its agents, orders loads, and passes their reports on for merging.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -33,76 +33,76 @@ use crate::signed::SigningKey;
 
 /// How often a waiting thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long agents have to get ready for a load.
+/// How long agents have to get ready for a load, in nanoseconds.
 const READY_NS: u64 = 60_000_000_000;
-/// And for each byte of the files that they receive first: 1 MB a second.
+/// Additional time per byte of the files that they receive first: 1 MB/s.
 const READY_NS_PER_BYTE: u64 = 1_000;
-/// How long the server may be unreachable in the middle of a load.
+/// How long the server may be unreachable during a load.
 const DEAF_NS: u64 = 60_000_000_000;
-/// How long it takes at most to tell agents that the run is over.
+/// Maximum time for letting agents know that the run is over.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// How long agents have to report once a load was to end.
+/// How long agents have to report after a load should have ended.
 const END_NS: u64 = 30_000_000_000;
 
-/// How often all parts are shown.
+/// How often the state of all parts is reported.
 const SHOW_NS: u64 = 1_000_000_000;
 
-/// How long a load without a schedule waits for agents that take the place of lost ones.
+/// How long a load without a schedule waits for replacements of lost agents.
 const REPLACE_NS: u64 = 60_000_000_000;
 
-/// What becomes of a load whose agent is lost.
+/// What happens to a load if one of its agents is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossPolicy {
-    /// It ends, and has failed.
+    /// The load ends and fails.
     #[default]
     Fail,
-    /// The others go on.
+    /// The other agents continue.
     Degrade,
-    /// The others go on, and another agent takes its place.
+    /// The other agents continue, and a new agent takes the lost one's place.
     Replace,
 }
 
-/// A run as it is announced.
+/// A run to be announced.
 pub struct RunOffer {
-    /// How the server is reached.
+    /// How to reach the server.
     pub server: Server,
     /// The run's id: letters and digits.
     pub run: String,
-    /// How many agents are to take part.
+    /// Number of agents that are to take part.
     pub slots: usize,
-    /// What all loads of the run have in common.
+    /// Data that all loads of the run share.
     pub bundle: Value,
-    /// Files that agents receive.
+    /// Files to send to the agents.
     pub files: Vec<PathBuf>,
-    /// What orders are signed with.
+    /// The key that orders are signed with.
     pub key: SigningKey,
-    /// What becomes of a load whose agent is lost.
+    /// What happens to a load if one of its agents is lost.
     pub on_loss: LossPolicy,
 }
 
 impl RunOffer {
-    /// What agents hear of it, signed.
+    /// The signed announcement.
     fn announced(&self, open: Vec<OpenSlot>, files: &[FileOffer]) -> Vec<u8> {
         let (run, bundle, files) = (self.run.clone(), self.bundle.clone(), files.to_vec());
         self.key.seal(&Announcement { version: VERSION, run, slots: self.slots, open, bundle, files })
     }
 }
 
-/// A run whose loads are sent by agents. Dropping it tells them that it is over.
+/// A run whose loads are sent by agents. Dropping it informs the agents that the run is over.
 pub struct Coordinator {
     shared: Arc<Shared>,
     on_loss: LossPolicy,
-    /// How long agents have to get ready for a load.
+    /// How long agents have to get ready for a load, in nanoseconds.
     ready_ns: u64,
-    /// The number of the next order, and where orders go.
+    /// The number of the next order, and the queue that orders are sent to.
     orders: Mutex<(u64, mpsc::UnboundedSender<(u64, Order)>)>,
-    /// Dropped when the thread is to end.
+    /// Dropped to end the network thread.
     stays: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     loads: Mutex<u64>,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Shared {
     crew: Mutex<Crew>,
     changed: Condvar,
@@ -118,17 +118,17 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits for a change, or a little.
+    /// Waits for a change, for at most [`LOOK`].
     fn wait<'c>(&self, crew: MutexGuard<'c, Crew>) -> MutexGuard<'c, Crew> {
         self.changed.wait_timeout(crew, LOOK).unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 impl Coordinator {
-    /// Reaches the server, gives it the run's files, and announces the run.
+    /// Connects to the server, uploads the run's files, and announces the run.
     ///
     /// # Errors
-    /// The server cannot be reached, keeps no streams, or does not take the files; `cancelled`.
+    /// The server cannot be reached, does not support streams, or does not accept the files; or `cancelled`.
     pub fn start(offer: RunOffer, cancelled: &dyn Fn() -> bool) -> Result<Coordinator, SwarmError> {
         let on_loss = offer.on_loss;
         let sizes = offer.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len()));
@@ -180,12 +180,12 @@ impl Coordinator {
         }
     }
 
-    /// How many agents take part when all have come.
+    /// Number of agents that the run needs.
     pub fn slots(&self) -> usize {
         self.shared.crew().slots()
     }
 
-    /// How many have come.
+    /// Number of agents that have joined so far.
     pub fn agents_here(&self) -> usize {
         let crew = self.shared.crew();
         crew.slots() - crew.open().len()
@@ -194,7 +194,7 @@ impl Coordinator {
     /// Waits until every slot has an agent.
     ///
     /// # Errors
-    /// That takes too long, or `cancelled`.
+    /// It takes too long, or `cancelled`.
     pub fn gather(&self, at_most: Duration, cancelled: &dyn Fn() -> bool) -> Result<(), SwarmError> {
         let until_ns = now_ns().saturating_add(u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX));
         let mut crew = self.shared.crew();
@@ -220,10 +220,10 @@ impl Coordinator {
     }
 
     /// Orders all agents to get ready for a load, and waits until they are. `threads` is the number of load threads on
-    /// each, if the load names one.
+    /// each agent, if the load specifies it.
     ///
     /// # Errors
-    /// An agent cannot send its part, or does not answer; `cancelled`.
+    /// An agent cannot send its part or does not answer; or `cancelled`.
     pub fn prepare(
         self: &Arc<Self>,
         first_id: u64,
@@ -268,7 +268,7 @@ impl Coordinator {
                 }
             };
             if let Some(why) = why {
-                // Dropping what was prepared takes the lock.
+                // Dropping `ready` takes the lock.
                 drop(crew);
                 return Err(why);
             }
@@ -276,7 +276,8 @@ impl Coordinator {
         }
     }
 
-    /// Gives up agents of a load that are silent, and has others join it. Returns who was given up, in words.
+    /// Gives up a load's silent agents and lets others join it. Returns messages about agents that were given up or
+    /// joined.
     fn replace(
         &self,
         crew: &mut Crew,
@@ -304,18 +305,18 @@ impl Coordinator {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an order, and returns its number.
+    /// Queues an order and returns its number.
     fn order(&self, order: Order) -> u64 {
         let mut orders = self.orders();
         let number = orders.0;
         orders.0 += 1;
-        // The thread lives as long as this does.
+        // The thread lives as long as the coordinator.
         let _ = orders.1.send((number, order));
         number
     }
 }
 
-/// Reaches the server, makes the stream of the run, and gives it the files.
+/// Connects to the server, creates the run's stream, and uploads the files.
 async fn open(
     offer: &RunOffer,
     subjects: &Subjects,
@@ -347,7 +348,7 @@ async fn open(
     Ok((client, context, files))
 }
 
-/// That an agent is silent, in words.
+/// A message that an agent is silent.
 fn silent(crew: &Crew, slot: usize) -> String {
     format!("agent {} (slot {slot}) was silent for {} s", crew.name(slot), LOST_NS / 1_000_000_000)
 }
@@ -362,21 +363,21 @@ impl Drop for Coordinator {
     }
 }
 
-/// A load that all agents are ready for. Dropping it tells them that nothing of it is to be sent any more.
+/// A load that all agents are ready for. Dropping it orders the agents to abort it, unless it is over.
 pub struct ReadyLoad {
     of: Arc<Coordinator>,
     order: LoadOrder,
-    /// An agent's clock may differ from what was estimated by so much, nanoseconds.
+    /// Maximum error of the estimated clock offset of any agent, in nanoseconds.
     pub uncertainty_ns: u64,
 }
 
-/// What a load's agents did.
+/// The result of a load sent by agents.
 pub struct Sent {
-    /// Together.
+    /// The merged measurements.
     pub outcome: Outcome,
-    /// Why the load was ended early, if so.
+    /// Why the load was ended early, if it was.
     pub trouble: Option<SwarmError>,
-    /// By slot.
+    /// What was sent of each part, by slot.
     pub parts: Vec<SentPart>,
     /// Agents that were lost.
     pub losses: Vec<Loss>,
@@ -385,53 +386,53 @@ pub struct Sent {
 /// What was sent of a part, by all agents that had it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentPart {
-    /// The agent that had it at the end.
+    /// Name of the agent that had it at the end.
     pub agent: String,
-    /// Its load threads.
+    /// Its number of load threads.
     pub threads: u64,
-    /// Its clock.
+    /// Its clock offset.
     pub clock: Option<Clock>,
-    /// Requests of the part.
+    /// Request counts of the part.
     pub counts: Counts,
 }
 
-/// What is worth knowing while a load is sent.
+/// News while a load is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    /// An agent was lost, or replaced, or is back; in words.
+    /// An agent was lost, replaced, or came back; in words.
     Note(String),
-    /// Every part, once a second, and at the end.
+    /// The state of every part: once a second, and at the end.
     Parts(Vec<PartNow>),
 }
 
-/// A part of a load that is being sent.
+/// The state of a part while its load is sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartNow {
-    /// Which, from 0.
+    /// Its slot, from 0.
     pub slot: usize,
-    /// The agent that has it.
+    /// Name of the agent that has it.
     pub agent: String,
-    /// Successful responses per second, in the last second that was reported.
+    /// Successful responses per second during the last second reported.
     pub ok_per_s: f64,
-    /// Requests of the part so far.
+    /// Request counts of the part so far.
     pub counts: Counts,
-    /// The agent was silent for too long, or is given up.
+    /// The agent was silent for too long or was given up.
     pub is_missing: bool,
 }
 
-/// An agent that was lost, and what it left.
+/// An agent that was lost, and what it left undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Who, and when.
+    /// Which agent was lost, and when.
     pub lost: LostPart,
-    /// Requests of its part that nobody sent: at least, and at most; `None` where nobody knows, since the number that falls
-    /// due depends on how fast they are answered.
+    /// Minimum and maximum number of requests of its part that were never sent; `None` if unknown because the number
+    /// that falls due depends on how fast they are answered.
     pub not_offered: Option<(u64, u64)>,
 }
 
 impl ReadyLoad {
-    /// Has the load sent, from `origin` on, and merges what the agents report. `cancelled` is asked now and then, also
-    /// while no agent reports anything; `tell` hears of agents.
+    /// Runs the load on the agents, starting at `origin`, and merges their reports. `cancelled` is polled throughout,
+    /// even while no agent reports anything; `tell` receives news about the agents.
     pub fn run(
         &self,
         spec: &LoadSpec,
@@ -471,7 +472,8 @@ impl ReadyLoad {
         let lost = crew.losses(self.order.load);
         let mut missing = vec![0; slots];
         let losses = lost.iter().enumerate().map(|(number, loss)| {
-            // From the last report of one that had the part later, that one's loss counts.
+            // Once a later agent of the same part has reported, requests missing after that are attributed to its own
+            // loss.
             let later = lost[number + 1..].iter().find(|later| later.slot == loss.slot);
             let to_ns = loss.joined_ns.unwrap_or(ended_ns);
             let to_ns = later.map_or(to_ns, |later| later.until_ns.min(to_ns));
@@ -484,7 +486,7 @@ impl ReadyLoad {
         Sent { outcome, trouble: sending.ending.trouble, parts: parts.collect(), losses: losses.collect() }
     }
 
-    /// A slot's part of the load.
+    /// The part of the load that belongs to a slot.
     fn part(&self, spec: &LoadSpec, slot: usize) -> Option<LoadSpec> {
         let (before, threads, after) = self.order.share(slot)?;
         let threads = usize::try_from(threads).ok()?;
@@ -492,15 +494,15 @@ impl ReadyLoad {
     }
 }
 
-/// An agent that does not hear of its coordinator sends nothing after this.
+/// An agent that does not hear from its coordinator stops sending after this long.
 const DEAD_MAN_NS: u64 = super::agent::DEAD_MAN_NS;
 
-/// How many requests of a part nobody sent until `to_ns`, on the load's clock, besides those that were missing `before`: at
-/// least, and at most. What the lost agent sent after its last report is unknown: until its connection was found to be gone,
-/// else until it must have noticed that it hears of nobody.
+/// How many requests of a part were never sent up to `to_ns`, on the load's clock, in addition to those already missing
+/// `before`: minimum and maximum. What the lost agent sent after its last report is unknown: it may have sent until its
+/// connection was found to be gone or, if that is unknown, until it must have noticed that the coordinator is silent.
 ///
-/// Which requests were missing is not known by their due times: what fell due at the end of its last report may have been
-/// noticed after it.
+/// Due times do not show which requests were missing: what fell due at the end of its last report may have been noticed
+/// only after it.
 fn not_offered(
     part: &LoadSpec,
     lost: &LostPart,
@@ -509,7 +511,7 @@ fn not_offered(
     to_ns: u64,
 ) -> Option<(u64, u64)> {
     let most = due_between(part, 0..to_ns)?.saturating_sub(lost.due.saturating_add(before));
-    // What came from it before may have been under way for a moment.
+    // Messages it sent before may have been in transit for a moment.
     let beat_ns = u64::try_from(BEAT.as_nanos()).unwrap_or(u64::MAX);
     let alive_ns = lost.gone_ns.unwrap_or(lost.seen_ns.saturating_add(DEAD_MAN_NS + 2 * beat_ns));
     let sent_until_ns = alive_ns.saturating_sub(origin.start_ns).max(lost.until_ns);
@@ -517,24 +519,24 @@ fn not_offered(
     Some((least.min(most), most))
 }
 
-/// A load that is under way.
+/// A load in progress.
 struct Sending<'a> {
     ready: &'a ReadyLoad,
     control: &'a Control,
     cancelled: &'a dyn Fn() -> bool,
     tell: &'a dyn Fn(News),
     begun_ns: u64,
-    /// When its schedule ends.
+    /// When its schedule ends, if known.
     over_ns: Option<u64>,
-    /// What was reported of each part so far.
+    /// Counts reported for each part so far.
     counted: Vec<Counts>,
-    /// Of each part, in its last whole second: successful responses per second, and requests in flight at its end.
+    /// For each part, in its last whole second: successful responses per second, and requests in flight at its end.
     last: Vec<(f64, u64)>,
-    /// When all parts were last shown.
+    /// When the state of all parts was last reported.
     shown_ns: u64,
-    /// Agents whose silence was told.
+    /// Slots of agents whose silence was reported.
     silent: BTreeSet<usize>,
-    /// When it was ended before its schedule was over.
+    /// When the load was ended before its schedule was over.
     ended_early_ns: Option<u64>,
     ending: Ending,
 }
@@ -551,7 +553,7 @@ impl Sending<'_> {
                 crew = of.shared.crew();
             }
             if let Some(Next { part, block }) = crew.next_report(load) {
-                // Others need the crew meanwhile.
+                // Other threads need the crew in the meantime.
                 drop(crew);
                 let (what, whole) = block.into_part(used.take());
                 if let Err(error) = whole {
@@ -602,7 +604,7 @@ impl Sending<'_> {
             Part::Counted(batch) => {
                 counts.merge(&batch.counts);
                 let s = batch.until_ns.saturating_sub(batch.from_ns) as f64 / 1e9;
-                // The last few milliseconds of a load yield no rate.
+                // The last few milliseconds of a load give no meaningful rate.
                 let rate = if s > 0.1 { batch.counts.ok as f64 / s } else { last.0 };
                 *last = (rate, batch.in_flight);
             }
@@ -610,7 +612,7 @@ impl Sending<'_> {
         }
     }
 
-    /// All parts, if it is time to show them.
+    /// The state of all parts, if it is due to be reported.
     fn parts_now(&mut self, crew: &Crew) -> Option<Vec<PartNow>> {
         let now_ns = now_ns();
         if now_ns.saturating_sub(self.shown_ns) < SHOW_NS {
@@ -635,7 +637,7 @@ impl Sending<'_> {
         parts.collect()
     }
 
-    /// Deals with agents that were lost; what there is to say of it.
+    /// Deals with lost agents; returns messages about them.
     fn look_for_lost(&mut self, crew: &mut Crew, now_ns: u64) -> Vec<String> {
         let load = self.ready.order.load;
         if self.ending.trouble.is_none() {
@@ -664,12 +666,12 @@ impl Sending<'_> {
         }
     }
 
-    /// Nothing more is awaited.
+    /// Whether to stop waiting for reports.
     fn is_given_up(&self, crew: &Crew, now_ns: u64) -> bool {
         if self.ending.until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
             return true;
         }
-        // Those that are lost will never report, and without a connection nobody does.
+        // Lost agents will never report, and without a connection no agent can.
         let is_alone = crew.are_others_lost(self.ready.order.load, now_ns);
         if self.ending.is_aborted {
             return is_alone || crew.deaf_for_ns(now_ns) > LOST_NS;
@@ -684,7 +686,7 @@ impl Sending<'_> {
             }
     }
 
-    /// Why the load cannot go on, in words.
+    /// Why the load cannot continue, in words.
     fn trouble(&self, crew: &Crew, now_ns: u64) -> Option<String> {
         let load = self.ready.order.load;
         if let Some(why) = crew.damage(load) {
@@ -722,7 +724,7 @@ impl Drop for ReadyLoad {
     }
 }
 
-/// How a load comes to its end before its schedule does.
+/// How a load is being ended before its schedule is over.
 #[derive(Default)]
 struct Ending {
     is_stopped: bool,
@@ -731,7 +733,7 @@ struct Ending {
     trouble: Option<SwarmError>,
 }
 
-/// What the coordinator's thread needs.
+/// What the network thread needs.
 struct Talk<'t> {
     client: &'t Client,
     context: &'t Context,
@@ -741,7 +743,7 @@ struct Talk<'t> {
 }
 
 impl Talk<'_> {
-    /// Everything that is said on the network, until the run is over.
+    /// Handles all communication until the run is over.
     async fn run(
         &self,
         queue: mpsc::UnboundedReceiver<(u64, Order)>,
@@ -750,7 +752,7 @@ impl Talk<'_> {
     ) {
         let Talk { client, context, subjects, offer, files } = *self;
         let said = follow(context, subjects, subjects.said(), said_onto(subjects, shared));
-        // A server that is gone must not keep a run from ending.
+        // An unreachable server must not keep a run from ending.
         let goodbye = async {
             let _ = leaves.await;
             tokio::time::sleep(GOODBYE).await;
@@ -764,13 +766,13 @@ impl Talk<'_> {
             () = said => {}
             () = goodbye => return,
         }
-        // Agents have a moment to read that it is over.
+        // Give agents a moment to read that the run is over.
         tokio::time::sleep(BEAT / 2).await;
         let _ = context.delete_stream(subjects.stream()).await;
     }
 }
 
-/// Gives the orders, each signed, until the last one.
+/// Sends the queued orders, each signed, up to the last one.
 async fn give(
     context: &Context,
     subjects: &Subjects,
@@ -789,7 +791,7 @@ async fn give(
     }
 }
 
-/// Announces the run every second: agents that come later join it, and all see that the coordinator lives.
+/// Announces the run every second, so that agents can join later and all agents see that the coordinator is alive.
 async fn announce(
     client: &Client,
     subjects: &Subjects,
@@ -804,12 +806,12 @@ async fn announce(
         shared.change(|crew| crew.connected(is_connected, now_ns()));
         let _ = client.publish(subjects.echo(), now_ns().to_string().into()).await;
         let sealed = offer.announced(shared.crew().open(), files);
-        // While the server is gone nobody hears it.
+        // While the server is unreachable, no one receives it.
         let _ = client.publish(ANNOUNCED, sealed.into()).await;
     }
 }
 
-/// Notes who lives.
+/// Records signs of life: heartbeats and the coordinator's own echo.
 async fn hear(client: &Client, subjects: &Subjects, shared: &Shared) {
     loop {
         if let Ok(mut beats) = client.subscribe(subjects.heartbeats()).await {
@@ -832,7 +834,7 @@ async fn hear(client: &Client, subjects: &Subjects, shared: &Shared) {
     }
 }
 
-/// Asks the server about agents that missed a heartbeat: whether it still has their connections.
+/// Asks the server whether agents that missed a heartbeat are still connected.
 async fn look_for_gone(client: &Client, subjects: &Subjects, shared: &Shared) {
     let mut beat = tokio::time::interval(BEAT);
     loop {
@@ -851,7 +853,7 @@ async fn look_for_gone(client: &Client, subjects: &Subjects, shared: &Shared) {
     }
 }
 
-/// Answers agents that ask for the time: when the question came, and when the answer went.
+/// Answers time requests with the times of arrival and reply.
 async fn tell_time(client: &Client, subjects: &Subjects) {
     loop {
         if let Ok(mut questions) = client.subscribe(subjects.time()).await {
@@ -866,7 +868,7 @@ async fn tell_time(client: &Client, subjects: &Subjects) {
     }
 }
 
-/// Takes what agents say; what cannot be understood is left out.
+/// Handles what agents send; messages that cannot be parsed are ignored.
 fn said_onto<'s>(
     subjects: &'s Subjects,
     shared: &'s Shared,
@@ -910,7 +912,7 @@ fn said_onto<'s>(
     }
 }
 
-/// The load, the id and the bytes of a report that is now whole.
+/// Load, id and bytes of a report that is now complete.
 fn report_of(
     slot: usize,
     what: &str,

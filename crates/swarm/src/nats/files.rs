@@ -1,5 +1,5 @@
-//! Files that agents need, such as bodies and feeds: in pieces through the stream of the run, and checked by what the
-//! signed announcement says of them.
+//! Files that agents need, such as bodies and feeds. They are sent in pieces through the run's stream and verified
+//! against the signed announcement.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,17 +14,17 @@ use sha2::{Digest, Sha256};
 use super::{Subjects, SwarmError, follow, keep};
 use crate::message::FileOffer;
 
-/// The most that files of a run take together: the server and each agent keep them on their disks.
+/// Maximum total size of a run's files: the server and each agent store them on disk.
 const MOST_BYTES: u64 = 1 << 30;
-/// A piece of a file: an agent's client holds some hundreds of them in memory.
+/// Size of a piece of a file: an agent's client holds several hundred pieces in memory.
 const PIECE_BYTES: usize = 128 << 10;
-/// How long the server has to take a piece.
+/// How long the server may take to accept a piece.
 const PIECE: Duration = Duration::from_secs(60);
 
-/// What is said of these files before they are sent.
+/// Describes files before they are sent.
 ///
 /// # Errors
-/// One that cannot be read, or all of them are too large.
+/// A file cannot be read, or the files are too large in total.
 pub fn offered(paths: &[PathBuf]) -> Result<Vec<FileOffer>, SwarmError> {
     let mut sum = 0;
     let mut offers = Vec::new();
@@ -69,10 +69,10 @@ fn unread(error: &io::Error) -> String {
     }
 }
 
-/// Gives these files to the server, in pieces of at most `most_bytes`.
+/// Uploads files to the server in pieces of at most `most_bytes`.
 ///
 /// # Errors
-/// One cannot be read, or the server does not take it.
+/// A file cannot be read, or the server does not accept it.
 pub async fn send(
     context: &Context,
     subjects: &Subjects,
@@ -100,10 +100,10 @@ pub async fn send(
     Ok(())
 }
 
-/// Receives files into a folder that only this user can read. Returns where they are, in the order of `offers`.
+/// Receives files into a folder that only this user can read. Returns their paths in the order of `offers`.
 ///
 /// # Errors
-/// In words: one cannot be written, or is not what was announced.
+/// A file cannot be written, or differs from what was announced; in words.
 pub async fn receive(
     context: &Context,
     subjects: &Subjects,
@@ -132,7 +132,7 @@ pub async fn receive(
     files.into_iter().map(Receiving::end).collect()
 }
 
-/// A file that comes in pieces.
+/// A file that arrives in pieces.
 struct Receiving<'o> {
     offer: &'o FileOffer,
     path: PathBuf,
@@ -142,9 +142,9 @@ struct Receiving<'o> {
 }
 
 impl<'o> Receiving<'o> {
-    /// In a folder of its own.
+    /// Creates the file in its own folder.
     fn begin(offer: &'o FileOffer, dir: &Path) -> Result<Self, String> {
-        // The announcement is signed; a name may still be none.
+        // The announcement is signed, but the name may still not be a valid file name.
         let name = Path::new(&offer.name).file_name().unwrap_or("file".as_ref());
         let path = dir.join(name);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
@@ -160,7 +160,7 @@ impl<'o> Receiving<'o> {
 
     fn take(&mut self, piece: &[u8]) -> Result<(), String> {
         self.bytes += piece.len() as u64;
-        // Whoever can write to the stream must not fill the disk.
+        // No one who can write to the stream may fill the disk.
         if self.bytes > self.offer.bytes {
             return Err(self.changed());
         }

@@ -1,10 +1,10 @@
-//! A swarm on NATS. One stream of the run holds everything that must not be lost: claims, orders, answers and reports,
-//! in the order in which the server got them. Whoever reads it begins at its first message, so an agent or a
-//! coordinator that comes later, or again, knows what the others know. Announcements, heartbeats and the questions for
-//! the time are not kept.
+//! A swarm on NATS. One stream per run holds everything that must not be lost: claims, orders, answers and reports, in
+//! the order in which the server received them. Every reader starts at the first message, so an agent or coordinator
+//! that joins late, or reconnects, learns what the others know. Announcements, heartbeats and time requests are not
+//! kept.
 //!
-//! The server is transport: an agent keeps its reports on its own disk ([`crate::spool`]) until the run is over, and
-//! sends again what was not acknowledged; a report that arrives twice counts once.
+//! The server is only transport: an agent keeps its reports on its own disk ([`crate::spool`]) until the run is over,
+//! and resends what was not acknowledged; a report that arrives twice counts once.
 
 pub mod agent;
 pub mod coordinator;
@@ -22,43 +22,43 @@ use async_nats::{Client, ConnectOptions, Event, ServerError};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
-/// Where a run is announced.
+/// Subject on which runs are announced.
 const ANNOUNCED: &str = "loadlab.announce";
-/// Between two heartbeats, announcements, or attempts to reach a server that is gone.
+/// Interval between heartbeats and announcements.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long a message waits for its acknowledgement before it is sent again.
+/// How long a message waits for its acknowledgement before it is resent.
 const ACK: Duration = Duration::from_secs(5);
-/// The server recognises a repeated message for so long.
+/// How long the server recognises a repeated message.
 const REPEATED: Duration = Duration::from_secs(120);
-/// Room for the headers of a message.
+/// Space reserved for a message's headers.
 const HEADER_BYTES: usize = 4096;
-/// The header of a report: its number, which piece of it this is, and how many there are.
+/// The header of a report: its number, the index of this piece, and the number of pieces.
 const REPORT: &str = "Loadlab-Report";
 
-/// How a NATS server is reached.
+/// How to reach a NATS server.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
     /// `nats://HOST:PORT` or `tls://HOST:PORT`.
     pub url: String,
-    /// A file with credentials (JWT and seed), or with an NKEY's seed alone.
+    /// A file with credentials (JWT and seed), or with only the seed of an NKEY.
     pub credentials: Option<PathBuf>,
-    /// Certificates to trust besides the system's.
+    /// Certificates to trust in addition to the system's.
     pub ca: Option<PathBuf>,
-    /// How this end is named in the server's lists.
+    /// The name of this client in the server's connection lists.
     pub name: String,
-    /// Where answers to it go, below `_INBOX`: the server may allow it nothing else.
+    /// Where replies to it go, below `_INBOX`: the server may allow it no other inbox.
     pub inbox: String,
 }
 
 /// Why a swarm does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum SwarmError {
-    /// The server.
+    /// The server cannot be reached.
     #[error("cannot reach the NATS server {url}: {why}")]
     Connect {
-        /// Without its credentials.
+        /// The server's URL without credentials.
         url: String,
-        /// Why.
+        /// The reason in words.
         why: String,
     },
     /// The server has no JetStream, or does not allow its use.
@@ -66,29 +66,29 @@ pub enum SwarmError {
         "the NATS server keeps no streams for this run: {0}\nhint: JetStream must be on (`nats-server -js`)"
     )]
     Stream(String),
-    /// The server does not allow what is needed.
+    /// The server denies a permission that is needed.
     #[error("the NATS server does not allow it: {0}\nhint: deploy/nats has the permissions of each side")]
     Denied(String),
-    /// A file with credentials.
+    /// A credentials file cannot be used.
     #[error("cannot use the credentials {path}: {why}")]
     Credentials {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The reason in words.
         why: String,
     },
-    /// A file that agents need.
+    /// A file that agents need cannot be sent.
     #[error("the file {path} cannot be sent to agents: {why}")]
     File {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The reason in words.
         why: String,
     },
-    /// Agents that were awaited.
+    /// The agents did not come, cannot send the load, or were lost.
     #[error("{0}")]
     Agents(String),
-    /// The thread or the runtime for the messages.
+    /// The network thread or its runtime cannot be started.
     #[error("cannot start the swarm's own thread: {0}")]
     Thread(std::io::Error),
     /// Interrupted while waiting.
@@ -96,7 +96,7 @@ pub enum SwarmError {
     Interrupted,
 }
 
-/// What the server does not allow this end to do, as it says so.
+/// Permission errors reported by the server, in its own words.
 type Denied = mpsc::UnboundedReceiver<String>;
 
 impl Server {
@@ -105,12 +105,12 @@ impl Server {
         let (deny, denied) = mpsc::unbounded_channel();
         options = options.event_callback(move |event| {
             if let Event::ServerError(ServerError::Other(why)) = event {
-                // Nobody listens any more once the run is over.
+                // No one listens any more once the run is over.
                 let _ = deny.send(why);
             }
             async {}
         });
-        // The client ignores those of the URL.
+        // The client ignores credentials in the URL.
         let of_url = self.url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
         options = match of_url.map(|(user, _)| user.split_once(':').ok_or(user)) {
             Some(Ok((user, password))) => options.user_and_password(user.to_owned(), password.to_owned()),
@@ -144,7 +144,7 @@ impl Server {
         Ok((connected?, denied))
     }
 
-    /// Its URL without credentials.
+    /// The server's URL without credentials.
     pub fn shown(&self) -> String {
         match (self.url.split_once("://"), self.url.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
@@ -164,7 +164,7 @@ impl Subjects {
         format!("LOADLAB_{}", self.run)
     }
 
-    /// Everything that the stream keeps.
+    /// All subjects that the stream keeps.
     fn kept(&self) -> String {
         format!("loadlab.{}.kept.>", self.run)
     }
@@ -173,7 +173,7 @@ impl Subjects {
         format!("loadlab.{}.kept.orders", self.run)
     }
 
-    /// All that agents say.
+    /// Everything that agents send.
     fn said(&self) -> String {
         format!("loadlab.{}.kept.slot.>", self.run)
     }
@@ -194,7 +194,7 @@ impl Subjects {
         format!("loadlab.{}.heartbeat.{slot}.{epoch}", self.run)
     }
 
-    /// What the coordinator says to itself, in order with the heartbeats of agents.
+    /// The coordinator's messages to itself, ordered relative to the agents' heartbeats.
     fn echo(&self) -> String {
         format!("loadlab.{}.heartbeat.coordinator.0", self.run)
     }
@@ -203,7 +203,7 @@ impl Subjects {
         format!("loadlab.{}.heartbeat.*.*", self.run)
     }
 
-    /// What an agent answers as long as it lives: the server says at once if nobody would.
+    /// Requests that an agent answers while it is alive; the server replies at once if there is no one to answer.
     fn alive(&self, slot: usize, epoch: u32) -> String {
         format!("loadlab.{}.alive.{slot}.{epoch}", self.run)
     }
@@ -221,14 +221,14 @@ impl Subjects {
     }
 }
 
-/// The slot and the rest of a subject under [`Subjects::said`].
+/// The slot, and the rest of a subject under [`Subjects::said`].
 fn slot_of<'s>(subject: &'s str, subjects: &Subjects) -> Option<(usize, &'s str)> {
     let rest = subject.strip_prefix(&format!("loadlab.{}.kept.slot.", subjects.run))?;
     let (slot, rest) = rest.split_once('.')?;
     Some((slot.parse().ok()?, rest))
 }
 
-/// Makes the stream of a run.
+/// Creates the stream of a run.
 async fn make_stream(context: &Context, subjects: &Subjects) -> Result<(), SwarmError> {
     let config = stream::Config {
         name: subjects.stream(),
@@ -241,7 +241,8 @@ async fn make_stream(context: &Context, subjects: &Subjects) -> Result<(), Swarm
     context.create_stream(config).await.map(drop).map_err(|error| SwarmError::Stream(error.to_string()))
 }
 
-/// Sends a message until the server has it. One that must be the first on its subject returns whether it was.
+/// Sends a message until the server has acknowledged it. For a message that must be the first on its subject, returns
+/// whether it was.
 async fn keep(context: &Context, subject: String, message: PublishMessage) -> bool {
     loop {
         let sent = match context.send_publish(subject.clone(), message.clone()).await {
@@ -256,15 +257,15 @@ async fn keep(context: &Context, subject: String, message: PublishMessage) -> bo
     }
 }
 
-/// A JetStream context that waits as long as [`keep`] does.
+/// A JetStream context whose requests time out after [`ACK`].
 fn context_of(client: &Client) -> Context {
     let mut context = jetstream::new(client.clone());
     context.set_timeout(ACK);
     context
 }
 
-/// Reads what the stream keeps of a subject, from its first message on, each once and in order, whatever happens to the
-/// server meanwhile. Ends when `take` returns false, or when the stream is gone.
+/// Reads a subject of the stream from its first message, each message once and in order, whatever happens to the server
+/// in the meantime. Ends when `take` returns false or the stream is gone.
 async fn follow(
     context: &Context,
     subjects: &Subjects,
@@ -275,7 +276,8 @@ async fn follow(
     loop {
         let read = read_from(context, subjects, &filter, next);
         let Ok(mut messages) = read.await else {
-            // A server that has just started may not have its streams yet; one that says so has none.
+            // A server that has just started may not have loaded its streams yet; this error code means that the stream
+            // is gone.
             let is_gone =
                 context.get_stream(subjects.stream()).await.is_err_and(|error| match error.kind() {
                     GetStreamErrorKind::JetStream(why) => why.error_code() == ErrorCode::STREAM_NOT_FOUND,
@@ -316,7 +318,7 @@ async fn read_from(
     Ok(stream.create_consumer(config).await?.messages().await?)
 }
 
-/// A thread with a runtime for messages.
+/// A single-threaded runtime for messages.
 fn runtime() -> Result<tokio::runtime::Runtime, SwarmError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SwarmError::Thread)
 }

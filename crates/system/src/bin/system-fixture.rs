@@ -1,4 +1,4 @@
-//! What the tests of this crate start, watch and kill; not part of the product.
+//! The programs that this crate's tests start, watch and kill; not part of the product.
 //!
 //! `own JSON` owns a system with one component until its stdin closes; `__guardian` is that system's guardian, and
 //! `__relay` a relay in front of a component's ports. `hog BYTES`, `spin` and `serve PORT BODY` are components;
@@ -65,7 +65,7 @@ fn own(own: Own) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Takes memory bit by bit, touching all of it.
+/// Allocates memory bit by bit, touching all of it.
 fn hog(bytes: usize) -> Result<(), Box<dyn std::error::Error>> {
     let mut held: Vec<Vec<u8>> = Vec::new();
     while held.len() << 20 < bytes {

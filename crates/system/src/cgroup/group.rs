@@ -1,7 +1,7 @@
-//! One component's folders in every hierarchy: made, limited, joined, removed.
+//! One component's folders in every hierarchy: creates, limits, joins and removes them.
 //!
-//! A limit counts only when it reads back as written: the kernel rounds, caps and (in some containers) ignores. The
-//! child joins by writing `0` to `cgroup.procs` between fork and exec, through files opened here, so no instruction
+//! A limit counts only if it reads back as written: the kernel rounds, caps and (in some containers) ignores limits.
+//! The child joins by writing `0` to `cgroup.procs` between fork and exec, through files opened here, so no instruction
 //! of the component ever runs outside its limits.
 
 use std::fs::{self, File, OpenOptions};
@@ -13,12 +13,12 @@ use super::{CgroupDir, Controller, Version, folder_name, place_of, read};
 use crate::process::kill;
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
-/// What v1 treats as "no limit on bytes per second" but still as a rule; without a rule it does not count.
+/// A rate that v1 treats as "no limit on bytes per second" but still as a rule; without a rule it does not count.
 pub(crate) const UNLIMITED_BPS: u64 = 1 << 50;
 
 /// The kernel's smallest CPU quota.
 const MIN_QUOTA_US: u64 = 1_000;
-/// The usual period of CPU limits, and the longest the kernel takes.
+/// The usual period of CPU limits, and the longest the kernel accepts.
 const PERIOD_US: u64 = 100_000;
 const MAX_PERIOD_US: u64 = 1_000_000;
 
@@ -37,14 +37,14 @@ pub(crate) struct LimitError {
 }
 
 impl Group {
-    /// Makes the folders of `name` below a run's. A hierarchy that refuses is returned as unavailable.
+    /// Makes the folders of `name` below a run's folders. A hierarchy that refuses is returned as unavailable.
     pub fn create(run: &[CgroupDir], name: &str) -> (Group, Vec<Unavailable>) {
         let mut group = Group::default();
         let mut unavailable = Vec::new();
         for place in run {
             let place = CgroupDir { dir: place.dir.join(folder_name(name)), ..place.clone() };
             let made = match fs::create_dir(&place.dir) {
-                // Left over from an earlier life of this name.
+                // Left over from an earlier component of this name.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                     match kill::processes_in(&place.dir).as_slice() {
                         [] => Ok(()),
@@ -66,7 +66,7 @@ impl Group {
         (group, unavailable)
     }
 
-    /// v1 counts block I/O only where a throttling rule exists, so each disk gets one that no disk can reach.
+    /// v1 counts block I/O only where a throttling rule exists, so each disk gets a rule that no disk can reach.
     fn count_io(&self, name: &str) -> Option<Unavailable> {
         let place = place_of(&self.places, Controller::Io).filter(|p| p.version == Version::V1)?;
         let failed = disks(Path::new("/sys/block")).iter().find_map(|disk| {
@@ -136,7 +136,7 @@ impl Group {
     /// Lifts the CPU limit, so that shutting down is not slowed by it.
     pub fn lift_cpu(&self) {
         if let Some(place) = place_of(&self.places, Controller::Cpu) {
-            // Best effort: with the limit on it still ends, only later.
+            // Best effort: if the limit stays, the component still ends, only later.
             let _ = match place.version {
                 Version::V1 => fs::write(place.dir.join("cpu.cfs_quota_us"), "-1"),
                 Version::V2 => fs::write(place.dir.join("cpu.max"), "max"),
@@ -155,12 +155,12 @@ impl Group {
             .collect()
     }
 
-    /// All folders.
+    /// The folders in all hierarchies.
     pub fn dirs(&self) -> Vec<PathBuf> {
         self.places.iter().map(|p| p.dir.clone()).collect()
     }
 
-    /// Living processes in any of the folders.
+    /// Live processes in any of the folders.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.places.iter().flat_map(|p| kill::processes_in(&p.dir)).collect();
         pids.sort_unstable();
@@ -168,7 +168,7 @@ impl Group {
         pids
     }
 
-    /// How many times the kernel killed one of them for memory. `None` if unknown.
+    /// How many times the kernel killed one of its processes for memory. `None` if unknown.
     pub fn oom_kills(&self) -> Option<u64> {
         let place = place_of(&self.places, Controller::Memory)?;
         let file = match place.version {
@@ -204,7 +204,7 @@ pub(super) fn set(file: &Path, value: &str, limit: &str) -> Result<(), LimitErro
     Err(fail(why, "the kernel stored another value; choose one that it keeps"))
 }
 
-/// Quota and period in microseconds. `None` when the quota is below the kernel's minimum.
+/// Quota and period in microseconds. `None` if the quota is below the kernel's minimum.
 fn cpu_quota(cores: f64) -> Option<(u64, u64)> {
     [PERIOD_US, MAX_PERIOD_US].into_iter().find_map(|period_us| {
         let quota_us = (cores * period_us as f64).round();
@@ -212,10 +212,10 @@ fn cpu_quota(cores: f64) -> Option<(u64, u64)> {
     })
 }
 
-/// The files of this machine's disks, as engines want them named.
+/// Device files of this machine's disks, as engines expect them.
 pub(crate) fn disk_files() -> Vec<String> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    // One without a number is a path to a disk that has another name, too.
+    // An entry without a device number is a path to a disk that has another name as well.
     let disks = entries.filter(|e| e.path().join("dev").exists());
     let names = disks.map(|e| e.file_name().to_string_lossy().replace('!', "/"));
     names.filter(|name| is_disk(name)).map(|name| format!("/dev/{name}")).collect()
@@ -225,7 +225,7 @@ fn is_disk(name: &str) -> bool {
     !["loop", "ram", "zram"].iter().any(|kind| name.starts_with(kind))
 }
 
-/// `MAJOR:MINOR` of the disks: neither loop, ram nor compressed-memory devices.
+/// `MAJOR:MINOR` of the disks; loop, ram and compressed-memory devices are left out.
 pub(crate) fn disks(sys_block: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(sys_block) else { return Vec::new() };
     let mut disks: Vec<String> = entries
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_reads_back_differently_is_an_error() {
-        // /dev/null takes everything and keeps nothing.
+        // /dev/null accepts every write and reads back nothing.
         let error = set(Path::new("/dev/null"), "64", "pids to 64").unwrap_err();
         assert_eq!(error.why, "/dev/null contains  after writing 64");
     }

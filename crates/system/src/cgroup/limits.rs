@@ -1,4 +1,4 @@
-//! Limits that are changed, lifted or read back: the part of [`super::group`] that happens after a group was made.
+//! Changes, lifts and reads back limits: the part of [`super::group`] that applies after a group was made.
 //!
 //! Reported limits are what the kernel's files contain, not what was written to them.
 
@@ -12,10 +12,10 @@ use super::group::{Group, LimitError, UNLIMITED_BPS, disks, set};
 use super::{CgroupDir, Controller, Version, place_of};
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
-/// A v1 memory limit above this means no limit: without one the file reads nearly 2^63.
+/// A v1 memory limit above this means no limit: an unlimited group reads nearly 2^63.
 const UNLIMITED_BYTES: u64 = 1 << 62;
 
-/// What a block limit is called in v1 and in v2.
+/// Names of the block limits in v1 and in v2.
 const BLOCK: [(&str, &str); 4] = [
     ("blkio.throttle.read_bps_device", "rbps"),
     ("blkio.throttle.write_bps_device", "wbps"),
@@ -24,14 +24,14 @@ const BLOCK: [(&str, &str); 4] = [
 ];
 
 impl BlockLimits {
-    /// In the order of [`BLOCK`].
+    /// The limits in the order of [`BLOCK`].
     fn values(self) -> [Option<u64>; 4] {
         [self.read_bytes_per_s, self.write_bytes_per_s, self.read_ops_per_s, self.write_ops_per_s]
     }
 }
 
 impl Group {
-    /// Replaces limits one after another: `now` is always what is in force, whichever of them fails.
+    /// Replaces limits one after another: `now` is always what is in force, even if one of them fails.
     pub fn change(&self, now: &mut Limits, new: &Limits) -> Result<Vec<Unavailable>, LimitError> {
         let cpu = |limits: &mut Limits| limits.cpu_cores = new.cpu_cores;
         let memory = |limits: &mut Limits| {
@@ -56,7 +56,7 @@ impl Group {
         Ok(unavailable)
     }
 
-    /// Lifts what is no longer limited; writes and reads back what differs.
+    /// Lifts the limits that no longer apply; writes and reads back those that differ.
     fn replace(&self, old: &Limits, new: &Limits) -> Result<Vec<Unavailable>, LimitError> {
         if old.cpu_cores.is_some() && new.cpu_cores.is_none() {
             self.lift_cpu();
@@ -102,11 +102,12 @@ impl Group {
                 hint: super::tree::HINT.to_owned(),
             })
         });
-        // Failing to lift one does not block the other.
+        // Failing to lift one does not stop the other from being lifted.
         lifted.into_iter().collect()
     }
 
-    /// Memory alone, and memory plus swap, both in whole pages. In v1 the second must never be less than the first.
+    /// Limits memory alone, and memory plus swap, both in whole pages. In v1 the latter must never be less than the
+    /// former.
     pub fn set_memory(
         &self,
         place: &CgroupDir,
@@ -183,7 +184,7 @@ impl Group {
         for (i, (v1_file, v2_key)) in BLOCK.iter().enumerate().filter(|(i, _)| gone(*i)) {
             for disk in disks(Path::new("/sys/block")) {
                 let (file, line) = match (place.version, i) {
-                    // Counting needs a rule.
+                    // Without a rule, v1 does not count.
                     (Version::V1, 0 | 1) => (*v1_file, format!("{disk} {UNLIMITED_BPS}")),
                     (Version::V1, _) => (*v1_file, format!("{disk} 0")),
                     (Version::V2, _) => ("io.max", format!("{disk} {v2_key}=max")),
@@ -199,7 +200,7 @@ impl Group {
         Ok(())
     }
 
-    /// The limits in force, from the kernel's own files. Open files and cores are per process, not per group.
+    /// The limits in force, from the kernel's own files. Open files and cores are limited per process, not per group.
     pub fn in_force(&self) -> LimitsInForce {
         let at = |controller| place_of(&self.places, controller);
         let mut limits = LimitsInForce {
@@ -252,7 +253,7 @@ fn memory(place: &CgroupDir) -> (Option<u64>, Option<u64>) {
     }
 }
 
-/// The smallest across disks, in the order of [`BLOCK`].
+/// The smallest limit across disks, in the order of [`BLOCK`].
 fn block(place: &CgroupDir) -> [Option<u64>; 4] {
     BLOCK.map(|(v1_file, v2_key)| {
         let file = if place.version == Version::V1 { v1_file } else { "io.max" };
@@ -269,7 +270,7 @@ fn value_of(line: &str, key: &str) -> Option<u64> {
     line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
 }
 
-/// Writes one disk's limit and reads it back: the file has a line for each disk.
+/// Writes one disk's limit and reads it back: the file has one line per disk.
 fn set_line(file: &Path, disk: &str, key: &str, value: u64, limit: &str) -> Result<(), LimitError> {
     let line = match key {
         "" => format!("{disk} {value}"),
@@ -403,7 +404,7 @@ mod tests {
         assert_eq!(now, Limits { cpu_cores: Some(0.5), ..Limits::default() });
         let half = LimitsInForce { cpu_cores: Some(0.5), ..LimitsInForce::default() };
         assert_eq!(group.in_force(), half);
-        // The next change starts from there.
+        // The next change starts from what is in force.
         assert_eq!(group.change(&mut now, &Limits::default()), Ok(vec![]));
         assert!(group.in_force().is_empty());
     }

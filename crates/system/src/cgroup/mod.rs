@@ -1,7 +1,7 @@
-//! Control groups: found, created, limited, read, emptied, removed – v1, v2, and hosts with both.
+//! Control groups: finds, creates, limits, reads, empties and removes them on hosts with v1, v2, or both.
 //!
 //! A host may keep each controller in its own v1 hierarchy, all of them in the v2 tree, or some in each. So every
-//! lookup goes by controller: where it lives, and what our folder there is. [`tree`] finds the hierarchies and makes
+//! lookup goes by controller: where it lives, and which folder is ours there. [`tree`] finds the hierarchies and makes
 //! `loadlab/RUN` in each, [`group`] makes, limits and removes one component's folders below that, [`limits`] changes
 //! its limits and reads them back, [`read`] reads counters.
 //!
@@ -15,7 +15,7 @@ pub(crate) mod tree;
 
 use std::path::PathBuf;
 
-/// Which interface a folder has.
+/// The interface version of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     V1,
@@ -57,7 +57,7 @@ impl Controller {
         }
     }
 
-    /// `None` for what needs no controller in v2.
+    /// The controller's name in v2; `None` if v2 needs no controller for it.
     pub fn v2_name(self) -> Option<&'static str> {
         match self {
             Controller::Cpu => Some("cpu"),
@@ -77,19 +77,19 @@ pub(crate) struct CgroupDir {
     pub dir: PathBuf,
 }
 
-/// Where a controller is, among places.
+/// The folder that covers a controller, among `places`.
 pub(crate) fn place_of(places: &[CgroupDir], controller: Controller) -> Option<&CgroupDir> {
     places.iter().find(|p| p.controllers.contains(&controller))
 }
 
-/// Turns a name into a folder name: anything that could leave the folder or upset a shell becomes `_`.
+/// Turns a name into a folder name: characters that could leave the folder or upset a shell become `_`.
 pub(crate) fn folder_name(name: &str) -> String {
     let mut out: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' })
         .take(200)
         .collect();
-    // `..`, and names that the kernel uses for files of its own (`memory.max`, `tasks`).
+    // `..`, and names that the kernel uses for its own files (`memory.max`, `tasks`).
     let is_file = matches!(out.as_str(), "tasks" | "notify_on_release" | "release_agent");
     if out.is_empty() || out.contains('.') || is_file {
         out = format!("_{out}");

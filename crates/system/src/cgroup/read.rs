@@ -1,7 +1,7 @@
-//! Counters of a group, read through files that stay open.
+//! Reads a group's counters through files that stay open.
 //!
-//! With a file kept open a reading is one `pread`, a third of the cost of open, read and close; fifty components with
-//! a dozen files each are read every second beside a load. A value that a file does not have is `None`.
+//! With a file kept open a reading is one `pread`, a third of the cost of open, read and close; fifty components with a
+//! dozen files each are read every second beside a load. A value that a file does not contain is `None`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,12 +14,12 @@ use super::{CgroupDir, Controller, Version, place_of};
 /// Half of the page in which the kernel writes these files (seq_file); none of their lines comes near this length.
 const HALF_PAGE: usize = 2048;
 
-/// A file that is read again and again from its beginning.
+/// A file that is read repeatedly from its beginning.
 #[derive(Debug)]
 pub(crate) struct CachedFile(Option<File>);
 
 impl CachedFile {
-    /// A file that cannot be opened reads as nothing.
+    /// Opens the file; one that cannot be opened reads as `None`.
     pub fn open(path: &Path) -> CachedFile {
         CachedFile(File::open(path).ok())
     }
@@ -36,8 +36,8 @@ impl CachedFile {
                 Ok(0) => break,
                 Ok(n) => {
                     length += n;
-                    // The kernel fills its page before returning: after less than half a page there is nothing more,
-                    // and asking again would double the cost of a reading.
+                    // The kernel fills its page before it returns: after less than half a page there is nothing more,
+                    // and another read would double the cost of a reading.
                     if n < HALF_PAGE {
                         break;
                     }
@@ -49,8 +49,8 @@ impl CachedFile {
         std::str::from_utf8(&buffer[..length]).ok()
     }
 
-    /// Calls back with each line of the file's current text. A table of sockets grows with the machine's connections: only
-    /// a piece of it is in memory at a time.
+    /// Calls back with each line of the file's current text. A table of sockets grows with the machine's connections,
+    /// so only a piece of it is in memory at a time.
     pub fn for_each_line(&self, buffer: &mut Vec<u8>, mut line: impl FnMut(&str)) -> Option<()> {
         let file = self.0.as_ref()?;
         let (mut offset, mut kept) = (0u64, 0);
@@ -97,15 +97,15 @@ pub(crate) struct Reading {
     pub periods: Option<u64>,
     pub throttled_periods: Option<u64>,
     pub throttled_s: Option<f64>,
-    /// Memory charged to it, without page cache.
+    /// Memory charged to the group, without page cache.
     pub memory_bytes: Option<u64>,
-    /// The most memory ever charged to it, page cache included.
+    /// The most memory ever charged to the group, page cache included.
     pub peak_bytes: Option<u64>,
-    /// Page cache, which can be dropped; shared memory is none.
+    /// Page cache, which can be reclaimed; shared memory does not count.
     pub cache_bytes: Option<u64>,
     pub minor_faults: Option<u64>,
     pub major_faults: Option<u64>,
-    /// Of CPU, memory and disk.
+    /// Time stalled for lack of CPU, memory and disk.
     pub pressure: Option<Pressure>,
     pub oom_kills: Option<u64>,
     pub block_read_bytes: Option<u64>,
@@ -114,7 +114,7 @@ pub(crate) struct Reading {
     pub processes: Option<Vec<u32>>,
 }
 
-/// Memory of a group: use, peak, `memory.stat`, and the file with OOM kills.
+/// Memory files of a group: usage, peak, `memory.stat`, and the file with OOM kills.
 #[derive(Debug)]
 struct MemoryFiles {
     version: Version,
@@ -141,19 +141,19 @@ impl MemoryFiles {
     }
 }
 
-/// Files of pressure (PSI): of a v2 group, or of the machine.
+/// Pressure (PSI) files of a v2 group or of the machine.
 #[derive(Debug)]
 pub(crate) struct PressureFiles([CachedFile; 3]);
 
 impl PressureFiles {
-    /// `cpu.pressure` and so on in a group's folder; the files in `/proc/pressure` have no such suffix.
+    /// Opens `cpu.pressure` and so on in a group's folder; the files in `/proc/pressure` have no such suffix.
     pub fn open(dir: &Path, ending: &str) -> Option<PressureFiles> {
         let files =
             ["cpu", "memory", "io"].map(|what| CachedFile::open(&dir.join(format!("{what}{ending}"))));
         files.iter().any(|kept| kept.0.is_some()).then_some(PressureFiles(files))
     }
 
-    /// `None` where the kernel has none of them.
+    /// `None` if the kernel has none of them.
     pub fn read(&self, buffer: &mut Vec<u8>) -> Option<Pressure> {
         let [cpu_s, memory_s, io_s] = self.0.each_ref().map(|kept| some_s(kept.read(buffer)?));
         (cpu_s.is_some() || memory_s.is_some() || io_s.is_some()).then_some(Pressure {
@@ -164,7 +164,7 @@ impl PressureFiles {
     }
 }
 
-/// Seconds of the line `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`, which has microseconds.
+/// Seconds from the line `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`, whose total is in microseconds.
 fn some_s(text: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let total = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?;
@@ -186,7 +186,7 @@ pub(crate) struct GroupReader {
 }
 
 impl GroupReader {
-    /// Opens what there is.
+    /// Opens the files that exist.
     pub fn open(places: &[CgroupDir]) -> GroupReader {
         let at = |controller| place_of(places, controller).map(|p| (p.version, p.dir.as_path()));
         GroupReader {
@@ -219,12 +219,12 @@ impl GroupReader {
         }
     }
 
-    /// Without the list of processes, for callers that do not need it.
+    /// Leaves out the list of processes and pressure, for callers that do not need them.
     pub fn without_processes(self) -> GroupReader {
         GroupReader { processes: None, pressure: None, ..self }
     }
 
-    /// Reads all of it.
+    /// Reads all counters.
     pub fn read(&self, buffer: &mut Vec<u8>) -> Reading {
         let mut r = Reading::default();
         if let Some((version, usage, stat)) = &self.cpu {
@@ -281,21 +281,21 @@ impl GroupReader {
         let usage = usage.number(buffer);
         r.peak_bytes = peak.number(buffer);
         if let Some(text) = stat.read(buffer) {
-            // v1 has the group's own numbers and, with `total_`, those including all groups below; `usage` includes
-            // all below.
+            // v1 has the group's own numbers and, with `total_`, those that include all groups below; `usage` includes
+            // all groups below.
             let [inactive, active, major, all] = match version {
                 Version::V1 => {
                     ["total_inactive_file", "total_active_file", "total_pgmajfault", "total_pgfault"]
                 }
                 Version::V2 => ["inactive_file", "active_file", "pgmajfault", "pgfault"],
             };
-            // The kernel counts shared memory as cache, which cannot be dropped: it is on the anonymous lists, and
-            // is memory here.
+            // The kernel counts shared memory as cache, which cannot be reclaimed: it is on the anonymous lists, and
+            // counts as memory here.
             let lists = keyed(text, inactive).zip(keyed(text, active));
             r.cache_bytes = lists.map(|(inactive, active)| inactive + active);
             r.memory_bytes = usage.map(|bytes| bytes.saturating_sub(r.cache_bytes.unwrap_or(0)));
             r.major_faults = keyed(text, major);
-            // The kernel's total includes the major ones.
+            // The kernel's total includes major faults.
             let all = keyed(text, all);
             r.minor_faults = all.zip(r.major_faults).map(|(all, major)| all.saturating_sub(major));
         }
@@ -303,7 +303,7 @@ impl GroupReader {
     }
 }
 
-/// Sum over devices of lines `254:0 Read 4096`.
+/// Sum over all devices of lines such as `254:0 Read 4096`: bytes read and written.
 fn v1_io_bytes(text: &str) -> (u64, u64) {
     let sum = |what: &str| {
         let fields = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
@@ -312,7 +312,7 @@ fn v1_io_bytes(text: &str) -> (u64, u64) {
     (sum("Read"), sum("Write"))
 }
 
-/// Sum over devices of lines `254:0 rbytes=4096 wbytes=0 rios=…`.
+/// Sum over all devices of lines such as `254:0 rbytes=4096 wbytes=0 rios=…`: bytes read and written.
 fn v2_io_bytes(text: &str) -> (u64, u64) {
     let sum = |key: &str| {
         text.split_ascii_whitespace()

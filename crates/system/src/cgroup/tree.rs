@@ -1,10 +1,9 @@
-//! Which hierarchies this host has, where we are in each, and how `loadlab/RUN` is made below that.
+//! Finds the hierarchies of this host and our place in each, and makes `loadlab/RUN` below it.
 //!
-//! In v1 our own group's folder takes children as it is. In v2 a group that holds processes cannot pass controllers
+//! In v1 our own group's folder can have children as it is. In v2 a group that holds processes cannot pass controllers
 //! on to children, and loadlab itself sits in its own group; so the folder is made in the nearest ancestor whose
 //! children have the controllers (with systemd's delegation the user's slice, for root any). Nothing outside
-//! `loadlab/RUN` is changed, except that an ancestor may be asked to pass controllers on when no nearer one already
-//! does.
+//! `loadlab/RUN` is changed, except that an ancestor may be asked to pass controllers on if no nearer one already does.
 
 use std::fs;
 use std::io;
@@ -13,10 +12,10 @@ use std::path::{Component as Part, Path, PathBuf};
 use super::{CgroupDir, Controller, Version, folder_name};
 use crate::spec::Unavailable;
 
-/// The folder of all runs in every hierarchy.
+/// Name of the folder of all runs in every hierarchy.
 pub(crate) const TOP: &str = "loadlab";
 
-/// What a user can do where groups cannot be made.
+/// Hint for hosts where groups cannot be made.
 pub(crate) const HINT: &str = "run loadlab as root, or (cgroup v2 with systemd) in a delegated scope: \
                                `systemd-run --user --scope -p Delegate=yes loadlab …`";
 
@@ -24,7 +23,7 @@ pub(crate) const HINT: &str = "run loadlab as root, or (cgroup v2 with systemd) 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
     version: Version,
-    /// v1 only: what it was mounted with.
+    /// v1 only: the controllers it was mounted with.
     controllers: Vec<Controller>,
     mount: PathBuf,
     own: PathBuf,
@@ -38,7 +37,7 @@ pub(crate) struct RunGroups {
 }
 
 impl RunGroups {
-    /// Where the folders of a run will be, with v2's controllers asked for. `root` is `/` but in tests.
+    /// Plans where the folders of a run will be, and asks for v2's controllers. `root` is `/` except in tests.
     pub fn plan(root: &Path, run_id: &str) -> RunGroups {
         let mut groups = RunGroups::default();
         let found = discover(root, "self");
@@ -55,7 +54,7 @@ impl RunGroups {
             };
             groups.places.push(CgroupDir { version: hierarchy.version, controllers, dir: base.join(TOP) });
         }
-        // Another run of this name may be using it, or have been killed: we must not take over its folder.
+        // Another run of this name may be using the folder, or have been killed: we must not take it over.
         if groups.places.iter().any(|p| p.dir.join(&name).exists()) {
             name = format!("{name}-{}", std::process::id());
         }
@@ -63,7 +62,7 @@ impl RunGroups {
         groups
     }
 
-    /// Makes the planned folders; a hierarchy that refuses is dropped and noted.
+    /// Makes the planned folders; a hierarchy that refuses is dropped and reported as unavailable.
     pub fn create(&mut self) {
         for mut place in std::mem::take(&mut self.places) {
             match make(&mut place) {
@@ -93,7 +92,7 @@ impl RunGroups {
         });
     }
 
-    /// `v1`, `v2`, `hybrid` or `none`: where the controllers in use live.
+    /// The interface that provides the controllers in use: `v1`, `v2`, `hybrid` or `none`.
     pub fn version(&self) -> &'static str {
         let has = |version| self.places.iter().any(|p| p.version == version && !p.controllers.is_empty());
         match (has(Version::V1), has(Version::V2)) {
@@ -105,7 +104,7 @@ impl RunGroups {
     }
 }
 
-/// A process's groups with everything they may count, read-only.
+/// The groups of a process, with everything they may count; read-only.
 pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<CgroupDir> {
     let found = discover(root, &pid.to_string());
     let in_v1: Vec<Controller> = found.iter().flat_map(|h| h.controllers.clone()).collect();
@@ -120,7 +119,7 @@ pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<CgroupDir> {
     found.into_iter().map(place).collect()
 }
 
-/// Groups by their folders, read-only; their files show what each counts.
+/// Groups given by their folders, read-only; their files show what each counts.
 pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<CgroupDir> {
     let by_file = [
         (Controller::Cpu, "cpu.cfs_quota_us"),
@@ -174,7 +173,8 @@ fn make(place: &mut CgroupDir) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a run's folder and the one of all runs. Another run that ends may remove the latter between the two steps.
+/// Makes a run's folder, below the folder of all runs. Another run that ends may remove the latter between the two
+/// steps.
 fn create_in(top: &Path, dir: &Path) -> io::Result<()> {
     let create = || fs::create_dir_all(top).and_then(|()| fs::create_dir(dir));
     let mut attempt = create();
@@ -187,7 +187,7 @@ fn create_in(top: &Path, dir: &Path) -> io::Result<()> {
     attempt
 }
 
-/// Whether a group's children have the controller, asking for it if needed.
+/// Whether the group's children have the controller, enabling it for them if needed.
 fn pass_on(dir: &Path, controller: &str) -> bool {
     let file = dir.join("cgroup.subtree_control");
     let has = || describe(&file).iter().any(|w| w == controller);
@@ -230,7 +230,7 @@ fn v2_base(hierarchy: &Hierarchy, taken: &[Controller]) -> (PathBuf, Vec<Control
     best
 }
 
-/// A folder and those above it, up to the mount.
+/// A folder and its ancestors, up to the mount.
 fn ancestors(own: &Path, mount: &Path) -> Vec<PathBuf> {
     own.ancestors().take_while(|dir| dir.starts_with(mount)).map(Path::to_path_buf).collect()
 }
@@ -244,7 +244,7 @@ fn describe(file: &Path) -> Vec<String> {
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-/// The hierarchies that have a controller of ours or are v2, with the group of a process (`self` or a pid) in each,
+/// The hierarchies that are v2 or have a controller of ours, with the group of a process (`self` or a pid) in each,
 /// from `mountinfo` and `cgroup`.
 fn discover(root: &Path, process: &str) -> Vec<Hierarchy> {
     let read = |name: &str| fs::read_to_string(root.join("proc").join(name)).unwrap_or_default();
@@ -252,7 +252,7 @@ fn discover(root: &Path, process: &str) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = Vec::new();
     for mount in mounts.lines().filter_map(parse_mount) {
         let Some(own) = own_group(&groups, &mount) else { continue };
-        // `/` in `/proc/self/cgroup` is the hierarchy's root; the mount may show only a part of it.
+        // `/` in `/proc/self/cgroup` is the hierarchy's root; the mount may show only part of the hierarchy.
         let Some(below) = strip(&own, &mount.root) else { continue };
         let at = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
         let hierarchy = Hierarchy {
@@ -322,7 +322,7 @@ fn own_group(groups: &str, mount: &Mount) -> Option<String> {
     })
 }
 
-/// `path` below `root`, without a leading slash. `None` when it is not below: the mount does not show our group.
+/// `path` below `root`, without a leading slash. `None` if it is not below: the mount does not show our group.
 fn strip(path: &str, root: &str) -> Option<PathBuf> {
     let below = Path::new(path).strip_prefix(root).ok()?;
     below.components().all(|part| matches!(part, Part::Normal(_))).then(|| below.to_owned())
@@ -426,7 +426,7 @@ pub(crate) mod tests {
         let root = fake(&[
             ("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"),
             ("proc/self/cgroup", "5:memory:/\n"),
-            // A file in place of the folder refuses even root.
+            // Not even root can create the folder where a file has its name.
             ("sys/fs/cgroup/memory/loadlab", ""),
         ]);
         let mut groups = RunGroups::plan(root.path(), "r");

@@ -1,7 +1,7 @@
-//! Changes to a living component: its limits, and whether it may run at all.
+//! Changes to a running component: its limits, and whether it may run at all.
 //!
-//! Limits are applied to the groups and to every process of the component, and read back; anything the kernel did not
-//! take is an error. Nothing here starts or ends anything.
+//! Limits are applied to the cgroups and to every process of the component, and read back; a limit the kernel did not
+//! take is an error. Nothing here starts or ends a process.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ impl Component {
         lock(&self.inner.life).limits
     }
 
-    /// The limits that are in force, read back from the kernel.
+    /// The limits in force, read back from the kernel.
     pub fn limits_in_force(&self) -> LimitsInForce {
         let mut limits = self.inner.group.in_force();
         let pid = self.inner.id.pid;
@@ -43,22 +43,22 @@ impl Component {
         kill::signal_all(|| self.inner.pids(), Signal::STOP)
     }
 
-    /// Continues them. `false` if there were none.
+    /// Resumes all its processes. `false` if there were none.
     pub fn resume(&self) -> bool {
         lock(&self.inner.life).paused = false;
         kill::signal_all(|| self.inner.pids(), Signal::CONT)
     }
 
-    /// It was paused and has not been resumed.
+    /// Whether it was paused and has not been resumed.
     pub fn is_paused(&self) -> bool {
         lock(&self.inner.life).paused
     }
 }
 
-/// Applies to every process that exists now; those they start inherit it.
+/// Applies the limit to every process that exists now; new ones inherit it.
 pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result::Result<(), LimitError> {
     let limit = most.map_or("open files to none".to_owned(), |n| format!("open files to {n}"));
-    // Without a limit of its own a process has loadlab's.
+    // A process without an explicit limit has loadlab's.
     let wanted = match most {
         Some(n) => Rlimit { current: Some(n), maximum: Some(n) },
         None => rustix::process::getrlimit(Resource::Nofile),
@@ -67,7 +67,7 @@ pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result:
     for (pid, pidfd) in kill::pinned(pids, || inner.pids()) {
         let is_there = || kill::is_there(&pidfd);
         let done = limit_one(pid, wanted, &is_there);
-        // A process that has ended meanwhile opens no more files.
+        // A process that has ended in the meantime opens no more files.
         let failed = done.err().filter(|e| *e != rustix::io::Errno::SRCH);
         let back = open_files_of(pid).filter(|_| is_there());
         let why = match (failed, back, wanted.current) {
@@ -83,8 +83,8 @@ pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result:
     Ok(())
 }
 
-/// Limits one process, and checks that it is still there afterwards. The kernel takes a bare pid here, which may have
-/// been reused in the meantime: that process gets its own limits back.
+/// Limits one process, then checks that it is still there. The kernel takes a bare pid here, which may have been reused
+/// in the meantime: that process gets its own limits back.
 fn limit_one(pid: u32, wanted: Rlimit, is_there: &dyn Fn() -> bool) -> rustix::io::Result<()> {
     if !is_there() {
         return Err(rustix::io::Errno::SRCH);
@@ -98,25 +98,25 @@ fn limit_one(pid: u32, wanted: Rlimit, is_there: &dyn Fn() -> bool) -> rustix::i
     Ok(())
 }
 
-/// The soft limit of a process; `None` if it is gone or has none.
+/// The soft limit on open files of a process; `None` if the process is gone or has no limit.
 pub(crate) fn open_files_of(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// `0-1,3`: the cores a process may run on.
+/// The cores a process may run on, such as `0-1,3`.
 fn cpus_of(pid: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned())
 }
 
-/// Checks the cores against what the kernel reports for the first process.
+/// Checks the configured cores against what the kernel reports for the first process.
 pub(crate) fn check_cpus(inner: &Inner) -> Result<()> {
     let mut wanted = inner.spec.cpus.clone();
     wanted.sort_unstable();
     wanted.dedup();
-    // A process that has already ended has none.
+    // A process that has already ended has no core list.
     let Some(list) = cpus_of(inner.id.pid).filter(|_| !wanted.is_empty()) else { return Ok(()) };
     if parse_cpus(&list) == wanted {
         return Ok(());
@@ -130,7 +130,7 @@ pub(crate) fn check_cpus(inner: &Inner) -> Result<()> {
     })
 }
 
-/// `0-1,3` as numbers.
+/// Parses a list of cores such as `0-1,3`.
 fn parse_cpus(list: &str) -> Vec<usize> {
     let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -149,7 +149,7 @@ mod tests {
         let (pid, before) = (child.id(), open_files_of(child.id()));
         let wanted =
             Rlimit { current: Some(7), maximum: rustix::process::getrlimit(Resource::Nofile).maximum };
-        // It exists at the first look only, or not even then.
+        // The process exists at the first look only, or not even then.
         for there in [1, 0] {
             let looked = std::cell::Cell::new(0);
             let is_there = || {

@@ -1,4 +1,4 @@
-//! One running component: its process, its groups, its logs, and how it ended.
+//! A running component: its process, its cgroups, its logs, and how it ended.
 
 pub(crate) mod limits;
 pub(crate) mod monitor;
@@ -20,7 +20,7 @@ use crate::spec::{ComponentSpec, Limits, LinkLimits, Signal, Unavailable};
 use crate::sync::lock;
 use crate::watch::target::Target;
 
-/// A component that was brought up. Clones are the same component.
+/// A component that was brought up. Clones refer to the same component.
 #[derive(Clone, Debug)]
 pub struct Component {
     pub(crate) inner: Arc<Inner>,
@@ -36,21 +36,21 @@ pub(crate) struct Inner {
     pub logs: Vec<Log>,
     pub started_ns: u64,
     pub unavailable: Vec<Unavailable>,
-    /// A command of the plan, not a component: its end is not reported.
+    /// Whether this is a command of the plan, not a component: its end is not reported.
     pub is_command: bool,
-    /// It has been ready: from then on its end is reported as a death. Before that, `ready` returns its end as an
-    /// error.
+    /// Whether it has been ready: from then on its end is reported as a death. Before that, `ready` returns its end as
+    /// an error.
     pub was_ready: AtomicBool,
-    /// It has ended, and its engine is being asked how.
+    /// Whether it has ended and its engine is being asked how.
     pub is_asked: AtomicBool,
-    /// Its end is intended.
+    /// Whether its end is intended.
     pub leaving: AtomicBool,
     pub life: Mutex<Life>,
     pub ended: Condvar,
     pub origin: Origin,
 }
 
-/// Who started it, which decides how it is signalled and who knows how it ended.
+/// Who started it; decides how it is signalled and who knows how it ended.
 #[derive(Debug)]
 pub(crate) enum Origin {
     /// Our own child.
@@ -59,13 +59,13 @@ pub(crate) enum Origin {
     Container(Box<ContainerHandle>),
 }
 
-/// What changes while it lives.
+/// The mutable state of a component.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     pub ended: Option<Ended>,
-    /// OOM kills that were reported while it lived.
+    /// OOM kills reported while it lived.
     pub oom_kills: u64,
-    /// OOM kills as read after it ended.
+    /// OOM kills read after it ended.
     pub oom_kills_at_end: u64,
     /// Logs that were cut, by index.
     pub cut: Vec<usize>,
@@ -73,14 +73,14 @@ pub(crate) struct Life {
     pub limits: Limits,
     /// The limits on its link, as read back.
     pub link: LinkLimits,
-    /// All its processes are stopped by `pause`.
+    /// Whether `pause` has stopped all its processes.
     pub paused: bool,
 }
 
 /// How and when a component's first process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// How.
+    /// How it ended.
     pub status: Status,
     /// When it was noticed, nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
@@ -93,7 +93,8 @@ pub struct Status {
     pub exit: Option<i32>,
     /// The signal that ended it, if one did.
     pub signal: Option<Signal>,
-    /// The kernel killed it or one of its processes for memory: at a limit of this many bytes, or without a limit.
+    /// The kernel killed it or one of its processes for memory: at a limit of this many bytes (`Some(Some(_))`), or
+    /// without a limit.
     pub out_of_memory: Option<Option<u64>>,
 }
 
@@ -133,7 +134,7 @@ impl Component {
         self.inner.started_ns
     }
 
-    /// Where it can be reached from here: a container's own address. `None` for a process, which is reached at the
+    /// Where a container can be reached from here: its own address. `None` for a process, which is reached at the
     /// machine's address.
     pub fn address(&self) -> Option<std::net::IpAddr> {
         match &self.inner.origin {
@@ -150,17 +151,17 @@ impl Component {
         }
     }
 
-    /// It is a container of an engine.
+    /// Whether it is a container.
     pub fn is_container(&self) -> bool {
         matches!(self.inner.origin, Origin::Container(_))
     }
 
-    /// It has ended, and was asked to.
+    /// Whether it has ended because it was asked to.
     pub fn was_killed(&self) -> bool {
         self.inner.is_leaving() && self.ended().is_some()
     }
 
-    /// What this host cannot give it.
+    /// What this host cannot provide to it.
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.inner.unavailable
     }
@@ -170,12 +171,12 @@ impl Component {
         lock(&self.inner.life).ended.clone()
     }
 
-    /// What the watcher reads of it.
+    /// What the watcher should read for it.
     pub fn target(&self) -> Target {
         self.inner.target()
     }
 
-    /// Its living processes: those in its cgroup, or else its family.
+    /// Its live processes: those in its cgroup, or else its process family.
     pub fn pids(&self) -> Vec<u32> {
         self.inner.pids()
     }
@@ -186,7 +187,7 @@ impl Component {
     }
 
     /// Processes that have left its cgroup, found by the mark in their environment: they are neither limited nor
-    /// counted. Looks at every process on the machine, so do not call it in the middle of a load.
+    /// counted. Scans every process on the machine, so do not call it in the middle of a load.
     pub fn escaped(&self) -> Vec<u32> {
         self.inner.escaped()
     }
@@ -196,21 +197,21 @@ impl Component {
         logs::tail(&self.inner.logs)
     }
 
-    /// Sends a signal to its process group; `false` when its first process has ended. Does not wait for the signal's
-    /// effect; if the component ends, that is reported as a death like any other.
+    /// Sends a signal to its process group; `false` if its first process has ended. Does not wait for the signal to
+    /// take effect; if the component ends, its end is reported as a death like any other.
     pub fn send(&self, signal: Signal) -> bool {
         self.inner.send(signal)
     }
 }
 
 impl Inner {
-    /// What the watcher reads of it.
+    /// What the watcher should read for it.
     pub fn target(&self) -> Target {
         let asked = lock(&self.life).limits.memory_bytes;
         Target::component(&self.spec.name, &self.group.places, &self.family, asked)
     }
 
-    /// Signals the group as long as its leader is not reaped: until then its number cannot be reused.
+    /// Signals the group as long as its leader has not been reaped: until then the group id cannot be reused.
     #[expect(unsafe_code, reason = "killpg with signals that rustix has no names for")]
     pub fn send(&self, signal: Signal) -> bool {
         let life = lock(&self.life);
@@ -218,7 +219,7 @@ impl Inner {
             return false;
         }
         if let Origin::Container(handle) = &self.origin {
-            // The monitor must be able to record its end meanwhile.
+            // Release the lock: the monitor must be able to record its end in the meantime.
             drop(life);
             return handle.signal(signal);
         }
@@ -237,7 +238,7 @@ impl Inner {
         }
     }
 
-    /// Everything that must be gone after `down`; without a cgroup this looks at every process on the machine.
+    /// Everything that must be gone after `down`; without a cgroup this scans every process on the machine.
     pub fn all_pids(&self) -> Vec<u32> {
         match self.group.places.is_empty() {
             false => self.group.pids(),
@@ -250,12 +251,12 @@ impl Inner {
             return Vec::new();
         }
         let marked = process::marked(&self.family.mark);
-        // A process that is in the group by now was only being forked.
+        // A process that is in the group by now was still being forked.
         let inside = self.group.pids();
         marked.iter().map(|s| s.pid).filter(|pid| !inside.contains(pid)).collect()
     }
 
-    /// How many times the kernel has killed one of its processes for memory: as read now, or the last value if its
+    /// How many times the kernel has killed one of its processes for memory: read now, or the last known value if its
     /// cgroup is gone.
     pub fn count_oom_kills(&self, life: &mut Life) -> u64 {
         let kills = self.group.oom_kills().unwrap_or(0);
@@ -263,9 +264,9 @@ impl Inner {
         life.oom_kills_at_end
     }
 
-    /// Reaps the first process if it has ended, and records how. `true` if it ended just now.
+    /// Reaps the first process if it has ended, and records how. `true` if it has ended since the last call.
     pub fn reap(&self, now_ns: u64) -> bool {
-        // Ask the engine before taking the lock, so that no one has to wait for its answer.
+        // Ask the engine before taking the lock, so that nothing else waits for its answer.
         let (ended, engine_reports_oom) = match &self.origin {
             Origin::Process => (None, false),
             Origin::Container(handle) => {
@@ -278,8 +279,8 @@ impl Inner {
             return false;
         }
         let Some(status) = ended.or_else(|| wait(&self.pidfd)) else { return false };
-        // The kernel counts an OOM kill before it sends the signal. One seen earlier may have hit another process of
-        // the component, unless this one was killed (a shell reports that as 137).
+        // The kernel counts an OOM kill before it sends the signal. An OOM kill counted earlier may have hit another
+        // process of the component, unless this one was killed (which a shell reports as 137).
         let kills = self.count_oom_kills(&mut life);
         let was_killed = status.1 == Some(Signal::KILL) || status.0 == Some(128 + libc::SIGKILL);
         let is_counted = kills > life.oom_kills && status.0 != Some(0) || kills > 0 && was_killed;
@@ -291,7 +292,7 @@ impl Inner {
         true
     }
 
-    /// Waits for the monitor to reap it. The pidfd was readable, so this is quick; if an engine does not answer how a
+    /// Waits for the monitor to reap it. The pidfd was readable, so this is quick; if an engine does not report how a
     /// container ended, it lasts until that question is given up.
     pub fn wait_reaped(&self) -> Ended {
         let mut life = lock(&self.life);
@@ -308,7 +309,7 @@ impl Inner {
     }
 }
 
-/// The process's exit status or signal if it has ended. This reaps it.
+/// Reaps the process and returns its exit status or signal, if it has ended.
 fn wait(pidfd: &OwnedFd) -> Option<(Option<i32>, Option<Signal>)> {
     use std::os::fd::AsFd;
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOHANG;

@@ -1,9 +1,9 @@
-//! One thread that notices when a process ended, the kernel killed one for memory, or a log grew beyond its bound.
+//! One thread that notices when a process ends, the kernel kills one for memory, or a log exceeds its bound.
 //!
-//! It sleeps in `poll` on a pidfd per component, so a death is seen at once and nothing runs while nothing happens;
-//! four times a second it checks log sizes and OOM counters, which cannot be polled for. It is also the only place
-//! that reaps, so exactly one thread learns each exit status; for a container, which requires asking its engine, that
-//! is a separate thread.
+//! It sleeps in `poll` on one pidfd per component, so a death is seen at once and an idle system costs nothing; four
+//! times a second it checks log sizes and OOM counters, which cannot be polled for. It is also the only place that
+//! reaps, so exactly one thread learns each exit status; a container's status requires asking its engine, which a
+//! separate thread does.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -25,36 +25,36 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Its first process ended though it had been ready and was not asked to end.
+    /// Its first process ended, after it was ready and without being asked to end.
     Died {
-        /// Which.
+        /// The component that died.
         component: Component,
-        /// How, in words by `Display`.
+        /// How it ended; `Display` puts it in words.
         status: Status,
         /// When it was noticed, nanoseconds of `CLOCK_MONOTONIC`.
         at_ns: u64,
     },
-    /// The kernel killed processes of it for memory; its first process lives.
+    /// The kernel killed some of its processes for memory; its first process is alive.
     OutOfMemory {
-        /// Which.
+        /// The component they belong to.
         component: Component,
-        /// Since it was started.
+        /// OOM kills since it was started.
         kills: u64,
         /// When it was noticed, nanoseconds of `CLOCK_MONOTONIC`.
         at_ns: u64,
     },
     /// A log reached its bound and was cut back to its first half. Reported once per log.
     LogCut {
-        /// Whose.
+        /// The component that writes the log.
         component: Component,
-        /// Which.
+        /// The log's path.
         path: PathBuf,
-        /// When, nanoseconds of `CLOCK_MONOTONIC`.
+        /// When it was cut, nanoseconds of `CLOCK_MONOTONIC`.
         at_ns: u64,
     },
 }
 
-/// The monitor's thread, and what it watches.
+/// The monitor thread, and what it watches.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     shared: Arc<Shared>,
@@ -94,7 +94,7 @@ impl Monitor {
         self.shared.wake();
     }
 
-    /// All that are up, oldest first; dead ones are included until they are taken down.
+    /// All components that are up, oldest first; dead ones are included until they are taken down.
     pub fn all(&self) -> Vec<Arc<Inner>> {
         lock(&self.shared.kept).clone()
     }
@@ -105,7 +105,7 @@ impl Drop for Monitor {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been reported.
+            // A panic in the thread has already been reported.
             let _ = thread.join();
         }
     }
@@ -113,7 +113,7 @@ impl Drop for Monitor {
 
 impl Shared {
     fn wake(&self) {
-        // A full counter is readable all the same.
+        // A full counter leaves the eventfd readable, so a failed write changes nothing.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -126,7 +126,7 @@ impl Shared {
             let living: Vec<&Arc<Inner>> = kept.iter().filter(is_watched).collect();
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
             fds.extend(living.iter().map(|c| PollFd::from_borrowed_fd(c.pidfd.as_fd(), PollFlags::IN)));
-            // With no component alive there is nothing to check but the wake-up.
+            // With no component alive, only the wake-up matters.
             let timeout = (!kept.is_empty()).then_some(&LOOK);
             let _ = poll(&mut fds, timeout);
             let now_ns = clock::now_ns();
@@ -147,7 +147,7 @@ impl Shared {
 
     fn look(&self, inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
         let component = || Component { inner: inner.clone() };
-        // Whoever set the limit: the plan, a Compose file, or who started loadlab in a container.
+        // Whoever set the limit: the plan, a Compose file, or the container loadlab runs in.
         let kills = inner.group.oom_kills().unwrap_or(0);
         let mut life = lock(&inner.life);
         if kills > life.oom_kills {
@@ -166,13 +166,13 @@ impl Shared {
     }
 }
 
-/// Learns how a component ended, and sends the notice. An engine may be slow to answer or never do so; no other
-/// component's end may wait for that.
+/// Learns how a component ended, and sends the notice. An engine may answer slowly or never; no other component's end
+/// may wait for that.
 fn ended(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
     if matches!(inner.origin, Origin::Process) {
         return reap(inner, at_ns, notices);
     }
-    // Read while the cgroup exists: the engine removes it, and does not report memory if it hears of the end first.
+    // Read while the cgroup exists: the engine removes it, and does not report the OOM kill if it sees the end first.
     inner.count_oom_kills(&mut lock(&inner.life));
     inner.is_asked.store(true, Ordering::SeqCst);
     let (theirs, to) = (inner.clone(), notices.clone());

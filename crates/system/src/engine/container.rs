@@ -11,38 +11,39 @@ use super::{CALL_NS, Call, Engine, Result};
 use crate::spec::Signal;
 use crate::sync::lock;
 
-/// How long an engine may take to answer how a container ended; two questions are asked, each with this limit.
+/// How long an engine may take to report how a container ended; two calls are made, each with this limit.
 const ANSWER_NS: u64 = 5_000_000_000;
 
-/// What only the engine knows of a running container.
+/// A running container, as only its engine knows it.
 #[derive(Debug)]
 pub(crate) struct ContainerHandle {
     pub engine: Engine,
     pub id: String,
     pub address: Option<IpAddr>,
     pub follower: Mutex<Option<Follower>>,
-    /// What no message about it may quote.
+    /// Secrets that no message about it may quote.
     pub secrets: Secrets,
 }
 
-/// A container's state by its own health check.
+/// A container's state according to its own health check.
 pub(crate) enum Health {
-    /// It has no check.
+    /// It has no health check.
     Unchecked,
     Well,
-    /// Not yet, or no longer; the reason in words.
+    /// Not healthy yet, or no longer; the reason in words.
     Not(String),
 }
 
 impl ContainerHandle {
-    /// Inspects it by its id; `None` when it no longer exists or the engine does not answer.
+    /// Inspects the container by its id; `None` if it no longer exists or the engine does not answer.
     fn inspect(&self, within_ns: u64) -> Option<Value> {
         let call = Call::new("inspect a container", "GET", format!("/containers/{}/json", self.id));
         self.engine.call(call.within(within_ns)).ok().filter(|a| a.status == 200).map(|a| a.body)
     }
 
-    /// Exit status, and whether the kernel killed it for memory. Its first process has already ended. An engine that
-    /// does not answer is given up after ten seconds, so do not call this on a thread that others wait for.
+    /// Its exit status, and whether the kernel killed it for memory. Call this once its first process has ended. An
+    /// engine that does not answer is given up on after ten seconds, so do not call this on a thread that others wait
+    /// for.
     pub fn ended(&self) -> (Option<i32>, bool) {
         // The engine notices the end a moment after the kernel has reported it to us.
         let wait = Call::new("wait for a container", "POST", format!("/containers/{}/wait", self.id));
@@ -64,7 +65,7 @@ impl ContainerHandle {
         };
         let health = &found["State"]["Health"];
         match health["Status"].as_str() {
-            // The engine starts its checks a moment after the container.
+            // The engine starts its health checks a moment after the container.
             None | Some("" | "none") if has_check(&found["Config"]["Healthcheck"]) => {
                 Health::Not("its health check has not run yet".into())
             }
@@ -100,7 +101,7 @@ pub(crate) fn remove(engine: &Engine, id: &str) -> Result<()> {
     engine.call(Call::new("remove a container", "DELETE", path)).map(drop)
 }
 
-/// The image or the plan has a health check.
+/// Whether the image or the plan has a health check.
 fn has_check(check: &Value) -> bool {
     let test = check["Test"].as_array().map_or(&[][..], Vec::as_slice);
     test.first().is_some_and(|first| first.as_str() != Some("NONE"))

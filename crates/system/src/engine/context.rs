@@ -1,7 +1,7 @@
 //! Packs a folder into a tar archive for the engine to build an image from, leaving out what `.dockerignore` names.
 //!
-//! Names longer than the header's field go into the extended header that all readers know. Owners are root's, as in
-//! the engines' own clients: the result must not depend on who builds.
+//! Names longer than the header field go into the extended header that every tar reader knows. Files are owned by root,
+//! as in the engines' own clients: the result must not depend on who builds.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ const IGNORE: &str = ".dockerignore";
 type Failed = (PathBuf, io::Error);
 
 /// Writes the folder and returns the number of bytes written. The Dockerfile, given by its path in the folder, and
-/// `.dockerignore` itself are sent whatever the rules say: the engine needs them, and leaves them out of the image
+/// `.dockerignore` are always sent, whatever the rules say: the engine needs them, and leaves them out of the image
 /// itself.
 pub(super) fn write(dir: &Path, dockerfile: &str, into: &mut impl Write) -> Result<u64, Failed> {
     let path = dir.join(IGNORE);
@@ -91,7 +91,7 @@ impl<W: Write> Archive<'_, W> {
 
     fn file(&mut self, name: &str, file: File, found: &fs::Metadata) -> io::Result<()> {
         self.entry(name, found, b'0', found.len())?;
-        // The header already has the length: exactly that many bytes must follow.
+        // The header already states the length: exactly that many bytes must follow.
         let copied = io::copy(&mut file.take(found.len()), self.into)?;
         self.bytes += copied;
         if copied != found.len() {
@@ -139,7 +139,7 @@ fn header((name, target): (&str, &str), mode: u32, bytes: u64, kind: u8, mtime_s
     put(0, &cut(name));
     put(100, format!("{:07o}\0", mode & 0o7777).as_bytes());
     put(108, b"0000000\x000000000\0");
-    // Beyond eight gigabytes the octal digits do not suffice; readers then accept base 256.
+    // Octal digits do not suffice for eight gigabytes and more; tar readers then accept base 256.
     if bytes < 1 << 33 {
         put(124, format!("{bytes:011o}\0").as_bytes());
     } else {
@@ -165,7 +165,7 @@ struct Rules {
     needed: Vec<String>,
 }
 
-/// The names in a path.
+/// The path's components.
 fn parts_of(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".")
 }
@@ -194,7 +194,7 @@ impl Rules {
         self.lines.iter().rev().find(|(_, pattern)| matches(pattern)).is_some_and(|(keep, _)| !keep)
     }
 
-    /// Something below an excluded folder may still be included by a later `!`.
+    /// Whether something below an excluded folder may still be included by a later `!`.
     fn may_want_from(&self, folder: &str) -> bool {
         let is_below = |path: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
         self.has_exceptions || self.needed.iter().any(|needed| is_below(needed))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::http::HttpError;
 
-/// What to do about an image that cannot be pulled.
+/// Hint for an image that cannot be pulled.
 pub(super) const IMAGE_HINT: &str =
     "name an image that `docker images` lists, load one (`docker load`), or `build` it";
 
@@ -20,10 +20,10 @@ pub enum EngineError {
         tried.join(", ")
     )]
     None {
-        /// Sockets, each with its error.
+        /// The sockets that were tried, each with its error.
         tried: Vec<String>,
     },
-    /// The socket is another user's.
+    /// The socket belongs to another user.
     #[error(
         "not permitted to use the container engine at {}\n\
          hint: run as root, or join the group that the socket belongs to (`usermod -aG docker $USER`, then log in \
@@ -31,84 +31,84 @@ pub enum EngineError {
         socket.display()
     )]
     NotPermitted {
-        /// Which.
+        /// The engine's socket.
         socket: PathBuf,
     },
-    /// It is not on this machine.
+    /// The engine is on another machine.
     #[error(
         "the container engine `{host}` cannot be used: its containers are not processes of this machine\nhint: \
          name a local socket, such as `unix:///var/run/docker.sock`, or `docker` or `podman`"
     )]
     Elsewhere {
-        /// As given.
+        /// The engine's address, as given.
         host: String,
     },
-    /// There is no version of the API that both support.
+    /// Engine and loadlab support no common API version.
     #[error(
         "the container engine at {} supports versions {least} to {most} of its API; loadlab supports 1.40 to \
          1.47\nhint: use Docker 19.03 or Podman 3.0, or later",
         socket.display()
     )]
     Version {
-        /// Where.
+        /// The engine's socket.
         socket: PathBuf,
-        /// Its oldest.
+        /// The oldest API version it supports.
         least: String,
-        /// Its newest.
+        /// The newest API version it supports.
         most: String,
     },
-    /// The exchange failed.
+    /// The HTTP exchange with the engine failed.
     #[error("cannot {doing}: the container engine at {}: {source}", socket.display())]
     Http {
-        /// What was asked.
+        /// What was being done, in words.
         doing: String,
-        /// At which engine.
+        /// The engine's socket.
         socket: PathBuf,
-        /// Why.
+        /// The HTTP error.
         source: HttpError,
     },
-    /// It answered with a refusal.
+    /// The engine refused the request.
     #[error("cannot {doing}: {message} (status {status} of the container engine){}", hint_of(hint))]
     Refused {
-        /// What was asked.
+        /// What was being done, in words.
         doing: String,
-        /// Its status.
+        /// HTTP status of the answer.
         status: u16,
-        /// Its message.
+        /// The engine's message.
         message: String,
-        /// What to do, if known.
+        /// What the user can do, if known; else empty.
         hint: &'static str,
     },
-    /// Compose was asked to pull an image, and could not.
+    /// Compose was asked to pull an image, and failed.
     #[error(
         "cannot pull the image `{image}`, which is not on this machine{}\nhint: {}",
         said_of(said),
         IMAGE_HINT
     )]
     NoImage {
-        /// Which.
+        /// The image's name.
         image: String,
-        /// What it reported; may be empty.
+        /// What Compose reported; may be empty.
         said: String,
     },
-    /// Its answer makes no sense.
+    /// The engine's answer lacks something.
     #[error("cannot {doing}: the container engine at {} answered without {missing}", socket.display())]
     Answer {
-        /// What was asked.
+        /// What was being done, in words.
         doing: String,
-        /// From which engine.
+        /// The engine's socket.
         socket: PathBuf,
-        /// What was looked for.
+        /// What is missing from the answer.
         missing: &'static str,
     },
-    /// A file that an image is built from.
+    /// A file for an image build cannot be read.
     #[error("cannot build the image `{image}`: cannot read {}: {source}", path.display())]
     Context {
-        /// Which.
+        /// The image to be built.
         image: String,
-        /// The file.
+        /// The file that cannot be read.
         path: PathBuf,
-        /// Why.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
 }
@@ -118,7 +118,7 @@ fn said_of(said: &str) -> String {
 }
 
 impl EngineError {
-    /// An image that could not be pulled on our behalf, with what was reported.
+    /// An image that Compose could not pull on our behalf, with what it reported.
     pub(crate) fn no_image(image: &str, said: &str) -> EngineError {
         EngineError::NoImage { image: image.to_owned(), said: said.to_owned() }
     }
@@ -128,5 +128,5 @@ fn hint_of(hint: &str) -> String {
     if hint.is_empty() { String::new() } else { format!("\nhint: {hint}") }
 }
 
-/// Results of the engine.
+/// Result type of the engine module.
 pub type Result<T> = std::result::Result<T, EngineError>;

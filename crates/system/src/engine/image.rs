@@ -1,4 +1,4 @@
-//! Images: there already, pulled, or built from a folder.
+//! Images: already present, pulled, or built from a folder.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -10,23 +10,23 @@ use super::error::IMAGE_HINT;
 use super::{Call, Engine, EngineError, Result, context, encoded, refused};
 use crate::cancel::Cancel;
 
-/// How long pulling or building may take.
+/// Time limit for pulling or building, nanoseconds.
 const LONG_NS: u64 = 3_600_000_000_000;
-/// Longest line of the engine's progress in bytes; longer ones are skipped.
+/// Longest line of the engine's progress output, in bytes; longer ones are skipped.
 const LINE_BYTES: u64 = 1 << 20;
 
-/// An image that is built from a folder with a Dockerfile.
+/// An image to build from a folder with a Dockerfile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageBuild {
-    /// The name it gets.
+    /// The name given to the image.
     pub image: String,
-    /// The folder that is sent to the engine.
+    /// The build context: the folder sent to the engine.
     pub context: PathBuf,
-    /// The Dockerfile, relative to it; `None` is `Dockerfile`.
+    /// Path of the Dockerfile in `context`; `None` is `Dockerfile`.
     pub dockerfile: Option<String>,
     /// Values for its `ARG`s.
     pub args: Vec<(String, String)>,
-    /// The stage to stop at.
+    /// The build stage to stop at.
     pub target: Option<String>,
 }
 
@@ -38,10 +38,10 @@ impl Engine {
         Ok(self.call(Call::new(doing, "GET", path))?.status != 404)
     }
 
-    /// Ensures that an image is present: pulls it if not.
+    /// Ensures that an image is present, pulling it if necessary.
     ///
     /// # Errors
-    /// It is neither present nor can be pulled, or the wait was cancelled.
+    /// It is neither present nor can it be pulled, or the wait was cancelled.
     pub fn ensure_image(&self, image: &str, cancel: &Cancel) -> Result<()> {
         if self.has_image(image)? {
             return Ok(());
@@ -66,7 +66,7 @@ impl Engine {
     /// Builds an image; the engine's output goes to `log`.
     ///
     /// # Errors
-    /// A file of the folder that cannot be read; a step that fails, with its message; `cancel`.
+    /// A file of the folder cannot be read; a build step fails, with its message; `cancel` was triggered.
     pub fn build_image(
         &self,
         build: &ImageBuild,
@@ -109,7 +109,7 @@ impl Engine {
         self.stream_of_words(&call, &mut archive, bytes, cancel, log)
     }
 
-    /// A call answered with a stream of JSON lines, one of which may be an error.
+    /// Makes a call that is answered with a stream of JSON lines, one of which may be an error.
     fn stream_of_words(
         &self,
         call: &Call<'_>,
@@ -125,8 +125,8 @@ impl Engine {
     }
 }
 
-/// Logs the lines of an answer as they come, since a long build may print more than should be kept. A failure is
-/// returned with the first error among them.
+/// Logs the lines of an answer as they arrive, since a long build may print more than should be kept in memory. If the
+/// call failed, returns the first error among them.
 fn words_of(
     doing: &str,
     status: u16,
@@ -134,7 +134,7 @@ fn words_of(
     log: &mut dyn Write,
 ) -> std::io::Result<Result<()>> {
     let mut error = None;
-    // The beginning of a refusal.
+    // The beginning of an error response.
     let mut refusal = Vec::new();
     let mut line = Vec::new();
     while {
@@ -147,7 +147,7 @@ fn words_of(
         }
         let Ok(said) = serde_json::from_slice::<Value>(&line) else { continue };
         if let Some(text) = said["stream"].as_str().or(said["status"].as_str()) {
-            // The log is for reading; the build does not depend on it.
+            // The log is only for reading; the build does not depend on it.
             let _ = log.write_all(text.as_bytes());
         }
         error = error.or(said["error"].as_str().map(|text| text.trim().to_owned()));

@@ -1,7 +1,7 @@
-//! What a run has made at an engine, found by its label and removed: containers first, then networks and volumes.
+//! Finds what a run made at an engine by its label, and removes it: containers first, then networks and volumes.
 //!
-//! It works from the label alone, so that the guardian can do it, or `clean` after a power cut. An engine finishes
-//! what it was asked for even when the process that asked is gone, so one listing is never enough.
+//! It works from the label alone, so that the guardian can do it, or `clean` after a power cut. An engine completes a
+//! request even if the process that sent it is gone, so one listing is never enough.
 
 use std::path::Path;
 
@@ -11,27 +11,27 @@ use super::{Call, Engine, EngineError, Result, labelled};
 use crate::cancel::Cancel;
 use crate::clock;
 
-/// The label of everything that a run makes.
+/// The label of everything a run makes.
 pub(crate) const RUN_LABEL: &str = "loadlab.run";
-/// The label that Compose gives to everything of a project.
+/// The label Compose gives to everything in a project.
 pub(crate) const PROJECT_LABEL: &str = "com.docker.compose.project";
-/// Names of our projects begin with this.
+/// Prefix of our projects' names.
 pub(crate) const PROJECT: &str = "loadlab-";
-/// How long removing one thing may take.
+/// Time limit for removing one resource, nanoseconds.
 const REMOVE_NS: u64 = 20_000_000_000;
-/// Between two listings.
+/// Pause between two listings, nanoseconds.
 const LOOK_NS: u64 = 100_000_000;
-/// How many times removal is retried when the engine does not let go.
+/// How many times a removal is retried while the engine still refuses it.
 const TRIES: u32 = 5;
 
-/// Something left over: what it is in words, and the API path to remove it.
+/// A resource left over: its description, and the API path to remove it.
 #[derive(Clone, Debug)]
 pub(crate) struct Leftover {
     pub what: String,
     path: String,
 }
 
-/// Whether this label can only be that of a run; anything else that a state file claims is left alone.
+/// Whether this label can only belong to a run; anything else that a state file claims is left alone.
 pub(crate) fn is_ours(label: &str) -> bool {
     match label.split_once('=') {
         Some((RUN_LABEL, run)) => !run.is_empty(),
@@ -40,7 +40,7 @@ pub(crate) fn is_ours(label: &str) -> bool {
     }
 }
 
-/// Everything with a label at the engine of a socket.
+/// Everything with a label at the engine behind a socket.
 ///
 /// # Errors
 /// The engine does not answer. Without its socket nothing can be known.
@@ -50,7 +50,7 @@ pub(crate) fn find(socket: &Path, label: &str) -> Result<(Engine, Vec<Leftover>)
     Ok((engine, left))
 }
 
-/// Everything that has a label (`key=value`, or a key alone), each with the value.
+/// Everything that has a label (`key=value`, or a key alone), each with the label's value.
 fn list(engine: &Engine, label: &str) -> Result<Vec<(String, Leftover)>> {
     let filters = labelled(label);
     let key = label.split('=').next().unwrap_or_default();
@@ -72,7 +72,7 @@ fn list(engine: &Engine, label: &str) -> Result<Vec<(String, Leftover)>> {
         let name = text(&found["Name"]);
         add(&found, format!("volume {name}"), format!("/volumes/{name}?force=1"));
     }
-    // Without an id the path would name all of its kind.
+    // Without an id the path would name all resources of its kind.
     left.retain(|(_, l)| !l.path.contains("/?") && !l.path.ends_with('/'));
     Ok(left)
 }
@@ -85,15 +85,16 @@ fn items(list: Value) -> Vec<Value> {
 }
 
 impl Leftover {
-    /// Removes it; one that is already gone counts as removed.
+    /// Removes the resource; one that is already gone counts as removed.
     pub fn remove(&self, engine: &Engine) -> Result<()> {
         let doing = format!("remove the {}", self.what);
         engine.call(Call::new(doing, "DELETE", self.path.clone()).within(REMOVE_NS)).map(drop)
     }
 }
 
-/// Removes everything with a label, until two listings agree and `is_settled`: what a process that is now gone asked
-/// the engine for may appear only after a listing. Returns what it tried to remove, with why it is still there.
+/// Removes everything with a label, until two listings agree and `is_settled` returns true: what a dead process asked
+/// the engine for may appear only after a listing. Returns what it tried to remove, with the error if it is still
+/// there.
 ///
 /// # Errors
 /// The engine does not answer.
@@ -106,12 +107,12 @@ pub(crate) fn remove_until(
     let never = Cancel::new();
     let (mut listings, mut again) = (0, 0);
     loop {
-        // Asked before the listing, so that at least one listing follows once all has settled.
+        // Check this before the listing, so that at least one listing follows once everything has settled.
         let settled = is_settled();
         let (engine, left) = find(socket, label)?;
         let is_new = left.iter().any(|l| !tried.iter().any(|(what, _)| *what == l.what));
         (listings, again) = (listings + 1, if is_new { 0 } else { again + 1 });
-        // One that is just being removed by another process refuses for a moment.
+        // A resource that another process is just removing refuses for a moment.
         let is_enough = left.is_empty() || again >= TRIES;
         if listings > 1 && again > 0 && settled && is_enough {
             return Ok(tried);
@@ -127,14 +128,14 @@ pub(crate) fn remove_until(
     }
 }
 
-/// Removes everything with a label; returns the first failure after trying all.
+/// Removes everything with a label; tries all, then returns the first failure.
 pub(crate) fn remove_all(socket: &Path, label: &str) -> Result<()> {
     remove_until(socket, label, &mut || true)?.into_iter().find_map(|(_, error)| error).map_or(Ok(()), Err)
 }
 
-/// What runs have left at an engine when their state files are gone too: anything that carries a run's label or
-/// belongs to a run's Compose project. `is_dead` decides from its [`tag`](crate::ledger::state::tag) whether the
-/// run's loadlab is gone.
+/// What runs have left at an engine when their state files are gone too: everything that carries a run's label or
+/// belongs to a run's Compose project. `is_dead` decides from a run's [`tag`](crate::ledger::state::tag) whether its
+/// loadlab process is gone.
 pub(crate) fn strays(engine: &Engine, is_dead: &dyn Fn(&str) -> bool) -> Result<Vec<(String, Leftover)>> {
     let mut found: Vec<(String, Leftover)> = Vec::new();
     for key in [RUN_LABEL, PROJECT_LABEL] {
@@ -149,12 +150,12 @@ pub(crate) fn strays(engine: &Engine, is_dead: &dyn Fn(&str) -> bool) -> Result<
             }
         }
     }
-    // Networks and volumes are free once their containers are gone.
+    // Networks and volumes are free only once their containers are gone.
     found.sort_by_key(|(_, left)| !left.path.starts_with("/containers/"));
     Ok(found)
 }
 
-/// `loadlab-shop-4711` and `1267-a1b2-effffffc` of the two together.
+/// Splits a project's name into `loadlab-shop-4711` and the tag, such as `1267-a1b2-effffffc`.
 fn tail_of(project: &str) -> Option<(&str, &str)> {
     let (at, _) = project.rmatch_indices('-').nth(2)?;
     Some((&project[..at], &project[at + 1..]))
@@ -169,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// An engine whose lists are what `containers` returns for the number of the listing, until something is removed.
+    /// A fake engine whose n-th listing is `containers(n)`, until something is removed.
     fn engine(socket: &Path, containers: impl Fn(usize) -> &'static [&'static str] + Send + 'static) {
         let listener = UnixListener::bind(socket).unwrap();
         std::thread::spawn(move || {
@@ -211,7 +212,7 @@ mod tests {
     fn what_comes_after_a_listing_is_removed_too() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("sock");
-        // It appears only after the first listing.
+        // The container appears only after the first listing.
         engine(&socket, |listing| if listing == 1 { &[] } else { &["late"] });
         let tried = remove_until(&socket, "loadlab.run=a", &mut || true).unwrap();
         assert_eq!(whats(tried), ["container late"]);

@@ -1,9 +1,9 @@
 //! Copies what a container writes from the engine into the run's log files.
 //!
-//! One thread per container copies as long as the container lives, whatever happens to the engine meanwhile: an
-//! engine restarted under its containers breaks the stream, but has everything that was written once it is back.
-//! Without a terminal the engine sends frames: one byte for the stream (1 output, 2 errors), three zero bytes, four
-//! for the length, then the text.
+//! One thread per container copies for as long as the container lives, whatever happens to the engine meanwhile: an
+//! engine restarted under its containers breaks the stream, but once it is back it still has everything that was
+//! written. Without a terminal the engine sends frames: one byte for the stream (1 output, 2 errors), three zero bytes,
+//! four for the length, then the text.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -16,24 +16,24 @@ use super::{Call, Engine, Result};
 use crate::cancel::Cancel;
 use crate::clock;
 
-/// How long the rest may take to arrive after the container has ended.
+/// How long the remaining output may take to arrive after the container has ended.
 const REST_NS: u64 = 2_000_000_000;
-/// Between two attempts to resume reading from an engine that is gone.
+/// Pause between two attempts to resume reading from an engine that is gone.
 const AGAIN_NS: u64 = 250_000_000;
 /// Longest line of a response head, in bytes.
 const LINE_BYTES: usize = 64 << 10;
 
-/// The thread that copies.
+/// The copying thread.
 #[derive(Debug)]
 pub(crate) struct Follower {
     thread: Option<JoinHandle<()>>,
-    /// There is nothing more to wait for.
+    /// Set when there is nothing more to wait for.
     enough: Arc<AtomicBool>,
 }
 
 impl Follower {
-    /// Starts copying output and errors into files, from the container's first byte or from a given time of the Unix
-    /// clock, in nanoseconds. `lives` reports whether the container's first process still exists.
+    /// Starts copying output and errors into files, from the container's first byte or from a given Unix time in
+    /// nanoseconds. `lives` reports whether the container's first process still exists.
     pub fn start(
         engine: &Engine,
         id: &str,
@@ -80,19 +80,19 @@ impl Drop for Follower {
     }
 }
 
-/// The body of a response, dechunked and read as it arrives, however long it becomes.
+/// The body of a response, dechunked and read as it arrives, however long it gets.
 pub(super) struct Body<R, S> {
     stream: R,
-    /// Asked before each read whether to give up: the read then fails.
+    /// Called before each read; if it returns true, the read fails.
     stop: S,
     bytes: Vec<u8>,
     at: usize,
     left: Remaining,
-    /// The response's status, once its head was read.
+    /// The response's status, once the head has been read.
     status: Option<u16>,
 }
 
-/// How much of a body is still to come.
+/// How much of the body is still to come.
 #[derive(Clone, Copy)]
 enum Remaining {
     /// This many bytes of the current chunk.
@@ -112,7 +112,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
         Body { stream, stop, bytes: Vec::new(), at: 0, left: Remaining::UntilClose, status: None }
     }
 
-    /// The answer's status.
+    /// The response's status; reads the head if necessary.
     pub fn status(&mut self) -> std::io::Result<u16> {
         match self.status {
             Some(status) => Ok(status),
@@ -120,7 +120,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
         }
     }
 
-    /// Reads more bytes from the stream; false at its end.
+    /// Reads more bytes from the stream; false at the end of the stream.
     fn more(&mut self) -> std::io::Result<bool> {
         self.bytes.drain(..self.at);
         self.at = 0;
@@ -145,7 +145,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
         }
     }
 
-    /// A line of the head or the framing, without its end.
+    /// A line of the head or of the chunk framing, without its line end.
     fn line(&mut self) -> std::io::Result<String> {
         loop {
             if let Some(end) = self.bytes[self.at..].iter().position(|b| *b == b'\n') {
@@ -182,7 +182,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
                     _ => {}
                 }
             }
-            // What precedes the response, such as `100 Continue`.
+            // Skip what precedes the response, such as `100 Continue`.
             if !(100..200).contains(&status) {
                 (self.left, self.status) = (left, Some(status));
                 return Ok(status);
@@ -240,12 +240,12 @@ impl<R: Read, S: FnMut() -> bool> Read for Body<R, S> {
     }
 }
 
-/// Where one of a container's streams goes.
+/// The destination of one of a container's streams.
 struct StreamCopy {
     file: Option<File>,
     /// How many bytes of the stream are in the file …
     bytes: u64,
-    /// … and how many arrive again before anything new.
+    /// … and how many will arrive again before anything new.
     skip: u64,
 }
 
@@ -280,7 +280,7 @@ fn follow(
         let mut body = Body::new(stream, stop);
         let is_there = body.status().is_ok_and(|status| status == 200);
         let is_whole = is_there && copy(&mut body, &mut copies).is_ok();
-        // One that keeps no logs will have none later either; nor will one that was removed.
+        // A container that keeps no logs will have none later either; nor will a removed one.
         let has_none = body.status.is_some_and(|status| status != 200 && (!has_read || status == 404));
         has_read |= is_there;
         if stop() || has_none || is_whole && !lives() {
@@ -298,7 +298,7 @@ fn follow(
     }
 }
 
-/// Sorts frames into files until there are no more. Fails when the stream ends within one.
+/// Sorts frames into files until there are no more. Fails if the stream ends within a frame.
 fn copy<R: Read, S: FnMut() -> bool>(
     body: &mut Body<R, S>,
     copies: &mut [StreamCopy; 2],
@@ -324,7 +324,7 @@ fn copy<R: Read, S: FnMut() -> bool>(
 mod tests {
     use super::*;
 
-    /// A stream that delivers its bytes in pieces of one size.
+    /// A stream that delivers its bytes in pieces of a given size.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -399,8 +399,8 @@ mod tests {
         }
     }
 
-    /// An engine that is restarted while the container lives: its first answer breaks off in the middle of a line,
-    /// then it is gone, then it has everything from the beginning.
+    /// An engine that is restarted while the container lives: its first answer breaks off in the middle of a line, then
+    /// it is gone, then it sends everything from the beginning.
     #[test]
     fn what_an_engine_breaks_off_goes_on_when_it_is_back() {
         let frames =
@@ -432,7 +432,7 @@ mod tests {
                     _ => Ok(saying(&whole)),
                 }
             };
-            // The container has ended once the last answer was read.
+            // The container ends once the last answer has been read.
             let lives = || opened.get() < 2;
             follow(saying(&first), [file("out"), file("err")], &open, &|| false, &lives);
             let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();

@@ -1,11 +1,10 @@
 //! Containers, through the HTTP API of Docker's or Podman's engine on its Unix socket.
 //!
-//! A thin client for the few calls that are needed, over the same HTTP code as readiness checks. It negotiates the
-//! API version with the engine. It must not read statistics there: samples come from the container's cgroup and
-//! network namespace, like those of processes ([`crate::watch::target`]), because the engine's own take a second
-//! each.
+//! A thin client for the few calls that are needed, over the HTTP code of the readiness checks. It negotiates the API
+//! version with the engine. It must not read statistics there: samples come from the container's cgroup and network
+//! namespace, as for processes ([`crate::watch::target`]), because the engine's statistics take a second per container.
 //!
-//! [`container`] brings containers up and down, [`image`] provides their images, `output` has their logs, `leftovers`
+//! [`container`] handles running containers, [`image`] provides their images, `output` has their logs, `leftovers`
 //! removes everything that carries a run's label, even after the run is gone.
 
 pub(crate) mod container;
@@ -31,7 +30,7 @@ use crate::http::{self, HttpError, SLICE};
 /// The newest API version spoken here, and the oldest (Docker 19.03, Podman 3).
 const NEWEST: Version = (1, 47);
 const OLDEST: Version = (1, 40);
-/// Time limit of a call, unless it waits for something.
+/// Time limit of a call that does not wait for something.
 const CALL_NS: u64 = 30_000_000_000;
 
 type Version = (u32, u32);
@@ -67,18 +66,18 @@ impl<'a> Call<'a> {
     }
 }
 
-/// An answer: its status, and its body as JSON (`null` if it is not JSON).
+/// The engine's answer: its status, and its body as JSON (`null` if it is not JSON).
 pub(crate) struct Answer {
     pub status: u16,
     pub body: Value,
 }
 
 impl Engine {
-    /// The engine to use: the one named (`docker`, `podman`, `unix:///PATH` or a path), else the one that
-    /// `DOCKER_HOST` or `CONTAINER_HOST` names, else the first that answers at a usual place.
+    /// Connects to the engine: the one named (`docker`, `podman`, `unix:///PATH` or a path), else the one that
+    /// `DOCKER_HOST` or `CONTAINER_HOST` names, else the first that answers at a usual socket.
     ///
     /// # Errors
-    /// None answers, access is denied, it is on another machine, or it is too old or too new.
+    /// No engine answers, access is denied, it is on another machine, or it is too old or too new.
     pub fn connect(named: Option<&str>) -> Result<Engine> {
         let mut tried = Vec::new();
         for socket in candidates(named)? {
@@ -95,13 +94,13 @@ impl Engine {
         Err(EngineError::None { tried })
     }
 
-    /// Every engine that answers at a usual place or at the one the environment names.
+    /// Every engine that answers at a usual socket or at the one named by the environment.
     pub(crate) fn all() -> Vec<Engine> {
         let sockets = candidates(None).unwrap_or_default();
         sockets.iter().filter(|socket| socket.exists()).filter_map(|socket| Engine::at(socket).ok()).collect()
     }
 
-    /// The engine at a socket.
+    /// The engine behind a socket.
     pub(crate) fn at(socket: &Path) -> Result<Engine> {
         let asked = Engine { socket: socket.to_owned(), version: (0, 0), is_podman: false };
         let answer = asked.call(Call::new("ask for the engine's version", "GET", "/version"))?;
@@ -122,17 +121,17 @@ impl Engine {
         &self.socket
     }
 
-    /// It is Podman's.
+    /// Whether this is Podman.
     pub fn is_podman(&self) -> bool {
         self.is_podman
     }
 
-    /// Makes a call; statuses below 400, and 404, count as answers.
+    /// Makes a call; a status below 400, or 404, counts as an answer.
     pub(crate) fn call(&self, call: Call<'_>) -> Result<Answer> {
         self.call_while(call, &mut || false)
     }
 
-    /// The same, but gives up when `stop` returns true.
+    /// As [`Engine::call`], but gives up when `stop` returns true.
     pub(crate) fn call_while(&self, call: Call<'_>, stop: &mut dyn FnMut() -> bool) -> Result<Answer> {
         let body = call.body.map(Value::to_string).unwrap_or_default();
         let head = self.head(&call, "application/json", body.len() as u64);
@@ -144,7 +143,7 @@ impl Engine {
         answer_of(&call.doing, response.map_err(failed)?)
     }
 
-    /// Sends a file as the body; `read` consumes the answer as it arrives and returns what it made of it. `stop` is
+    /// Sends a file as the body; `read` consumes the answer as it arrives, and its result is returned. `stop` is
     /// checked before each read.
     fn send_file<T>(
         &self,
@@ -174,7 +173,7 @@ impl Engine {
         })
     }
 
-    /// Opens a stream of an endless answer; the stream includes the head and the chunk framing.
+    /// Opens the stream of an endless answer; it includes the head and the chunk framing.
     pub(crate) fn stream(&self, call: &Call<'_>) -> Result<UnixStream> {
         let failed = |source| self.failed(&call.doing, source);
         let mut stream = self.open().map_err(failed)?;
@@ -249,7 +248,7 @@ pub(crate) fn refused(doing: &str, status: u16, parsed: &Value, body: &[u8]) -> 
 }
 
 impl Answer {
-    /// The answer, if what was asked for exists.
+    /// The answer's body, if the requested resource exists.
     pub fn found(self, doing: &str) -> Result<Value> {
         match self.status {
             404 => Err(refused(doing, 404, &self.body, b"not found")),
@@ -258,7 +257,7 @@ impl Answer {
     }
 }
 
-/// `1.41` as numbers.
+/// Parses a version such as `1.41`.
 fn version_of(text: &str) -> Option<Version> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -285,7 +284,7 @@ fn candidates(named: Option<&str>) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// Encodes a text as a value in a query.
+/// Percent-encodes a text as a query value.
 pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -297,7 +296,7 @@ pub(crate) fn encoded(text: &str) -> String {
     out
 }
 
-/// `?filters=` for everything that has a label.
+/// The encoded value of `?filters=` for everything that has a label.
 pub(crate) fn labelled(label: &str) -> String {
     encoded(&serde_json::json!({ "label": [label] }).to_string())
 }

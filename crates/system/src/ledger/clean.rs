@@ -1,4 +1,4 @@
-//! Removing what killed runs left behind.
+//! Removes what killed runs left behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use crate::engine::{Engine, EngineError, leftovers};
 use crate::error::{Error, Result};
 use crate::process::{self, ProcessId, kill};
 
-/// In every folder that may be removed with all its contents: its text is the run's mark.
+/// A file in every folder that may be removed with all its contents; its text is the run's mark.
 const SCRATCH_MARK: &str = ".loadlab-scratch";
-/// How long after the request an engine may still create what it was asked for.
+/// How long after a request an engine may still create what it was asked for.
 pub(crate) const SETTLES_NS: u64 = 15_000_000_000;
-/// How long taking down one run may take.
+/// Time limit for taking down one run, nanoseconds.
 const TAKEDOWN_NS: u64 = 10_000_000_000;
 
 /// Marks a scratch folder as one that may be removed with all its contents.
@@ -22,7 +22,7 @@ pub(crate) fn mark_scratch(dir: &Path, mark: &str) -> Result<()> {
     fs::write(&file, mark).map_err(Error::file("write", &file))
 }
 
-/// Removes a scratch folder if it carries that mark.
+/// Removes a scratch folder if it carries this mark.
 pub(crate) fn remove_scratch(dir: &Path, mark: &str) -> std::io::Result<()> {
     match fs::read_to_string(dir.join(SCRATCH_MARK)) {
         Ok(text) if text == mark => fs::remove_dir_all(dir),
@@ -35,24 +35,24 @@ pub(crate) fn remove_scratch(dir: &Path, mark: &str) -> std::io::Result<()> {
 /// One thing that a killed run left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CleanedItem {
-    /// Whose.
+    /// The run that left it behind.
     pub run_id: String,
     /// `process 4711 (nginx: worker process)`, `cgroup /sys/…`, `folder /tmp/…`, `state file /run/…`.
     pub what: String,
-    /// Gone now (or, in a dry run, would be tried); else why not.
+    /// `Ok` if it is gone now (or, in a dry run, would be removed); else why not.
     pub result: std::result::Result<(), String>,
 }
 
-/// How [`clean`] does it.
+/// Options of [`clean`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cleaning {
-    /// Only list what there is.
+    /// Only list what would be removed.
     pub dry_run: bool,
-    /// Report what cannot be removed once more, then drop it from the ledger: an engine may be gone permanently.
+    /// Report what cannot be removed one last time, then drop it from the ledger: an engine may be gone for good.
     pub forget: bool,
 }
 
-/// Removes what killed runs left behind, going by the files of the state folder; live runs are left alone.
+/// Removes what killed runs left behind, according to the files in the state folder; live runs are left alone.
 pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
     let mut cleaned = Vec::new();
     let entries = match fs::read_dir(state_dir) {
@@ -64,7 +64,7 @@ pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
     files.sort();
     for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "json")) {
         let read = match fs::read(file) {
-            // Its run has ended meanwhile.
+            // The run has ended in the meantime.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             read => read.map_err(|e| e.to_string()),
         };
@@ -81,7 +81,7 @@ pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
             }),
         }
     }
-    // From a loadlab killed while writing one: what it was about to make was never made.
+    // Left by a loadlab killed while writing a state file: what it was about to make was never made.
     for file in files.iter().filter(|f| f.to_string_lossy().ends_with(".json.new")) {
         let state = fs::read(file).ok().and_then(|text| serde_json::from_slice::<RunState>(&text).ok());
         if let Some(state) = state.filter(|state| !state.is_alive()) {
@@ -94,7 +94,7 @@ pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
     Ok(cleaned)
 }
 
-/// What is gone already was removed by somebody else: the run's guardian cleans as well.
+/// Counts a missing resource as removed: the run's guardian cleans up as well.
 fn removed(result: std::io::Result<()>) -> std::io::Result<()> {
     match result {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -102,8 +102,8 @@ fn removed(result: std::io::Result<()>) -> std::io::Result<()> {
     }
 }
 
-/// Ends the processes of a run whose loadlab is gone, and removes what it made. The state file goes last, and stays
-/// if anything else does, unless that is to be forgotten.
+/// Kills the processes of a run whose loadlab is gone, and removes what it made. The state file is removed last, and
+/// stays if anything else does, unless that is to be forgotten.
 pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     let Cleaning { dry_run, forget } = how;
     let until_ns = clock::now_ns() + TAKEDOWN_NS;
@@ -111,7 +111,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     let mut item = |what: String, result| {
         items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
     };
-    // After a reboot no pid and no cgroup is left, only folders.
+    // After a reboot no pids and cgroups are left, only folders.
     let same_boot = state.boot_id == process::boot_id();
     let cgroups: Vec<PathBuf> = state.resources.iter().filter_map(cgroup_of).collect();
     if same_boot {
@@ -120,7 +120,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
             item(what, if killed { Ok(()) } else { Err("not permitted".into()) });
         }
         if !dry_run {
-            // Anything forked meanwhile.
+            // Catches anything forked in the meantime.
             let groups = kill::kill_groups(&cgroups, until_ns);
             let rest = || processes_of(state, &cgroups).iter().map(|(_, id)| id.pid).collect();
             if let Err(left) = groups.and_then(|_| kill::kill_until_none(until_ns, rest)) {
@@ -159,7 +159,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     items
 }
 
-/// Sockets and labels of everything that a run has made at engines, or asked for.
+/// Sockets and labels of everything that a run made at engines, or asked them for.
 fn engines_of(state: &RunState) -> Vec<(&Path, &str)> {
     let mut found: Vec<(&Path, &str)> = Vec::new();
     for resource in &state.resources {
@@ -179,7 +179,7 @@ fn settled_ns(state: &RunState, label: &str) -> u64 {
     if is_asked && state.boot_id == process::boot_id() { clock::now_ns() + SETTLES_NS } else { 0 }
 }
 
-/// Removes what a run made at an engine. That survives a reboot.
+/// Removes what a run made at an engine, which survives a reboot.
 fn take_down_at(
     socket: &Path,
     label: &str,
@@ -204,9 +204,9 @@ fn take_down_at(
     }
 }
 
-/// Removes what killed runs left at container engines and no state file records: an engine may finish a request long
-/// after the process that asked is gone. Skipped are engines that do not answer, and things of runs that are alive or
-/// whose state cannot be known here.
+/// Removes what killed runs left at container engines without a record in a state file: an engine may complete a
+/// request long after the process that sent it is gone. Skips engines that do not answer, and resources of runs that
+/// are alive or whose state cannot be known here.
 pub fn clean_engines(how: Cleaning) -> Vec<CleanedItem> {
     let mut cleaned = Vec::new();
     for engine in Engine::all() {
@@ -230,7 +230,7 @@ fn cgroup_of(resource: &Resource) -> Option<PathBuf> {
     }
 }
 
-/// Everything of a run that is still alive, each with a description.
+/// All live processes of a run, each with a description.
 fn processes_of(state: &RunState, cgroups: &[PathBuf]) -> Vec<(String, ProcessId)> {
     let all = process::snapshot();
     let mut pids: Vec<u32> = cgroups.iter().flat_map(|dir| kill::processes_in(dir)).collect();
@@ -243,7 +243,7 @@ fn processes_of(state: &RunState, cgroups: &[PathBuf]) -> Vec<(String, ProcessId
     pids.extend(process::marked(&state.mark).iter().map(|s| s.pid));
     pids.sort_unstable();
     pids.dedup();
-    // The caller does not count as a leftover, even if it was started from within a component.
+    // The caller is not a leftover, even if it was started from within a component.
     pids.retain(|pid| *pid != std::process::id());
     let words = |pid: u32| {
         let id = ProcessId { pid, start_ticks: process::stat(pid)?.start_ticks };
@@ -252,13 +252,13 @@ fn processes_of(state: &RunState, cgroups: &[PathBuf]) -> Vec<(String, ProcessId
     pids.into_iter().filter_map(words).collect()
 }
 
-/// Removes a run's cgroup, and the folder of all runs if this was the last one in it.
+/// Removes a run's cgroup, and the folder of all runs if this was the last run in it.
 pub(crate) fn remove_run_group(dir: &Path, until_ns: u64) -> bool {
     let gone = kill::remove_groups(dir, until_ns);
     if let Some(top) =
         dir.parent().filter(|top| top.file_name().is_some_and(|n| n == crate::cgroup::tree::TOP))
     {
-        // It fails while another run uses it.
+        // This fails while another run uses the folder.
         let _ = fs::remove_dir(top);
     }
     gone
@@ -294,7 +294,7 @@ mod tests {
             ("run/1", [group.clone()].as_slice())
         );
         assert!(state.is_alive() && !ledger.is_guarded());
-        // It is alive: clean leaves it alone.
+        // The run is alive: clean leaves it alone.
         assert_eq!(clean(&state_dir, CLEAN).unwrap(), []);
         ledger.close().unwrap();
         assert!(file.exists(), "the group is still there");

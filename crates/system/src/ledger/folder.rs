@@ -1,4 +1,4 @@
-//! A folder that goes when its owner does, however that ends.
+//! A folder that is removed when its owner ends, however that happens.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -11,7 +11,7 @@ use super::state::{self, Resource};
 use crate::error::{Error, Result};
 
 /// A folder of this process that is removed with all its contents: by [`OwnFolder::remove`], when it is dropped, by its
-/// guardian after a kill -9, and by `loadlab clean` if both were killed.
+/// guardian after a kill -9, or by `loadlab clean` if both were killed.
 #[derive(Debug)]
 pub struct OwnFolder {
     path: PathBuf,
@@ -19,10 +19,11 @@ pub struct OwnFolder {
 }
 
 impl OwnFolder {
-    /// Makes a new folder in `parent`, readable by this user alone. `what` is a word for its name and for `loadlab clean`.
+    /// Makes a new folder in `parent`, readable only by this user. `what` is a word for its name and for `loadlab
+    /// clean`.
     ///
     /// # Errors
-    /// It cannot be made, or not be written down for others to remove.
+    /// It cannot be made, or cannot be recorded for others to remove.
     pub fn new(parent: &Path, what: &str, guardian: Guardian) -> Result<OwnFolder> {
         let pid = std::process::id();
         let names = (0..).map(|n| parent.join(format!("loadlab-{what}-{pid}-{n}")));
@@ -68,7 +69,7 @@ impl OwnFolder {
 
 impl Drop for OwnFolder {
     fn drop(&mut self) {
-        // What cannot be removed now is in the ledger.
+        // The ledger still has what cannot be removed now.
         let _ = self.take_away();
     }
 }

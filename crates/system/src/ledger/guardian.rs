@@ -1,10 +1,9 @@
-//! A small process that takes a system down when loadlab is gone, however it ended.
+//! A small process that takes a system down once loadlab is gone, however it ended.
 //!
-//! It is loadlab's own binary, started again with a hidden argument, in its own session and in none of the
-//! components' cgroups, so that neither Ctrl-C, nor a kill of loadlab's process group, nor a component's memory limit
-//! reaches it. It reads what the run makes from a pipe, one JSON object per line; the kernel closes the pipe when
-//! loadlab ends for any reason, and the guardian then removes what is left. It must not print, and does nothing while
-//! loadlab lives.
+//! It is loadlab's own binary, started again with a hidden argument, in its own session and in none of the components'
+//! cgroups, so that neither Ctrl-C, nor a kill of loadlab's process group, nor a component's memory limit reaches it.
+//! It reads what the run makes from a pipe, one JSON object per line; the kernel closes the pipe when loadlab ends for
+//! any reason, and the guardian then removes what is left. It must not print, and does nothing while loadlab lives.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -42,7 +41,7 @@ pub fn spawn(exe: &Path, arg: &str) -> Result<Guardian> {
     Ok(Guardian { child, pipe, id: ProcessId { pid, start_ticks } })
 }
 
-/// Gives it its own session, and ignores the signals across exec: at no moment can Ctrl-C reach it.
+/// Gives it its own session, and ignores the signals across exec: Ctrl-C cannot reach it at any moment.
 fn detach() -> std::io::Result<()> {
     ignore_signals();
     rustix::process::setsid().map(drop).map_err(Into::into)
@@ -61,12 +60,12 @@ fn ignore_signals() {
 }
 
 impl Guardian {
-    /// Its process.
+    /// The guardian's process.
     pub fn process(&self) -> ProcessId {
         self.id
     }
 
-    /// Sends it a change. An error means that it is gone.
+    /// Sends it a change. An error means that the guardian is gone.
     pub(crate) fn send(&mut self, change: &Change) -> std::io::Result<()> {
         match &mut self.pipe {
             Some(pipe) => state::write_line(pipe, change),
@@ -74,16 +73,16 @@ impl Guardian {
         }
     }
 
-    /// Closes the pipe and waits until the guardian has removed what was left over: nothing after an orderly end.
+    /// Closes the pipe and waits until the guardian has removed what was left: nothing after an orderly end.
     pub fn finish(mut self) {
         self.pipe = None;
-        // It ends on its own within the time limits of taking down.
+        // It ends by itself within the time limits of taking down.
         let _ = self.child.wait();
     }
 }
 
-/// The guardian's whole life: reads changes until the pipe closes, then takes down what is left. Returns the
-/// exit status for the process. The binary calls this before anything else of its own.
+/// Runs the guardian: reads changes until the pipe closes, then takes down what is left. Returns the process's exit
+/// status. The binary calls this before anything else.
 pub fn main(pipe: impl Read) -> i32 {
     ignore_signals();
     match follow(pipe) {
@@ -92,7 +91,7 @@ pub fn main(pipe: impl Read) -> i32 {
             i32::from(items.iter().any(|i| i.result.is_err()))
         }
         Some(state) => {
-            // An orderly end has removed it already.
+            // After an orderly end the file is already gone.
             let _ = std::fs::remove_file(&state.file);
             0
         }
@@ -100,7 +99,7 @@ pub fn main(pipe: impl Read) -> i32 {
     }
 }
 
-/// What a run has made by the time its pipe closed. A last line that is cut off does not count.
+/// What a run has made by the time its pipe closed. A truncated last line does not count.
 fn follow(pipe: impl Read) -> Option<RunState> {
     let mut run: Option<RunState> = None;
     for line in BufReader::new(pipe).split(b'\n') {

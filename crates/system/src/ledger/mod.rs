@@ -1,8 +1,8 @@
-//! What a run has made on this machine, written down before it is made, so that another process can remove it.
+//! Records what a run makes on this machine, before it is made, so that another process can remove it.
 //!
-//! It is written twice: to a file in the state folder, which survives everything but a reboot, and through a pipe to
-//! the guardian, which acts at once when loadlab is gone. [`clean`] works from the files alone. A run is alive as
-//! long as a process with its pid *and* start time exists; nothing of such a run is touched.
+//! Each change is written twice: to a file in the state folder, which survives everything but a reboot, and through a
+//! pipe to the guardian, which acts at once when loadlab is gone. [`clean`] works from the files alone. A run is alive
+//! while a process with its pid *and* start time exists; nothing of such a run is touched.
 
 pub mod clean;
 pub mod folder;
@@ -28,7 +28,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Begins a run: its state file exists from here on.
+    /// Begins a run: its state file exists from now on.
     pub fn open(
         state_dir: &Path,
         run_id: &str,
@@ -56,22 +56,22 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// `NAME=value` for the environment of everything the run starts.
+    /// The `NAME=value` entry in the environment of everything the run starts.
     pub fn mark(&self) -> String {
         lock(&self.state).mark.clone()
     }
 
-    /// The process that the run belongs to.
+    /// The process that owns the run.
     pub fn owner(&self) -> ProcessId {
         lock(&self.state).owner
     }
 
-    /// Call this before it is made, if its name is known by then.
+    /// Records a resource. Call this before it is made, if its name is known by then.
     pub fn made(&self, resource: Resource) -> Result<()> {
         self.change(Change::Made(resource))
     }
 
-    /// Call this after it is removed.
+    /// Removes a resource from the record. Call this after it is removed.
     pub fn done(&self, resource: Resource) -> Result<()> {
         self.change(Change::Done(resource))
     }
@@ -93,12 +93,12 @@ impl Ledger {
         }
     }
 
-    /// Whether there is a guardian that still listens.
+    /// Whether the run has a guardian that is still listening.
     pub fn is_guarded(&self) -> bool {
         lock(&self.guardian).is_some()
     }
 
-    /// Ends the run: removes its file and releases the guardian. Anything left in the ledger is left to `clean`.
+    /// Ends the run: removes its file and releases the guardian. Anything still in the ledger is left to `clean`.
     pub fn close(&self) -> Result<()> {
         let state = lock(&self.state);
         if state.resources.is_empty() {

@@ -1,4 +1,4 @@
-//! A run's state: what it has made and not removed yet, and who may remove it.
+//! A run's state: what it has made and not removed yet, and which process owns it.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::process::{self, ProcessId};
 
-/// Something a run has made.
+/// A resource that a run has made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -33,12 +33,12 @@ pub enum Resource {
         socket: PathBuf,
         /// `loadlab.run=…`.
         label: String,
-        /// What: the component, or the Compose project.
+        /// What was asked for: the component, or the Compose project.
         what: String,
     },
 }
 
-/// A line to the guardian.
+/// A message to the guardian, one per line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
@@ -50,13 +50,13 @@ pub(crate) enum Change {
 /// A run's state file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunState {
-    /// The run.
+    /// The run's id.
     pub run_id: String,
     /// The loadlab process that owns it.
     pub owner: ProcessId,
-    /// The boot that all pids belong to.
+    /// The boot that all pids refer to.
     pub boot_id: String,
-    /// Where its record is.
+    /// The folder of the run's record.
     pub run_dir: PathBuf,
     /// `NAME=value` in the environment of everything it started.
     pub mark: String,
@@ -64,12 +64,12 @@ pub struct RunState {
     pub guardian: Option<ProcessId>,
     /// What it has made and not removed yet.
     pub resources: Vec<Resource>,
-    /// This file.
+    /// The path of this state file.
     pub file: PathBuf,
 }
 
 impl RunState {
-    /// Whether its loadlab is running.
+    /// Whether the loadlab process that owns it is running.
     pub fn is_alive(&self) -> bool {
         self.boot_id == process::boot_id() && self.owner.is_alive()
     }
@@ -98,7 +98,7 @@ impl RunState {
 /// The folder of state files: `/run/loadlab` for root, else `$XDG_RUNTIME_DIR/loadlab` or `/tmp/loadlab-UID`.
 pub fn default_dir() -> PathBuf {
     let uid = rustix::process::geteuid();
-    // Root of a user namespace may be somebody else outside, to whom `/run` does not belong.
+    // Root in a user namespace may be someone else outside, to whom `/run` does not belong.
     let owns_run = fs::symlink_metadata("/run").is_ok_and(|run| run.uid() == uid.as_raw());
     if uid.is_root() && owns_run {
         return PathBuf::from("/run/loadlab");
@@ -112,7 +112,7 @@ pub fn default_dir() -> PathBuf {
     }
 }
 
-/// What a user is called outside of this user namespace (`/proc/PID/uid_map`, user_namespaces(7)).
+/// The id a user has outside this user namespace (`/proc/PID/uid_map`, user_namespaces(7)).
 fn outer_id(map: &str, uid: u32) -> u32 {
     let of = |line: &str| {
         let mut numbers = line.split_whitespace().map(|number| number.parse::<u32>().ok());
@@ -134,13 +134,12 @@ pub(super) fn own_dir(dir: &Path) -> Result<()> {
     Err(Error::File { doing: "use the state folder", path: dir.to_owned(), source })
 }
 
-/// Identifies a process where only names are kept: its pid, its start and the namespace of both, in hexadecimal
-/// digits.
+/// Identifies a process where only names are stored: its pid, its start time and its pid namespace, in hexadecimal.
 pub(crate) fn tag(process: ProcessId) -> String {
     format!("{:x}-{:x}-{:x}", process.pid, process.start_ticks, pid_namespace())
 }
 
-/// The process that a [`tag`] names is gone. Nothing can be known here of a process in another namespace.
+/// Whether the process that a [`tag`] names is gone. Nothing can be known here about a process in another namespace.
 pub(super) fn is_dead(tag: &str) -> bool {
     let parts: Option<Vec<u64>> = tag.split('-').map(|part| u64::from_str_radix(part, 16).ok()).collect();
     match parts.as_deref() {
@@ -151,7 +150,7 @@ pub(super) fn is_dead(tag: &str) -> bool {
     }
 }
 
-/// The pid namespace: a pid means nothing in another one. 0 where the kernel does not report it.
+/// Inode of the pid namespace: a pid means nothing in another one. 0 if the kernel does not report it.
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }

@@ -1,15 +1,15 @@
-//! Network namespaces of a run: one for the load, and one for each component, joined by links to a bridge.
+//! Network namespaces of a run: one for the load, and one per component, linked to a bridge.
 //!
-//! In its own namespace no firewall tracks anything, all ports are free, and a component's traffic goes over its own
-//! link: its bytes are exact, and it can be disconnected or slowed.
+//! In its own namespace no firewall tracks connections, all ports are free, and a component's traffic goes over its own
+//! link: its byte counts are exact, and the link can be cut or slowed.
 //!
 //! The namespaces have no names. A thread that calls [`Net::enter`] moves into a new one with all threads it starts
-//! from then on; others are held open by descriptors here and by the processes in them. When these are gone, for any
-//! reason, the kernel removes namespaces, links and the bridge on its own: a ledger has nothing to remember, and a
-//! killed run can leave nothing behind.
+//! from then on; other namespaces are held open by descriptors here and by the processes in them. When these are gone,
+//! for any reason, the kernel removes namespaces, links and the bridge by itself: the ledger has nothing to record, and
+//! a killed run leaves nothing behind.
 //!
-//! Links are made by `ip` and `tc` of iproute2, a process or two for each component when it comes up: that takes a
-//! few milliseconds before a load, and hand-written netlink would only duplicate what is readable here.
+//! Links are made by `ip` and `tc` of iproute2, a process or two for each component as it comes up: that takes a few
+//! milliseconds before a load, and hand-written netlink would only duplicate what is readable here.
 
 pub(crate) mod tap;
 
@@ -28,10 +28,10 @@ use crate::sync::lock;
 /// The bridge, and the first two octets of all addresses on it: a range reserved for network tests.
 const BRIDGE: &str = "loadlab0";
 const RANGE: (u8, u8) = (198, 18);
-/// A rate-limited link makes its sender wait after this many bytes in one burst.
+/// Bytes that a rate-limited link passes in one burst before its sender has to wait.
 const BURST_BYTES: u64 = 16 << 10;
 const WAIT: &str = "50ms";
-/// How many packets may wait for a busy relay.
+/// How many packets may queue for a busy relay.
 const TAP_QUEUE: u32 = 5000;
 
 /// How a run's components share a network.
@@ -43,22 +43,22 @@ pub enum Isolation {
     Each,
 }
 
-/// Where a component is put.
+/// The network a component is placed in.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkPlacement {
-    /// Its namespace; `None` is loadlab's.
+    /// Its namespace; `None`: loadlab's.
     pub network: Option<OwnedFd>,
-    /// Both halves of its link, if a relay goes between them: its own, and the bridge's.
+    /// Both halves of its link, if a relay goes between them: the component's, and the bridge's.
     pub taps: Vec<OwnedFd>,
 }
 
-/// The namespaces of a run. When the thread that entered drops this, it goes back to where it was.
+/// The namespaces of a run. If the thread that entered drops this, it returns to its original namespace.
 #[derive(Debug)]
 pub struct Net {
     isolation: Isolation,
     home: OwnedFd,
     own: OwnedFd,
-    /// The thread that entered: links find its namespace by it.
+    /// Id of the thread that entered: links find its namespace by it.
     entered: i32,
     members: Mutex<BTreeMap<String, Member>>,
 }
@@ -66,7 +66,7 @@ pub struct Net {
 #[derive(Debug)]
 struct Member {
     number: u16,
-    /// Present while it is up.
+    /// The component's namespace while it is up.
     namespace: Option<OwnedFd>,
 }
 
@@ -76,20 +76,21 @@ impl Member {
         Ipv4Addr::new(RANGE.0, RANGE.1, high, low)
     }
 
-    /// The same in each of its lives: neighbours cache it for half a minute, and would send to one that is gone.
+    /// Its hardware address, the same each time it comes up: neighbours cache it for half a minute, and would otherwise
+    /// send to one that is gone.
     fn hardware(&self) -> String {
         let [high, low] = self.number.to_be_bytes();
         format!("02:00:{:02x}:{:02x}:{high:02x}:{low:02x}", RANGE.0, RANGE.1)
     }
 
-    /// The end of its link at the bridge.
+    /// Name of its link's end at the bridge.
     fn port(&self) -> String {
         format!("ll{}", self.number)
     }
 }
 
 impl Net {
-    /// Whether this process may make namespaces.
+    /// Checks whether this process may create network namespaces.
     ///
     /// # Errors
     /// Not permitted.
@@ -106,7 +107,7 @@ impl Net {
         enter_new()?;
         let own = here()?;
         let entered = rustix::thread::gettid().as_raw_nonzero().get();
-        // From here on dropping it goes back.
+        // From here on, dropping `net` returns the thread to its original namespace.
         let net = Net { isolation, home, own, entered, members: Mutex::default() };
         let mut lines = vec!["link set lo up".to_owned()];
         if isolation == Isolation::Each {
@@ -118,7 +119,7 @@ impl Net {
         Ok(net)
     }
 
-    /// The address that a component has or will have, if it has one of its own.
+    /// The address a component has or will have, if it gets its own.
     pub fn address(&self, component: &str) -> Option<IpAddr> {
         if self.isolation == Isolation::Shared {
             return None;
@@ -131,12 +132,13 @@ impl Net {
         Some(member.address().into())
     }
 
-    /// The namespace of the load.
+    /// The load's namespace.
     pub(crate) fn common(&self) -> Result<OwnedFd> {
         self.own.try_clone().map_err(os("keep a namespace"))
     }
 
-    /// Makes a component's namespace and link, anew each time it comes up; returns the load's if all share that.
+    /// Makes a component's namespace and link, anew each time it comes up; returns the load's namespace if all
+    /// components share it.
     pub(crate) fn join(&self, component: &str, is_relayed: bool) -> Result<NetworkPlacement> {
         let common = || Ok(NetworkPlacement { network: Some(self.common()?), ..NetworkPlacement::default() });
         let Some(address) = self.address(component) else { return common() };
@@ -145,7 +147,7 @@ impl Net {
         let Some(member) = members.get_mut(component) else { return common() };
         let port = member.port();
         let doing = format!("make the link of component `{component}`");
-        // An earlier life's namespace may hold its link until its last process is gone.
+        // The namespace of an earlier life may hold its link until its last process is gone.
         member.namespace = None;
         let _ = ip(&self.own, &[format!("link del {port}")], &doing);
         let mut taps = Vec::new();
@@ -170,7 +172,7 @@ impl Net {
         Ok(NetworkPlacement { network: Some(given), taps })
     }
 
-    /// Applies something at the bridge's end of a component's link.
+    /// Applies a change at the bridge's end of a component's link.
     pub(crate) fn at_port(
         &self,
         component: &str,
@@ -189,7 +191,7 @@ impl Net {
         let member = members.get(component).filter(|m| m.namespace.is_some());
         let member = member.ok_or_else(|| no_link(component, doing))?;
         let Some(namespace) = &member.namespace else { return Ok(()) };
-        // Both ways: each end limits what it sends.
+        // Each end limits what it sends, so limit both.
         for (at, device) in [(&self.own, member.port()), (namespace, "eth0".to_owned())] {
             let words = match bytes_per_s {
                 Some(rate) => format!(
@@ -200,7 +202,7 @@ impl Net {
                 None => format!("qdisc del dev {device} root"),
             };
             let done = run("tc", at, &[words], &format!("{doing} component `{component}`"));
-            // Without a limit there is nothing to remove.
+            // Without a previous limit there is nothing to remove, so removal may fail.
             if bytes_per_s.is_some() {
                 done?;
             }
@@ -224,8 +226,7 @@ impl Net {
     }
 }
 
-/// Bytes a second that a rate-limited link lets through, from what `tc -j qdisc show` prints; `None` when not
-/// limited.
+/// Rate of a limited link, in bytes per second, from the output of `tc -j qdisc show`; `None` if it is not limited.
 fn rate_in(shown: &[u8]) -> std::result::Result<Option<u64>, String> {
     let rules: Vec<serde_json::Value> = serde_json::from_slice(shown)
         .map_err(|e| format!("cannot parse its output: {e}: {}", String::from_utf8_lossy(shown).trim()))?;
@@ -236,7 +237,7 @@ fn rate_in(shown: &[u8]) -> std::result::Result<Option<u64>, String> {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        // Another thread has nothing to go back from; if this fails the thread stays in its own network.
+        // Only the thread that entered has something to return to; if this fails it stays in its own namespace.
         if rustix::thread::gettid().as_raw_nonzero().get() == self.entered {
             let _ = move_into(&self.home);
         }
@@ -251,7 +252,7 @@ fn os(doing: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::Os { doing, source }
 }
 
-/// This thread's namespace.
+/// This thread's network namespace.
 fn here() -> Result<OwnedFd> {
     File::open("/proc/thread-self/ns/net").map(OwnedFd::from).map_err(os("open this network namespace"))
 }
@@ -266,7 +267,7 @@ fn move_into(namespace: &OwnedFd) -> std::io::Result<()> {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).map_err(Into::into)
 }
 
-/// Does something on a separate thread, so that this one stays in its namespace.
+/// Runs something on a separate thread, so that this one stays in its namespace.
 fn aside<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("loadlab-net".into()).spawn_scoped(scope, work);
@@ -289,7 +290,7 @@ fn run(program: &'static str, namespace: &OwnedFd, lines: &[String], doing: &str
     lines.iter().try_for_each(|line| output(program, namespace, line, doing).map(drop))
 }
 
-/// What a line of `ip` or `tc` prints in a namespace.
+/// The output of a line of `ip` or `tc` in a namespace.
 fn output(program: &'static str, namespace: &OwnedFd, line: &str, doing: &str) -> Result<Vec<u8>> {
     let failed = |why: String, hint| Error::Network { doing: doing.to_owned(), why, hint };
     aside(|| {
@@ -308,7 +309,7 @@ fn output(program: &'static str, namespace: &OwnedFd, line: &str, doing: &str) -
     })
 }
 
-/// A device in a namespace, for a relay.
+/// A TAP device in a namespace, for a relay.
 fn tap_in(namespace: &OwnedFd, name: &str, doing: &str) -> Result<OwnedFd> {
     aside(|| {
         move_into(namespace).map_err(os("enter a network namespace"))?;

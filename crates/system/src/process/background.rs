@@ -1,6 +1,6 @@
 //! Threads that must not disturb the load: those that watch, scrape, draw and serve while requests are sent.
 //!
-//! They run at a lower priority than load threads, so that the kernel lets a waking load thread go first, and off the
+//! They run at a lower priority than load threads, so that the kernel runs a waking load thread first, and off the
 //! cores that load threads are bound to, if there are others. Both are best effort: a thread that is refused either
 //! still watches.
 
@@ -9,18 +9,19 @@ use std::sync::OnceLock;
 use rustix::process::{getpid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Nice levels below the load: its weight is a tenth of a load thread's, which on a busy core is still ten times what
-/// watching fifty components takes.
+/// Nice levels below the load: the thread's weight is a tenth of a load thread's, which on a busy core is still ten
+/// times what watching fifty components takes.
 const NICE: i32 = 10;
 /// The kernel's lowest priority.
 const NICEST: i32 = 19;
 
-/// The cores that load threads are bound to, once for the process.
+/// The cores that load threads are bound to; set once per process.
 static LOAD_CORES: OnceLock<Vec<usize>> = OnceLock::new();
 
-/// Load threads are bound to these cores: threads that enter the background from now on keep off them. Set once.
+/// Records the cores that load threads are bound to: threads that enter the background from now on keep off them. Set
+/// once.
 pub fn keep_off(load_cores: &[usize]) {
-    // A second call would come from another load, and only one in a process binds its threads.
+    // A second call would come from another load, and only one load per process binds its threads.
     let _ = LOAD_CORES.set(load_cores.to_vec());
 }
 

@@ -1,7 +1,7 @@
-//! Ending processes reliably, and only the right ones.
+//! Kills processes reliably, and only the right ones.
 //!
-//! Between reading a pid and signalling it the process may end and its pid be reused. So a process is first pinned by
-//! a pidfd, then checked again, then signalled through the pidfd. Used by `down`, by the guardian, and by `clean`.
+//! Between reading a pid and signalling it, the process may end and its pid be reused. So a process is first pinned by
+//! a pidfd, then checked again, then signalled through the pidfd. Used by `down`, the guardian and `clean`.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -17,13 +17,13 @@ use crate::process::{self, ProcessId};
 /// Pause between two rounds of killing.
 const ROUND_NS: u64 = 5_000_000;
 
-/// The processes of a cgroup folder and of all below it. Empty when it is gone.
+/// The processes of a cgroup folder and of all folders below it. Empty if it is gone.
 pub(crate) fn processes_in(dir: &Path) -> Vec<u32> {
     let mut pids: Vec<u32> = fs::read_to_string(dir.join("cgroup.procs"))
         .unwrap_or_default()
         .lines()
         .filter_map(|line| line.parse().ok())
-        // A process of another pid namespace shows as 0.
+        // A process of another pid namespace shows up as 0.
         .filter(|pid| *pid != 0)
         .collect();
     for child in folders_in(dir) {
@@ -41,25 +41,26 @@ fn pin(pid: u32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()
 }
 
-/// The processes of a list that are in it again once pinned: each is the one that was meant.
+/// Processes of a list that are still listed once pinned: each is the one that was meant.
 pub(crate) fn pinned(first: Vec<u32>, list: impl Fn() -> Vec<u32>) -> Vec<(u32, OwnedFd)> {
     let pinned: Vec<(u32, OwnedFd)> = first.into_iter().filter_map(|pid| Some((pid, pin(pid)?))).collect();
     let second: std::collections::HashSet<u32> = list().into_iter().collect();
     pinned.into_iter().filter(|(pid, _)| second.contains(pid)).collect()
 }
 
-/// A pinned process has not ended: its pid is still its own.
+/// Whether a pinned process is still alive, and its pid its own.
 pub(crate) fn is_there(pidfd: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    // A pidfd can be read from as soon as its process has ended.
+    // A pidfd becomes readable as soon as its process has ended.
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ended| ended == 0)
 }
 
-/// Kills what is in the folders until nothing is left. Returns how many were killed, or which are left at `until_ns`.
+/// Kills everything in the folders until nothing is left. Returns how many were killed, or which are left at
+/// `until_ns`.
 pub(crate) fn kill_groups(dirs: &[PathBuf], until_ns: u64) -> Result<usize, Vec<u32>> {
     for dir in dirs {
-        // v2 (5.14) kills a whole subtree at once; with v1's pids controller nothing forks any more. Both are only
-        // shortcuts: without them the rounds below do it.
+        // v2 (5.14) kills a whole subtree at once; v1's pids controller stops further forks. Both are only shortcuts:
+        // without them the rounds below do the work.
         if dir.join("cgroup.kill").exists() {
             let _ = fs::write(dir.join("cgroup.kill"), "1");
         } else if dir.join("pids.max").exists() {
@@ -69,7 +70,7 @@ pub(crate) fn kill_groups(dirs: &[PathBuf], until_ns: u64) -> Result<usize, Vec<
     kill_until_none(until_ns, || dirs.iter().flat_map(|dir| processes_in(dir)).collect())
 }
 
-/// Kills whatever `list` returns until it returns nothing.
+/// Kills everything `list` returns until it returns nothing.
 pub(crate) fn kill_until_none(until_ns: u64, list: impl Fn() -> Vec<u32>) -> Result<usize, Vec<u32>> {
     let mut killed = std::collections::HashSet::new();
     let never = Cancel::new();
@@ -93,10 +94,11 @@ pub(crate) fn kill_until_none(until_ns: u64, list: impl Fn() -> Vec<u32>) -> Res
     }
 }
 
-/// Sends a signal to whatever `list` returns, and to what it forked meanwhile. `false` when there was no process.
+/// Sends a signal to everything `list` returns, and to what those processes fork meanwhile. `false` if there was no
+/// process.
 pub(crate) fn signal_all(list: impl Fn() -> Vec<u32>, signal: Signal) -> bool {
     let mut signalled = std::collections::HashSet::new();
-    // A stopped process forks no more, so a few rounds reach everyone.
+    // A stopped process forks no more, so a few rounds reach all of them.
     for _ in 0..10 {
         let pinned: Vec<(u32, OwnedFd)> = list()
             .into_iter()
@@ -116,15 +118,15 @@ pub(crate) fn signal_all(list: impl Fn() -> Vec<u32>, signal: Signal) -> bool {
     !signalled.is_empty()
 }
 
-/// Kills one process if it is still the one meant.
+/// Kills a process, if the pid still belongs to it.
 pub(crate) fn kill_process(id: ProcessId) -> bool {
     let Some(pidfd) = pin(id.pid) else { return false };
     process::stat(id.pid).is_some_and(|s| s.start_ticks == id.start_ticks && !s.is_dead())
         && pidfd_send_signal(&pidfd, Signal::KILL).is_ok()
 }
 
-/// Removes a cgroup folder with all below it. The kernel releases an emptied group a moment after its last process
-/// ended, hence the retries. `true` when it is gone.
+/// Removes a cgroup folder and everything below it. The kernel releases an emptied group a moment after its last
+/// process ended, hence the retries. `true` if it is gone.
 pub(crate) fn remove_groups(dir: &Path, until_ns: u64) -> bool {
     for child in folders_in(dir) {
         remove_groups(&child, until_ns);

@@ -1,7 +1,7 @@
-//! Processes as `/proc` shows them: who they are, what they use, who belongs to whom.
+//! Processes as `/proc` shows them: identity, resource use, and which component they belong to.
 //!
-//! A pid alone is not a lasting identity: the kernel reuses it. A process that is remembered beyond one look is named
-//! by pid and start time. Nothing here sends signals (see `kill`).
+//! A pid alone is not a lasting identity: the kernel reuses it. A process that is remembered across two looks is
+//! identified by pid and start time. Nothing here sends signals (see `kill`).
 
 pub mod background;
 pub(crate) mod kill;
@@ -41,7 +41,7 @@ impl ProcessId {
         ProcessId { pid, start_ticks: stat(pid).map_or(0, |s| s.start_ticks) }
     }
 
-    /// It is running: neither gone, nor a zombie, nor another process under the same pid.
+    /// Whether it is running: not gone, not a zombie, and not another process under the same pid.
     pub fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|s| s.start_ticks == self.start_ticks && !s.is_dead())
     }
@@ -58,7 +58,7 @@ pub(crate) struct Stat {
     pub major_faults: u64,
     pub user_ticks: u64,
     pub system_ticks: u64,
-    /// Of the children it has waited for.
+    /// CPU time of children it has waited for.
     pub children_user_ticks: u64,
     pub children_system_ticks: u64,
     pub threads: u64,
@@ -71,25 +71,25 @@ impl Stat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// A kernel thread: without a group and without memory.
+    /// Whether it is a kernel thread: no process group and no memory.
     pub fn is_of_kernel(&self) -> bool {
         self.group == 0 && self.resident_pages == 0
     }
 }
 
-/// More than 52 numbers of 64 bits and a name of 64 bytes.
+/// Enough for the 52 fields of 64 bits and a name of 64 bytes.
 const STAT_BYTES: usize = 2048;
 
-/// Reads `/proc/PID/stat` in one go, since all processes of a machine are read several times before a load starts.
-/// The name in it is what the process chose, and may not be valid text.
+/// Reads `/proc/PID/stat` in one go, since all processes of a machine are read several times before a load starts. The
+/// name in it is chosen by the process and may not be valid text.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let mut line = [0; STAT_BYTES];
     let read = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
     parse_stat(&String::from_utf8_lossy(line.get(..read)?))
 }
 
-/// Parses a line of `/proc/PID/stat`. The command's name may hold spaces and parentheses: fields are counted
-/// from the last `)`.
+/// Parses a line of `/proc/PID/stat`. The command's name may contain spaces and parentheses: fields are counted from
+/// the last `)`.
 pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let pid = text.split(' ').next()?.parse().ok()?;
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_ascii_whitespace().collect();
@@ -118,29 +118,29 @@ pub(crate) fn snapshot() -> Vec<Stat> {
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).filter_map(stat).collect()
 }
 
-/// The processes of a component, known by descent and mark where there is no cgroup.
+/// The processes of a component without a cgroup, known by descent and by mark.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessFamily {
-    /// The component's first process, leader of its group.
+    /// The component's first process, which leads its process group.
     pub leader: ProcessId,
-    /// `NAME=value` in the environment of whatever it started.
+    /// `NAME=value` in the environment of everything it started.
     pub mark: String,
 }
 
 impl ProcessFamily {
-    /// Living members: the leader, its group, and the descendants of these.
+    /// Live members: the leader, its group, and the descendants of both.
     pub fn members(&self, all: &[Stat]) -> Vec<Stat> {
         self.members_by(all, |pid| has_mark(pid, &self.mark))
     }
 
-    /// The same; `is_marked` decides whether a process has the mark.
+    /// As `members`; `is_marked` decides whether a process has the mark.
     fn members_by(&self, all: &[Stat], is_marked: impl Fn(u32) -> bool) -> Vec<Stat> {
         let mut children: HashMap<u32, Vec<&Stat>> = HashMap::new();
         for stat in all {
             children.entry(stat.parent).or_default().push(stat);
         }
-        // A group's number stays taken as long as it has members, but an empty group's is reused. Its leader shows
-        // whose group it is; without a leader, the group may be anyone's, and each member must have the mark itself.
+        // A group id stays taken while the group has members, but an empty group's id is reused. The leader shows whose
+        // group it is; without a leader the group may be anyone's, and each member must carry the mark itself.
         let leader = all.iter().find(|s| s.pid == self.leader.pid);
         // If a program contains its own server and starts loadlab, loadlab must not count as the server's.
         let mut found = HashSet::from([std::process::id()]);
@@ -165,9 +165,9 @@ impl ProcessFamily {
             && stat.start_ticks >= self.leader.start_ticks
     }
 
-    /// Members, and every process that carries the mark: a daemon that left group and parent still has its
-    /// environment, unless it wrote over it. Reads every environment that may be read, so it is for taking down, not
-    /// for sampling.
+    /// Members, and every process that carries the mark: a daemon that left both group and parent still has its
+    /// environment, unless it overwrote it. Reads every readable environment, so it is for taking down, not for
+    /// sampling.
     pub fn members_and_marked(&self) -> Vec<Stat> {
         let all = snapshot();
         let mut members = self.members(&all);
@@ -180,13 +180,13 @@ impl ProcessFamily {
     }
 }
 
-/// The process's environment has this entry (`NAME=value`).
+/// Whether the process's environment has this entry (`NAME=value`).
 pub(crate) fn has_mark(pid: u32, mark: &str) -> bool {
     fs::read(format!("/proc/{pid}/environ"))
         .is_ok_and(|environ| environ.split(|b| *b == 0).any(|entry| entry == mark.as_bytes()))
 }
 
-/// All living processes whose environment has this entry.
+/// All live processes whose environment has this entry.
 pub(crate) fn marked(mark: &str) -> Vec<Stat> {
     snapshot().into_iter().filter(|s| !s.is_dead() && has_mark(s.pid, mark)).collect()
 }
@@ -212,12 +212,12 @@ pub(crate) fn command_of(pid: u32) -> String {
     }
 }
 
-/// This boot of the machine: pids and start times mean nothing in another one.
+/// Id of this boot of the machine: pids and start times mean nothing across boots.
 pub(crate) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// The process that holds the socket with this inode, among those that may be inspected.
+/// The process that holds the socket with this inode, among those we may inspect.
 pub(crate) fn holder_of_socket(inode: u64) -> Option<u32> {
     let link = PathBuf::from(format!("socket:[{inode}]"));
     let entries = fs::read_dir("/proc").ok()?;
@@ -227,7 +227,7 @@ pub(crate) fn holder_of_socket(inode: u64) -> Option<u32> {
     })
 }
 
-/// Inodes of the sockets that a process has open; none if they may not be seen.
+/// Inodes of the sockets a process has open; empty if they may not be seen.
 pub(crate) fn sockets_of(pid: u32) -> impl Iterator<Item = u32> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     files.filter_map(|file| {
@@ -292,13 +292,14 @@ mod tests {
             pids
         };
         assert_eq!(pids(&all), [10, 11, 12, 13]);
-        // The leader is gone, the group is not.
+        // The leader is gone, but its group is not.
         assert_eq!(pids(&[all[0], all[4], all[5]]), [13]);
-        // Nor is a group that another program has since made with the same number, whose leader is gone as well.
+        // A group that another program has since created with the same id, and whose leader is gone as well, does not
+        // count.
         marked.set(false);
         assert_eq!(pids(&[all[0], all[4], all[5]]), [0u32; 0]);
         assert_eq!(pids(&all), [10, 11, 12, 13], "the leader answers for its group");
-        // The number belongs to another process now.
+        // The pid belongs to another process now.
         assert_eq!(pids(&[process(10, 1, 10, 999), process(20, 10, 10, 1000)]), [0u32; 0]);
     }
 

@@ -1,16 +1,16 @@
-//! How many files this process may have open, and how many the processes it starts.
+//! Limits on open files: of this process, and of the processes it starts.
 
 use std::io;
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limit this process was given, once it has raised its own.
+/// The limit this process started with, once it has raised its own.
 static GIVEN: OnceLock<Rlimit> = OnceLock::new();
 
-/// Raises the limit on open files as far as this process may without privileges: each connection needs one, and the
-/// limit that shells set (often 1,024) would show up as failures of the system. Processes it starts get the original
-/// limit, as if a shell had started them.
+/// Raises the limit on open files as far as this process may without privileges: each connection needs a descriptor,
+/// and the limit that shells set (often 1,024) would show up as failures of the system. Processes it starts get the
+/// original limit, as if a shell had started them.
 ///
 /// # Errors
 /// The kernel's.
@@ -26,7 +26,7 @@ pub fn allowed() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// The limit for processes that are started, if it differs from this one's.
+/// The limit for started processes, if it differs from this process's.
 pub fn given() -> Option<Rlimit> {
     GIVEN.get().map(|given| Rlimit { current: given.current, maximum: given.maximum })
 }

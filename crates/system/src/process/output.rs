@@ -1,7 +1,7 @@
-//! The output of a short command: for probes, and for lists of what was stored.
+//! Captures the output of a short command: for probes, and for lists of what was stored.
 //!
-//! It runs beside the load repeatedly, so it gets no cgroup and no line in the ledger; it carries the run's mark in
-//! its environment, by which the guardian and `clean` find it. Its output is kept in memory and bounded.
+//! It runs beside the load repeatedly, so it gets no cgroup and no ledger entry; it carries the run's mark in its
+//! environment, by which the guardian and `clean` find it. Its output is kept in memory and bounded.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -19,27 +19,27 @@ use crate::cancel::{Cancel, WaitOutcome};
 use crate::clock;
 use crate::spec::Command;
 
-/// How long a wait lasts before asking whether to continue.
+/// How long a wait blocks before it checks whether to continue.
 const SLICE_NS: u64 = 20_000_000;
 /// How much of a failed command's standard error is read, in bytes.
 const ERROR_BYTES: u64 = 4096;
 
-/// A command that is run for its output.
+/// A command run for its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputCommand {
-    /// What is run.
+    /// What to run.
     pub command: Command,
-    /// Where.
+    /// The folder it runs in.
     pub dir: PathBuf,
     /// Variables added to loadlab's own environment; the run's mark should be among them.
     pub env: Vec<(String, String)>,
-    /// What no message about it may quote.
+    /// Secrets that no message about it may quote.
     pub secrets: Secrets,
 }
 
 impl OutputCommand {
-    /// Runs it and returns its standard output. It is killed, with its process group, at `until_ns`, when `stop`
-    /// returns true, or when it has printed more than `most_bytes`.
+    /// Runs the command and returns its standard output. It is killed, with its process group, at `until_ns`, when
+    /// `stop` returns true, or once it has printed more than `most_bytes`.
     ///
     /// # Errors
     /// In words: it cannot be started, fails, takes too long, or prints too much.
@@ -80,7 +80,7 @@ impl OutputCommand {
                 (size > most_bytes).then(|| format!("it printed more than {most_bytes} bytes"))
             }
         });
-        // Anything it left running, and itself if it did not end.
+        // Kill anything it left running, and the command itself if it did not end.
         if let Some(group) = Pid::from_raw(child.id() as i32) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -102,7 +102,7 @@ impl OutputCommand {
 }
 
 impl OutputCommand {
-    /// The last line of its standard error, or of the beginning of that.
+    /// The last line of its standard error, or of the part of it that is read.
     fn said(&self, errors: &mut File) -> String {
         let mut bytes = Vec::new();
         let _ = errors
@@ -118,7 +118,7 @@ impl OutputCommand {
     }
 }
 
-/// Waits until it has ended, without reaping it, or must end.
+/// Waits until it has ended, without reaping it, or must be ended.
 fn wait(
     child: &mut Child,
     until_ns: u64,
@@ -178,7 +178,7 @@ mod tests {
     fn what_it_says_holds_no_secret_nor_a_part_of_one() {
         let failed = |said: &str| run(&format!("{said} >&2; exit 1"), 100).unwrap_err();
         assert_eq!(failed("echo no s3cret%2Btoken"), "it failed with exit status: 1: no ***");
-        // Wherever the end of the part that is read cuts it.
+        // Wherever the end of the part that is read cuts the secret.
         for before in ERROR_BYTES - 13..ERROR_BYTES {
             let said = failed(&format!("printf '%{before}s s3cret+token and more' x"));
             assert!(said.ends_with("x") || said.ends_with("x ***"), "{before}: {said}");

@@ -1,7 +1,7 @@
-//! Whether a TCP port is free, and if not, which process has it.
+//! Whether a TCP port is free and, if not, which process holds it.
 //!
-//! A component that finds its port taken often continues without it, or fails with a message that hides the real
-//! cause: a program left running an hour ago. So the port is checked first, and its owner named.
+//! A component that finds its port taken often continues without it, or fails with a message that hides the real cause:
+//! a program left running an hour ago. So the port is checked first and its owner named.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -24,10 +24,10 @@ struct Row {
     inode: u64,
 }
 
-/// How long a child of this process may take to release copies of our sockets. It has them until its program begins.
+/// How long a child of this process may take to release its copies of our sockets. It holds them until its exec.
 const STARTING_NS: u64 = 1_000_000_000;
 
-/// Every port is free, or the error names the first that is not and its owner.
+/// Checks that every port is free; the error names the first that is not, and its owner.
 pub(crate) fn check_free(component: &str, ports: &[u16]) -> Result<()> {
     for &port in ports {
         // The table has a line for every connection of the machine, thousands after a load; it is read only to name
@@ -43,7 +43,7 @@ pub(crate) fn check_free(component: &str, ports: &[u16]) -> Result<()> {
     Ok(())
 }
 
-/// Nothing listens at the port, or only a process that `is_ours`.
+/// Checks that nothing listens on the port, except a process that `is_ours`.
 pub(crate) fn check_no_stranger(component: &str, port: u16, is_ours: &dyn Fn(u32) -> bool) -> Result<()> {
     if can_be_had(port) {
         return Ok(());
@@ -58,7 +58,7 @@ pub(crate) fn check_no_stranger(component: &str, port: u16, is_ours: &dyn Fn(u32
     }
 }
 
-/// Who has the port, if anybody; `None` within it if that cannot be found out.
+/// The port's owner: `None` if it has none, `Some(None)` if it cannot be determined.
 fn owner_of(port: u16) -> Option<Option<u32>> {
     let rows = table();
     let owner = rows.iter().find(|r| r.port == port && r.state == LISTEN);
@@ -74,8 +74,8 @@ fn by_whom(pid: u32) -> String {
 }
 
 /// The owner of a port, as [`owner_of`] finds it. A process that another thread is starting has copies of our sockets
-/// until its program begins, so a child of ours is waited for. So is an unknown owner: while a program begins, nobody
-/// can be seen to hold what is being closed.
+/// until its exec, so a child of ours is waited for. So is an unknown owner: during an exec no process can be seen to
+/// hold the descriptors being closed.
 fn once_started(within_ns: u64, mut owner_now: impl FnMut() -> Option<Option<u32>>) -> Option<Option<u32>> {
     let since_ns = clock::now_ns();
     let us = std::process::id();
@@ -91,7 +91,7 @@ fn once_started(within_ns: u64, mut owner_now: impl FnMut() -> Option<Option<u32
     }
 }
 
-/// The port is free at every address, IPv4 and IPv6. If that cannot be tested, it is looked up.
+/// Whether the port is free on every address, IPv4 and IPv6. If that cannot be tested, `false`: the caller looks it up.
 fn can_be_had(port: u16) -> bool {
     let bound = || -> rustix::io::Result<()> {
         let flags = SocketFlags::CLOEXEC;
@@ -104,7 +104,7 @@ fn can_be_had(port: u16) -> bool {
     bound().is_ok()
 }
 
-/// Nothing listens, yet the port cannot be bound: an outgoing connection of another program uses it.
+/// Whether the port cannot be bound although nothing listens: an outgoing connection of another program uses it.
 fn bind_fails(port: u16) -> bool {
     matches!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)), Err(e) if e.kind() == ErrorKind::AddrInUse)
 }
@@ -155,7 +155,7 @@ mod tests {
         becomes_free(|| check_free("db", &[port]).is_ok());
     }
 
-    /// That very port is free again, once no child between fork and exec has a copy of its socket.
+    /// This port is free again, once no child between fork and exec has a copy of its socket.
     #[track_caller]
     fn becomes_free(is_free: impl Fn() -> bool) {
         let since = std::time::Instant::now();

@@ -1,11 +1,11 @@
-//! Runtimes with their own scheduler: what their work waits for cannot be seen in threads.
+//! Runtimes with their own scheduler: their threads do not show what their work waits for.
 //!
-//! A cheap check of the program, not proof: a program that hides what it is (packed, or renamed) is not recognised.
+//! A cheap check of the program, not proof: a packed or renamed program is not recognised.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// A runtime that hides waits.
+/// A runtime that hides what its work waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runtime {
     /// Goroutines on a few threads.
@@ -33,10 +33,10 @@ impl Runtime {
     }
 }
 
-/// How much of a table of names is read at most; those of large programs take a few hundred bytes.
+/// The most that is read of a section name table; those of large programs take a few hundred bytes.
 const NAMES_MAX_BYTES: usize = 64 * 1024;
 
-/// A 64-bit little-endian ELF file has a section of this name. Three short reads, whatever the file's size.
+/// Whether a 64-bit little-endian ELF file has a section of this name. Three short reads, whatever the file's size.
 fn has_section(file: &File, name: &str) -> bool {
     let find = || {
         let mut head = [0; 64];
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// An ELF file of two section headers, the second of which has the names.
+    /// An ELF file with two section headers, the second of which holds the names.
     fn program(names: &[u8]) -> File {
         let mut bytes = vec![0; 64 * 3];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -96,7 +96,7 @@ mod tests {
         check(program(b""), false);
         check(file(b""), false);
         check(file(b"#!/bin/sh\n"), false);
-        // Offsets beyond the file, and beyond all files.
+        // Offsets beyond the end of the file, and beyond any file.
         let mut wild = vec![0xff; 64];
         wild[..6].copy_from_slice(b"\x7fELF\x02\x01");
         check(file(&wild), false);

@@ -1,11 +1,11 @@
-//! Starting a process so that it is confined from its first instruction on.
+//! Starts a process so that it is confined from its first instruction.
 //!
-//! Between fork and exec the child joins its cgroups, takes its limits, and resets the signals it would
-//! inherit. Only system calls are made there: another thread of this process may hold any lock.
+//! Between fork and exec the child joins its cgroups, takes its limits, and resets the signals it would inherit. Only
+//! system calls are made there: another thread of this process may hold any lock.
 //!
-//! All processes are started by one thread that lives as long as the system does, because the kernel sends the
-//! parent-death signal when the *thread* that forked ends. The signal is an extra: it reaches only the first
-//! process of a component, and only when loadlab is gone; the guardian and the cgroups do the work.
+//! All processes are started by one thread that lives as long as the system, because the kernel sends the parent-death
+//! signal when the *thread* that forked ends. The signal is an extra: it reaches only the first process of a component,
+//! and only when loadlab is gone; the guardian and the cgroups do the real work.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -33,13 +33,13 @@ pub(crate) struct Launch {
     pub cgroup_procs: Vec<(File, PathBuf)>,
     pub open_files: Option<u64>,
     pub cpus: Vec<usize>,
-    /// The network namespace to enter; `None` is loadlab's.
+    /// The network namespace to enter; `None`: loadlab's.
     pub network: Option<OwnedFd>,
-    /// Its standard input; `None` means none.
+    /// Standard input of the process; `None`: no input.
     pub stdin: Option<OwnedFd>,
 }
 
-/// What failed in the child, or before there was one.
+/// What failed, in the child or before it existed.
 #[derive(Debug)]
 pub(crate) struct LaunchError {
     pub step: Step,
@@ -78,7 +78,7 @@ impl Spawner {
         Ok(Spawner { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Starts a process, leader of its own group; returns its pid. The caller reaps it.
+    /// Starts a process as leader of its own group; returns its pid. The caller reaps it.
     pub fn launch(&self, launch: Launch) -> std::result::Result<u32, LaunchError> {
         let (send, receive) = sync_channel(1);
         let job: Job = Box::new(move || drop(send.send(launch_here(launch))));
@@ -93,13 +93,13 @@ impl Drop for Spawner {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It ends once the queue is closed; a panic in it has been reported.
+            // The thread ends once the queue is closed; a panic in it has already been reported.
             let _ = thread.join();
         }
     }
 }
 
-/// Numbers of steps, as the child reports them: joining is `JOIN + index`.
+/// Step numbers, as reported by the child: joining is `JOIN + index`.
 const OPEN_FILES: u8 = 1;
 const CPUS: u8 = 2;
 const NETWORK: u8 = 3;
@@ -149,7 +149,7 @@ fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
     // makes system calls only, and neither allocates, locks nor panics.
     unsafe { process.pre_exec(move || child.prepare()) };
     let spawned = process.spawn();
-    // The child's end is in `process`: dropped, so that reading the report ends.
+    // `process` holds the child's end of the pipe: drop it, so that reading the report ends.
     drop(process);
     spawned.map(|child| child.id()).map_err(|source| {
         let mut step = [0u8];
@@ -168,8 +168,8 @@ fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
     })
 }
 
-/// Prefixes a line of one simple command with `exec`: otherwise dash would stay as the parent of what it starts, and
-/// be the process that is signalled, watched and reported. Left unchanged when in doubt: a compound line, an
+/// Prefixes a line of one simple command with `exec`: otherwise dash would stay as the parent of what it starts, and be
+/// the process that is signalled, watched and reported. Leaves the line unchanged when in doubt: a compound line, an
 /// assignment, a keyword, or a builtin that no program in `PATH` replaces.
 fn in_place_of_shell(line: &str, env: &[(String, String)]) -> String {
     let line = line.trim();
@@ -177,7 +177,7 @@ fn in_place_of_shell(line: &str, env: &[(String, String)]) -> String {
     let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
     let word = line.split([' ', '\t']).next().unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@".contains(c);
-    // `2>&1` joins nothing.
+    // `2>&1` does not join commands.
     let is_compound = line.replace(">&", ">").contains([';', '&', '|', '(', ')', '{', '}', '`', '\n']);
     let is_program = word.contains('/') || std::env::split_paths(&path).any(|dir| dir.join(word).is_file());
     match !word.is_empty() && word.chars().all(is_plain) && !is_compound && is_program {
@@ -186,7 +186,7 @@ fn in_place_of_shell(line: &str, env: &[(String, String)]) -> String {
     }
 }
 
-/// A relative program path is resolved against the folder it runs in, not the caller's.
+/// Resolves a relative program path against the folder the program runs in, not the caller's.
 fn absolute(program: &str, dir: &Path) -> PathBuf {
     match program.contains('/') {
         true => dir.join(program),
@@ -277,7 +277,7 @@ mod tests {
         let error = spawner.launch(launch(nowhere)).unwrap_err();
         assert_eq!((error.step, error.source.kind()), (Step::Exec, io::ErrorKind::NotFound));
 
-        // A descriptor open for reading only cannot be written to, like a locked procs file.
+        // A descriptor opened read-only cannot be written to, like a locked procs file.
         let procs = (File::open("/dev/null").unwrap(), PathBuf::from("locked"));
         let open = (File::options().write(true).open("/dev/null").unwrap(), PathBuf::from("open"));
         let error =

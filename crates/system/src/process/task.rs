@@ -1,7 +1,7 @@
-//! Threads as `/proc/PID/task` shows them: state, system call, CPU.
+//! Threads as `/proc/PID/task` shows them: state, system call, CPU time.
 //!
-//! Read many times a second beside a load, so paths and text are in reused buffers. It reports what the kernel shows
-//! and judges nothing.
+//! Read many times a second beside a load, so paths and text use reused buffers. It reports what the kernel shows and
+//! judges nothing.
 
 use std::fmt::Write as _;
 use std::mem::MaybeUninit;
@@ -10,39 +10,39 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags};
 use rustix::io::{Errno, Result};
 
-/// Where a thread is.
+/// What a thread is doing right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadPosition {
-    /// On a core, or ready for one.
+    /// On a core, or runnable.
     Running,
     /// Blocked in a system call.
     Call {
-        /// Its number, in the machine's own (64-bit) table.
+        /// The call's number, in the machine's own (64-bit) table.
         number: i64,
         /// Its six arguments.
         args: [u64; 6],
     },
-    /// Blocked, but not in a call (a page fault), or in a call of another table: that of a 32-bit program.
+    /// Blocked outside a call (a page fault), or in a call of another table, as in a 32-bit program.
     Elsewhere,
 }
 
-/// What a thread used since it began, nanoseconds.
+/// CPU time of a thread since it began, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CpuUse {
-    /// On a core.
+    /// Time on a core.
     pub on_ns: u64,
-    /// Ready, and waiting for a core; `None` where the kernel does not count it.
+    /// Time runnable but waiting for a core; `None` if the kernel does not count it.
     pub delay_ns: Option<u64>,
 }
 
-/// Identifies a file, whatever its name.
+/// Identifies a file by device and inode, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,
     inode: u64,
 }
 
-/// Buffers for reading.
+/// Reused buffers for reading.
 #[derive(Debug)]
 pub(crate) struct TaskFiles {
     path: String,
@@ -61,7 +61,7 @@ impl TaskFiles {
         }
     }
 
-    /// Where the thread is. Needs the right to trace it.
+    /// Where the thread is. Needs permission to trace it.
     ///
     /// # Errors
     /// `ACCESS` or `PERM` without the right, `NOENT` or `SRCH` when the thread is gone.
@@ -69,7 +69,7 @@ impl TaskFiles {
         parse_place(self.read(pid, tid, "syscall")?).ok_or(Errno::INVAL)
     }
 
-    /// A file of this thread that stays open for [`TaskFiles::place_in`]: a third of the cost of opening it each
+    /// Opens the file of this thread for [`TaskFiles::place_in`]; keeping it open costs a third of opening it each
     /// time.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl TaskFiles {
         rustix::fs::open(self.path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// Where the thread of this file is.
+    /// Where the thread of this open file is.
     ///
     /// # Errors
     /// As of [`TaskFiles::place`]; never about another thread with the same id.
@@ -111,7 +111,7 @@ impl TaskFiles {
     /// # Errors
     /// The kernel's.
     pub fn cpu(&mut self, pid: u32, tid: u32) -> Result<CpuUse> {
-        // A kernel that does not count has no such file, or three zeros in it.
+        // A kernel that does not count has no such file, or one with three zeros.
         if let Some(cpu) = self.read(pid, tid, "schedstat").ok().and_then(parse_schedstat) {
             return Ok(cpu);
         }
@@ -125,7 +125,7 @@ impl TaskFiles {
         self.read(pid, tid, "comm").unwrap_or_default().chars().filter(|c| !c.is_control()).collect()
     }
 
-    /// How many threads the process has, without listing them.
+    /// Number of threads of a process, without listing them.
     ///
     /// # Errors
     /// The kernel's.
@@ -151,16 +151,16 @@ impl TaskFiles {
         Ok(())
     }
 
-    /// What kind of file a process has open under this descriptor.
+    /// The type of the file a process has open as this descriptor.
     pub fn kind_of_file(&mut self, pid: u32, fd: i32) -> Option<FileType> {
         self.set_path(format_args!("/proc/{pid}/fd/{fd}"));
-        // Without asking a server: a hanging file system must not hang the reader.
+        // Without asking the server: a hanging file system must not hang the reader.
         let status =
             rustix::fs::statx(CWD, self.path.as_str(), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
         Some(FileType::from_raw_mode(status.stx_mode.into()))
     }
 
-    /// The inode of the socket that a process has open under this descriptor, if it is one.
+    /// The inode of the socket a process has open as this descriptor, if it is a socket.
     pub fn socket(&mut self, pid: u32, fd: i32) -> Option<u32> {
         self.set_path(format_args!("/proc/{pid}/fd/{fd}"));
         let wanted = StatxFlags::TYPE | StatxFlags::INO;
@@ -170,10 +170,10 @@ impl TaskFiles {
         is_socket.then_some(status.stx_ino as u32)
     }
 
-    /// Reads the process's memory into the buffer. Needs the right to trace it.
+    /// Reads the process's memory into the buffer. Needs permission to trace it.
     ///
     /// # Errors
-    /// The kernel's; `FAULT` if there is less than that.
+    /// The kernel's; `FAULT` if less than that is mapped.
     pub fn memory(&mut self, pid: u32, at: u64, into: &mut [u8]) -> Result<()> {
         self.set_path(format_args!("/proc/{pid}/mem"));
         let file = rustix::fs::open(self.path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -182,7 +182,7 @@ impl TaskFiles {
         if read == wanted { Ok(()) } else { Err(Errno::FAULT) }
     }
 
-    /// Files that an epoll waits for, and the events of each.
+    /// Files that an epoll instance waits for, each with its events.
     ///
     /// # Errors
     /// The kernel's; `TOOBIG` if there are more than a few dozen.
@@ -205,7 +205,7 @@ impl TaskFiles {
         Ok(text.lines().filter_map(parse_epoll_target).collect())
     }
 
-    /// The program file of the process: device and inode. Needs the right to inspect it.
+    /// The program file of the process: device and inode. Needs permission to inspect it.
     pub fn program(&mut self, pid: u32) -> Option<FileId> {
         self.set_path(format_args!("/proc/{pid}/exe"));
         let status =
@@ -233,7 +233,7 @@ impl TaskFiles {
     }
 }
 
-/// `running`, `-1 SP PC`, or `NUMBER ARG0 … ARG5 SP PC`.
+/// Parses `running`, `-1 SP PC`, or `NUMBER ARG0 … ARG5 SP PC`.
 fn parse_place(text: &str) -> Option<ThreadPosition> {
     if text.starts_with("running") {
         return Some(ThreadPosition::Running);
@@ -247,7 +247,7 @@ fn parse_place(text: &str) -> Option<ThreadPosition> {
     for arg in &mut args {
         *arg = hex(words.next()?)?;
     }
-    // Stacks of 64-bit programs are above 4 GiB; a program below that uses another call table.
+    // Stacks of 64-bit programs are above 4 GiB; a program with a stack below that uses another call table.
     let is_narrow = hex(words.next()?)? <= u64::from(u32::MAX);
     Some(if is_narrow && cfg!(target_pointer_width = "64") {
         ThreadPosition::Elsewhere
@@ -260,7 +260,7 @@ fn hex(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
 }
 
-/// `tfd: FD events: HEX data: …`, a line of an epoll's `fdinfo`.
+/// Parses `tfd: FD events: HEX data: …`, a line of an epoll's `fdinfo`.
 fn parse_epoll_target(line: &str) -> Option<(i32, u32)> {
     let mut words = line.split_ascii_whitespace();
     if words.next()? != "tfd:" {
@@ -271,21 +271,21 @@ fn parse_epoll_target(line: &str) -> Option<(i32, u32)> {
     Some((fd, u32::from_str_radix(events, 16).ok()?))
 }
 
-/// `ON_NS DELAY_NS SLICES`; `None` if all are zero.
+/// Parses `ON_NS DELAY_NS SLICES`; `None` if all are zero.
 fn parse_schedstat(text: &str) -> Option<CpuUse> {
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
     let (on_ns, delay_ns, slices) = (numbers.next()??, numbers.next()??, numbers.next()??);
     (on_ns > 0 || delay_ns > 0 || slices > 0).then_some(CpuUse { on_ns, delay_ns: Some(delay_ns) })
 }
 
-/// User and system time of a line of `stat`, together.
+/// Sum of user and system time in a line of `stat`.
 fn parse_ticks(text: &str) -> Option<u64> {
     // Fields 14 and 15; the state is number 3.
     let mut fields = after_name(text)?.split_ascii_whitespace().skip(14 - 3).map(|f| f.parse::<u64>().ok());
     Some(fields.next()?? + fields.next()??)
 }
 
-/// A line of `stat` from its state on: the name before it may hold spaces and parentheses.
+/// The rest of a line of `stat` after the name, from the state on: the name may contain spaces and parentheses.
 fn after_name(text: &str) -> Option<&str> {
     text.rsplit_once(") ").map(|(_, rest)| rest)
 }
@@ -360,7 +360,7 @@ mod tests {
         files.list(pid, &mut tids).unwrap();
         assert!(tids.contains(&own), "{tids:?}");
         assert!(files.count(pid).unwrap() >= 1);
-        // The kernel updates a thread's time when it looks at it, which is not at once.
+        // The kernel updates a thread's time when it inspects the thread, not at once.
         assert!((0..10_000_000).any(|_| files.cpu(pid, own).unwrap().on_ns > 0));
         assert!(!files.name(pid, own).is_empty());
     }

@@ -1,4 +1,4 @@
-//! What a thread waits for: by its system call, or if that may not be inspected, by the kernel function.
+//! What a thread waits for, judged by its system call or, if that may not be inspected, by the kernel function.
 //!
 //! A wait shows where a thread is, not whether that is bad: an idle worker waits for a lock, too.
 
@@ -12,15 +12,15 @@ use super::task::{TaskFiles, ThreadPosition};
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// On a core, or ready for one.
+    /// On a core, or runnable.
     Running,
     /// Waits for a lock: of memory (futex), a file or a semaphore.
     Lock,
-    /// Waits for a disk, or uninterruptibly for anything else.
+    /// Waits for a disk, or uninterruptibly for something else.
     Disk,
     /// Waits for a socket: for bytes, buffer space or a connection.
     Network,
-    /// Waits for any of several things: poll, select, epoll, completions.
+    /// Waits for any of several events: poll, select, epoll, completions.
     Poll,
     /// Waits for time to pass.
     Sleep,
@@ -29,22 +29,22 @@ pub(crate) enum Doing {
 }
 
 impl Doing {
-    /// How many there are.
+    /// Number of variants.
     pub const COUNT: usize = Doing::Other as usize + 1;
 }
 
-/// What was observed of a thread.
+/// What was observed of a thread, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Observation {
-    /// By its state or its system call.
+    /// Seen from its state or its system call.
     Clearly(Doing),
-    /// By the kernel function it waits in: its call may not be inspected.
+    /// Guessed from the kernel function it waits in: its call may not be inspected.
     ByFunction(Doing),
-    /// It waits, and neither may be inspected. A thread that has just stopped to wait looks the same.
+    /// It waits, and neither call nor function may be inspected. A thread that has just begun to wait looks the same.
     Hidden,
 }
 
-/// Inspects a thread now, through its open file if there is one. Most cost one file, some two.
+/// Inspects a thread now, through its open `syscall` file if there is one. Most inspections read one file, some two.
 ///
 /// # Errors
 /// The kernel's, when the thread is gone.
@@ -70,13 +70,13 @@ pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32, open: Option<&Owne
             None => by_function(files.waits_in(pid, tid)?).unwrap_or(Doing::Other),
         },
         Err(Errno::SRCH) => return Err(Errno::SRCH),
-        // The kernel may have no such file, or the thread is gone: its state decides.
+        // The kernel may not have this file, or the thread is gone: its state decides.
         Err(_) => return look_without_call(files, pid, tid),
     };
     Ok(Observation::Clearly(doing))
 }
 
-/// The same when the thread may not be traced.
+/// As [`look`], for a thread that may not be traced.
 ///
 /// # Errors
 /// The kernel's, when the thread is gone.
@@ -87,7 +87,7 @@ pub(crate) fn look_without_call(files: &mut TaskFiles, pid: u32, tid: u32) -> Re
     Ok(by_function(files.waits_in(pid, tid)?).map_or(Observation::Hidden, Observation::ByFunction))
 }
 
-/// What a state shows on its own.
+/// What a thread's state shows on its own.
 fn by_state(state: u8) -> Option<Doing> {
     match state {
         b'R' => Some(Doing::Running),
@@ -100,15 +100,15 @@ fn by_state(state: u8) -> Option<Doing> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ByCall {
     Doing(Doing),
-    /// A read or write: what it waits for depends on the file.
+    /// A read or write: what it waits for depends on the kind of file.
     File(i32),
     /// It resumes another call, which this one does not name.
     Restarted,
-    /// Its state may show it.
+    /// The call does not show it; the state may.
     Unknown,
 }
 
-// Calls that libc does not name for every machine.
+// Calls that libc does not define for every architecture.
 const FUTEX_WAITV: i64 = 449;
 const FUTEX_WAIT: i64 = 455;
 const EPOLL_PWAIT2: i64 = 441;
@@ -123,7 +123,7 @@ const IO_PGETEVENTS: i64 = 333;
 const IO_PGETEVENTS: i64 = 292;
 
 fn by_call(number: i64, args: [u64; 6]) -> ByCall {
-    // The kernel passes them as registers; they are 32 bits wide.
+    // The kernel passes the arguments as registers; these are 32 bits wide.
     let int = |n: usize| args[n] as u32 as i32;
     let polls = |count: usize| ByCall::Doing(if args[count] == 0 { Doing::Sleep } else { Doing::Poll });
     #[cfg(target_arch = "x86_64")]
@@ -155,7 +155,7 @@ fn by_call(number: i64, args: [u64; 6]) -> ByCall {
         | libc::SYS_pwritev
         | libc::SYS_preadv2
         | libc::SYS_pwritev2
-        // It waits for the file it sends to.
+        // `sendfile` waits for the file it sends to.
         | libc::SYS_sendfile => ByCall::File(int(0)),
         libc::SYS_recvfrom
         | libc::SYS_recvmsg
@@ -170,7 +170,7 @@ fn by_call(number: i64, args: [u64; 6]) -> ByCall {
         libc::SYS_ppoll => polls(1),
         libc::SYS_pselect6 => polls(0),
         libc::SYS_epoll_pwait | EPOLL_PWAIT2 | libc::SYS_io_uring_enter => ByCall::Doing(Doing::Poll),
-        // A thread that waits for disk completions also waits here when idle, so this is no proof of a disk.
+        // A thread that waits for disk completions waits here when idle, too, so this is no proof of disk I/O.
         libc::SYS_io_getevents | IO_PGETEVENTS => ByCall::Doing(Doing::Poll),
         libc::SYS_nanosleep | libc::SYS_clock_nanosleep => ByCall::Doing(Doing::Sleep),
         libc::SYS_clone | CLONE3 => ByCall::Doing(Doing::Other),
@@ -182,7 +182,7 @@ fn by_call(number: i64, args: [u64; 6]) -> ByCall {
 /// Which peer's bytes a blocked call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
-    /// None.
+    /// No peer's.
     Nothing,
     /// A read or receive on this file.
     File(i32),
@@ -192,7 +192,7 @@ pub(crate) enum Awaits {
     Select { at: u64, count: u64 },
     /// Any file of this epoll.
     Epoll(i32),
-    /// Possibly a peer's: it cannot be seen from here.
+    /// Possibly a peer's bytes: this cannot be seen here.
     Hidden,
 }
 
@@ -213,13 +213,13 @@ pub(crate) fn awaits(number: i64, args: [u64; 6]) -> Awaits {
         libc::SYS_ppoll => Awaits::Poll { at: args[0], count: args[1] },
         libc::SYS_pselect6 => Awaits::Select { at: args[1], count: args[0] },
         libc::SYS_epoll_pwait | EPOLL_PWAIT2 => Awaits::Epoll(fd),
-        // What is restarted is mostly a poll.
+        // The restarted call is mostly a poll.
         libc::SYS_io_uring_enter | libc::SYS_restart_syscall => Awaits::Hidden,
         _ => Awaits::Nothing,
     }
 }
 
-/// Name prefixes of the kernel functions that threads wait in; the first match counts.
+/// Name prefixes of the kernel functions that threads wait in; the first match wins.
 const FUNCTIONS: &[(Doing, &[&str])] = &[
     (
         Doing::Lock,
@@ -248,7 +248,7 @@ const FUNCTIONS: &[(Doing, &[&str])] = &[
     ),
 ];
 
-/// `None` for `0`: a thread that does not wait, or may not be inspected.
+/// `None` for `0`: the thread does not wait, or may not be inspected.
 fn by_function(name: &str) -> Option<Doing> {
     if matches!(name, "" | "0") {
         return None;
@@ -349,7 +349,7 @@ mod tests {
         rustix::thread::gettid().as_raw_nonzero().get() as u32
     }
 
-    /// Inspects a thread that does this until both ways of looking have shown it.
+    /// Inspects a thread that runs `begin` until both methods have shown what is expected.
     fn shows(expect: Doing, begin: impl FnOnce(Sender<u32>) + Send + 'static) {
         let (sender, receiver) = channel();
         thread::spawn(|| begin(sender));
@@ -482,7 +482,7 @@ mod tests {
     fn a_thread_that_is_gone_is_an_error() {
         let tid = thread::spawn(own_tid).join().unwrap();
         let mut files = TaskFiles::new();
-        // It may still be exiting after `join`.
+        // The thread may still be exiting after `join`.
         let is_gone = (0..1_000_000).any(|_| {
             thread::yield_now();
             look(&mut files, std::process::id(), tid, None).is_err()

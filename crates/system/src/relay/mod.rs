@@ -1,13 +1,12 @@
-//! A relay: a process between a component and all others that delays the traffic on its link, and loses some of it.
+//! A relay: a process between a component and all others that delays the traffic on its link, and drops some of it.
 //!
 //! The kernels of many machines cannot do that themselves (they lack `netem`). A component with its own network
-//! namespace gets a relay of packets (`packets`): a delayed handshake, retransmissions and windows are then the
-//! kernel's own. Otherwise a relay of bytes sits in front of each of its ports (`ports`), which knows connections
-//! only.
+//! namespace gets a packet relay (`packets`): a delayed handshake, retransmissions and windows are then the kernel's
+//! own. Otherwise a byte relay sits in front of each of its ports (`ports`), which knows only connections.
 //!
-//! It is this same program, started again, and a component like others: watched, so that its cost is visible, and
-//! gone with the run. It lives as long as its standard input is open, whose other end loadlab keeps: it never outlives
-//! a killed loadlab. It must not print; failures are returned.
+//! It is this program, started again, and a component like others: watched, so that its cost is visible, and removed
+//! with the run. It lives while its standard input is open, whose other end loadlab holds: it never outlives a killed
+//! loadlab. It must not print; failures are returned.
 
 mod pace;
 mod packets;
@@ -28,9 +27,9 @@ pub const ARG: &str = "__relay";
 /// How a link behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LinkShape {
-    /// How much longer a round trip takes: half of it each way.
+    /// Added to the round trip, nanoseconds: half of it each way.
     pub delay_ns: u64,
-    /// How much the delay varies at most.
+    /// Largest variation of the delay, nanoseconds.
     pub jitter_ns: u64,
     /// Share of packets that are lost, 0 to 1.
     pub loss: f64,
@@ -41,18 +40,18 @@ pub(crate) struct LinkShape {
 pub struct Counts {
     /// Packets, or pieces of a stream, that were forwarded.
     pub carried: u64,
-    /// Lost, as configured. Over TCP ports: delayed instead.
+    /// Lost, as configured. In a relay of TCP ports: delayed instead.
     pub lost: u64,
-    /// Lost because there was no room for them, or no receiver.
+    /// Dropped because there was no room for them, or no receiver.
     pub dropped: u64,
-    /// Total delay beyond the configured one, over all of them, nanoseconds.
+    /// Total delay beyond the configured one, summed over all packets or pieces, nanoseconds.
     pub late_ns: u64,
-    /// The largest such delay.
+    /// The largest such delay, nanoseconds.
     pub latest_ns: u64,
 }
 
 impl Counts {
-    /// Counts something that was due at `due_ns` and is forwarded now.
+    /// Counts a packet or piece that was due at `due_ns` and is forwarded now.
     fn went_on(&mut self, due_ns: u64, now_ns: u64) {
         let late_ns = now_ns.saturating_sub(due_ns);
         self.carried += 1;
@@ -68,7 +67,7 @@ pub(crate) struct RelayReport {
     pub counts: Counts,
 }
 
-/// A relay's whole life: `words` follow [`ARG`]. It ends when standard input does.
+/// Runs the relay; `words` are the arguments after [`ARG`]. It ends when standard input is closed.
 ///
 /// # Errors
 /// The reason in words.
@@ -76,7 +75,7 @@ pub fn main(words: &[String]) -> Result<(), String> {
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
     let mut control = Control { stream: UnixStream::from(input), read: Vec::new() };
     let (shape, links) = control.begin().map_err(|e| format!("cannot read the settings of the link: {e}"))?;
-    // Waking up late would add delay of our own.
+    // Waking up late would add to the delay.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match (<[OwnedFd; 2]>::try_from(links), words) {
         (Ok(links), []) => packets::run(links, shape, control).map_err(|e| e.to_string()),
@@ -91,7 +90,7 @@ pub(crate) struct Control {
     read: Vec<u8>,
 }
 
-/// A message that arrived over it.
+/// A message received on the control connection.
 enum ControlMessage {
     /// Nothing new.
     None,
@@ -126,7 +125,7 @@ impl Control {
         }
     }
 
-    /// The next message that has arrived; does not wait for one.
+    /// Returns the next message, if one has arrived; does not wait.
     fn look(&mut self) -> ControlMessage {
         let mut bytes = [0u8; 4096];
         match self.stream.read(&mut bytes) {
@@ -144,7 +143,7 @@ impl Control {
         serde_json::from_slice(&line).map_or(ControlMessage::Closed, ControlMessage::Shape)
     }
 
-    /// A failure means that loadlab is gone, which the next read notices.
+    /// If sending fails, loadlab is gone, which the next read notices.
     fn report(&mut self, report: &RelayReport) {
         let mut line = serde_json::to_vec(report).unwrap_or_default();
         line.push(b'\n');

@@ -1,4 +1,4 @@
-//! When something may be forwarded, and what is lost: pure arithmetic on a given clock.
+//! When a packet may be forwarded, and which are lost: pure arithmetic on a given clock.
 
 use super::LinkShape;
 
@@ -7,7 +7,7 @@ const RETRANSMIT_NS: u64 = 200_000_000;
 /// Bytes of a stream in one packet.
 const SEGMENT_BYTES: usize = 1448;
 
-/// One direction of a link or of a connection, in which nothing overtakes.
+/// One direction of a link or of a connection, in which nothing is reordered.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
     last_due_ns: u64,
@@ -20,7 +20,7 @@ impl Fifo {
     }
 }
 
-/// Decides for one relay.
+/// Decides delay and loss for one relay.
 #[derive(Debug)]
 pub(super) struct Pace {
     pub shape: LinkShape,
@@ -32,10 +32,10 @@ impl Pace {
         Pace { shape, random: 0x9e37_79b9_7f4a_7c15 }
     }
 
-    /// When something that arrived now may be forwarded: at least half the delay later, apart from the jitter.
+    /// When something that arrives now may be forwarded: at least half the delay later, apart from the jitter.
     pub fn due(&mut self, order: &mut Fifo, now_ns: u64) -> u64 {
         let LinkShape { delay_ns, jitter_ns, .. } = self.shape;
-        // Rounded up: two halves are never less than the whole.
+        // Round up: the two halves are never less than the whole.
         let half_ns = delay_ns.div_ceil(2);
         let spread_ns = jitter_ns / 2;
         let varied_ns = match spread_ns {
@@ -52,8 +52,8 @@ impl Pace {
         self.shape.loss > 0.0 && ((self.next() >> 11) as f64) < self.shape.loss * (1u64 << 53) as f64
     }
 
-    /// The same for a piece of a stream, which must not be lost: if a packet of it would have been, it and all behind
-    /// it arrive when it would have been retransmitted.
+    /// As [`Pace::due`], for a piece of a stream, which must not be lost: if one of its packets would have been, the
+    /// piece and all behind it arrive when that packet would have been retransmitted. Also returns whether that is so.
     pub fn due_in_stream(&mut self, order: &mut Fifo, now_ns: u64, bytes: usize) -> (u64, bool) {
         let due_ns = self.due(order, now_ns);
         let packets = bytes.div_ceil(SEGMENT_BYTES);
@@ -64,7 +64,7 @@ impl Pace {
         (order.last_due_ns, is_lost)
     }
 
-    /// Xorshift, good enough to choose which packet is lost.
+    /// Xorshift: good enough to choose which packets are lost.
     fn next(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -96,7 +96,7 @@ mod tests {
         let mut pace = pace(10_000, 4_000, 0.0);
         let (mut order, mut last_ns, mut delays) = (Fifo::default(), 0, Vec::new());
         for i in 0..2000u64 {
-            // Far enough apart that none waits for the one before.
+            // Far enough apart that none waits for its predecessor.
             let now_ns = i * 20_000;
             let due_ns = pace.due(&mut order, now_ns);
             assert!(due_ns >= last_ns);

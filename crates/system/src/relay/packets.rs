@@ -1,4 +1,4 @@
-//! A relay of packets, between the two halves of a component's link.
+//! The packet relay, between the two halves of a component's link.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,15 +11,15 @@ use super::{Control, ControlMessage, Counts, LinkShape, RelayReport};
 use crate::clock;
 use crate::netns::tap;
 
-/// A frame of the largest kind with its header.
+/// The largest frame, with its header.
 const FRAME_BYTES: usize = 65_536 + 128;
-/// How many packets are read from one side before it is the other's turn.
+/// How many packets are read from one side before it is the other side's turn.
 const TURN: usize = 64;
-/// How many bytes are kept for each direction: a gigabyte a second for a fifteenth of a second. Further packets wait
-/// in the kernel, and what does not fit there is lost, as on any link that is too slow.
+/// How many bytes are queued per direction: a gigabyte per second for a fifteenth of a second. Further packets wait in
+/// the kernel, and what does not fit there is lost, as on any link that is too slow.
 const MOST_BYTES: usize = 64 << 20;
 
-/// One direction.
+/// One direction of the link.
 #[derive(Default)]
 struct Direction {
     order: Fifo,
@@ -70,7 +70,7 @@ fn read(
         let bytes = match rustix::io::read(link, &mut *frame) {
             Ok(n) => n,
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
-            // It is down: nothing arrives, and it may come up again.
+            // The device is down: nothing arrives, and it may come up again.
             Err(rustix::io::Errno::IO | rustix::io::Errno::BADFD) => break,
             Err(error) => return Err(error.into()),
         };
@@ -95,14 +95,14 @@ fn write(link: &OwnedFd, way: &mut Direction, counts: &mut Counts) -> io::Result
         way.bytes -= frame.len();
         match rustix::io::write(link, &frame) {
             Ok(_) => counts.went_on(due_ns, now_ns),
-            // It is down, or the kernel has no memory for it.
+            // The device is down, or the kernel has no memory for the packet.
             Err(_) => counts.dropped += 1,
         }
     }
     Ok(())
 }
 
-/// Waits until something arrives or is due; true if it is a control message.
+/// Waits until something arrives or is due; true if a control message has arrived.
 fn wait(links: &[OwnedFd; 2], ways: &[Direction; 2], control: &Control) -> io::Result<bool> {
     let due_ns = ways.iter().filter_map(|w| w.queue.front()).map(|(due_ns, _)| *due_ns).min();
     let timeout = due_ns.map(|due_ns| {

@@ -1,8 +1,8 @@
-//! A relay of bytes, in front of the ports of a component that shares this machine's network.
+//! The byte relay, in front of the ports of a component that shares this machine's network.
 //!
 //! It knows connections, not packets. Connecting to it takes no time, so the handshake's delay is added before a
-//! connection's first bytes. Nothing of a stream can be lost, so a loss shows as the delay until retransmission. When
-//! a component does not accept, the connection is reset, since it was already accepted here.
+//! connection's first bytes. Nothing in a stream can be lost, so a loss shows up as the delay until retransmission. If
+//! a component does not accept, the client's connection is reset, since the relay has already accepted it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -24,17 +24,17 @@ use super::{Control, ControlMessage, Counts, LinkShape, RelayReport};
 use crate::clock;
 use crate::process::open_files;
 
-/// Connections that wait to be accepted.
+/// Length of the queue of connections waiting to be accepted.
 const BACKLOG: i32 = 4096;
-/// Bytes read in one go.
+/// Bytes read at once.
 const PIECE_BYTES: usize = 64 << 10;
-/// How many bytes are kept for each direction of a connection; less when all of them together hold much.
+/// How many bytes are queued per direction of a connection; fewer if all connections together hold many.
 const MOST_BYTES: usize = 8 << 20;
 const LEAST_BYTES: usize = 64 << 10;
 const MOST_IN_ALL_BYTES: usize = 256 << 20;
-/// When no more connections can be opened, retries after this time, or when one has ended.
+/// If no more connections can be opened, retry after this time, or when a connection has ended.
 const AGAIN_NS: u64 = 100_000_000;
-/// Event keys that are not connections: a control message has come, or a client connects to the port at this index.
+/// Event keys that are not connections: a control message has arrived, or a client connects to the port at this index.
 const WORD: u64 = u64::MAX;
 const FIRST_PORT: u64 = u64::MAX - 1 - u16::MAX as u64;
 
@@ -43,11 +43,11 @@ struct Piece {
     due_ns: u64,
     bytes: Vec<u8>,
     sent: usize,
-    /// Not bytes: the connection they came from broke here.
+    /// A reset instead of bytes: the connection they came from broke here.
     is_reset: bool,
 }
 
-/// When the first piece of a way is due: time, connection, way.
+/// When the first piece of a direction is due: time, connection, direction.
 type Due = BinaryHeap<Reverse<(u64, u64, usize)>>;
 
 /// One direction of a connection.
@@ -56,21 +56,21 @@ struct Direction {
     order: Fifo,
     queue: VecDeque<Piece>,
     bytes: usize,
-    /// Reading has stopped: there is too much, or the stream ended.
+    /// Reading is suspended: too much is queued, or the stream has ended.
     is_full: bool,
     has_ended: bool,
-    /// The receiving end takes no more at present.
+    /// The receiving end accepts no more at present.
     is_blocked: bool,
-    /// The end of the stream has been forwarded, too.
+    /// The end of the stream has been forwarded as well.
     is_done: bool,
-    /// The connection it starts from broke.
+    /// The end it reads from broke.
     is_broken: bool,
     /// A wake-up is scheduled.
     is_armed: bool,
 }
 
 impl Direction {
-    /// Schedules a wake-up for its first piece. Nothing overtakes, so one wake-up is enough: with more, each would
+    /// Schedules a wake-up for its first piece. Pieces stay in order, so one wake-up is enough: with more, each would
     /// schedule the next one again.
     fn arm(&mut self, due: &mut Due, key: u64, number: usize) {
         if let Some(first) = self.queue.front().filter(|_| !self.is_armed && !self.is_blocked) {
@@ -80,7 +80,7 @@ impl Direction {
     }
 }
 
-/// Way 0 leads from end 0, the client, to end 1, the component; way 1 back.
+/// `ways[0]` leads from `ends[0]`, the client, to `ends[1]`, the component; `ways[1]` leads back.
 struct Connection {
     ends: [OwnedFd; 2],
     ways: [Direction; 2],
@@ -98,7 +98,7 @@ struct Relay {
     counts: Counts,
     bytes: usize,
     piece: Vec<u8>,
-    /// Ports that do not accept until then because there were no file descriptors: otherwise the kernel would report
+    /// Ports that do not accept until `rests_until_ns` for lack of file descriptors: otherwise the kernel would report
     /// the waiting clients over and over.
     resting: Vec<usize>,
     rests_until_ns: u64,
@@ -106,10 +106,10 @@ struct Relay {
     events: Vec<(u64, EventFlags)>,
 }
 
-/// Relays until the control connection is closed. `pairs`: `8080:18080,…`, the port it listens on and the one behind
-/// it.
+/// Relays until the control connection is closed. `pairs`: `8080:18080,…`, each the port to listen on and the port
+/// behind it.
 pub(super) fn run(pairs: &str, shape: LinkShape, mut control: Control) -> Result<(), String> {
-    // A connection takes two files.
+    // A connection takes two descriptors.
     if let Err(error) = open_files::raise() {
         return Err(format!("cannot raise the limit on open files: {error}"));
     }
@@ -162,7 +162,7 @@ impl Relay {
         epoll::add(&self.poll, file, EventData::new_u64(key), flags)
     }
 
-    /// One turn: what has arrived, then what is due. False when the relay is no longer wanted.
+    /// One turn: handles what has arrived, then what is due. False once the relay is no longer wanted.
     fn turn(&mut self, control: &mut Control) -> rustix::io::Result<bool> {
         let first_ns = self.due.peek().map(|Reverse((due_ns, ..))| *due_ns);
         let again_ns = (!self.resting.is_empty()).then_some(self.rests_until_ns);
@@ -207,7 +207,7 @@ impl Relay {
         Ok(true)
     }
 
-    /// Accepts clients again. If that fails too, there will be another try.
+    /// Accepts clients again at the resting ports. A port that fails again is retried later.
     fn listen_again(&mut self) {
         let mut resting = std::mem::take(&mut self.resting);
         resting.retain(|place| {
@@ -227,7 +227,7 @@ impl Relay {
             let client = match accept_with(&self.ports[place].0, flags) {
                 Ok(client) => client,
                 Err(Errno::AGAIN) => return,
-                // This one is gone; others may wait.
+                // This client is gone; others may be waiting.
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(_) => return self.rest(place),
             };
@@ -245,7 +245,7 @@ impl Relay {
                 continue;
             };
             let shape = self.pace.shape;
-            // A handshake takes a round trip, and then the first bytes travel for half of one.
+            // A handshake takes a round trip, and the first bytes then travel for half of one.
             let first_ns = clock::now_ns() + shape.delay_ns + shape.delay_ns.div_ceil(2);
             let there = Direction { order: Fifo::not_before(first_ns), ..Direction::default() };
             let interest = [EventFlags::IN; 2];
@@ -267,10 +267,10 @@ impl Relay {
         self.rests_until_ns = clock::now_ns() + AGAIN_NS;
     }
 
-    /// Something has arrived at an end, or it takes more.
+    /// Handles an end that has something to read, or can take more.
     fn look_at(&mut self, key: u64, end: usize, flags: EventFlags) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
-        // The way that leads to this end.
+        // The direction that leads to this end.
         if flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
             connection.ways[1 - end].is_blocked = false;
         }
@@ -286,7 +286,7 @@ impl Relay {
         self.ask(key);
     }
 
-    /// Takes in what was read from an end: a piece, or the end of the stream.
+    /// Queues what was read from an end: a piece, or the end of the stream.
     fn take(&mut self, key: u64, end: usize, bytes: usize) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let way = &mut connection.ways[end];
@@ -301,7 +301,7 @@ impl Relay {
         way.arm(&mut self.due, key, end);
     }
 
-    /// Sends what is due on a way, as far as its end takes it.
+    /// Sends what is due in a direction, as far as the receiving end accepts it.
     fn pass_on(&mut self, key: u64, number: usize) {
         let Some(Connection { ends, ways, .. }) = self.connections.get_mut(&key) else { return };
         let (way, end) = (&mut ways[number], &ends[1 - number]);
@@ -318,7 +318,7 @@ impl Relay {
             if piece.bytes.is_empty() {
                 let _ = shutdown(end, Shutdown::Write);
                 way.queue.pop_front();
-                // A peer that has sent everything may still break off.
+                // A peer that has sent everything may still reset the connection.
                 way.is_done = way.queue.is_empty();
                 continue;
             }
@@ -333,7 +333,7 @@ impl Relay {
                         way.queue.pop_front();
                     }
                 }
-                // Also for a connection that is not established yet.
+                // Also if the connection is not established yet.
                 Err(Errno::AGAIN | Errno::INTR) => way.is_blocked = true,
                 Err(_) => {
                     is_broken = true;
@@ -352,7 +352,7 @@ impl Relay {
         }
     }
 
-    /// Registers the events that matter for each end now.
+    /// Registers each end for the events that matter now.
     fn ask(&mut self, key: u64) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         for end in 0..2 {
@@ -365,7 +365,7 @@ impl Relay {
                 continue;
             }
             let data = EventData::new_u64(2 * key + end as u64);
-            // An end without wanted events is deregistered: the kernel would report its hang-up again and again.
+            // Deregister an end with no wanted events: the kernel would report its hang-up over and over.
             let _ = match (was.is_empty(), flags.is_empty()) {
                 (_, true) => epoll::delete(&self.poll, file),
                 (true, false) => epoll::add(&self.poll, file, data, flags),
@@ -375,7 +375,7 @@ impl Relay {
         }
     }
 
-    /// An end is broken. The other end first gets what was sent before, and is then reset; data on its way to the
+    /// Handles a broken end. The other end first gets what was sent before, and is then reset; data in flight to the
     /// broken end has no receiver any more.
     fn broke(&mut self, key: u64, end: usize) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
@@ -393,7 +393,7 @@ impl Relay {
         self.ask(key);
     }
 
-    /// Both ends are reset.
+    /// Resets both ends.
     fn abandon(&mut self, key: u64) {
         let Some(connection) = self.connections.remove(&key) else { return };
         self.bytes -= connection.ways.iter().map(|way| way.bytes).sum::<usize>();
@@ -402,7 +402,7 @@ impl Relay {
     }
 }
 
-/// Closes it so that the other end notices at once.
+/// Closes the socket so that the peer notices at once.
 fn reset(end: OwnedFd) {
     let _ = set_socket_linger(&end, Some(Duration::ZERO));
 }
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_way_is_woken_once_however_much_goes_over_both() {
-        // Nothing falls due while this runs.
+        // Nothing becomes due while this runs.
         let mut bench = Bench::new(3_600_000_000_000);
         for _ in 0..50 {
             bench.client.write_all(b"x").unwrap();
@@ -473,7 +473,7 @@ mod tests {
         }
     }
 
-    /// It runs as a separate program, whose limit on open files affects no other test.
+    /// Runs as a separate program, so that its limit on open files affects no other test.
     #[test]
     fn without_files_for_connections_it_waits_for_some() {
         if std::env::var_os("RELAY_WITHOUT_FILES").is_none() {

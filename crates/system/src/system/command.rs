@@ -1,4 +1,4 @@
-//! Commands of the plan – build, seed, before and after a trial – run to completion; nothing of them survives.
+//! Commands of the plan (build, seed, before and after a trial), run to completion; none of their processes survives.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -14,29 +14,29 @@ use crate::spec::{Command, ComponentSpec, Limits, Ready, Stop};
 use crate::system::{Role, System};
 use crate::watch::target::Target;
 
-/// A command to be run once.
+/// A command to run once.
 #[derive(Clone, Debug)]
 pub struct CommandSpec {
-    /// `seed`, `build of backend`; for messages and for its cgroup.
+    /// Name for messages and for its cgroup: `seed`, `build of backend`.
     pub name: String,
-    /// What is run.
+    /// What to run.
     pub command: Command,
-    /// Where.
+    /// The folder it runs in.
     pub dir: PathBuf,
     /// Variables added to loadlab's own environment.
     pub env: Vec<(String, String)>,
-    /// It is killed after this time; `None` waits indefinitely.
+    /// Time limit, nanoseconds, after which it is killed; `None` waits indefinitely.
     pub within_ns: Option<u64>,
-    /// Its output and its errors are appended here.
+    /// File to which its standard output and standard error are appended.
     pub log: PathBuf,
 }
 
 /// How a command ended.
 #[derive(Clone, Debug)]
 pub struct CommandResult {
-    /// Its name.
+    /// The command's name.
     pub name: String,
-    /// What ran.
+    /// The command that ran.
     pub command: String,
     /// How it ended.
     pub status: Status,
@@ -44,14 +44,13 @@ pub struct CommandResult {
     pub took_s: f64,
     /// When it had ended, nanoseconds of `CLOCK_MONOTONIC`.
     pub ended_ns: u64,
-    /// Processes of it that were still there, and were killed.
+    /// Processes of it that were still running, and were killed.
     pub stragglers: usize,
-    /// Its last lines.
+    /// The last lines of its output.
     pub tail: Tail,
 }
 
-/// A running command. The caller that began it ends it, see [`System::end_command`]; a forgotten one goes with the
-/// system.
+/// A running command. The caller that began it ends it, see [`System::end_command`]; otherwise it ends with the system.
 #[derive(Debug)]
 pub struct RunningCommand {
     inner: Arc<Inner>,
@@ -65,12 +64,12 @@ impl RunningCommand {
         self.inner.started_ns
     }
 
-    /// Waits until it has ended (`true`), `until_ns`, or a cancel.
+    /// Waits until it has ended (`true`), `until_ns` is reached, or `cancel` is triggered.
     pub fn wait(&self, until_ns: u64, cancel: &Cancel) -> bool {
         cancel.wait_for(Some(self.inner.pidfd.as_fd()), until_ns) == WaitOutcome::Ready
     }
 
-    /// What the watcher reads of it, under a name of the caller's choice.
+    /// What the watcher should read for it, under a name of the caller's choice.
     pub fn target(&self, name: &str) -> Target {
         self.inner.target().named(name)
     }
@@ -86,12 +85,12 @@ impl RunningCommand {
 }
 
 impl CommandResult {
-    /// It exited with status 0.
+    /// Whether it exited with status 0.
     pub fn is_ok(&self) -> bool {
         self.status.exit == Some(0)
     }
 
-    /// Itself, or the error that says how it failed.
+    /// Returns the result itself, or an error that says how the command failed.
     pub fn checked(self) -> Result<CommandResult> {
         if self.is_ok() {
             return Ok(self);
@@ -108,8 +107,8 @@ impl CommandResult {
 impl System {
     /// Runs a command to completion. Anything it leaves running is killed with its cgroup.
     ///
-    /// A status other than 0 is a result, not an error (see [`CommandResult::checked`]); it is an error if it cannot
-    /// be started, takes too long, or is cancelled.
+    /// A status other than 0 is a result, not an error (see [`CommandResult::checked`]); a command that cannot be
+    /// started, exceeds its time limit, or is cancelled is an error.
     pub fn run_command(&self, spec: &CommandSpec, cancel: &Cancel) -> Result<CommandResult> {
         let running = self.begin_command(spec)?;
         let until_ns =
@@ -126,14 +125,14 @@ impl System {
         }
     }
 
-    /// Starts a command. The caller enforces the spec's `within_ns`.
+    /// Starts a command. Enforcing the spec's `within_ns` is up to the caller.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn begin_command(&self, spec: &CommandSpec) -> Result<RunningCommand> {
         let number = self.commands.fetch_add(1, Ordering::Relaxed);
         let command = ComponentSpec {
-            // Two commands of one name may run at the same time.
+            // Two commands of the same name may run at once.
             name: format!("{} {number}", spec.name),
             command: spec.command.clone(),
             dir: spec.dir.clone(),
@@ -150,10 +149,10 @@ impl System {
         Ok(RunningCommand { inner, name: spec.name.clone(), command: spec.command.to_string() })
     }
 
-    /// How a command ended. If it has not, it is killed, as is anything it leaves running.
+    /// Returns how a command ended. If it is still running, it is killed, as is anything it left running.
     ///
     /// # Errors
-    /// Processes of it cannot be killed.
+    /// Some of its processes cannot be killed.
     pub fn end_command(&self, running: &RunningCommand) -> Result<CommandResult> {
         let RunningCommand { inner, name, command } = running;
         let asked_ns = clock::now_ns();

@@ -1,9 +1,9 @@
-//! Brings up a Compose file with the installed Compose; its containers become components.
+//! Brings up a Compose file with the installed Compose tool; its containers become components.
 //!
-//! What the file means is up to Compose (`config.rs`). Limits and variables go into a second file that Compose lays
-//! over it, the project gets a name of the run's own, and its containers are found by the labels that Compose gives.
-//! So everything Compose understands works, and is removed by the same labels – and by nothing else: a name in the
-//! file may belong to another project, whose volumes must never be removed.
+//! What the file means is up to Compose (`config.rs`). Limits and variables go into a second file that Compose merges
+//! over it, the project gets a name unique to the run, and its containers are found by the labels Compose sets. So
+//! everything Compose understands works, and is removed by the same labels and by nothing else: a name in the file may
+//! belong to another project, whose volumes must never be removed.
 
 mod config;
 
@@ -35,7 +35,7 @@ const DOWN_NS: u64 = 120_000_000_000;
 /// How long pulling an image may take.
 const PULL_NS: u64 = 3_600_000_000_000;
 
-/// What a Compose file is to be brought up with.
+/// How to bring up a Compose file.
 #[derive(Clone, Debug)]
 pub struct ComposeSpec {
     /// The file.
@@ -44,18 +44,18 @@ pub struct ComposeSpec {
     pub env: Vec<(String, String)>,
     /// Overrides for its services, by their name.
     pub services: BTreeMap<String, ServiceSpec>,
-    /// How long bringing up may take.
+    /// Time limit for bringing it up, nanoseconds.
     pub within_ns: u64,
-    /// Compose's output is appended here.
+    /// File to which Compose's output is appended.
     pub log: PathBuf,
 }
 
-/// Overrides for a service.
+/// Overrides for one service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceSpec {
     /// Variables of its processes.
     pub env: Vec<(String, String)>,
-    /// What it may use.
+    /// Resource limits of its containers.
     pub limits: Limits,
     /// Cores it may run on; empty means all.
     pub cpus: Vec<usize>,
@@ -66,22 +66,21 @@ pub struct ServiceSpec {
 pub struct Project {
     name: String,
     spec: ComposeSpec,
-    /// The words of every command: tool, project, files.
+    /// The words every command begins with: tool, project, files.
     words: Vec<String>,
     components: Vec<Component>,
-    /// One-off services that have done their work and ended with status 0.
+    /// One-off services that finished with status 0.
     pub done: Vec<String>,
 }
 
 impl Project {
-    /// Its containers, in the order of their services' names; those of a service with several containers have a
-    /// number after their name.
+    /// Its containers, in the order of their services' names; if a service has several, a number follows the name.
     pub fn components(&self) -> &[Component] {
         &self.components
     }
 }
 
-/// A container of a project, known by its labels.
+/// A container of a project, found by its labels.
 struct ProjectContainer {
     id: String,
     service: String,
@@ -89,7 +88,7 @@ struct ProjectContainer {
 }
 
 impl System {
-    /// Prepares for bringing a Compose file up: builds what needs building, and pulls missing images.
+    /// Prepares a Compose file: builds the images that need building, and pulls missing ones.
     ///
     /// # Errors
     /// No Compose, no engine; a name in the file that is taken ([`Error::Taken`]); a build that fails, with its last
@@ -110,8 +109,8 @@ impl System {
         Ok(())
     }
 
-    /// Pulls a service's image: through Docker's Compose, which knows the registries that the user has logged in to,
-    /// or through Podman's engine, which knows them itself.
+    /// Pulls a service's image: through Docker's Compose, which knows the registries the user is logged in to, or
+    /// through Podman's engine, which knows them itself.
     fn compose_pull(
         &self,
         words: &[String],
@@ -134,8 +133,8 @@ impl System {
         }
     }
 
-    /// Brings a Compose file up. `component` turns a container of this service into a component, given its component
-    /// name; containers run when this returns, but are not ready.
+    /// Brings a Compose file up. `component` turns a container of a service into a component, given its component name;
+    /// containers are running when this returns, but not yet ready.
     ///
     /// # Errors
     /// No Compose, no engine; Compose's complaints about the file; a name in it that is taken ([`Error::Taken`]), in
@@ -157,7 +156,7 @@ impl System {
         match self.bring_up(&mut project, &engine, cancel, component) {
             Ok(()) => Ok(project),
             Err(error) => {
-                // Report the first error; anything left has the project's label.
+                // Report the first error; anything left carries the project's label.
                 let _ = self.compose_down(&project);
                 Err(error)
             }
@@ -176,7 +175,7 @@ impl System {
         let up = || self.compose(&project.words, &["up", "-d"], &project.spec, within_ns, cancel);
         let (socket, label) = (engine.socket().to_owned(), self.project_label());
         let asked = Resource::Asked { socket, label, what: project.name.clone() };
-        // A Compose killed midway has pending requests that no one waits for any more.
+        // If Compose is killed midway, its pending requests have no one waiting for them.
         let is_answered = |e: &Error| !matches!(e, Error::CommandTimeout { .. } | Error::Cancelled { .. });
         self.asking(asked, up, is_answered)??;
         let found = self.containers_of(engine, &project.name)?;
@@ -186,7 +185,7 @@ impl System {
             let spec = component(&one.service, &name);
             match self.adopt(&spec, engine, &one.id, started_ns, None) {
                 Ok(component) => project.components.push(component),
-                // A service that only prepares something has finished, before or since the list was made.
+                // A service that only prepares something has finished, before or after the list was made.
                 Err(Error::EndedEarly { status, .. }) if status == "exit status 0" => {
                     project.done.push(name);
                 }
@@ -200,10 +199,10 @@ impl System {
     /// the project's label is removed. Compose itself would remove by name.
     ///
     /// # Errors
-    /// What could not be removed.
+    /// Something could not be removed.
     pub fn compose_down(&self, project: &Project) -> Result<Takedown> {
         let begun_ns = clock::now_ns();
-        // A restarted one is another component of the same container.
+        // A restarted component is another component of the same container.
         let of_project = |inner: &Inner| match &inner.origin {
             Origin::Container(handle) => project.components.iter().any(|c| c.container() == Some(&handle.id)),
             Origin::Process => false,
@@ -214,11 +213,11 @@ impl System {
             inner.leaving.store(true, Ordering::SeqCst);
         }
         let engine = self.engine()?;
-        // Podman's also makes a pod, which lacks the label that is searched for.
+        // Podman's tool also makes a pod, which lacks the label we search for.
         let verb = if is_podmans(&project.words) { "down" } else { "stop" };
         let never = Cancel::new();
         let stopped = self.compose(&project.words, &[verb], &project.spec, DOWN_NS, &never);
-        // Whatever Compose reported, nothing of the project stays.
+        // Whatever Compose reported, nothing of the project may stay.
         let removed = remove_all(engine.socket(), &format!("{PROJECT_LABEL}={}", project.name));
         for inner in &present {
             if removed.is_ok() {
@@ -240,7 +239,8 @@ impl System {
     }
 
     fn project_name(&self) -> String {
-        // Projects of two runs must never coincide: the file's name for a run may be another's too.
+        // Projects of two runs must never coincide, and two runs may have the same name: the owner's tag sets them
+        // apart.
         let name = self.name_for(&self.owner_tag()).to_ascii_lowercase().replace('.', "_");
         debug_assert!(name.starts_with(PROJECT));
         name
@@ -254,7 +254,7 @@ impl System {
         format!("{PROJECT_LABEL}={}", self.project_name())
     }
 
-    /// The beginning of every command: the tool, the project, the file and the one laid over it.
+    /// The words every command begins with: the tool, the project, the file and the one merged over it.
     fn compose_words(&self, spec: &ComposeSpec, engine: &Engine, cancel: &Cancel) -> Result<Vec<String>> {
         if !spec.file.is_file() {
             let source = std::io::ErrorKind::NotFound.into();
@@ -272,7 +272,7 @@ impl System {
         Ok(words)
     }
 
-    /// The installed Compose: the plugin, the program, or Podman's.
+    /// The installed Compose: the Docker plugin, the standalone program, or Podman's.
     fn tool(&self, spec: &ComposeSpec, engine: &Engine, cancel: &Cancel) -> Result<Vec<String>> {
         if let Some(words) = lock(&self.engine_state).compose.clone() {
             return Ok(words);
@@ -289,7 +289,7 @@ impl System {
                     lock(&self.engine_state).compose = Some(words.clone());
                     return Ok(words);
                 }
-                // One that exists but hangs is no reason to use another.
+                // A tool that exists but hangs is no reason to use another.
                 Err(error @ (Error::Cancelled { .. } | Error::CommandTimeout { .. })) => return Err(error),
                 Err(_) => {}
             }
@@ -309,7 +309,7 @@ impl System {
         self.compose_command(command, spec, within_ns, cancel)?.checked().map(drop)
     }
 
-    /// Runs a command the way Compose is run: beside the file, with its variables and the engine's address.
+    /// Runs a command as Compose is run: in the file's folder, with its variables and the engine's address.
     fn compose_command(
         &self,
         command: Vec<String>,
@@ -356,7 +356,7 @@ fn is_podmans(words: &[String]) -> bool {
 
 fn found_in(container: &Value) -> Option<ProjectContainer> {
     let label = |name: &str| container["Labels"][format!("com.docker.compose.{name}")].as_str();
-    // Containers of `compose run`.
+    // Skip containers of `compose run`.
     if label("oneoff").is_some_and(|text| text.eq_ignore_ascii_case("true")) {
         return None;
     }
@@ -367,7 +367,7 @@ fn found_in(container: &Value) -> Option<ProjectContainer> {
     })
 }
 
-/// The overrides for the file; `None` when there are none.
+/// The overrides as a Compose file; `None` if there are none.
 fn overlay(services: &BTreeMap<String, ServiceSpec>) -> Option<Value> {
     let mut over = serde_json::Map::new();
     for (name, service) in services {
@@ -378,7 +378,7 @@ fn overlay(services: &BTreeMap<String, ServiceSpec>) -> Option<Value> {
         }
         if let Some(bytes) = limits.memory_bytes {
             keys.insert("mem_limit".into(), json!(bytes));
-            // Both together: swap does not add to memory, unless requested.
+            // Set both together: swap does not add to memory unless requested.
             keys.insert("memswap_limit".into(), json!(limits.memory_swap_bytes.unwrap_or(bytes)));
         }
         if let Some(pids) = limits.pids {

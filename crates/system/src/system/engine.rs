@@ -1,4 +1,4 @@
-//! What a run knows of its container engine, which is looked up when first needed.
+//! The run's container engine, looked up when first needed.
 
 use super::System;
 use crate::engine::leftovers::RUN_LABEL;
@@ -7,25 +7,25 @@ use crate::error::Result;
 use crate::ledger::state::{self, Resource};
 use crate::sync::lock;
 
-/// What is known of the container engine.
+/// What is known about the container engine.
 #[derive(Debug, Default)]
 pub(crate) struct EngineState {
-    /// As the plan names it.
+    /// The engine as the plan names it.
     pub named: Option<String>,
-    /// Set once it was needed.
+    /// The engine, once it was needed.
     pub engine: Option<Engine>,
     /// The installed Compose, once it was needed: the words of its command.
     pub compose: Option<Vec<String>>,
-    /// The run's network exists.
+    /// Whether the run's network exists.
     pub has_network: bool,
-    /// What is in the ledger.
+    /// Resources already in the ledger.
     pub made: Vec<Resource>,
-    /// What the engine was asked for and has not answered.
+    /// What the engine was asked for and has not confirmed.
     pub asked: Vec<Resource>,
 }
 
 impl System {
-    /// Which engine runs containers: `docker`, `podman`, a socket. Call this before the first one.
+    /// Which engine runs containers: `docker`, `podman`, or a socket. Call this before the engine is first needed.
     pub fn use_engine(&self, named: Option<&str>) {
         lock(&self.engine_state).named = named.map(str::to_owned);
     }
@@ -44,7 +44,7 @@ impl System {
         Ok(engine)
     }
 
-    /// From here on everything that has the run's label at the engine goes with the run.
+    /// Records the engine in the ledger: from here on, everything there with the run's label is removed with the run.
     pub(crate) fn remember_engine(&self, engine: &Engine) -> Result<()> {
         self.remember(Resource::Engine { socket: engine.socket().to_owned(), label: self.engine_label() })
     }
@@ -54,7 +54,7 @@ impl System {
         format!("{}={}", RUN_LABEL, self.run_label())
     }
 
-    /// Puts something into the ledger once, for as long as the system lives.
+    /// Records a resource in the ledger once, for as long as the system lives.
     pub(crate) fn remember(&self, resource: Resource) -> Result<()> {
         let mut engine_state = lock(&self.engine_state);
         if !engine_state.made.contains(&resource) {
@@ -64,8 +64,8 @@ impl System {
         Ok(())
     }
 
-    /// Has the engine make something, which is in the ledger until the engine has answered: it will be made even when
-    /// loadlab is gone.
+    /// Asks the engine to make something, which stays in the ledger until the engine has answered: the engine will make
+    /// it even if loadlab is gone by then.
     pub(crate) fn asking<T, E>(
         &self,
         resource: Resource,
@@ -81,17 +81,17 @@ impl System {
         Ok(made)
     }
 
-    /// The value of the label of everything that the run makes.
+    /// The label value of everything that the run makes.
     pub(crate) fn run_label(&self) -> String {
         self.ledger.mark().replace("LOADLAB_RUN=", "")
     }
 
-    /// A name at the engine, unlike that of any other run.
+    /// A name at the engine that no other run uses.
     pub(crate) fn name_for(&self, part: &str) -> String {
         format!("loadlab-{}-{part}", crate::cgroup::folder_name(&self.run_id).trim_start_matches('_'))
     }
 
-    /// The tag of the process that the run belongs to.
+    /// The tag of the process that owns the run.
     pub(crate) fn owner_tag(&self) -> String {
         state::tag(self.ledger.owner())
     }

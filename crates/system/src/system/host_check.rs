@@ -1,4 +1,4 @@
-//! What a host can provide, tried out and undone at once, so that gaps are known before anything is built.
+//! What a host can provide: tried out and undone at once, so that gaps are known before anything is built.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use crate::error::{Error, Result};
 use crate::process::ports;
 use crate::spec::{BlockLimits, Limits};
 
-/// Empty groups are gone within this time, nanoseconds.
+/// Time within which an empty group disappears, nanoseconds.
 const REMOVED_NS: u64 = 1_000_000_000;
 
 impl System {
-    /// Whether components may be limited like this, in groups of the run.
+    /// Checks whether these limits can be applied to components, in groups of the run.
     ///
     /// # Errors
-    /// [`Error::Limit`]: the first that may not, as it would be reported when that component starts.
+    /// [`Error::Limit`]: the first limit that cannot, as it would be reported when that component starts.
     pub fn check_limits<'a>(&self, wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>) -> Result<()> {
         wanted.into_iter().try_for_each(|(component, limits)| try_limits(self.places(), component, limits))
     }
 }
 
-/// The same without a run: the groups are made temporarily.
+/// As [`System::check_limits`], but without a run: the groups are made temporarily.
 ///
 /// # Errors
 /// As [`System::check_limits`].
@@ -33,7 +33,7 @@ pub fn check_limits<'a>(wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>)
     groups.create();
     let checked = wanted.into_iter().try_for_each(|(c, limits)| try_limits(&groups.places, c, limits));
     for place in &groups.places {
-        // The folder of all runs goes with the last of them.
+        // The folder of all runs is removed with the last run.
         let _ = std::fs::remove_dir(&place.dir);
         let _ = place.dir.parent().map(std::fs::remove_dir);
     }
@@ -41,7 +41,7 @@ pub fn check_limits<'a>(wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>)
 }
 
 fn try_limits(places: &[CgroupDir], component: &str, limits: &Limits) -> Result<()> {
-    // Open files and links are not limited by groups.
+    // Open files and links are not limited by cgroups.
     let is_free = limits.cpu_cores.is_none() && limits.memory_bytes.is_none() && limits.pids.is_none();
     if is_free && limits.block == BlockLimits::default() {
         return Ok(());
@@ -53,10 +53,10 @@ fn try_limits(places: &[CgroupDir], component: &str, limits: &Limits) -> Result<
     limited.map_err(|LimitError { limit, why, hint }| Error::Limit { component, limit, why, hint })
 }
 
-/// Whether a component can have its ports.
+/// Checks whether a component can have its ports.
 ///
 /// # Errors
-/// [`Error::PortTaken`]: the first that is in use.
+/// [`Error::PortTaken`]: the first port that is in use.
 pub fn check_ports(component: &str, ports: &[u16]) -> Result<()> {
     ports::check_free(component, ports)
 }

@@ -1,4 +1,4 @@
-//! Giving a living component other limits.
+//! Changes the limits of a running component.
 
 use super::System;
 use crate::cgroup::group::LimitError;
@@ -9,14 +9,14 @@ use crate::spec::{Limits, LinkLimits, Unavailable};
 use crate::sync::lock;
 
 impl System {
-    /// Gives a living component other limits: whatever they omit becomes unlimited. Returns what this host cannot do
-    /// of them.
+    /// Replaces the limits of a running component: whatever `limits` omits becomes unlimited. Returns the limits this
+    /// host cannot apply.
     ///
     /// # Errors
-    /// [`Error::Limit`]: the kernel refused one, or took another value. Those before it are in force.
+    /// [`Error::Limit`]: the kernel refused one limit, or took another value. Those before it are in force.
     pub fn limit(&self, component: &Component, limits: &Limits) -> Result<Vec<Unavailable>> {
         let inner = &component.inner;
-        // One at a time: two that change the same group would read back each other's value.
+        // One change at a time: two that change the same group would read back each other's value.
         let mut life = lock(&inner.life);
         let failed = |LimitError { limit, why, hint }| Error::Limit {
             component: inner.spec.name.clone(),
@@ -24,11 +24,12 @@ impl System {
             why,
             hint,
         };
-        // Recorded as it changes: the next limits are compared with what is in force, and some may fail here.
+        // `life.limits` is updated limit by limit: the next change is compared with what is in force, and some may fail
+        // here.
         let unavailable = inner.group.change(&mut life.limits, limits).map_err(failed)?;
         if life.limits.open_files != limits.open_files {
             if let Err(error) = limit_open_files(inner, limits.open_files) {
-                // Some of its processes may have taken it. Report the first error.
+                // Some of its processes may have the new limit already. Report the first error.
                 let _ = limit_open_files(inner, life.limits.open_files);
                 return Err(failed(error));
             }

@@ -1,6 +1,7 @@
-//! The system of a run: components up, ready, down, and commands in between.
+//! The system of a run: brings components up, waits until they are ready, takes them down, and runs commands in
+//! between.
 //!
-//! What is made is written to the ledger first, so that the guardian or `clean` can remove it at any moment.
+//! Everything is written to the ledger before it is made, so that the guardian or `clean` can remove it at any moment.
 //! Dropping the system kills whatever is still up: an error, a panic and an early return all end the same way.
 
 pub(crate) mod command;
@@ -42,36 +43,37 @@ use crate::process::{self, kill};
 use crate::spec::Unavailable;
 use crate::sync::lock;
 
-/// How long killed processes may take to be gone.
+/// How long killed processes may take to disappear.
 const KILLED_NS: u64 = 10_000_000_000;
 
-/// What a system is made for and where.
+/// Parameters of a system.
 #[derive(Debug)]
 pub struct SystemSpec {
-    /// The run: names cgroups and the state file.
+    /// The run's id: names cgroups and the state file.
     pub run_id: String,
-    /// Where the run's record is, for a reader of the state file.
+    /// Where the run's record is; for readers of the state file.
     pub run_dir: PathBuf,
-    /// A folder for the components' data. It is made, and removed with all its contents when the system is closed.
+    /// A folder for the components' data. It is made if missing, and then removed with all its contents when the system
+    /// is closed.
     pub scratch: PathBuf,
     /// The folder of state files; see [`state::default_dir`].
     pub state_dir: PathBuf,
     /// Takes the system down when loadlab is gone.
     pub guardian: Option<Guardian>,
     /// Where `/proc/self/mountinfo` and the cgroup mounts are looked up: `/`. Tests use another folder; an empty one
-    /// represents a host without cgroups.
+    /// stands for a host without cgroups.
     pub cgroup_root: PathBuf,
     /// A log is cut when it exceeds this size.
     pub log_limit_bytes: u64,
-    /// A program that calls [`crate::relay::main`] when its first argument is [`crate::relay::ARG`]; without one there
-    /// are no relays.
+    /// A program that calls [`crate::relay::main`] when its first argument is [`crate::relay::ARG`]; without one,
+    /// relays are not available.
     pub exe: Option<PathBuf>,
-    /// Secrets of the components' logs that no message may quote.
+    /// Secrets in the components' logs that no message may quote.
     pub secrets: Secrets,
 }
 
 impl SystemSpec {
-    /// For this host, with the usual bounds.
+    /// A spec for this host, with the usual bounds.
     pub fn new(run_id: &str, run_dir: &Path, scratch: &Path, guardian: Option<Guardian>) -> SystemSpec {
         SystemSpec {
             run_id: run_id.to_owned(),
@@ -92,7 +94,7 @@ impl SystemSpec {
 pub enum Ending {
     /// It obeyed the signal, or had already ended.
     Exited,
-    /// It did not, and was killed.
+    /// It did not end in time, and was killed.
     Killed,
 }
 
@@ -106,12 +108,12 @@ impl Ending {
     }
 }
 
-/// The result of taking down.
+/// The result of taking a component down.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Takedown {
     /// How its first process ended.
     pub ending: Ending,
-    /// Processes that stayed behind after its first one ended, and were killed.
+    /// Processes that stayed behind after the first one ended, and were killed.
     pub stragglers: usize,
     /// Processes that had left its cgroup, and were killed.
     pub escaped: usize,
@@ -122,19 +124,19 @@ pub struct Takedown {
 /// The system of a run.
 #[derive(Debug)]
 pub struct System {
-    // Declared first, so dropped first: it must not see the spawner's end as deaths.
+    // Declared first, so dropped first: processes that die with the spawner's thread must not be reported as deaths.
     monitor: Monitor,
     spawner: Spawner,
     ledger: Ledger,
     groups: RunGroups,
     scratch: PathBuf,
-    /// The scratch folder is ours to remove.
+    /// Whether the scratch folder is ours to remove.
     owns_scratch: bool,
     unavailable: Vec<Unavailable>,
     pub(crate) commands: AtomicU64,
     run_id: String,
     pub(crate) engine_state: Mutex<EngineState>,
-    /// Network namespaces of the run's own.
+    /// The run's own network namespaces.
     pub(crate) net: Option<Net>,
     pub(crate) exe: Option<PathBuf>,
     pub(crate) secrets: Secrets,
@@ -142,7 +144,7 @@ pub struct System {
     closed: bool,
 }
 
-/// What is started, beyond what its spec contains.
+/// The role of a started process.
 pub(crate) enum Role {
     /// A component of the plan.
     Component,
@@ -153,8 +155,8 @@ pub(crate) enum Role {
 }
 
 impl System {
-    /// Prepares the host: state file, scratch folder, cgroups. What the host lacks is in
-    /// [`unavailable`](Self::unavailable). What components do on their own comes through the receiver.
+    /// Prepares the host: state file, scratch folder, cgroups. [`unavailable`](Self::unavailable) lists what the host
+    /// lacks; the receiver gets what components do on their own.
     pub fn new(spec: SystemSpec) -> Result<(System, Receiver<Notice>)> {
         let (send, notices) = channel();
         let monitor = Monitor::start(spec.log_limit_bytes, send)?;
@@ -199,7 +201,7 @@ impl System {
     }
 
     fn make_scratch(&mut self) -> Result<()> {
-        // A folder that already existed is used and not removed.
+        // A folder that already exists is used and not removed.
         self.owns_scratch = !self.scratch.exists();
         if self.owns_scratch {
             self.ledger.made(Resource::Dir(self.scratch.clone()))?;
@@ -220,7 +222,7 @@ impl System {
         &self.unavailable
     }
 
-    /// Where limits and counters come from: `v1`, `v2`, `hybrid` or `none`.
+    /// The interface that provides limits and counters: `v1`, `v2`, `hybrid` or `none`.
     pub fn cgroup_version(&self) -> &'static str {
         self.groups.version()
     }
@@ -230,7 +232,7 @@ impl System {
         &self.scratch
     }
 
-    /// All components that are up or died and were not taken down, oldest first.
+    /// All components not taken down yet, dead ones included, oldest first.
     pub fn components(&self) -> Vec<Component> {
         let kept = self.monitor.all();
         kept.into_iter().filter(|c| !c.is_command).map(|inner| Component { inner }).collect()
@@ -241,19 +243,20 @@ impl System {
         self.components().into_iter().filter(|c| c.ended().is_some() && !c.inner.is_leaving()).collect()
     }
 
-    /// Name and value for the environment of whatever else is started for the run: the guardian and `clean` find it
-    /// by this.
+    /// Name and value of an environment variable for anything else that is started for the run: the guardian and
+    /// `clean` find it by this mark.
     pub fn mark(&self) -> (String, String) {
         let mark = self.ledger.mark();
         mark.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap_or_default()
     }
 
-    /// `NAME=value` in the environment of a component's processes.
+    /// The `NAME=value` entry in the environment of a component's processes.
     fn component_mark(&self, component: &str) -> String {
         format!("LOADLAB_COMPONENT={component}@{}", self.ledger.mark().replace("LOADLAB_RUN=", ""))
     }
 
-    /// Takes everything down in order and removes what the run made. Dropping the system does the same, but kills.
+    /// Takes everything down in order and removes what the run made. Dropping the system does the same, but kills at
+    /// once.
     pub fn close(mut self) -> Result<()> {
         let down = self.down_all().map(drop);
         let removed = self.remove();
@@ -261,7 +264,7 @@ impl System {
         down.and(removed)
     }
 
-    /// Removes what an engine was asked for and has not answered, in case it still appears.
+    /// Removes what an engine was asked for and has not confirmed, in case it still appears.
     fn await_asked(&self, resource: Resource) -> Result<()> {
         let Resource::Asked { socket, label, .. } = &resource else { return Ok(()) };
         let settled_ns = clock::now_ns() + clean::SETTLES_NS;
@@ -272,11 +275,11 @@ impl System {
         }
     }
 
-    /// Removes everything; one failure does not stop the others.
+    /// Removes everything; a failure does not stop the rest.
     fn remove(&self) -> Result<()> {
         let until_ns = clock::now_ns() + KILLED_NS;
         let mut results = Vec::new();
-        // What a probe's command left behind is in no cgroup of the run.
+        // Processes left behind by a probe's command are in no cgroup of the run.
         let mark = self.ledger.mark();
         let own = std::process::id();
         let left = || process::marked(&mark).iter().map(|stat| stat.pid).filter(|pid| *pid != own).collect();
@@ -321,7 +324,7 @@ impl Drop for System {
         if self.closed {
             return;
         }
-        // Anything that fails here is in the ledger, and the guardian takes over when it is dropped.
+        // Anything that fails here is in the ledger; the guardian takes over when it is dropped.
         for inner in self.monitor.all().into_iter().rev() {
             let _ = self.take_down(&inner, Some(0));
         }

@@ -6,9 +6,9 @@ use super::System;
 use crate::error::Result;
 use crate::netns::{Net, no_link};
 
-/// What can be done to the network of an isolated component while it runs. All of them need [`crate::Isolation::Each`].
+/// Changes to the network of an isolated component while it runs. All of them need [`crate::Isolation::Each`].
 impl System {
-    /// Gives the system the run's namespaces: components that come up from now on are put into their own.
+    /// Gives the system the run's namespaces: components that come up from now on get their own.
     pub fn isolate(&mut self, net: Net) {
         self.net = Some(net);
     }
@@ -39,12 +39,12 @@ impl System {
     /// Limits a component's link to this many bytes per second, each way; `None` removes the limit.
     ///
     /// # Errors
-    /// It is not up, or has no network link; the kernel cannot do it.
+    /// It is not up, or has no network link; the kernel cannot apply the limit.
     pub fn set_bandwidth(&self, component: &str, bytes_per_s: Option<u64>) -> Result<()> {
         self.net(component, "limit the bandwidth of")?.set_bandwidth(component, bytes_per_s)
     }
 
-    /// What [`System::set_bandwidth`] has set, read back.
+    /// The limit set by [`System::set_bandwidth`], read back.
     pub(crate) fn bandwidth(&self, component: &str) -> Result<Option<u64>> {
         self.net(component, "read the bandwidth of")?.bandwidth(component)
     }

@@ -1,4 +1,4 @@
-//! Waiting until a component is up, while watching that it is still alive.
+//! Waits until a component is ready, while watching that it is still alive.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
@@ -14,29 +14,29 @@ use crate::http;
 use crate::spec::Ready;
 use crate::system::System;
 
-/// Pause between two attempts: short at first, since a small component is up in a few milliseconds, then doubled each
-/// time up to the second value.
+/// Pause between two attempts, nanoseconds: short at first, since a small component is up in a few milliseconds, then
+/// doubled each time up to the second value.
 const PAUSES_NS: (u64, u64) = (2_000_000, 15_000_000);
-/// How long a component without a readiness check must have lived.
+/// How long a component without a readiness check must have lived to count as ready.
 const ALIVE_NS: u64 = 50_000_000;
-/// The same for a container without a health check: its command starts a while after the engine reports it as
-/// running.
+/// As `ALIVE_NS`, for a container without a health check: its command starts a while after the engine reports the
+/// container as running.
 const CONTAINER_ALIVE_NS: u64 = 300_000_000;
-/// Pause between two questions to a container engine.
+/// Pause between two queries to a container engine.
 const ASK_NS: u64 = 50_000_000;
-/// Time limit of the first HTTP attempt; each later one has twice that of its predecessor.
+/// Time limit of the first HTTP attempt; it doubles with each attempt that times out.
 const FIRST_ATTEMPT_NS: u64 = 1_000_000_000;
 
 impl System {
-    /// Waits until a component is ready, and returns how many seconds after its start that was.
+    /// Waits until a component is ready; returns the seconds from its start until then.
     ///
-    /// Errors: it ended meanwhile (returned at once), its time was up (both with the last lines of its logs), or
-    /// `cancel` was triggered.
+    /// Errors: it ended (returned at once), its deadline passed (both with the last lines of its logs), or `cancel` was
+    /// triggered.
     pub fn ready(&self, component: &Component, cancel: &Cancel) -> Result<f64> {
         self.ready_when(component, &component.spec().ready, cancel)
     }
 
-    /// The same with a check that was not known when it was started, such as one with its address.
+    /// As [`System::ready`], with a check that was not known when the component started, such as one with its address.
     ///
     /// # Errors
     /// As for [`System::ready`].
@@ -54,7 +54,7 @@ impl System {
             if !matches!(check, Check::Alive) {
                 match check.attempt(component, until_ns, cancel) {
                     Ok(()) => return is_ready(component),
-                    // An attempt cut short by the deadline is less informative than those before it.
+                    // An attempt cut short by the deadline is less informative than the previous ones.
                     Err(why) if last.is_none() || clock::now_ns() < until_ns => last = Some(why),
                     Err(_) => {}
                 }
@@ -85,10 +85,10 @@ impl System {
     }
 }
 
-/// Waits until something that is already running answers, and returns after how many seconds it did.
+/// Waits until something that is already running answers; returns the seconds this took.
 ///
 /// # Errors
-/// Its time was up, or `cancel` was triggered.
+/// The deadline passed, or `cancel` was triggered.
 pub fn answers(name: &str, ready: &Ready, cancel: &Cancel) -> Result<f64> {
     let (begun_ns, mut attempt_ns) = (clock::now_ns(), FIRST_ATTEMPT_NS);
     let (within_ns, waited_for) = match ready {
@@ -118,7 +118,7 @@ pub fn answers(name: &str, ready: &Ready, cancel: &Cancel) -> Result<f64> {
     }
 }
 
-/// One attempt of a readiness check; an attempt that timed out lets the next take twice as long.
+/// One attempt of an HTTP readiness check; an attempt that timed out lets the next take twice as long.
 fn get(
     url: &str,
     until_ns: u64,
@@ -139,7 +139,7 @@ fn get(
 fn is_ready(component: &Component) -> Result<f64> {
     let after_s = (clock::now_ns() - component.started_ns()) as f64 / 1e9;
     component.inner.was_ready.store(true, Ordering::SeqCst);
-    // The check may have been answered just before its end was noticed.
+    // The component may have answered just before its end was noticed.
     if component.ended().is_some() { Err(ended_early(component)) } else { Ok(after_s) }
 }
 
@@ -152,7 +152,7 @@ fn ended_early(component: &Component) -> Error {
     }
 }
 
-/// A readiness check with what it remembers between attempts.
+/// A readiness check and its state between attempts.
 enum Check {
     Alive,
     Http { url: String, attempt_ns: u64, within_ns: u64 },
@@ -161,10 +161,10 @@ enum Check {
     Healthy { within_ns: u64 },
 }
 
-/// How far a log was searched.
+/// How far a log has been searched.
 struct Search {
     offset: u64,
-    /// The last bytes searched, in case the pattern began in them.
+    /// The last bytes searched, in case the pattern begins in them.
     carry: Vec<u8>,
 }
 
@@ -228,7 +228,7 @@ impl Check {
     }
 }
 
-/// One without a check is healthy when it has lived for a moment.
+/// A container without a health check counts as healthy once it has lived for a moment.
 fn is_healthy(component: &Component) -> std::result::Result<(), String> {
     let health = match &component.inner.origin {
         Origin::Process => Health::Unchecked,
@@ -247,7 +247,7 @@ fn connect(addr: &str) -> std::result::Result<(), String> {
     let found: Vec<SocketAddr> = found.collect();
     match http::connect(&found, Duration::from_millis(250), u64::MAX) {
         Ok(_) => Ok(()),
-        // The caller's message has the address.
+        // The caller's message already has the address.
         Err(http::HttpError::Connect { source, .. }) => Err(source.to_string()),
         Err(error) => Err(error.to_string()),
     }

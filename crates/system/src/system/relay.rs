@@ -1,4 +1,4 @@
-//! loadlab's end of a relay: starts it before its component, sends it the link's shape, asks for its counts, takes it
+//! loadlab's side of a relay: starts it before its component, sends it the link's shape, reads its counts, and takes it
 //! down with the component.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::sync::lock;
 const ANSWER: Duration = Duration::from_secs(10);
 const HINT: &str = "the relay's own output is in its log, next to the component's";
 
-/// The relays that are up, by their components' names.
+/// The relays that are up, by component name.
 pub(crate) type Relays = Mutex<BTreeMap<String, Relay>>;
 
 /// A relay that is up.
@@ -44,19 +44,19 @@ fn name_of(component: &str) -> String {
 fn shape_of(limits: &LinkLimits) -> LinkShape {
     LinkShape {
         delay_ns: limits.delay_ns.unwrap_or(0),
-        // An event may have made the delay shorter.
+        // An event may have reduced the delay.
         jitter_ns: limits.jitter_ns.unwrap_or(0).min(limits.delay_ns.unwrap_or(0)),
         loss: limits.loss.unwrap_or(0.0),
     }
 }
 
 impl System {
-    /// The relay in front of a component, if there is one: a component like others, and watched like them.
+    /// The relay in front of a component, if there is one: itself a component, and watched like any other.
     pub fn relay_of(&self, component: &str) -> Option<Component> {
         lock(&self.relays).get(component).map(|relay| Component { inner: relay.inner.clone() })
     }
 
-    /// What a component's relay has done so far.
+    /// Traffic counts of a component's relay so far.
     pub fn relayed(&self, component: &str) -> Option<Counts> {
         let mut relays = lock(&self.relays);
         let relay = relays.get_mut(component)?;
@@ -64,8 +64,8 @@ impl System {
         relay.set_shape(&shape, &[]).ok().map(|report| report.counts)
     }
 
-    /// Puts a component's relay in place, if it is to have one, and limits its link: in force before its first
-    /// instruction, like all limits. Returns what is in force.
+    /// Puts a component's relay in place, if it is to have one, and limits its link: in force before the component's
+    /// first instruction, like all limits. Returns what is in force.
     pub(crate) fn prepare_link(
         &self,
         spec: &ComponentSpec,
@@ -74,7 +74,7 @@ impl System {
         self.start_relay(spec, placement)?;
         let limited = self.limit_link(&spec.name, &LinkLimits::default(), &spec.limits.link);
         if limited.is_err() {
-            // Report the first error. A relay that stayed would be mistaken for the next one's.
+            // Report the first error. A relay left running would be mistaken for the next one.
             let _ = self.end_relay(&spec.name);
         }
         limited
@@ -129,7 +129,7 @@ impl System {
         relay.map_or(Ok(()), |relay| self.take_down(&relay.inner, Some(0)).map(drop))
     }
 
-    /// Shapes a component's link; returns what is in force, as the kernel and the relay report it.
+    /// Shapes a component's link; returns what is in force, as reported by the kernel and the relay.
     pub(crate) fn limit_link(
         &self,
         component: &str,
@@ -164,7 +164,7 @@ fn failed(component: &str, why: String) -> Error {
 }
 
 impl Relay {
-    /// Sends the shape, the first time with both ends of the link. The report confirms what is in force.
+    /// Sends the shape; the first message also carries both ends of the link. The report confirms what is in force.
     fn set_shape(
         &mut self,
         shape: &LinkShape,

@@ -1,4 +1,4 @@
-//! Starting: a process in its own cgroups, under its limits, in the ledger, watched.
+//! Starts a process in its own cgroups, under its limits, recorded in the ledger, and watched.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -24,7 +24,7 @@ impl System {
         if let Some(same) = self.components().into_iter().find(|c| c.name() == spec.name) {
             return Err(Error::AlreadyUp { component: spec.name.clone(), pid: same.process().pid });
         }
-        // In its own namespace every port is free.
+        // In its own namespace, every port is free.
         if self.own_address(&spec.name).is_none() {
             ports::check_free(&spec.name, &spec.ports)?;
             self.check_ready_is_its_own(spec)?;
@@ -45,12 +45,12 @@ impl System {
         ports::check_no_stranger(&spec.name, port, &|pid| others.iter().any(|c| c.pids().contains(&pid)))
     }
 
-    /// Starts a process in its own cgroups, under its limits, in the ledger, watched for its end.
+    /// Starts a process in its own cgroups, under its limits, recorded in the ledger, and watched until it ends.
     pub(crate) fn start(&self, spec: &ComponentSpec, role: Role) -> Result<Arc<Inner>> {
         let (is_command, is_component) = (matches!(role, Role::Command), matches!(role, Role::Component));
         let placement = match &self.net {
             Some(net) if is_component => net.join(&spec.name, spec.relay.is_some())?,
-            // Commands run where the load is.
+            // Commands run in the load's namespace.
             Some(net) => NetworkPlacement { network: Some(net.common()?), ..NetworkPlacement::default() },
             None => NetworkPlacement::default(),
         };
@@ -63,7 +63,7 @@ impl System {
             Err(error) => {
                 let dirs = group.dirs();
                 let until_ns = clock::now_ns() + KILLED_NS;
-                // Report the first error; anything left here goes with the run's folder.
+                // Report the first error; anything left here is removed with the run's folder.
                 let _ = kill::kill_groups(&dirs, until_ns);
                 let _ = group.remove(until_ns);
                 let _ = self.end_relay(&spec.name);
@@ -100,7 +100,7 @@ impl System {
             ended: Default::default(),
             origin: Origin::Process,
         });
-        // Tracked before anything below can fail: dropping the system then takes it down.
+        // Track it before anything below can fail: dropping the system then takes it down.
         self.monitor.keep(inner.clone());
         self.ledger.made(Resource::Group(id))?;
         if let Err(error) = check_open_files(&inner).and_then(|()| limits::check_cpus(&inner)) {
@@ -159,17 +159,17 @@ impl System {
         };
         let started_ns = clock::now_ns();
         let pid = self.spawner.launch(launch).map_err(|error| launch_failed(spec, error))?;
-        // It is our unreaped child: the pid is its own, even if it has ended.
+        // It is our unreaped child, so the pid is still its own, even if it has ended.
         let start_ticks = process::stat(pid).map_or(0, |s| s.start_ticks);
         Ok((ProcessId { pid, start_ticks }, logs, started_ns))
     }
 }
 
-/// Checks the limit of open files against what the kernel has for the process.
+/// Checks the limit on open files against the limit the kernel has for the process.
 fn check_open_files(inner: &Inner) -> Result<()> {
     let Some(wanted) = inner.spec.limits.open_files else { return Ok(()) };
     match limits::open_files_of(inner.id.pid) {
-        // It has ended already, and a zombie's limits are empty.
+        // It has already ended, and a zombie's limits are empty.
         None => Ok(()),
         Some(has) if has == wanted => Ok(()),
         Some(has) => Err(Error::Limit {

@@ -1,4 +1,4 @@
-//! Taking down: asks a component to end, kills it when its time is up, and removes whatever it left behind.
+//! Takes components down: asks a component to end, kills it when its time is up, and removes whatever it left behind.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,24 +11,24 @@ use crate::error::{Error, Result};
 use crate::ledger::state::Resource;
 use crate::process::kill;
 
-/// How long processes that stay behind may take once a component's first process has ended cleanly.
+/// How long remaining processes may take once a component's first process has ended cleanly.
 const STRAGGLERS_NS: u64 = 500_000_000;
 /// Pause between checks for remaining processes.
 const LOOK_NS: u64 = 5_000_000;
 
 impl System {
-    /// Takes a component down: the stop signal to its group, time to obey it, then the end of everything in its
-    /// cgroup (without one: of its family), daemons included. Taking down one that has ended removes what it left.
+    /// Takes a component down: sends the stop signal to its group, gives it time to obey, then kills everything in its
+    /// cgroup (without one: in its process family), daemons included. If it has already ended, removes what it left.
     pub fn down(&self, component: &Component) -> Result<Takedown> {
         self.take_down(&component.inner, None)
     }
 
-    /// Kills a component without asking it first.
+    /// Kills a component without asking it to end first.
     pub fn kill(&self, component: &Component) -> Result<Takedown> {
         self.take_down(&component.inner, Some(0))
     }
 
-    /// Takes all components down, newest first. One failure does not keep the others up; the first error is returned.
+    /// Takes all components down, newest first. A failure does not stop the rest; the first error is returned.
     pub fn down_all(&self) -> Result<Vec<(Component, Takedown)>> {
         let mut downs = Vec::new();
         let mut failed = None;
@@ -41,7 +41,7 @@ impl System {
         failed.map_or(Ok(downs), Err)
     }
 
-    /// `within_ns` replaces the spec's; 0 kills at once.
+    /// `within_ns` replaces the time limit of the spec; 0 kills at once.
     pub(crate) fn take_down(&self, inner: &Arc<Inner>, within_ns: Option<u64>) -> Result<Takedown> {
         if let Origin::Container(handle) = &inner.origin {
             return self.take_down_container(inner, handle, within_ns);
@@ -52,7 +52,7 @@ impl System {
         inner.group.lift_cpu();
         if within_ns != Some(0) {
             inner.send(inner.spec.stop.signal);
-            // A stopped one could not act on the signal.
+            // A stopped process could not act on the signal.
             inner.send(crate::spec::Signal::CONT);
         }
         let ending = match Cancel::new().wait_for(Some(std::os::fd::AsFd::as_fd(&inner.pidfd)), until_ns) {
@@ -64,14 +64,14 @@ impl System {
             let patience_ns = if within_ns == Some(0) { 0 } else { STRAGGLERS_NS };
             stragglers = wait_for_none(inner, until_ns.min(clock::now_ns() + patience_ns));
         } else {
-            // With a pidfd unreaped children cannot be missed even without a cgroup.
+            // With a pidfd an unreaped child cannot be missed, even without a cgroup.
             inner.send(crate::spec::Signal::KILL);
         }
         let escaped = inner.escaped().len();
         self.end_all(inner)?;
         inner.wait_reaped();
         self.forget(inner)?;
-        // Not earlier: until now it may have had something to send.
+        // Not earlier: until now the component may have had something to send.
         self.end_relay(&inner.spec.name)?;
         Ok(Takedown { ending, stragglers, escaped, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
     }
@@ -80,7 +80,7 @@ impl System {
         let until_ns = clock::now_ns() + KILLED_NS;
         let ended = match inner.group.places.is_empty() {
             false => kill::kill_groups(&inner.group.dirs(), until_ns).and_then(|killed| {
-                // Those that have left the group are still its own.
+                // Processes that have left the group still belong to the component.
                 kill::kill_until_none(until_ns, || inner.escaped()).map(|escaped| killed + escaped)
             }),
             true => kill::kill_until_none(until_ns, || inner.all_pids()),
@@ -94,13 +94,13 @@ impl System {
 
     fn forget(&self, inner: &Arc<Inner>) -> Result<()> {
         self.monitor.forget(inner);
-        // A folder that remains is below the run's, which the ledger has.
+        // A folder that remains is below the run's folder, which is in the ledger.
         let _ = inner.group.remove(clock::now_ns() + KILLED_NS);
         self.ledger.done(Resource::Group(inner.id))
     }
 }
 
-/// Waits at most until then for all processes to be gone; returns how many are left.
+/// Waits until all processes are gone, at most until `until_ns`; returns how many are left.
 fn wait_for_none(inner: &Inner, until_ns: u64) -> usize {
     let never = Cancel::new();
     loop {

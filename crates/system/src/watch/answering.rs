@@ -1,7 +1,8 @@
-//! Without a plan: finds the processes of this machine that answer at an address, and those they call in turn.
+//! Discovery without a plan: finds the processes of this machine that answer at an address, and those they call in
+//! turn.
 //!
-//! A listening socket leads to the processes that hold it, and their connections lead to further ones. Each becomes a
-//! component named after its program, and is watched like one of a plan.
+//! A listening socket leads to the processes that hold it, and their connections lead to further processes. Each
+//! becomes a component named after its program, and is watched like one of a plan.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -20,13 +21,13 @@ use crate::error::Result;
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
 use crate::watch::target::Target;
 
-/// How many processes are followed at most.
+/// Maximum number of processes to follow.
 const MOST: usize = 8;
-/// How many open sockets one look inspects, over all processes.
+/// Maximum number of open sockets that one look inspects, over all processes.
 const MOST_SOCKETS: usize = 50_000;
-/// How many network namespaces are inspected at most: each takes a thread.
+/// Maximum number of network namespaces to inspect: each takes a thread.
 const MOST_NAMESPACES: usize = 32;
-/// From the first one: what it calls, what that calls, and so on.
+/// Hops from the first process: what it calls, what that calls, and so on.
 const HOPS: usize = 3;
 /// Connections to databases are opened with the first requests: look again after this many nanoseconds of load.
 const AGAIN_NS: [u64; 3] = [SECOND_NS / 2, SECOND_NS, 2 * SECOND_NS];
@@ -34,7 +35,7 @@ const AGAIN_NS: [u64; 3] = [SECOND_NS / 2, SECOND_NS, 2 * SECOND_NS];
 /// A look that takes more CPU time than this would disturb the load.
 const COSTLY_NS: u64 = SECOND_NS / 20;
 
-/// System services that nearly every process is connected to, and that answer no request.
+/// Sockets of system services that nearly every process is connected to, and that answer no request.
 const OF_THE_MACHINE: [&str; 4] = ["/run/systemd/", "/run/dbus/", "/var/run/dbus/", "@/tmp/.X11-unix/"];
 
 /// Where a server answers.
@@ -47,7 +48,7 @@ pub enum Listening {
 }
 
 impl Listening {
-    /// It is on this machine, in this network namespace.
+    /// Whether the address is on this machine, in this network namespace.
     fn is_local(&self) -> bool {
         match self {
             Listening::Inet(address) => is_local(address.ip()),
@@ -65,36 +66,37 @@ impl std::fmt::Display for Listening {
     }
 }
 
-/// A process that answers.
+/// A process that answers requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnsweringProcess {
-    /// Its program's name; a second one of the same name is `name-2`.
+    /// Its program's name; a second process of the same name is `name-2`.
     pub name: String,
     /// The root of its process tree.
     pub process: ProcessId,
 }
 
-/// What was found.
+/// The processes that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answering {
-    /// First those that answer, then those they call.
+    /// Processes that answer, followed by those they call.
     pub processes: Vec<AnsweringProcess>,
-    /// What could not be found, and why.
+    /// What could not be found, and why, as sentences.
     pub not_seen: Vec<String>,
 }
 
 impl Answering {
-    /// What the watcher reads of each.
+    /// What the watcher should read for each process.
     pub fn targets(&self) -> Vec<Target> {
         self.processes.iter().map(AnsweringProcess::target).collect()
     }
 
-    /// Names, in the order in which they call one another.
+    /// Names, in the order in which the processes call one another.
     pub fn names(&self) -> Vec<String> {
         self.processes.iter().map(|p| p.name.clone()).collect()
     }
 
-    /// `watching web (pid 4711), redis-server (pid 815)`: those from this index on; `None` if there are none.
+    /// A text such as `watching web (pid 4711), redis-server (pid 815)`: the processes from this index on; `None` if
+    /// there are none.
     pub fn described(&self, from: usize) -> Option<String> {
         let all = self.processes.iter().skip(from);
         let named: Vec<String> = all.map(|p| format!("{} (pid {})", p.name, p.process.pid)).collect();
@@ -109,7 +111,7 @@ impl Answering {
         let program = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
         let program = program.trim().replace(|c: char| c.is_control() || c.is_whitespace(), "-");
         let program = if program.is_empty() { "process".to_owned() } else { program };
-        // These names are in use for samples of the load itself and of the machine.
+        // These names are taken by samples of the load itself and of the machine.
         let is_taken = |name: &str| {
             ["loadlab", "host", "probes"].contains(&name) || self.processes.iter().any(|p| p.name == name)
         };
@@ -120,10 +122,11 @@ impl Answering {
 }
 
 impl AnsweringProcess {
-    /// Its cgroup if it has that to itself, as a container does: that is where limits are. Else its process tree.
+    /// Its cgroup if the process has one to itself, as a container does: that is where limits are. Else its process
+    /// tree.
     fn target(&self) -> Target {
         let mut tree = Target::process_tree(&self.name, self.process);
-        // Its processes must be known at once, not only from its first turn on.
+        // Its processes must be known at once, not only after its first turn.
         tree.read_now();
         let family = ProcessFamily { leader: self.process, mark: String::new() };
         let own: BTreeSet<u32> = family.members(&process::snapshot()).iter().map(|s| s.pid).collect();
@@ -134,9 +137,9 @@ impl AnsweringProcess {
     }
 }
 
-/// The address is one of this machine's, in this network namespace.
+/// Whether the address belongs to this machine, in this network namespace.
 pub fn is_local(ip: IpAddr) -> bool {
-    // Only a local address can be bound to.
+    // Only a local address can be bound.
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
@@ -170,7 +173,7 @@ pub fn find_answering(addresses: &[Listening], asked: &[ProcessId], mut found: A
         }
         pids.iter().for_each(|pids| look.add(&mut found, pids));
     }
-    // Those found in one hop are the callers of the next.
+    // Processes found in one hop are the callers of the next.
     let mut from = 0;
     for _ in 0..HOPS {
         let next = found.processes.len();
@@ -186,8 +189,8 @@ pub fn find_answering(addresses: &[Listening], asked: &[ProcessId], mut found: A
     found
 }
 
-/// The processes holding sockets that listen at one address: those that share a socket are one server, a master with
-/// its workers; the others are separate servers.
+/// The processes holding sockets that listen at one address: those that share a socket are one server, such as a master
+/// with its workers; the others are separate servers.
 fn holding<'a>(held: impl Iterator<Item = &'a BTreeSet<u32>>) -> Vec<BTreeSet<u32>> {
     let mut groups: Vec<BTreeSet<u32>> = Vec::new();
     for pids in held {
@@ -201,20 +204,20 @@ fn holding<'a>(held: impl Iterator<Item = &'a BTreeSet<u32>>) -> Vec<BTreeSet<u3
 
 /// Sockets, and the processes that hold them.
 struct SocketOwners {
-    /// Those of this network namespace.
+    /// Sockets of this network namespace.
     sockets: Vec<Socket>,
     unix: Vec<UnixSocket>,
     holders: HashMap<u32, BTreeSet<u32>>,
     processes: Vec<Stat>,
-    /// Processes that hold the ends of connections in other namespaces, such as containers'. They are only read for a
-    /// connection whose other end is not in this one: a machine may have many.
+    /// Processes that hold the ends of connections in other namespaces, such as containers'. Only read for a connection
+    /// whose other end is not in this namespace: a machine may have many.
     elsewhere: OnceCell<HashMap<Connection, BTreeSet<u32>>>,
 }
 
 /// The local and the remote address of one end.
 type Connection = (SocketAddr, SocketAddr);
 
-/// The ends of connections, and their inodes.
+/// The ends of connections, each with its inode.
 fn ends_of(sockets: &[Socket]) -> impl Iterator<Item = (Connection, u32)> {
     sockets.iter().filter(|s| !s.is_listener).map(|s| ((s.local, s.remote), s.inode))
 }
@@ -243,7 +246,7 @@ impl SocketOwners {
         // A kernel may lack the table of Unix sockets.
         let _ = own.read_unix(&mut unix);
         let mut processes = process::snapshot();
-        // They hold no sockets, and are most of what runs on a small machine.
+        // Kernel threads hold no sockets, and are most of what runs on a small machine.
         processes.retain(|stat| !stat.is_of_kernel());
         let inodes = sockets.iter().map(|s| s.inode).chain(unix.iter().map(|s| s.inode));
         let holders = holders_of(&processes, inodes);
@@ -254,7 +257,7 @@ impl SocketOwners {
         self.elsewhere.get_or_init(|| {
             let (mut subset, mut of_one, mut sockets) = (Subset::default(), Vec::new(), Vec::new());
             for mut table in other_namespaces(&self.processes) {
-                // One that ends meanwhile has nothing to show.
+                // A process that ends meanwhile has nothing to show.
                 if table.read(&mut subset, &mut of_one).is_ok() {
                     sockets.append(&mut of_one);
                 }
@@ -264,7 +267,7 @@ impl SocketOwners {
         })
     }
 
-    /// Processes that hold a listener of the address; with several listeners (`SO_REUSEPORT`) a set for each, unless
+    /// Processes that hold a listener at the address; with several listeners (`SO_REUSEPORT`) one set for each, unless
     /// they are shared.
     fn listening(&self, address: SocketAddr) -> Vec<BTreeSet<u32>> {
         let at_port = || self.sockets.iter().filter(|s| s.is_listener && s.local.port() == address.port());
@@ -277,7 +280,7 @@ impl SocketOwners {
         if of_address.is_empty() { held(&|ip| ip.is_unspecified()) } else { of_address }
     }
 
-    /// The same for the path of a Unix socket.
+    /// As [`SocketOwners::listening`], for the path of a Unix socket.
     fn listening_at(&self, path: &str) -> Vec<BTreeSet<u32>> {
         // A server may have bound it by a relative path.
         let whole = fs::canonicalize(path).unwrap_or_default();
@@ -288,9 +291,9 @@ impl SocketOwners {
         holding(self.unix.iter().filter(is_same).filter_map(|s| self.holders.get(&s.inode)))
     }
 
-    /// Processes that accepted connections over Unix sockets from these.
+    /// Processes that accepted connections over Unix sockets from the processes in `own`.
     fn asked_by_unix(&self, own: &BTreeSet<u32>) -> Vec<BTreeSet<u32>> {
-        // What was accepted has the path of its listener, and the end that asked mostly none.
+        // An accepted socket has the path of its listener; the connecting end mostly has none.
         let named = |s: &&UnixSocket| {
             !s.is_listener
                 && !s.address.is_empty()
@@ -302,12 +305,12 @@ impl SocketOwners {
         paths.into_values().filter_map(|inode| self.holders.get(&inode).cloned()).collect()
     }
 
-    /// Processes that a tree has connections to.
+    /// Processes that a process tree has connections to.
     fn asked_by(&self, leader: ProcessId) -> Vec<BTreeSet<u32>> {
         let family = ProcessFamily { leader, mark: String::new() };
         let own: BTreeSet<u32> = family.members(&self.processes).iter().map(|s| s.pid).collect();
-        // Connections made for one request live shorter than a look at all processes takes, so these are read anew,
-        // and their holders at once.
+        // Connections made for one request live shorter than a look at all processes takes, so the tree's are read
+        // anew, and their holders right after.
         let mut now = Vec::new();
         let read = |table: SocketTable| { table }.read(&mut Subset::default(), &mut now);
         if SocketTable::of_process(leader.pid).and_then(read).is_err() {
@@ -315,15 +318,15 @@ impl SocketOwners {
         }
         let held: HashSet<u32> = own.iter().flat_map(|pid| process::sockets_of(*pid)).collect();
         let is_own = |s: &&Socket| !s.is_listener && held.contains(&s.inode);
-        // The other end of a connection shows who accepted it, in any namespace; one that waits in a listener's queue
-        // has no holder yet.
+        // The other end of a connection shows who accepted it, in any namespace; a connection waiting in a listener's
+        // queue has no holder yet.
         let here: HashMap<Connection, u32> = ends_of(&self.sockets).collect();
         let accepted = |s: &Socket| {
             let end = (s.remote, s.local);
             let held_here = here.get(&end).map(|inode| self.holders.get(inode));
             held_here.unwrap_or_else(|| self.elsewhere().get(&end)).cloned()
         };
-        // An accepting end does not call: something listens at its port.
+        // An accepting end does not call: something listens on its port.
         let listeners = self.sockets.iter().chain(&now).filter(|s| s.is_listener);
         let ports: HashSet<u16> = listeners.map(|s| s.local.port()).collect();
         let asks = |s: &&Socket| !ports.contains(&s.local.port()) || ports.contains(&s.remote.port());
@@ -347,7 +350,7 @@ impl SocketOwners {
         let parents: BTreeMap<u32, &Stat> = self.processes.iter().map(|s| (s.pid, s)).collect();
         let is_first = |pid: &&u32| parents.get(pid).is_some_and(|s| !pids.contains(&s.parent));
         let Some(stat) = pids.iter().find(is_first).and_then(|pid| parents.get(pid)) else { return };
-        // A worker's tree is its master's.
+        // A worker belongs to its master's tree.
         let mut above = Some(*stat);
         while let Some(at) = above {
             if found.has(at.pid) {
@@ -361,7 +364,7 @@ impl SocketOwners {
     }
 }
 
-/// Tables of the network namespaces of other processes, as far as they may be read.
+/// Socket tables of the network namespaces of other processes, as far as they may be read.
 fn other_namespaces(processes: &[Stat]) -> Vec<SocketTable> {
     let namespace_of = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|m| m.ino());
     let mut seen: HashSet<u64> = namespace_of(std::process::id()).into_iter().collect();
@@ -371,7 +374,7 @@ fn other_namespaces(processes: &[Stat]) -> Vec<SocketTable> {
 
 impl Watcher {
     /// Looks again once the load runs, since connections to databases are often opened with the first requests, and
-    /// watches whatever was added. What was not found is reported as part of the evidence.
+    /// watches whatever was added. What was not found is reported in the evidence.
     ///
     /// # Errors
     /// No thread can be created.
@@ -390,7 +393,7 @@ impl Watcher {
                 if let Some(text) = found.described(before) {
                     emit(Watched::Note(text));
                 }
-                // A machine with a million sockets is not scanned again.
+                // Do not scan a machine with a million sockets again.
                 if own_cpu_ns() - began_ns > COSTLY_NS {
                     break;
                 }
@@ -416,7 +419,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     use std::process::{Child, Command, Stdio};
 
-    /// A program that listens, and is connected to another port if one is given; it prints its port.
+    /// A program that listens, and connects to another port if one is given; it prints its port.
     fn server(next: Option<u16>) -> (Child, u16) {
         let program = "import socket,sys\n\
             s=socket.socket(); s.bind(('127.0.0.1',0)); s.listen()\n\

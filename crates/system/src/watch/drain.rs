@@ -1,6 +1,6 @@
-//! Waiting, after the load, until the work is done.
+//! Waits, after the load, until the system's work is done.
 //!
-//! The caller defines "done": an expression over probes, which it evaluates itself.
+//! The caller defines "done": a condition over probes, which it evaluates itself.
 
 use crate::cancel::Cancel;
 use crate::clock;
@@ -8,17 +8,17 @@ use crate::clock;
 /// How often the condition is evaluated.
 pub const POLL_NS: u64 = 100_000_000;
 
-/// How draining ended.
+/// The result of draining.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drained {
-    /// From the call to the first `true`, or to giving up.
+    /// Time from the call until the condition first held or draining was given up, seconds.
     pub took_s: f64,
-    /// The condition held before time was up.
+    /// Whether the condition held before the time limit.
     pub done: bool,
 }
 
-/// Evaluates the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is triggered. `None`
-/// (not known yet, for a probe that failed) counts as "not yet". It is evaluated at least once.
+/// Evaluates the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is triggered. `None` (not
+/// known yet, or a probe failed) counts as "not yet". The condition is evaluated at least once.
 pub fn drain(condition: &mut dyn FnMut() -> Option<bool>, at_most_ns: u64, cancel: &Cancel) -> Drained {
     let begun_ns = clock::now_ns();
     let until_ns = begun_ns.saturating_add(at_most_ns);
@@ -29,7 +29,7 @@ pub fn drain(condition: &mut dyn FnMut() -> Option<bool>, at_most_ns: u64, cance
         if done || now_ns >= until_ns || cancel.is_cancelled() {
             return ended(done);
         }
-        // On a grid from the beginning; a condition slower than the grid is evaluated again at once.
+        // On a grid from the start; a condition slower than the grid is evaluated again at once.
         cancel.wait_until(until_ns.min(begun_ns + k * POLL_NS));
     }
     Drained { took_s: 0.0, done: false }

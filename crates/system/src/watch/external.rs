@@ -1,8 +1,7 @@
-//! Something that is already running: found, watched, never started or stopped.
+//! Something that is already running: found and watched, but never started or stopped.
 //!
-//! A process is found by its pid or its command and watched with its descendants, or by its control group; a
-//! container by its name. What it reports about itself over a Prometheus endpoint becomes samples as well: see
-//! [`crate::watch::scrape`].
+//! A process is found by its pid or its command and watched with its descendants, or by its control group; a container
+//! by its name. Metrics it reports over a Prometheus endpoint become samples as well: see [`crate::watch::scrape`].
 
 use std::path::{Path, PathBuf};
 
@@ -11,23 +10,23 @@ use crate::engine::{Call, Engine, EngineError, encoded};
 use crate::error::{Error, Result};
 use crate::process::{self, ProcessId};
 
-/// Where control groups are.
+/// Where control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// How it is found.
+/// How to find it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExternalSelector {
     /// By its pid.
     Pid(u32),
     /// By its program, or the beginning of its command line.
     Command(String),
-    /// By its control group, a path below their root.
+    /// By its control group, a path below the cgroup root.
     Cgroup(String),
     /// By a container's name or id.
     Container(String),
 }
 
-/// Something that was found.
+/// A process, control group or container that was found.
 #[derive(Clone, Debug)]
 pub struct External {
     name: String,
@@ -80,12 +79,12 @@ impl External {
         Ok(External { name: name.to_owned(), kind })
     }
 
-    /// Its name.
+    /// Its component name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the watcher reads of it.
+    /// What the watcher should read for it.
     pub fn target(&self) -> Target {
         match &self.kind {
             ExternalKind::Process(id) => Target::process_tree(&self.name, *id),
@@ -96,7 +95,7 @@ impl External {
         }
     }
 
-    /// It existed and is gone.
+    /// Whether it existed and is gone.
     pub fn is_gone(&self) -> bool {
         match &self.kind {
             ExternalKind::Process(id) | ExternalKind::Container(id) => !id.is_alive(),
@@ -105,7 +104,7 @@ impl External {
     }
 }
 
-/// The one process of this command that was not started by another of them.
+/// The one process running this command that was not started by another such process.
 fn by_command(command: &str) -> std::result::Result<ProcessId, String> {
     let own = std::process::id();
     let all = process::snapshot();
@@ -127,7 +126,7 @@ fn by_command(command: &str) -> std::result::Result<ProcessId, String> {
     }
 }
 
-/// The group of this path in every hierarchy that has it. Nothing outside them is inspected.
+/// The group of this path in every hierarchy that has it. Nothing outside the hierarchies is inspected.
 fn groups_at(root: &Path, path: &str) -> Vec<PathBuf> {
     let relative = path.trim_start_matches("/sys/fs/cgroup").trim_start_matches('/');
     if relative.is_empty() || relative.split('/').any(|part| part == "..") {
@@ -137,7 +136,7 @@ fn groups_at(root: &Path, path: &str) -> Vec<PathBuf> {
     let below = std::fs::read_dir(root).into_iter().flatten().flatten();
     let hierarchies = below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path());
     let mut dirs: Vec<PathBuf> = hierarchies.map(|h| h.join(relative)).filter(has_group).collect();
-    // With v2 alone the root is the hierarchy.
+    // With v2 alone, the root is the hierarchy.
     dirs.extend(Some(root.join(relative)).filter(has_group));
     dirs.sort();
     dirs.dedup();
@@ -182,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_process_is_watched_until_it_is_gone() {
-        // It prints first: a process that was just started has no command line until its program is loaded.
+        // The child prints first: a newly started process has no command line until its program is loaded.
         let mut child = Command::new("sh")
             .args(["-c", "echo here; read -r _", "watched-7777"])
             .stdin(Stdio::piped())

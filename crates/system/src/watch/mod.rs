@@ -1,11 +1,11 @@
-//! The watcher: every component once a second (or more often), on the trial's clock, and every probe beside it.
+//! The watcher: reads every component once a second (or more often), on the trial's clock, and every probe beside it.
 //!
 //! Readings are spread over the interval (`spread.rs`), at moments when no requests of a round rate are due, by a
 //! thread with lower priority than the load's (`background.rs`): reading must not distort what is read. Each sample
-//! has the time at which it was read. All targets are read at once when that disturbs nothing and counters need it:
+//! carries the time at which it was read. All targets are read at once when that disturbs nothing and counters need it:
 //! before the clock's zero, when the load's schedule ends, and on request. Each probe has its own thread, since a
-//! system under load answers late, and that must not make the samples late. Everything read goes to one closure;
-//! nothing is kept here.
+//! system under load answers late, and that must not delay the samples. Everything read goes to one closure; nothing is
+//! kept here.
 
 pub mod answering;
 pub(crate) mod drain;
@@ -35,21 +35,21 @@ use crate::error::{Error, Result};
 use crate::process::background;
 use crate::sync::lock;
 
-/// A reading that starts later than this is noted.
+/// A reading that starts later than this is reported.
 const LATE_NS: u64 = 100_000_000;
-/// Probes are read this often.
+/// Interval between readings of a probe.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
-/// How often the evidence asks for the processes of targets, as last read.
+/// How often the processes of the targets, as last read, are passed to the evidence reader.
 const MEMBERS_NS: u64 = 200_000_000;
-/// A reading at rest that is older than this at the clock's zero is repeated.
+/// An idle reading older than this at the clock's zero is repeated.
 const FRESH_NS: u64 = 200_000_000;
-/// How long before the zero: load threads wait for it by then.
+/// How long before zero the idle reading is repeated: by then load threads are waiting for zero.
 const BEFORE_ZERO_NS: u64 = 40_000_000;
 
-/// How often targets are read, and when all of them at once.
+/// How often targets are read, and when all of them are read at once.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleTiming {
-    /// From one reading of a target to its next, nanoseconds.
+    /// Interval between readings of a target, nanoseconds.
     pub interval_ns: u64,
     /// When the schedule of the trial's loads ends, nanoseconds of [`clock::now_ns`]: nothing is due any more, and
     /// counters are read to see what the load used.
@@ -63,7 +63,7 @@ impl Default for SampleTiming {
     }
 }
 
-/// What the watcher hands out.
+/// What the watcher emits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Watched {
     /// Readings of targets, or of a probe (component `probes`), each with its own time.
@@ -74,11 +74,11 @@ pub enum Watched {
     Note(String),
 }
 
-/// Receives everything that is watched. It is called from several threads and must not block.
+/// Receives everything the watcher emits. Called from several threads; must not block.
 pub type Emit = Arc<dyn Fn(Watched) + Send + Sync>;
 
-/// What is to be watched, and a reading of it before any load: only then can it be seen what a component holds open
-/// on its own. It is taken before a trial's clock has its zero, so that no load waits for it.
+/// The targets, each read once before any load: only then can it be seen what a component holds open by itself. They
+/// are read before a trial's clock has its zero, so that no load waits for the readings.
 pub struct IdleReadings {
     targets: Vec<Target>,
     readings: Vec<(u64, Sample)>,
@@ -86,14 +86,14 @@ pub struct IdleReadings {
 }
 
 impl IdleReadings {
-    /// Reads each once.
+    /// Reads each target once.
     pub fn read(mut targets: Vec<Target>) -> IdleReadings {
         let mut round = Round::default();
         let readings = read_round(targets.iter_mut(), &mut round);
         IdleReadings { targets, readings, round }
     }
 
-    /// Open files of each by name, if known.
+    /// Open files of each target by name, if known.
     pub fn open_files(&self) -> impl Iterator<Item = (&str, u64)> {
         self.readings.iter().filter_map(|(_, sample)| Some((sample.component.as_str(), sample.open_files?)))
     }
@@ -105,11 +105,11 @@ impl std::fmt::Debug for IdleReadings {
     }
 }
 
-/// Targets, and when each has its turn.
+/// Targets, and the turn of each.
 struct TargetTurns {
     targets: Vec<Target>,
-    /// The place of each target, counted up. Those that need a look at all processes of the machine share one, and
-    /// the look.
+    /// The place of each target, numbered from 0. Targets that need a scan of all processes of the machine share one
+    /// place, and the scan.
     places: Vec<usize>,
     count: usize,
 }
@@ -132,7 +132,7 @@ impl TargetTurns {
         Spread::new(self.count, interval_ns)
     }
 
-    /// Replaces one with the same name.
+    /// Adds a target, replacing one of the same name.
     fn add(&mut self, target: Target) {
         let mut targets = std::mem::take(&mut self.targets);
         match targets.iter_mut().find(|t| t.name() == target.name()) {
@@ -142,7 +142,7 @@ impl TargetTurns {
         *self = TargetTurns::of(targets);
     }
 
-    /// Those in this slot.
+    /// The targets in this slot.
     fn in_slot(&mut self, slot: u64, spread: Spread) -> impl Iterator<Item = &mut Target> {
         let turns = self.targets.iter_mut().zip(&self.places);
         turns.filter(move |(_, place)| spread.slot_of(**place) == slot).map(|(target, _)| target)
@@ -158,8 +158,8 @@ struct TargetReader {
 }
 
 impl TargetReader {
-    /// Reads those of a slot, or all, and hands them out: under the lock, so that readings of one target come in
-    /// order.
+    /// Reads the targets of a slot, or all of them, and emits the readings under the lock, so that readings of one
+    /// target come in order.
     fn read(&self, slot: Option<(u64, Spread)>, round: &mut Round) {
         let mut turns = lock(&self.turns);
         let readings = match slot {
@@ -170,7 +170,7 @@ impl TargetReader {
         (self.emit)(Watched::Samples(readings.into_iter().map(on_clock).collect()));
     }
 
-    /// Reads sockets and threads of the targets' processes until it is stopped.
+    /// Reads sockets and threads of the targets' processes until stopped.
     fn watch_evidence(&self, stop: &Cancel) {
         let mut reader = EvidenceReader::default();
         let mut members_at_ns = 0;
@@ -206,8 +206,8 @@ impl TargetReader {
         (spread, next)
     }
 
-    /// Reads until stopped, and once more at that point, all of them. `marks` are moments at which all are read, in
-    /// order.
+    /// Reads targets in turn until stopped, and all of them once more at that point. `marks` are moments at which all
+    /// are read, in ascending order.
     fn watch(&self, interval_ns: u64, marks: &[u64], stop: &Cancel, round: &mut Round) {
         let (mut marks, mut was_late) = (marks.iter().copied().peekable(), false);
         let (mut spread, (mut slot, mut due_ns)) = self.next(interval_ns, None);
@@ -222,7 +222,7 @@ impl TargetReader {
                 continue;
             }
             let late_ns = clock::now_ns().saturating_sub(due_ns);
-            // Reported once while it lasts.
+            // Reported once for as long as it lasts.
             if late_ns > LATE_NS && !was_late {
                 let (at_s, late_ms) = (self.clock.at_s(due_ns), late_ns / 1_000_000);
                 let text = format!("the sample at second {at_s:.2} was read {late_ms} ms late");
@@ -235,12 +235,12 @@ impl TargetReader {
     }
 }
 
-/// Threads that read until stopped. Dropping it stops them.
+/// Threads that read until stopped. Dropping the watcher stops them.
 pub struct Watcher {
     reader: TargetReader,
     stop: Cancel,
     threads: Vec<JoinHandle<()>>,
-    /// Probes and the like so far: each has its own phase.
+    /// Number of probes and other readers so far: each has its own phase.
     beside: usize,
 }
 
@@ -251,12 +251,12 @@ impl std::fmt::Debug for Watcher {
 }
 
 impl Watcher {
-    /// Starts watching: at once, then once a second, and once more when it is stopped.
+    /// Starts watching: reads at once, then once a second, and once more when stopped.
     pub fn start(clock: TrialClock, targets: Vec<Target>, probes: Vec<Probe>, emit: Emit) -> Result<Watcher> {
         Self::start_in(SampleTiming::default(), clock, IdleReadings::read(targets), probes, emit)
     }
 
-    /// The same with existing readings, at another interval; probes are read each second.
+    /// As [`Watcher::start`], with existing readings and at another interval; probes are read each second.
     pub fn start_in(
         rhythm: SampleTiming,
         clock: TrialClock,
@@ -286,12 +286,12 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// Ends readers that run beside it together with it.
+    /// A token that stops readers running beside the watcher together with it.
     pub(crate) fn stopper(&self) -> Cancel {
         self.stop.clone()
     }
 
-    /// The ticker for the next reader beside it.
+    /// The ticker for the next reader beside the watcher.
     pub(crate) fn ticker(&mut self, clock: TrialClock) -> SecondTicker {
         self.beside += 1;
         SecondTicker { clock, phase_ns: spread::phase_beside(self.beside, SECOND_NS) }
@@ -307,12 +307,12 @@ impl Watcher {
         Ok(())
     }
 
-    /// Watches one more, replacing one with the same name: a component that was started again.
+    /// Watches another target, replacing one of the same name: a component that was started again.
     pub fn add(&self, target: Target) {
         lock(&self.reader.turns).add(target);
     }
 
-    /// Samples the stacks of targets' threads, until the profiler is finished.
+    /// Samples the stacks of targets' threads until the profiler is stopped.
     ///
     /// # Errors
     /// No thread can be started.
@@ -331,7 +331,7 @@ impl Watcher {
         self.spawn("loadlab-watch-end", move || reader.read(None, &mut Round::default()))
     }
 
-    /// Reads a last time, and returns once everything was handed out.
+    /// Reads one last time, and returns once everything has been emitted.
     pub fn stop(self) {
         drop(self);
     }
@@ -341,13 +341,13 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         self.stop.cancel();
         for thread in self.threads.drain(..) {
-            // A panic in the closure is the caller's, and its thread has reported it.
+            // A panic in the closure is the caller's, and its thread has already reported it.
             let _ = thread.join();
         }
     }
 }
 
-/// One reading of each that is up, and when it began.
+/// One reading of each target that is up, and when it began.
 fn read_round<'a>(targets: impl Iterator<Item = &'a mut Target>, round: &mut Round) -> Vec<(u64, Sample)> {
     round.next();
     let read = |target: &mut Target| {
@@ -357,20 +357,20 @@ fn read_round<'a>(targets: impl Iterator<Item = &'a mut Target>, round: &mut Rou
     targets.filter_map(read).collect()
 }
 
-/// Each second, at its own phase.
+/// Ticks each second, at its own phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SecondTicker {
-    /// The trial's.
+    /// The trial's clock.
     pub clock: TrialClock,
     phase_ns: u64,
 }
 
 impl SecondTicker {
-    /// Calls at once, then each second at its phase, and when stopped.
+    /// Calls at once, then each second at its phase, and once more when stopped.
     pub fn each(self, stop: &Cancel, call: &mut dyn FnMut()) {
         let shifted = TrialClock { origin_ns: self.clock.origin_ns + self.phase_ns };
         call();
-        // A call longer than a second skips the ones it overlaps.
+        // A call longer than a second skips the ticks it overlaps.
         let mut due_ns = shifted.next_tick(clock::now_ns(), SECOND_NS).1;
         while !stop.wait_until(due_ns) {
             call();
@@ -396,7 +396,7 @@ fn watch_probe(probe: &Probe, ticker: SecondTicker, stop: &Cancel, emit: &Emit) 
             }
             Err(_) if stop.is_cancelled() => {}
             Err(error) => {
-                // In the record each time, but reported only once while it fails in the same way.
+                // The record gets it each time; it is reported only once while it fails in the same way.
                 let text = error.to_string();
                 sample.probes_failed.insert(probe.name().to_owned(), text.clone());
                 emit(Watched::Samples(vec![sample]));

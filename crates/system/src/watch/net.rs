@@ -1,8 +1,8 @@
-//! Counters of a network namespace: TCP, and the bytes of its links, which are exact if a component has its own
-//! namespace. Loopback is left out: it never leaves the component.
+//! Counters of a network namespace: TCP, and the bytes on its links, which are exact if a component has its own
+//! namespace. Loopback is left out: its traffic never leaves the component.
 //!
-//! They belong to a namespace, not to a process. Components that share the host's have no counters of their own; the
-//! host's line covers them all. Files stay open, and a missing file reads as nothing.
+//! Counters belong to a namespace, not to a process. Components that share the host's namespace have none of their own;
+//! the host's line covers them all. Files stay open, and a missing file reads as `None`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +42,7 @@ pub(crate) struct NetReader {
 }
 
 impl NetReader {
-    /// By its folder: `/proc/PID/net`.
+    /// Opens the files in a folder such as `/proc/PID/net`.
     pub fn open(dir: &Path) -> NetReader {
         let open = |file: &str| CachedFile::open(&dir.join(file));
         NetReader {
@@ -54,14 +54,14 @@ impl NetReader {
         }
     }
 
-    /// The namespace of a process, if it differs from that of this thread, which may have entered one of its own.
+    /// The namespace of a process, if it differs from this thread's, which may have entered a separate one.
     pub fn of_other(pid: u32) -> Option<NetReader> {
         let link = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
         let (own, other) = (link("thread-self")?, link(&pid.to_string())?);
         (own != other).then(|| NetReader::open(Path::new(&format!("/proc/{pid}/net"))))
     }
 
-    /// TCP at this moment.
+    /// The current TCP counters.
     pub fn tcp(&self, buffer: &mut Vec<u8>) -> Option<Tcp> {
         let mut tcp = Tcp::default();
         let snmp = self.snmp.read(buffer)?;
@@ -77,11 +77,12 @@ impl NetReader {
             tcp.orphaned = after(text, "TCP:", "orphan");
             sockets = sockets_in(text);
         }
-        // Those of servers that listen on `[::]` are only here.
+        // Sockets of servers that listen on `[::]` are counted only here.
         let more = self.sockstat[1].read(buffer).and_then(|text| after(text, "TCP6:", "inuse"));
         if sockets.is_some_and(|n| n + more.unwrap_or(0) <= MOST_BY_STATE) {
-            // For each of the two the kernel walks through its whole table of connections: half a million slots, full
-            // or empty, and milliseconds. If there is no IPv6 socket and none waits, there is nothing to find.
+            // For each of the two files the kernel walks its whole table of connections: half a million slots, full or
+            // empty, which takes milliseconds. With no IPv6 socket and none in TIME_WAIT, the second has nothing to
+            // find.
             let is_v4_alone = more == Some(0) && tcp.time_wait == Some(0);
             for kept in self.tcp.iter().take(if is_v4_alone { 1 } else { 2 }) {
                 // Without IPv6 there is no such file.
@@ -105,7 +106,7 @@ fn paired(text: &str, prefix: &str, name: &str) -> Option<u64> {
     values.split_ascii_whitespace().nth(at)?.parse().ok()
 }
 
-/// IPv4 sockets that belong to a process, including listening ones, and those of both families that wait.
+/// IPv4 sockets that belong to a process, including listening ones, plus those of both families in TIME_WAIT.
 pub(super) fn sockets_in(sockstat: &str) -> Option<u64> {
     Some(after(sockstat, "TCP:", "inuse")? + after(sockstat, "TCP:", "tw")?)
 }
@@ -117,7 +118,8 @@ fn after(text: &str, prefix: &str, name: &str) -> Option<u64> {
     words.next()?.parse().ok()
 }
 
-/// Adds the fourth column of a line of `/proc/net/tcp`, a state in two hexadecimal digits. The heading has no number there.
+/// Counts a line of `/proc/net/tcp` by its fourth column, a state in two hexadecimal digits. The heading has no number
+/// there.
 fn count_state(line: &str, states: &mut BTreeMap<String, u64>) {
     let state = line.split_ascii_whitespace().nth(3).and_then(|s| usize::from_str_radix(s, 16).ok());
     if let Some(name) = state.and_then(|s| STATES.get(s.checked_sub(1)?)) {

@@ -1,8 +1,8 @@
-//! Samples from a Prometheus endpoint: what a program, cAdvisor or node_exporter reports of CPU and memory.
+//! Samples from a Prometheus endpoint: what a program, cAdvisor or node_exporter reports about CPU and memory.
 //!
-//! Read each second on the trial's clock by its own thread, since an endpoint may be slow and that must not make
-//! other samples late. Only values that have a meaning in a sample are taken; nothing is guessed. Names are those of
-//! the Prometheus client libraries (`process_*`), of cAdvisor (`container_*`) and of node_exporter (`node_*`).
+//! Read each second on the trial's clock by a dedicated thread, since an endpoint may be slow and that must not delay
+//! other samples. Only values that have a meaning in a sample are taken; nothing is guessed. Names are those of the
+//! Prometheus client libraries (`process_*`), of cAdvisor (`container_*`) and of node_exporter (`node_*`).
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::clock::{self, TrialClock};
 use crate::error::Result;
 use crate::http::{self, HttpError, Url};
 
-/// How long a reading may take.
+/// Time limit of a reading, nanoseconds.
 const READ_NS: u64 = 5_000_000_000;
 
 /// An endpoint whose URL is valid.
@@ -31,29 +31,29 @@ pub struct Scraper {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScrapeError {
-    /// No response.
+    /// The endpoint did not respond.
     #[error(
         "component `{component}`: GET {url}: {source}\nhint: is the endpoint up, and may this machine access it?"
     )]
     Http {
-        /// Whose.
+        /// The component the endpoint belongs to.
         component: String,
-        /// What was asked.
+        /// The URL that was read.
         url: String,
-        /// Why.
+        /// The HTTP error.
         source: HttpError,
     },
-    /// It is not such an endpoint, or not the one for these labels.
+    /// It is not a Prometheus endpoint, or has nothing for these labels.
     #[error(
         "component `{component}`: GET {url}: {why}\nhint: it needs `process_*`, `container_*` (cAdvisor) or \
          `node_*` (node_exporter) metrics with the labels of `match`"
     )]
     Nothing {
-        /// Whose.
+        /// The component the endpoint belongs to.
         component: String,
-        /// What was asked.
+        /// The URL that was read.
         url: String,
-        /// What came instead.
+        /// What was wrong with the response, in words.
         why: String,
     },
 }
@@ -62,7 +62,7 @@ impl Scraper {
     /// Checks the URL.
     ///
     /// # Errors
-    /// It is invalid.
+    /// The URL is invalid.
     pub fn new(
         name: &str,
         url: &str,
@@ -75,12 +75,12 @@ impl Scraper {
         }
     }
 
-    /// Its component.
+    /// The name of its component.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads it now; `stop` is checked every 20 ms and ends the attempt. `at_s` of the sample is 0.
+    /// Reads the endpoint now; `stop` is checked every 20 ms and ends the attempt. `at_s` of the sample is 0.
     ///
     /// # Errors
     /// It does not answer, or reports nothing that belongs in a sample.
@@ -100,7 +100,7 @@ impl Scraper {
 }
 
 impl Watcher {
-    /// Reads an endpoint as well, each second.
+    /// Also reads an endpoint, each second.
     ///
     /// # Errors
     /// No thread can be created.
@@ -122,7 +122,7 @@ fn watch(scraper: &Scraper, ticker: SecondTicker, stop: &Cancel, emit: &Emit) {
             }
             Err(_) if stop.is_cancelled() => {}
             Err(error) => {
-                // Reported once while it fails in the same way.
+                // Reported only once while it fails in the same way.
                 let text = error.to_string();
                 if failing.as_ref() != Some(&text) {
                     emit(Watched::Note(text.clone()));
@@ -133,10 +133,10 @@ fn watch(scraper: &Scraper, ticker: SecondTicker, stop: &Cancel, emit: &Emit) {
     });
 }
 
-/// The sample formed from metrics with these labels.
+/// Makes a sample from the metrics with these labels.
 ///
 /// # Errors
-/// No metric of CPU or memory, or one that cannot be read: the sum of the others would silently be too small.
+/// There is no metric of CPU or memory, or one cannot be read: the sum of the others would silently be too small.
 fn sample_in(text: &str, labels: &[(String, String)]) -> std::result::Result<Sample, String> {
     let is_known = |name: &str| ["process_", "container_", "node_"].iter().any(|kind| name.starts_with(kind));
     let all = prometheus::metrics(text, is_known).collect::<std::result::Result<Vec<_>, _>>()?;
@@ -144,7 +144,7 @@ fn sample_in(text: &str, labels: &[(String, String)]) -> std::result::Result<Sam
     let is_wanted = |m: &&Metric<'_>| labels.iter().all(|(name, value)| m.label(name) == value);
     let metrics: Vec<&Metric<'_>> = all.iter().filter(|m| m.value.is_finite()).filter(is_wanted).collect();
     let has = |prefix: &str| metrics.iter().any(|m| m.name.starts_with(prefix));
-    // cAdvisor and node_exporter report on themselves as well, as `process_*`.
+    // cAdvisor and node_exporter also report on themselves, as `process_*`.
     let sample = if has("container_cpu_usage_seconds_total") || has("container_memory_") {
         of_container(&metrics)
     } else if has("node_cpu_seconds_total") || has("node_memory_") {
@@ -158,7 +158,7 @@ fn sample_in(text: &str, labels: &[(String, String)]) -> std::result::Result<Sam
     }
 }
 
-/// Sum of a metric over all its labels except those left out; `None` if there is none.
+/// Sum of a metric over all series that `keep` accepts; `None` if there are none.
 fn sum(metrics: &[&Metric<'_>], name: &str, keep: &dyn Fn(&Metric<'_>) -> bool) -> Option<f64> {
     let values = metrics.iter().filter(|m| m.name == name && keep(m)).map(|m| m.value);
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
@@ -184,7 +184,7 @@ fn of_process(metrics: &[&Metric<'_>]) -> Sample {
 }
 
 fn of_container(metrics: &[&Metric<'_>]) -> Sample {
-    // `/` is the machine, and `total` is listed beside the cores that it sums up.
+    // `/` is the machine, and `total` is listed beside the cores it sums up.
     let has_total = metrics.iter().any(|m| m.label("cpu") == "total");
     let one =
         |m: &&&Metric<'_>| m.label("id") != "/" && (!has_total || matches!(m.label("cpu"), "" | "total"));
@@ -216,7 +216,7 @@ fn of_container(metrics: &[&Metric<'_>]) -> Sample {
     }
 }
 
-/// Whether a folder above this one is among these.
+/// Whether an ancestor of this cgroup is in `ids`.
 fn is_below_one_of(id: &str, ids: &HashSet<&str>) -> bool {
     id.match_indices('/').any(|(end, _)| end > 0 && ids.contains(&id[..end]))
 }

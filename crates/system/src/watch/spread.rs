@@ -1,23 +1,22 @@
-//! When each of many things is read: spread over the interval, a few at a time, and never when requests of a load are
-//! due.
+//! Schedules many readings: spread over the interval, a few at a time, and never when requests of a load are due.
 //!
 //! Rates are usually round, so requests are due at whole seconds of the load's clock and at even fractions of them.
-//! Fifty readings in a row at those moments would delay the very requests they are to explain. This module only
+//! Fifty readings in a row at those moments would delay the very requests they are meant to explain. This module only
 //! computes the schedule; it waits for nothing and reads nothing.
 
 use crate::clock::TrialClock;
 
-/// How many are read in a row: alone, each would pay for waking the thread and for caches that others have used
-/// since, which costs more than the reading itself; in a row they take a fraction of a millisecond.
+/// How many targets are read in a row: read alone, each would pay for waking the thread and for cold caches, which
+/// costs more than the reading itself; in a row they take a fraction of a millisecond.
 const IN_A_ROW: u64 = 5;
 /// Readings are on a grid with this step: requests of every rate that divides 100/s are due on its lines, and the
 /// reading thread is not woken more often.
 const STEP_NS: u64 = 10_000_000;
-/// The position between two lines: the golden section is no even fraction of anything, so higher rates are rarely hit
+/// The offset behind a grid line: the golden ratio is no even fraction of anything, so higher rates are rarely hit
 /// either.
 const BEHIND_LINE_NS: u64 = 6_180_340;
 
-/// Phases for this many readings in an interval.
+/// The phases of the readings in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spread {
     interval_ns: u64,
@@ -25,32 +24,32 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// For this many things, some of which share a slot.
+    /// For this number of targets, some of which share a slot.
     pub fn new(things: usize, interval_ns: u64) -> Spread {
         let interval_ns = interval_ns.max(STEP_NS);
         let slots = (things as u64).div_ceil(IN_A_ROW).clamp(1, Self::room(interval_ns));
         Spread { interval_ns, slots }
     }
 
-    /// Steps available for readings. They keep away from the interval's ends, so that a slightly late reading is
-    /// still in its own second.
+    /// Steps available for readings. Both ends of the interval are left out, so that a slightly late reading still
+    /// falls into its own second.
     fn room(interval_ns: u64) -> u64 {
         (interval_ns / STEP_NS * 17 / 20).max(1)
     }
 
-    /// The slot of the n-th of them.
+    /// The slot of the n-th target.
     pub fn slot_of(self, n: usize) -> u64 {
         n as u64 % self.slots
     }
 
-    /// Nanoseconds from the start of an interval.
+    /// A slot's offset from the start of an interval, nanoseconds.
     fn phase_ns(self, slot: u64) -> u64 {
         let first = self.interval_ns / STEP_NS / 20;
         let step = first + (2 * slot + 1) * Self::room(self.interval_ns) / (2 * self.slots);
         step * STEP_NS + BEHIND_LINE_NS
     }
 
-    /// The first slot not before `ns`, and its time.
+    /// The first slot at or after `ns`, and its time.
     pub fn next(self, clock: TrialClock, ns: u64) -> (u64, u64) {
         let interval_ns = i128::from(self.interval_ns);
         let since_ns = i128::from(ns) - i128::from(clock.origin_ns);
@@ -62,21 +61,21 @@ impl Spread {
         (slot, at_ns.max(0) as u64)
     }
 
-    /// The slot after one that was due then: the next one, so that a late thread skips nothing, except slots that are
-    /// a whole interval old.
+    /// The slot to read after the one due at `due_ns`: the next one, so that a late thread skips nothing, except slots
+    /// more than an interval old.
     pub fn after(self, clock: TrialClock, due_ns: u64, now_ns: u64) -> (u64, u64) {
         self.next(clock, (due_ns + 1).max(now_ns.saturating_sub(self.interval_ns)))
     }
 }
 
-/// The phase of the n-th thing that reads on its own thread: apart from one another, however many there are.
+/// The phase of the n-th reader with its own thread: all phases are apart from one another, however many there are.
 pub(crate) fn phase_beside(n: usize, interval_ns: u64) -> u64 {
     const GOLDEN: f64 = 0.618_034;
     let all = Spread::new(usize::MAX, interval_ns);
     all.phase_ns(((n as f64 * GOLDEN).fract() * all.slots as f64) as u64)
 }
 
-/// The first moment from then on at which no request of a round rate is due.
+/// The first moment at or after `ns` at which no request of a round rate is due.
 pub(crate) fn off_line(clock: TrialClock, ns: u64) -> u64 {
     let into_ns = (i128::from(ns) - i128::from(clock.origin_ns)).rem_euclid(i128::from(STEP_NS)) as u64;
     if into_ns <= BEHIND_LINE_NS {
@@ -92,7 +91,7 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// Moments at which slots are due, on the clock, over some intervals.
+    /// The moments at which slots are due on the clock, over some intervals.
     fn moments(spread: Spread, intervals: u64) -> Vec<(u64, u64)> {
         let clock = TrialClock { origin_ns: 7_300_000_000 };
         let mut all = Vec::new();
@@ -110,7 +109,7 @@ mod tests {
             for interval_ns in [SECOND_NS, SECOND_NS / 2, SECOND_NS / 10] {
                 let spread = Spread::new(things, interval_ns);
                 let all = moments(spread, 3);
-                // Each once in each interval, in turn, and well apart.
+                // Each slot once per interval, in turn, and well apart.
                 let slots: Vec<u64> = all.iter().map(|(slot, _)| *slot).collect();
                 let turns: Vec<u64> = (0..3).flat_map(|_| 0..spread.slots).collect();
                 assert_eq!(slots, turns, "{things} in {interval_ns}");
@@ -151,12 +150,12 @@ mod tests {
         let (clock, spread) = (TrialClock { origin_ns: 0 }, Spread::new(20, SECOND_NS));
         let (slot, due_ns) = spread.next(clock, 0);
         assert_eq!(slot, 0);
-        // 600 ms late: the others of this second follow at once.
+        // 600 ms late: the remaining slots of this second follow at once.
         assert_eq!(spread.after(clock, due_ns, due_ns + 600_000_000).0, 1);
-        // 3 s late: from a second ago on.
+        // 3 s late: continues with the slots of the last second.
         let (slot, at_ns) = spread.after(clock, due_ns, due_ns + 3 * SECOND_NS);
         assert_eq!((slot, at_ns), (0, due_ns + 2 * SECOND_NS));
-        // Before the clock's zero, too.
+        // Also before the clock's zero.
         let later = TrialClock { origin_ns: 5 * SECOND_NS };
         assert_eq!(spread.next(later, 2 * SECOND_NS + 1).1, 2 * SECOND_NS + due_ns);
     }

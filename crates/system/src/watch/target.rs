@@ -1,7 +1,7 @@
-//! One thing that is watched – a component, loadlab itself, the host – and how a reading of it becomes a sample.
+//! Something that is watched – a component, loadlab itself, the host – and how a reading of it becomes a sample.
 //!
-//! If there is a cgroup its counters are used: they include what has ended, too. Otherwise the process tree is summed
-//! up: processes that end unreaped between two readings are lost, and totals are kept from falling.
+//! If there is a cgroup, its counters are used: they include processes that have ended. Otherwise the process tree is
+//! summed up: what processes used that end unreaped between two readings is lost, and totals are kept from falling.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,32 +17,32 @@ use crate::cgroup::read::{CachedFile, GroupReader, PressureFiles, keyed};
 use crate::cgroup::{CgroupDir, Controller, Version, place_of, tree};
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
 
-/// Files are kept open for this many processes of one target; those of further ones are opened for each reading.
-/// Loadlab needs its descriptors for connections.
+/// Maximum number of processes of one target whose files are kept open; files of further processes are opened for each
+/// reading. Loadlab needs its descriptors for connections.
 const CACHED_PROCESSES: usize = 64;
 /// The limit on open files, which hardly ever changes, is read again after this many readings: the kernel writes
 /// sixteen lines for it.
 const LIMITS_EVERY: u32 = 10;
 
-/// Something to be watched.
+/// Something to watch.
 #[derive(Debug)]
 pub struct Target {
     name: String,
     kind: TargetKind,
     memory_limit_bytes: Option<u64>,
     files: HashMap<u32, ProcessFiles>,
-    /// Totals so far: sums over processes fall when one ends, totals do not.
+    /// Totals so far: sums over processes fall when a process ends, totals must not.
     totals: RunningTotals,
     net: Net,
-    /// Its processes at the last reading.
+    /// Its processes as of the last reading.
     pids: Vec<u32>,
 }
 
-/// The network namespace of a component: looked up once for each first process.
+/// The network namespace of a component: looked up once per first process.
 #[derive(Debug, Default)]
 struct Net {
     of_pid: Option<u32>,
-    /// It has one of its own.
+    /// Its namespace, if it differs from loadlab's.
     own: Option<NetReader>,
 }
 
@@ -54,7 +54,7 @@ enum TargetKind {
     Host(Box<HostFiles>),
 }
 
-/// Files of the machine that are kept open.
+/// Files of the machine, kept open.
 #[derive(Debug)]
 struct HostFiles {
     stat: CachedFile,
@@ -76,7 +76,7 @@ struct RunningTotals {
     major_faults: u64,
 }
 
-/// Buffers and the look at all processes, shared by the targets of one round.
+/// Buffers and the snapshot of all processes, shared by the targets of one round.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     buffer: Vec<u8>,
@@ -84,7 +84,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Forgets what was read in the last round.
+    /// Discards the snapshot of the last round.
     pub fn next(&mut self) {
         self.snapshot = None;
     }
@@ -121,8 +121,8 @@ impl Target {
         Target::new(name, TargetKind::Tree(ProcessFamily { leader: root, mark: String::new() }))
     }
 
-    /// The cgroups of a running process, such as a container's by its first process. `None` if there are none, or
-    /// loadlab is in them itself.
+    /// The cgroups of a running process, such as a container's by its first process. `None` if it has none, or loadlab
+    /// itself is in them.
     pub fn cgroup_of(name: &str, pid: u32) -> Option<Target> {
         let root = Path::new("/");
         let own = tree::groups_of(root, std::process::id());
@@ -136,7 +136,7 @@ impl Target {
         Some(target)
     }
 
-    /// Control groups by their folders, one for each hierarchy.
+    /// Control groups given by their folders, one for each hierarchy.
     pub(crate) fn groups(name: &str, dirs: &[std::path::PathBuf]) -> Target {
         let places = tree::places_at(dirs);
         let mut target = Target::new(name, Target::group_kind(&places));
@@ -147,12 +147,12 @@ impl Target {
     fn group_kind(places: &[CgroupDir]) -> TargetKind {
         TargetKind::Group {
             reader: GroupReader::open(places),
-            // v1 does not charge writes through the page cache to anyone: the kernel's threads write them.
+            // v1 charges writes through the page cache to no group: kernel threads write them.
             written_back_elsewhere: place_of(places, Controller::Io).is_none_or(|p| p.version == Version::V1),
         }
     }
 
-    /// A component, by its groups, or else by its family. `asked` is the limit on its memory.
+    /// A component, by its groups, or else by its process family. `asked` is the configured memory limit.
     pub(crate) fn component(
         name: &str,
         places: &[CgroupDir],
@@ -181,18 +181,18 @@ impl Target {
         }
     }
 
-    /// The same under another name.
+    /// The same target under another name.
     pub(crate) fn named(mut self, name: &str) -> Target {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// Whether a reading of it looks at all processes of the machine.
+    /// Whether reading it scans all processes of the machine.
     pub(crate) fn is_tree(&self) -> bool {
         matches!(self.kind, TargetKind::Tree(_))
     }
 
-    /// Its processes at the last reading; none for the host.
+    /// Its processes as of the last reading; none for the host.
     pub(crate) fn members(&self) -> Members {
         Members { component: self.name.clone(), pids: self.pids.clone() }
     }
@@ -202,12 +202,12 @@ impl Target {
         &self.name
     }
 
-    /// Reads it once, outside of any round. `at_s` of the sample is 0. `None` when it is gone.
+    /// Reads it once, outside of any round. `at_s` of the sample is 0. `None` if it is gone.
     pub fn read_now(&mut self) -> Option<Sample> {
         self.read(&mut Round::default())
     }
 
-    /// Reads it; the caller sets `at_s`. `None` when it is gone.
+    /// Reads it; the caller sets `at_s`. `None` if it is gone.
     pub(crate) fn read(&mut self, round: &mut Round) -> Option<Sample> {
         let mut sample = Sample {
             component: self.name.clone(),
@@ -277,7 +277,7 @@ impl Target {
         Some(sample)
     }
 
-    /// Without a counting group: times and threads of the given processes.
+    /// For a group that does not count CPU: times and threads of the given processes.
     fn add_tree(&mut self, sample: &mut Sample, pids: &[u32]) {
         let stats: Vec<Stat> = pids.iter().filter_map(|pid| process::stat(*pid)).collect();
         self.add_stats(sample, &stats);
@@ -301,8 +301,8 @@ impl Target {
         sample.major_faults = sample.major_faults.or(Some(totals.major_faults));
     }
 
-    /// TCP and links of its network namespace, if it has its own. The open files keep that alive beyond its last
-    /// process.
+    /// TCP counters and links of its network namespace, if it has its own. The open files keep the namespace alive
+    /// beyond its last process.
     fn read_net(&mut self, sample: &mut Sample, pids: &[u32], buffer: &mut Vec<u8>) {
         if let Some(first) = pids.first().copied()
             && self.net.of_pid.is_none_or(|pid| !pids.contains(&pid))
@@ -326,7 +326,7 @@ impl Target {
         keep(&mut sample.block_written_bytes, &mut self.totals.block_written);
     }
 
-    /// Sums up, over the processes, what only `/proc/PID` knows.
+    /// Sums up over the processes what only `/proc/PID` reports.
     fn sum_files(&mut self, pids: &[u32], buffer: &mut Vec<u8>) -> Sums {
         self.files.retain(|pid, _| pids.contains(pid));
         pids.clone_into(&mut self.pids);
@@ -343,7 +343,7 @@ impl Target {
             {
                 continue;
             }
-            // New, or another process has its pid now.
+            // A new process, or another one that has the pid now.
             let mut files = ProcessFiles::open(pid);
             files.add_to(&mut sums, buffer);
             if self.files.len() < CACHED_PROCESSES {
@@ -354,7 +354,7 @@ impl Target {
     }
 }
 
-/// Files of one process, kept open. They stay bound to that process when its pid is reused.
+/// Files of one process, kept open. They stay bound to that process even if its pid is reused.
 #[derive(Debug)]
 struct ProcessFiles {
     pid: u32,
@@ -366,12 +366,12 @@ struct ProcessFiles {
     descriptors: Option<OwnedFd>,
 }
 
-/// Sums over processes; `None` as soon as one of them may not be read.
+/// Sums over processes; a value is `None` as soon as one of them may not be read.
 #[derive(Debug)]
 struct Sums {
     resident: Option<u64>,
     open_files: Option<u64>,
-    /// The highest of them.
+    /// The highest share of its limit on open files among the processes.
     files_share: Option<f64>,
     read: Option<u64>,
     written: Option<u64>,
@@ -402,7 +402,7 @@ impl ProcessFiles {
         }
     }
 
-    /// Adds this process; `false` when it has ended.
+    /// Adds this process; `false` if it has ended.
     fn add_to(&mut self, sums: &mut Sums, buffer: &mut Vec<u8>) -> bool {
         let Some(pages) = self.memory.read(buffer).and_then(|t| t.split(' ').nth(1)?.parse::<u64>().ok())
         else {
@@ -427,7 +427,7 @@ impl ProcessFiles {
 
     fn open_files(&self) -> Option<u64> {
         let descriptors = self.descriptors.as_ref()?;
-        // Since Linux 6.2 the folder's size is the number of descriptors; before, it is 0.
+        // Since Linux 6.2 the folder's size is the number of descriptors; before that, it is 0.
         match rustix::fs::fstat(descriptors).map(|s| s.st_size) {
             Ok(size) if size > 0 => Some(size as u64),
             _ => Some(fs::read_dir(format!("/proc/{}/fd", self.pid)).ok()?.count() as u64),
@@ -435,13 +435,13 @@ impl ProcessFiles {
     }
 }
 
-/// The soft limit on open files in `/proc/PID/limits`; none if unlimited.
+/// The soft limit on open files in `/proc/PID/limits`; `None` if unlimited.
 fn files_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// A group's limit. v1 has a default of nearly 2^63.
+/// A group's memory limit. v1 has a default of nearly 2^63.
 fn memory_limit(places: &[CgroupDir]) -> Option<u64> {
     let place = place_of(places, Controller::Memory)?;
     let file = match place.version {
@@ -504,7 +504,7 @@ fn read_host(sample: &mut Sample, files: &HostFiles, buffer: &mut Vec<u8>) -> Op
     sample.cpu_s.or(sample.memory_bytes.map(|b| b as f64)).map(drop)
 }
 
-/// Seconds in user and kernel mode since boot. Idle, iowait and stolen time is not used by anyone.
+/// CPU seconds in user and kernel mode since boot. Idle, iowait and stolen time is not used by anyone.
 fn host_cpu_s(text: &str) -> Option<(f64, f64)> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = line.split_ascii_whitespace().filter_map(|f| f.parse().ok()).collect();
@@ -513,7 +513,7 @@ fn host_cpu_s(text: &str) -> Option<(f64, f64)> {
     Some(((user + nice) as f64 / ticks, (system + irq + soft_irq) as f64 / ticks))
 }
 
-/// Bytes, from a line `MemTotal:  1024 kB`.
+/// Bytes, from a line such as `MemTotal:  1024 kB`.
 fn kib(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
@@ -568,7 +568,7 @@ mod tests {
     fn open_files_are_counted_as_they_are() {
         let files = ProcessFiles::open(std::process::id());
         let dir = fs::read_dir("/proc/self/fd").unwrap();
-        // Other tests of this process open and close files meanwhile: the count is bounded, not exact.
+        // Other tests in this process open and close files meanwhile: the count is bounded, not exact.
         assert!(files.open_files().unwrap() > 2 && dir.count() > 2);
     }
 

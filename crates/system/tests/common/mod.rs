@@ -1,4 +1,4 @@
-//! Shared by the tests of real processes.
+//! Helpers shared by the tests that run real processes.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 #[path = "../../../loadlab/tests/common/ports.rs"]
@@ -14,12 +14,12 @@ use std::sync::mpsc::Receiver;
 use loadlab_system::{Cancel, ComponentSpec, Notice, ProcessId, System, SystemSpec, clock};
 
 pub const FIXTURE: &str = env!("CARGO_BIN_EXE_system-fixture");
-/// Far beyond anything that works: only a failing test takes so long.
+/// Far beyond anything that works: only a failing test takes this long.
 pub const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// A folder on a disk, a system in it, and its notices.
 pub struct Bench {
-    // Dropped in this order: the system while its folder is still there.
+    // Fields drop in this order: the system goes while its folder still exists.
     pub system: System,
     pub dir: tempfile::TempDir,
     pub notices: Receiver<Notice>,
@@ -53,7 +53,7 @@ impl Bench {
         Bench { dir, system, notices }
     }
 
-    /// On this host, and as if it had only v1, only v2, or no cgroups.
+    /// One bench on this host as it is, and one each as if it had only cgroup v1, only v2, or no cgroups.
     pub fn of_all_kinds() -> Vec<Bench> {
         let only = |kind: &'static str| {
             Self::with(move |spec| {
@@ -78,7 +78,7 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// Limits can be applied here. Without root they usually cannot, which has a separate test.
+    /// Whether limits can be applied here. Without root they usually cannot, which has its own test.
     pub fn has_limits(&self) -> bool {
         let missing: Vec<&str> = self.system.unavailable().iter().map(|u| u.what.as_str()).collect();
         !["cpu", "memory", "pids"]
@@ -92,15 +92,15 @@ impl Bench {
     }
 }
 
-/// How often this thread has read and written so far, by the kernel's count; `None` if it keeps none. The number of
-/// these calls is the same on every machine, however busy it is.
+/// Read and write calls of this thread so far, as counted by the kernel; `None` if the kernel does not count them. The
+/// number of calls is the same on every machine, however busy it is.
 pub fn calls_of_thread() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/thread-self/io").ok()?;
     let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some((of("syscr:")?, of("syscw:")?))
 }
 
-/// Checks repeatedly until there is a result.
+/// Polls until there is a result.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until_ns = clock::now_ns() + PATIENCE_NS;
     loop {
@@ -116,7 +116,7 @@ pub fn free_port() -> u16 {
     ports::unused().port()
 }
 
-/// The pid a process wrote to a file, with its start time.
+/// The process whose pid was written to a file, with its start time.
 pub fn pid_in(file: &Path) -> ProcessId {
     eventually(&format!("a pid in {}", file.display()), || {
         let pid: u32 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
@@ -126,7 +126,7 @@ pub fn pid_in(file: &Path) -> ProcessId {
     })
 }
 
-/// A command that starts a daemon the classic way – forked twice, in its own session, its pid in `FILE` – and keeps
+/// A command that starts a daemon the classic way – forked twice, in its own session, its pid in `file` – and keeps
 /// running.
 pub fn with_daemon(file: &str) -> String {
     format!("(setsid sh -c 'echo $$ > {file}; exec sleep 1000' &); exec sleep 1000")

@@ -1,11 +1,11 @@
-//! The magazine: articles of very different length, the same on every machine, and the two operations that cost a
-//! backend work. Articles are stored as numbers of words; a page is rendered on request, and the articles most like it
-//! are found by comparing it with all others, as a site without an index of its own would. Nothing here is kept
-//! between requests: caching is what the edges are for.
+//! The magazine: articles of very different lengths, the same on every machine, and the two operations that cost a
+//! backend work. Articles are stored as word numbers. A page is rendered on request, and its most similar articles are
+//! found by comparing it with all others, as on a site without an index. Nothing here is kept between requests: caching
+//! is the edges' job.
 
 use std::fmt::Write;
 
-/// Articles of the whole magazine.
+/// Number of articles in the whole magazine.
 pub const ARTICLES: usize = 2000;
 
 /// Size of the vocabulary. Some words are in most articles and most are in few, as in any language.
@@ -14,13 +14,13 @@ const WORDS: usize = 4000;
 /// Chosen once; another value makes another magazine of the same size.
 const SEED: u64 = 0x4544_4745;
 
-/// The shortest and the longest article. Lengths are distributed log-uniformly.
+/// Lengths of the shortest and the longest article, in words. Lengths are distributed log-uniformly.
 const LENGTH: (f64, f64) = (150.0, 9000.0);
 
-/// How many words represent an article's topics.
+/// Number of words that represent an article's topics.
 const TOPICS: usize = 48;
 
-/// How many articles a page or an answer to a search names.
+/// Number of articles that a page or a search result lists.
 const NAMED: usize = 10;
 
 const SYLLABLES: [&str; 32] = [
@@ -29,7 +29,7 @@ const SYLLABLES: [&str; 32] = [
 ];
 
 struct Article {
-    /// Numbers of words, in the order of the text.
+    /// Word numbers, in the order of the text.
     text: Vec<u16>,
     /// Its most frequent rare words, in ascending order.
     topics: Vec<u16>,
@@ -39,7 +39,7 @@ struct Article {
 pub struct Library {
     words: Vec<String>,
     articles: Vec<Article>,
-    /// How much it counts that two articles share a word: the rarer the word, the more.
+    /// How much a word shared by two articles counts: the rarer the word, the more.
     weights: Vec<f32>,
 }
 
@@ -113,7 +113,7 @@ impl Library {
         words.join(" ")
     }
 
-    /// The best by a score, best first, one more than are named; those with no score are left out.
+    /// The best articles by a score, best first, one more than are listed; articles with a score of zero are left out.
     fn ranked(&self, score: impl Fn(&Article) -> f32) -> Vec<usize> {
         let scores = self.articles.iter().map(&score).enumerate();
         let mut ranked: Vec<(usize, f32)> = scores.filter(|(_, score)| *score > 0.0).collect();
@@ -121,7 +121,7 @@ impl Library {
         ranked.into_iter().take(NAMED + 1).map(|(index, _)| index).collect()
     }
 
-    /// The sum of the weights of their common topics.
+    /// The sum of the weights of the articles' common topics.
     fn likeness(&self, one: &Article, other: &Article) -> f32 {
         let (mut a, mut b) = (one.topics.iter().peekable(), other.topics.iter().peekable());
         let mut sum = 0.0;
@@ -188,7 +188,7 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A word's number: the chance of one is about inverse to its number (Zipf's law).
+    /// A word number; a word's probability is about inversely proportional to its number (Zipf's law).
     fn word(&mut self) -> u16 {
         ((WORDS as f64).powf(self.share()) - 1.0) as u16
     }

@@ -1,7 +1,6 @@
-//! The backend of edge-tiers: a small magazine. `GET /articles/N` is a page of 1 to 60 KB that names the articles most
-//! like it, `GET /search?word=N` ranks all articles by a word, `GET /stats` reports what was served, `GET /health`
-//! that it is up. This file reads the options, answers requests and shuts down gracefully; the content is in
-//! `library.rs`.
+//! The backend of edge-tiers: a small magazine. `GET /articles/N` is a page of 1 to 60 KB that lists the most similar
+//! articles, `GET /search?word=N` ranks all articles by a word, `GET /stats` reports what was served, `GET /health`
+//! that it is up. This file parses options, answers requests and shuts down gracefully; the content is in `library.rs`.
 
 mod library;
 
@@ -25,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 const USAGE: &str =
     "edge-tiers [--host ADDRESS] [--port PORT]   serve (127.0.0.1, 3000); port 0 takes a free one";
 
-/// Pages change seldom: a cache in front may answer with one for this long.
+/// Pages rarely change: a cache in front may reuse one for this long.
 const PAGE: [(HeaderName, &str); 2] =
     [(CONTENT_TYPE, "text/html; charset=utf-8"), (CACHE_CONTROL, "public, max-age=30")];
 
@@ -63,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Host and port; `None` requests help. Errors are one line, without a final full stop.
+/// Host and port; `None` if help was requested. An error is one line, without a final full stop.
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<(String, u16)>, String> {
     let (mut host, mut port) = ("127.0.0.1".to_owned(), "3000".to_owned());
     while let Some(argument) = arguments.next() {
@@ -83,7 +82,7 @@ async fn serve(host: &str, port: u16) -> Result<(), String> {
     let cannot_listen = |error| format!("cannot listen on {host}:{port}: {error}");
     let listener = TcpListener::bind((host, port)).await.map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
-    // Before the line below: its reader may request the stop at once.
+    // Must come before the line printed below: its reader may request the stop at once.
     let stop = stop_asked().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let router = router(Library::new(library::ARTICLES));
     println!("listening on http://{address}");
@@ -121,7 +120,7 @@ async fn search(State(backend): State<Arc<Backend>>, Query(wanted): Query<Wanted
     }
 }
 
-/// What reached this backend since it started.
+/// Requests that reached this backend since it started.
 #[derive(Serialize)]
 struct Stats {
     served: u64,
@@ -135,7 +134,7 @@ async fn stats(State(backend): State<Arc<Backend>>) -> Json<Stats> {
     Json(Stats { served: articles + searches, articles, searches })
 }
 
-/// Ends at SIGTERM or SIGINT; then requests in flight end too.
+/// Completes on SIGTERM or SIGINT; requests in flight are then finished.
 fn stop_asked() -> std::io::Result<impl Future<Output = ()> + Send> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -152,7 +151,7 @@ mod tests {
     use axum::http::Request;
     use tower::ServiceExt;
 
-    /// Sends requests to one backend in memory; of each the status, its `Cache-Control` and the body.
+    /// Sends requests to one backend in memory; returns the status, `Cache-Control` and body of each.
     fn send(paths: &[&str]) -> Vec<(StatusCode, String, String)> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let router = router(Library::new(50));

@@ -1,6 +1,6 @@
-//! The service of index-page: `GET /index` counts a view in MongoDB, and shows the latest ten records of MongoDB and
-//! of Elasticsearch. This file reads the options, answers requests and shuts down gracefully; `stores.rs` queries the
-//! stores, `page.rs` is the page, `records.rs` generates what the stores are filled with.
+//! The service of index-page: `GET /index` counts a view in MongoDB, and shows the latest ten records of MongoDB and of
+//! Elasticsearch. This file parses options, answers requests and shuts down gracefully; `stores.rs` queries the stores,
+//! `page.rs` is the page, `records.rs` generates what the stores are filled with.
 
 mod page;
 mod records;
@@ -33,7 +33,7 @@ index-page views                             print how many views were counted
 By default the stores are at mongodb://127.0.0.1:27017 and http://127.0.0.1:9200.";
 /// Longest wait for a store that is reported up but does not answer yet.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Concurrent requests while the stores are warmed.
+/// Concurrent requests while the stores are warmed up.
 const WARMING: usize = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `None` requests help. Errors are one line, without a final full stop.
+/// `None` if help was requested. An error is one line, without a final full stop.
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let mut options = Options::default();
     while let Some(argument) = arguments.next() {
@@ -141,7 +141,7 @@ async fn run(options: &Options) -> Result<(), String> {
     }
 }
 
-/// Listens as tokio does, with this many connections that may wait to be accepted.
+/// Listens as tokio does, with this accept backlog.
 fn listen(address: SocketAddr, backlog: u32) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -156,7 +156,7 @@ async fn serve(options: &Options, stores: Stores) -> Result<(), String> {
     let address = addresses.next().ok_or_else(|| format!("{host} has no address"))?;
     let listener = listen(address, options.backlog).map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
-    // Before the line below: its reader may request the stop at once.
+    // Must come before the line printed below: its reader may request the stop at once.
     let stop = stop_asked().map_err(|error| format!("cannot listen for signals: {error}"))?;
     println!("listening on http://{address}");
     axum::serve(listener, router(stores))
@@ -170,7 +170,7 @@ fn router(stores: Stores) -> Router {
 }
 
 async fn index(State(Stores { mongo, elastic }): State<Stores>) -> Response {
-    // All three at once, and the failure of one does not cut off another: a view that is counted stays counted.
+    // All three at once, and a failure of one does not cancel the others: a view that is counted stays counted.
     let (views, records, found) = tokio::join!(mongo.count_view(), mongo.latest(), elastic.latest());
     let page = async {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -186,7 +186,7 @@ fn unavailable(problem: String) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, format!("{problem}\n")).into_response()
 }
 
-/// Fills both stores at once, then warms them.
+/// Fills both stores at the same time, then warms them up.
 async fn seed(Stores { mongo, elastic }: &Stores, count: usize, rounds: usize) -> Result<(), String> {
     patiently(|| elastic.cluster()).await?;
     patiently(|| mongo.views()).await?;
@@ -212,7 +212,7 @@ async fn seed(Stores { mongo, elastic }: &Stores, count: usize, rounds: usize) -
     Ok(())
 }
 
-/// Retries every quarter of a second for a while.
+/// Retries every quarter of a second, for at most [`PATIENCE`].
 async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, String>) -> Result<T, String> {
     let begun = tokio::time::Instant::now();
     loop {
@@ -223,7 +223,7 @@ async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, String>) -> Result
     }
 }
 
-/// Ends at SIGTERM or SIGINT; then requests in flight end too.
+/// Completes on SIGTERM or SIGINT; requests in flight are then finished.
 fn stop_asked() -> std::io::Result<impl Future<Output = ()> + Send> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -2,8 +2,8 @@
 
 use crate::records::Record;
 
-/// The page: how often it was requested, when it was made (milliseconds since 1970), MongoDB's latest records as JSON,
-/// and Elasticsearch's answer as a JSON text.
+/// The page: number of views, time of the request (milliseconds since 1970), MongoDB's latest records as JSON, and
+/// Elasticsearch's answer as a JSON text.
 ///
 /// # Errors
 /// The records cannot be written as JSON.

@@ -1,12 +1,12 @@
-//! The seeded records: the same on every machine and in every run. Knows no store.
+//! The seeded records: the same on every machine and in every run. This file knows nothing of the stores.
 
 use serde::{Deserialize, Serialize};
 
 /// Letters and digits, as in the document's `data`.
 const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// When the first record was made, milliseconds since 1970.
+/// Base of the entries' times, in milliseconds since 1970.
 const FIRST_MS: i64 = 1_677_700_000_000;
-/// The longest time between a record and the next, milliseconds.
+/// The longest time between consecutive entries, in milliseconds.
 const APART_MS: u64 = 500;
 
 /// A record of MongoDB's `test_coll`.
@@ -27,12 +27,12 @@ pub struct Entry {
     pub id: String,
     /// 16 letters and digits.
     pub data: String,
-    /// When it was made, milliseconds since 1970; no two are the same.
+    /// Time of creation, in milliseconds since 1970; unique.
     pub time: i64,
 }
 
-/// This many records for MongoDB, sorted by id: a store that keeps them in this order writes each page once, and one
-/// that keeps insertion order has the same ones first.
+/// This many records for MongoDB, sorted by id: a store that keeps them in id order writes each page once, and a store
+/// that keeps insertion order also returns the same ones first.
 pub fn records(count: usize) -> impl Iterator<Item = Record> {
     let mut random = Random(1);
     let mut records: Vec<Record> =

@@ -1,5 +1,5 @@
-//! The two stores, as this service uses them: MongoDB by the official driver, Elasticsearch by plain HTTP. Connections
-//! are kept and shared by all requests; what a request needs of them is one method each.
+//! The two stores, as this service uses them: MongoDB through the official driver, Elasticsearch through plain HTTP.
+//! Connections are kept and shared by all requests; each thing that a request needs from a store is one method.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 
 use crate::records::{Entry, Record};
 
-/// How many records a page shows of each.
+/// Number of records that a page shows from each store.
 const LATEST: i64 = 10;
 /// Records written per batch.
 const BATCH: usize = 5000;
 /// Longest wait for MongoDB to be available, and for a connection to Elasticsearch.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longest wait for Elasticsearch's answer for a page.
+/// Timeout of a request to Elasticsearch for a page.
 const ANSWER: Duration = Duration::from_secs(30);
-/// The same while it is being filled.
+/// Timeout of a request while Elasticsearch is being filled.
 const FILLED: Duration = Duration::from_secs(300);
-/// The document's index.
+/// Name of the index, from the document.
 const INDEX: &str = "test_index";
 /// `_id` of the one document in `counter`.
 const VIEWS: &str = "view_counter";
 
-/// What went wrong with a store, in words.
+/// The error is a description of what went wrong with a store.
 pub type Result<T> = std::result::Result<T, String>;
 
 #[derive(Serialize, Deserialize)]
@@ -64,13 +64,13 @@ impl Mongo {
         counter.map(|c| c.value).ok_or_else(|| "MongoDB: the counter was not there".to_owned())
     }
 
-    /// How many views were counted.
+    /// The number of views counted.
     pub async fn views(&self) -> Result<i64> {
         let counter = self.counter.find_one(doc! { "_id": VIEWS }).await.map_err(told)?;
         Ok(counter.map_or(0, |c| c.value))
     }
 
-    /// Ten records. The document calls them the latest; but they contain no time, so they come in MongoDB's order.
+    /// Ten records. The document calls them the latest; but they have no timestamp, so they come in MongoDB's order.
     pub async fn latest(&self) -> Result<Vec<Record>> {
         let found = self.records.find(doc! {}).limit(LATEST).await.map_err(told)?;
         found.try_collect().await.map_err(told)
@@ -78,7 +78,7 @@ impl Mongo {
 
     /// Replaces all records.
     pub async fn fill(&self, records: impl Iterator<Item = Record>) -> Result<()> {
-        // Not `drop`: the substitute for MongoDB answers that in its own way if there is nothing to drop.
+        // Not `drop`: if there is nothing to drop, the stand-in for MongoDB answers differently.
         self.records.delete_many(doc! {}).await.map_err(told)?;
         let unordered = InsertManyOptions::builder().ordered(false).build();
         let mut records = records.peekable();
@@ -89,7 +89,7 @@ impl Mongo {
         Ok(())
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub async fn records(&self) -> Result<u64> {
         self.records.count_documents(doc! {}).await.map_err(told)
     }
@@ -99,7 +99,7 @@ fn told(error: mongodb::error::Error) -> String {
     format!("MongoDB: {error}")
 }
 
-/// Elasticsearch: the index.
+/// Elasticsearch: the index of entries.
 #[derive(Clone)]
 pub struct Elastic {
     http: reqwest::Client,
@@ -116,7 +116,7 @@ impl Elastic {
 
     /// The latest entries: Elasticsearch's whole answer, as the page shows it.
     pub async fn latest(&self) -> Result<String> {
-        // Hits are counted up to 10,000, the default: stated explicitly, so that another version does the same work.
+        // Hits are counted up to 10,000, which is the default: it is stated so that another version does the same work.
         let query = json!({ "size": LATEST, "sort": [{ "time": "desc" }], "track_total_hits": 10_000 });
         self.ask(self.http.post(self.at("_search")).json(&query)).await
     }
@@ -149,12 +149,12 @@ impl Elastic {
                 return Err("Elasticsearch: some entries were not indexed".to_owned());
             }
         }
-        // One segment, visible to searches: no merge is left for the load.
+        // One segment, visible to searches: no merge is left to run during the load.
         self.ask(self.http.post(self.at("_forcemerge?max_num_segments=1")).timeout(FILLED)).await?;
         self.ask(self.http.post(self.at("_refresh"))).await.map(drop)
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub async fn entries(&self) -> Result<u64> {
         let answer = self.ask(self.http.get(self.at("_count"))).await?;
         let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
@@ -174,7 +174,7 @@ impl Elastic {
         }
     }
 
-    /// Sends, and returns the body of a successful answer.
+    /// Sends a request, and returns the body of a successful answer.
     async fn ask(&self, request: reqwest::RequestBuilder) -> Result<String> {
         let told = |error: reqwest::Error| format!("Elasticsearch: {}", causes(&error));
         let answer = request.send().await.map_err(told)?;

@@ -1,14 +1,14 @@
 //! The request bodies of the lab: generated JSON records, the same bytes on every machine.
 //!
-//! Nothing generated is kept in the repository: `stair-stepper bodies DIR` writes the files before the load, and
-//! leaves files alone that are already correct.
+//! Nothing generated is kept in the repository: `stair-stepper bodies DIR` writes the files before the load, and leaves
+//! files that are already correct alone.
 
 use serde::Serialize;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The sizes of the load, by tag: the maximum of a body, which is less than one record smaller.
+/// The sizes of the load, by tag: the most bytes of a body, which falls short by less than one record.
 pub const SIZES: [(&str, usize); 4] =
     [("tiny", 30_000), ("small", 300_000), ("medium", 600_000), ("large", 2_000_000)];
 
@@ -61,7 +61,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         if fs::read(&path).is_ok_and(|present| present == body.as_bytes()) {
             continue;
         }
-        // Under a temporary name first: concurrent readers of the folder see whole files only.
+        // Under a temporary name first: concurrent readers of the folder see only complete files.
         let unfinished = folder.join(format!("{name}.json.{}", std::process::id()));
         fs::write(&unfinished, body)?;
         fs::rename(&unfinished, &path)?;
@@ -129,13 +129,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `end`; the slight bias of the remainder does not matter here.
+    /// A number below `end`; the slight bias of the remainder does not matter here.
     fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// From `-limit` to `limit`, in millionths. Divided last: six decimals stay six decimals in JSON,
-    /// and a body that is parsed and serialised again keeps its length.
+    /// A number from `-limit` to `limit`, in millionths. The division comes last: six decimals stay six decimals in
+    /// JSON, and a body that is parsed and serialised again keeps its length.
     fn degrees(&mut self, limit: i64) -> f64 {
         let millionths = self.below(2 * limit as u64 * 1_000_000) as i64 - limit * 1_000_000;
         millionths as f64 / 1e6
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// A folder of this test alone, removed when dropped.
+    /// A folder for one test, removed when dropped.
     struct Scratch(std::path::PathBuf);
 
     impl Scratch {

@@ -1,8 +1,8 @@
 //! A global allocator that counts the program's live bytes, whatever allocator it wraps.
 //!
-//! Resident memory alone does not distinguish a program that holds much from an allocator that gives little back. The
-//! bytes the program requested and has not freed (live bytes) are the other half, and they must mean the same for
-//! every allocator, so they are counted here and not read from the allocator.
+//! Resident memory alone does not distinguish a program that holds much from an allocator that returns little. The
+//! bytes the program requested and has not freed (live bytes) are the other half, and they must mean the same for every
+//! allocator, so they are counted here and not read from the allocator.
 //!
 //! Every call is passed on unchanged, `realloc` and `alloc_zeroed` included: emulating them by `alloc` and a copy
 //! would remove the very shortcuts that distinguish allocators.
@@ -28,8 +28,8 @@ thread_local! {
 
 /// Wraps an allocator and counts live bytes.
 ///
-/// Figures are within [`SETTLE_AT_BYTES`] per thread. The unsettled part belongs to the thread and
-/// not to the instance, so a process can use only one instance.
+/// Figures are accurate to within [`SETTLE_AT_BYTES`] per thread. The unsettled part belongs to the thread and not to
+/// the instance, so a process can use only one instance.
 pub struct Counting<A> {
     inner: A,
     settled_bytes: AtomicIsize,
@@ -74,7 +74,7 @@ impl<A> Counting<A> {
     }
 }
 
-/// A thread that frees another's allocation can settle first: the sum is then briefly below zero.
+/// A thread that frees another's allocation may settle first: the sum is then briefly below zero.
 fn clamp(bytes: isize) -> u64 {
     bytes.max(0) as u64
 }
@@ -125,8 +125,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
 
 #[cfg(test)]
 mod tests {
-    //! The counting allocator is not installed as the global one in tests, and every test has its
-    //! own thread: figures are exact.
+    //! The counting allocator is not the global one in tests, and every test has its own thread: figures are exact.
 
     use super::*;
     use std::alloc::System;

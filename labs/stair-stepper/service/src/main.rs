@@ -1,7 +1,7 @@
 //! stair-stepper: a small web service that is bad with memory on purpose, to compare allocators.
 //!
-//! `POST /widgets` does needless work on its body and holds the results while it sleeps; `GET /memory` reports what
-//! the process holds and what it occupies; `GET /health` that it is up. The allocator is a cargo feature. This file
+//! `POST /widgets` does needless work on its body and holds the results while it sleeps; `GET /memory` reports what the
+//! process holds and what it occupies; `GET /health` reports that it is up. The allocator is a cargo feature. This file
 //! reads the settings, starts the service and shuts it down gracefully.
 
 mod bodies;
@@ -27,13 +27,13 @@ stair-stepper bodies DIR                       write the request bodies (tiny, s
 
 environment: HOST (127.0.0.1), PORT (3000), SLEEP_MS (0): how long a handler waits with its memory held";
 
-/// The largest body is 2 MB; axum's own limit is 2 MiB, too near to it.
+/// The largest body is 2 MB; axum's own limit, 2 MiB, is too close to it.
 const BODY_LIMIT_BYTES: usize = 16 << 20;
 
-/// How long requests in flight may take to end after a stop was requested.
+/// How long requests in flight may take once a stop was requested.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The command line's command.
+/// The command on the command line.
 #[derive(Debug, PartialEq)]
 enum Command {
     Serve { host: String, port: u16, sleep: Duration },
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Options override the environment. Errors are one line, without a final full stop.
+/// Options override the environment. An error is one line, without a final full stop.
 fn parse(
     mut arguments: impl Iterator<Item = String>,
     environment: impl Fn(&str) -> Option<String>,
@@ -100,7 +100,7 @@ async fn serve(host: &str, port: u16, sleep: Duration) -> Result<(), String> {
     let cannot_listen = |error| format!("cannot listen on {host}:{port}: {error}");
     let listener = TcpListener::bind((host, port)).await.map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
-    // Before the line below: its reader may request the stop at once.
+    // Must come before the line printed below: its reader may request the stop at once.
     let stop = stop_asked().map_err(|error| format!("cannot listen for signals: {error}"))?;
     println!("listening on http://{address}");
     axum::serve(listener, router(widgets::Settings { sleep }))
@@ -118,7 +118,7 @@ fn router(settings: widgets::Settings) -> Router {
         .with_state(settings)
 }
 
-/// Ends at SIGTERM or SIGINT. Then requests in flight end too, or, after [`GRACE`], the process does.
+/// Completes on SIGTERM or SIGINT. Requests in flight are then finished, or, after [`GRACE`], the process exits.
 fn stop_asked() -> std::io::Result<impl Future<Output = ()> + Send> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,7 +1,7 @@
 //! The allocator of this build, and `GET /memory`: what the process holds and what it occupies.
 //!
-//! The allocator is chosen by cargo feature and not at run time: there is one global allocator in a
-//! program, and linking the others in would change what is measured.
+//! The allocator is chosen by cargo feature and not at run time: a program has one global allocator, and linking the
+//! others in would change what is measured.
 
 use crate::counting::Counting;
 use axum::Json;
@@ -31,7 +31,7 @@ mod chosen {
     pub type Inner = std::alloc::System;
 }
 
-// Not in tests: they count on instances of their own, and the unsettled remainder is per thread.
+// Not in tests: they count on their own instances, and the unsettled remainder is per thread.
 #[cfg_attr(not(test), global_allocator)]
 static ALLOCATOR: Counting<chosen::Inner> = Counting::new(chosen::INNER);
 
@@ -40,7 +40,7 @@ static ALLOCATOR: Counting<chosen::Inner> = Counting::new(chosen::INNER);
 pub struct Memory {
     /// Physical memory in use, as the kernel counts it; `null` without Linux's `/proc`.
     resident_bytes: Option<u64>,
-    /// Its peak.
+    /// The peak of resident memory.
     peak_resident_bytes: Option<u64>,
     /// Requested and not freed; within 16 KiB per thread.
     live_bytes: u64,
@@ -48,7 +48,7 @@ pub struct Memory {
     peak_live_bytes: u64,
     /// `system`, `jemalloc` or `mimalloc`.
     allocator: &'static str,
-    /// What jemalloc reports about itself; in its build only.
+    /// What jemalloc reports about itself; only in its build.
     #[serde(skip_serializing_if = "Option::is_none")]
     jemalloc: Option<Jemalloc>,
 }

@@ -1,9 +1,9 @@
 //! `POST /widgets`: needless work on the body, on purpose.
 //!
 //! The handler resembles one that has grown over years: it parses, copies, converts, serialises and parses again, then
-//! waits for something slow and holds all of it meanwhile. None of it is needed for the answer. It makes many blocks
-//! of many sizes, which live as long as the request and are often freed by another thread than the one that allocated
-//! them: where allocators differ. It is not an example of how to write a handler.
+//! waits for something slow and holds everything meanwhile. None of it is needed for the answer. It allocates many
+//! blocks of many sizes, which live as long as the request and are often freed by another thread than the one that
+//! allocated them: that is where allocators differ. It is not an example of how to write a handler.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -29,7 +29,7 @@ struct Widget {
     payload: Value,
 }
 
-/// One element of the payload, every leaf as text under its path.
+/// One element of the payload, with every leaf as text under its path.
 #[allow(dead_code, reason = "held, not read: that is what it is for")]
 struct Record {
     index: usize,
@@ -42,12 +42,12 @@ struct Field {
     text: String,
 }
 
-/// The answer of a widget that was accepted.
+/// The answer for a widget that was accepted.
 #[derive(Debug, Serialize)]
 pub struct Created {
     /// Unique within this process.
     id: String,
-    /// Bytes of the payload after it was serialised again.
+    /// Size in bytes of the payload once it was serialised again.
     size: usize,
 }
 
@@ -61,7 +61,7 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<Created>), Refusal> {
     let hoard = Hoard::gather(&body)?;
     tokio::time::sleep(settings.sleep).await;
-    // Measured only now, so that nothing could be freed before the wait was over.
+    // Measured only now, so that nothing can be freed before the wait is over.
     let created = Created { id: next_id(), size: hoard.size() };
     Ok((StatusCode::CREATED, Json(created)))
 }
@@ -127,7 +127,7 @@ fn refuse(status: StatusCode, error: &serde_json::Error) -> Refusal {
     (status, Json(json!({ "error": error.to_string() })))
 }
 
-/// Counted, not random: an id only has to be unique.
+/// A counter, not random: an id only has to be unique.
 fn next_id() -> String {
     static CREATED: AtomicU64 = AtomicU64::new(0);
     format!("widget-{:012}", CREATED.fetch_add(1, Ordering::Relaxed) + 1)

@@ -1,4 +1,4 @@
-// Shows what the front end pushes. The page asks for nothing after it has been opened: each event is all there is.
+// Shows what the front end pushes. Once open, the page requests nothing: each event contains the whole state.
 const $ = (id) => document.getElementById(id);
 const svg = (name, attributes, text) => {
   const element = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -18,7 +18,7 @@ function drawWorld() {
   $('map').append(svg('g', { id: 'countries' }));
 }
 
-/** A circle for each country; its area goes with the messages. Countries without a place stand in the sea. */
+/** A circle for each country, its area proportional to the messages. Countries without a place are shown in the sea. */
 function showCountries(counts) {
   const sorted = byCount(counts);
   const most = sorted[0]?.[1] ?? 1;
@@ -32,7 +32,7 @@ function showCountries(counts) {
   }));
 }
 
-/** What is sold on the left, what is bought on the right; a ribbon is as wide as there are messages. */
+/** What is sold on the left, what is bought on the right; a ribbon's width is proportional to the messages. */
 function showFlows(flows) {
   const pairs = byCount(flows).map(([pair, n]) => [...pair.split('>'), n]);
   const all = pairs.reduce((sum, [, , n]) => sum + n, 0) || 1;

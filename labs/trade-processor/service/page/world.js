@@ -1,5 +1,5 @@
-// A map of the world by hand: outlines that are good enough to find a country on, and where to put its circle.
-// Longitude and latitude in degrees.
+// A hand-made map of the world: outlines good enough to find a country on, and where to put its circle. Longitude and
+// latitude in degrees.
 const LAND = [
   // North and Central America, Greenland, South America
   [[-167, 66], [-156, 71], [-128, 70], [-110, 68], [-95, 72], [-82, 68], [-94, 60], [-82, 55], [-79, 52], [-78, 62], [-65, 59],

@@ -1,14 +1,14 @@
-// The endpoint: `POST /` takes a message as it is and answers 204 once RabbitMQ has confirmed that it is on disk.
-// Whether the message is any good is for the workers to find out.
+// The endpoint: `POST /` takes a message as it is, and answers 204 once RabbitMQ has confirmed that it is on disk.
+// Whether the message is valid is for the workers to find out.
 //
-// While RabbitMQ is away, or takes no more (an alarm of its memory or disk), messages wait, HOLD_MS at most, and are then
-// refused with 503; while it takes them, however slowly, they wait for its word. MOST_WAITING bounds how many do.
-// Messages that were sent and not confirmed when a connection ended are sent again under the same id, so that one of
-// them may be in the queue twice: the storage keeps one.
+// While RabbitMQ is unreachable, or blocks publishers (an alarm of its memory or disk), messages wait for at most
+// HOLD_MS and are then refused with 503; while it accepts them, however slowly, they wait for its confirmation.
+// MOST_WAITING limits how many may wait. Messages that were sent but not confirmed when a connection ended are sent
+// again under the same id, so that one of them may be in the queue twice: the storage keeps one.
 //
-// Run it with NODE_CLUSTER_SCHED_POLICY=none where there are many connections: each process then accepts for itself, and only
-// what it can look after. By default the first one accepts all, hands them on one at a time, and closes those for which it
-// has no open file left.
+// Run it with NODE_CLUSTER_SCHED_POLICY=none if there are many connections: each process then accepts for itself, and
+// only what it can handle. By default the first one accepts all, hands them over one at a time, and closes those for
+// which it has no open file left.
 import cluster from 'node:cluster';
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -18,9 +18,9 @@ const { ADDRESS = '127.0.0.1', PORT = '8080', AMQP = 'amqp://127.0.0.1:5672' } =
 const PROCESSES = Number(process.env.PROCESSES ?? 4);
 const HOLD_MS = Number(process.env.HOLD_MS ?? 20_000);
 const LARGEST_BYTES = 64 * 1024;
-/** The longest accept queue that is asked for; `net.core.somaxconn` is the longest that is given. */
+/** The requested length of the accept queue; the kernel grants at most `net.core.somaxconn`. */
 const BACKLOG = Number(process.env.BACKLOG ?? 65_535);
-/** The most messages that a process holds; more are refused. */
+/** The most messages that a process holds; it refuses more. */
 const MOST_WAITING = Number(process.env.MOST_WAITING ?? 50_000);
 
 if (cluster.isPrimary) {
@@ -29,7 +29,7 @@ if (cluster.isPrimary) {
   consume();
 }
 
-/** Starts the others, and has them listen when all of them have reached RabbitMQ. */
+/** Starts the worker processes, and lets them listen once all of them are connected to RabbitMQ. */
 function primary() {
   let connected = 0;
   let alive = 0;
@@ -53,7 +53,7 @@ function primary() {
     console.error(`process ${worker.process.pid} ended (${signal ?? code}): another one is started`);
     start();
   });
-  // Each of the others ends when it has answered what it holds.
+  // Each worker process exits once it has answered what it holds.
   process.on('SIGTERM', () => {
     stopping = true;
     for (const worker of Object.values(cluster.workers)) worker.process.kill('SIGTERM');
@@ -61,11 +61,11 @@ function primary() {
 }
 
 function consume() {
-  /** By message id what RabbitMQ has not confirmed: `{ body, answer, timer }`, the oldest first. */
+  /** Messages that RabbitMQ has not confirmed, by id: `{ body, answer, timer }`, the oldest first. */
   const waiting = new Map();
   let channel = null;
   let told = false;
-  /** RabbitMQ is there, and takes no more for now. */
+  /** Whether RabbitMQ is connected but accepts no more for now. */
   let blocked = false;
   let ending = false;
   const name = randomUUID();
@@ -74,7 +74,7 @@ function consume() {
   keepConnected(AMQP, {
     async onUp(connection) {
       const own = await connection.createConfirmChannel();
-      // A channel that RabbitMQ closes takes its connection along, so that both are made anew.
+      // If RabbitMQ closes the channel, close the connection as well, so that both are opened anew.
       own.on('error', () => connection.close().catch(() => {}));
       channel = own;
       blocked = false;
@@ -96,7 +96,7 @@ function consume() {
     },
   });
 
-  /** Refuses a message if RabbitMQ does not come back in time. */
+  /** Refuses a message unless RabbitMQ is back in time. */
   function hold(id) {
     const message = waiting.get(id);
     if (!message) return;
@@ -110,7 +110,7 @@ function consume() {
     const options = { persistent: true, messageId: id, contentType: 'application/json' };
     try {
       channel.sendToQueue(QUEUE, waiting.get(id).body, options, (error) => {
-        // The connection ended, and it is sent again over the next one; or RabbitMQ did not take it.
+        // Either the connection ended, and the message is sent again over the next one; or RabbitMQ rejected it.
         if (error) hold(id);
         else settle(id, 204);
       });
@@ -119,7 +119,7 @@ function consume() {
     }
   }
 
-  /** Answers a message, if nobody has yet. */
+  /** Answers a message, unless it was answered before. */
   function settle(id, status) {
     const message = waiting.get(id);
     if (!message) return;
@@ -129,7 +129,7 @@ function consume() {
     if (ending && waiting.size === 0) end();
   }
 
-  /** Ends the process once the last answer is on its way. */
+  /** Exits once the last answer has been sent. */
   function end() {
     server.closeIdleConnections();
     setImmediate(() => process.exit(0));

@@ -1,12 +1,12 @@
-// The live page and its updates. Redis says that something was stored; at most every PUSH_MS all open pages are sent
-// what there is now, as server-sent events. A page asks for nothing.
+// The live page and its updates. Redis reports that something was stored; at most once per PUSH_MS, all open pages are
+// sent the current state as server-sent events. A page never polls.
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import Redis from 'ioredis';
 
 const { ADDRESS = '127.0.0.1', PORT = '8082', REDIS = 'redis://127.0.0.1:6379' } = process.env;
 const PUSH_MS = 250;
-/** What a page may leave unread. */
+/** The most that a page may leave unread. */
 const MOST_UNREAD_BYTES = 1024 * 1024;
 
 const page = (name) => readFileSync(new URL(`../page/${name}`, import.meta.url));
@@ -43,13 +43,13 @@ async function push() {
   }
   if (state === before) return;
   for (const answer of pages) {
-    // It connects again once it reads again, and is sent what there is then.
+    // The page reconnects once it reads again, and is then sent the current state.
     if (answer.writableLength > MOST_UNREAD_BYTES) answer.destroy();
     else answer.write(`data: ${state}\n\n`);
   }
 }
 
-/** Has all pages told soon, once, however many batches come until then. */
+/** Schedules a single update of all pages, however many batches arrive until then. */
 function changed() {
   pending ??= setTimeout(() => {
     pending = null;
@@ -58,7 +58,7 @@ function changed() {
 }
 
 updates.on('message', changed);
-// At the start, and after a time without Redis.
+// At the start, and after an outage of Redis.
 updates.on('ready', () => {
   updates.subscribe('updates').catch(() => {});
   changed();
@@ -83,7 +83,7 @@ const server = http.createServer((request, answer) => {
 });
 server.listen({ host: ADDRESS, port: Number(PORT) });
 
-// The last thing that open pages hear is all there is.
+// The last update that open pages receive contains everything.
 process.on('SIGTERM', async () => {
   await push();
   for (const answer of pages) answer.end();

@@ -1,15 +1,15 @@
-// The queue between consumer and workers: a durable queue in RabbitMQ, and a connection to it that comes back by
-// itself. What was under way when a connection ended is the user's to repeat: nothing is kept here.
+// The queue between consumer and workers: a durable queue in RabbitMQ, and a connection to it that reconnects by
+// itself. The user must repeat what was in flight when a connection ended: nothing is kept here.
 import amqp from 'amqplib';
 
 export const QUEUE = 'messages';
 
-/** How long after a connection ended, or could not be made, the next one is tried. */
+/** How long to wait before reconnecting after a connection ended or could not be made. */
 const AGAIN_MS = 250;
 
 /**
- * Keeps a connection to `url` and calls `onUp(connection)` each time there is a new one with the queue declared,
- * `onDown()` when it has ended. `onUp` may be asynchronous; should it throw, the connection is made anew.
+ * Keeps a connection to `url`. Calls `onUp(connection)` for each new connection, once the queue is declared, and
+ * `onDown()` when it has ended. `onUp` may be asynchronous; if it throws, the connection is made anew.
  */
 export function keepConnected(url, { onUp, onDown = () => {} }) {
   const again = () => setTimeout(connect, AGAIN_MS);

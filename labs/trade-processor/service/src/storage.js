@@ -1,5 +1,5 @@
-// The storage: `POST /batches` takes what a worker has read and answers 204 once Redis has it. The same message may
-// come any number of times. `GET /stats` tells how much there is.
+// The storage: `POST /batches` takes what a worker has read, and answers 204 once Redis has it. The same message may
+// arrive any number of times. `GET /stats` reports how much is stored.
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import Redis from 'ioredis';
@@ -7,14 +7,14 @@ import Redis from 'ioredis';
 const { ADDRESS = '127.0.0.1', PORT = '8081', REDIS = 'redis://127.0.0.1:6379' } = process.env;
 const LARGEST_BYTES = 4 * 1024 * 1024;
 
-// Without Redis a batch is refused at once: the worker has it and tries again.
+// Without Redis a batch is refused at once: the worker still has it and retries.
 const redis = new Redis(REDIS, {
   enableOfflineQueue: false,
   maxRetriesPerRequest: 0,
   retryStrategy: () => 250,
 });
 redis.on('error', () => {});
-/** What the script touches, in its order. */
+/** The keys that the script touches, in its order. */
 const KEYS = ['seen', 'users', 'messages', 'batches', 'rates', 'countries', 'sold', 'bought', 'flows', 'wrong'];
 redis.defineCommand('store', {
   numberOfKeys: KEYS.length,
@@ -66,7 +66,7 @@ async function handle(request, answer) {
 
 const server = http.createServer((request, answer) => {
   handle(request, answer).catch((error) => {
-    // A batch that Redis itself refuses is told in the log; the worker holds on to it.
+    // Log a batch that Redis itself rejects; the worker keeps it.
     if (redis.status === 'ready') console.error(`${request.url}: ${error.message}`);
     if (!answer.headersSent) answer.writeHead(503).end();
   });

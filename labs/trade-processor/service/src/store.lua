@@ -1,7 +1,8 @@
--- Takes in a batch, all of it or nothing, and of every message only the first time: a batch that is sent again, or
--- in other pieces, changes nothing. ARGV[1] is a JSON list of { id, trade } or { id, wrong }; KEYS are all that it touches.
+-- Stores a batch, all of it or nothing, and each message only the first time: a batch that is sent again, or cut
+-- differently, changes nothing. ARGV[1] is a JSON list of { id, trade } or { id, wrong }; KEYS are all keys that the
+-- script touches.
 local SEEN, USERS, MESSAGES, BATCHES, RATES = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
--- Sums are made here first, so that a batch costs a write per country and pair and not per message.
+-- Sums are computed here first, so that a batch costs a write per country and pair, not per message.
 local countries, sold, bought, flows, wrong, rates, users = {}, {}, {}, {}, {}, {}, {}
 local function one(sums, name) sums[name] = (sums[name] or 0) + 1 end
 

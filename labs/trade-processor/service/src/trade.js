@@ -1,9 +1,9 @@
 // A trade message: what makes it valid, and its short form for the storage.
 
-/** ISO 4217, as the runtime knows it. */
+/** ISO 4217 codes, as the runtime knows them. */
 const CURRENCIES = new Set(Intl.supportedValuesOf('currency'));
 
-/** ISO 3166-1 alpha-2: what has a name as a region, without those that are no country. */
+/** ISO 3166-1 alpha-2 codes: those that have a name as a region, without those that are not countries. */
 const COUNTRIES = new Set(regions());
 
 const MONTHS = ['JAN', 'FEB', 'MAR', 'APR', 'MAY', 'JUN', 'JUL', 'AUG', 'SEP', 'OCT', 'NOV', 'DEC'];
@@ -18,7 +18,7 @@ function* regions() {
   }
 }
 
-/** Milliseconds since 1970 of `24-JAN-15 10:27:44`; not a number for a day or a time that there is not. */
+/** Milliseconds since 1970 of a text such as `24-JAN-15 10:27:44`; NaN for a day or time that does not exist. */
 export function placedAt(text) {
   const [, day, name, year, hour, minute, second] = PLACED.exec(text) ?? [];
   const month = MONTHS.indexOf(name);
@@ -30,7 +30,7 @@ export function placedAt(text) {
 const positive = (value) => typeof value === 'number' && Number.isFinite(value) && value > 0;
 
 /**
- * Reads a message: `{ trade }`, or `{ wrong }` with what is wrong with it: `json`, `user`, `currency`, `amount`, `rate`,
+ * Returns a message as `{ trade }`, or `{ wrong }` with the first mistake: `json`, `user`, `currency`, `amount`, `rate`,
  * `date` or `country`.
  */
 export function read(bytes) {

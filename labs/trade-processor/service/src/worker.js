@@ -1,6 +1,6 @@
-// A worker takes messages from the queue, reads each one, and hands them to the storage in batches. A batch is
-// acknowledged when the storage has answered, and not before: one that was under way when something broke is
-// delivered again, perhaps to another worker and cut otherwise, and the storage knows which of it is new.
+// A worker takes messages from the queue, reads each one, and sends them to the storage in batches. It acknowledges a
+// batch only once the storage has answered: a batch in flight when something breaks is delivered again, perhaps to
+// another worker and cut differently, and the storage knows which of its messages are new.
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
 import { keepConnected, QUEUE } from './queue.js';
@@ -8,9 +8,9 @@ import { read } from './trade.js';
 
 const { AMQP = 'amqp://127.0.0.1:5672', STORAGE = 'http://127.0.0.1:8081' } = process.env;
 const BATCH = Number(process.env.BATCH ?? 200);
-/** To see what it is good for: acknowledges a batch before the storage has it, and loses it when either dies. */
+/** Shows why that matters: acknowledges a batch before the storage has it, and loses the batch when either dies. */
 const CARELESS = process.env.CARELESS === 'early';
-/** How long a batch waits for more, and how long after a failure it is tried again. */
+/** How long a batch waits for more messages, and how long after a failure it is retried. */
 const GATHER_MS = 20;
 const AGAIN_MS = 250;
 const ANSWER_WITHIN_MS = 10_000;
@@ -30,7 +30,7 @@ keepConnected(AMQP, {
   },
 });
 
-/** Gathers and hands over, one batch at a time, for as long as the channel lives. */
+/** Gathers messages and hands them over, one batch at a time, as long as the channel is open. */
 async function work(channel, isOpen) {
   const gathered = [];
   let wake = () => {};
@@ -43,7 +43,7 @@ async function work(channel, isOpen) {
     try {
       channel.ack(batch.at(-1), true);
     } catch (error) {
-      // The channel ended a moment ago: the batch is delivered again, and the storage knows it.
+      // The channel has just ended: the batch is delivered again, and the storage recognises it.
       console.error(`a batch could not be acknowledged: ${error.message}`);
     }
   };
@@ -60,12 +60,12 @@ async function work(channel, isOpen) {
   })();
 }
 
-/** A message under the id that the consumer gave it; without one it cannot be told from others, and is new. */
+/** A message with the id that the consumer gave it; without an id it cannot be recognised, and counts as new. */
 function entry(delivery) {
   return { id: delivery.properties.messageId ?? randomUUID(), ...read(delivery.content) };
 }
 
-/** Until the storage has it: true; or until it is not this worker's any more. */
+/** Retries until the storage has the batch, and returns true; or until the batch is no longer this worker's. */
 async function handOver(batch, isOpen) {
   const body = JSON.stringify(batch);
   while (isOpen()) {

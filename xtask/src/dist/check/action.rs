@@ -1,5 +1,5 @@
-//! `action.yml` as a runner runs it: its inputs filled in, its files set, its steps run by its shell, with the exit
-//! code kept.
+//! Runs `action.yml` as a runner does: fills in its inputs, sets its files, runs its steps in its shell, and keeps the
+//! exit code.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,10 +17,11 @@ use crate::root::root;
 use crate::steps::Outcome;
 
 const TOKEN: &str = "token-of-a-check";
-/// The name of the step's file of outputs, and so on: see the runner's documentation of its environment.
+/// Variables that hold the paths of a step's files (outputs, summary, event): see the runner's documentation of its
+/// environment.
 const FILES: &[&str] = &["GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_EVENT_PATH"];
 
-/// Checks it.
+/// Checks the action.
 ///
 /// # Errors
 /// The action does not do what it claims.
@@ -51,7 +52,7 @@ pub fn check(release: &Release) -> Outcome {
     let refused = job.run(&program, "errors == 1", TOKEN)?;
     refused.ensure(1, "FAIL", 1)?;
     ensure!(refused.said.contains("::warning"), "no warning: {}", refused.said);
-    // Of two revisions that are one, after one trial each, nothing can be told.
+    // The two revisions are the same commit, so after one trial each there is no verdict.
     let compared = job.compare(&program, "v1..v2")?;
     compared.ensure(6, "Verdict: cannot tell", refused.comments.len())?;
     ensure!(compared.summary.contains("v1") && compared.summary.contains("v2"), "{}", compared.summary);
@@ -61,7 +62,7 @@ pub fn check(release: &Release) -> Outcome {
         .to_owned())
 }
 
-/// A job: a workspace, a pull request, and where comments go.
+/// A job: a workspace, a pull request, and the API that receives comments.
 struct Job {
     dir: tempfile::TempDir,
     api: Api,
@@ -87,7 +88,7 @@ impl Job {
         self.act(loadlab, expected, token, "")
     }
 
-    /// Runs it in a repository, to compare two revisions.
+    /// Runs the action in a repository, to compare two revisions.
     fn compare(&self, loadlab: &str, revisions: &str) -> Result<Done> {
         let user = ["-c", "user.name=Nobody", "-c", "user.email=nobody@localhost"];
         for words in [
@@ -138,7 +139,7 @@ impl Job {
         Ok(done)
     }
 
-    /// New files of a step, in the order of [`FILES`].
+    /// Creates the files of a step, in the order of [`FILES`].
     fn files(&self) -> Result<Vec<PathBuf>> {
         let files: Vec<_> = FILES.iter().map(|name| self.dir.path().join(name)).collect();
         for file in &files {
@@ -151,7 +152,7 @@ impl Job {
     fn step(&self, step: &Step, files: &[PathBuf]) -> Result<Ran> {
         let script = self.dir.path().join("step.sh");
         fs::write(&script, &step.script)?;
-        // The shell's name is short for this command line.
+        // `shell: bash` is short for this command line.
         ensure!(step.shell == "bash", "the check knows no shell {}", step.shell);
         let mut command = program("bash");
         command.args(["--noprofile", "--norc", "-eo", "pipefail"]).arg(&script);
@@ -165,13 +166,13 @@ impl Job {
         command.env("GITHUB_ACTIONS", "true").env("GITHUB_REPOSITORY", "owner/name").env("CI", "true");
         command.env("GITHUB_WORKSPACE", self.dir.path()).env("GITHUB_API_URL", self.api.url());
         command.envs(FILES.iter().zip(files));
-        // A proxy of this machine cannot reach the server.
+        // A proxy set on this machine could not reach the server.
         command.env("NO_PROXY", "127.0.0.1");
     }
 }
 
 impl Done {
-    /// Ensures its exit code, that the summary contains these words, and the number of comments, of which the last
+    /// Ensures the exit code, that the summary contains these words, and the number of comments, of which the last
     /// contains them too.
     fn ensure(&self, code: i32, words: &str, comments: usize) -> Result<()> {
         let said = &self.said;
@@ -184,7 +185,7 @@ impl Done {
     }
 }
 
-/// The action, its inputs filled in.
+/// The action with its inputs filled in.
 struct Action {
     steps: Vec<Step>,
 }
@@ -219,7 +220,7 @@ fn step_of(step: &Value, inputs: &[(&str, String)]) -> Result<Step> {
         Ok((name.clone(), filled(value, inputs)?))
     });
     let script = text("run")?;
-    // A user's input would become code.
+    // Otherwise a user's input would become code.
     ensure!(!script.contains("${{"), "action.yml: an expression in a script");
     let env = env.collect::<Result<_>>()?;
     Ok(Step { shell: text("shell")?.to_owned(), script: script.to_owned(), env })

@@ -1,4 +1,5 @@
-//! The part of GitHub's API that comments on a pull request, on loopback: it lists, creates and changes comments.
+//! The part of GitHub's API that comments on a pull request, served on loopback: it lists, creates and changes
+//! comments.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +9,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-/// Where the comments of the pull request are, and where a comment is.
+/// Path of the pull request's comments, and path prefix of a single comment.
 const LIST: &str = "/repos/owner/name/issues/7/comments";
 const ONE: &str = "/repos/owner/name/issues/comments/";
 
@@ -25,7 +26,7 @@ struct State {
 }
 
 impl Api {
-    /// Starts it; requests without the token are refused.
+    /// Starts the server; it refuses requests without the token.
     ///
     /// # Errors
     /// No port is available.
@@ -35,14 +36,14 @@ impl Api {
         let (shared, token) = (Arc::clone(&state), format!("Bearer {token}"));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // The client notices that there is no answer.
+                // On an error the client gets no answer, and reports that itself.
                 let _ = answer(stream, &shared, &token);
             }
         });
         Ok(Api { address, state })
     }
 
-    /// Where it is.
+    /// Base URL of the API.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -52,7 +53,7 @@ impl Api {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).comments.clone()
     }
 
-    /// Refuses everything from now on.
+    /// Refuses every request from now on.
     pub fn refuse(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).refuses = true;
     }

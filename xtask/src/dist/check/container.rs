@@ -1,4 +1,4 @@
-//! The container image: built from the release folder by an engine that has nothing else, and used.
+//! The container image: built from the release folder by an engine without any other image, then used.
 
 use std::fs;
 
@@ -11,14 +11,14 @@ use crate::dist::{QUICK, Release};
 use crate::steps::Outcome;
 
 const IMAGE: &str = "loadlab-check";
-/// A plan without a system: there is no shell in the image that could start one.
+/// A plan without a system: the image has no shell that could start one.
 const PLAN: &str = "loadlab: 1\nname: mounted\nload:\n  users: 2\n  requests: 40\n  journey:\n    - get: URL\n\
                     expect: [\"errors == 0\"]\n";
 
-/// Checks it.
+/// Checks the image.
 ///
 /// # Errors
-/// The engine does not come up, does not build it, or a container fails.
+/// The engine does not start or does not build the image, or a container fails.
 pub fn check(release: &Release) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let server = server(scratch.path())?;

@@ -9,10 +9,10 @@ use crate::command::captured;
 use crate::dist::{QUICK, Release, elf};
 use crate::steps::Outcome;
 
-/// Checks it.
+/// Checks the program.
 ///
 /// # Errors
-/// It is not static, does not start there, or a request fails.
+/// The program is not static, does not start there, or a request fails.
 pub fn check(release: &Release) -> Outcome {
     elf::ensure_static(&release.program(), release.arch)?;
     let empty = tempfile::tempdir()?;

@@ -1,5 +1,5 @@
-//! A container engine for one check: `dockerd` without any firewall rules, in a temporary folder, with its socket
-//! there.
+//! A container engine for one check: `dockerd` without any firewall rules; its data and its socket are in a temporary
+//! folder.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,20 +11,20 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::command::{captured, find, program, soon};
 use crate::dist::QUICK;
 
-/// How long it may take to come up.
+/// How long the engine may take to start.
 const READY: Duration = Duration::from_secs(60);
 
-/// A running engine; dropping it removes it with all its contents.
+/// A running engine; dropping it stops it and removes all its data.
 pub struct Engine {
     dir: tempfile::TempDir,
     child: Child,
 }
 
 impl Engine {
-    /// Starts one, as root, and waits until it answers.
+    /// Starts an engine, which needs root, and waits until it answers.
     ///
     /// # Errors
-    /// It is not installed, or does not come up.
+    /// `dockerd` is not installed, or does not start.
     pub fn start() -> Result<Engine> {
         ensure!(rustix::process::geteuid().is_root(), "dockerd needs root");
         let dir = tempfile::Builder::new().prefix("loadlab-engine").tempdir()?;
@@ -50,10 +50,10 @@ impl Engine {
         Ok(engine)
     }
 
-    /// `docker`, for this engine.
+    /// The `docker` command, set up for this engine.
     pub fn docker(&self) -> Command {
         let mut command = program("docker");
-        // The engine's built-in builder: the other one is a plugin that may be missing.
+        // The engine's built-in builder: BuildKit is a plugin that may be missing.
         command.env("DOCKER_HOST", host(self.dir.path())).env("DOCKER_BUILDKIT", "0");
         command.env_remove("DOCKER_CONTEXT");
         command
@@ -62,7 +62,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // SIGTERM lets it end its containers and unmount its mounts.
+        // On SIGTERM the engine stops its containers and unmounts its mounts.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }

@@ -1,4 +1,4 @@
-//! How long it takes from the start of `loadlab bench` to its first request, as the server sees it.
+//! Time from the start of `loadlab bench` to its first request, as the server sees it.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,15 +11,15 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{Ends, program};
 use crate::steps::Outcome;
 
-/// How many starts are measured; the median counts.
+/// Number of starts measured; the median counts.
 const STARTS: usize = 15;
-/// The promised limit.
+/// The promised maximum of the median.
 const LONGEST: Duration = Duration::from_millis(30);
 
-/// Measures it.
+/// Measures the time to the first request.
 ///
 /// # Errors
-/// There is no request, or the median takes longer than promised.
+/// No request arrives, or the median is longer than promised.
 pub fn check(loadlab: &Path) -> Outcome {
     let mut took = (0..STARTS).map(|_| one(loadlab)).collect::<Result<Vec<_>>>()?;
     took.sort();

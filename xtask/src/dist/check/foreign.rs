@@ -1,4 +1,4 @@
-//! A program for another processor: run under qemu's emulation. The emulator is unpacked, not installed.
+//! A program for another architecture, run under qemu's emulation. The emulator is unpacked, not installed.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use crate::dist::{QUICK, Release};
 use crate::root::{files, target};
 use crate::steps::Outcome;
 
-/// Checks it, if there is an emulator.
+/// Checks the program, if there is an emulator.
 ///
 /// # Errors
-/// It does not start, or a request fails.
+/// The program does not start, or a request fails.
 pub fn check(release: &Release) -> Outcome {
     let name = release.arch.name();
     let qemu = match emulator(name) {
@@ -35,7 +35,7 @@ pub fn check(release: &Release) -> Outcome {
     Ok(format!("{name} in qemu loads nginx by http and https"))
 }
 
-/// The installed one, or the one of Debian's package, unpacked below `target/`.
+/// The installed emulator, or the one from Debian's package, unpacked below `target/`.
 fn emulator(arch: &str) -> Result<PathBuf> {
     let (name, package) = (format!("qemu-{arch}-static"), "qemu-user-static");
     if let Some(found) = find(&name) {

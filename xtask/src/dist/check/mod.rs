@@ -1,4 +1,4 @@
-//! Whether the output of `cargo xtask dist` works for users: the program alone, the package in a separate root, the
+//! Checks that the output of `cargo xtask dist` works for users: the program alone, the package in a separate root, the
 //! image in a separate engine, the action as a runner runs it. The machine is left unchanged.
 
 mod action;
@@ -23,19 +23,19 @@ use crate::peers::server::Server;
 use crate::root::target;
 use crate::steps::{Outcome, Steps};
 
-/// Requests of one check: enough to see that it works, few enough for an unoptimised program.
+/// Requests in one check: enough to see that it works, few enough for an unoptimised program.
 const REQUESTS: u64 = 200;
 
-/// Builds the program for this machine with the test profile: optimising takes the compiler minutes.
+/// Builds the program for this machine with the dev profile: optimising takes minutes.
 ///
 /// # Errors
-/// It cannot be built or packed.
+/// The program cannot be built or packed.
 pub fn build(install: bool) -> Outcome {
     let made = super::make(&[Arch::of_this_machine()?], "dev", &dir(), install)?;
     Ok(made.iter().map(|release| release.archive.display().to_string()).collect::<Vec<_>>().join(", "))
 }
 
-/// The steps of `cargo xtask test`, for what [`build`] made.
+/// Adds the steps of `cargo xtask test` that check what [`build`] made.
 pub fn steps(steps: &mut Steps) {
     let release = || Arch::of_this_machine().map(|arch| Release::of(&dir(), arch));
     steps.step("dist: program alone", || empty_root::check(&release()?));
@@ -44,7 +44,7 @@ pub fn steps(steps: &mut Steps) {
     steps.step("dist: CI action", || action::check(&release()?));
 }
 
-/// Everything that is published, in its final form, for all architectures.
+/// Makes and checks everything that is published, in its final form, for all architectures.
 ///
 /// # Errors
 /// Something cannot be made, is too large, or does not work.
@@ -69,17 +69,17 @@ pub fn long() -> Outcome {
     Ok(found.join("; "))
 }
 
-/// Where the tests' release is: `target/dist` is the user's own.
+/// Folder of the release that the tests make: `target/dist` is left to the user.
 fn dir() -> PathBuf {
     target().join("xtask/dist")
 }
 
-/// A server: nginx, in a folder.
+/// Starts nginx with its files in a folder.
 fn server(dir: &Path) -> Result<Server> {
     Server::start(&Cores::choose()?, dir)
 }
 
-/// Runs a bench that ends with JSON, and ensures that all its requests were answered.
+/// Runs a bench that prints JSON, and ensures that all its requests were answered.
 fn answers_all(command: &mut Command) -> Result<()> {
     let ran = captured(command, super::QUICK)?.ok("bench")?;
     let summary: Value = serde_json::from_str(&ran.stdout).context("`bench --json` prints JSON")?;
@@ -88,13 +88,13 @@ fn answers_all(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The options of such a bench.
+/// The arguments of such a bench.
 fn bench_args(url: &str) -> Vec<String> {
     let requests = REQUESTS.to_string();
     ["bench", url, "-n", &requests, "-c", "4", "--json", "--insecure"].map(str::to_owned).to_vec()
 }
 
-/// A program as root: directly if the caller is root, else as root of a user namespace.
+/// A program run as root: directly if the caller is root, otherwise as root of a user namespace.
 fn as_root(name: &str) -> Command {
     if rustix::process::geteuid().is_root() {
         return program(name);

@@ -1,4 +1,4 @@
-//! The Debian package, installed into a separate root and removed again, by dpkg itself.
+//! The Debian package: dpkg itself installs it into a separate root and removes it again.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::dist::{QUICK, Release};
 use crate::root::files;
 use crate::steps::Outcome;
 
-/// Files that must exist once it is installed.
+/// Files that must exist once the package is installed.
 const INSTALLED: &[&str] = &[
     "usr/bin/loadlab",
     "usr/share/bash-completion/completions/loadlab",
@@ -21,10 +21,10 @@ const INSTALLED: &[&str] = &[
     "usr/share/man/man1/loadlab-bench.1.gz",
 ];
 
-/// Checks it.
+/// Checks the package.
 ///
 /// # Errors
-/// dpkg rejects it, a file is missing, or one is left behind.
+/// dpkg rejects the package, a file is missing, or one is left behind.
 pub fn check(release: &Release) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let root = scratch.path().join("root");
@@ -47,16 +47,16 @@ pub fn check(release: &Release) -> Outcome {
     Ok(format!("dpkg installs {} files and removes them", installed.len()))
 }
 
-/// Files below `usr` of a root.
+/// Files below `usr` in a root.
 fn in_usr(root: &Path) -> Result<Vec<String>> {
     Ok(files(root)?.into_iter().filter(|file| file.starts_with("usr/")).collect())
 }
 
-/// dpkg in another root.
+/// Runs dpkg in another root.
 fn dpkg(root: &Path, action: &[&str], what: &Path) -> Result<()> {
     let mut command = as_root("dpkg");
     command.arg(format!("--root={}", root.display())).arg(format!("--log={}/log", root.display()));
-    // No script of the package runs, so nothing has to be installed to run it.
+    // No chroot for scripts: the package has none, so nothing has to be installed in the root to run them.
     command.arg("--force-script-chrootless").args(action).arg(what);
     let ran = captured(&mut command, QUICK)?.ok(&format!("dpkg {}", action.join(" ")))?;
     // `--verify` only prints its findings.

@@ -1,5 +1,5 @@
-//! Images under the names that the labs' Compose files use, made of this machine's files: Debian's packages, and the
-//! labs' own parts in place of MongoDB and Elasticsearch. They do what the official images do as far as the labs need it.
+//! Images under the names that the labs' Compose files use, made from this machine's files: Debian's packages, and the
+//! labs' own stand-ins for MongoDB and Elasticsearch. They do what the official images do as far as the labs need it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::command::{captured, program};
 use crate::engine::Engine;
 use crate::root::root;
 
-/// Debian packages that all images have, with those that they depend on.
+/// Debian packages in all images; the packages they depend on are added.
 const PACKAGES: [&str; 17] = [
     "base-files",
     "bash",
@@ -33,26 +33,27 @@ const PACKAGES: [&str; 17] = [
     "redis-server",
     "sed",
 ];
-/// What no program reads as it runs.
+/// Folders that no program reads at run time.
 const LEFT_OUT: [&str; 5] =
     ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/include"];
-/// What belongs to no package.
+/// Files that belong to no package.
 const OTHERS: [&str; 5] = ["usr/bin/sh", "etc/passwd", "etc/group", "etc/alternatives", "etc/ssl/certs/java"];
-/// Where programs are that have several packages, such as `java`: links that belong to none.
+/// Arguments of `find` for the links to programs that several packages provide, such as `java`; the links belong to
+/// none of them.
 const ALTERNATIVES: [&str; 3] = ["usr/bin", "-lname", "/etc/alternatives/*"];
-/// What all others are made from.
+/// The base of all other images.
 const BASE: &str = "debian:stable-slim";
-/// The longest a query of the package database takes.
+/// Time limit of a query of the package database.
 const QUERY: Duration = Duration::from_secs(60);
 
-/// An image that takes the place of an official one.
+/// An image that replaces an official one.
 struct Image {
     name: &'static str,
     /// Lines of its Dockerfile after `FROM`.
     lines: &'static str,
-    /// Files of ours, by name, which anyone may read and run.
+    /// Our files, by name, which anyone may read and run.
     files: &'static [(&'static str, &'static str)],
-    /// The folder in `labs/parts` whose server it runs.
+    /// The folder in `labs/parts` of the server that it runs.
     part: Option<&'static str>,
 }
 
@@ -61,7 +62,7 @@ const IMAGES: [Image; 6] = [
     Image {
         name: "nginx:stable",
         lines: "COPY enter /usr/bin/\nENTRYPOINT [\"enter\"]\n",
-        // As the official image's entry point: variables that are not in the environment are nginx's own.
+        // Like the official image's entry point: variables that are not in the environment are left to nginx.
         files: &[(
             "enter",
             "#!/bin/sh\nset -eu\nnames=$(env | sed -n 's/^\\([A-Z0-9_]*\\)=.*/${\\1}/p')\n\
@@ -74,13 +75,13 @@ const IMAGES: [Image; 6] = [
     Image {
         name: "redis:7",
         lines: "COPY enter /usr/bin/\nWORKDIR /data\nENTRYPOINT [\"enter\"]\n",
-        // The official image answers others than loopback, too.
+        // The official image also answers clients that are not on loopback.
         files: &[("enter", "#!/bin/sh\nexec \"$@\" --protected-mode no\n")],
         part: None,
     },
     Image {
         name: "rabbitmq:3",
-        // Debian's own scripts would change to another user, which needs more of a system.
+        // Debian's own scripts would switch to another user, which needs more of a system than there is here.
         lines: "COPY enabled_plugins /etc/rabbitmq/\nENV HOME=/var/lib/rabbitmq\nENV PATH=/usr/lib/rabbitmq/bin:$PATH\n\
                 CMD [\"rabbitmq-server\"]\n",
         files: &[("enabled_plugins", "[rabbitmq_prometheus].\n")],
@@ -90,7 +91,7 @@ const IMAGES: [Image; 6] = [
         name: "mongo:7",
         lines: "COPY mongosh /usr/bin/\nCOPY part /part\nENV ADDRESS=0.0.0.0\n\
                 CMD [\"/part/run.sh\", \"27017\", \"/tmp/mongo.db\"]\n",
-        // The health checks of the Compose files ask it for an answer; the stand-in has no shell.
+        // The Compose files' health checks run `mongosh`; the stand-in has no shell, so this only connects.
         files: &[("mongosh", "#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/27017\n")],
         part: Some("mongo"),
     },
@@ -102,10 +103,10 @@ const IMAGES: [Image; 6] = [
     },
 ];
 
-/// Makes all of them.
+/// Makes all images.
 ///
 /// # Errors
-/// A package is missing, a part does not build, or the engine refuses something.
+/// A package is missing, a part does not build, or the engine rejects an image.
 pub fn make(engine: &Engine) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let list = dir.path().join("list");
@@ -122,7 +123,7 @@ pub fn make(engine: &Engine) -> Result<()> {
 }
 
 impl Image {
-    /// Writes the folder that it is built from.
+    /// Writes the build context of the image.
     fn fill(&self, context: &Path) -> Result<()> {
         fs::create_dir(context)?;
         fs::write(context.join("Dockerfile"), format!("FROM {BASE}\n{}", self.lines))?;
@@ -143,7 +144,7 @@ impl Image {
     }
 }
 
-/// Files of the packages, and of those that they depend on, relative to the root of this machine.
+/// Files of the packages and of their dependencies, relative to the root of this machine.
 fn files() -> Result<Vec<String>> {
     let kinds = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"];
     let mut ask = program("apt-cache");
@@ -152,7 +153,7 @@ fn files() -> Result<Vec<String>> {
     let is_package = |line: &&str| line.starts_with(|c: char| c.is_ascii_alphanumeric());
     let packages: BTreeSet<&str> = said.lines().filter(is_package).collect();
     let listed = captured(program("dpkg-query").arg("--listfiles").args(&packages), QUERY)?;
-    // It fails for packages that are only removed, which is no loss; what matters are files.
+    // `dpkg-query` fails for packages that are only removed, which does not matter: they have no files.
     let mut found: BTreeSet<String> = listed.stdout.lines().filter_map(relative).collect();
     for which in [&OTHERS[..], &ALTERNATIVES] {
         let mut find = program("find");
@@ -166,7 +167,7 @@ fn files() -> Result<Vec<String>> {
     Ok(found.into_iter().filter(|file| !LEFT_OUT.iter().any(|left| file.starts_with(left))).collect())
 }
 
-/// A listed file that exists, without the link that `/bin` or `/lib` may be.
+/// The real path of a listed file that exists, relative to the root: `/bin` or `/lib` may be links.
 fn relative(file: &str) -> Option<String> {
     let path = PathBuf::from(file);
     path.symlink_metadata().ok()?;

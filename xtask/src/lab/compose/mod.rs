@@ -1,5 +1,5 @@
-//! The labs on Docker: their Compose files and plans as they are, on images that are made here. What is built of a lab
-//! comes from this machine, since containers here have no network to fetch it through.
+//! The labs on Docker: their Compose files and plans unchanged, on images that are made here. What a lab builds comes
+//! from this machine, since containers here have no network to fetch it through.
 
 mod images;
 
@@ -19,15 +19,15 @@ use crate::steps::Outcome;
 struct Form {
     /// The lab's folder.
     folder: &'static str,
-    /// The name of its plan.
+    /// The name in its plan.
     plan: &'static str,
-    /// What differs from the lab on processes: see [`Lab`].
+    /// Where it differs from the lab on processes: see [`Lab`].
     cases: usize,
     failing: f64,
     lives_on: bool,
-    /// Makes what the images contain: run in the lab's folder.
+    /// Command that makes what the images contain; it runs in the lab's folder.
     prepare: &'static [&'static str],
-    /// Text of its plan, and what takes its place where a stand-in serves.
+    /// A phrase in its plan, and the phrase that replaces it where a stand-in serves.
     description: Option<(&'static str, &'static str)>,
 }
 
@@ -84,10 +84,10 @@ const FORMS: [Form; 4] = [
     },
 ];
 
-/// Runs each of them, as a step of `cargo xtask long`.
+/// Runs each lab on Docker, as a step of `cargo xtask long`.
 ///
 /// # Errors
-/// There is no engine, an image cannot be made, a run fails, or something does not hold.
+/// There is no engine, an image cannot be made, a run fails, or an assertion fails.
 pub fn long() -> Outcome {
     built()?;
     let engine = Engine::start()?;
@@ -104,7 +104,7 @@ pub fn long() -> Outcome {
 }
 
 impl Form {
-    /// What its quick profile must leave.
+    /// What the record of its quick profile must contain.
     fn lab(&self) -> Result<Lab> {
         let lab = LABS.iter().find(|lab| lab.name == self.folder).context("a lab without a row")?;
         let Form { plan: name, cases, failing, lives_on, .. } = *self;
@@ -128,7 +128,7 @@ impl Form {
         claims.into_outcome(self.folder)
     }
 
-    /// A copy of the lab whose Dockerfile takes what is built from this machine.
+    /// Copies the lab, with a Dockerfile that takes what was built on this machine.
     fn copied(&self) -> Result<PathBuf> {
         let lab = root().join("labs").join(self.folder);
         let [name, args @ ..] = self.prepare else { unreachable!("a command has a name") };
@@ -145,7 +145,7 @@ impl Form {
             copy.join("service/.dockerignore"),
             "target\n!target/release/edge-tiers\n!target/release/index-page\n",
         )?;
-        // An engine may not give more files than it has itself.
+        // An engine cannot raise the limit on open files above its own.
         let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(200_000);
         change(&copy.join("compose.yaml"), |text| {
             Some(text.replace("nofile: 200000", &format!("nofile: {files}")))
@@ -165,7 +165,7 @@ fn change(file: &Path, to: impl FnOnce(&str) -> Option<String>) -> Result<()> {
     Ok(fs::write(file, changed)?)
 }
 
-/// A Dockerfile's last stage, with what its commands would make taken from the folder that it is built from.
+/// The last stage of a Dockerfile, changed to copy what its commands would make from the build context.
 fn from_here(dockerfile: &str) -> String {
     let last = dockerfile.rfind("FROM ").unwrap_or(0);
     let line = |line: &str| {

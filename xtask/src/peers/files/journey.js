@@ -1,4 +1,4 @@
-// journey.yaml for k6.
+// journey.yaml, written for k6.
 import http from 'k6/http';
 import exec from 'k6/execution';
 import { check } from 'k6';

@@ -1,4 +1,4 @@
-// A constant rate for k6, whatever the server does.
+// A constant rate in k6, whatever the server does.
 import http from 'k6/http';
 export const options = { scenarios: { open: {
   executor: 'constant-arrival-rate', rate: {rate}, timeUnit: '1s', duration: '{s}s', preAllocatedVUs: 100, maxVUs: 2000,

@@ -1,4 +1,4 @@
-//! A connection of the epoll backend, and what goes out on it.
+//! A connection of the epoll backend, and the bytes going out on it.
 
 use std::os::fd::OwnedFd;
 
@@ -8,32 +8,32 @@ use rustix::net;
 /// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
 const ONE_SEGMENT: usize = 1400;
 
-/// A connection, or the place for one.
+/// A connection, or a free place for one.
 #[derive(Default)]
 pub(super) struct Slot<'r> {
-    /// In use by the worker; events may be reported.
+    /// Whether the worker uses it; events may be reported.
     pub(super) open: bool,
-    /// Absent if the kernel gave none; that failure is reported like any other.
+    /// `None` if the kernel gave none; that failure is reported like any other.
     pub(super) socket: Option<OwnedFd>,
     /// Incremented at each close, to recognize events of an earlier socket in the same place.
     pub(super) generation: u32,
     pub(super) connecting: bool,
     pub(super) no_delay: bool,
-    /// Its peer is on this machine, over a Unix socket.
+    /// Whether it is a Unix socket.
     pub(super) is_unix: bool,
-    /// `rest` is held back.
+    /// Whether `rest` is held back.
     pub(super) held: bool,
-    /// Of the last send: bytes not yet taken by the kernel, and bytes taken.
+    /// Of the last send: bytes not yet taken by the kernel, and number of bytes taken.
     pub(super) rest: &'r [u8],
     pub(super) taken: usize,
-    /// Bytes of `rest` that were reported as sent when they were held back.
+    /// Number of bytes of `rest` that were reported as sent when they were held back.
     pub(super) reported: usize,
     /// Copied bytes that wait after `rest`, from `copied_at` on.
     pub(super) copied: Vec<u8>,
     pub(super) copied_at: usize,
-    /// Received bytes are not reported yet.
+    /// Whether received bytes are not reported yet.
     pub(super) unreported: bool,
-    /// The peer's end was reported.
+    /// Whether the peer's close was reported.
     pub(super) ended: bool,
 }
 
@@ -43,7 +43,7 @@ impl Slot<'_> {
         !self.rest.is_empty() || !self.copied.is_empty()
     }
 
-    /// Nothing is under way on it except possible receives.
+    /// Whether nothing is in flight on it, except possibly receives.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         !self.connecting && !self.ended && !self.has_more()
@@ -68,7 +68,7 @@ impl Slot<'_> {
         Ok(pushed)
     }
 
-    /// Writes as much as the kernel takes.
+    /// Writes as many of `bytes` as the kernel takes.
     #[inline]
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         let Some(socket) = &self.socket else { return Ok(0) };

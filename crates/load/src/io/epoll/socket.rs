@@ -1,4 +1,4 @@
-//! Sockets of the epoll backend: made, connected, watched.
+//! Creates, connects and watches the sockets of the epoll backend.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -7,14 +7,14 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-/// From now on events of a socket are reported.
+/// Registers a socket, so that its events are reported from now on.
 pub(super) fn watch(epoll: &OwnedFd, socket: &OwnedFd, key: u64) -> Result<(), Errno> {
     let interest =
         epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
     epoll::add(epoll, socket.as_fd(), epoll::EventData::new_u64(key), interest)
 }
 
-/// A socket for that address, bound to its source address.
+/// Creates a socket for an address, bound to its source address.
 pub(super) fn make_inet(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -25,7 +25,7 @@ pub(super) fn make_inet(address: &SocketAddr, source: Option<IpAddr>) -> Result<
     Ok(socket)
 }
 
-/// Begins to connect; success or failure is reported later.
+/// Starts to connect; success or failure is reported later.
 pub(super) fn connect_inet(socket: &OwnedFd, address: &SocketAddr) -> Result<(), Errno> {
     match net::connect(socket, address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(()),

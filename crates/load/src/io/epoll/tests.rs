@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// What was reported.
+/// Events in the order they were reported.
 #[derive(Default)]
 struct Log(Vec<String>);
 
@@ -140,7 +140,7 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
         assert_eq!(io.ops.send(0, &first), SHORT, "it counts as sent");
         io.ops.flush();
         assert!(io.ops.slots[0].has_more(), "none of it fitted");
-        // As a worker does that has its answer by then.
+        // As a worker does that has its response by then.
         let at_once = io.ops.send(0, &second);
         io.ops.flush();
         let expected = [vec![b'x'; filled], first.to_vec(), second.clone()].concat();
@@ -148,7 +148,7 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
         let reader = std::thread::spawn(move || {
             let mut came = Vec::new();
             theirs.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
-            // Less comes only if something was lost.
+            // Fewer bytes arrive only if some were lost.
             let _ = (&theirs).take(all as u64).read_to_end(&mut came);
             (came, theirs)
         });
@@ -165,7 +165,7 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
     }
 }
 
-/// The bytes that an event reports as sent.
+/// Number of bytes that an event reports as sent.
 fn sent_of(event: &str) -> usize {
     let bytes = event.strip_prefix("Sent(0, ").and_then(|rest| rest.strip_suffix(')'));
     bytes.expect("nothing else happens").parse().expect("a number")

@@ -1,63 +1,63 @@
-//! What may happen to bytes between two sockets, and how often; and what did.
+//! What may happen to bytes between two sockets, how often it may happen, and what did happen.
 
 use crate::io::{ConnId, Wait};
 use crate::random::Random;
 
-/// Pauses are multiples of this, so that things coincide as they do in reality.
+/// Pauses are multiples of this, so that events coincide as they do in reality.
 const BEAT_NS: u64 = 50_000;
-/// A stall that ends lasts at most this long.
+/// Longest stall that ends at all.
 const STALL_NS: u64 = 3_000_000_000;
 
 /// A network that does whatever real ones do. Probabilities are between 0 and 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Network {
-    /// The same seed, the same network.
+    /// The same seed gives the same network.
     pub seed: u64,
     /// Which backend it imitates.
     pub like: Like,
     /// Probability that a send does not go out whole.
     pub short_writes: f64,
-    /// Probability that what has arrived is not read whole.
+    /// Probability that received bytes are only partly read.
     pub partial_reads: f64,
-    /// Probability that the connection breaks within one send, either way.
+    /// Probability that the connection breaks within one send, in either direction.
     pub resets: f64,
     /// Probability that a cut send continues after seconds, or never.
     pub stalls: f64,
-    /// The longest pause otherwise, nanoseconds.
+    /// Longest other pause, nanoseconds.
     pub pause_ns: u64,
-    /// From then on bytes travel whole and at once, nanoseconds.
+    /// Time from which bytes travel whole and at once, nanoseconds.
     pub until_ns: u64,
 }
 
-/// Backends that report sends differently.
+/// The backend to imitate; backends report sends differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Like {
-    /// Reports how much went at once and each piece that followed, and an end together with the last bytes. While it
-    /// holds sends back, it reports them as sent.
+    /// Reports how much went out at once and each piece that followed, and the end together with the last bytes. While
+    /// it holds sends back, it reports them as sent.
     #[default]
     Epoll,
-    /// Reports a short request as sent before it goes, and everything else when all of it has gone.
+    /// Reports a short request as sent before it goes out, and anything else once all of it has gone out.
     Uring,
 }
 
-/// What went over a simulated network.
+/// Totals of what went over a simulated network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
-    /// Connections requested, and closed by the worker.
+    /// Connections requested, and connections closed by the worker.
     pub connects: u64,
     /// See [`Books::connects`].
     pub closes: u64,
     /// Bytes reported to the worker as sent.
     pub sent: u64,
-    /// Bytes that the server got.
+    /// Bytes that the server received.
     pub delivered: u64,
-    /// Bytes that the worker got.
+    /// Bytes that the worker received.
     pub received: u64,
-    /// Most bytes that waited on one connection.
+    /// Most bytes that waited on one connection at one time.
     pub most_waiting: usize,
     /// Sends on a connection after the worker had received its end.
     pub after_last: u64,
-    /// Everything submitted and reported, and when, hashed into one number.
+    /// Hash of everything submitted and reported, with its time.
     pub trace: u64,
 }
 
@@ -78,7 +78,7 @@ impl Books {
     /// Adds to the trace.
     pub(super) fn note(&mut self, at_ns: u64, kind: TraceKind, conn: ConnId, bytes: &[u8], number: u64) {
         let mut add = |word: u64| {
-            // FNV-1a over words: enough to tell two runs apart.
+            // FNV-1a over words: enough to distinguish two runs.
             self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
         };
         add(at_ns);
@@ -91,7 +91,7 @@ impl Books {
     }
 }
 
-/// The direction of a piece.
+/// Direction of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece {
     Written,
@@ -113,7 +113,7 @@ impl Chance {
         self.network.like
     }
 
-    /// The time is now `now_ns`.
+    /// Sets the current time.
     pub(super) fn is_at(&mut self, now_ns: u64) {
         if now_ns >= self.network.until_ns {
             let Network { seed, like, until_ns, .. } = self.network;
@@ -129,7 +129,7 @@ impl Chance {
         self.random.next_u64() % most.max(1)
     }
 
-    /// How much of `length` bytes goes at once.
+    /// How many of `length` bytes go at once.
     pub(super) fn piece(&mut self, length: usize, way: Piece) -> usize {
         let chance =
             if way == Piece::Written { self.network.short_writes } else { self.network.partial_reads };
@@ -137,10 +137,10 @@ impl Chance {
             return length;
         }
         match self.below(4) {
-            // At the edges, where most errors are.
+            // At the edges, where most bugs are.
             0 => self.below(2) as usize,
             1 => length - 1,
-            // About as far as most heads reach.
+            // Roughly within most heads.
             2 => self.below(length.min(40) as u64) as usize,
             _ => self.below(length as u64) as usize,
         }
@@ -159,7 +159,7 @@ impl Chance {
         self.below(self.network.pause_ns / BEAT_NS + 1) * BEAT_NS
     }
 
-    /// A pause until the next piece goes; `None`: it never does.
+    /// A pause until the next piece goes; `None` if it never does.
     pub(super) fn pause_ns(&mut self) -> Option<u64> {
         if !self.happens(self.network.stalls) {
             return Some(self.short_ns());
@@ -168,7 +168,7 @@ impl Chance {
         (self.below(3) > 0).then_some(stall_ns)
     }
 
-    /// A send is reported as done before it goes.
+    /// Whether a send is reported as done before it goes out.
     pub(super) fn holds_back(&mut self) -> bool {
         match self.network.like {
             Like::Uring => true,
@@ -176,17 +176,17 @@ impl Chance {
         }
     }
 
-    /// The end is reported with the last bytes.
+    /// Whether the end is reported together with the last bytes.
     pub(super) fn reports_last(&mut self) -> bool {
         self.network.like == Like::Epoll && self.below(2) == 0
     }
 
-    /// A turn takes no more events.
+    /// Whether a turn takes no more events.
     pub(super) fn ends_turn(&mut self) -> bool {
         self.below(16) == 0
     }
 
-    /// When a wait ends in which nothing happens: sometimes early.
+    /// When a wait without events ends: sometimes early.
     pub(super) fn interrupts(&mut self, now_ns: u64, until_ns: u64) -> u64 {
         match self.below(16) {
             0 => now_ns + self.below(until_ns.saturating_sub(now_ns) + 1),

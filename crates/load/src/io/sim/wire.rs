@@ -1,6 +1,6 @@
 //! One simulated connection whose bytes travel in pieces, as between real sockets.
 //!
-//! [`crate::io`] defines what a backend may report; [`Like`] how `epoll` and `uring` differ. As with the kernel, bytes
+//! [`crate::io`] defines what a backend may report, [`Like`] how `epoll` and `uring` differ. As with the kernel, bytes
 //! that arrived before a reset can still be read.
 
 use std::collections::VecDeque;
@@ -9,69 +9,69 @@ use super::network::{Like, Piece, TraceKind};
 use super::{Event, Happening, Reply, Server, SimOps, Sink};
 use crate::io::ConnId;
 
-/// Requests up to this length are sent without being reported, by `uring` and where `epoll` holds them back.
+/// Requests up to this length go out without being reported, by `uring` and where `epoll` holds them back.
 const SILENT: usize = 4096;
 
-/// A connection.
+/// A simulated connection.
 #[derive(Default)]
 pub(super) struct Wire {
     pub(super) generation: u32,
-    /// The worker holds it.
+    /// Whether the worker holds it.
     pub(super) is_open: bool,
-    /// Bytes that have not left, in order.
+    /// Bytes that have not gone out yet, in order.
     out: VecDeque<u8>,
-    /// Of them, those that the worker believes sent.
+    /// How many of `out` the worker believes sent.
     silent: usize,
-    /// Bytes that have left and are not reported yet: `uring` reports a send when all of it has gone.
+    /// Bytes that have gone out but are not reported yet: `uring` reports a send once all of it has gone out.
     unreported: usize,
-    /// A piece of them is scheduled.
+    /// Whether a piece of `out` is scheduled.
     is_writing: bool,
-    /// Bytes given to it before the last send, and bytes that the server got.
+    /// Bytes given to it before the last send, bytes that the server got, and all bytes given to it.
     before_last: u64,
     delivered: u64,
     given: u64,
-    /// Arrived but not read.
+    /// Replies that have arrived but are not read.
     came: VecDeque<Reply>,
     is_reading: bool,
-    /// The peer has closed its side.
+    /// Whether the peer has closed its side.
     is_half_closed: bool,
-    /// The peer has dropped all its state.
+    /// Whether the peer has dropped all its state.
     is_cut: bool,
-    /// This side knows about that.
+    /// Whether this side knows that the peer has dropped its state.
     has_heard: bool,
-    /// The worker knows, from what it received, that nothing follows.
+    /// Whether the worker knows, from what it received, that nothing follows.
     pub(super) had_last: bool,
 }
 
 impl Wire {
-    /// Something waits to go out.
+    /// Whether anything is waiting to go out.
     pub(super) fn has_more(&self) -> bool {
         !self.out.is_empty() || self.unreported > 0
     }
 
-    /// Something waits to go out that will be reported.
+    /// Whether anything is waiting to go out that will be reported.
     pub(super) fn is_reported(&self) -> bool {
         self.out.len() > self.silent || self.unreported > 0
     }
 
-    /// The same place, its connection closed.
+    /// The same place with its connection closed.
     pub(super) fn closed(&self) -> Wire {
         Wire { generation: self.generation + 1, ..Wire::default() }
     }
 
-    /// The same place with another connection.
+    /// The same place with a new connection.
     pub(super) fn opened(&self) -> Wire {
         Wire { generation: self.generation, is_open: true, ..Wire::default() }
     }
 
-    /// No byte of the last send has reached the server.
+    /// Whether no byte of the last send has reached the server.
     pub(super) fn is_unseen(&self) -> bool {
         self.delivered <= self.before_last
     }
 }
 
 impl<S: Server> SimOps<S> {
-    /// Sends as much as the socket takes now. The rest continues on its own.
+    /// Sends as much as the socket takes now; the rest follows later.
     pub(super) fn send_in_pieces(&mut self, conn: ConnId, bytes: &[u8], is_copy: bool) -> usize {
         let Some(network) = &mut self.network else { return 0 };
         let wire = &mut self.lanes[self.at].wires[conn as usize];
@@ -99,7 +99,7 @@ impl<S: Server> SimOps<S> {
         if holds { bytes.len() } else { now }
     }
 
-    /// Final bytes before a close: they go whole or break off, and nothing waits for them.
+    /// Sends final bytes before a close: they go whole or break off, and nothing waits for them.
     pub(super) fn says_at_once(&mut self, conn: ConnId, last: &[u8]) -> usize {
         self.note(TraceKind::Send, conn, last, last.len() as u64);
         self.books.sent += last.len() as u64;
@@ -107,7 +107,7 @@ impl<S: Server> SimOps<S> {
         last.len()
     }
 
-    /// The next piece goes out; at once, or when the socket has room again.
+    /// Schedules the next piece: at once, or when the socket has room again.
     fn writes_later(&mut self, conn: ConnId, at_once: bool) {
         let (now_ns, reads) = (self.now_ns(), self.server.reads(self.peer(conn)));
         let Some(network) = &mut self.network else { return };
@@ -123,7 +123,7 @@ impl<S: Server> SimOps<S> {
         }
     }
 
-    /// A piece goes over the network: it arrives, or the connection breaks somewhere in it.
+    /// Sends a piece over the network: it arrives, or the connection breaks somewhere within it.
     fn passes(&mut self, conn: ConnId, bytes: &[u8]) {
         let now_ns = self.now_ns();
         let Some(network) = &mut self.network else { return };
@@ -171,7 +171,7 @@ impl<S: Server> SimOps<S> {
         }
     }
 
-    /// Something from the server has arrived.
+    /// Handles a reply that has arrived from the server.
     pub(super) fn arrives(&mut self, conn: ConnId, reply: Reply) {
         let Some(network) = &mut self.network else { return };
         let wire = &mut self.lanes[self.at].wires[conn as usize];
@@ -179,7 +179,7 @@ impl<S: Server> SimOps<S> {
             return;
         }
         match reply {
-            // Bytes on their way when the peer dropped the connection are followed by its reset.
+            // Bytes in flight when the peer dropped the connection are followed by its reset.
             Reply::Bytes(bytes) => {
                 let (arrives, resets) = network.resets_within(bytes.len());
                 wire.came.push_back(Reply::Bytes(bytes[..arrives].to_vec()));
@@ -214,7 +214,7 @@ impl<S: Server> SimOps<S> {
         }
     }
 
-    /// Reads a piece of what has arrived, possibly of several answers.
+    /// Reads a piece of what has arrived, possibly spanning several responses.
     pub(super) fn read(&mut self, conn: ConnId, sink: &mut impl Sink<Self>) {
         let Some(network) = &mut self.network else { return };
         let wire = &mut self.lanes[self.at].wires[conn as usize];

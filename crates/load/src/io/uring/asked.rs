@@ -11,13 +11,14 @@ use super::{Completion, CompletionKind, ConnId, UringOps, now_ns};
 const SIOCOUTQ: u32 = 1;
 
 impl UringOps<'_> {
-    /// How many bytes the peer has not acknowledged.
+    /// Number of bytes that the peer has not acknowledged.
     pub(super) fn unacknowledged(&mut self, conn: ConnId) -> Option<usize> {
         let (_, place) = self.place(conn);
         self.ask(conn, opcode::UringCmd16::new(place, SIOCOUTQ).build())
     }
 
-    /// Queries the kernel about a connection, and waits for that answer alone; `None` if there is none.
+    /// Queries the kernel about a connection and waits for that completion alone; `None` if it does not arrive or
+    /// fails.
     pub(super) fn ask(&mut self, conn: ConnId, question: squeue::Entry) -> Option<usize> {
         let data = self.data(CompletionKind::Asked, conn);
         let generation = self.slots[conn as usize].generation & 0xff_ffff;

@@ -1,8 +1,8 @@
 //! Requests whose bytes are valid only during the call: copied, and kept in place until the kernel has finished with
 //! them, whatever happens to their connection meanwhile.
 
-/// A copied request longer than this frees its memory when it has gone out. There are never more than were under way
-/// at one time, and a new allocation costs a page fault per page.
+/// A copied request longer than this frees its memory once it has gone out. There are never more copies than requests
+/// were in flight at one time, and a new allocation costs a page fault per page.
 const COPY_KEPT: usize = 1024 * 1024;
 
 /// Copied requests, each in its place until the kernel has finished with it, whatever happens to its connection.
@@ -12,23 +12,23 @@ pub struct Copies {
     free: Vec<u32>,
 }
 
-/// What is sent on one connection from the ring's own memory.
+/// Bytes being sent on one connection from the ring's own memory.
 #[derive(Default)]
 pub struct Copied {
     /// The connection, and its generation in that place.
     pub conn: u32,
     pub generation: u32,
-    /// The kernel has it: it must not move.
+    /// Whether the kernel is sending it: it must not move.
     pub flying: bool,
     pub bytes: Vec<u8>,
-    /// What goes out after it.
+    /// Bytes to send after it.
     pub next: Vec<u8>,
-    /// How many bytes at the beginning were already reported as sent.
+    /// Number of bytes at the beginning that were already reported as sent.
     pub reported: usize,
 }
 
 impl Copies {
-    /// A place for a connection.
+    /// Takes a place for a connection.
     pub fn take(&mut self, conn: u32, generation: u32) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.all.push(Copied::default());
@@ -43,7 +43,7 @@ impl Copies {
         &mut self.all[id as usize]
     }
 
-    /// The kernel has finished with it, or never had it.
+    /// Frees a place: the kernel has finished with it, or never had it.
     pub fn give_back(&mut self, id: u32) {
         let copied = &mut self.all[id as usize];
         (copied.flying, copied.reported) = (false, 0);

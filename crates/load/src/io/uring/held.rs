@@ -1,23 +1,23 @@
-//! Operations held back to the end of a turn and then queued by kind, not by connection: the kernel's code path for
-//! one of them fills a processor's first-level cache, and the next of the same kind finds it there. For connections
-//! that live for one exchange this saves a seventh of the cost of each.
+//! Operations held back to the end of a turn and then queued by kind, not by connection: the kernel's code path for one
+//! of them fills a processor's first-level cache, and the next of the same kind finds it there. For connections that
+//! live for one exchange this saves a seventh of their cost.
 
 use io_uring::squeue;
 
 use super::UringOps;
 use crate::io::ConnId;
 
-/// Most connections made in one go: the first of many need not wait for all of them.
+/// Most connections opened in one go: the first of many need not wait for all of them.
 const MAKING: usize = 64;
 
-/// In queueing order, after the closes and sends of the turn.
+/// Steps in queueing order, after the closes and sends of the turn.
 #[derive(Clone, Copy)]
 pub enum Step {
-    /// Makes a socket, and binds it if required.
+    /// Creates a socket, and binds it if required.
     Make,
-    /// Connects it.
+    /// Connects the socket.
     Connect,
-    /// Arms a receive: last, so that it may find an answer to one of the sends.
+    /// Arms a receive: last, so that it may already find a response to one of the sends.
     Receive,
 }
 
@@ -28,7 +28,7 @@ pub struct Held {
 }
 
 impl UringOps<'_> {
-    /// Queues an entry when the turn ends, unless its connection is closed by then.
+    /// Queues an entry at the end of the turn, unless its connection is closed by then.
     #[inline]
     pub(super) fn hold(&mut self, step: Step, conn: ConnId, entry: squeue::Entry) {
         let generation = self.slots[conn as usize].generation & 0xff_ffff;
@@ -40,7 +40,7 @@ impl UringOps<'_> {
         }
     }
 
-    /// Queues everything held back. What cannot be queued is reported as failed.
+    /// Queues everything held back. An entry that cannot be queued is reported as failed.
     pub(super) fn flush(&mut self) -> std::io::Result<()> {
         self.flush_sends()?;
         [Step::Make, Step::Connect, Step::Receive].into_iter().for_each(|step| self.queue(step));

@@ -7,7 +7,7 @@ use io_uring::{IoUring, opcode};
 /// Files kept free for the rest of the process when a ring's table is sized.
 const RESERVED_FILES: u64 = 64;
 
-/// Whether the kernel's release is at least this; false if unknown.
+/// Whether the kernel's release is at least this one; false if unknown.
 pub fn is_at_least((major, minor): (u32, u32)) -> bool {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy();
@@ -15,7 +15,7 @@ pub fn is_at_least((major, minor): (u32, u32)) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
 }
 
-/// How many sockets one ring's table may hold: the kernel bounds it by the limit on open files.
+/// Most sockets that one ring's table may hold: the kernel bounds it by the limit on open files.
 pub fn table_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit.saturating_sub(RESERVED_FILES)).unwrap_or(usize::MAX).clamp(1, 1 << 20)
@@ -38,11 +38,11 @@ pub fn watch(rings: &[&IoUring]) -> std::io::Result<(OwnedFd, Vec<OwnedFd>)> {
     Ok((ready, signals))
 }
 
-/// Cancels all of a ring's pending sends, and waits at most a second for that. Sends only: for idle receives the
-/// kernel searches from the start for each one, which takes minutes for a million of them.
+/// Cancels all of a ring's pending sends, and waits at most a second for that. Sends only: for idle receives the kernel
+/// searches from the start for each one, which takes minutes for a million of them.
 ///
 /// # Errors
-/// The kernel's refusal; ENOENT (nothing to cancel) is not an error.
+/// The kernel refuses. ENOENT (nothing to cancel) is not an error.
 pub fn cancel_sends(ring: &IoUring) -> std::io::Result<()> {
     /// `struct io_uring_sync_cancel_reg` of `<linux/io_uring.h>`.
     #[repr(C)]
@@ -118,7 +118,7 @@ mod tests {
         unsafe { ring.submission().push_multiple(&[send, receive]).expect("room for two") };
         ring.submit().expect("both are under way");
         cancel_sends(&ring).expect("it ends");
-        // It has waited for the end: this call does not.
+        // Cancelling has waited for the end: this call does not.
         ring.submit().expect("nothing more");
         let ended: Vec<_> = ring.completion().map(|c| (c.user_data(), c.result())).collect();
         assert_eq!(ended, [(1, -libc::ECANCELED)]);

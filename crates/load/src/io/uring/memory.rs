@@ -6,15 +6,15 @@ use io_uring::types::BufRingEntry;
 
 use crate::target::Address;
 
-/// Fewest and most receive buffers per ring. If more responses come in one turn, receives are armed again.
+/// Fewest and most receive buffers per ring. If more responses arrive in one turn, receives are armed again.
 const BUFFERS: (usize, usize) = (64, 512);
-/// Bytes per receive buffer: with many buffers, with few, and with several rings. The kernel takes one after another:
-/// with short answers only a page or two of each is ever touched.
+/// Bytes per receive buffer: with many buffers, with few, and with several rings. The kernel uses buffers from the
+/// start: with short responses only a page or two of each is ever touched.
 const BUFFER: usize = 16 * 1024;
 const LARGE_BUFFER: usize = 32 * 1024;
 const SMALL_BUFFER: usize = 4096;
-/// Gap between the end of one buffer and the beginning of the next. Most responses are short: without it all of them
-/// would begin at the same place of their page, and share a few sets of each cache.
+/// Gap between the end of one buffer and the beginning of the next. Most responses are short: without the gap all of
+/// them would begin at the same offset of their page, and share a few sets of each cache.
 const APART: usize = 5 * 64;
 
 /// Receive buffers, handed to the kernel in their own ring.
@@ -27,14 +27,14 @@ pub struct Buffers {
     tail: u16,
 }
 
-/// A socket address in the kernel's layout, at a fixed place for the life of the ring.
+/// A socket address in the kernel's layout, at a fixed address for the life of the ring.
 pub struct RawAddress {
     pub storage: libc::sockaddr_storage,
     pub length: libc::socklen_t,
 }
 
 impl Buffers {
-    /// As many as requests may be answered in one turn, within bounds; for one of `rings` rings.
+    /// For one of `rings` rings: as many buffers as responses may arrive in one turn, within bounds.
     pub fn new(in_flight: usize, rings: usize) -> std::io::Result<Self> {
         let (least, most) = BUFFERS;
         let count = in_flight.next_power_of_two().clamp(least, most);
@@ -64,11 +64,11 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// What the kernel wrote into a buffer.
+    /// The bytes that the kernel wrote into a buffer.
     ///
     /// # Safety
     /// The kernel has handed over this buffer with `length` bytes in it. They must not be read after the buffer was
-    /// given back, nor after this has been dropped: the caller chooses the lifetime, which bounds neither.
+    /// given back, nor after `self` has been dropped: the caller chooses the lifetime, which bounds neither.
     pub unsafe fn bytes<'a>(&self, id: u16, length: usize) -> &'a [u8] {
         // SAFETY: the buffer lies within our mapping, and the kernel does not write to it before it is given back.
         unsafe {
@@ -112,7 +112,7 @@ impl Drop for Buffers {
 }
 
 impl RawAddress {
-    /// The address family of the socket.
+    /// Address family of the socket.
     pub fn family(address: &Address) -> libc::c_int {
         match address {
             Address::Unix(_) => libc::AF_UNIX,
@@ -129,7 +129,7 @@ impl RawAddress {
                 Address::Unix(path) => {
                     let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_un>();
                     raw.sun_family = libc::AF_UNIX as libc::sa_family_t;
-                    // A zero follows: a longer path was refused when the URL was read.
+                    // A zero byte follows: a longer path was refused when the URL was read.
                     let room = raw.sun_path.len() - 1;
                     for (to, from) in raw.sun_path[..room].iter_mut().zip(path.bytes()) {
                         *to = from as libc::c_char;

@@ -1,8 +1,8 @@
-//! io_uring: multishot receives into shared buffers, all sends of a turn in one system call, sockets that live in the
-//! ring's own table and use no file descriptor.
+//! io_uring: multishot receives into shared buffers, all sends of a turn in one system call, and sockets that live in
+//! the ring's own table and use no file descriptor.
 //!
-//! A turn is one `io_uring_enter`: it submits the worker's requests since the last one, waits with a nanosecond
-//! timeout, and the completions are reported one after another. A send is held back until then, so one for a
+//! A turn is one `io_uring_enter`: it submits the worker's requests since the last turn and waits with a nanosecond
+//! timeout; then the completions are reported one after another. A send is held back until then, so one for a
 //! connection that turned out to be closed in the same turn never leaves.
 //!
 //! The kernel limits a ring's table to the number of open files allowed. Beyond that there are several rings, and an
@@ -33,21 +33,21 @@ use super::epoll::now_ns;
 use super::{ConnId, Event, Io, NONE, Ops, Sink, Wait};
 use crate::target::Address;
 
-/// Entries of the submission queue; when it is full, what is in it is submitted early.
+/// Entries of the submission queue; when it is full, its entries are submitted early.
 const ENTRIES: u32 = 1024;
 /// Entries of the completion queue.
 const COMPLETIONS: u32 = 8192;
-/// The group of receive buffers.
+/// Group id of the receive buffers.
 const GROUP: u16 = 0;
 /// The first kernel that reports unacknowledged bytes through a ring. Without that, a request on an idle connection
-/// that the server had closed could not be distinguished from one that it saw.
+/// that the server had already closed could not be distinguished from one that the server saw.
 const NEEDED_KERNEL: (u32, u32) = (6, 7);
 /// Most rings of one thread.
 const MAX_RINGS: usize = 64;
-/// No copy is being sent.
+/// Marks that no copy is being sent.
 const NO_COPY: u32 = u32::MAX;
 
-/// A completion's kind; the top byte of its user data.
+/// A completion's kind: the top byte of its user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum CompletionKind {
@@ -57,18 +57,18 @@ enum CompletionKind {
     Connect = 2,
     Receive = 3,
     Send = 4,
-    /// The answer to a synchronous query.
+    /// The response to a synchronous query.
     Asked = 5,
-    /// Of a copied request; its index among the copies is in place of the connection.
+    /// A copied request was sent; its index among the copies takes the place of the connection.
     Copied = 6,
 }
 
-/// The backend.
+/// The io_uring backend.
 pub struct Uring<'r> {
     ops: UringOps<'r>,
     /// Completions of the current turn.
     turn: VecDeque<Completion>,
-    /// Failures that are reported in it.
+    /// Failures to be reported in the current turn.
     failed: Vec<(ConnId, u32, i32)>,
 }
 
@@ -79,29 +79,29 @@ struct Ring {
     buffers: Buffers,
 }
 
-/// What can be submitted.
+/// Operations that the backend accepts.
 pub struct UringOps<'r> {
     rings: Vec<Ring>,
-    /// Connections per ring: connection c is number c mod this of ring c div this.
+    /// Connections per ring: connection c is number c mod `per_ring` of ring c div `per_ring`.
     per_ring: usize,
     /// Reports which rings have completions, if there are several.
     ready: Option<(OwnedFd, Vec<OwnedFd>)>,
-    /// Space for its events.
+    /// Buffer for the events of `ready`.
     signalled: Vec<rustix::event::epoll::Event>,
     slots: Vec<Slot<'r>>,
-    /// Sends of this turn: connection, generation, what.
+    /// Sends of this turn: connection, generation, and kind.
     sends: Vec<(ConnId, u32, SendKind<'r>)>,
     held: Held,
     copies: Copies,
-    /// Failures to be reported in the next turn: connection, generation, why.
+    /// Failures to be reported in the next turn: connection, generation, error number.
     failed: Vec<(ConnId, u32, i32)>,
-    /// Completions that came while waiting for another.
+    /// Completions that arrived while waiting for another one.
     early: VecDeque<Completion>,
-    /// Connections, and their generation, that received something among these.
+    /// Connections, with their generation, that received something among `early`.
     came: Vec<(ConnId, u32)>,
     addresses: Vec<(Address, Box<RawAddress>)>,
-    /// Receives are armed once for the connection's life; otherwise for each part, which costs less for a connection
-    /// that lives for one exchange.
+    /// Whether receives are armed once for the connection's life. Otherwise each part is received separately, which
+    /// costs less for a connection that lives for one exchange.
     keep_alive: bool,
 }
 
@@ -110,23 +110,23 @@ struct Slot<'r> {
     open: bool,
     /// Incremented at each close, to recognize completions for an earlier socket in the same place.
     generation: u32,
-    /// A receive is pending in the kernel.
+    /// Whether a receive is pending in the kernel.
     receiving: bool,
-    /// A connect is pending.
+    /// Whether a connect is pending.
     connecting: bool,
     no_delay: bool,
     /// Length of the last send, and whether it was submitted.
     last_send: u32,
     submitted: bool,
-    /// A send that will be reported is pending.
+    /// Whether a send that will be reported is pending.
     sending: bool,
     /// Index of the copy being sent, or [`NO_COPY`].
     copy: u32,
-    /// The last send, if it was reported as sent before it went.
+    /// The last send, if it was reported as sent before it went out.
     silent: &'r [u8],
 }
 
-/// A place's state before its first connection.
+/// State of a slot before its first connection.
 const CLOSED: Slot<'static> = Slot {
     open: false,
     generation: 0,
@@ -140,7 +140,7 @@ const CLOSED: Slot<'static> = Slot {
     silent: &[],
 };
 
-/// A completion, out of the ring.
+/// A completion, taken out of the ring.
 #[derive(Clone, Copy)]
 struct Completion {
     kind: CompletionKind,
@@ -150,16 +150,16 @@ struct Completion {
     flags: u32,
 }
 
-/// What a ring is sized for.
+/// What the rings are sized for.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Most connections at one time.
     pub connections: usize,
-    /// Most requests under way at one time.
+    /// Most requests in flight at one time.
     pub in_flight: usize,
-    /// They are reused.
+    /// Whether connections are reused.
     pub keep_alive: bool,
-    /// They are bound to source addresses, which kernels before 6.11 cannot do through a ring.
+    /// Whether connections are bound to source addresses, which kernels before 6.11 cannot do through a ring.
     pub sources: bool,
 }
 
@@ -245,7 +245,7 @@ impl<'r> Uring<'r> {
         match kind {
             CompletionKind::Receive if result > 0 => {
                 if live && !cqueue::more(flags) {
-                    // It has ended: a later close has nothing to cancel.
+                    // The receive has ended: a later close has nothing to cancel.
                     self.ops.slots[conn as usize].receiving = false;
                 }
                 if let Some(id) = buffer {
@@ -277,7 +277,7 @@ impl<'r> Uring<'r> {
                 self.ops.receive_again(conn);
                 sink.event(&mut self.ops, Event::Connected(conn));
             }
-            // The socket's own failure is reported; that of the connect linked to it is not.
+            // The socket's own failure is reported; the failure of the connect linked to it is not.
             CompletionKind::Connect if result == -libc::ECANCELED => {}
             CompletionKind::Send if !self.ops.slots[conn as usize].silent.is_empty() => {
                 if let Err(error) = self.ops.goes_on(conn, result) {
@@ -326,7 +326,7 @@ impl<'r> Io<'r> for Uring<'r> {
         while let Some(done) = self.turn.pop_front() {
             self.report(done, sink);
         }
-        // Starts at the front again: a queue that moves through all its memory also moves through the caches.
+        // Start at the front again: a queue that moves through all its memory also moves through the caches.
         self.turn.clear();
         self.ops.rings.iter().for_each(|r| r.buffers.publish());
         Ok(())
@@ -334,7 +334,7 @@ impl<'r> Io<'r> for Uring<'r> {
 }
 
 impl<'r> UringOps<'r> {
-    /// The ring a connection belongs to, and its place there.
+    /// The ring that a connection belongs to, and its place in that ring.
     #[inline]
     fn place(&self, conn: ConnId) -> (usize, Fixed) {
         match self.rings.len() {
@@ -386,7 +386,7 @@ impl<'r> UringOps<'r> {
         (kind as u64) << 56 | generation << 32 | u64::from(conn)
     }
 
-    /// Puts an entry into the submission queue, making room by submitting if there is none.
+    /// Puts an entry into the submission queue, submitting first if it is full.
     fn push(&mut self, ring: usize, entry: &squeue::Entry) -> std::io::Result<()> {
         loop {
             // SAFETY: what entries point to stays valid: requests live as long as the backend ('r), addresses are
@@ -407,7 +407,7 @@ impl<'r> UringOps<'r> {
         }
     }
 
-    /// Submits, and waits for several completions, for a short time at most; then for one.
+    /// Submits, and waits for several completions, but only for a short time; then for one.
     fn enter_for(&mut self, ring: usize, wait: Wait) -> std::io::Result<()> {
         if wait.at_least > 1 && now_ns() + wait.within_ns < wait.until_ns {
             self.submit_and_wait(ring, wait.at_least as usize, wait.within_ns)?;
@@ -418,7 +418,7 @@ impl<'r> UringOps<'r> {
         self.enter(ring, wait.until_ns)
     }
 
-    /// Submits, and waits for a completion or until the time.
+    /// Submits, and waits for a completion or until `until_ns`.
     fn enter(&mut self, ring: usize, until_ns: u64) -> std::io::Result<()> {
         self.submit_and_wait(ring, 1, until_ns.saturating_sub(now_ns()))
     }
@@ -437,7 +437,7 @@ impl<'r> UringOps<'r> {
         }
     }
 
-    /// Takes what has completed out of the ring.
+    /// Takes completions out of the ring.
     #[inline]
     fn reap(&mut self, ring: usize, into: &mut VecDeque<Completion>) {
         for entry in self.rings[ring].ring.completion() {
@@ -521,7 +521,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         }
         let (_, place) = self.place(conn);
         // Not linked: the kernel executes these in order and at once as they are submitted. In a link it would defer
-        // all but the first, and a queue that fills up in the middle would cut it.
+        // all but the first, and a queue that fills up in the middle would cut the link.
         let quiet = squeue::Flags::SKIP_SUCCESS;
         let data = self.data(CompletionKind::Socket, conn);
         let socket = opcode::Socket::new(RawAddress::family(address), libc::SOCK_STREAM, 0)
@@ -549,7 +549,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
     #[inline]
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         if self.slots[conn as usize].copy != NO_COPY {
-            // The rest of the last one goes first.
+            // The rest of the last send goes first.
             return self.send_copy(conn, bytes);
         }
         let generation = self.before_send(conn, bytes.len());
@@ -595,7 +595,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let slot = &mut self.slots[conn as usize];
         slot.generation = slot.generation.wrapping_add(1);
         if ring >= self.rings.len() {
-            // Beyond the tables: it never had a socket.
+            // Beyond the tables: this connection never had a socket.
             return;
         }
         // Pending operations hold the socket open.
@@ -622,7 +622,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         if !slot.open || busy || ring >= self.rings.len() {
             return None;
         }
-        // Nothing may be taken from the socket any more that would be lost.
+        // From here on, nothing may be taken from the socket that would be lost.
         if slot.receiving {
             let cancel = opcode::AsyncCancel::new(self.data(CompletionKind::Receive, conn)).build();
             let cancel = cancel.user_data(CompletionKind::Nothing as u64).flags(squeue::Flags::SKIP_SUCCESS);
@@ -642,7 +642,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
     fn take(&mut self, conn: ConnId, address: &Address, socket: OwnedFd) -> bool {
         self.make_place(conn);
         let (ring, place) = self.place(conn);
-        // A ring does its own waiting, but not on a non-blocking socket.
+        // A ring waits by itself, but not on a non-blocking socket.
         let is_ready = ring < self.rings.len() && rustix::io::ioctl_fionbio(&socket, false).is_ok();
         let taken = is_ready && {
             let submitter = self.rings[ring].ring.submitter();
@@ -668,7 +668,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
 impl Drop for UringOps<'_> {
     fn drop(&mut self) {
-        // Pending sends read from memory that is about to be freed: end them first.
+        // Pending sends read from memory that is about to be freed: cancel them first.
         for Ring { ring, .. } in &mut self.rings {
             let _ = ring.submit();
             let _ = cancel_sends(ring);

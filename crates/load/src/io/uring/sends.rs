@@ -1,4 +1,4 @@
-//! What goes out: the sends of a turn, held back to its end and queued together, and final bytes before a close.
+//! Sends: those of a turn, held back to its end and queued together, and final bytes before a close.
 
 use io_uring::{opcode, squeue};
 
@@ -9,19 +9,19 @@ use crate::io::{ConnId, Event, Sink};
 pub const SILENT: usize = 4096;
 /// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
 const ONE_SEGMENT: usize = 1400;
-/// The value that switches a socket option on.
+/// Value that switches a socket option on.
 pub static ONE: libc::c_int = 1;
 
-/// What a send of this turn sends.
+/// The bytes of a send.
 pub enum SendKind<'r> {
     /// Bytes that outlive the ring.
     Kept(&'r [u8]),
-    /// A place among the copies.
+    /// Index of a copied request.
     Copied(u32),
 }
 
 impl<'r> Uring<'r> {
-    /// A copied request has gone out, or failed.
+    /// Handles a copied request that has gone out, or failed.
     pub(super) fn copy_reported(&mut self, id: u32, result: i32, sink: &mut impl Sink<UringOps<'r>>) {
         let copied = self.ops.copies.at(id);
         copied.flying = false;
@@ -41,7 +41,7 @@ impl<'r> Uring<'r> {
             self.ops.copies.give_back(id);
         }
         match usize::try_from(result) {
-            // All of it was reported before.
+            // All of it was already reported as sent.
             Ok(sent) if sent <= reported => {}
             Ok(sent) => sink.event(&mut self.ops, Event::Sent(conn, sent - reported)),
             Err(_) => sink.event(&mut self.ops, Event::Failed(conn, -result)),
@@ -50,7 +50,7 @@ impl<'r> Uring<'r> {
 }
 
 impl<'r> UringOps<'r> {
-    /// Queues sends whose connection is still open.
+    /// Queues the sends whose connection is still open.
     pub(super) fn flush_sends(&mut self) -> std::io::Result<()> {
         let mut sends = std::mem::take(&mut self.sends);
         for (conn, generation, what) in sends.drain(..) {
@@ -74,7 +74,7 @@ impl<'r> UringOps<'r> {
             let slot = &mut self.slots[conn as usize];
             (slot.submitted, slot.sending) = (true, slot.sending || !silent);
             let (ring, place) = self.place(conn);
-            // All of it or an error: the kernel continues on its own once a full socket buffer has room. Not for sends
+            // All of it or an error: once a full socket buffer has room, the kernel continues by itself. Not for sends
             // already reported as sent, which another send might overtake.
             let wait = libc::MSG_WAITALL | if silent { libc::MSG_DONTWAIT } else { 0 };
             let send = opcode::Send::new(place, bytes.cast(), bytes.len() as u32)
@@ -88,8 +88,8 @@ impl<'r> UringOps<'r> {
         Ok(())
     }
 
-    /// The kernel took only this much of a send already reported as sent, as the socket's buffer is full: the rest
-    /// goes out as a copy, so that the next send goes after it.
+    /// The kernel took only `result` bytes of a send already reported as sent, because the socket's buffer is full. The
+    /// rest goes out as a copy, so that the next send goes after it.
     #[cold]
     pub(super) fn goes_on(&mut self, conn: ConnId, result: i32) -> Result<(), i32> {
         let taken = match result {
@@ -100,7 +100,7 @@ impl<'r> UringOps<'r> {
         let slot = &mut self.slots[conn as usize];
         let rest = std::mem::take(&mut slot.silent).get(taken..).unwrap_or_default();
         if slot.copy != NO_COPY || !slot.submitted {
-            // Something else was sent since, in reply to an unsolicited answer: the order can no longer be restored.
+            // Another send followed, in reply to an unsolicited response: the order can no longer be restored.
             return Err(libc::EAGAIN);
         }
         let (id, generation) =
@@ -113,7 +113,7 @@ impl<'r> UringOps<'r> {
         Ok(())
     }
 
-    /// Notes a send, and switches Nagle's algorithm off for long ones. Returns the connection's generation.
+    /// Records a send, and switches Nagle's algorithm off for long ones. Returns the connection's generation.
     #[inline]
     pub(super) fn before_send(&mut self, conn: ConnId, length: usize) -> u32 {
         let slot = &mut self.slots[conn as usize];
@@ -135,7 +135,7 @@ impl<'r> UringOps<'r> {
         generation
     }
 
-    /// Queues bytes that nothing waits for, unless others are still going out.
+    /// Queues bytes that nothing waits for, unless others are still going out. Returns how many.
     pub(super) fn last_word(&mut self, conn: ConnId, last: &[u8]) -> usize {
         let slot = self.slots[conn as usize];
         let (ring, place) = self.place(conn);

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// What was reported.
+/// Events in the order they were reported.
 #[derive(Default)]
 struct Log(Vec<String>);
 
@@ -26,7 +26,7 @@ fn allowed<'r>(size: Size) -> Option<Uring<'r>> {
     }
 }
 
-/// A connection in place 0 with a full send buffer, how much is in it, and its peer.
+/// A connection in place 0 with a full send buffer, how many bytes are in the buffer, and its peer.
 fn full(io: &mut Uring<'_>) -> (usize, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address");
@@ -51,14 +51,14 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
         let mut reported = Log::default();
         assert_eq!(io.ops.send(0, &first), SILENT, "it counts as sent");
         io.poll(Wait::until(0), &mut reported).expect("it does not wait");
-        // As a worker does that has its answer by then.
+        // As a worker does that has its response by then.
         let at_once = io.ops.send(0, &second);
         let expected = [vec![b'x'; filled], first.to_vec(), second.clone()].concat();
         let all = expected.len();
         let reader = std::thread::spawn(move || {
             let mut came = Vec::new();
             theirs.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
-            // Less comes only if something was lost.
+            // Fewer bytes arrive only if some were lost.
             let _ = (&theirs).take(all as u64).read_to_end(&mut came);
             (came, theirs)
         });
@@ -96,7 +96,7 @@ fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
     assert_eq!(reported.0, ["Sent(0, 4)"]);
 }
 
-/// The bytes that were reported as sent.
+/// Number of bytes that were reported as sent.
 fn sent_of(reported: &Log) -> usize {
     let bytes = |event: &String| {
         let bytes = event.strip_prefix("Sent(0, ").and_then(|rest| rest.strip_suffix(')'));

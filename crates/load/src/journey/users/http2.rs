@@ -1,4 +1,4 @@
-//! A user's request in HTTP/2 form: the pieces of its head, the same as text for examples, and its body. It is
+//! A user's request in HTTP/2 form: the pieces of its head, the head as text for examples, and its body. The head is
 //! compressed once its connection is known.
 
 use crate::journey::cookies;
@@ -9,7 +9,7 @@ use crate::protocol::http2::head::{AUTHORITY, CONTENT_LENGTH, COOKIE, METHOD, PA
 use crate::protocol::http2::{Head, HeadPart, Name};
 use crate::protocol::left_out::LeftOut;
 
-/// A piece of a head; values are ranges of its text.
+/// A piece of a head; a field's value is a range of the head's text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Piece<'r> {
     Packed(&'r Head),
@@ -20,16 +20,16 @@ pub(super) enum Piece<'r> {
 #[derive(Clone, Copy, Debug)]
 pub struct Spoken<'a, 'r> {
     pieces: &'a [Piece<'r>],
-    /// Its head for reading: `:method GET`, `accept: */*`, one field per line.
+    /// The head for display: `:method GET`, `accept: */*`, one field per line.
     pub text: &'a [u8],
-    /// Its body.
+    /// The body.
     pub body: &'a [u8],
-    /// Its id, if it has one.
+    /// The request's id, if it has one.
     pub id: Option<u64>,
 }
 
 impl<'a> Spoken<'a, '_> {
-    /// Its head, to be compressed.
+    /// The parts of the head, to be compressed.
     pub fn parts(&self) -> impl Iterator<Item = HeadPart<'a>> {
         let text = self.text;
         self.pieces.iter().map(move |piece| match *piece {
@@ -51,7 +51,7 @@ impl<'r> HeadWriter<'_, 'r> {
         self.pieces.push(Piece::Packed(head));
     }
 
-    /// A field whose value is written now.
+    /// Adds a field whose value is written now.
     fn field(
         &mut self,
         name: &'r Name,
@@ -79,10 +79,10 @@ impl<'r> HeadWriter<'_, 'r> {
 }
 
 impl<'r> Users<'r> {
-    /// Writes a request that has variables; `written` is what is known of it in advance.
+    /// Writes a request that has variables; `written` is what is known in advance of its head.
     ///
     /// # Errors
-    /// A value that is missing, or not allowed in its place.
+    /// A value is missing, or not allowed in its place.
     pub fn speak(
         &mut self,
         user: u32,
@@ -117,7 +117,7 @@ impl<'r> Users<'r> {
                 page.field(&PATH, |out| message.target.write(&mut values, out))?;
             }
         }
-        // The path was written last.
+        // The path was the last field written.
         let path = page.pieces.last().copied();
         let left_out = redirect.map_or(LeftOut::default(), Redirect::left_out);
         page.packed(written.outline.back(left_out));

@@ -1,4 +1,4 @@
-//! The users of a journey: where each of them is, and its state – rows, captures, cookies, a redirect.
+//! The users of a journey: where each of them is, and its state (rows, captures, cookies, a redirect).
 //!
 //! Nothing here sends or counts; the worker asks for bytes and for a verdict.
 
@@ -27,24 +27,24 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// One user's state.
 #[derive(Debug)]
 struct User {
-    /// Over all workers, from 0.
+    /// The user's number over all workers, from 0.
     number: u64,
-    /// For random values, weighted steps and pauses.
+    /// Source of random values, weighted steps and pauses.
     random: Random,
     progress: Progress,
     slots: Slots,
     rows: Box<[u32]>,
     jar: Jar,
-    /// The source of its request's values, once the request was written.
+    /// Source of its request's values, once the request has been written.
     draw: Option<Draw>,
-    /// It was redirected: what it requests next instead.
+    /// After a redirect: what the user requests next instead.
     redirect: Option<Box<Redirect>>,
-    /// How often in a row.
+    /// Number of redirects in a row.
     redirected: u8,
 }
 
-/// The source of a request's values. Whatever is sent again – over another connection, or to where a redirect leads –
-/// uses the same ones, so it is the same request.
+/// The source of a request's values. Whatever is sent again (over another connection, or to the target of a redirect)
+/// uses the same values, so it is the same request.
 #[derive(Clone, Copy, Debug)]
 struct Draw {
     sequence: u64,
@@ -58,11 +58,11 @@ struct Draw {
 struct Redirect {
     host: u16,
     target: Vec<u8>,
-    /// With the step's method and body.
+    /// Whether the request keeps the step's method and body.
     as_given: bool,
-    /// It was led to another origin on the way: credentials are no longer sent.
+    /// Whether it was redirected to another origin on the way: credentials are no longer sent.
     is_strange: bool,
-    /// The id of the redirected request until it is sent there: its outcome is not known yet.
+    /// The id of the redirected request until it is sent to the new target: its outcome is not known yet.
     pending: Option<u64>,
 }
 
@@ -70,21 +70,21 @@ struct Redirect {
 #[derive(Debug)]
 pub struct Users<'r> {
     journey: &'r Journey,
-    /// Its own copy, since searching for a value stores the match.
+    /// This worker's own copy, since searching for a value stores the match.
     scripts: Vec<Script>,
     cursors: Vec<Cursor>,
     users: Vec<User>,
-    /// Of random values.
+    /// Seed of random values.
     seed: u64,
-    /// Number of the next request written here, and its increment: no two workers share one.
+    /// Number of the next request written here, and its increment: no two workers share a number.
     sequence: (u64, u64),
-    /// The same for ids, which only requests that carry one use up.
+    /// Next id, and its increment; used up only by requests that carry an id.
     ids: (u64, u64),
-    /// The id in the last request written, if it has one.
+    /// The id of the last request written, if it has one.
     last_id: Option<u64>,
     head: Vec<u8>,
     body: Vec<u8>,
-    /// The head of an HTTP/2 request.
+    /// The head of an HTTP/2 request, in pieces.
     pieces: Vec<http2::Piece<'r>>,
     // Boxes, since they move into exchanges and back.
     #[allow(clippy::vec_box)]
@@ -93,19 +93,19 @@ pub struct Users<'r> {
     pub without_row: u64,
     /// Wall clock at the load's start, nanoseconds since 1970.
     unix_ns: u64,
-    /// Numbers from the answer judged last: index in the journey's list, and value.
+    /// Numbers from the response judged last: index in the journey's list, and value.
     pub numbers: Vec<(usize, f64)>,
 }
 
 impl Redirect {
-    /// Which of the step's header fields are not sent there.
+    /// Which of the step's header fields are not sent to the new target.
     fn left_out(&self) -> LeftOut {
         LeftOut { secrets: self.is_strange, body: !self.as_given }
     }
 }
 
 impl User {
-    /// The values of its request.
+    /// The values of the user's request.
     #[inline]
     fn values<'a>(
         &'a self,
@@ -128,7 +128,7 @@ impl User {
 }
 
 impl<'r> Users<'r> {
-    /// One slot's users.
+    /// The users of one load thread.
     pub fn new(journey: &'r Journey, count: usize, seed: u64, share: Share) -> Self {
         let Share { slot, slots } = share;
         let feeds = journey.feeds.iter().zip(&journey.dealings);
@@ -154,12 +154,12 @@ impl<'r> Users<'r> {
         users
     }
 
-    /// The wall clock at the load's start, unless the load says what it is.
+    /// Sets the wall clock at the load's start, unless the load specifies it.
     pub fn begins_at_unix(&mut self, unix_ns: u64) {
         self.unix_ns = self.journey.unix_ns.unwrap_or(unix_ns);
     }
 
-    /// Ids begin there: other loads and batches of the trial have those before and after.
+    /// Sets the first id: other loads and batches of the trial use the ids before and after this load's.
     pub fn ids_from(&mut self, first: u64) {
         self.ids.0 += first;
     }
@@ -196,31 +196,31 @@ impl<'r> Users<'r> {
         &self.journey.step_order
     }
 
-    /// The request a user makes next.
+    /// The request that a user makes next.
     #[inline]
     pub fn request_of(&self, user: u32) -> u32 {
         self.users[user as usize].progress.request
     }
 
-    /// It has not begun.
+    /// Whether the user has not begun yet.
     pub fn is_outside(&self, user: u32) -> bool {
         self.users[user as usize].progress.is_outside()
     }
 
-    /// It was redirected, and continues at once: where to, as an index into the load's hosts.
+    /// If the user was redirected and continues at once: index of the new target's host in the load's hosts.
     #[inline]
     pub fn redirected_to(&self, user: u32) -> Option<u16> {
         self.users[user as usize].redirect.as_ref().map(|r| r.host)
     }
 
-    /// It was redirected, and the request sent to the new target will report the outcome of its id.
+    /// Whether the user was redirected, so that the request sent to the new target will report the outcome of its id.
     #[inline]
     pub fn is_led_on(&self, user: u32) -> bool {
         self.users[user as usize].redirect.as_ref().is_some_and(|r| r.pending.is_some())
     }
 
-    /// The step is over, whatever it was redirected to. Returns the id of a request that was redirected, and not sent
-    /// there.
+    /// Ends the step, whatever it was redirected to. Returns the id of a request that was redirected but not sent to
+    /// the new target.
     #[inline]
     pub fn stop_redirect(&mut self, user: u32) -> Option<u64> {
         let state = &mut self.users[user as usize];
@@ -228,12 +228,12 @@ impl<'r> Users<'r> {
         state.redirect.take().and_then(|r| r.pending)
     }
 
-    /// The load is over: ids of requests that were redirected, and not sent there.
+    /// Ends the load: returns the ids of requests that were redirected but not sent to the new target.
     pub fn stop_redirects(&mut self) -> Vec<u64> {
         (0..self.users.len() as u32).filter_map(|user| self.stop_redirect(user)).collect()
     }
 
-    /// A user's request begins: with new values, unless it follows a redirect.
+    /// Begins a user's request, with new values unless it follows a redirect.
     #[inline]
     pub fn begins(&mut self, user: u32) {
         let state = &mut self.users[user as usize];
@@ -242,12 +242,12 @@ impl<'r> Users<'r> {
         }
     }
 
-    /// The source of a user's request's values: the same as before if it is sent again.
+    /// The source of the values of a user's request: the same as before if it is sent again.
     #[inline]
     fn draw(&mut self, user: u32, request: u32, now_ns: u64) -> Draw {
         let state = &mut self.users[user as usize];
         let has_id = self.scripts[request as usize].has_id;
-        // If the redirect drops the request's content, it drops its id, too.
+        // If the redirect drops the request's content, it drops its id too.
         let carries = has_id && state.redirect.as_ref().is_none_or(|r| r.as_given);
         if let Some(redirect) = &mut state.redirect {
             redirect.pending = None;
@@ -263,7 +263,8 @@ impl<'r> Users<'r> {
         draw
     }
 
-    /// Keeps the source of a request's values, for when it is sent again. Random values continue after those it took.
+    /// Keeps the source of a request's values, in case it is sent again. Later random values continue after those it
+    /// took.
     #[inline]
     fn drawn(&mut self, user: u32, draw: Draw, used: Random) {
         let state = &mut self.users[user as usize];
@@ -272,23 +273,23 @@ impl<'r> Users<'r> {
         }
     }
 
-    /// It is at its final steps.
+    /// Whether the user is at its final steps.
     pub fn is_leaving(&self, user: u32) -> bool {
         self.users[user as usize].progress.is_leaving()
     }
 
-    /// How many requests it may still make, including the current one, if none of them fails.
+    /// Most requests that the user may still make, including the current one, if none of them fails.
     pub fn most_left(&self, user: u32) -> u64 {
         self.users[user as usize].progress.most_left(&self.journey.step_order)
     }
 
-    /// It will make no further request.
+    /// Whether the user will make no further request.
     pub fn is_gone(&self, user: u32) -> bool {
         self.users[user as usize].progress.is_gone()
     }
 
-    /// Advances a user to its next request; false if there is none. It begins with its own rows, and each round takes
-    /// new ones of the other feeds.
+    /// Advances a user to its next request; returns false if there is none. A user begins by taking its own rows, and
+    /// each round takes new rows of the other feeds.
     #[inline]
     pub fn advance(&mut self, user: u32, step: Step) -> bool {
         let step_order = &self.journey.step_order;
@@ -306,20 +307,20 @@ impl<'r> Users<'r> {
         more
     }
 
-    /// A user's own random numbers.
+    /// The user's own random numbers.
     #[inline]
     pub fn random_of(&mut self, user: u32) -> &mut Random {
         &mut self.users[user as usize].random
     }
 
-    /// A place takes a request that belongs to no journey, by its number in the schedule: new rows for each. A request
-    /// that needs a missing row fails for that reason.
+    /// Prepares a slot for a request that belongs to no journey, by its number in the schedule: new rows for each such
+    /// request. A request that needs a missing row fails for that reason.
     pub fn take_rows(&mut self, place: u32, number: u64) {
         self.users[place as usize].random = Random::of(self.seed, number);
         let _ = self.deal(place, true) && self.deal(place, false);
     }
 
-    /// The next row of each feed of this kind; false if one has none left.
+    /// Takes the next row of each feed of this kind; returns false if a feed has none left.
     fn deal(&mut self, user: u32, per_user: bool) -> bool {
         let rows = &mut self.users[user as usize].rows;
         let deals = self.cursors.iter_mut().zip(&self.journey.dealings).zip(rows);
@@ -329,7 +330,8 @@ impl<'r> Users<'r> {
         })
     }
 
-    /// Another user arrives in a place, and begins with this request; the state of the previous one is cleared.
+    /// Prepares a slot for another user that arrives and begins with this request; the previous user's state is
+    /// cleared.
     pub fn arrive(&mut self, place: u32, number: u64, request: u32) {
         let state = &mut self.users[place as usize];
         (state.number, state.random) = (number, Random::of(self.seed, number));
@@ -338,12 +340,12 @@ impl<'r> Users<'r> {
         state.jar.clear();
         (state.redirect, state.redirected) = (None, 0);
         state.rows.fill(Rows::NONE);
-        // Steps before the first round take no row that a round would.
+        // Steps before the first round do not take rows that belong to rounds.
         let begins_round = state.progress.begins_round(&self.journey.step_order);
         let _ = self.deal(place, true) && (!begins_round || self.deal(place, false));
     }
 
-    /// Arrivals are users, not requests.
+    /// Whether arrivals are users, not requests.
     pub fn has_sessions(&self) -> bool {
         self.journey.sessions
     }
@@ -351,7 +353,7 @@ impl<'r> Users<'r> {
     /// Writes a request that has variables.
     ///
     /// # Errors
-    /// A value that is missing, or not allowed in its place.
+    /// A value is missing, or not allowed in its place.
     pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::Fault> {
         let draw = self.draw(user, request, now_ns);
         let mut random = draw.random;
@@ -409,7 +411,7 @@ impl<'r> Users<'r> {
         Ok(&self.head)
     }
 
-    /// Whether a request could be written now. Uses up none of its values.
+    /// Checks whether a request could be written now, without using up any of its values.
     ///
     /// # Errors
     /// See [`Users::write`].
@@ -428,13 +430,13 @@ impl<'r> Users<'r> {
         message.body.iter().filter(|_| as_given).try_for_each(|body| body.write(&mut values, &mut self.head))
     }
 
-    /// The part of a conversation that a request is.
+    /// The part of a conversation that a request is, if it is one.
     #[inline]
     pub fn talk(&self, request: u32) -> Option<&Talk> {
         self.script(request).talk.as_deref()
     }
 
-    /// A user's next request continues a conversation: how many parts follow that one.
+    /// If a user's next request continues a conversation: number of parts that follow it.
     #[inline]
     pub fn in_conversation(&self, user: u32) -> Option<u32> {
         let progress = &self.users[user as usize].progress;
@@ -445,16 +447,16 @@ impl<'r> Users<'r> {
         (!matches!(talk.part, TalkPart::Open { .. })).then_some(talk.left)
     }
 
-    /// How long a user waits before its next request, if different from the load's setting.
+    /// How long a user waits before its next request, if it differs from the load's setting.
     #[inline]
     pub fn pause_of(&self, user: u32, last: u32) -> Option<Think> {
         let script = self.script(last);
-        // A conversation that broke off has no pause in it.
+        // A conversation that broke off skips its pause.
         let skips = script.talk.as_ref().is_some_and(|t| t.left > 0) && self.request_of(user) != last + 1;
         script.think.filter(|_| !skips)
     }
 
-    /// Writes what a user sends in a conversation, and what it expects with the same values in it.
+    /// Writes what a user sends in a conversation, and the texts it expects, with the same values in them.
     ///
     /// # Errors
     /// See [`Users::write`].
@@ -487,7 +489,7 @@ impl<'r> Users<'r> {
         Ok(&self.body)
     }
 
-    /// Provides a buffer for the answer to a request, if it has to be kept.
+    /// Provides a buffer for the response to a request, if it has to be kept.
     #[inline]
     pub fn make_room(&mut self, request: u32, room: &mut Option<Box<BufferedResponse>>) {
         let script = &self.scripts[request as usize];
@@ -497,20 +499,20 @@ impl<'r> Users<'r> {
         }
     }
 
-    /// A buffer for a conversation's messages.
+    /// Provides a buffer for a conversation's messages.
     pub fn room(&mut self, request: u32, room: Option<Box<BufferedResponse>>) -> Box<BufferedResponse> {
         let mut room = room.or_else(|| self.spare.pop()).unwrap_or_default();
         room.begin(self.scripts[request as usize].keeps());
         room
     }
 
-    /// Takes the buffer back.
+    /// Takes back a buffer.
     pub fn give_back(&mut self, mut kept: Box<BufferedResponse>) {
         kept.clear();
         self.spare.push(kept);
     }
 
-    /// Judges a complete answer to a user's request; its head and body were kept if needed.
+    /// Judges a complete response to a user's request; its head and body were kept if needed.
     pub fn judge(
         &mut self,
         user: u32,
@@ -542,7 +544,7 @@ impl<'r> Users<'r> {
             match led {
                 Ok((to, target)) => {
                     state.redirected += 1;
-                    // What was dropped once is not sent further on.
+                    // Whatever was dropped at one redirect stays dropped at later ones.
                     let as_given = same && before.as_ref().is_none_or(|b| b.as_given);
                     let sites = &self.journey.sites;
                     let is_strange = before.is_some_and(|b| b.is_strange)
@@ -561,7 +563,7 @@ impl<'r> Users<'r> {
         }
         state.redirected = 0;
         if !script.expected.is_empty() {
-            // A check compares with the same value in each request.
+            // A check compares with the same value in every request.
             let mut random = state.random;
             let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random };
             let mut values = state.values((self.journey, self.unix_ns), &draw, &mut random);
@@ -572,14 +574,14 @@ impl<'r> Users<'r> {
         let judged = script.judge(kept, ended, &mut state.slots);
         for (slot, _) in script.captures.iter().filter(|(_, capture)| capture.is_number) {
             let place = self.journey.numbers.iter().position(|(number, _)| number == slot);
-            // A value not captured now does not exist, and none was captured if the answer failed.
+            // A value not captured now does not exist, and nothing was captured if the response failed.
             let value = state.slots.get(*slot).filter(|_| judged.1.is_none_or(StepFailure::is_of_capture));
             self.numbers.extend(place.zip(value.and_then(capture::number)));
         }
         judged
     }
 
-    /// What an example shows of a user at a request. Places of a schedule's requests are not users.
+    /// What an example shows of a user at a request. Slots of a schedule's requests are not users.
     #[cold]
     pub fn shown(&self, user: u32, request: u32, is_somebody: bool, secrets: &Secrets) -> ExampleContext {
         let number = is_somebody.then_some(self.users[user as usize].number);
@@ -591,8 +593,8 @@ impl<'r> Users<'r> {
         )
     }
 
-    /// What must not be shown of a user's exchange, and whether that is known for all of its body. `is_whole`: the
-    /// answer came to its end.
+    /// The secrets that must not be shown of a user's exchange, and whether they are known to be all that its body
+    /// contains. `is_whole`: the response was received completely.
     #[cold]
     pub fn secrets(
         &self,
@@ -606,9 +608,9 @@ impl<'r> Users<'r> {
         let (own, shared) = (&self.users[user as usize].slots, self.journey.shared.count());
         let named = |slot: u16| self.journey.remembered.get(usize::from(shared + slot));
         let is_secret = |slot: &u16| named(*slot).is_some_and(|known| known.is_secret);
-        // A value that was captured anew: the request was written with the previous one.
+        // If a value was captured anew, the request was written with the previous one.
         (0..own.count()).filter(is_secret).for_each(|slot| secrets.add_captured(own.before(slot)));
-        // Nothing is captured from a failed answer, but it contains what would have been.
+        // Nothing is captured from a failed response, but it contains what would have been captured.
         let mut is_known = true;
         for (_, capture) in self.script(request).captures.iter().filter(|(slot, _)| is_secret(slot)) {
             let Some(kept) = kept else { continue };
@@ -622,14 +624,14 @@ impl<'r> Users<'r> {
         (secrets, is_known)
     }
 
-    /// What a user captured, by name.
+    /// A user's captured values, by name.
     fn remembered(&self, user: u32) -> impl Iterator<Item = (&Remembered, &[u8])> {
         let captured = Captured { shared: &self.journey.shared, own: &self.users[user as usize].slots };
         let named = self.journey.remembered.iter().enumerate();
         named.filter_map(move |(slot, known)| Some((known, captured.get(slot as u16)?)))
     }
 
-    /// What a user captured, slot by slot.
+    /// A user's captured values, by slot.
     pub fn captured(&self, user: u32) -> Vec<Option<Vec<u8>>> {
         let slots = self.users.get(user as usize).map(|u| &u.slots);
         (0..self.journey.own).map(|slot| slots.and_then(|s| s.get(slot)).map(<[u8]>::to_vec)).collect()

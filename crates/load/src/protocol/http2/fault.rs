@@ -1,13 +1,13 @@
-//! Why a connection ends: the code for the server, and the message for people.
+//! Why a connection ends: the code for the server, and the message for the user.
 
 use super::frame::Code;
 
-/// Why a connection, or an answer, is not HTTP/2.
+/// Why a connection, or a response, is not valid HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Sent to the server.
+    /// Error code sent to the server.
     pub code: Code,
-    /// The message for people.
+    /// Message for the user.
     pub words: &'static str,
 }
 

@@ -1,20 +1,20 @@
 //! The fields of a response: status, length, and whether the response is malformed (RFC 9113 §8.1–8.3).
 //!
-//! Blanks around values are allowed, though the RFC forbids them: sloppy applications write them, and nothing here can
-//! be misled by them. Any other breach makes the response malformed.
+//! Blanks around values are allowed, although the RFC forbids them: sloppy applications write them, and nothing here
+//! can be misled by them. Any other violation makes the response malformed.
 
 /// The result of one field block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// `:status`, or 0.
+    /// Value of `:status`, or 0.
     pub status: u16,
-    /// `content-length`.
+    /// Value of `content-length`.
     pub length: Option<u64>,
-    /// It had a field whose name begins with a colon.
+    /// Whether it had a field whose name begins with a colon.
     pub pseudo: bool,
-    /// It had another field.
+    /// Whether it had any other field.
     regular: bool,
-    /// The first breach, in words.
+    /// The first violation, in words.
     pub breach: Option<&'static str>,
 }
 
@@ -22,7 +22,7 @@ pub struct Facts {
 const OF_CONNECTION: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
-/// A field that belongs to a connection of HTTP/1.
+/// Whether it is a field that belongs to a connection of HTTP/1.
 pub fn is_of_connection(name: &[u8]) -> bool {
     OF_CONNECTION.contains(&name)
 }

@@ -1,38 +1,39 @@
-//! How much a server may send that does not advance any response: one connection's account.
+//! How much a server may send that does not advance any response: the account of one connection.
 //!
-//! An occasional byte of a body must not offset an arbitrary flood, so progress counts against idle frames by its
-//! size. Frames caused by our own actions – more room for a body we send, frames under way when we abandoned a stream
-//! – do not count as idle, as far as that explains them.
+//! An occasional byte of a body must not offset an arbitrary flood, so progress counts against idle frames by its size.
+//! Frames caused by this side's own actions (more room for a body being sent, frames in flight when a stream was
+//! abandoned) do not count as idle, as far as those actions explain them.
 
 use super::fault::{Fault, flood};
 
-/// Frames that do not advance a response, beyond those that responses offset.
+/// Most frames that do not advance a response, beyond those that responses offset.
 pub const MAX_IDLE_FRAMES: u32 = 100_000;
-/// Answers to PING and SETTINGS that may wait until the server reads, of at most 17 bytes each.
+/// Most replies to PING and SETTINGS that may wait until the server reads, of at most 17 bytes each.
 pub const MAX_ANSWERS: u32 = 20_000;
-/// How many idle frames a response offsets.
+/// Number of idle frames that a response offsets.
 const RESPONSE_WORTH: u32 = 100;
-/// A DATA frame offsets one of them, and one more per this many bytes.
+/// A DATA frame offsets one idle frame, and one more per this many bytes.
 const BYTES_WORTH: u32 = 1024;
-/// Frames that may be under way for a stream when we abandon it: some MiB of small ones.
+/// Frames that may be in flight for a stream when it is abandoned: some MiB of small ones.
 const STRAYS: u32 = 10_000;
-/// A server may send WINDOW_UPDATE twice for each DATA frame of ours, and once more per this many bytes in it.
+/// A server may send WINDOW_UPDATE twice for each DATA frame it receives, and once more per this many bytes in the
+/// frame.
 const BYTES_PER_UPDATE: u32 = 256;
 
-/// The account.
+/// A connection's account.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floods {
     idle: u32,
-    /// Frames for ended streams that may still come.
+    /// Frames for ended streams that may still arrive.
     strays: u32,
-    /// Frames that may still open windows for bodies.
+    /// Frames that open windows for bodies and may still arrive.
     updates: u64,
-    /// Answers since the server last took everything we wrote.
+    /// Replies since the server last took everything written.
     answers: u32,
 }
 
 impl Floods {
-    /// A frame that does not advance a response.
+    /// Counts a frame that does not advance a response.
     #[inline]
     pub fn idle(&mut self) -> Result<(), Fault> {
         self.idle += 1;
@@ -42,7 +43,7 @@ impl Floods {
         Ok(())
     }
 
-    /// A frame for an ended stream.
+    /// Counts a frame for an ended stream.
     #[inline]
     pub fn stray(&mut self) -> Result<(), Fault> {
         match self.strays.checked_sub(1) {
@@ -52,12 +53,12 @@ impl Floods {
         Ok(())
     }
 
-    /// We abandoned a stream: its frames may be under way.
+    /// This side abandoned a stream, whose frames may be in flight.
     pub fn gave_up(&mut self) {
         self.strays = self.strays.saturating_add(STRAYS);
     }
 
-    /// A frame that opens a window for bodies.
+    /// Counts a frame that opens a window for bodies.
     #[inline]
     pub fn update(&mut self) -> Result<(), Fault> {
         match self.updates.checked_sub(1) {
@@ -67,13 +68,13 @@ impl Floods {
         Ok(())
     }
 
-    /// We sent a frame of a body.
+    /// Counts a frame of a body sent by this side.
     #[inline]
     pub fn sent_body(&mut self, bytes: usize) {
         self.updates = self.updates.saturating_add(2 + bytes as u64 / u64::from(BYTES_PER_UPDATE));
     }
 
-    /// A frame that requires an answer, which is written.
+    /// Counts a frame that requires a reply, which is written.
     pub fn answer(&mut self) -> Result<(), Fault> {
         self.answers += 1;
         if self.answers > MAX_ANSWERS {
@@ -82,19 +83,19 @@ impl Floods {
         Ok(())
     }
 
-    /// All that was written has gone out.
+    /// Everything written has gone out.
     #[inline]
     pub fn all_gone(&mut self) {
         self.answers = 0;
     }
 
-    /// The head of a response, or its end.
+    /// Counts the head of a response, or its end.
     #[inline]
     pub fn response(&mut self) {
         self.idle = self.idle.saturating_sub(RESPONSE_WORTH);
     }
 
-    /// A frame with this many bytes of a body.
+    /// Counts a frame with this many bytes of a body.
     #[inline]
     pub fn body(&mut self, bytes: u32) {
         if bytes > 0 {

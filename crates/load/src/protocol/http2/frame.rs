@@ -1,16 +1,16 @@
-//! Frames of RFC 9113 §4 and §6: their nine bytes of head, their names, and how ours are written.
+//! Frames of RFC 9113 §4 and §6: their nine-byte heads, their names, and how frames are written.
 //!
-//! No state and no rules about order: those belong to the session. Nothing here reads a payload.
+//! No state and no rules about order: those belong to the session. Nothing here parses a payload.
 
 /// Length of a frame's head.
 pub const HEAD_LEN: usize = 9;
-/// What every endpoint must accept (RFC 9113 §4.2), and the default until a peer announces another value.
+/// Frame size that every endpoint must accept (RFC 9113 §4.2), and the default until a peer announces another.
 pub const DEFAULT_MAX_FRAME: u32 = 16_384;
 /// The largest length a frame can have.
 pub const LARGEST_FRAME: u32 = (1 << 24) - 1;
 /// The largest flow-control window, and the largest stream identifier.
 pub const MAX_31: u32 = i32::MAX as u32;
-/// What a client sends first (RFC 9113 §3.4).
+/// The bytes that a client sends first (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Types of frames.
@@ -27,23 +27,23 @@ pub mod kind {
     pub const SETTINGS: u8 = 4;
     /// A promised stream; refused here.
     pub const PUSH_PROMISE: u8 = 5;
-    /// An echo.
+    /// A ping, to be echoed.
     pub const PING: u8 = 6;
-    /// No new streams.
+    /// No new streams are accepted.
     pub const GOAWAY: u8 = 7;
-    /// More may be sent.
+    /// More bytes may be sent.
     pub const WINDOW_UPDATE: u8 = 8;
-    /// The rest of a head.
+    /// Continuation of a head.
     pub const CONTINUATION: u8 = 9;
 }
 
 /// Flags of frames; their meaning depends on the type.
 pub mod flag {
-    /// DATA, HEADERS: the last of the stream.
+    /// DATA, HEADERS: the last frame of the stream.
     pub const END_STREAM: u8 = 0x1;
-    /// SETTINGS, PING: the answer to one.
+    /// SETTINGS, PING: an acknowledgement.
     pub const ACK: u8 = 0x1;
-    /// HEADERS, CONTINUATION: the head is whole.
+    /// HEADERS, CONTINUATION: the head is complete.
     pub const END_HEADERS: u8 = 0x4;
     /// DATA, HEADERS: padding follows.
     pub const PADDED: u8 = 0x8;
@@ -53,21 +53,21 @@ pub mod flag {
 
 /// Identifiers of settings (RFC 9113 §6.5.2).
 pub mod setting {
-    /// Bytes of the HPACK table its sender decodes with.
+    /// Size of the sender's HPACK decoding table, bytes.
     pub const HEADER_TABLE_SIZE: u16 = 1;
-    /// Whether its sender accepts pushed streams.
+    /// Whether the sender accepts pushed streams.
     pub const ENABLE_PUSH: u16 = 2;
-    /// Streams its sender allows at once.
+    /// Most streams that the sender allows at once.
     pub const MAX_CONCURRENT_STREAMS: u16 = 3;
-    /// Window of each new stream towards its sender.
+    /// Initial window of each new stream towards the sender.
     pub const INITIAL_WINDOW_SIZE: u16 = 4;
-    /// The longest frame its sender accepts.
+    /// Longest frame that the sender accepts.
     pub const MAX_FRAME_SIZE: u16 = 5;
-    /// The longest list of fields its sender accepts; advisory.
+    /// Longest list of fields that the sender accepts; advisory.
     pub const MAX_HEADER_LIST_SIZE: u16 = 6;
 }
 
-/// An error code (RFC 9113 §7). Unknown ones are kept as received.
+/// An error code (RFC 9113 §7). Unknown codes are kept as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub u32);
 
@@ -82,14 +82,14 @@ impl Code {
     pub const FRAME_SIZE_ERROR: Code = Code(6);
     /// The stream was not processed: its request may be sent again.
     pub const REFUSED_STREAM: Code = Code(7);
-    /// No longer wanted.
+    /// The stream is no longer wanted.
     pub const CANCEL: Code = Code(8);
     /// The HPACK state is lost.
     pub const COMPRESSION_ERROR: Code = Code(9);
-    /// The peer makes too much work.
+    /// The peer causes too much work.
     pub const ENHANCE_YOUR_CALM: Code = Code(11);
 
-    /// Its name in the RFC.
+    /// The code's name in the RFC.
     pub fn name(self) -> &'static str {
         match self.0 {
             0 => "NO_ERROR",
@@ -114,13 +114,13 @@ impl Code {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Bytes that follow.
+    /// Length of the payload that follows.
     pub len: u32,
-    /// See [`kind`].
+    /// Type, see [`kind`].
     pub kind: u8,
-    /// See [`flag`].
+    /// Flags, see [`flag`].
     pub flags: u8,
-    /// Its stream; 0 is the connection.
+    /// Stream identifier; 0 is the connection.
     pub stream: u32,
 }
 
@@ -137,7 +137,7 @@ impl FrameHead {
         })
     }
 
-    /// As bytes. A length beyond 24 bits is cut off; the session never makes one.
+    /// The head as bytes. A length beyond 24 bits is cut off; the session never makes one.
     #[inline]
     pub fn bytes(self) -> [u8; HEAD_LEN] {
         let [_, a, b, c] = self.len.to_be_bytes();
@@ -152,7 +152,7 @@ impl FrameHead {
     }
 }
 
-/// Writes a frame whose payload is available.
+/// Writes a frame with its whole payload.
 #[inline]
 pub fn write(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(&FrameHead { len: payload.len() as u32, kind, flags, stream }.bytes());

@@ -1,10 +1,10 @@
 //! Heads of requests, compressed before the load starts.
 //!
 //! A request is sent many times on many connections, so its fields are encoded once, in two forms. The first time a
-//! connection sends a field, it goes out as a literal that enters the peer's table; from then on it is one byte. The
-//! table is filled while there is room and never evicts, so indices stay valid: a request costs a copy of a few bytes
-//! and no search. Fields that differ from one request to the next are encoded with [`Head::plain`], or one by one with
-//! an [`Outline`], and never enter the table.
+//! connection sends a field, the field goes out as a literal that enters the peer's table; from then on it is one byte.
+//! The table is filled while there is room and never evicts, so indices stay valid: a request costs a copy of a few
+//! bytes and no search. Fields that differ from one request to the next are encoded with [`Head::plain`], or one by one
+//! with an [`Outline`], and never enter the table.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,21 +14,22 @@ use super::hpack::{DEFAULT_TABLE, ENTRY_OVERHEAD, STATIC, write_integer, write_s
 use crate::protocol::http1::is_token;
 use crate::protocol::left_out::LeftOut;
 
-/// Fields of a load that may enter a table, not counting paths.
+/// Most fields of a load that may enter a table, not counting paths.
 const MOST_FIELDS: usize = 64;
-/// Paths of a load that may: a long list of URLs would push out the fields that every request shares.
+/// Most paths of a load that may enter a table: a long list of URLs would push out the fields that every request
+/// shares.
 const MOST_PATHS: usize = 32;
-/// No place.
+/// No place or number.
 const NONE: u8 = u8::MAX;
 
-/// The content of a request's head.
+/// The contents of a request's head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadParts<'a> {
-    /// Method.
+    /// HTTP method.
     pub method: &'a str,
     /// `http` or `https`.
     pub scheme: &'a str,
-    /// Host and, unless it is the scheme's, port. A header `host` takes precedence.
+    /// Host, and port unless it is the scheme's. A header `host` takes precedence.
     pub authority: &'a str,
     /// Path and query.
     pub path: &'a str,
@@ -45,7 +46,7 @@ pub enum HeadError {
     /// A method that opens a tunnel.
     #[error("CONNECT opens a tunnel, which a load cannot use\nhint: give the URL of the server itself")]
     Connect,
-    /// A path that contains blanks or control characters, or is empty.
+    /// A path that contains spaces or control characters, or is empty.
     #[error(
         "the path `{0}` is empty or contains spaces or control characters\nhint: percent-encode them (`%20` for \
          a space)"
@@ -64,8 +65,8 @@ pub enum HeadError {
     OfConnection(String),
 }
 
-/// The heads of one load: tracks which fields they share. A session may send heads of one `Heads` only, since it
-/// numbers their fields.
+/// The heads of one load, and the fields they share. A session may send heads of one `Heads` only, since it numbers
+/// their fields.
 #[derive(Debug, Default)]
 pub struct Heads {
     numbers: HashMap<(String, String), u8>,
@@ -77,20 +78,20 @@ pub struct Heads {
 pub struct Head {
     bytes: Box<[u8]>,
     pieces: Box<[Piece]>,
-    /// The answer to this method has no body whatever its head says (HEAD).
+    /// The response to this method never has a body, whatever its head says (HEAD).
     pub answer_has_no_body: bool,
-    /// For reading: `:method GET`, `accept: */*`, each with its line end.
+    /// The head for display: `:method GET`, `accept: */*`, each with its line end.
     text: Box<str>,
 }
 
 /// A request's head whose path and some fields are written anew each time.
 #[derive(Clone, Debug)]
 pub struct Outline {
-    /// Method, scheme and authority; the path comes next.
+    /// Method, scheme and authority; the path follows.
     pub front: Head,
-    /// The fields that are always the same: all of them, and the subsets sent to where it is redirected.
+    /// The fields that are always the same: all of them, and the subsets sent to the target of a redirect.
     backs: [Head; 4],
-    /// Names of the variable ones, in the order given.
+    /// Names of the variable fields, in the order given.
     pub names: Vec<Name>,
 }
 
@@ -107,7 +108,7 @@ pub struct Name {
     text: Cow<'static, str>,
     /// Its index in the static table, from 1; 0 if it has none.
     place: usize,
-    /// No proxy on the way may put it into a table (RFC 7541 §7.1.3).
+    /// Whether intermediaries must never put it into a table (RFC 7541 §7.1.3).
     is_secret: bool,
 }
 
@@ -133,14 +134,14 @@ pub enum HeadPart<'a> {
     Field(&'a Name, &'a [u8]),
 }
 
-/// A part of a head.
+/// A run of a head's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
-    /// Number of its field, or [`NONE`]: then `plain` is sent as it is.
+    /// Number of its field, or [`NONE`]: `plain` is then sent as is.
     field: u8,
-    /// The field's size in a table.
+    /// Size of the field in a table.
     size: u32,
-    /// Where its encoded forms are in the head's bytes: the plain one, then the one that enters the table.
+    /// Ranges of its encoded forms in the head's bytes: the plain one, then the one that enters the table.
     start: u32,
     plain_end: u32,
     entering_end: u32,
@@ -150,7 +151,7 @@ impl Heads {
     /// Encodes a head.
     ///
     /// # Errors
-    /// A head that HTTP/2 cannot represent.
+    /// HTTP/2 cannot represent the head.
     pub fn add(&mut self, parts: &HeadParts<'_>) -> Result<Head, HeadError> {
         pack(parts, |name, value| self.number(name, value))
     }
@@ -158,7 +159,7 @@ impl Heads {
     /// Encodes the fixed parts of a head whose path and `varying` fields change; the path of `parts` is left out.
     ///
     /// # Errors
-    /// A head that HTTP/2 cannot represent.
+    /// HTTP/2 cannot represent the head.
     pub fn outline(&mut self, parts: &HeadParts<'_>, varying: &[&str]) -> Result<Outline, HeadError> {
         let is_head = parts.method == "HEAD";
         let mut fields = fields_of(parts)?;
@@ -194,15 +195,15 @@ impl Heads {
 }
 
 impl Head {
-    /// Encodes a head none of whose fields enters a table: for one that is sent once.
+    /// Encodes a head none of whose fields enters a table, for a head that is sent once.
     ///
     /// # Errors
-    /// A head that HTTP/2 cannot represent.
+    /// HTTP/2 cannot represent the head.
     pub fn plain(parts: &HeadParts<'_>) -> Result<Head, HeadError> {
         pack(parts, |_, _| NONE)
     }
 
-    /// For reading: one field per line, those whose names begin with a colon as `:method GET`.
+    /// The head for display: one field per line, those whose names begin with a colon as `:method GET`.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -213,10 +214,10 @@ impl Name {
         Name { text: Cow::Borrowed(text), place, is_secret }
     }
 
-    /// Any name, in any case.
+    /// A field name, given in any case.
     ///
     /// # Errors
-    /// It is not a name, or one that HTTP/2 forbids.
+    /// It is not a field name, or one that HTTP/2 forbids.
     pub fn new(name: &str) -> Result<Name, HeadError> {
         if !is_token(name) {
             return Err(HeadError::HeaderName(name.to_owned()));
@@ -230,7 +231,7 @@ impl Name {
         Ok(Name { text: Cow::Owned(text), place, is_secret })
     }
 
-    /// In lower case.
+    /// The name in lower case.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -286,7 +287,7 @@ fn packed(
     Head { bytes: bytes.into(), pieces: pieces.into(), answer_has_no_body, text: text.into() }
 }
 
-/// A literal: its upper bits and the length of their prefix.
+/// Writes a literal with these upper bits, and the length of its index's prefix.
 fn write_literal(out: &mut Vec<u8>, upper: u8, prefix: u32, name: &str, value: &str) {
     let place = STATIC.iter().position(|(n, _)| *n == name).map_or(0, |place| place + 1);
     write_integer(out, upper, prefix, place);
@@ -340,15 +341,15 @@ fn fields_of(parts: &HeadParts<'_>) -> Result<Vec<(String, String)>, HeadError> 
     Ok(fields)
 }
 
-/// The contents of one connection's peer table: our half of HPACK's state.
+/// The contents of one peer's table: this side's half of the HPACK state.
 #[derive(Debug)]
 pub(super) struct Encoder {
-    /// Position of each field in order of entry, or [`NONE`].
+    /// By field number: the field's position in order of entry, or [`NONE`].
     places: Vec<u8>,
     entered: u8,
     size: usize,
     limit: usize,
-    /// The limit has changed and the peer must be informed.
+    /// Whether the limit has changed and the peer must be informed.
     resized: bool,
 }
 
@@ -359,7 +360,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// The peer allows a table of this many bytes. More than the default is not used.
+    /// The peer allows a table of this many bytes; at most the default is used.
     pub(super) fn allow(&mut self, bytes: u32) {
         let limit = (bytes as usize).min(DEFAULT_TABLE);
         if limit != self.limit {
@@ -379,7 +380,7 @@ impl Encoder {
             match part {
                 HeadPart::Packed(head) => self.write(head, out),
                 HeadPart::Field(name, value) => {
-                    // Without indexing: the next request has another value.
+                    // Without indexing: the next request has a different value.
                     write_integer(out, if name.is_secret { 0x10 } else { 0 }, 4, name.place);
                     if name.place == 0 {
                         write_string(out, name.text.as_bytes());
@@ -390,7 +391,7 @@ impl Encoder {
         }
     }
 
-    /// After a change of the table's size, the next block begins with the new size.
+    /// Writes the table's new size: the next block after a change must begin with it.
     #[inline]
     fn write_size_update(&mut self, out: &mut Vec<u8>) {
         if self.resized {
@@ -400,7 +401,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a head's block.
+    /// Appends the block of a head.
     #[inline]
     pub(super) fn write(&mut self, head: &Head, out: &mut Vec<u8>) {
         self.write_size_update(out);
@@ -420,7 +421,7 @@ impl Encoder {
         }
     }
 
-    /// Finds room for a field, if there is any.
+    /// Enters a field into the table, if there is room.
     #[cold]
     fn enter(&mut self, piece: &Piece) -> bool {
         let size = piece.size as usize;
@@ -518,7 +519,7 @@ mod tests {
         let mut pair = Pair::new();
         let (first, text) = pair.send(&head);
         assert_eq!(pair.send(&head).0, 4);
-        // Room for one of the two fields; then for none; then more than the default.
+        // Room for one of the two fields; then for none; then for more than the default.
         pair.encoder.allow(60);
         assert_eq!(pair.send(&head), (first + 3, text.clone()));
         let one = pair.send(&head);
@@ -574,7 +575,7 @@ mod tests {
             assert_eq!(text, expect);
             lengths.push(block.len());
         }
-        // A fixed field is one byte from its second use on; nothing else enters the table.
+        // A fixed field takes one byte from its second use on; nothing else enters the table.
         assert!(lengths[1] < lengths[0] && lengths[2] == lengths[1], "{lengths:?}");
         assert_eq!(pair.encoder.entered, 2);
         for (name, place) in [

@@ -1,7 +1,7 @@
 //! HPACK (RFC 7541): the decoder with its dynamic table, and the building blocks of an encoder.
 //!
-//! A block is decoded whole. The work a peer can cause is bounded: the table by the size we announce, the list of
-//! fields by `max_list`. A block that exceeds it ends the connection, since expanding it further (two bytes can
+//! A block is decoded whole. The work a peer can cause is bounded: the table by the size that this side announces, the
+//! list of fields by `max_list`. A block that exceeds it ends the connection, since expanding it further (two bytes can
 //! represent a whole table entry) would be wasted work. The meaning of fields is not known here.
 
 use std::collections::VecDeque;
@@ -80,12 +80,12 @@ pub static STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// A decoded block's use of the decoder's state.
+/// How decoding a block used the decoder's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// It referred to the dynamic table.
+    /// Whether it referred to the dynamic table.
     pub read: bool,
-    /// It changed the dynamic table or its size.
+    /// Whether it changed the dynamic table or its size.
     pub changed: bool,
 }
 
@@ -93,9 +93,9 @@ pub struct Touched {
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
-    /// The largest size a block may give the table.
+    /// Largest size that a block may set for the table.
     announced: usize,
-    /// The longest list of fields, counted as in the RFC.
+    /// Longest list of fields, counted as in the RFC.
     max_list: usize,
     name: Vec<u8>,
     value: Vec<u8>,
@@ -108,7 +108,7 @@ const fn fault(words: &'static str) -> Fault {
 const TRUNCATED: Fault = fault("a header block ends inside a field");
 
 impl Decoder {
-    /// With the table size we announce and the longest list of fields, in bytes; names and values count, and 32 bytes
+    /// With the announced table size and the longest list of fields, in bytes; names and values count, plus 32 bytes
     /// for each field.
     pub fn new(table_size: usize, max_list: usize) -> Self {
         Decoder {
@@ -123,7 +123,7 @@ impl Decoder {
     /// Decodes a whole block and reports its fields, in order.
     ///
     /// # Errors
-    /// Broken encoding, or a list that is too long. Either makes the connection unusable.
+    /// The encoding is broken, or the list is too long. Either makes the connection unusable.
     pub fn decode(&mut self, block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<Touched, Fault> {
         let mut touched = Touched::default();
         let mut list = 0;
@@ -177,7 +177,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Frees memory that an unusually long head took.
+    /// Frees the memory that an unusually long head took.
     #[inline]
     pub fn slim(&mut self, keep: usize) {
         for scratch in [&mut self.name, &mut self.value] {
@@ -188,7 +188,7 @@ impl Decoder {
     }
 }
 
-/// An integer with a prefix of `prefix` bits (RFC 7541 §5.1). Values beyond 2²⁸ are rejected.
+/// Reads an integer with a prefix of `prefix` bits (RFC 7541 §5.1). Values beyond 2²⁸ are rejected.
 #[inline]
 fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Fault> {
     let mask = (1usize << prefix) - 1;
@@ -213,7 +213,7 @@ fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Fault> {
     Ok(value)
 }
 
-/// Appends a string (RFC 7541 §5.2).
+/// Reads a string and appends it (RFC 7541 §5.2).
 #[inline]
 fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     let encoded = rest.first().ok_or(TRUNCATED)? & 0x80 != 0;
@@ -228,7 +228,7 @@ fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     }
 }
 
-/// The dynamic table (RFC 7541 §2.3.2): entries lie one after the other in `bytes`, the oldest first.
+/// The dynamic table (RFC 7541 §2.3.2): entries are stored one after another in `bytes`, the oldest first.
 #[derive(Debug, Default)]
 struct Table {
     bytes: Vec<u8>,
@@ -288,7 +288,7 @@ impl Table {
         self.evict(limit);
     }
 
-    /// Drops the oldest until at most `target` is left.
+    /// Drops the oldest entries until at most `target` bytes are left.
     fn evict(&mut self, target: usize) {
         while self.size > target {
             let Some(entry) = self.entries.pop_back() else { break };
@@ -367,7 +367,7 @@ pub(super) mod tests {
         ((0..decoder.table.entries.len()).map(entry).collect(), decoder.table.size)
     }
 
-    /// One example of appendix C: block, its fields, the table after it.
+    /// One example of appendix C: block, its fields, and the table and its size after it.
     type Example<'a> = (&'a str, &'a str, &'a [&'a str], usize);
 
     fn check_all(limit: usize, examples: &[Example<'_>]) {

@@ -3,7 +3,7 @@
 //! The code is canonical: among codes of one length, symbols ascend. So the lengths suffice, and the tables are
 //! computed from them at compile time.
 
-/// Bits of the code of each byte, and of the end-of-string symbol.
+/// Code lengths in bits, by byte, and for the end-of-string symbol.
 #[rustfmt::skip]
 const LENGTHS: [u8; SYMBOLS] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
@@ -41,7 +41,7 @@ const SORTED: [u16; SYMBOLS] = {
     sorted
 };
 
-/// For each length: its first code, how many codes it has, and where they begin in [`SORTED`].
+/// For each code length: its first code, how many codes it has, and where they begin in [`SORTED`].
 const BY_LENGTH: [(u32, u32, u32); LONGEST + 1] = {
     let mut table = [(0, 0, 0); LONGEST + 1];
     let (mut code, mut at, mut length) = (0u32, 0u32, 1);
@@ -71,7 +71,7 @@ const CODES: [u32; SYMBOLS] = {
     codes
 };
 
-/// For the next [`SHORT`] bits: length in the high byte, byte in the low one; 0 where the code is longer.
+/// By the next [`SHORT`] bits: code length in the high byte, decoded byte in the low one; 0 if the code is longer.
 static LOOK: [u16; 1 << SHORT] = {
     let mut look = [0; 1 << SHORT];
     let mut symbol = 0;
@@ -90,12 +90,12 @@ static LOOK: [u16; 1 << SHORT] = {
     look
 };
 
-/// Bytes that `text` takes when encoded.
+/// Number of bytes that `text` takes when encoded.
 pub fn encoded_len(text: &[u8]) -> usize {
     text.iter().map(|b| LENGTHS[*b as usize] as usize).sum::<usize>().div_ceil(8)
 }
 
-/// Appends `text`, encoded.
+/// Appends the encoded `text`.
 pub fn encode(text: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut count) = (0u64, 0u32);
     for byte in text {
@@ -116,7 +116,7 @@ pub fn encode(text: &[u8], out: &mut Vec<u8>) {
 /// Appends the decoded `input`; at most 8/5 of its length.
 ///
 /// # Errors
-/// In words: end-of-string inside, or padding that is not a prefix of end-of-string.
+/// What is wrong, in words: end-of-string inside, or padding that is not a prefix of end-of-string.
 pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     out.reserve(input.len() * 8 / 5 + 1);
     let mut rest = input;
@@ -182,7 +182,7 @@ mod tests {
         let sum: u64 = LENGTHS.iter().map(|l| 1u64 << (LONGEST - *l as usize)).sum();
         assert_eq!(sum, 1 << LONGEST);
         assert_eq!(CODES[END_OF_STRING as usize], (1 << LONGEST) - 1);
-        // Some of appendix B, one of every kind of length.
+        // Some codes of appendix B, one of every kind of length.
         for (symbol, code) in
             [(b'0', 0), (b'a', 3), (b' ', 0x14), (b'Z', 0xfd), (0, 0x1ff8), (b'\n', 0x3fff_fffc)]
         {

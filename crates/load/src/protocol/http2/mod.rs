@@ -1,7 +1,7 @@
 //! HTTP/2 (RFC 9113), the client's side: bytes in, events and bytes out.
 //!
 //! A [`Session`] is one connection. It has no socket and no clock: the caller carries bytes, keeps time and identifies
-//! requests by its own tokens. After the first requests nothing allocates. Whatever a server sends ends in events or
+//! requests by its own tokens. After the first requests nothing allocates. Whatever a server sends results in events or
 //! in one named fault, with work and memory bounded; the bounds are in [`session`].
 //!
 //! [`head`] writes requests, [`fields`] reads responses, [`hpack`] and [`huffman`] encode both, and [`frame`] frames

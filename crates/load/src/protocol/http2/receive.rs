@@ -1,8 +1,8 @@
 //! How each of a server's frames changes a session.
 //!
-//! Breaches that leave the connection's state in doubt are faults of the connection; those of one answer end only its
-//! stream (RFC 9113 §5.4). Frames for ended streams are ignored: they may have crossed our end of the stream on the
-//! way.
+//! Violations that leave the connection's state in doubt are faults of the connection; those in one response end only
+//! its stream (RFC 9113 §5.4). Frames for ended streams are ignored: they may have been in flight when this side ended
+//! the stream.
 
 use super::fault::{Fault, flood, flow, protocol, size};
 use super::fields::Facts;
@@ -40,7 +40,7 @@ impl Session {
         match (known, pad_to_come) {
             (false, _) => self.floods.stray()?,
             (true, false) => self.floods.body(head.len),
-            // As much of it as is certainly not padding.
+            // As much of the frame as is certainly not padding.
             (true, true) => self.floods.body(head.len.saturating_sub(256)),
         }
         let left = head.len - u32::from(pad_to_come);
@@ -48,7 +48,7 @@ impl Session {
         Ok(())
     }
 
-    /// Counts a DATA frame against both windows, and reopens them in large steps. True if its stream is open.
+    /// Counts a DATA frame against both windows, and reopens them in large steps. Returns whether its stream is open.
     #[inline]
     fn count_data(&mut self, head: FrameHead, end: bool, out: &mut Vec<u8>) -> Result<bool, Fault> {
         let len = i64::from(head.len);
@@ -74,7 +74,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Reads the next bytes of a DATA frame. Returns how many were used, which may be none where it ends.
+    /// Reads the next bytes of a DATA frame. Returns how many were used, possibly none at the frame's end.
     #[inline]
     pub(super) fn read_data(
         &mut self,
@@ -114,7 +114,7 @@ impl Session {
         Ok(used)
     }
 
-    /// A piece of a body.
+    /// Handles a piece of a body.
     #[inline]
     fn data(
         &mut self,
@@ -159,7 +159,7 @@ impl Session {
         Ok(())
     }
 
-    /// A response is complete.
+    /// Ends the stream of a complete response.
     #[inline]
     fn end(&mut self, id: u32, out: &mut Vec<u8>) {
         if self.forget(id).is_some_and(|stream| !stream.all_sent) {
@@ -167,7 +167,7 @@ impl Session {
         }
     }
 
-    /// Ends a stream whose answer is malformed.
+    /// Ends a stream whose response is malformed.
     #[cold]
     fn malformed(
         &mut self,
@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// A complete frame.
+    /// Handles a complete frame.
     #[inline]
     pub(super) fn frame(
         &mut self,
@@ -278,7 +278,7 @@ impl Session {
         if self.block.len() > MAX_LIST { Err(flood("a response head is too long")) } else { Ok(()) }
     }
 
-    /// A whole block of fields: a head, an interim one, or trailers.
+    /// Handles a whole block of fields: a head, an interim head, or trailers.
     #[inline]
     fn block(
         &mut self,
@@ -331,7 +331,7 @@ impl Session {
         Ok(())
     }
 
-    /// Decodes a block, or recognizes it.
+    /// Decodes a block, or recognizes it as the last one.
     #[inline]
     fn unpack(
         &mut self,
@@ -501,7 +501,7 @@ impl Session {
         let (Some(last), Some(code)) = (read_u32(payload), payload.get(4..).and_then(read_u32)) else {
             return Err(size("GOAWAY of a wrong size"));
         };
-        // A later one may name an earlier stream, never a later one.
+        // A later GOAWAY may name an earlier stream, never a later one.
         let last_stream = (last & MAX_31).min(self.going_away.unwrap_or(MAX_31));
         self.going_away = Some(last_stream);
         sink(Event::GoAway { last_stream, code: Code(code) });

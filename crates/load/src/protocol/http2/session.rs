@@ -1,17 +1,17 @@
 //! One HTTP/2 connection, the client's half of RFC 9113.
 //!
 //! The caller identifies requests by tokens. It sends with [`Session::send`], passes received bytes to
-//! [`Session::receive`], and writes whatever both appended to `out`. Answers come as [`Event`]s. A fault ends the
-//! connection: it stays the same from then on, and the requests still open are in [`Session::open_tokens`].
+//! [`Session::receive`], and writes whatever both appended to `out`. Responses are reported as [`Event`]s. A fault ends
+//! the connection: it is permanent, and the requests still open are in [`Session::open_tokens`].
 //!
 //! **Bounds.** A frame is kept only until it is complete, and DATA never. A head has at most [`MAX_LIST`] bytes,
 //! encoded and decoded, and [`MAX_CONTINUATIONS`] frames. Frames that do not advance a response (PING, SETTINGS, empty
-//! DATA, interim heads, unknown ones, and more WINDOW_UPDATEs and frames for ended streams than we caused) are
+//! DATA, interim heads, unknown ones, and more WINDOW_UPDATEs and frames for ended streams than this side caused) are
 //! counted, and [`super::floods::MAX_IDLE_FRAMES`] of them beyond what responses offset are a flood. So are
-//! [`super::floods::MAX_ANSWERS`] answers to PING and SETTINGS that the server does not read.
+//! [`super::floods::MAX_ANSWERS`] replies to PING and SETTINGS that the server does not read.
 //!
-//! **What it does not do.** No pushes, no tunnels, no priorities. A response that ends before its request does cuts
-//! the request off with CANCEL: the answer is known, and the rest of the body would change nothing.
+//! **What it does not do.** No pushes, no tunnels, no priorities. If a response ends before its request does, the
+//! request is cut off with CANCEL: the response is known, and the rest of the body would change nothing.
 
 use std::collections::VecDeque;
 
@@ -25,40 +25,40 @@ use super::head::{Encoder, Head, HeadPart};
 use super::hpack::{DEFAULT_TABLE, Decoder};
 use super::streams::{ANY_LENGTH, Stream, Streams};
 
-/// The longest head of a response: encoded in bytes, and decoded as RFC 9113 §6.5.2 counts.
+/// Longest head of a response: encoded in bytes, and decoded as RFC 9113 §6.5.2 counts.
 pub const MAX_LIST: usize = 64 * 1024;
-/// The most frames after a head's first.
+/// Most frames after a head's first.
 pub const MAX_CONTINUATIONS: u32 = 128;
 /// Bodies are not written beyond this many bytes of `out` at once; [`Session::flush`] continues.
 pub const MAX_OUT: usize = 256 * 1024;
 /// Scratch buffers larger than this are freed, so that an idle connection is small.
 pub(super) const KEEP: usize = 1024;
-/// The initial size of a window.
+/// Initial size of a window.
 const DEFAULT_WINDOW: i64 = 65_535;
 /// Streams a server is assumed to allow before its settings arrive: the least that RFC 9113 §6.5.2 recommends.
 const STREAMS_BEFORE_HELLO: u32 = 100;
 /// Heads up to this length are remembered.
 pub(super) const MAX_MEMO: usize = 1024;
 
-/// What we announce to the server.
+/// Settings of this side, some of which are announced to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of body a stream may have under way; 1 to 2³¹ − 1.
+    /// Most bytes of body that a stream may have in flight; 1 to 2³¹ − 1.
     pub stream_window: u32,
-    /// Bytes of body the connection may have under way; at least 65,535.
+    /// Most bytes of body that the connection may have in flight; at least 65,535.
     pub connection_window: u32,
-    /// The longest frame the server may send, 16,384 to 2²⁴ − 1.
+    /// Longest frame that the server may send, 16,384 to 2²⁴ − 1.
     pub max_frame: u32,
-    /// Streams we open at once, whatever the server would allow.
+    /// Most streams to open at once, whatever the server would allow.
     pub max_streams: u32,
-    /// Report every field of responses as [`Event::Field`]. Costs decoding heads already seen.
+    /// Report every field of responses as [`Event::Field`], at the cost of decoding heads already seen.
     pub report_fields: bool,
-    /// Report at least those of responses with a status from 400 on, and of others where that costs nothing.
+    /// Report at least the fields of responses with a status from 400 on, and those of others where that costs nothing.
     pub report_failures: bool,
 }
 
 impl Default for Settings {
-    /// Windows large enough not to stall: the server is to be measured, not our flow control.
+    /// Windows large enough not to stall: the load measures the server, not this side's flow control.
     fn default() -> Self {
         Settings {
             stream_window: 1 << 30,
@@ -71,66 +71,66 @@ impl Default for Settings {
     }
 }
 
-/// What happened. A request is over after `end`, `Reset`, `Malformed` or `Unprocessed`; its token may then be used
-/// again.
+/// Something that happened on a connection. A request is over after `end`, `Reset`, `Malformed` or `Unprocessed`; its
+/// token may then be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A field of a head (interim ones too) or of trailers; before the `Head` it belongs to.
+    /// A field of a head (including interim ones) or of trailers; reported before the `Head` it belongs to.
     Field {
-        /// The request.
+        /// Token of the request.
         token: u32,
-        /// Its name, pseudo-headers included.
+        /// Name of the field, including pseudo-headers.
         name: &'a [u8],
-        /// Its value.
+        /// Value of the field.
         value: &'a [u8],
     },
     /// The final head.
     Head {
-        /// The request.
+        /// Token of the request.
         token: u32,
         /// Status code, 200 to 999.
         status: u16,
-        /// Nothing follows.
+        /// Whether the response ends here.
         end: bool,
     },
-    /// A piece of the body; empty where only the end is reported.
+    /// A piece of the body; empty if only the end is reported.
     Data {
-        /// The request.
+        /// Token of the request.
         token: u32,
         /// The bytes, without padding.
         bytes: &'a [u8],
-        /// Nothing follows.
+        /// Whether the response ends here.
         end: bool,
     },
     /// The server ended the stream. After REFUSED_STREAM the request may be sent again.
     Reset {
-        /// The request.
+        /// Token of the request.
         token: u32,
-        /// Its reason.
+        /// The server's reason.
         code: Code,
     },
-    /// The answer was malformed and we ended the stream; the connection continues.
+    /// The response was malformed and its stream was ended from this side; the connection continues.
     Malformed {
-        /// The request.
+        /// Token of the request.
         token: u32,
-        /// In words.
+        /// What is malformed, in words.
         words: &'static str,
     },
-    /// The server sent GOAWAY: nothing new may be sent. Requests it has not processed follow as `Unprocessed`.
+    /// The server sent GOAWAY: no new request may be sent. Requests it has not processed follow as `Unprocessed`.
     GoAway {
-        /// The last stream it may have processed.
+        /// The last stream that the server may have processed.
         last_stream: u32,
-        /// Its reason.
+        /// The server's reason.
         code: Code,
     },
     /// A request that the server had not processed before its GOAWAY: it may be sent again elsewhere.
     Unprocessed {
-        /// The request.
+        /// Token of the request.
         token: u32,
     },
-    /// The server's settings came: initially, and when they change.
+    /// The server's settings arrived: at the start, and when they change.
     SettingsChanged {
-        /// Streams it allows at once.
+        /// Most streams that the server allows at once.
         max_streams: u32,
     },
 }
@@ -148,29 +148,29 @@ pub enum NotSent {
     Broken,
 }
 
-/// What the next bytes belong to.
+/// What the next received bytes belong to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reading {
     /// A frame's head, or a frame that is kept until it is whole.
     Frame,
-    /// DATA.
+    /// In a DATA frame.
     Data(Data),
-    /// This many bytes of a frame of unknown type.
+    /// In a frame of unknown type, with this many bytes to skip.
     Skip(u32),
 }
 
-/// A DATA frame under way.
+/// A DATA frame being received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Data {
     pub(super) stream: u32,
-    /// The length of its padding comes first.
+    /// Whether the length of its padding is still to come.
     pub(super) pad_to_come: bool,
     pub(super) left: u32,
     pub(super) padding: u32,
     pub(super) end: bool,
 }
 
-/// A head whose end is to come.
+/// A head whose end is still to come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenHead {
     pub(super) stream: u32,
@@ -178,18 +178,18 @@ pub(super) struct OpenHead {
     pub(super) continuations: u32,
 }
 
-/// The last head, and its meaning. Servers encode the same head again and again (except for `date`, once a second),
-/// and comparing is several times cheaper than decoding. It is valid for a block that did not change the decoder's
-/// table; one that read the table is valid only while the table is unchanged.
+/// The last head, and its meaning. Servers encode the same head again and again (except for `date`, once a second), and
+/// comparing is several times cheaper than decoding. The memo is valid for a block that did not change the decoder's
+/// table; if the block read the table, only while the table is unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     pub(super) block: Vec<u8>,
     pub(super) facts: Facts,
-    /// `None`: the block did not read the table.
+    /// Version of the table that the block read; `None` if it did not read the table.
     pub(super) table: Option<u64>,
 }
 
-/// One connection.
+/// One HTTP/2 connection.
 #[derive(Debug)]
 pub struct Session {
     pub(super) settings: Settings,
@@ -278,7 +278,7 @@ impl Session {
         }
     }
 
-    /// How many requests may be sent now.
+    /// Number of requests that may be sent now.
     #[inline]
     pub fn room(&self) -> u32 {
         if self.going_away.is_some() || self.fault.is_some() || self.next_stream > MAX_31 {
@@ -290,25 +290,25 @@ impl Session {
         most.saturating_sub(self.streams.len() as u32).min(left)
     }
 
-    /// How many requests are open.
+    /// Number of open requests.
     #[inline]
     pub fn open(&self) -> usize {
         self.streams.len()
     }
 
-    /// The open requests, unordered: those that fail with the connection.
+    /// Tokens of the open requests, unordered: these fail with the connection.
     pub fn open_tokens(&self) -> impl Iterator<Item = u32> {
         self.streams.iter().map(|s| s.token)
     }
 
-    /// The server has sent GOAWAY, there is a fault, or no stream is left: the connection is to be closed once nothing
-    /// is open.
+    /// Whether the connection is to be closed once nothing is open: the server has sent GOAWAY, there is a fault, or no
+    /// stream identifier is left.
     pub fn is_ending(&self) -> bool {
         self.going_away.is_some() || self.fault.is_some() || self.next_stream > MAX_31
     }
 
-    /// Sends a request: its head, and as much of its body as may go now. `token` must not be open. False if a part of
-    /// the body is left, which [`Session::flush`] sends.
+    /// Sends a request: its head, and as much of its body as may go now. `token` must not be open. Returns false if a
+    /// part of the body is left, which [`Session::flush`] sends.
     ///
     /// # Errors
     /// Nothing was sent.
@@ -317,7 +317,7 @@ impl Session {
         self.send_parts(token, head.answer_has_no_body, [HeadPart::Packed(head)].into_iter(), body, out)
     }
 
-    /// The same with a head assembled from parts; the answer may have no body, whatever its head says.
+    /// As `send`, with a head assembled from parts. `no_body`: the response has no body, whatever its head says.
     ///
     /// # Errors
     /// Nothing was sent.
@@ -362,7 +362,7 @@ impl Session {
         Ok(body.is_empty() || self.begin_body(id, body, out))
     }
 
-    /// A request is open whose body the server has no room for.
+    /// Whether a request is open whose body is not completely sent because the server has no room.
     pub fn is_held_up(&self, token: u32) -> bool {
         self.streams.of_token(token).is_some_and(|stream| !stream.all_sent)
     }
@@ -377,7 +377,7 @@ impl Session {
         }
     }
 
-    /// Writes as much of a body as may go at once; true if that was all of it.
+    /// Writes as much of a body as may go at once; returns true if that was all of it.
     fn begin_body(&mut self, id: u32, body: &[u8], out: &mut Vec<u8>) -> bool {
         while self.write_data(id, body, out) == Wrote::Some {}
         let Some(stream) = self.streams.get(id).filter(|s| !s.all_sent) else { return true };
@@ -387,7 +387,7 @@ impl Session {
         false
     }
 
-    /// Writes one DATA frame of a body, if windows and `out` have room.
+    /// Writes one DATA frame of a body, if the windows and `out` have room.
     fn write_data(&mut self, id: u32, body: &[u8], out: &mut Vec<u8>) -> Wrote {
         let Some(stream) = self.streams.get(id) else { return Wrote::All };
         let rest = usize::try_from(stream.sent).ok().and_then(|sent| body.get(sent..)).unwrap_or_default();
@@ -407,13 +407,14 @@ impl Session {
         if stream.all_sent { Wrote::All } else { Wrote::Some }
     }
 
-    /// Bodies wait, and something has changed since they were blocked: call [`Session::flush`] once `out` is written.
+    /// Whether bodies wait and something has changed since they were blocked: call [`Session::flush`] once `out` is
+    /// written.
     #[inline]
     pub fn wants_flush(&self) -> bool {
         self.may_flush && !self.queue.is_empty() && self.fault.is_none()
     }
 
-    /// Writes more of the waiting bodies, in turn. `body_of` returns the body a request was sent with.
+    /// Writes more of the waiting bodies, in turn. `body_of` returns the body that a request was sent with.
     pub fn flush<'b>(&mut self, mut body_of: impl FnMut(u32) -> &'b [u8], out: &mut Vec<u8>) {
         let mut stuck = 0;
         self.may_flush = false;
@@ -456,7 +457,7 @@ impl Session {
         Some(stream)
     }
 
-    /// Abandons a request: whatever arrives for it later is ignored. False if it is not open.
+    /// Abandons a request: whatever arrives for it later is ignored. Returns false if the request is not open.
     pub fn cancel(&mut self, token: u32, out: &mut Vec<u8>) -> bool {
         let Some(stream) = self.streams.of_token(token) else { return false };
         self.forget(stream.id);
@@ -476,7 +477,7 @@ impl Session {
     /// Takes the next bytes of the connection, writes replies into `out`, and reports events.
     ///
     /// # Errors
-    /// The connection has ended. The GOAWAY to the server is in `out`; the same fault is returned again.
+    /// The connection has ended. The GOAWAY for the server is in `out`; later calls return the same fault.
     #[inline]
     pub fn receive(
         &mut self,
@@ -538,7 +539,7 @@ impl Session {
         Ok(whole)
     }
 
-    /// The same for a frame whose beginning is kept.
+    /// As `read_frame`, for a frame whose beginning is kept.
     #[cold]
     fn read_partial(
         &mut self,
@@ -568,7 +569,7 @@ impl Session {
         Ok(used)
     }
 
-    /// Handles a frame's head. True if its payload is read as it comes.
+    /// Handles a frame's head. Returns true if its payload is read as it arrives.
     #[inline]
     fn open_frame(
         &mut self,
@@ -598,7 +599,7 @@ impl Session {
         Ok(true)
     }
 
-    /// A stream that we never opened.
+    /// Whether this side never opened the stream.
     #[inline]
     pub(super) fn is_unopened(&self, stream: u32) -> bool {
         stream.is_multiple_of(2) || stream >= self.next_stream
@@ -621,7 +622,7 @@ pub(super) fn slim(scratch: &mut Vec<u8>) {
     }
 }
 
-/// The first frame was not SETTINGS.
+/// Fault if the first frame was not SETTINGS.
 #[cold]
 fn no_http2(head: FrameHead) -> Fault {
     let bytes = head.bytes();
@@ -634,7 +635,7 @@ fn no_http2(head: FrameHead) -> Fault {
     }
 }
 
-/// Splits a head that is longer than the server's frames may be. Only a very long one is.
+/// Splits a head that is longer than the server allows for a frame, which only a very long one is.
 #[cold]
 fn continue_head(out: &mut Vec<u8>, start: usize, first: FrameHead, max: u32) {
     let block = out.split_off(start + HEAD_LEN);

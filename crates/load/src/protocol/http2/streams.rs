@@ -1,35 +1,36 @@
 //! The open streams of a connection, found by their identifier.
 //!
-//! An open-addressed table that is also the store. Identifiers ascend by two and few are open at once, so the first
-//! slot probed is nearly always the right one, and once it has grown to the peak number of streams nothing allocates.
+//! An open-addressed table that also stores the streams. Identifiers ascend by two and few are open at once, so the
+//! first slot probed is nearly always the right one, and once the table has grown to the peak number of streams nothing
+//! allocates.
 
-/// A body whose length was not announced.
+/// Stands for a body whose length was not announced.
 pub const ANY_LENGTH: u64 = u64::MAX;
 
 /// An open stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Its identifier; 0 is a free place.
+    /// Stream identifier; 0 marks a free place.
     pub id: u32,
     /// The caller's token for the request.
     pub token: u32,
-    /// Bytes of body that may be sent on it; below 0 after the peer has taken some back.
+    /// Bytes of body that may be sent on it; negative after the peer has shrunk the window.
     pub send_window: i64,
-    /// Bytes of the request's body that were sent.
+    /// Bytes of the request's body sent so far.
     pub sent: u64,
     /// Bytes of the response's body to come, or [`ANY_LENGTH`].
     pub left: u64,
-    /// Bytes the peer may still send before we allow more.
+    /// Bytes that the peer may still send before the window is reopened.
     pub receive_window: i64,
-    /// The request has been sent whole.
+    /// Whether the request has been sent completely.
     pub all_sent: bool,
-    /// It waits in the queue of bodies.
+    /// Whether it waits in the queue of bodies.
     pub queued: bool,
-    /// Interim heads that came.
+    /// Number of interim heads received.
     pub interim: u8,
-    /// The final head came.
+    /// Whether the final head has been received.
     pub head: bool,
-    /// The response has no body whatever its head says.
+    /// Whether the response has no body, whatever its head says.
     pub no_body: bool,
 }
 
@@ -47,16 +48,16 @@ const FREE: Stream = Stream {
     no_body: false,
 };
 
-/// All of them.
+/// All open streams of a connection.
 #[derive(Debug, Default)]
 pub struct Streams {
-    /// A power of two, at least twice as many as are open.
+    /// Its length is a power of two, at least twice the number of open streams.
     places: Vec<Stream>,
     open: usize,
 }
 
 impl Streams {
-    /// How many are open.
+    /// Number of open streams.
     #[inline]
     pub fn len(&self) -> usize {
         self.open
@@ -67,7 +68,7 @@ impl Streams {
         (id >> 1) as usize & (self.places.len().wrapping_sub(1))
     }
 
-    /// Where a stream is.
+    /// Index of a stream's place.
     #[inline]
     fn find(&self, id: u32) -> Option<usize> {
         if self.places.is_empty() {
@@ -84,28 +85,28 @@ impl Streams {
         }
     }
 
-    /// A stream.
+    /// An open stream.
     #[inline]
     pub fn get(&mut self, id: u32) -> Option<&mut Stream> {
         self.find(id).map(|at| &mut self.places[at])
     }
 
-    /// The stream of a request. A linear search: for rare cases.
+    /// The stream of a request. A linear search, for rare cases.
     pub fn of_token(&self, token: u32) -> Option<Stream> {
         self.iter().find(|s| s.token == token).copied()
     }
 
-    /// All open ones, unordered.
+    /// All open streams, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.places.iter().filter(|s| s.id != 0)
     }
 
-    /// All open ones, mutably.
+    /// All open streams, unordered and mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.places.iter_mut().filter(|s| s.id != 0)
     }
 
-    /// Adds one with a new identifier; its `id` is not 0.
+    /// Adds a stream with a new identifier; its `id` is not 0.
     #[inline]
     pub fn insert(&mut self, stream: Stream) {
         if (self.open + 1) * 2 > self.places.len() {
@@ -132,7 +133,7 @@ impl Streams {
         old.into_iter().filter(|s| s.id != 0).for_each(|s| self.place(s));
     }
 
-    /// Removes one. Those it had displaced move up.
+    /// Removes a stream. Streams that it had displaced move up.
     #[inline]
     pub fn remove(&mut self, id: u32) -> Option<Stream> {
         let mut hole = self.find(id)?;
@@ -145,7 +146,7 @@ impl Streams {
             if next.id == 0 {
                 break;
             }
-            // It may fill the hole unless its home lies after the hole (cyclically).
+            // `next` may fill the hole unless its home lies after the hole (cyclically).
             let from_home = at.wrapping_sub(self.home(next.id)) & mask;
             let from_hole = at.wrapping_sub(hole) & mask;
             if from_home >= from_hole {

@@ -9,7 +9,7 @@ use super::session::{MAX_CONTINUATIONS, MAX_LIST, MAX_OUT};
 use super::*;
 use crate::protocol::http1::{MAX_INTERIM, TOO_MANY_INTERIM};
 
-/// An event, kept. Pieces of one body that follow one another are one.
+/// An event, kept. Consecutive pieces of one body are one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     Field(u32, String),
@@ -23,7 +23,7 @@ enum Seen {
     Fault(Fault),
 }
 
-/// A session and what it reported and wrote.
+/// A session, the events it reported and the bytes it wrote.
 struct Driven {
     session: Session,
     seen: Vec<Seen>,
@@ -99,7 +99,7 @@ fn settings_frame(settings: &[(u16, u32)]) -> Vec<u8> {
     out
 }
 
-/// HEADERS with a whole block, `end` or not.
+/// HEADERS with a whole block; `end` sets END_STREAM.
 fn headers(stream: u32, end: bool, block: &[u8]) -> Vec<u8> {
     frame(kind::HEADERS, flag::END_HEADERS | u8::from(end), stream, block)
 }
@@ -121,7 +121,7 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 
 const OK: &[u8] = &[0x88];
 
-/// What one request (token 100, stream 1) and a second (101, 3) see, and the replies; in pieces of many sizes.
+/// Events of one request (token 100, stream 1) and a second (101, 3), and the replies; in pieces of many sizes.
 fn check(input: &[u8], expect: &[Seen], answer: &[u8]) {
     for piece in (1..=input.len().min(40)).chain([input.len().max(1)]) {
         let mut driven = Driven::new(Settings::default(), 2);
@@ -140,7 +140,7 @@ fn check_fault(input: &[u8], code: Code, words: &'static str) {
     );
 }
 
-/// The first request's stream ends, and the connection continues.
+/// The first request's stream ends; the connection continues.
 fn check_malformed(input: &[u8], words: &'static str) {
     let input = [input, &headers(3, true, OK)].concat();
     let reset = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 1]);
@@ -178,7 +178,7 @@ fn answers() {
     let pieces =
         [headers(1, false, &length), data(1, false, b"he"), data(1, false, b""), data(1, false, b"llo")];
     check(&[pieces.concat(), data(1, true, b"")].concat(), &whole, b"");
-    // Trailers end it too.
+    // Trailers end the response too.
     let trailers = headers(1, true, &block(&[("grpc-status", "0")]));
     check(&[pieces.concat(), trailers.clone()].concat(), &whole, b"");
     check(
@@ -186,7 +186,7 @@ fn answers() {
         &[Seen::Head(100, 200, false), Seen::Data(100, vec![], true)],
         b"",
     );
-    // Interim heads are skipped, and two answers cross.
+    // Interim heads are skipped, and two responses are interleaved.
     let interim = headers(1, false, &block(&[(":status", "103"), ("link", "</a>")]));
     let crossed =
         [interim.clone(), interim, headers(1, false, &length), headers(3, true, OK), data(1, true, b"hello")];
@@ -221,7 +221,7 @@ fn control_frames_are_answered_or_passed_over() {
     check(&settings_frame(&[(0x9999, 1)]), &[], &frame(kind::SETTINGS, flag::ACK, 0, b""));
     check(&frame(kind::SETTINGS, flag::ACK, 0, b""), &[], b"");
     check(&frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 7]), &[Seen::Reset(100, "REFUSED_STREAM")], b"");
-    // RST_STREAM after the end, as from servers that answered before they had read the whole request.
+    // RST_STREAM after the end, as from servers that responded before they had read the whole request.
     let twice = [headers(1, true, OK), frame(kind::RST_STREAM, 0, 1, &[0; 4])].concat();
     check(&twice, &[Seen::Head(100, 200, true)], b"");
 }
@@ -412,7 +412,7 @@ fn answers_that_have_no_body() {
     assert_eq!(driven.seen, expect);
 }
 
-/// Stream ids are used once: a connection whose ids are used up is finished.
+/// Stream identifiers are used once: a connection that has used them up is finished.
 #[test]
 fn a_connection_has_so_many_streams() {
     let mut driven = Driven::new(Settings::default(), 0);
@@ -434,7 +434,7 @@ fn goodbye_tells_what_may_be_sent_again() {
     assert_eq!(driven.seen, [Seen::GoAway(3, "NO_ERROR"), Seen::Unprocessed(102), Seen::Unprocessed(103)]);
     assert_eq!(driven.session.send(9, &get(), b"", &mut driven.out), Err(NotSent::GoingAway));
     assert!(driven.session.is_ending());
-    // Requests it has processed are answered; a later GOAWAY may take back more, never less.
+    // Requests it has processed are answered; a later GOAWAY may exclude more of them, never fewer.
     driven.receive(&[headers(1, true, OK), frame(kind::GOAWAY, 0, 0, b"\0\0\0\x01\0\0\0\x02")].concat());
     let rest = [Seen::Head(100, 200, true), Seen::GoAway(1, "INTERNAL_ERROR"), Seen::Unprocessed(101)];
     assert_eq!(driven.seen[3..], rest);
@@ -450,7 +450,7 @@ fn a_cancelled_request_is_forgotten() {
     assert!(!driven.session.cancel(100, &mut driven.out));
     assert_eq!(driven.out, frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]));
     driven.out.clear();
-    // Its token is free at once. What still arrives for it is ignored, but the header table keeps up.
+    // Its token is free at once. Frames that still arrive for it are ignored, but the header table keeps up.
     driven.send(100, b"");
     driven.out.clear();
     let indexed = b"\x48\x03201".to_vec();
@@ -461,7 +461,7 @@ fn a_cancelled_request_is_forgotten() {
     assert_eq!(driven.out, b"");
 }
 
-/// Length and flags of each frame of a type that was written for a stream.
+/// Length and flags of each frame of one type that was written for a stream.
 fn written(out: &[u8], kind: u8, stream: u32) -> Vec<(u32, u8)> {
     let (mut rest, mut found) = (out, Vec::new());
     while let Some(head) = FrameHead::read(rest) {
@@ -482,7 +482,7 @@ fn bodies_keep_within_windows() {
     driven.receive(&settings_frame(&[(4, 40_000)]));
     driven.out.clear();
     driven.send(1, &body);
-    // The stream's window ends first, then the connection's.
+    // The stream's window is exhausted first, then the connection's.
     assert_eq!(written(&driven.out, kind::HEADERS, 1), [(6, flag::END_HEADERS)]);
     assert_eq!(written(&driven.out, kind::DATA, 1), [(16_384, 0), (16_384, 0), (7232, 0)]);
     driven.out.clear();
@@ -518,7 +518,7 @@ fn windows_that_a_server_takes_back() {
     let mut driven = Driven::new(Settings::default(), 0);
     driven.receive(&settings_frame(&[(4, 600)]));
     driven.send(1, &body);
-    // 400 below nothing, then exactly enough.
+    // 400 below zero, then exactly enough.
     driven.receive(&settings_frame(&[(4, 200)]));
     driven.out.clear();
     driven.receive(&frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 1, 0x90]));
@@ -625,7 +625,7 @@ fn floods_end() {
                 Err(fault) => break fault,
             }
             driven.session.all_gone();
-            // Some may have been under way when the third stream was abandoned.
+            // Some may have been in flight when the third stream was abandoned.
             assert!(frames <= MAX_IDLE_FRAMES + 10_000, "{flood:x?}");
         };
         assert_eq!(fault.words, "a flood of frames that advance no response");
@@ -660,7 +660,7 @@ fn a_byte_now_and_then_makes_up_for_no_flood() {
         frames += 1001;
         assert!(frames < 2 * MAX_IDLE_FRAMES);
     }
-    // Equal numbers of each continue forever, as do those that come with responses.
+    // Equal numbers of each may continue forever, and so may frames that come with responses.
     let mut driven = Driven::new(Settings::default(), 1);
     driven.receive(&headers(1, false, OK));
     let both = [frame(kind::PING, 0, 0, &[0; 8]), bytes].concat().repeat(1000);
@@ -694,7 +694,7 @@ fn answers_that_nobody_reads_are_bounded() {
 
 #[test]
 fn room_for_a_body_is_no_flood() {
-    // A server that takes small pieces, and opens its window for each of them twice.
+    // A server that takes small pieces, and opens its window twice for each of them.
     let mut driven = Driven::new(Settings::default(), 0);
     driven.receive(&settings_frame(&[(setting::INITIAL_WINDOW_SIZE, 64)]));
     let body = vec![b'x'; 64 * MAX_IDLE_FRAMES as usize];

@@ -7,14 +7,14 @@ use rustls::{ClientConnection, Error, InvalidMessage, StreamOwned};
 
 use super::{ServerName, TlsConfig, TlsError};
 
-/// A connection over `S`; the handshake is made by the first write or read.
+/// A connection over `S`; the first write or read performs the handshake.
 pub struct Blocking<S: Read + Write>(StreamOwned<ClientConnection, S>);
 
 impl TlsConfig {
     /// A connection to the host of this name over an existing connection.
     ///
     /// # Errors
-    /// The settings do not allow one.
+    /// The settings do not allow a connection.
     pub fn over<S: Read + Write>(
         &self,
         name: &ServerName<'static>,
@@ -26,7 +26,7 @@ impl TlsConfig {
 }
 
 impl<S: Read + Write> Blocking<S> {
-    /// In the words of [`TlsError`], if it is one.
+    /// The error in the words of [`TlsError`], if TLS is its cause.
     fn with_reason(&self, error: io::Error) -> io::Error {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
         match cause {

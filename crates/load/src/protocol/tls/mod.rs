@@ -1,10 +1,10 @@
 //! TLS below a protocol: bytes of the wire in, plain bytes and bytes for the wire out.
 //!
-//! A thin layer over rustls, without sockets. It uses rustls' unbuffered interface: records are decrypted in place,
-//! and an idle connection keeps no buffers of its own. Errors are reported in words users know. Nothing here reads a
+//! A thin layer over rustls, without sockets. It uses rustls' unbuffered interface: records are decrypted in place, and
+//! an idle connection keeps no buffers of its own. Errors are reported in words that users know. Nothing here reads a
 //! file or decides whether skipping verification is allowed.
 //!
-//! rustls itself allocates once per record, in both directions; it is the only part of the loop that does.
+//! rustls itself allocates once per record, in both directions; nothing else in the loop does.
 
 pub mod blocking;
 
@@ -40,16 +40,16 @@ const ALERT: u8 = 0x15;
 const HANDSHAKE: u8 = 0x16;
 const APPLICATION_DATA: u8 = 0x17;
 
-/// Whom to trust.
+/// The server certificates to trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Certificates signed by one of these, PEM. They may be the system's.
+    /// Certificates signed by one of these authorities, PEM. They may be the system's.
     Authorities(Vec<u8>),
-    /// Anyone: names, dates and signers are not checked.
+    /// Any certificate: names, dates and signers are not checked.
     Anyone,
 }
 
-/// Versions of TLS to offer.
+/// TLS versions to offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
     /// 1.2 and 1.3.
@@ -70,30 +70,30 @@ pub struct Identity {
     pub key: Vec<u8>,
 }
 
-/// What a [`TlsConfig`] is made from.
+/// Settings that a [`TlsConfig`] is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsParts {
-    /// Whom to trust.
+    /// Certificates to trust.
     pub trust: Trust,
-    /// What to present, if asked.
+    /// Client certificate to present, if the server asks for one.
     pub identity: Option<Identity>,
-    /// What to offer.
+    /// Versions to offer.
     pub versions: Versions,
-    /// Later connections resume the sessions of earlier ones, as browsers do.
+    /// Whether later connections resume the sessions of earlier ones, as browsers do.
     pub resumption: bool,
-    /// Protocols to offer, best first: `h2`, `http/1.1`. Empty: none is negotiated.
+    /// ALPN protocols to offer, best first: `h2`, `http/1.1`. Empty: none is negotiated.
     pub alpn: Vec<Vec<u8>>,
 }
 
 /// Why a [`TlsConfig`] cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsConfigError {
-    /// No certificate among the authorities.
+    /// The authorities contain no certificate.
     #[error(
         "the CA file contains no certificate\nhint: it must be PEM, with lines `-----BEGIN CERTIFICATE-----`"
     )]
     NoAuthority,
-    /// One of them cannot be read.
+    /// An authority's certificate cannot be read.
     #[error("the CA file is not a PEM file of certificates: {0}")]
     Authority(String),
     /// The client's certificate cannot be read.
@@ -102,13 +102,13 @@ pub enum TlsConfigError {
          certificates up to its CA"
     )]
     Certificate(String),
-    /// Its key cannot be read.
+    /// The client certificate's key cannot be read.
     #[error("the key of the client certificate cannot be read: {0}\nhint: it must be PEM without a password")]
     Key(String),
-    /// They do not belong together, or the library does not accept them.
+    /// The client's certificate and key do not belong together, or the library does not accept them.
     #[error("client certificate and key do not match: {0}")]
     Identity(String),
-    /// The library refuses the settings.
+    /// The library rejects the settings.
     #[error("cannot set up TLS: {0}")]
     Setup(String),
 }
@@ -124,7 +124,7 @@ impl TlsConfig {
     /// Reads certificates and keys.
     ///
     /// # Errors
-    /// What cannot be read or does not fit.
+    /// A certificate or key cannot be read, or they do not fit.
     pub fn new(parts: &TlsParts) -> Result<TlsConfig, TlsConfigError> {
         let setup = |e: Error| TlsConfigError::Setup(e.to_string());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -170,7 +170,7 @@ impl TlsConfig {
         Ok(TlsConfig { client: Arc::new(client), resumption: parts.resumption })
     }
 
-    /// The same settings with a separate session cache: it is behind a lock, which threads need not share.
+    /// The same settings with a separate session cache: the cache is behind a lock, which threads need not share.
     pub fn for_thread(&self) -> TlsConfig {
         let mut client = (*self.client).clone();
         client.resumption = resumption(self.resumption);
@@ -192,8 +192,8 @@ fn authorities(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static>
     if all.is_empty() { Err(TlsConfigError::NoAuthority) } else { Ok((roots, all)) }
 }
 
-/// Trusts what one of the authorities has signed, and an authority that is the server itself: `openssl req -x509`
-/// makes certificates marked as authorities, and most test servers use one.
+/// Trusts certificates signed by one of the authorities, and an authority that is the server itself:
+/// `openssl req -x509` makes certificates marked as authorities, and most test servers use one.
 #[derive(Debug)]
 struct Authorities {
     webpki: Arc<WebPkiServerVerifier>,
@@ -244,13 +244,13 @@ impl ServerCertVerifier for Authorities {
     }
 }
 
-/// The server's certificate is marked as an authority.
+/// Whether the server's certificate is marked as an authority.
 fn is_authority_itself(error: &CertificateError) -> bool {
     let CertificateError::Other(other) = error else { return false };
     other.0.downcast_ref::<webpki::Error>().is_some_and(|e| *e == webpki::Error::CaUsedAsEndEntity)
 }
 
-/// Accepts any certificate; that the server has its key is still checked.
+/// Accepts any certificate; whether the server has its key is still checked.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 
@@ -291,13 +291,13 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// Why there is no TLS connection, or no longer one.
+/// Why a TLS connection could not be opened, or broke.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// The name in the URL is neither a host name nor an address.
     #[error("`{0}` is not a name that a certificate can be issued for")]
     Name(String),
-    /// The server does not answer in TLS.
+    /// The server does not speak TLS.
     #[error(
         "the server does not speak TLS here\nhint: should the URL begin with http://, or is the port wrong?"
     )]
@@ -313,24 +313,24 @@ pub enum TlsError {
     /// The certificate is for another host.
     #[error("the server's certificate is not for `{expected}`{}\nhint: use a name that it covers, or --insecure", presented_words(.presented))]
     WrongHost {
-        /// The name asked for.
+        /// The name that was requested.
         expected: String,
-        /// The names it is for.
+        /// The names that the certificate is for.
         presented: Vec<String>,
     },
-    /// No trusted authority has signed it.
+    /// The certificate is not signed by a trusted authority.
     #[error(
         "the server's certificate is self-signed, or signed by an unknown authority\nhint: pass that \
          authority's certificate as CA file, or use --insecure"
     )]
     UnknownIssuer,
-    /// Something else is wrong with it.
+    /// Something else is wrong with the certificate.
     #[error("the server's certificate is not acceptable: {0}")]
     Certificate(String),
-    /// It supports none of the offered protocols.
+    /// The server supports none of the offered protocols.
     #[error("the server accepts none of the offered protocols (ALPN)\nhint: try without --http2, or with it")]
     NoProtocol,
-    /// No TLS version, or something else, in common.
+    /// The server and this side share no TLS version, or no other setting.
     #[error("the server and loadlab have no TLS settings in common: {0}")]
     Incompatible(String),
     /// The server requires a client certificate.
@@ -338,13 +338,13 @@ pub enum TlsError {
         "the server asks for a client certificate, and {0}\nhint: use one that the server trusts, with its key"
     )]
     WantsCertificate(&'static str),
-    /// The server ended it, with its alert.
+    /// The server ended the handshake or the connection, with this alert.
     #[error("the server refused: TLS alert {0}")]
     Refused(String),
     /// Bytes that are not TLS, after a valid beginning.
     #[error("the server broke the TLS protocol: {0}")]
     Broken(String),
-    /// Sent before the handshake was done, or after the end.
+    /// Plain bytes were sent before the handshake was complete, or after the end.
     #[error("cannot send on a TLS connection that is not open")]
     NotOpen,
 }
@@ -389,7 +389,7 @@ impl TlsError {
             CertificateError::UnknownIssuer => TlsError::UnknownIssuer,
             error if is_authority_itself(&error) => TlsError::UnknownIssuer,
             CertificateError::NotValidForNameContext { expected, presented } => {
-                // They are formatted as `DnsName("a.example")`.
+                // rustls formats names as `DnsName("a.example")`.
                 let bare = |name: &String| {
                     let inner = name.split_once('(').map_or(name.as_str(), |(_, inner)| inner);
                     inner.trim_matches(['"', ')']).to_owned()
@@ -405,21 +405,21 @@ impl TlsError {
     }
 }
 
-/// What was negotiated.
+/// The result of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake<'a> {
     /// `1.2` or `1.3`.
     pub version: &'static str,
-    /// An earlier connection's session was resumed.
+    /// Whether an earlier connection's session was resumed.
     pub resumed: bool,
-    /// The protocol that both speak, if one was negotiated.
+    /// The application protocol that both speak, if one was negotiated.
     pub alpn: Option<&'a [u8]>,
 }
 
-/// What happened.
+/// Something that happened on a TLS connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsEvent<'a> {
-    /// The handshake is done: [`Tls::send`] may be called. See [`Tls::handshake`].
+    /// The handshake is complete: [`Tls::send`] may be called. See [`Tls::handshake`].
     Open,
     /// Plain bytes.
     Plain(&'a [u8]),
@@ -429,25 +429,25 @@ pub enum TlsEvent<'a> {
 
 type Traffic<'a> = WriteTraffic<'a, ClientConnectionData>;
 
-/// One connection.
+/// One TLS connection.
 pub struct Tls {
     rustls: UnbufferedClientConnection,
     /// The beginning of an incomplete record.
     partial: Vec<u8>,
     phase: Phase,
-    /// The server sent close_notify.
+    /// Whether the server has sent close_notify.
     ended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing came yet.
+    /// Nothing has been received yet.
     New,
     /// In the handshake.
     Greeted,
-    /// The handshake is done.
+    /// The handshake is complete.
     Open,
-    /// It failed.
+    /// The connection failed, or was closed from this side.
     Failed,
 }
 
@@ -464,7 +464,7 @@ impl Tls {
     /// A new connection.
     ///
     /// # Errors
-    /// rustls' objection to the settings.
+    /// rustls rejects the settings.
     pub fn new(config: &TlsConfig, name: &ServerName<'static>) -> Result<Tls, TlsError> {
         let rustls =
             UnbufferedClientConnection::new(config.client.clone(), name.clone()).map_err(TlsError::of)?;
@@ -474,23 +474,23 @@ impl Tls {
     /// Writes the client's first message.
     ///
     /// # Errors
-    /// What rustls cannot do.
+    /// rustls cannot write it.
     pub fn start(&mut self, wire: &mut Vec<u8>) -> Result<(), TlsError> {
         self.pump(&mut [], wire, &mut |_| {}).map(|_| ())
     }
 
-    /// Plain bytes may be sent.
+    /// Whether plain bytes may be sent.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// The server sent close_notify.
+    /// Whether the server has sent close_notify.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// What was negotiated, once the connection is open.
+    /// The result of the handshake, once the connection is open.
     pub fn handshake(&self) -> Option<Handshake<'_>> {
         if !self.is_open() {
             return None;
@@ -506,18 +506,18 @@ impl Tls {
         })
     }
 
-    /// The buffer for an incomplete record, which is lent before bytes come and returned when no partial record is
-    /// left.
+    /// The buffer for an incomplete record; it is lent before bytes are received, and returned when no partial record
+    /// is left.
     #[inline]
     pub fn room(&mut self) -> &mut Vec<u8> {
         &mut self.partial
     }
 
     /// Takes the next bytes of the wire, which are overwritten: they are decrypted in place. Replies (handshake,
-    /// alerts) are appended to `out`, even if this fails.
+    /// alerts) are appended to `out`, even on failure.
     ///
     /// # Errors
-    /// The connection has ended.
+    /// The connection has failed.
     pub fn receive(
         &mut self,
         wire: &mut [u8],
@@ -553,7 +553,7 @@ impl Tls {
         result
     }
 
-    /// Lets rustls work until it needs more. Returns how many bytes were used.
+    /// Lets rustls work until it needs more bytes. Returns how many bytes were used.
     fn pump(
         &mut self,
         wire: &mut [u8],
@@ -603,8 +603,8 @@ impl Tls {
     }
 
     /// Writes what is sent to the server on a failure: an alert, possibly after a message that was ready. rustls may
-    /// look at bytes it has seen before: they are still there. It must not be called again after the alert, since it
-    /// would then fail a second time.
+    /// look at bytes that it has seen before: they are still there. rustls must not be called again after the alert,
+    /// since it would then fail a second time.
     #[cold]
     fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
         let mut sent = false;
@@ -620,7 +620,7 @@ impl Tls {
     /// Encrypts plain bytes.
     ///
     /// # Errors
-    /// The connection is not open, or its keys are used up.
+    /// The connection is not open, or its keys are exhausted.
     pub fn send(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TlsError> {
         if self.phase != Phase::Open {
             return Err(TlsError::NotOpen);
@@ -640,14 +640,14 @@ impl Tls {
         self.phase = Phase::Failed;
     }
 
-    /// Writes something once rustls has nothing else to write, such as a key update.
+    /// Writes a record once rustls has nothing else to write, such as a key update.
     fn write(
         &mut self,
         wire: &mut Vec<u8>,
         mut make: impl FnMut(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), TlsError> {
         loop {
-            // It gets the bytes it has not used up, since it remembers its position in them.
+            // rustls gets the bytes that it has not used up, since it remembers its position in them.
             match self.rustls.process_tls_records(&mut self.partial).state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(|to| data.encode(to), wire),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
@@ -672,7 +672,7 @@ impl Tls {
     }
 }
 
-/// Appends what rustls has ready; its size is known after the first attempt.
+/// Appends the bytes that rustls has ready; their size is known after the first attempt.
 fn encode(mut data: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>, out: &mut Vec<u8>) {
     let start = out.len();
     if let Err(EncodeError::InsufficientSize(error)) = data(&mut []) {

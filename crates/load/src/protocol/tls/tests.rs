@@ -20,7 +20,7 @@ fn key() -> KeyPair {
 fn authority() -> Authority {
     static NTH: AtomicU32 = AtomicU32::new(0);
     let mut params = CertificateParams::new(Vec::new()).unwrap();
-    // With two of the same name, the wrong one would be tried.
+    // With two authorities of the same name, the wrong one would be tried.
     params
         .distinguished_name
         .push(DnType::CommonName, format!("authority {}", NTH.fetch_add(1, Ordering::Relaxed)));
@@ -95,7 +95,7 @@ fn client(parts: &TlsParts) -> TlsConfig {
     TlsConfig::new(parts).unwrap()
 }
 
-/// What the client saw on one connection.
+/// Events that the client reported on one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     opened: usize,
@@ -111,7 +111,7 @@ struct Pair {
     wire: Vec<u8>,
     seen: Seen,
     piece: usize,
-    /// The client sends a dot after each piece, once it may.
+    /// Whether the client sends a dot after each piece, once it may.
     chatty: bool,
 }
 
@@ -137,7 +137,7 @@ impl Pair {
             let mut from_client = rest.as_slice();
             while !from_client.is_empty() {
                 self.server.read_tls(&mut from_client).unwrap();
-                // A fault of ours would show as one of the client; the server's own come as alerts.
+                // A fault of this side would show as an error of the client; the server's own errors arrive as alerts.
                 if let Ok(state) = self.server.process_new_packets() {
                     let mut plain = vec![0; state.plaintext_bytes_to_read()];
                     std::io::Read::read_exact(&mut self.server.reader(), &mut plain).unwrap();
@@ -222,7 +222,7 @@ fn sending_in_the_middle_of_what_comes() {
     for versions in [Versions::Only12, Versions::Only13] {
         let served = Served { versions, ..Served::of(signed(&leaf(&["a.example"]), &authority)) };
         let mut server = (*served.config()).clone();
-        // Messages of the handshake, tickets above all, come in several records.
+        // Handshake messages, tickets above all, arrive in several records.
         server.max_fragment_size = Some(64);
         let config = client(&TlsParts { resumption: true, ..parts(&authority) });
         let server = Arc::new(server);
@@ -251,19 +251,19 @@ fn sessions_are_taken_up_if_that_is_wanted() {
                 pair.client.handshake().unwrap().resumed
             };
             assert_eq!([connect(&config), connect(&config)], [false, resumption]);
-            // Another thread starts with none.
+            // Another thread starts without sessions.
             let other = config.for_thread();
             assert_eq!([connect(&other), connect(&other)], [false, resumption]);
         }
     }
 }
 
-/// The client's error, whatever the pieces.
+/// The client's error, independent of the pieces.
 fn check(config: &TlsConfig, server: &Arc<ServerConfig>, host: &str) -> String {
     let errors = [1, 50, HUGE].map(|piece| {
         let mut pair = Pair::new(config, server, host, piece);
         pair.carry();
-        // If the server refuses, 1.3 may have been open for a moment.
+        // If the server refuses, a 1.3 connection may have been open for a moment.
         let error = pair.seen.error.expect("an error");
         assert_eq!(pair.client.receive(&mut [0x16], &mut Vec::new(), &mut |_| {}), Err(TlsError::NotOpen));
         error.to_string()
@@ -299,7 +299,7 @@ fn certificates_that_are_not_believed() {
     let alone = leaf(&["a.example"]).self_signed(&own).unwrap();
     let alone = Served::of((alone.der().clone(), own)).config();
     assert_eq!(check(&config, &alone, "a.example"), unknown);
-    // Without verification all of them are accepted.
+    // Without verification, all of these certificates are accepted.
     let careless = client(&TlsParts { trust: Trust::Anyone, ..parts(&authority) });
     for server in [served(&old), served(&young), good, alone] {
         for host in ["b.example", "10.0.0.1", "[::1]"] {

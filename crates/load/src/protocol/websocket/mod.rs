@@ -1,13 +1,13 @@
 //! WebSocket (RFC 6455), the client's side: bytes in, events and bytes out.
 //!
-//! Messages are reported in pieces as they come and never kept, so a message of any length costs nothing; their length
-//! is limited all the same. Nothing allocates for a message. No extensions are offered, so none may be used.
+//! Messages are reported in pieces as they arrive and never kept, so a message of any length costs no memory; their
+//! length is limited all the same. Nothing allocates for a message. No extensions are offered, so none may be used.
 //! [`opening`] is the HTTP exchange before it. The work a server can cause is bounded: only a frame's head and the
-//! payload of a control frame (125 bytes) are kept, and frames that bring nothing are counted.
+//! payload of a control frame (125 bytes) are kept, and frames without content are counted.
 
 pub mod opening;
 
-/// Frames in a row that do not advance a message: pings, pongs, empty pieces.
+/// Most frames in a row that do not advance a message: pings, pongs, empty pieces.
 pub const MAX_IDLE_FRAMES: u32 = 100_000;
 /// Code of a normal close (RFC 6455 §7.4.1).
 pub const NORMAL: u16 = 1000;
@@ -24,18 +24,18 @@ const PONG: u8 = 10;
 /// A message's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageType {
-    /// UTF-8.
+    /// UTF-8 text.
     Text,
-    /// Bytes.
+    /// Binary data.
     Binary,
 }
 
-/// Why bytes are not WebSocket.
+/// Why bytes are not valid WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The close code that is sent to the server (RFC 6455 §7.4.1).
     pub code: u16,
-    /// The message for people.
+    /// Message for the user.
     pub words: &'static str,
 }
 
@@ -45,32 +45,32 @@ const fn protocol(words: &'static str) -> Fault {
 
 const NOT_UTF8: Fault = Fault { code: 1007, words: "a text that is not UTF-8" };
 
-/// What happened.
+/// Something that happened on a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A piece of a message; empty where only the end is reported.
+    /// A piece of a message; empty if only the end is reported.
     Message {
-        /// What it is.
+        /// Type of the message.
         kind: MessageType,
-        /// The bytes.
+        /// The piece's bytes.
         bytes: &'a [u8],
-        /// The message is whole.
+        /// Whether this piece ends the message.
         end: bool,
     },
-    /// A ping; it was answered.
+    /// A ping, which was answered.
     Ping(&'a [u8]),
-    /// A pong, asked for or not.
+    /// A pong, solicited or not.
     Pong(&'a [u8]),
-    /// The server sent a close; it was answered. Nothing follows.
+    /// The server sent a close frame, which was answered. Nothing follows.
     Close {
-        /// Its code, if it gave one.
+        /// Close code, if the server gave one.
         code: Option<u16>,
-        /// Its reason, or nothing.
+        /// Close reason; may be empty.
         reason: &'a str,
     },
 }
 
-/// A connection after its opening.
+/// A WebSocket connection after its opening.
 #[derive(Debug)]
 pub struct Socket {
     max_message: u64,
@@ -84,7 +84,7 @@ pub struct Socket {
     head_len: u8,
     in_payload: bool,
     left: u64,
-    /// The message being received, its length so far, and the end of its text if that lies inside a character.
+    /// The type of the message being received, its length so far, and an incomplete character at the end of its text.
     message: Option<MessageType>,
     length: u64,
     character: Character,
@@ -93,8 +93,8 @@ pub struct Socket {
 
 impl Socket {
     /// With the longest message to accept, in bytes, and a seed for masks. Masks keep a script in a browser from
-    /// writing bytes of its choice onto a wire (RFC 6455 §10.3); a load generator has no such script, so any cheap
-    /// sequence will do.
+    /// choosing the bytes on the wire (RFC 6455 §10.3); a load generator has no such script, so any cheap sequence will
+    /// do.
     pub fn new(max_message: u64, seed: u64) -> Self {
         Socket {
             max_message,
@@ -114,32 +114,32 @@ impl Socket {
         }
     }
 
-    /// Either end has sent a close, or there is a fault: nothing can be sent.
+    /// Whether either end has sent a close frame, or there is a fault: nothing more can be sent.
     #[inline]
     pub fn is_ending(&self) -> bool {
         self.closed || self.close_sent || self.fault.is_some()
     }
 
-    /// A message, or a frame, has begun and not ended.
+    /// Whether a message, or a frame, has begun and not ended.
     #[inline]
     pub fn is_inside(&self) -> bool {
         self.message.is_some() || self.head_len > 0
     }
 
-    /// Writes a message in one frame. False if nothing can be sent any more. A text must be UTF-8: the caller ensures
-    /// that.
+    /// Writes a message in one frame. Returns false if nothing more can be sent. The caller ensures that a text is
+    /// UTF-8.
     #[inline]
     pub fn send(&mut self, kind: MessageType, payload: &[u8], out: &mut Vec<u8>) -> bool {
         let opcode = if kind == MessageType::Text { TEXT } else { BINARY };
         self.frame(opcode, payload, out)
     }
 
-    /// Writes a ping of at most 125 bytes; the rest is cut off. False if nothing can be sent any more.
+    /// Writes a ping of at most 125 bytes; any rest is cut off. Returns false if nothing more can be sent.
     pub fn ping(&mut self, payload: &[u8], out: &mut Vec<u8>) -> bool {
         self.frame(PING, &payload[..payload.len().min(MAX_CONTROL)], out)
     }
 
-    /// Sends a close with a code. What the server had sent before it received it still arrives.
+    /// Sends a close frame with a code. Messages that the server sent before receiving it still arrive.
     pub fn close(&mut self, code: u16, out: &mut Vec<u8>) {
         self.close_sent |= self.frame(CLOSE, &code.to_be_bytes(), out);
     }
@@ -155,7 +155,7 @@ impl Socket {
 
     #[inline]
     fn write(&mut self, opcode: u8, payload: &[u8], out: &mut Vec<u8>) {
-        // xorshift64: never 0, since its seed is not.
+        // xorshift64: never 0, since its seed is not 0.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -178,11 +178,11 @@ impl Socket {
         apply_mask(&mut out[start..], mask);
     }
 
-    /// Takes the next bytes of the connection, answers pings and closes into `out`, and reports events. Bytes after a
-    /// close are ignored.
+    /// Takes the next bytes of the connection, writes replies to pings and closes into `out`, and reports events. Bytes
+    /// after a close frame are ignored.
     ///
     /// # Errors
-    /// The connection has ended. The close to the server is in `out`; the same fault is returned again.
+    /// The connection has ended. The close frame for the server is in `out`; later calls return the same fault.
     #[inline]
     pub fn receive(
         &mut self,
@@ -207,7 +207,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Reads a head, or a piece of a payload. Returns how many bytes were used.
+    /// Reads a frame's head, or a piece of its payload. Returns how many bytes were used.
     #[inline]
     fn step(
         &mut self,
@@ -240,7 +240,7 @@ impl Socket {
         Ok(used + take)
     }
 
-    /// Reads a frame's head. Its first two bytes are judged before the rest arrives.
+    /// Reads a frame's head. Its first two bytes are checked before the rest arrives.
     #[inline]
     fn read_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         let mut used = 0;
@@ -330,7 +330,7 @@ impl Socket {
         Ok(())
     }
 
-    /// A piece of a message.
+    /// Handles a piece of a message.
     #[inline]
     fn piece(
         &mut self,
@@ -351,7 +351,7 @@ impl Socket {
         if cut { Err(NOT_UTF8) } else { Ok(()) }
     }
 
-    /// A piece of a control frame.
+    /// Handles a piece of a control frame.
     fn control_piece(
         &mut self,
         piece: &[u8],
@@ -375,7 +375,7 @@ impl Socket {
                 Ok(())
             }
             _ => read_close(&payload).map(|(code, reason)| {
-                // The answer repeats the code (RFC 6455 §5.5.1).
+                // The reply repeats the code (RFC 6455 §5.5.1).
                 self.close_sent |= self.frame(CLOSE, payload.get(..2).unwrap_or_default(), out);
                 self.closed = true;
                 sink(Event::Close { code, reason });
@@ -386,7 +386,7 @@ impl Socket {
     }
 }
 
-/// Code and reason of a close.
+/// Code and reason of a close frame.
 fn read_close(payload: &[u8]) -> Result<(Option<u16>, &str), Fault> {
     match payload {
         [] => Ok((None, "")),
@@ -400,7 +400,7 @@ fn read_close(payload: &[u8]) -> Result<(Option<u16>, &str), Fault> {
     }
 }
 
-/// Masks in place, eight bytes at once.
+/// Applies a mask in place, eight bytes at a time.
 #[inline]
 fn apply_mask(bytes: &mut [u8], mask: [u8; 4]) {
     let [a, b, c, d] = mask;
@@ -426,8 +426,8 @@ impl Character {
         self.len > 0
     }
 
-    /// How many of the bytes may follow; all, unless the text is not UTF-8. The count does not depend on where the
-    /// text is cut.
+    /// How many of the bytes may be passed on; all, unless the text is not UTF-8. The count does not depend on where
+    /// the text is cut into pieces.
     #[inline]
     fn check(&mut self, piece: &[u8]) -> usize {
         let mut at = 0;
@@ -451,7 +451,7 @@ impl Character {
                 self.bytes[..open.len()].copy_from_slice(open);
                 piece.len()
             }
-            // Bytes that begin no character are already too many; after a valid beginning, only the next byte is.
+            // Bytes that begin no character are already excluded; after a valid beginning, only the next byte is.
             Some(bad) if matches!(rest[valid], 0xc2..=0xf4) => at + valid + bad,
             Some(_) => at + valid,
         }

@@ -1,4 +1,4 @@
-//! The HTTP exchange that opens a WebSocket (RFC 6455 §4): headers of the request, and the check of the answer.
+//! The HTTP exchange that opens a WebSocket (RFC 6455 §4): headers of the request, and the check of the response.
 //!
 //! The request itself is an ordinary one, made from [`crate::spec::request::RequestParts`] with these headers.
 
@@ -9,30 +9,30 @@ use sha1::{Digest, Sha1};
 use crate::protocol::http1::MAX_HEAD;
 
 const MAX_HEADERS: usize = 256;
-/// RFC 6455 §1.3.
+/// The GUID of RFC 6455 §1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Why the WebSocket was not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpeningError {
-    /// The server answered with another status.
+    /// The server responded with another status.
     #[error("the server answered {0} instead of opening a WebSocket")]
     Status(u16),
-    /// The answer is not HTTP/1.1.
+    /// The response is not HTTP/1.1.
     #[error("the server's response to the opening handshake is not HTTP/1.1")]
     Malformed,
-    /// Its head is too long.
+    /// The response's head is too long.
     #[error("the head of the server's response is longer than 64 KiB")]
     HeadTooLarge,
     /// A header is missing or has the wrong value.
     #[error("the server's response to the opening handshake has no correct `{0}` header")]
     Header(&'static str),
-    /// It uses what was not offered.
+    /// The response uses an extension or a subprotocol that was not offered.
     #[error("the server chose a {0} that was not offered")]
     NotOffered(&'static str),
 }
 
-/// An opening handshake's request. It may serve any number of connections.
+/// The request of an opening handshake. It may serve any number of connections.
 #[derive(Clone, Debug)]
 pub struct Opening {
     key: String,
@@ -41,14 +41,14 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// From sixteen random bytes, and the subprotocols to offer, best first.
+    /// Made from sixteen random bytes, and the subprotocols to offer, best first.
     pub fn new(nonce: [u8; 16], protocols: Vec<String>) -> Self {
         let key = STANDARD.encode(nonce);
         let hash = Sha1::new().chain_update(&key).chain_update(GUID).finalize();
         Opening { accept: STANDARD.encode(hash), key, protocols }
     }
 
-    /// Headers of the request, a GET.
+    /// Headers of the request, which is a GET.
     pub fn headers(&self) -> Vec<(String, String)> {
         let mut headers = vec![
             ("Upgrade", "websocket".to_owned()),
@@ -62,16 +62,16 @@ impl Opening {
         headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// Takes the next bytes of the answer; `partial` keeps them until the head is complete. Some(how many of these
-    /// bytes belong to the head) once it is: the rest belongs to the WebSocket.
+    /// Takes the next bytes of the response; `partial` keeps them until the head is complete. Then returns how many of
+    /// these bytes belong to the head: the rest belongs to the WebSocket.
     ///
     /// # Errors
-    /// The answer opens nothing.
+    /// The response does not open a WebSocket.
     pub fn receive(&self, partial: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<usize>, OpeningError> {
-        // The end may lie across the cut.
+        // The end of the head may lie across two pieces.
         let before = partial.len();
         partial.extend_from_slice(bytes);
-        // Anything but HTTP has no end to wait for; nor may empty lines come first, which httparse would skip.
+        // Bytes other than HTTP have no end to wait for; nor may empty lines come first, which httparse would skip.
         let shown = partial.len().min(5);
         if partial[..shown] != b"HTTP/"[..shown] {
             return Err(OpeningError::Malformed);

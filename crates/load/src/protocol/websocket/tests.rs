@@ -223,7 +223,7 @@ fn openings() {
     assert_eq!(opening.receive(&mut partial, &endless), Err(OpeningError::HeadTooLarge));
 }
 
-/// The other implementation's end: it reads what we wrote, and its output is kept.
+/// The other implementation's end: it reads the bytes that the client wrote, and its output is kept.
 #[derive(Default)]
 struct Wire {
     to_read: Vec<u8>,

@@ -1,9 +1,9 @@
 //! Buffers that a connection borrows while it holds something incomplete.
 //!
-//! An idle connection holds none, however many there are; returned buffers are lent again, so nothing is allocated for
-//! each record or message that comes in pieces.
+//! An idle connection holds no buffer, however many connections there are; returned buffers are lent again, so nothing
+//! is allocated for each record or message that arrives in pieces.
 
-/// Most bytes kept for lending again; the rest is freed.
+/// Most bytes kept for lending again; buffers beyond that are freed.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 /// A buffer that has grown beyond this is freed as well.
 const LARGEST: usize = 64 * 1024;
@@ -12,12 +12,12 @@ const LARGEST: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub struct Rooms {
     rooms: Vec<Vec<u8>>,
-    /// Their capacities, summed.
+    /// Sum of their capacities.
     bytes: usize,
 }
 
 impl Rooms {
-    /// Lends a buffer where there is none.
+    /// Lends a buffer if `room` has none.
     #[inline]
     pub fn lend(&mut self, room: &mut Vec<u8>) {
         if room.capacity() == 0
@@ -28,7 +28,7 @@ impl Rooms {
         }
     }
 
-    /// Takes back a buffer that is empty.
+    /// Takes back a buffer if it is empty.
     #[inline]
     pub fn take_back(&mut self, room: &mut Vec<u8>) {
         if !room.is_empty() || room.capacity() == 0 {

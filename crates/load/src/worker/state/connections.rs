@@ -1,4 +1,4 @@
-//! Connections: the state of each, what lies under it, and which address comes next. They are separate from the
+//! Connections: the state of each, the layers under it, and which address comes next. They are separate from the
 //! requests on them because a load may hold many more connections than it has requests in flight: an idle one costs 24
 //! bytes here.
 
@@ -10,7 +10,7 @@ use crate::worker::state::timeouts::NONE;
 use crate::worker::state::tls::TlsTransport;
 use crate::worker::state::tunnels::Tunnels;
 
-/// No host.
+/// Marks a connection that has had no host yet.
 pub const NOWHERE: u16 = u16::MAX;
 
 /// A connection's state.
@@ -18,11 +18,11 @@ pub const NOWHERE: u16 = u16::MAX;
 pub enum Phase {
     /// No socket.
     Closed,
-    /// Being made.
+    /// Being opened.
     Connecting,
     /// Open, with TLS being negotiated.
     Securing,
-    /// Open, nothing under way.
+    /// Open, with nothing in flight.
     Idle,
     /// A request was sent on it, and the response is not complete.
     Busy,
@@ -31,24 +31,24 @@ pub enum Phase {
 /// A connection.
 #[derive(Debug)]
 pub struct Conn {
-    /// Its state.
+    /// Its current phase.
     pub phase: Phase,
-    /// It was open before the current request.
+    /// Whether it was open before the current request.
     pub rested: bool,
-    /// Which host it is, or was last, connected to; [`NOWHERE`] before the first.
+    /// Index of the host it is, or was last, connected to; [`NOWHERE`] before the first.
     pub host: u16,
-    /// Which of the host's addresses.
+    /// Index of the address among the host's.
     pub address: u32,
-    /// How many of them have refused it in a row.
+    /// How many of the host's addresses have refused in a row.
     pub refused: u32,
-    /// The exchange it is for, or [`NONE`].
+    /// The exchange that uses it, or [`NONE`].
     pub exchange: u32,
-    /// When connecting began, or TLS after it: on the backend's clock, since it may have been before the load began.
+    /// When connecting began, or TLS after it; on the backend's clock, since that may have been before the load began.
     pub since_ns: u64,
 }
 
 impl Conn {
-    /// No socket yet.
+    /// A connection without a socket.
     pub fn new() -> Self {
         Conn {
             phase: Phase::Closed,
@@ -64,19 +64,19 @@ impl Conn {
 
 /// The connections of one load thread.
 pub struct Connections<'r> {
-    /// By number.
+    /// Connections by number.
     pub table: Vec<Conn>,
     /// Addresses of the load's hosts.
     pub addresses: Addresses<'r>,
-    /// The connection whose turn is next, where connections are held and shared. Otherwise each slot has its own.
+    /// The next connection in turn, where connections are held and shared. Otherwise each slot has its own.
     pub round_robin: Option<u32>,
-    /// Held connections being opened.
+    /// Number of held connections being opened.
     pub opening: u64,
-    /// TLS, if some host is reached by it.
+    /// TLS, if any host is reached by it.
     pub tls: Option<TlsTransport<'r>>,
     /// Tunnels, if there is a proxy.
     pub tunnels: Option<Tunnels<'r>>,
-    /// What is sent last on a connection before it is closed.
+    /// Buffer for the final bytes on a connection before it is closed.
     pub scratch: Vec<u8>,
 }
 
@@ -94,7 +94,7 @@ impl<'r> Connections<'r> {
         }
     }
 
-    /// Makes room for connections up to this one, keeping those that exist.
+    /// Adds connections up to this number, keeping those that exist.
     pub fn reserve(&mut self, last: ConnId) {
         if self.table.len() <= last as usize {
             self.table.resize_with(last as usize + 1, Conn::new);
@@ -107,7 +107,7 @@ impl<'r> Connections<'r> {
         self.addresses.get(conn.host, conn.address as usize)
     }
 
-    /// The next held connection without a request: there are at least as many as slots.
+    /// The next held connection without a request: there are at least as many connections as slots.
     pub fn take_turn(&mut self) -> ConnId {
         let count = self.table.len() as u32;
         let mut at = self.round_robin.unwrap_or(0);
@@ -118,12 +118,12 @@ impl<'r> Connections<'r> {
         at
     }
 
-    /// A connection to be held is open, or cannot be made.
+    /// Counts a held connection as no longer opening: it is open, or cannot be opened.
     pub fn opened(&mut self) {
         self.opening = self.opening.saturating_sub(1);
     }
 
-    /// A proxy was asked for a tunnel on this connection and has not answered.
+    /// Whether a proxy was asked for a tunnel on this connection and has not answered.
     pub fn waits_for_tunnel(&self, id: ConnId) -> bool {
         self.tunnels.as_ref().is_some_and(|t| t.is_asked(id))
     }

@@ -1,4 +1,4 @@
-//! State of conversations: each one's WebSocket, messages that came early, parts that ended at once.
+//! State of conversations: each one's WebSocket, messages that arrived early, parts that ended at once.
 //!
 //! Nothing here sends or counts.
 
@@ -13,7 +13,7 @@ use crate::protocol::websocket::{NORMAL, Socket};
 use crate::spec::LoadSpec;
 use crate::worker::state::buffers::Rooms;
 
-/// Most bytes, and messages, kept for one user that is not waiting; more are skipped.
+/// Most bytes, and most messages, kept for one user that is not waiting; further messages are skipped.
 const INBOX_BYTES: usize = 64 * 1024;
 const INBOX_MESSAGES: usize = 64;
 
@@ -21,14 +21,14 @@ const INBOX_MESSAGES: usize = 64;
 pub struct Conversations {
     pub links: Vec<Option<Box<Link>>>,
     pub seed: u64,
-    /// WebSockets opened so far: each has its own number.
+    /// WebSockets opened so far: each has a unique number.
     pub opened: u64,
-    /// What is to be written on the current connection.
+    /// Bytes to be written on the current connection.
     pub out: Vec<u8>,
-    /// Messages that came together, end to end, and the end of each.
+    /// Messages that arrived together, end to end, and the end of each.
     pub heard: Vec<u8>,
     pub ends: Vec<usize>,
-    /// For messages that come in pieces, or too early.
+    /// Buffers for messages that arrive in pieces, or too early.
     pub rooms: Rooms,
     /// Parts that ended as soon as they began, to be finished in the next turn.
     pub settled: Vec<Settled>,
@@ -42,25 +42,25 @@ pub struct Link {
     pub number: u64,
     pub state: State,
     pub socket: Socket,
-    /// Messages that come while no part waits are kept.
+    /// Whether messages that arrive while no part waits are kept.
     pub keeps: bool,
-    /// The message being received began before our last message, so it does not answer it.
+    /// The message being received began before the last one sent, so it does not answer it.
     pub stale: bool,
-    /// Beginning of a message that comes in pieces; initially of the answer to the opening.
+    /// Beginning of a message that arrives in pieces; at first, of the response to the opening.
     pub partial: Vec<u8>,
     inbox: VecDeque<Vec<u8>>,
     inbox_bytes: usize,
-    /// Bytes that have not gone out.
+    /// Number of bytes that have not gone out.
     pub unsent: usize,
-    /// Bytes of pongs written since everything had gone out.
+    /// Bytes of pongs written since everything had last gone out.
     pub answers: usize,
-    /// The current part has ended, and is finished in the next turn.
+    /// The current part has ended, and will be finished in the next turn.
     pub settling: bool,
-    /// How many messages were sent that expect an answer.
+    /// Number of messages sent that expect an answer.
     pub asked: u64,
-    /// Messages skipped since the current part began.
+    /// Number of messages skipped since the current part began.
     pub passed: u64,
-    /// Messages that came too early and found no room.
+    /// Number of messages that arrived too early and found no room.
     pub unkept: u64,
 }
 
@@ -75,15 +75,15 @@ pub enum State {
 /// How a WebSocket ended.
 #[derive(Clone, Copy)]
 pub enum Gone {
-    /// The server sent its close, with this code.
+    /// The server sent a close frame with this code.
     Closed(Option<u16>),
     /// The connection ended, perhaps with this error.
     Ended(Option<i32>),
-    /// What came is not WebSocket.
+    /// The bytes received are not valid WebSocket.
     Broken(Failure, &'static str),
 }
 
-/// A part that has ended, if the exchange is still at it.
+/// A part that has ended; to be finished only if its exchange is still at this part.
 #[derive(Clone, Copy)]
 pub struct Settled {
     pub id: u32,
@@ -94,11 +94,11 @@ pub struct Settled {
 
 #[derive(Clone, Copy)]
 pub enum End {
-    /// Everything is sent.
+    /// Everything was sent.
     Done,
-    /// The message waited for had come before.
+    /// The message waited for had already arrived.
     Heard(Outcome, Option<StepFailure>),
-    /// There is no WebSocket to talk on.
+    /// The WebSocket is no longer open.
     Lost,
 }
 
@@ -122,7 +122,7 @@ impl Link {
         }
     }
 
-    /// Buffers a message for later, if wanted and if there is room.
+    /// Keeps a message for later, if wanted and if there is room.
     fn store(&mut self, message: &[u8], rooms: &mut Rooms) {
         let room = self.inbox.len() < INBOX_MESSAGES && self.inbox_bytes + message.len() <= INBOX_BYTES;
         if !self.keeps {
@@ -139,14 +139,14 @@ impl Link {
         self.inbox.push_back(kept);
     }
 
-    /// The first message that was kept; the caller returns its buffer.
+    /// The first kept message; the caller returns its buffer.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let message = self.inbox.pop_front()?;
         self.inbox_bytes -= message.len();
         Some(message)
     }
 
-    /// Kept messages do not answer what is sent from now on; nor does the one being received.
+    /// Starts a wait for an answer: messages kept so far, and the one being received, do not answer what is sent now.
     pub fn asks(&mut self, rooms: &mut Rooms) {
         for mut message in self.inbox.drain(..) {
             message.clear();
@@ -158,7 +158,7 @@ impl Link {
         self.asked += 1;
     }
 
-    /// Only how it ended is kept.
+    /// Discards everything but how it ended.
     pub fn end(&mut self, gone: Gone) {
         self.state = State::Gone(gone);
         (self.partial, self.inbox, self.inbox_bytes) = (Vec::new(), VecDeque::new(), 0);
@@ -183,7 +183,7 @@ impl Conversations {
         })
     }
 
-    /// Parts have ended and wait to be finished.
+    /// Whether parts have ended and wait to be finished.
     pub fn has_settled(&self) -> bool {
         !self.settled.is_empty()
     }
@@ -193,14 +193,14 @@ impl Conversations {
         self.links.get_mut(conn as usize)?.as_deref_mut()
     }
 
-    /// Buffers a message of a connection for later, if wanted.
+    /// Keeps a message of a connection for later, if wanted.
     pub fn store(&mut self, conn: ConnId, message: &[u8]) {
         if let Some(Some(link)) = self.links.get_mut(conn as usize) {
             link.store(message, &mut self.rooms);
         }
     }
 
-    /// The part that a connection is at has ended.
+    /// Whether the part that a connection is at has ended.
     #[inline]
     pub fn settles(&self, conn: ConnId) -> bool {
         self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|link| link.settling)
@@ -211,7 +211,7 @@ impl Conversations {
         self.link(conn).filter(|link| matches!(link.state, State::Open))
     }
 
-    /// The connection is about to be closed from this side: what to send to a server that still listens.
+    /// Before this side closes a connection: adds what to send to a server that still listens.
     pub fn close(&mut self, conn: ConnId, last: &mut Vec<u8>) {
         if let Some(mut link) = self.forget(conn).filter(|link| matches!(link.state, State::Open)) {
             link.socket.close(NORMAL, last);
@@ -227,7 +227,7 @@ impl Conversations {
     }
 }
 
-/// A server's close in words.
+/// Describes a server's close code.
 #[cold]
 pub fn closed_words(code: Option<u16>) -> String {
     let meaning = match code {

@@ -1,5 +1,5 @@
-//! What a load thread knows of its connections, its slots, and the protocols on them. Nothing here sends, counts or
-//! refers to the worker.
+//! State of a load thread's connections, its slots, and the protocols on them. Nothing here sends, counts or refers to
+//! the worker.
 
 pub mod buffers;
 pub mod connections;
@@ -18,11 +18,11 @@ use crate::worker::state::streams::Streams;
 // One per worker: its size does not matter.
 #[allow(clippy::large_enum_variant)]
 pub enum Mode<'r> {
-    /// One at a time.
+    /// One request at a time.
     Http1,
-    /// Each has a stream.
+    /// Each request has its own stream.
     Http2(Streams<'r>),
-    /// Several are parts of a conversation.
+    /// Several requests are parts of one conversation.
     WebSocket(Conversations),
 }
 
@@ -45,7 +45,7 @@ impl<'r> Mode<'r> {
         matches!(self, Mode::WebSocket(_))
     }
 
-    /// The streams of HTTP/2.
+    /// HTTP/2 streams, in that mode.
     #[inline]
     pub fn streams(&mut self) -> Option<&mut Streams<'r>> {
         match self {
@@ -54,7 +54,7 @@ impl<'r> Mode<'r> {
         }
     }
 
-    /// The conversations of WebSockets.
+    /// WebSocket conversations, in that mode.
     #[inline]
     pub fn conversations(&mut self) -> Option<&mut Conversations> {
         match self {

@@ -8,65 +8,65 @@ use crate::measure::examples::end_of_head;
 use crate::protocol::http1::{Memo, Reader};
 use crate::worker::state::timeouts::{Deadlines, Link, Links};
 
-/// Beginnings of responses kept at one time, in case they turn out slow or failed.
+/// Most beginnings of responses kept at one time, in case they turn out slow or failed.
 const STASHES: usize = 256;
 
 /// A slot: a request in flight, or room for one. In the closed model it is a user.
 #[derive(Debug)]
 pub struct Exchange {
-    /// Its connection, or [`NONE`] while nothing is under way and connections are shared.
+    /// Its connection, or [`NONE`] while nothing is in flight and connections are shared.
     pub conn: u32,
-    /// The request.
+    /// Index of the request.
     pub request: u32,
-    /// It is under way.
+    /// Whether the request is in flight.
     pub under_way: bool,
-    /// It was sent before, on a connection that turned out to be closed.
+    /// Whether it was sent before, on a connection that turned out to be closed.
     pub resent: bool,
-    /// At least a byte of its response came.
+    /// Whether at least one byte of its response has arrived.
     pub answered: bool,
-    /// Status of its answer, where the reader does not know it.
+    /// Status of its response, where the reader does not know it.
     pub status: u16,
-    /// The id that the request carries, if it carries one and was written.
+    /// The id that the request carries, if it carries one and has been written.
     pub id: Option<u64>,
-    /// Bytes of the request.
+    /// Length of the request in bytes.
     pub length: usize,
     /// Bytes of the request that have not gone out.
     pub unsent: usize,
     /// When the request fell due; times are on the load's clock.
     pub due_ns: u64,
-    /// Its first action.
+    /// When its first action began.
     pub started_ns: u64,
-    /// When the last request fell due that a paced user began, dropped or left out while nothing waited. The request
-    /// under way may be another one: a redirected one, or one the user makes when it leaves.
+    /// When the last request fell due that a paced user began, dropped or left out while nothing waited. The request in
+    /// flight may be another one: a redirected one, or one the user sends when it leaves.
     pub paced_ns: u64,
-    /// Later times at which nothing fell due for a paced user, since what waited was all it had to do: the first and
-    /// the last of each run, in order.
+    /// Later times at which nothing fell due for a paced user, since the waiting requests were all it had to do: the
+    /// first and last time of each run, in order.
     pub left_out: Vec<(u64, u64)>,
-    /// Requests begun or dropped in this place.
+    /// Number of requests begun or dropped in this slot.
     pub begun: u64,
-    /// Requests of a paced user that fell due while it was busy with an earlier one, and wait for it.
+    /// Number of requests of a paced user that fell due while it was busy with an earlier one, and wait for it.
     pub waiting: u64,
-    /// The response, as far as received.
+    /// Reader of the response, as far as received.
     pub reader: Reader,
     /// Its link in the deadline lists.
     pub link: Link,
-    /// Beginning of a response that came in pieces, for the examples.
+    /// Beginning of a response that arrived in pieces, for the examples.
     pub stash: Option<Box<Stash>>,
-    /// The whole answer, if it is judged by more than its status.
+    /// The whole response, if it is judged by more than its status.
     pub buffered: Option<Box<BufferedResponse>>,
 }
 
 /// An exchange whose request could not be written, and why. It is identified by its request and start: the slot may be
-/// at another one when this is reported.
+/// at another request when this is reported.
 #[derive(Debug)]
 pub struct Unwritten {
-    /// The exchange.
+    /// The exchange's slot.
     pub id: u32,
-    /// Its request.
+    /// Index of its request.
     pub request: u32,
     /// When it started.
     pub started_ns: u64,
-    /// Why.
+    /// Why it could not be written.
     pub trouble: StepFailure,
 }
 
@@ -75,12 +75,12 @@ pub struct Unwritten {
 pub struct Stash {
     /// Head and body as received, up to what examples keep.
     pub bytes: Vec<u8>,
-    /// Where the head ends, if it is complete.
+    /// Offset of the head's end, if the head is complete.
     pub head_end: Option<usize>,
 }
 
 impl Exchange {
-    /// Nothing under way.
+    /// A free slot.
     pub fn new(conn: u32) -> Self {
         Exchange {
             conn,
@@ -105,7 +105,7 @@ impl Exchange {
         }
     }
 
-    /// A request begins; the caller enters it in the timeouts.
+    /// Begins a request; the caller enters it in the timeouts.
     #[inline]
     fn begin(&mut self, request: u32, due_ns: u64, started_ns: u64) {
         self.request = request;
@@ -118,7 +118,7 @@ impl Exchange {
         self.id = None;
     }
 
-    /// The current request could not be written.
+    /// Records that the current request could not be written.
     pub fn unwritten(&self, id: u32, trouble: StepFailure) -> Unwritten {
         Unwritten { id, request: self.request, started_ns: self.started_ns, trouble }
     }
@@ -126,13 +126,13 @@ impl Exchange {
 
 /// The slots of one load thread.
 pub struct Slots {
-    /// By number.
+    /// Slots by number.
     pub exchanges: Vec<Exchange>,
-    /// When those in flight time out.
+    /// Deadlines of the requests in flight.
     pub timeouts: Deadlines,
     /// Requests that could not be written, to be failed in the next turn.
     pub unwritten: Vec<Unwritten>,
-    /// Moving average of service times.
+    /// Moving average of service times, nanoseconds.
     pub service_ns: u64,
     /// What the HTTP/1 readers remember of the last response head.
     pub memo: Memo,
@@ -143,7 +143,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// These, all free.
+    /// These slots, all free.
     pub fn new(exchanges: Vec<Exchange>) -> Self {
         Slots {
             exchanges,
@@ -156,14 +156,14 @@ impl Slots {
         }
     }
 
-    /// A request begins in a slot, and may take this long.
+    /// Begins a request in a slot, with its timeout.
     #[inline]
     pub fn begin(&mut self, id: u32, request: u32, due_ns: u64, started_ns: u64, timeout_ns: u64) {
         self.exchanges[id as usize].begin(request, due_ns, started_ns);
         self.timeouts.push(&mut self.exchanges, id, started_ns, timeout_ns);
     }
 
-    /// The request in a slot ends now.
+    /// Ends the request in a slot.
     #[inline]
     pub fn end(&mut self, id: u32, now_ns: u64) {
         self.timeouts.remove(&mut self.exchanges, id);
@@ -179,7 +179,7 @@ impl Slots {
         Some((id, self.exchanges[id as usize].link.at_ns))
     }
 
-    /// Buffers the beginning of a response that comes in pieces.
+    /// Keeps the beginning of a response that arrives in pieces.
     pub fn stash(&mut self, id: u32, bytes: &[u8], head_end: Option<usize>) {
         if !self.reserve_stash(id) {
             return;
@@ -208,7 +208,7 @@ impl Slots {
         exchange.stash.is_some()
     }
 
-    /// Takes a slot's stash back.
+    /// Takes back a slot's stash.
     pub fn unstash(&mut self, id: u32) {
         if let Some(mut stash) = self.exchanges[id as usize].stash.take() {
             stash.bytes.clear();

@@ -1,4 +1,4 @@
-//! State of connections that carry streams: each one's HTTP/2 session, and the requests that wait for it.
+//! State of connections that carry streams: each one's HTTP/2 session, and the requests waiting for it.
 //!
 //! Slots share connections in groups, and each group has one connection to each host.
 
@@ -17,34 +17,34 @@ use crate::worker::state::slots::Slots;
 /// All connections of one worker that carry streams.
 pub struct Streams<'r> {
     pub spec: &'r Http2,
-    /// Hosts of the load.
+    /// Number of hosts of the load.
     hosts: u32,
     pub links: Vec<Link>,
-    /// What is to be written on the current connection.
+    /// Bytes to be written on the current connection.
     pub out: Vec<u8>,
-    /// The connection being read: what is sent on it meanwhile goes out together afterwards.
+    /// The connection being read: everything sent on it meanwhile goes out together afterwards.
     pub at_hand: Option<ConnId>,
-    /// Exchanges that ended on it.
+    /// Exchanges that ended while it was read.
     pub ended: Vec<StreamOutcome>,
 }
 
-/// One connection.
+/// One connection that carries streams.
 #[derive(Default)]
 pub struct Link {
     pub session: Option<Box<Session>>,
-    /// Bytes on their way out.
+    /// Number of bytes that have not gone out.
     pub unsent: usize,
     /// When connecting began, on the backend's clock.
     pub since_ns: u64,
-    /// Exchanges that wait for it.
+    /// Exchanges waiting for this connection.
     pub waiting: Vec<u32>,
 }
 
-/// An exchange that has ended, or has to be sent again.
+/// An exchange that has ended, or must be sent again.
 pub enum StreamOutcome {
     Complete(u32),
     Failed(u32, Failure, &'static str),
-    /// The server did not process it.
+    /// The server did not process the request.
     Again(u32),
 }
 
@@ -54,24 +54,24 @@ impl<'r> Streams<'r> {
         Streams { spec, hosts, links: Vec::new(), out: Vec::new(), at_hand: None, ended: Vec::new() }
     }
 
-    /// The connection to a host that a place shares.
+    /// The connection to a host that a slot shares.
     pub fn connection_of(&self, place: u32, host: u16) -> ConnId {
         self.connections_of(place).start + u32::from(host)
     }
 
-    /// All connections that a place shares, one to each host.
+    /// All connections that a slot shares, one to each host.
     pub fn connections_of(&self, place: u32) -> Range<ConnId> {
         let first = place / self.spec.streams.max(1) * self.hosts;
         first..first + self.hosts
     }
 
-    /// Nothing is open on the connection or waits for it, and the server has sent no GOAWAY.
+    /// Whether nothing is open on the connection or waits for it, and the server has sent no GOAWAY.
     pub fn is_at_rest(&mut self, conn: ConnId) -> bool {
         let Link { session, waiting, .. } = self.link(conn);
         waiting.is_empty() && session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
     }
 
-    /// Connecting begins now, on the backend's clock.
+    /// Records when connecting began, on the backend's clock.
     pub fn connects(&mut self, conn: ConnId, at_ns: u64) {
         self.link(conn).since_ns = at_ns;
     }
@@ -81,7 +81,7 @@ impl<'r> Streams<'r> {
         self.links.get(conn as usize).map(|link| link.since_ns)
     }
 
-    /// The session of a connection that is handed over.
+    /// Takes the session of a connection that is handed over.
     pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Session>> {
         self.link(conn).session.take()
     }
@@ -101,7 +101,7 @@ impl<'r> Streams<'r> {
     }
 }
 
-/// Puts a session's events into the slots that they are for.
+/// Applies a session's events to the slots they are for.
 pub struct EventApplier<'a> {
     pub slots: &'a mut Slots,
     pub ended: &'a mut Vec<StreamOutcome>,
@@ -159,8 +159,8 @@ impl EventApplier<'_> {
         }
     }
 
-    /// A field of a response's head, if it is read later: by the journey, or in an example. Trailers come after the
-    /// head, and are not.
+    /// Keeps a field of a response's head if it is read later, by the journey or in an example. Trailers come after the
+    /// head and are not kept.
     fn field(&mut self, token: u32, name: &[u8], value: &[u8]) {
         let exchange = &mut self.slots.exchanges[token as usize];
         if exchange.answered {

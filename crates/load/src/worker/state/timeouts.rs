@@ -1,11 +1,11 @@
-//! Deadlines of exchanges in flight. Those with the same timeout expire in the order they started, and a load has few
-//! different timeouts: each has a doubly linked list through the connection table, O(1) to enter and leave, no
+//! Deadlines of exchanges in flight. Exchanges with the same timeout expire in the order they started, and a load has
+//! few different timeouts: each has a doubly linked list through the table of slots, O(1) to enter and leave, without
 //! allocation.
 
-/// No connection.
+/// No slot or connection.
 pub const NONE: u32 = u32::MAX;
 
-/// A connection's place in the lists.
+/// A slot's place in the lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     before: u32,
@@ -27,7 +27,7 @@ pub struct Deadlines {
     lists: Vec<List>,
 }
 
-/// The ends of a list.
+/// One timeout's list, by its ends.
 #[derive(Clone, Copy, Debug)]
 struct List {
     timeout_ns: u64,
@@ -35,28 +35,28 @@ struct List {
     last: u32,
 }
 
-/// Where links are kept.
+/// Storage of the links.
 pub trait Links {
-    /// The link of a connection, to be changed.
+    /// The link of a slot, to be changed.
     fn link(&mut self, id: u32) -> &mut Link;
-    /// When a connection expires.
+    /// When a slot expires.
     fn at_ns(&self, id: u32) -> u64;
 }
 
 impl Deadlines {
-    /// Empty.
+    /// Without deadlines.
     pub fn new() -> Self {
         Deadlines { lists: Vec::new() }
     }
 
-    /// The connection that expires first.
+    /// The slot that expires first.
     #[inline]
     pub fn first(&self, links: &impl Links) -> Option<u32> {
         let firsts = self.lists.iter().map(|list| list.first).filter(|first| *first != NONE);
         firsts.min_by_key(|first| links.at_ns(*first))
     }
 
-    /// Enters a connection with its start and its timeout; none may have started later.
+    /// Enters a slot with its start and its timeout; none may have started later.
     #[inline]
     pub fn push(&mut self, links: &mut impl Links, id: u32, now_ns: u64, timeout_ns: u64) {
         let found = self.lists.iter().position(|list| list.timeout_ns == timeout_ns);
@@ -74,7 +74,7 @@ impl Deadlines {
         list.last = id;
     }
 
-    /// Takes out a connection that is in a list.
+    /// Removes a slot that is in a list.
     #[inline]
     pub fn remove(&mut self, links: &mut impl Links, id: u32) {
         let Link { before, after, list, .. } = std::mem::take(links.link(id));

@@ -10,14 +10,14 @@ use crate::worker::state::buffers::Rooms;
 /// All connections of one worker that are under TLS.
 pub struct TlsTransport<'r> {
     spec: &'r TlsSpec,
-    /// Sessions to resume belong to this thread.
+    /// Configuration of this thread, which has its own sessions to resume.
     config: TlsConfig,
     links: Vec<Option<Box<Tls>>>,
-    /// What came, to be decrypted in place; the plain text; what is to be sent.
+    /// Received bytes, to be decrypted in place; the plain text; bytes to be sent.
     input: Vec<u8>,
     plain: Vec<u8>,
     wire: Vec<u8>,
-    /// For records that come in pieces.
+    /// Buffers for records that arrive in pieces.
     rooms: Rooms,
     /// The alert sent to the server on a connection that failed.
     alert: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct TlsTransport<'r> {
 pub struct Received {
     /// Decrypted bytes.
     pub plain: Vec<u8>,
-    /// They completed the handshake.
+    /// Whether they completed the handshake.
     pub has_opened: bool,
     /// Whether the connection continues.
     pub result: Result<(), TlsError>,
@@ -58,7 +58,7 @@ impl<'r> TlsTransport<'r> {
         &mut self.links[index]
     }
 
-    /// Begins the handshake, if the host is reached by TLS: the bytes to send.
+    /// Begins the handshake, if the host is reached by TLS: returns the bytes to send.
     pub fn start(&mut self, conn: ConnId, host: u16) -> Option<Result<&[u8], TlsError>> {
         let name = self.spec.names.get(usize::from(host))?.as_ref()?;
         let started = Tls::new(&self.config, name).and_then(|mut tls| {
@@ -75,7 +75,7 @@ impl<'r> TlsTransport<'r> {
         })
     }
 
-    /// Takes bytes of a connection under TLS. What to send in reply is the [`answer`](Self::answer).
+    /// Handles bytes of a connection under TLS. The reply to send is the [`answer`](Self::answer).
     pub fn receive(&mut self, conn: ConnId, bytes: &[u8]) -> Received {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
@@ -100,7 +100,7 @@ impl<'r> TlsTransport<'r> {
         Received { plain, has_opened, result }
     }
 
-    /// What TLS itself sends in reply to what was received last.
+    /// What TLS itself sends in reply to the bytes received last.
     pub fn answer(&self) -> &[u8] {
         &self.wire
     }
@@ -110,24 +110,24 @@ impl<'r> TlsTransport<'r> {
         self.plain = plain;
     }
 
-    /// The connection is under TLS.
+    /// Whether the connection is under TLS.
     pub fn is_on(&self, conn: ConnId) -> bool {
         self.links.get(conn as usize).is_some_and(Option::is_some)
     }
 
-    /// The protocol both ends agreed on (ALPN).
+    /// The protocol that both ends agreed on (ALPN).
     pub fn protocol(&self, conn: ConnId) -> Option<&[u8]> {
         self.links.get(conn as usize)?.as_ref()?.handshake()?.alpn
     }
 
-    /// The connection is about to be closed. The last plain bytes are encrypted, followed by an alert: the one for the
-    /// error, or close_notify if we end the connection. To a server that closes on its own it would come too late, and
-    /// be answered with a reset.
+    /// Before a connection is closed: encrypts the final plain bytes, followed by an alert, either the one for the
+    /// error, or close_notify if this side ends the connection. To a server that closes by itself it would come too
+    /// late, and be answered with a reset.
     pub fn leave(&mut self, conn: ConnId, last: &mut Vec<u8>, we_end_it: bool) {
         let Some(mut tls) = self.link(conn).take() else { return };
         self.wire.clear();
         if !last.is_empty() {
-            // On a connection that has failed nothing more can be sent.
+            // Nothing more can be sent on a connection that has failed.
             let _ = tls.send(last, &mut self.wire);
         }
         self.wire.append(&mut self.alert);
@@ -137,7 +137,7 @@ impl<'r> TlsTransport<'r> {
         std::mem::swap(last, &mut self.wire);
     }
 
-    /// The TLS state of a connection that is handed over.
+    /// Takes the TLS state of a connection that is handed over.
     pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Tls>> {
         self.link(conn).take()
     }
@@ -147,19 +147,19 @@ impl<'r> TlsTransport<'r> {
         *self.link(conn) = Some(tls);
     }
 
-    /// Hosts of this number are reached by TLS.
+    /// Whether the host with this number is reached by TLS.
     pub fn is_for(&self, host: u16) -> bool {
         self.spec.names.get(usize::from(host)).is_some_and(Option::is_some)
     }
 
-    /// The connection is under TLS, and the server has not sent close_notify: its end may have been cut off.
+    /// Whether the connection is under TLS and the server has not sent close_notify: its end may have been cut off.
     pub fn is_cut(&self, conn: ConnId) -> bool {
         self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|tls| !tls.is_ended())
     }
 }
 
-/// Sends bytes that live only during the call, under TLS if the connection is: how many there are on the wire, and how
-/// many of them went at once.
+/// Sends bytes that are valid only during the call, under TLS if the connection is. Returns how many bytes that makes
+/// on the wire, and how many of them went out at once.
 pub fn put<'r>(
     tls: &mut Option<TlsTransport<'r>>,
     ops: &mut impl Ops<'r>,
@@ -172,7 +172,7 @@ pub fn put<'r>(
         None => (bytes.len(), ops.send_copy(conn, bytes)),
         Some(tls) => {
             wire.clear();
-            // It is open; exhausted keys show as a failure of what comes next.
+            // The connection is open; exhausted keys show as a failure later.
             let _ = tls.send(bytes, wire);
             (wire.len(), ops.send_copy(conn, wire))
         }

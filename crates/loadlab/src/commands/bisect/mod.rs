@@ -29,14 +29,14 @@ use crate::exit::{self, Ended, note};
 use crate::live::words;
 use crate::{mask, output, signals};
 
-/// Trials of a revision that may be INVALID one after the other.
+/// This many INVALID trials in a row end the search.
 const MOST_INVALID: usize = 3;
-/// What `git bisect run` takes for "cannot be tested".
+/// The exit code that `git bisect run` takes for "cannot be tested".
 const SKIP: u8 = 125;
 /// The first code that ends `git bisect run`; most below it mean "bad", including those of our own errors.
 const STOP: u8 = 128;
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &BisectArgs) -> Ended {
     if args.exec {
         return once(args);
@@ -52,7 +52,7 @@ fn choice(args: &BisectArgs, set: Vec<(String, String)>) -> PlanChoice {
         set,
         case: args.case.clone(),
         tags: args.tags.clone(),
-        // Each revision has as many as the search wants.
+        // The search decides how many trials a revision has.
         trials: Some(1),
         ..PlanChoice::default()
     }
@@ -78,7 +78,7 @@ fn once(args: &BisectArgs) -> Ended {
                    without it, `loadlab bisect GOOD..BAD PLAN --figure NAME` finds what changed a figure";
         return Ended::error(Exit::BadPlan, why).with_code(STOP);
     }
-    // If it cannot be raised, it stays, and the trial's failures report the consequences.
+    // A limit on open files that cannot be raised stays as it is; the trial's failures report the consequences.
     let _ = open_files::raise();
     let how = match how_of(args, &read, args.out.clone().unwrap_or_else(|| default_out(&read.plan.name))) {
         Ok(how) => how,
@@ -110,19 +110,19 @@ fn once(args: &BisectArgs) -> Ended {
     Ended::with(exit).with_code(code)
 }
 
-/// Refuses a plan that compares revisions: which ones are measured is decided here, or by git.
+/// Refuses a plan that compares revisions: the search, or git, decides which ones are measured.
 fn of_no_revisions(plan: &Plan) -> Result<(), String> {
     let hint = "leave them out of the plan: --set revisions=null";
     let why = "the plan compares revisions, and a bisection measures one after the other";
     if plan.revisions.is_empty() { Ok(()) } else { Err(format!("{why}\nhint: {hint}")) }
 }
 
-/// Every trial would pass, however slow its revision is. A search fails where its lowest level does.
+/// Whether every trial would pass, however slow its revision is. A search fails if its lowest level does.
 fn expects_nothing(plan: &Plan) -> bool {
     plan.cases().iter().all(|case| case.expect.is_empty() && case.find.is_none())
 }
 
-/// `p99 of POST /order` as conditions have it, and every other figure as it is.
+/// `p99 of POST /order` in the syntax of conditions, and every other figure as it is.
 fn formula(figure: &str) -> String {
     match figure.split_once(" of ") {
         Some((of, step)) if !step.trim().is_empty() && !of.contains(['/', '\'', '"']) => {
@@ -132,7 +132,7 @@ fn formula(figure: &str) -> String {
     }
 }
 
-/// The plan with the figure as the first that matters, and what is known of the figure.
+/// The plan with the figure among those that matter, and the definition of the figure.
 fn with_figure(args: &BisectArgs, plan: &Path) -> Result<(ReadPlan, PlanChoice, FigureFacts), Ended> {
     let read_with = |set: Vec<(String, String)>| {
         let choice = choice(args, set);
@@ -167,15 +167,15 @@ struct Search<'a> {
     read: ReadPlan,
     choice: PlanChoice,
     figure: FigureFacts,
-    /// From the good one to the bad one.
+    /// The revisions from the good one to the bad one.
     revisions: Vec<RevisionFacts>,
     trees: Trees,
     out: PathBuf,
     cancel: Cancel,
-    /// Of each revision that is built.
+    /// Whether each revision is built.
     built: Vec<bool>,
     trials: Vec<Trial>,
-    /// Revision, and why it is skipped.
+    /// Index of a skipped revision, and why it is skipped.
     skipped: Vec<(usize, String)>,
     made: usize,
 }
@@ -206,7 +206,7 @@ fn searched(args: &BisectArgs) -> Result<Ended, Ended> {
     }
     let changed = changes(&repository, &[good, last], &read.path, args.allow_dirty).map_err(bad)?;
     changed.iter().for_each(|text| note(text));
-    // If it cannot be raised, it stays, and the preflight reports the consequences.
+    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
     let cancel = signals::cancel_on_signal()
         .map_err(|error| Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")))?;
@@ -278,7 +278,7 @@ impl Search<'_> {
         self.finish(&next, &search)
     }
 
-    /// One trial of a revision.
+    /// Runs one trial of a revision.
     fn measure(&mut self, revision: usize) -> Result<Measured, Ended> {
         let known = self.revisions[revision].clone();
         let interrupted = format!("interrupted; the trials are in {}", self.out.display());
@@ -326,7 +326,7 @@ impl Search<'_> {
         Ok(Measured::Value(reading))
     }
 
-    /// Ends the search where a figure that is only known to be more than something may mislead it.
+    /// Ends the search if a figure of which only a lower bound is known may mislead it.
     fn check_bounds(&self) -> Result<(), Ended> {
         let on_scale = |value: f64| if self.is_ratio() { value.ln() } else { value };
         let all: Vec<(usize, Reading)> = self
@@ -346,7 +346,7 @@ impl Search<'_> {
         Err(Ended::error(Exit::Undecided, why))
     }
 
-    /// Times, rates and sizes by their logarithm; shares as they are.
+    /// A value on the search's scale: times, rates and sizes by their logarithm, shares as they are.
     fn on_scale(&self, value: f64) -> Result<f64, Ended> {
         match self.is_ratio() {
             false => Ok(value),
@@ -424,7 +424,7 @@ impl Search<'_> {
     fn print(&self, verdict: &str, named: &[(usize, f64)], search: &Bisection) {
         let figure = &self.figure.name;
         let trials = plural(search.trials() as u64, "trial", "trials");
-        // Those at the higher end: the difference is larger than what is known of it.
+        // Lower bounds are at the higher end: the true difference is larger than the known one.
         let is_at_least = self.trials.iter().any(|trial| trial.reading.is_at_least);
         let further = |is_up: bool| match (is_at_least, is_up) {
             (false, _) => "",
@@ -519,7 +519,7 @@ impl Search<'_> {
     }
 }
 
-/// The document as a file: a command line that failed may hold a secret.
+/// The document as it is written to a file, masked: a command line that failed may hold a secret.
 fn masked(document: &Value) -> std::io::Result<Vec<u8>> {
     let mut text = mask::secrets().json_pretty(document)?;
     text.push(b'\n');
@@ -527,7 +527,7 @@ fn masked(document: &Value) -> std::io::Result<Vec<u8>> {
 }
 
 fn percent(share: f64) -> String {
-    // What is nearly sure is not 100 %.
+    // What is nearly certain must not read 100 %.
     format!("{:.0} %", (share * 100.0).min(99.0))
 }
 

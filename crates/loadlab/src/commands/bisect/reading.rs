@@ -1,4 +1,5 @@
-//! What a trial of a revision says: the figure's value, that it does not count, or that the revision cannot be tested.
+//! Reads the outcome of a revision's trial: the figure's value, that the trial does not count, or that the revision
+//! cannot be tested.
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::judge::could_not_run;
@@ -6,15 +7,15 @@ use loadlab_record::Failure;
 use loadlab_record::figure::FigureValue;
 use loadlab_record::summary::{Ended as LoadEnded, Summary, Verdict};
 
-/// What a trial says of the figure.
+/// The figure's value in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
     pub value: f64,
-    /// It is more than that: it falls among requests that never ended.
+    /// `value` is a lower bound: the figure falls among requests that never ended.
     pub is_at_least: bool,
 }
 
-/// A trial of a revision.
+/// The outcome of a revision's trial.
 #[derive(Debug)]
 pub enum Measured {
     Value(Reading),
@@ -26,13 +27,13 @@ pub enum Measured {
 /// Why a trial gives no value.
 #[derive(Debug)]
 pub enum Unusable {
-    /// It says something of its revision, or can be made again.
+    /// The trial says something about its revision, or can be repeated.
     Measured(Measured),
-    /// It says nothing of its revision, and others would fare no better.
+    /// The trial says nothing about its revision, and others would fare no better.
     Trouble(String),
 }
 
-/// The summary of a trial that counts.
+/// The summary of a trial, if the trial counts.
 pub fn usable(summary: Option<Summary>, exit: Exit, why: Option<String>) -> Result<Summary, Unusable> {
     let skipped =
         |or: &str| Unusable::Measured(Measured::Skipped(why.clone().unwrap_or_else(|| or.to_owned())));
@@ -51,7 +52,8 @@ pub fn usable(summary: Option<Summary>, exit: Exit, why: Option<String>) -> Resu
     }
 }
 
-/// The revision's system came up and lets no one connect. Out of ports or files, it would be this machine instead.
+/// Whether the revision's system came up but accepts no connection. If this machine ran out of ports or files, the
+/// machine is the cause instead.
 fn is_unreachable(summary: &Summary) -> bool {
     let connections = &summary.connections;
     let never_connected = connections.opened + connections.reused == 0;
@@ -59,7 +61,8 @@ fn is_unreachable(summary: &Summary) -> bool {
     connections.own_limits.total() == 0 && (could_not_run(summary) || refused)
 }
 
-/// The value of a figure in a trial. What falls among requests that never ended is known from below.
+/// The value of a figure in a trial. Of a figure that falls among requests that never ended, only a lower bound is
+/// known.
 pub fn reading_of(name: &str, figure: Option<&FigureValue>) -> Result<Reading, String> {
     let exact = figure.and_then(|f| f.value).map(|value| Reading { value, is_at_least: false });
     let least = || Some(Reading { value: figure?.at_least?, is_at_least: true });
@@ -74,9 +77,9 @@ pub fn reading_of(name: &str, figure: Option<&FigureValue>) -> Result<Reading, S
     })
 }
 
-/// The first trial whose value is only known from below and may lead astray if it is taken as it is. It may not where it
-/// is nearer to the higher end than to the lower one: the true value is even further on that side. All values are on the
-/// scale of the search. As long as only one end is measured, nothing can be said.
+/// The first trial whose value is a lower bound that may mislead the search if it is taken as exact. A bound that is
+/// nearer to the higher end than to the lower one does not: the true value is even further on that side. All values are
+/// on the search's scale. `None` until both ends are measured.
 pub fn misleading(trials: &[(usize, Reading)], last: usize) -> Option<usize> {
     let level = |end: usize| {
         let mut own: Vec<f64> = trials.iter().filter(|t| t.0 == end).map(|t| t.1.value).collect();
@@ -112,7 +115,7 @@ mod tests {
         (half.requests.ok, half.connections.opened) = (5, 2);
         let mut own = refused(LoadEnded::Complete);
         own.connections.own_limits.ports = 3;
-        // The rest of what was in flight when it was given up failed in another way.
+        // Given up early: the requests that were still in flight failed in another way.
         let mut given_up = refused(LoadEnded::Broken);
         given_up.requests.failed = 4;
         let mut invalid = none();
@@ -162,19 +165,19 @@ mod tests {
 
     #[test]
     fn what_is_known_from_below_counts_where_it_cannot_lead_astray() {
-        // Revision, value, and whether it is only known from below. The bad one is revision 9.
+        // Revision, value, and whether it is only a lower bound. The bad one is revision 9.
         type Trials = &'static [(usize, f64, bool)];
         let tables: [(Trials, Option<usize>); 10] = [
             (&[], None),
             (&[(0, 20.0, false), (9, 100.0, false), (5, 30.0, false)], None),
-            // One end says nothing yet.
+            // Only one end is measured.
             (&[(9, 30.0, true)], None),
             // Beyond the good end: how far does not matter.
             (&[(0, 20.0, false), (9, 1000.0, true)], None),
             (&[(0, 20.0, false), (9, 1000.0, true), (5, 800.0, true)], None),
             // It may be as bad as the bad end, but would count as good.
             (&[(0, 20.0, false), (9, 100.0, false), (5, 30.0, true)], Some(2)),
-            // The bad end may be anything from below the good one up.
+            // The bad end may be anywhere from below the good one upwards.
             (&[(0, 20.0, false), (9, 15.0, true)], Some(1)),
             (&[(0, 20.0, true), (9, 15.0, true)], Some(1)),
             // The other way round: it has become faster.

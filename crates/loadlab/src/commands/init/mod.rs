@@ -1,5 +1,5 @@
 //! `loadlab init`: a first plan that runs, from a URL, a Compose file or an example, with the schema for editors next
-//! to it. Its output has passed the same check as `loadlab check`; it overwrites nothing unless told to.
+//! to it. Its output has passed the same check as `loadlab check`; it overwrites nothing without `--force`.
 
 mod compose;
 
@@ -27,7 +27,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("messages", "is everything stored that was accepted?", include_str!("examples/messages.yaml")),
 ];
 
-/// Runs it.
+/// Runs the command.
 pub fn command(args: &InitArgs) -> Ended {
     if args.list {
         output::print(&listed());
@@ -45,7 +45,7 @@ fn listed() -> String {
     lines.collect::<String>() + "\nloadlab init --example NAME writes one to plan.yaml\n"
 }
 
-/// The plan, without its first line.
+/// The plan's text, without its first line, which names the schema.
 fn text_of(args: &InitArgs) -> Result<String, String> {
     if let Some(name) = &args.example {
         let found = EXAMPLES.iter().find(|(example, ..)| example == name);

@@ -1,20 +1,20 @@
-//! Files that the plan names and a revision does not have: a plan is often younger than what it tests.
+//! Files that the plan names and a revision lacks: a plan is often newer than what it tests.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use super::git::Repository;
 
-/// Most names that are looked up, and files that a message names.
+/// The most names that are looked up, and the most files that a message names.
 const MOST_WORDS: usize = 10_000;
 const NAMED: usize = 3;
 
-/// Copies what the plan's text names from the present tree into the plan's folder of a revision, where it is missing
-/// there. What git ignores is left out: it was built here, and each revision builds its own. Returns what was copied, in
-/// words.
+/// Copies the files that the plan's text names from the present tree into the plan's folder of a revision, if they are
+/// missing there. Files that git ignores are left out: they were built here, and each revision builds its own. Returns
+/// what was copied, in words.
 ///
 /// # Errors
-/// In words: something cannot be copied.
+/// In words: a file cannot be copied.
 pub fn complete(repository: &Repository, plan: &str, into: &Path) -> Result<Option<String>, String> {
     let failed = |path: &Path, error: std::io::Error| format!("cannot copy {}: {error}", path.display());
     fs::create_dir_all(into).map_err(|error| failed(into, error))?;
@@ -29,7 +29,7 @@ pub fn complete(repository: &Repository, plan: &str, into: &Path) -> Result<Opti
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
         }
-        // A file that the tree has lost since it was added is not there to be copied.
+        // git also lists files that were deleted from the tree: there is nothing to copy.
         if source.exists() {
             fs::copy(&source, &target).map_err(|error| failed(&source, error))?;
         }
@@ -40,7 +40,7 @@ pub fn complete(repository: &Repository, plan: &str, into: &Path) -> Result<Opti
     Ok((!files.is_empty()).then(|| format!("{}{more}", named.join(", "))))
 }
 
-/// What may be a path in or below the plan's folder, each once.
+/// Words of the plan that may be paths in or below its folder, each once.
 fn words(plan: &str) -> Vec<PathBuf> {
     let text = plan.replace("${plan.dir}/", " ");
     let is_between = |c: char| c.is_whitespace() || "\"'`,;:=|&<>()[]{}@#$".contains(c);

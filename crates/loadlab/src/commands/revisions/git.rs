@@ -1,4 +1,4 @@
-//! What git knows of the plan's repository.
+//! The plan's repository, as git knows it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,12 +9,12 @@ use std::process::Command;
 use loadlab_record::manifest::{CommitFacts, RevisionFacts, short_commit};
 use loadlab_record::units::plural;
 
-/// Changed files that a message names.
+/// The most changed files that a message names.
 const NAMED: usize = 3;
 
-/// The commit that the repository of a file is at; `None` if it is in none, or git cannot say.
+/// The commit that is checked out in a file's repository; `None` if the file is in no repository, or git cannot say.
 pub fn present(file: &Path) -> Option<CommitFacts> {
-    // What is no file was made from a URL, and tests no tree.
+    // A plan that is not a file was made from a URL, and tests no tree.
     let file = file.is_file().then(|| std::path::absolute(file).ok()).flatten()?;
     let dir = file.parent()?;
     let head = text(&git(dir, ["log", "-1", "--format=%H %s", "HEAD", "--"]).ok()?);
@@ -26,15 +26,15 @@ pub fn present(file: &Path) -> Option<CommitFacts> {
 /// The repository that a plan is in.
 pub struct Repository {
     root: PathBuf,
-    /// The plan's folder in it.
+    /// The plan's folder, relative to `root`.
     prefix: PathBuf,
 }
 
 impl Repository {
-    /// That of a folder.
+    /// The repository that a folder is in.
     ///
     /// # Errors
-    /// In words: it is in none, or git cannot be asked.
+    /// In words: the folder is in no repository, or git cannot be run.
     pub fn of(dir: &Path) -> Result<Repository, String> {
         let said = git(dir, ["rev-parse", "--show-toplevel"]).map_err(|why| match why {
             Failed::NoGit(why) => why,
@@ -45,16 +45,16 @@ impl Repository {
             ),
         })?;
         let prefix = git(dir, ["rev-parse", "--show-prefix"]).map_err(Failed::words)?;
-        // Without the slash at its end, which paths of the plan would have twice.
+        // Drops the trailing slash, which would otherwise occur twice in paths of the plan.
         Ok(Repository { root: path(&said), prefix: path(&prefix).components().collect() })
     }
 
-    /// The plan's folder in it.
+    /// The plan's folder, relative to the repository's root.
     pub fn prefix(&self) -> &Path {
         &self.prefix
     }
 
-    /// The name of its folder.
+    /// The name of the repository's folder.
     pub fn name(&self) -> &OsStr {
         self.root.file_name().unwrap_or(OsStr::new("repository"))
     }
@@ -67,7 +67,7 @@ impl Repository {
     /// A revision by its name.
     ///
     /// # Errors
-    /// In words: there is none.
+    /// In words: there is no such revision.
     pub fn revision(&self, name: &str) -> Result<RevisionFacts, String> {
         let commit = format!("{name}^{{commit}}");
         let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &commit];
@@ -82,10 +82,10 @@ impl Repository {
         Ok(RevisionFacts { name: name.to_owned(), commit, subject: text(&subject) })
     }
 
-    /// The revisions from one, which is part of it, to another: by first parents, oldest first.
+    /// The revisions from `good`, which is the first of them, to `bad`: along first parents, oldest first.
     ///
     /// # Errors
-    /// In words: the one is not before the other.
+    /// In words: `good` is not before `bad`.
     pub fn between(&self, good: &RevisionFacts, bad: &RevisionFacts) -> Result<Vec<RevisionFacts>, String> {
         let is_before = ["merge-base", "--is-ancestor", &good.commit, &bad.commit];
         git(&self.root, is_before).map_err(|_| {
@@ -105,10 +105,10 @@ impl Repository {
         Ok(all)
     }
 
-    /// Refuses what would not be complete.
+    /// Refuses a revision whose checkout would not be complete.
     ///
     /// # Errors
-    /// In words: it has submodules.
+    /// In words: the revision has submodules.
     pub fn check_submodules(&self, revision: &RevisionFacts) -> Result<(), String> {
         let all = git(&self.root, ["ls-tree", "-r", "-z", "--full-tree", &revision.commit])
             .map_err(Failed::words)?;
@@ -124,8 +124,9 @@ impl Repository {
         })
     }
 
-    /// Changes of the present tree that belong to none of the revisions, in words, if one of these is the commit that is
-    /// checked out here: someone who compares it may think that it has them. The plan is always that of the present tree.
+    /// Changes of the present tree that belong to none of the revisions, in words, if one of the revisions is the
+    /// commit that is checked out here: a user who compares that one may think that it has the changes. Changes of the
+    /// plan do not count: the plan is always that of the present tree.
     ///
     /// # Errors
     /// In words: git cannot say.
@@ -157,7 +158,7 @@ impl Repository {
         }))
     }
 
-    /// Checks a revision out into a new folder, as a repository of its own that borrows the objects of this one.
+    /// Checks a revision out into a new folder, as a separate repository that borrows the objects of this one.
     ///
     /// # Errors
     /// In words.
@@ -183,7 +184,7 @@ impl Repository {
         if shallow.exists() {
             fs::copy(&shallow, into.join(".git/shallow")).map_err(file(into))?;
         }
-        // What a build calls itself often comes from `git describe`.
+        // Builds often take their version from `git describe`.
         let root = self.root.as_os_str();
         let tags = ["fetch", "--quiet", "--no-auto-gc", "--no-tags"].map(OsStr::new);
         let tags = tags.into_iter().chain([root, OsStr::new("refs/tags/*:refs/tags/*")]);
@@ -193,7 +194,7 @@ impl Repository {
         git(into, check_out).map(drop).map_err(Failed::words)
     }
 
-    /// Files that git knows or would add, by their path from the plan's folder, of those that are or are in one of `paths`.
+    /// Files that git tracks or would add, among `paths` and below them. Paths are relative to the plan's folder.
     ///
     /// # Errors
     /// In words.
@@ -212,9 +213,9 @@ impl Repository {
 
 /// Why git gave no answer.
 enum Failed {
-    /// It is not there.
+    /// git is not installed, or cannot be started.
     NoGit(String),
-    /// What it says.
+    /// git's error message.
     Said(String),
 }
 
@@ -227,7 +228,8 @@ impl Failed {
     }
 }
 
-/// Asks git, without the user's hooks, and without the variables that name a repository (as they do in a hook).
+/// Runs git without the user's hooks, and without the variables that name a repository (which are set if loadlab runs
+/// in a hook).
 fn git(dir: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Vec<u8>, Failed> {
     let mut command = Command::new("git");
     // Signatures would be printed between commits.

@@ -1,7 +1,8 @@
-//! The revisions that a plan compares, each checked out into a folder of its own.
+//! The revisions that a plan compares, each checked out into its own folder.
 //!
-//! Such a folder is a repository that borrows the objects of the plan's: builds may ask git what they build, and nothing is
-//! written into the plan's own repository. All of them are in one folder, which goes with this process, however that ends.
+//! Such a folder is a repository that borrows the objects of the plan's repository: builds may ask git what they build,
+//! and nothing is written into the plan's own repository. All of them are in one folder, which is removed when this
+//! process ends, however it ends.
 
 mod files;
 pub mod git;
@@ -18,19 +19,19 @@ use crate::args::PlanChoice;
 use crate::exit::Ended;
 use git::Repository;
 
-/// A plan whose cases are in folders of their revisions.
+/// A plan whose revisions are checked out.
 pub struct CheckedOut {
-    /// With the folders of its revisions.
+    /// The plan, with the folders of its revisions.
     pub read: ReadPlan,
-    /// For the record.
+    /// Commits of the revisions, for the record.
     pub facts: Vec<RevisionFacts>,
-    /// What a reader should know about them.
+    /// What a reader should know about the revisions.
     pub notes: Vec<String>,
     trees: Trees,
 }
 
 impl CheckedOut {
-    /// Removes the trees now; what cannot be removed is said.
+    /// Removes the trees now; returns what cannot be removed, in words.
     pub fn remove(self) -> Option<String> {
         self.trees.remove()
     }
@@ -39,8 +40,8 @@ impl CheckedOut {
 /// Checks out the revisions of a plan. The guardian removes them if this process cannot.
 ///
 /// # Errors
-/// The plan is in no repository, a revision does not exist or has submodules, the tree has changes that no revision has, or
-/// something cannot be written.
+/// The plan is in no repository, a revision does not exist or has submodules, the tree has changes that no revision
+/// has, or a file or folder cannot be written.
 pub fn check_out(
     read: &ReadPlan,
     choice: &PlanChoice,
@@ -78,30 +79,30 @@ pub fn check_out(
     Ok(CheckedOut { read, facts, notes, trees })
 }
 
-/// A folder with trees of revisions, which goes with this process, however that ends.
+/// A folder with trees of revisions, which is removed when this process ends, however it ends.
 pub struct Trees {
     repository: Repository,
     folder: OwnFolder,
 }
 
 impl Trees {
-    /// An empty one; the guardian removes it if this process cannot.
+    /// Makes an empty folder; the guardian removes it if this process cannot.
     ///
     /// # Errors
-    /// In words: it cannot be made.
+    /// In words: the folder cannot be made.
     pub fn new(repository: Repository, guardian: Guardian) -> Result<Trees, String> {
         let folder =
             OwnFolder::new(&std::env::temp_dir(), "revisions", guardian).map_err(|e| e.to_string())?;
         Ok(Trees { repository, folder })
     }
 
-    /// Whose revisions they are.
+    /// The repository that the revisions are from.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
 
-    /// Checks a revision out, with what the plan names and it does not have. Returns the plan's folder in it, and what a
-    /// reader should know.
+    /// Checks a revision out, and adds what the plan names and the revision lacks. Returns the plan's folder in the
+    /// tree, and what a reader should know.
     ///
     /// # Errors
     /// In words.
@@ -118,17 +119,17 @@ impl Trees {
         Ok((dir.display().to_string(), taken))
     }
 
-    /// Removes them now; what cannot be removed is said.
+    /// Removes the trees now; returns what cannot be removed, in words.
     pub fn remove(self) -> Option<String> {
         let path = self.folder.path().display().to_string();
         self.folder.remove().err().map(|error| format!("{path} remains: {error}\nhint: try `loadlab clean`"))
     }
 }
 
-/// Changes of the tree that none of the revisions has: a remark, if they may be left out.
+/// A remark on changes of the tree that none of the revisions has, if `allow_dirty` leaves them out.
 ///
 /// # Errors
-/// In words: they may not, or git cannot say.
+/// In words: there are such changes and they may not be left out, or git cannot say.
 pub fn changes(
     repository: &Repository,
     revisions: &[RevisionFacts],

@@ -21,7 +21,7 @@ use super::*;
 use crate::live::words::describe;
 
 fn sample(component: &str, at_s: f64, cpu_s: f64, memory: u64, limit: Option<u64>) -> Sample {
-    // Stopped in 4 of 10 periods a second, on four cores each time.
+    // Throttled in 4 of 10 periods a second, on four cores each time.
     let of_edge = |per_s: f64| (component == "edge").then_some(at_s * per_s);
     Sample {
         at_s,
@@ -41,7 +41,7 @@ fn state() -> State {
     state_of_plan(Vec::new())
 }
 
-/// The same for a plan that names figures.
+/// As [`state`], for a plan that names figures.
 fn state_of_plan(figures: Vec<FigureFacts>) -> State {
     let mut state = State::new("edges under limits");
     let cpu_limits = BTreeMap::from([("edge".to_owned(), 0.5)]);
@@ -104,7 +104,8 @@ fn facts(name: &str, kind: NumberKind) -> FigureFacts {
     FigureFacts { name, value, kind, unit: None, better: Better::Less, about: None }
 }
 
-/// The same with figures that matter: known, from few samples, a lower bound, and one known only at the trial's end.
+/// As [`state`], with figures that matter: one known, one from few samples, one a lower bound, and one known only at
+/// the trial's end.
 fn state_with_figures() -> State {
     let figures = vec![
         facts("peak memory", NumberKind::Bytes),
@@ -393,7 +394,7 @@ fn a_changed_cpu_limit_is_followed() {
     assert_eq!(limits_after("limit edge memory 20MiB", None), (Some(0.5), None, None, None));
     assert_eq!(limits_after("limit edge cpu 5%", None), (Some(0.05), None, None, None));
     assert_eq!(limits_after("limit edge cpu none", None), (None, None, None, None));
-    // Where no component has the name, it is that of all replicas.
+    // If no component has the name, it means all replicas.
     state.components.retain(|c| c.name != "edge");
     let acted = RunEvent::Acted { what: "limit edge cpu 2".to_owned(), error: None };
     state.event(9.6, &acted);
@@ -414,7 +415,7 @@ fn a_stall_shows_no_response_times_of_earlier_seconds() {
     for line in ["  p50           –  ", "  p99           –  ", " · so far p50 3.50 ms, p99 110 ms"] {
         assert!(shown.contains(line), "{line} {shown}");
     }
-    // While no second is over, what there is so far is all there is.
+    // Until the first second is over, the values so far are all there is.
     state.loads[0] = Load { progress: state.loads[0].progress.clone(), ..Load::default() };
     assert!(screen(&state, 200, 20).contains("  p50     3.50 ms\n"));
 }

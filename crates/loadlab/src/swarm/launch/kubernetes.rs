@@ -10,24 +10,24 @@ use crate::args::SwarmArgs;
 use crate::swarm::local::URL;
 
 const PACKAGE: &str = "kubectl comes with Kubernetes; on Debian it is in the package kubernetes-client";
-/// What `deploy/kubernetes/job.yaml` is, with marks where a Job differs from another.
+/// The template of `deploy/kubernetes/job.yaml`, with marks where Jobs differ.
 const TEMPLATE: &str = include_str!("job.yaml");
 
-/// A Job. Deleted when this is dropped.
+/// A Job, deleted on drop.
 pub struct KubernetesJob {
     name: String,
     /// The user's arguments for `kubectl`.
     args: Vec<String>,
 }
 
-/// Where Jobs differ.
+/// What differs between Jobs.
 struct Job<'a> {
     name: &'a str,
     image: &'a str,
     program: &'a str,
     agents: usize,
     key: &'a str,
-    /// How long an agent waits for a run.
+    /// The agent's argument for how long it waits for a run.
     unannounced: &'a str,
     allow_hosts: &'a [String],
     server: Access<'a>,
@@ -37,15 +37,15 @@ struct Job<'a> {
 pub enum Access<'a> {
     /// By a URL that everyone may read.
     Url(&'a str),
-    /// By what a Secret holds: its URL, a key for each slot, and perhaps certificates to trust.
+    /// By a Secret, which holds the URL, a key for each slot, and perhaps certificates to trust.
     Secret { name: &'a str, has_ca: bool },
 }
 
 impl KubernetesJob {
-    /// Applies it.
+    /// Applies the Job.
     ///
     /// # Errors
-    /// In words: what [`asked`] misses; `kubectl` is not installed, or it refuses.
+    /// In words: an option that [`asked`] misses; `kubectl` is not installed, or it refuses.
     pub fn apply(launch: &Launch<'_>) -> Result<KubernetesJob, String> {
         let (image, server) = asked(launch.args, launch.url)?;
         let program =
@@ -62,18 +62,18 @@ impl KubernetesJob {
             allow_hosts: &launch.allow_hosts,
             server,
         });
-        // Before it is applied: one that was interrupted may be there.
+        // Made before the Job is applied: if `kubectl` is interrupted, the Job may exist, and the drop deletes it.
         let job = KubernetesJob { name, args: launch.args.launch_arg.clone() };
         run(&mut job.kubectl(&["apply", "--filename", "-"]), &manifest, PACKAGE)?;
         Ok(job)
     }
 
-    /// What it is called.
+    /// What was applied, in words.
     pub fn described(&self) -> String {
         format!("applied as Job {}", self.name)
     }
 
-    /// What the API server says of it and its pods.
+    /// The state of the Job and its pods, from the API server.
     pub fn queue(&self) -> Queue {
         let label = format!("app.kubernetes.io/instance={}", self.name);
         let mut command = self.kubectl(&["get", "jobs,pods", "--output", "json", "--selector", &label]);
@@ -83,7 +83,7 @@ impl KubernetesJob {
         });
         match listed {
             Ok(listed) => queue_of(&self.name, &listed),
-            // The API server may be away for a moment.
+            // The API server may be unreachable for a moment.
             Err(why) => Queue { words: why, is_over: false },
         }
     }
@@ -120,9 +120,9 @@ pub fn asked<'a>(args: &'a SwarmArgs, url: &'a str) -> Result<(&'a str, Access<'
     }
 }
 
-/// A Job as YAML.
+/// The manifest of a Job as YAML.
 fn manifest(job: &Job<'_>) -> String {
-    // JSON's strings are YAML's. Kubernetes puts in variables of the container where `$(NAME)` is written.
+    // JSON strings are YAML strings. Kubernetes replaces `$(NAME)` by the container's variable, and `$$(` by `$(`.
     let text = |text: &str| Value::from(text).to_string();
     let literal = |word: &str| text(&word.replace("$(", "$$("));
     let mut args = String::new();
@@ -138,7 +138,7 @@ fn manifest(job: &Job<'_>) -> String {
                     "\n            - {{ name: access, mountPath: /etc/loadlab/{path}, {key}, readOnly: true }}"
                 )
             };
-            // An agent sees the key of its own slot alone.
+            // An agent sees only the key of its own slot.
             let mut mounts = mount("slot", "subPathExpr: slot-$(JOB_COMPLETION_INDEX)");
             if *has_ca {
                 arg(text("--ca=/etc/loadlab/ca.crt"));
@@ -157,7 +157,7 @@ fn manifest(job: &Job<'_>) -> String {
     for host in job.allow_hosts {
         arg(literal(&format!("--allow-host={host}")));
     }
-    // Marks stand in lines of their own words, so what is put in for one holds no other.
+    // Only the template is searched for marks, so a value may contain one.
     let parts: [(&str, String); 10] = [
         ("@NAME@", text(job.name)),
         ("@AGENTS@", job.agents.to_string()),
@@ -182,7 +182,7 @@ fn manifest(job: &Job<'_>) -> String {
     made + rest
 }
 
-/// Pods by phase and reason.
+/// Counts pods by phase and reason.
 fn queue_of(name: &str, listed: &Value) -> Queue {
     let items = listed["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (mut pods, mut is_over, mut why) = (BTreeMap::<String, usize>::new(), false, String::new());
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// `deploy/kubernetes/job.yaml` is what this makes. `UPDATE_GOLDEN=1` writes it.
+    /// `deploy/kubernetes/job.yaml` is the manifest that this module makes. `UPDATE_GOLDEN=1` writes it.
     #[test]
     fn the_job_to_deploy_is_the_one_that_is_launched() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/kubernetes/job.yaml");

@@ -1,5 +1,5 @@
-//! `--launch`: a scheduler starts the agents of a run. Its jobs are removed when the run ends; if this process is killed
-//! before that, the agents leave by themselves.
+//! `--launch`: a scheduler starts the agents of a run. Its jobs are removed when the run ends; if this process is
+//! killed before that, the agents exit by themselves.
 
 mod kubernetes;
 mod slurm;
@@ -17,35 +17,36 @@ use crate::args::{LaunchArg, SwarmArgs};
 use kubernetes::KubernetesJob;
 use slurm::SlurmJob;
 
-/// Between two looks at the scheduler's queue.
+/// Time between two polls of the scheduler's queue.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// An agent may start long after its run has ended.
+/// Has an agent exit if it hears of no run: it may start long after its run has ended.
 const UNANNOUNCED: &str = "--leave-unannounced=60s";
 
-/// How long agents have to leave once the run is over.
+/// How long agents have to exit once the run is over.
 const LEAVE: Duration = Duration::from_secs(10);
-/// Between two looks at whether they have: they leave within a second.
+/// Time between two polls at the end: agents exit within a second.
 const LOOK_AT_END: Duration = Duration::from_millis(200);
 
 /// What a scheduler is to start.
 pub struct Launch<'a> {
     /// `--launch` and its options.
     pub args: &'a SwarmArgs,
-    /// The NATS server, with its credentials.
+    /// URL of the NATS server, with its credentials.
     pub url: &'a str,
-    /// What the run is called: letters and digits.
+    /// The run's id: letters and digits.
     pub run: &'a str,
-    /// How many agents.
+    /// Number of agents to start.
     pub agents: usize,
-    /// Whose orders they follow.
+    /// Public key of the coordinator whose orders they follow.
     pub public_key: &'a str,
     /// Hosts that they may load.
     pub allow_hosts: Vec<String>,
 }
 
 impl Launch<'_> {
-    /// The program on the machines of the agents: where it is here, unless said otherwise.
+    /// Path of the program on the agents' machines: that of this program here, unless `--launch-program` says
+    /// otherwise.
     fn program(&self) -> Result<PathBuf, String> {
         match &self.args.launch_program {
             Some(path) => Ok(path.clone()),
@@ -66,7 +67,7 @@ impl Launch<'_> {
     }
 }
 
-/// A scheduler's job. Removed when this is dropped.
+/// A scheduler's job, removed on drop.
 enum Scheduled {
     Slurm(SlurmJob),
     Kubernetes(KubernetesJob),
@@ -80,7 +81,7 @@ impl Scheduled {
         }
     }
 
-    /// What to do if it has ended before its agents came.
+    /// What to do if the job has ended before its agents joined.
     fn hint_of_ended(&self) -> &'static str {
         match self {
             Scheduled::Slurm(_) => {
@@ -92,7 +93,7 @@ impl Scheduled {
     }
 }
 
-/// Agents that a scheduler starts. Removed when this is dropped.
+/// Agents that a scheduler starts, removed on drop.
 pub struct Launched {
     job: Scheduled,
     wait: Duration,
@@ -100,7 +101,7 @@ pub struct Launched {
     came: AtomicBool,
 }
 
-/// Why what is asked for cannot be launched, in words.
+/// Why the requested agents cannot be launched, in words.
 pub fn missing(args: &SwarmArgs, url: &str) -> Option<String> {
     match args.launch {
         Some(LaunchArg::Kubernetes) => kubernetes::asked(args, url).err(),
@@ -109,7 +110,7 @@ pub fn missing(args: &SwarmArgs, url: &str) -> Option<String> {
 }
 
 impl Launched {
-    /// Asks the scheduler for the agents; `None` if they are started by others.
+    /// Asks the scheduler for the agents; `None` if others start them.
     ///
     /// # Errors
     /// In words: the scheduler's commands are not installed, or it refuses.
@@ -137,7 +138,7 @@ impl Launched {
     /// Waits until every slot has an agent.
     ///
     /// # Errors
-    /// The scheduler has ended its job, or the agents do not come in time; `cancelled`.
+    /// The scheduler has ended its job, the agents do not join in time, or `cancelled` is true.
     pub fn gather(&self, coordinator: &Coordinator, cancelled: &dyn Fn() -> bool) -> Result<(), SwarmError> {
         let began = Instant::now();
         loop {
@@ -166,7 +167,7 @@ impl Launched {
 }
 
 impl Drop for Launched {
-    /// Agents that took part know that the run is over: they remove what they kept, and leave.
+    /// Agents that took part know that the run is over: waits until they have removed what they kept and exited.
     fn drop(&mut self) {
         let until = Instant::now() + LEAVE;
         while *self.came.get_mut() && Instant::now() < until && !self.job.queue().is_over {
@@ -180,15 +181,15 @@ fn pause() {
     std::thread::sleep(LOOK_AT_END);
 }
 
-/// What a scheduler says of a job.
+/// A scheduler's report on a job.
 struct Queue {
-    /// In words.
+    /// The report in words.
     words: String,
-    /// Nothing waits or runs any more.
+    /// Nothing is waiting or running any more.
     is_over: bool,
 }
 
-/// A program of a scheduler's, and what it printed.
+/// Runs a scheduler's program and returns what it printed.
 ///
 /// # Errors
 /// In words: it is not installed, or the first line of its errors.
@@ -199,7 +200,7 @@ fn run(command: &mut Command, input: &str, package: &str) -> Result<String, Stri
         std::io::ErrorKind::NotFound => format!("{name} is not installed\nhint: {package}"),
         _ => format!("cannot start {name}: {error}"),
     })?;
-    // It may end before it has read everything; what it says then is the reason.
+    // The program may end before it has read everything; the reason is then in its error output.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().map_err(|error| format!("{name}: {error}"))?;
     if output.status.success() {

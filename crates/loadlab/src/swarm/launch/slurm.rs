@@ -7,17 +7,17 @@ use super::{Launch, Queue, run};
 use crate::swarm::local::URL;
 
 const PACKAGE: &str = "on Debian and Ubuntu it is in the package slurm-client";
-/// States of tasks that have an end before them.
+/// States of tasks that have not ended.
 const ALIVE: [&str; 7] =
     ["PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING"];
 
-/// A job array. Cancelled when this is dropped.
+/// A job array, cancelled on drop.
 pub struct SlurmJob {
     id: String,
 }
 
 impl SlurmJob {
-    /// Submits it.
+    /// Submits the job array.
     ///
     /// # Errors
     /// In words: Slurm's commands are not installed, or it refuses.
@@ -26,11 +26,12 @@ impl SlurmJob {
         let mut command = Command::new("sbatch");
         command.args(["--parsable", "--job-name=loadlab", "--no-requeue", "--output=/dev/null"]);
         command.arg(format!("--array=0-{}", launch.agents - 1));
-        // The URL may hold credentials. Command lines and scripts of jobs are shown to others; environments are not.
+        // The URL may hold credentials. Other users can see the command lines and scripts of jobs, but not their
+        // environments.
         command.arg("--export=ALL").env(URL, launch.url);
         command.args(&launch.args.launch_arg);
         let printed = run(&mut command, &script, PACKAGE)?;
-        // With more than one cluster, the name of the cluster follows.
+        // With more than one cluster, the name of the cluster follows the id.
         let id = printed.trim().split(';').next().unwrap_or_default();
         match !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
             true => Ok(SlurmJob { id: id.to_owned() }),
@@ -38,18 +39,18 @@ impl SlurmJob {
         }
     }
 
-    /// What it is called.
+    /// What was submitted, in words.
     pub fn described(&self) -> String {
         format!("submitted as Slurm job {}", self.id)
     }
 
-    /// What `squeue` says of its tasks.
+    /// The state of its tasks, from `squeue`.
     pub fn queue(&self) -> Queue {
         let mut command = Command::new("squeue");
         command.args(["--noheader", "--array", "--states=all", "--format=%T %r", "--jobs", &self.id]);
         match run(&mut command, "", PACKAGE) {
             Ok(printed) => queue_of(&self.id, &printed),
-            // The controller may be away for a moment.
+            // The controller may be unreachable for a moment.
             Err(why) => Queue { words: why, is_over: false },
         }
     }
@@ -63,7 +64,7 @@ impl Drop for SlurmJob {
     }
 }
 
-/// What each task runs.
+/// The script that each task runs.
 fn script(launch: &Launch<'_>) -> Result<String, String> {
     let program = launch.program()?;
     let program = program.to_str().ok_or("the path of the program is not UTF-8")?.to_owned();
@@ -82,12 +83,12 @@ fn script(launch: &Launch<'_>) -> Result<String, String> {
     Ok(format!("#!/bin/sh\n{line}\n"))
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Tasks by state and reason, of which each line of `squeue` has one.
+/// Counts tasks by state and reason; each line of `squeue` is a task.
 fn queue_of(id: &str, printed: &str) -> Queue {
     let mut states: BTreeMap<&str, usize> = BTreeMap::new();
     for line in printed.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -45,7 +45,7 @@ fn read_body(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Body> {
     Some(Body::Json(template))
 }
 
-/// A path, relative to the plan's folder.
+/// Reads a path, relative to the plan's folder.
 pub(crate) fn read_path(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let path = r.scalar(node, "a path")?;
     if path.text.is_empty() {
@@ -55,7 +55,7 @@ pub(crate) fn read_path(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     Some(in_folder(r.plan_dir, &path.text))
 }
 
-/// `name=value&…`, encoded.
+/// Reads a form as `name=value&…`, encoded.
 fn read_form(r: &mut Reader<'_>, node: &Node) -> Option<Template> {
     let mut template = Template::default();
     let entries = r.map(node, "a map of fields");
@@ -104,7 +104,7 @@ fn read_part(r: &mut Reader<'_>, node: &Node) -> Option<FormPart> {
     Some(FormPart { name: name?, content, filename, content_type: content_type.or(fallback) })
 }
 
-/// A text in a part's head: one line, no quotes.
+/// Reads a text in a part's head: one line, no quotes.
 fn read_quotable(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Option<String> {
     let scalar = r.scalar(fields.get(key)?, "a text")?;
     if scalar.text.contains(|c: char| c.is_control() || c == '"') {
@@ -114,7 +114,7 @@ fn read_quotable(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Option<S
     Some(scalar.text)
 }
 
-/// A node as JSON text, still containing what only the run knows.
+/// Appends a node as JSON text; names that only the run knows remain.
 pub(crate) fn json_template(r: &mut Reader<'_>, node: &Node, out: &mut Template) -> Option<()> {
     match &node.value {
         Value::Scalar(ScalarKind::Null, _) => out.push_text("null"),

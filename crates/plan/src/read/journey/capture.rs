@@ -7,10 +7,10 @@ use crate::text::error::Problem;
 use crate::text::node::{Entry, Node};
 use crate::text::shorten::shorten;
 
-/// Largest compiled expression, bytes; the engine compiles it again with the same bound.
+/// Maximum size of a compiled expression, bytes; the engine compiles it again with the same limit.
 const REGEX_BYTES: usize = 1 << 20;
 
-/// Reads a step's captures. Their names were noted earlier.
+/// Reads a step's captures. Their names were recorded earlier.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Capture> {
     let Some(node) = fields.get("capture") else { return Vec::new() };
     let entries = r.map(node, "a map of values to capture, such as `{ token: { json: /token } }`");
@@ -85,7 +85,8 @@ fn read_regex(r: &mut Reader<'_>, node: &Node) -> Option<String> {
             None
         }
         Err(error) => {
-            // The last line has the error; those before it draw its position, as the plan's own line does.
+            // The last line has the error; the lines before it draw its position, as our message does with the plan's
+            // own line.
             let words = error.to_string();
             let words = words.lines().last().unwrap_or("").trim_start_matches("error: ").to_owned();
             r.wrong(&scalar, format!("this is not a regular expression: {words}"), None);

@@ -34,7 +34,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> (Option<Vec<u16>>
 }
 
 /// Reads the checks of a WebSocket message: it has no head, and its time limit is `within`. Texts with variables that
-/// it must contain are returned separately.
+/// the message must contain are returned separately.
 pub(crate) fn read_message(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<(Checks, Vec<Template>)> {
     let fields = r.fields(node, &keys::CHECK, at)?;
     if let Value::Map(entries) = &node.value
@@ -60,7 +60,7 @@ pub(crate) fn read_message(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<
     Some((Checks { contains: texts, ..values }, echoes))
 }
 
-/// Texts that a message must contain, those without and those with variables in them.
+/// Reads the texts that a message must contain: those without variables, and those with.
 fn read_echoes(r: &mut Reader<'_>, node: &Node) -> (Vec<String>, Vec<Template>) {
     let items = items_of(r, node);
     let (mut texts, mut echoes) = (Vec::new(), Vec::new());
@@ -75,7 +75,7 @@ fn read_echoes(r: &mut Reader<'_>, node: &Node) -> (Vec<String>, Vec<Template>) 
     (texts, echoes)
 }
 
-/// One text, or a list of them.
+/// The items of a list, or a single text.
 fn items_of<'n>(r: &mut Reader<'_>, node: &'n Node) -> &'n [Node] {
     match &node.value {
         Value::List(items) if items.is_empty() => {
@@ -104,7 +104,7 @@ fn read_checks(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
     checks
 }
 
-/// All but texts in the body.
+/// Reads all checks but texts in the body.
 fn read_values(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
     let mut checks = Checks::default();
     if let Some(node) = fields.get("header") {
@@ -128,7 +128,7 @@ fn read_values(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
     checks
 }
 
-/// A text that varies from request to request; `None` if it does not vary, `Some(None)` if it is not allowed to.
+/// Reads a text that varies from request to request; `None` if it does not vary, `Some(None)` if it is not allowed to.
 fn written(r: &mut Reader<'_>, node: &Node) -> Option<Option<Template>> {
     let Value::Scalar(kind, text) = &node.value else { return None };
     let varies = pieces(text).ok()?.iter().any(|piece| match piece {
@@ -151,7 +151,7 @@ fn written(r: &mut Reader<'_>, node: &Node) -> Option<Option<Template>> {
     Some(Some(template))
 }
 
-/// Values of header fields are texts, whatever they look like.
+/// Reads the expected value of a header field. Such values are texts, whatever they look like.
 fn read_header(r: &mut Reader<'_>, entry: &Entry) -> Option<Expect> {
     match &entry.value.value {
         Value::Scalar(ScalarKind::Null, text) => Some(Expect::Text(text.clone())),
@@ -220,7 +220,7 @@ fn read_statuses(r: &mut Reader<'_>, node: &Node) -> Option<Vec<u16>> {
     Some(statuses)
 }
 
-/// What is compared.
+/// A quantity that is compared.
 struct Measure {
     example: &'static str,
     read: fn(&str) -> Option<f64>,
@@ -232,7 +232,7 @@ const TIME: Measure =
 const NUMBER: Measure =
     Measure { example: "`> 3`", read: |t| t.parse().ok().filter(|n: &f64| n.is_finite()) };
 
-/// Comparisons joined by `and`; empty if something is wrong.
+/// Reads comparisons joined by `and`; empty if something is wrong.
 fn read_bounds(r: &mut Reader<'_>, node: Option<&Node>, measure: &Measure) -> Vec<Bound> {
     let Some(node) = node else { return Vec::new() };
     let Some(scalar) = r.scalar(node, &format!("a comparison such as {}", measure.example)) else {

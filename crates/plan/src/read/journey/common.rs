@@ -7,14 +7,14 @@ use crate::text::error::Problem;
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// A header field's value has no line breaks.
+/// Reports line breaks in a header field's value.
 pub(crate) fn one_line(r: &mut Reader<'_>, span: Span, value: &Template) {
     if value.to_string().contains(|c: char| c.is_control() && c != '\t') {
         r.push(Problem::new(span, "a header field must be a single line"));
     }
 }
 
-/// Reads the series that something counts towards.
+/// Reads the series that a step or message counts towards.
 pub(crate) fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
     let mut tags: Vec<String> = Vec::new();
     r.used_secret = None;

@@ -26,7 +26,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<FeedSpec> {
             r.push(problem.hint("rename one of the two"));
             continue;
         }
-        // Known even if something is wrong with it: its columns are not unknown names.
+        // The feed is known even if something is wrong with it, so that its columns are not unknown names.
         let known = KnownFeed { name: entry.key.clone(), span: entry.key_span, columns: Vec::new() };
         r.names.feeds.push(known);
         feeds.push(read_one(r, entry));
@@ -67,7 +67,7 @@ fn read_one(r: &mut Reader<'_>, entry: &Entry) -> Option<FeedSpec> {
     })
 }
 
-/// Once all steps are read: the columns they use.
+/// Adds the columns that steps use, once all steps have been read.
 pub(crate) fn add_columns(r: &Reader<'_>, feeds: &mut [FeedSpec]) {
     for (feed, known) in feeds.iter_mut().zip(&r.names.feeds) {
         let place = |(name, span): &(String, _)| ColumnUse { name: name.clone(), at: place(r, *span) };

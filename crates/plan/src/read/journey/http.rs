@@ -13,7 +13,7 @@ use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// Reads protocol, proxy and trust of a load.
+/// Reads protocol, proxy and TLS trust of a load.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Http {
     let protocol = match r.choice(fields, "protocol") {
         Some("http/2") => Protocol::Http2,
@@ -86,7 +86,7 @@ fn read_versions(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<u8> {
     versions
 }
 
-/// Reads users that arrive.
+/// Reads a load of users that arrive.
 pub(crate) fn read_sessions(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Model> {
     const MAX_USERS: u64 = 10_000;
     if let Value::Scalar(..) = node.value {

@@ -1,5 +1,5 @@
-//! Names the series of requests that have none of their own: `GET /items`. A tag that several requests share does not
-//! show which of them is slow.
+//! Names the series of requests that have no series of their own: `GET /items`. A tag that several requests share does
+//! not show which of them is slow.
 //!
 //! A name is method and path as in the plan. Names contain a space, so none is ever a tag, and `--tags` does not
 //! select by them.
@@ -11,22 +11,22 @@ use loadlab_record::secrets::Secrets;
 use crate::model::journey::{Conversation, Step};
 use crate::model::spec::LoadSpec;
 
-/// Most requests of a case that are named, in the order of the plan: each series takes memory and a few lines of the
-/// record each second.
+/// Maximum number of requests of a case that are named, in the order of the plan: each series takes memory and a few
+/// lines of the record each second.
 pub(crate) const MOST: usize = 100;
-/// Longest name, in characters.
+/// Maximum length of a name, in characters.
 const LONGEST: usize = 80;
-/// How much of that the end of a long path gets: that is where paths differ.
+/// Characters of the name reserved for the end of a long path: that is where paths differ.
 const TAIL: usize = 24;
 
 /// A request that is counted.
 struct Unit<'s> {
     load: &'s str,
-    /// The step, counted over all loads.
+    /// Number of the step, counted over all loads.
     step: usize,
     /// Method and path.
     base: String,
-    /// Which part of a conversation.
+    /// Which part of a conversation it is.
     part: String,
     tags: Vec<&'s str>,
     series: &'s mut Option<String>,
@@ -113,9 +113,9 @@ fn base_of(step: &Step) -> String {
     format!("{method} {target}")
 }
 
-/// A unique name, short enough for everything that may be appended.
+/// A unique name, short enough to leave room for everything that may be appended.
 fn distinct(base: &str, of: &str, taken: &mut BTreeSet<String>) -> String {
-    // Conditions put a name in one kind of quotes.
+    // A condition puts a name in quotes of one kind.
     let other = if base.contains('"') && base.contains('\'') { '\'' } else { '"' };
     let plain = |c: char| match c {
         c if c.is_control() => ' ',
@@ -123,7 +123,7 @@ fn distinct(base: &str, of: &str, taken: &mut BTreeSet<String>) -> String {
         c => c,
     };
     let base: String = base.chars().map(plain).collect();
-    // `, message 10000`
+    // Room for `, message 10000`.
     let room = if base.starts_with("WebSocket ") { LONGEST - 15 } else { LONGEST };
     let mut name = fitted(&base, of, room);
     let mut count = 1;
@@ -134,7 +134,7 @@ fn distinct(base: &str, of: &str, taken: &mut BTreeSet<String>) -> String {
     name
 }
 
-/// The text and its suffix, within `room` characters: a text that is too long loses its middle.
+/// The text and its suffix, within `room` characters: the middle of a text that is too long is left out.
 fn fitted(text: &str, more: &str, room: usize) -> String {
     let room = room.saturating_sub(more.chars().count()).max(TAIL + 8);
     let count = text.chars().count();
@@ -191,7 +191,7 @@ mod tests {
             &[&format!("{at}/a\""), &format!("{at}/a\""), &format!("{at}/a\"")],
             &["GET /a", "GET /a (2)", "GET /a (3)"],
         );
-        // A tag is a request's own if no other request has it.
+        // A tag belongs to one request if no other request has it.
         check(
             &[&format!("{at}/a\", tags: [all, a]"), &format!("{at}/b\", tags: [all]"), &format!("{at}/c\"")],
             &["all", "a", "all", "GET /b", "GET /c"],

@@ -32,7 +32,7 @@ fn slot(known: &KnownCapture) -> CapturedName {
     CapturedName { name: known.name.clone(), is_number: known.is_number }
 }
 
-/// Reads a load's journey and what surrounds it; `None` if there is none (already reported).
+/// Reads a load's journey and what surrounds it; `None` if there is no journey (already reported).
 pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(Vec<Step>, Script)> {
     r.names.place = Whose::Load;
     r.names.captures.truncate(r.names.shared);
@@ -50,7 +50,7 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
     let user_setup = around(r, "user_setup");
     let is_mix = is_mix(r, fields.get("journey"));
     let journey = fields.get("journey").and_then(|n| read_steps(r, n, fields.key_span("journey")));
-    // A user that leaves may have captured any of them.
+    // A user that leaves may have captured any of these values.
     r.names.captures.iter_mut().for_each(|c| c.is_visible = true);
     let user_teardown = around(r, "user_teardown");
     feeds::add_columns(r, &mut found);
@@ -66,8 +66,8 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
     Some((journey?, script))
 }
 
-/// Reads steps in order, so that each sees the captures of those before it – except in a mix, where the previous step
-/// is unknown.
+/// Reads steps in order, so that each sees the captures of the steps before it, except in a mix, where the previous
+/// step is unknown.
 fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
     let items = r.list(node, "a list of steps such as `- { get: \"http://127.0.0.1:8080/\" }`");
     if items.is_empty() {
@@ -82,7 +82,7 @@ fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
         let step = read_step(r, item);
         let in_order = step.as_ref().is_none_or(|s| s.weight.is_none());
         if !in_order {
-            // Its messages' captures are known only inside it.
+            // Captures of its messages are known only inside it.
             r.names.captures.iter_mut().zip(known).for_each(|(c, known)| c.is_visible = known);
         }
         for entry in item.get("capture").map_or(&[][..], Node::entries).iter().filter(|_| in_order) {
@@ -110,7 +110,7 @@ fn is_mix(r: &mut Reader<'_>, node: Option<&Node>) -> bool {
     with.is_some() && without.is_none()
 }
 
-/// Steps around a journey are taken once each: there is nothing to choose.
+/// Reports keys that choose between steps: steps around a journey run once each, so there is nothing to choose.
 fn refuse_choices(r: &mut Reader<'_>, node: Option<&Node>) {
     let Some(Value::List(items)) = node.map(|n| &n.value) else { return };
     for entry in items.iter().flat_map(Node::entries) {
@@ -166,7 +166,7 @@ fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
     })
 }
 
-/// Method, URL, and the file of a list of them.
+/// Reads method and URL, and the file of a list of URLs.
 fn read_target(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(&'static str, Template, Option<String>)> {
     if let Some(node) = fields.get("urls") {
         let path = r.scalar(node, "a path")?;

@@ -1,4 +1,4 @@
-//! Reads conversations over WebSockets: what is sent, what is waited for, how long a connection is held; and whether
+//! Reads conversations over WebSockets: what is sent, what is waited for, how long a connection is held, and whether
 //! the load around them allows any.
 
 use loadlab_record::escape::Escape;
@@ -15,9 +15,9 @@ use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// Most messages of one conversation, counting each repetition: each is a request of the engine.
+/// Maximum number of messages of one conversation, counting each repetition: each is a request of the engine.
 const MOST: u64 = 10_000;
-/// Keys of requests that have no meaning here.
+/// Keys of requests that have no meaning in a conversation.
 const OTHERS: [&str; 5] = ["body", "form", "multipart", "check", "capture"];
 
 /// Reads the conversation of a step, if it is one.
@@ -58,7 +58,7 @@ fn read_subprotocols(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
     names
 }
 
-/// The plan cannot set the opening's headers.
+/// Refuses headers of the opening that loadlab itself sets.
 fn refuse_headers(r: &mut Reader<'_>, fields: &Fields<'_>) {
     for entry in fields.get("headers").map_or(&[][..], Node::entries) {
         let name = entry.key.to_ascii_lowercase();
@@ -70,7 +70,7 @@ fn refuse_headers(r: &mut Reader<'_>, fields: &Fields<'_>) {
     }
 }
 
-/// Reads messages in order, so that each sees the captures of those before it.
+/// Reads messages in order, so that each sees the captures of the messages before it.
 fn read_messages(r: &mut Reader<'_>, node: &Node) -> Vec<Message> {
     let items = r.list(node, "a list of messages such as `- { send: ping, expect: { contains: pong } }`");
     let mut messages = Vec::new();
@@ -156,7 +156,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// Reports what in a load rules out conversations.
+/// Reports anything in a load that rules out conversations.
 pub(crate) fn fits_load(r: &mut Reader<'_>, fields: &Fields<'_>, model: Option<&Model>, protocol: Protocol) {
     let lists = ["user_setup", "journey", "user_teardown"].into_iter().filter_map(|key| fields.get(key));
     let steps = lists.flat_map(|list| match &list.value {
@@ -190,7 +190,7 @@ pub(crate) fn fits_load(r: &mut Reader<'_>, fields: &Fields<'_>, model: Option<&
     }
 }
 
-/// A conversation belongs to one user, and `setup` to none.
+/// Refuses conversations in `setup`: a conversation belongs to one user, and `setup` to none.
 pub(crate) fn refuse_in_setup(r: &mut Reader<'_>, node: Option<&Node>) {
     let Some(Value::List(items)) = node.map(|n| &n.value) else { return };
     for entry in items.iter().flat_map(Node::entries).filter(|e| e.key == "websocket") {

@@ -61,7 +61,7 @@ pub(crate) fn has_path(beginning: &str) -> bool {
     }
 }
 
-/// Whether the beginning of a URL has a whole host.
+/// Whether the beginning of a URL contains the whole host.
 fn has_host(beginning: &str) -> bool {
     match beginning.split_once("://") {
         Some((_, rest)) => !rest.is_empty() && !rest.ends_with(':'),
@@ -69,7 +69,7 @@ fn has_host(beginning: &str) -> bool {
     }
 }
 
-/// Whether a URL can be requested; `https` and its like are checked as `http` is.
+/// Whether a URL can be requested; `https` and similar schemes are checked as `http` is.
 fn form(sample: &str, kind: UrlKind) -> Result<(), url::UrlError> {
     let lower = sample.get(..8).unwrap_or(sample).to_ascii_lowercase();
     let as_http = |rest: &str| url::check(&format!("http{rest}"));
@@ -96,7 +96,7 @@ fn form(sample: &str, kind: UrlKind) -> Result<(), url::UrlError> {
     }
 }
 
-/// A proxy's URL without user and password, whose form matters only to the proxy.
+/// A proxy's URL without user and password: their form matters only to the proxy.
 fn without_user(url: &str) -> String {
     match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
         Some((scheme, place)) => format!("{scheme}://{place}"),
@@ -104,7 +104,7 @@ fn without_user(url: &str) -> String {
     }
 }
 
-/// `PATH:/URI` after `unix:`.
+/// Checks `PATH:/URI` after `unix:`.
 fn unix(rest: &str) -> Result<(), url::UrlError> {
     match rest.split_once(':') {
         Some((path, uri)) if path.starts_with('/') && uri.starts_with('/') => {

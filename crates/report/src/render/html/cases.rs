@@ -34,7 +34,7 @@ pub(super) fn cases(out: &mut String, table: &CaseTable) {
     }
 }
 
-/// If all cases have the verdict of the run, the title shows it.
+/// Whether verdicts differ; if all cases have the verdict of the run, the title shows it.
 fn differ(table: &CaseTable) -> bool {
     table.rows.iter().any(|row| row.verdict != table.rows[0].verdict)
 }

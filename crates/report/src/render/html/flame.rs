@@ -76,7 +76,7 @@ fn threshold(nodes: &[(Rank, FlameNode)]) -> Option<Rank> {
     (ranks.len() > MOST_NODES).then(|| *ranks.select_nth_unstable(MOST_NODES - 1).1)
 }
 
-/// What the script draws on. It is hidden until then.
+/// The element that the script draws on, hidden until then.
 fn stage(out: &mut String, flame: &Flame, nodes: &[FlameNode], left_out: usize) {
     let rows = nodes.iter().map(|n| n.depth).max().unwrap_or(0).saturating_add(1);
     let is_compared = nodes.iter().any(|n| n.before.is_some());

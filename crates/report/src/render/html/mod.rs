@@ -98,7 +98,7 @@ fn badge(verdict: Verdict) -> String {
     )
 }
 
-/// Hidden until the script behind it has run.
+/// The picker of a case, hidden until its script has run.
 fn picker(document: &Document) -> String {
     let mut out = String::from(
         "<nav class=\"picker\" id=\"picker\" aria-label=\"Case shown\" hidden>\n\

@@ -1,9 +1,9 @@
 //! Packs values of charts compactly, so that a report of many long cases stays small enough to send.
 //!
-//! A packed group is, deflated (RFC 1951) and in base64: the length of its JSON as four bytes, lowest first; the
-//! JSON, in which each line's `values` is how many it has; then all values in the order of the lines, as three
-//! planes of one byte each: the exponent, and the low and the high byte of a signed mantissa. Neighbours have
-//! the same exponent, so that its plane costs next to nothing. `base.js` reads it.
+//! A packed group is, deflated (RFC 1951) and in base64: the length of its JSON as four bytes, lowest first; the JSON,
+//! in which each line's `values` is the number of its values; then all values in the order of the lines, as three
+//! planes of one byte each: the exponent, and the low and the high byte of a signed mantissa. Neighbours have the same
+//! exponent, so that its plane costs next to nothing. `base.js` reads it.
 
 use std::io::Write as _;
 

@@ -16,7 +16,7 @@ const HEIGHT: f64 = 280.0;
 /// The distance between labels of points, as shares of the drawing.
 const APART: (f64, f64) = (0.045, 0.07);
 
-/// The positions of things.
+/// Maps values to positions in the drawing.
 struct Frame {
     across: Scale,
     up: Scale,

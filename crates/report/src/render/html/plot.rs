@@ -26,7 +26,7 @@ const SHADES: usize = 5;
 /// A group of charts with more values than this is packed.
 const PACK_FROM_VALUES: usize = 4000;
 
-/// What the charts of a document need to know of one another.
+/// What the charts of a document need to know about one another.
 pub(super) struct Charts<'a> {
     all: Vec<&'a Chart>,
     extents: BTreeMap<&'a str, (f64, f64)>,
@@ -34,7 +34,7 @@ pub(super) struct Charts<'a> {
 }
 
 impl<'a> Charts<'a> {
-    /// For a document.
+    /// Collects the charts of a document.
     pub(super) fn of(document: &'a Document) -> Charts<'a> {
         let charts = document.sections.iter().flat_map(|s| &s.blocks).flat_map(|b| match b {
             Block::Chart(chart) => std::slice::from_ref(chart),

@@ -1,9 +1,9 @@
-//! What a Compose file makes, as Compose itself reads it: things with an explicit name, which others may already
-//! have, and the images that its services run.
+//! What a Compose file creates, as Compose itself reads it: resources with an explicit name, which may already exist
+//! and belong to others, and the images that its services run.
 //!
-//! Compose takes whatever has such a name as its own, whoever made it, and removes it with the rest. So these names
-//! are looked up before the first container is made, and if one exists, nothing is brought up. It must not change
-//! anything.
+//! Compose treats any existing resource with such a name as its own, whoever made it, and removes it with the rest. So
+//! these names are looked up before the first container is made, and if one exists, nothing is brought up. This module
+//! must not change anything.
 
 mod extends;
 
@@ -19,10 +19,10 @@ use crate::engine::{Call, Engine, encoded};
 use crate::error::{Error, Result};
 use crate::system::System;
 
-/// What to do where a file cannot be read without Compose.
+/// Hint for a file that cannot be resolved without Compose.
 const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which prints the resolved file";
 
-/// What can have an explicit name in a Compose file.
+/// Kinds of resource that can have an explicit name in a Compose file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamedKind {
     Volume,
@@ -48,7 +48,7 @@ impl NamedKind {
         }
     }
 
-    /// What to do about one that belongs to someone else.
+    /// What to do about a resource that belongs to someone else.
     fn hint(self) -> &'static str {
         match self {
             NamedKind::Volume => {
@@ -69,14 +69,14 @@ pub(super) struct Config(Value);
 
 impl Config {
     fn parse(text: &str) -> std::result::Result<Config, String> {
-        // An empty one makes nothing.
+        // An empty file makes nothing.
         if text.trim().is_empty() {
             return Ok(Config(Value::Null));
         }
         serde_saphyr::from_str(text).map(Config).map_err(|e| e.to_string())
     }
 
-    /// What it would make under an explicit name, each with the name.
+    /// The resources with an explicit name that the file would make, each with the name.
     fn named(&self) -> Vec<(NamedKind, &str)> {
         let all = |key: &str| self.0[key].as_object().into_iter().flat_map(serde_json::Map::values);
         let shared = [("volumes", NamedKind::Volume), ("networks", NamedKind::Network)];
@@ -87,8 +87,8 @@ impl Config {
         shared.chain(containers).filter_map(|(kind, name)| Some((kind, name.as_str()?))).collect()
     }
 
-    /// Services that run an image which is not built, each with the image. In a file as written, an image with a
-    /// variable in its name is left out.
+    /// Services that run an image that is not built, each with the image. In a file read as written, images with a
+    /// variable in their name are left out.
     pub fn images(&self) -> Vec<(&str, &str)> {
         let services = self.0["services"].as_object().into_iter().flatten();
         services
@@ -99,7 +99,7 @@ impl Config {
     }
 }
 
-/// The file declares it as existing already: Compose neither makes nor removes it.
+/// Whether the file declares the resource as already existing: Compose neither makes nor removes it.
 fn is_external(thing: &Value) -> bool {
     match &thing["external"] {
         Value::Null | Value::Bool(false) => false,
@@ -112,7 +112,7 @@ impl System {
     /// The file as Compose reads it, with variables and the second file merged in.
     ///
     /// # Errors
-    /// Compose's complaints about the file; a name that only Compose knows, when it does not print it.
+    /// Compose's complaints about the file; a name that only Compose can resolve, if it does not print the file.
     pub(super) fn compose_config(
         &self,
         words: &[String],
@@ -121,7 +121,7 @@ impl System {
     ) -> Result<Config> {
         let unreadable = |why: String| Error::ComposeConfig { file: spec.file.clone(), why };
         let path = self.scratch().join("compose-config.yml");
-        // It holds the services' variables, so it is private and deleted afterwards.
+        // The output holds the services' variables, so it is private and deleted afterwards.
         let line = "umask 077; exec \"$@\" > \"$0\"";
         let mut command =
             vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned(), path.display().to_string()];
@@ -132,7 +132,7 @@ impl System {
         let _ = fs::remove_file(&path);
         let mut result = result?;
         result.command = format!("{} config", words.join(" "));
-        // Podman's has had the command only since 1.0.4.
+        // podman-compose has this command only since 1.0.4.
         if !result.is_ok() && words.first().is_some_and(|tool| tool == "podman-compose") {
             return as_written(&spec.file).map_err(unreadable);
         }
@@ -154,7 +154,7 @@ impl System {
         for (kind, name) in config.named() {
             let doing = format!("look for the {} `{name}`", kind.word());
             let answer = engine.call(Call::new(doing, "GET", kind.path(name)))?;
-            // An engine also finds things whose id begins with this.
+            // An engine also finds resources whose id begins with this name.
             let is_it = answer.body["Name"].as_str().is_some_and(|n| n.trim_start_matches('/') == name);
             if answer.status == 404 || !is_it {
                 continue;
@@ -184,7 +184,7 @@ impl System {
     }
 }
 
-/// The file itself, with what its services inherit. Only Compose knows names with variables in them.
+/// The file itself, with what its services inherit. Names with variables in them are known only to Compose.
 fn as_written(file: &Path) -> std::result::Result<Config, String> {
     let text = fs::read_to_string(file).map_err(|e| e.to_string())?;
     let Config(mut document) = Config::parse(&text)?;
@@ -222,7 +222,7 @@ mod tests {
             (NamedKind::Container, "web_1"),
         ];
         assert_eq!(config.named(), expect);
-        // In the file's order or sorted by name: both will do.
+        // In the file's order or sorted by name: either will do.
         let mut images = config.images();
         images.sort_unstable();
         assert_eq!(images, [("cache", "redis:7"), ("db", "postgres:16")]);
@@ -244,7 +244,7 @@ mod tests {
         assert!(why.contains("`${SHOP}`") && why.contains("hint: "), "{why}");
     }
 
-    /// Names and images of a service `web` that has these lines, with other files beside it.
+    /// Names and images of a service `web` with these lines, with other files next to it.
     fn of_web(lines: &str) -> std::result::Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
@@ -284,7 +284,7 @@ mod tests {
             ("extends: { file: base.yaml, service: web }, container_name: mine", "mine a:1"),
             ("extends: { file: base.yaml, service: web }, image: x:1", "theirs x:1"),
             ("extends: { file: base.yaml, service: built }, image: x:1", ""),
-            // From file to file, each beside the one that names it.
+            // From file to file, each relative to the one that names it.
             ("extends: { file: deep/one.yaml, service: one }", "two_1 c:1"),
             ("extends: { file: deep/one.yaml, service: again }", "two_1 c:1"),
             // In the same file.

@@ -15,7 +15,7 @@ const PERIOD_US: f64 = 100_000.0;
 const MIN_QUOTA_US: f64 = 1_000.0;
 const MAX_PERIOD_US: f64 = 1_000_000.0;
 
-/// The limits in the form in which the engine writes them into the container's groups.
+/// Writes the limits in the form in which the engine applies them to the container's cgroups.
 pub(crate) fn limits_into(host: &mut Value, limits: &Limits) {
     if let Some(cores) = limits.cpu_cores {
         let (quota_us, period_us) = quota(cores);
@@ -24,7 +24,7 @@ pub(crate) fn limits_into(host: &mut Value, limits: &Limits) {
     }
     if let Some(bytes) = limits.memory_bytes {
         host["Memory"] = bytes.into();
-        // Both together: swap does not add to memory, unless requested.
+        // Set both together: swap does not add to memory unless requested.
         host["MemorySwap"] = limits.memory_swap_bytes.unwrap_or(bytes).into();
     }
     if let Some(pids) = limits.pids {
@@ -35,7 +35,7 @@ pub(crate) fn limits_into(host: &mut Value, limits: &Limits) {
     }
 }
 
-/// Limits on block I/O as engines name them – `ReadBps`, `WriteBps`, `ReadIOps`, `WriteIOps` – with every disk's rate.
+/// Block I/O limits under the engines' names – `ReadBps`, `WriteBps`, `ReadIOps`, `WriteIOps` – with every disk's rate.
 pub(crate) fn block_rates(limits: &BlockLimits) -> Vec<(&'static str, Vec<(String, u64)>)> {
     let values = [
         ("ReadBps", limits.read_bytes_per_s),
@@ -47,8 +47,8 @@ pub(crate) fn block_rates(limits: &BlockLimits) -> Vec<(&'static str, Vec<(Strin
     values.into_iter().filter_map(|(key, rate)| Some((key, of_all(rate?)))).collect()
 }
 
-/// Podman raises limits of processes and open files to the maximum, and fails if it may not: those that are not given
-/// stay as they are here. Podman itself has no more processes than the machine has pids.
+/// Podman raises the limits on processes and open files to the maximum, and fails if it may not: limits that are not
+/// given stay as they are here. Podman itself has no more processes than the machine has pids.
 pub(super) fn keep_our_limits(host: &mut Value) {
     let mut limits = host["Ulimits"].as_array().cloned().unwrap_or_default();
     for (name, resource) in [("nofile", Resource::Nofile), ("nproc", Resource::Nproc)] {
@@ -68,22 +68,22 @@ fn quota(cores: f64) -> (u64, u64) {
     ((cores * period_us).round() as u64, period_us as u64)
 }
 
-/// The groups of a process, except loadlab's own.
+/// The cgroups of a process, except loadlab's own.
 pub(crate) fn places_of(pid: u32) -> Vec<CgroupDir> {
     let root = Path::new("/");
     let own = tree::groups_of(root, std::process::id());
     tree::groups_of(root, pid).into_iter().filter(|p| !own.iter().any(|o| o.dir == p.dir)).collect()
 }
 
-/// Those of a container's groups that belong to it alone: an engine names them after the container. Without root, and
-/// without a delegated cgroup, Podman leaves its containers in its own group, together with whatever else the user
-/// runs: that must neither be limited nor paused.
+/// The groups that belong to a container alone: an engine names them after the container. Without root and without a
+/// delegated cgroup, Podman leaves its containers in its own group, together with whatever else the user runs; that
+/// group must be neither limited nor paused.
 pub(super) fn own_places(places: Vec<CgroupDir>, id: &str) -> Vec<CgroupDir> {
     let is_own = |dir: &Path| dir.iter().any(|part| part.to_string_lossy().contains(id));
     places.into_iter().filter(|place| !id.is_empty() && is_own(&place.dir)).collect()
 }
 
-/// Checks the limits the kernel has: one that did not take effect is an error, not a surprise.
+/// Checks the limits the kernel has: a limit that did not take effect is an error, not a surprise.
 pub(super) fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<()> {
     let places = &group.places;
     let read = |controller: Controller, v1: &str, v2: &str| {

@@ -1,9 +1,9 @@
 //! A component that is a container: created with its limits, started, found as a process, stopped, removed.
 //!
 //! Once it runs it is a component like any other: its first process has a pid on this machine, which the monitor
-//! watches and whose cgroups and network namespace the watcher reads. Only what the kernel leaves to the engine goes
-//! through the engine: starting, signals, the exit status, health, the end. Everything that is made carries the run's
-//! label, so that it can be found when loadlab is gone.
+//! watches and whose cgroups and network namespace the watcher reads. Only what the kernel cannot do goes through the
+//! engine: starting, signals, the exit status, health, the end. Everything that is made carries the run's label, so
+//! that it can be found when loadlab is gone.
 
 mod limits;
 mod restart;
@@ -35,9 +35,9 @@ use crate::process::{self, ProcessFamily, ProcessId, ports};
 use crate::spec::{ComponentSpec, ContainerSpec, HealthCheck, Network};
 use crate::sync::lock;
 
-/// Added to the time that a container is given to stop.
+/// Added to the time that a container has to stop.
 const STOP_SLACK_NS: u64 = 30_000_000_000;
-/// How long an engine may take to learn that a container has ended …
+/// How long an engine may take to notice that a container has ended …
 const LEARNS_NS: u64 = 2_000_000_000;
 /// … and how often it is asked.
 const LOOK_NS: u64 = 20_000_000;
@@ -46,8 +46,8 @@ impl System {
     /// Starts a container under its limits. As with [`System::up`] it is not ready yet.
     ///
     /// # Errors
-    /// No engine, no image, a refusal by the engine; a limit that differs from the one requested; a container that
-    /// ends at once, with its last lines.
+    /// No engine, no image, a refusal by the engine; a limit in force that differs from the one requested; a container
+    /// that ends at once, with its last lines.
     pub fn up_container(&self, spec: &ComponentSpec, container: &ContainerSpec) -> Result<Component> {
         if let Some(same) = self.components().into_iter().find(|c| c.name() == spec.name) {
             return Err(Error::AlreadyUp { component: spec.name.clone(), pid: same.process().pid });
@@ -63,13 +63,13 @@ impl System {
         let id = self.asking(asked, create, is_answered)?.map_err(failed)?;
         let started = self.start_container(spec, &engine, &id, None);
         if started.is_err() {
-            // Report the first error; leftovers can be found by the label.
+            // Report the first error; the label finds anything left.
             let _ = container::remove(&engine, &id);
         }
         started
     }
 
-    /// Makes a container with its network and volumes, and returns its id.
+    /// Creates a container with its network and volumes, and returns its id.
     fn create_container(
         &self,
         spec: &ComponentSpec,
@@ -190,7 +190,7 @@ impl System {
         Ok(Takedown { ending, stragglers: 0, escaped: 0, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
     }
 
-    /// Asks it to end; it is killed when its time is up.
+    /// Asks the container to end; the engine kills it when its time is up.
     fn stop_container(&self, inner: &Inner, handle: &ContainerHandle, within_ns: u64) -> Result<()> {
         let failed = |source: EngineError| Error::of_container(&inner.spec.name, source);
         let path = format!("/containers/{}/stop?t={}", handle.id, within_ns.div_ceil(1_000_000_000));
@@ -198,7 +198,7 @@ impl System {
         handle.engine.call(call.within(within_ns.saturating_add(STOP_SLACK_NS))).map(drop).map_err(failed)
     }
 
-    /// The run's network, made when the first container needs it.
+    /// Makes the run's network, when the first container needs it.
     fn network(&self, engine: &Engine) -> engine::Result<()> {
         let mut engine_state = lock(&self.engine_state);
         if engine_state.has_network {
@@ -224,7 +224,7 @@ impl System {
         let name = self.name_for(source);
         let body = json!({ "Name": name, "Labels": self.labels("") });
         let doing = "create a volume";
-        // An existing one is used as it is.
+        // An existing volume is used as it is.
         engine.call(Call::new(doing, "POST", "/volumes/create").body(&body))?.found(doing)?;
         Ok(format!("{name}:{rest}"))
     }
@@ -268,7 +268,7 @@ impl System {
         if engine.is_podman() {
             keep_our_limits(&mut host);
         } else {
-            // The driver bounds it: what a container writes must not fill the disk behind our back.
+            // The driver bounds the log: container output must not fill the disk behind our back.
             host["LogConfig"] = json!({ "Type": "local" });
         }
         let (mut exposed, mut bindings) = (json!({}), json!({}));
@@ -318,7 +318,7 @@ fn health_json(health: &HealthCheck) -> Value {
     })
 }
 
-/// Where the container can be reached from this machine.
+/// The address at which the container can be reached from this machine.
 fn address_in(found: &Value) -> Option<IpAddr> {
     if found["HostConfig"]["NetworkMode"].as_str() == Some("host") {
         return Some(std::net::Ipv4Addr::LOCALHOST.into());
@@ -327,10 +327,10 @@ fn address_in(found: &Value) -> Option<IpAddr> {
     networks.values().find_map(|n| n["IPAddress"].as_str()?.parse().ok())
 }
 
-/// States of a container that has not had a process yet, as Docker and Podman call them.
+/// States of a container that has not had a process yet, as Docker and Podman name them.
 const NEVER_STARTED: [&str; 3] = ["created", "configured", "initialized"];
 
-/// Why there is no process: it has ended, never began, or lives where we cannot see it.
+/// Why a container has no process: it has ended, never started, or lives where we cannot see it.
 fn gone(
     spec: &ComponentSpec,
     engine: &Engine,
@@ -344,7 +344,7 @@ fn gone(
     };
     let runs = |state: &Value| state["Running"].as_bool() == Some(true);
     let mut state = look();
-    // An engine learns of an end a little later than the kernel.
+    // An engine learns of an end slightly later than the kernel.
     let until_ns = clock::now_ns() + LEARNS_NS;
     while runs(&state) && clock::now_ns() < until_ns {
         Cancel::new().wait_until(clock::now_ns() + LOOK_NS);
@@ -360,7 +360,7 @@ fn gone(
         return Error::of_container(&spec.name, source);
     }
     follower.finish();
-    // Podman's Compose continues when one of its containers does not start, and reports success.
+    // Podman's Compose continues if one of its containers does not start, and reports success.
     if state["Status"].as_str().is_some_and(|status| NEVER_STARTED.contains(&status)) {
         let why = state["Error"].as_str().filter(|why| !why.is_empty());
         let why = why.map_or(String::new(), |why| format!(": {why}"));

@@ -1,4 +1,4 @@
-//! A container that goes away and comes back in the middle of a load: the same one, with its files.
+//! Containers that go away and come back in the middle of a load: the same container, with its files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::system::System;
 
 impl System {
-    /// Kills a component's container, which stays, to be started again or taken down.
+    /// Kills a component's container but keeps it, to be started again or taken down.
     ///
     /// # Errors
     /// It is not a container; the engine could not kill it.
@@ -19,7 +19,7 @@ impl System {
         inner.leaving.store(true, Ordering::SeqCst);
         let call = Call::new("kill the container", "POST", format!("/containers/{}/kill", handle.id));
         match handle.engine.call(call) {
-            // One that has just ended on its own is not running, which the engine reports as a conflict.
+            // A container that has just ended on its own is not running, which the engine reports as a conflict.
             Ok(_) | Err(EngineError::Refused { status: 409, .. }) => {}
             Err(error) => return Err(Error::of_container(&inner.spec.name, error)),
         }
@@ -28,8 +28,8 @@ impl System {
         Ok(())
     }
 
-    /// Starts a component's container again, as its `stop` specifies and with its current limits. The engine chooses
-    /// its address.
+    /// Restarts a component's container: stops it as its `stop` specifies, and starts it again with its current limits.
+    /// The engine chooses its address.
     ///
     /// # Errors
     /// It is not a container, or no longer exists; the engine's error; a limit that did not take effect.
@@ -47,16 +47,16 @@ impl System {
         let component = match started {
             Ok(component) => component,
             Err(error) => {
-                // Report the first error; leftovers can be found by the label.
+                // Report the first error; the label finds anything left.
                 let _ = handle.remove();
                 return Err(error);
             }
         };
-        // The engine has made its groups anew.
+        // The engine has made its cgroups anew.
         if component.limits() != limits
             && let Err(error) = self.limit(&component, &limits)
         {
-            // It is running with the wrong settings, and its name would be taken when the next trial begins.
+            // It is running with the wrong limits, and its name would be taken when the next trial begins.
             let _ = self.kill(&component);
             return Err(error);
         }
@@ -64,7 +64,7 @@ impl System {
     }
 }
 
-/// What an engine holds of a component.
+/// The component's container at its engine.
 fn handle_of(component: &Component) -> Result<(&Arc<Inner>, &ContainerHandle)> {
     let inner = &component.inner;
     match &inner.origin {

@@ -1,8 +1,8 @@
 //! Sockets other than TCP: Unix and UDP.
 //!
-//! A desktop has thousands of Unix sockets, and most systems have none that matter. So their tables are read with
-//! every reading only while a component has such a socket; otherwise only now and then, to see whether one has
-//! appeared. Costly tables are read less often.
+//! A desktop has thousands of Unix sockets, and most systems have none that matter. So these tables are read with every
+//! reading only while a component has such a socket; otherwise only now and then, to see whether one has appeared.
+//! Costly tables are read less often.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -15,18 +15,18 @@ use super::udp::UdpPairs;
 use super::unix::{UnixPairs, UnixSocket};
 use super::{Members, own_cpu_ns};
 
-/// From one reading of a table that no component uses to the next.
+/// Interval between readings of a table that no component uses.
 const UNUSED_NS: u64 = 1_000_000_000;
-/// The interval between readings of a table, as a multiple of its cost: half of the budget for all readings.
+/// The interval between readings of a table, as a multiple of its CPU cost: half of the budget for all readings.
 const COSTS: u64 = 200;
-/// A table in use is read at least this often, whatever it costs: every line must have it.
+/// A table in use is read at least this often, whatever its cost: every line must have it.
 const LONGEST_NS: u64 = 900_000_000;
-/// The shortest interval between two searches for owners, and the interval as a multiple of its cost: on a desktop
-/// there are new sockets all the time, nearly all of them of other programs.
+/// The shortest interval between two searches for owners, and the interval as a multiple of its CPU cost: on a desktop
+/// new sockets appear all the time, nearly all of them of other programs.
 const LOOK_NS: u64 = 200_000_000;
 const LOOK_COSTS: u64 = 400;
 
-/// When something is due.
+/// When a task is due.
 #[derive(Debug, Default)]
 struct Due {
     at_ns: u64,
@@ -52,14 +52,14 @@ pub(crate) struct Beside {
     look_due: Due,
     unix_sockets: Vec<UnixSocket>,
     udp_sockets: Vec<Socket>,
-    /// Sockets whose owners were searched for.
+    /// Sockets whose owners matter.
     relevant: HashSet<u32>,
     /// What could not be read, and why.
     failed: BTreeSet<String>,
 }
 
 impl Beside {
-    /// Reads what is due.
+    /// Reads the tables that are due.
     pub fn read<'a>(
         &mut self,
         now_ns: u64,
@@ -118,12 +118,12 @@ impl Beside {
         self.look_due.after(now_ns, LOOK_NS.max(cost_ns * LOOK_COSTS));
     }
 
-    /// Sockets whose owners are to be remembered.
+    /// Sockets whose owners are to be kept.
     pub fn inodes(&self) -> impl Iterator<Item = u32> {
         self.relevant.iter().copied()
     }
 
-    /// Means of the readings so far, which are then reset. What could not be read is appended to `not_seen`.
+    /// Means over the readings so far, which are then reset. What could not be read is appended to `not_seen`.
     pub fn take(
         &mut self,
         now_ns: u64,
@@ -143,7 +143,7 @@ impl Beside {
     }
 }
 
-/// How long until a table that took this much CPU time is read again.
+/// How long to wait before a table that took this much CPU time is read again.
 fn wait(cost_ns: u64, is_used: bool) -> u64 {
     let by_cost_ns = cost_ns * COSTS;
     if is_used { by_cost_ns.min(LONGEST_NS) } else { by_cost_ns.max(UNUSED_NS) }
@@ -156,7 +156,7 @@ fn note(failed: &mut BTreeSet<String>, kind: &str, done: io::Result<()>) {
     }
 }
 
-/// CPU time that something takes.
+/// CPU time that `what` takes.
 fn timed(what: impl FnOnce()) -> u64 {
     let before_ns = own_cpu_ns();
     what();
@@ -174,10 +174,10 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     const SECOND_NS: u64 = 1_000_000_000;
-    /// However busy a machine is.
+    /// Long enough for a busy machine.
     const PATIENCE_NS: u64 = 60 * SECOND_NS;
 
-    /// A program that ends with the test, even if that fails.
+    /// A program that is killed at the end of the test, even if the test fails.
     struct Program(Child);
 
     impl Program {
@@ -200,7 +200,7 @@ mod tests {
         Program(command.spawn().expect("python3 is installed"))
     }
 
-    /// Reads lines of one reading each until one is as expected.
+    /// Reads one line per reading until one is as expected.
     struct Lines(EvidenceReader);
 
     impl Lines {
@@ -236,7 +236,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.sock");
         let listener = UnixListener::bind(&path).unwrap();
-        // Five connections: threads wait on two, one was answered, one was never used, and one's request is not read.
+        // Five connections: threads wait on two, one was answered, one was never used, and one's request is still
+        // unread.
         let web = python(
             "import socket,sys,threading\n\
             c=[socket.socket(socket.AF_UNIX) for _ in range(5)]\n\

@@ -1,10 +1,10 @@
-//! Who waits for whom: sockets and threads of every component, read many times a second and summed up into one line
+//! Who waits for whom: reads sockets and threads of every component many times a second, and sums them up into one line
 //! of evidence about once a second.
 //!
-//! [`sockets`] reads the kernel's table of sockets, [`owners`] knows the owner of each, and [`pairs`] adds up who
-//! waits for whom; [`beside`] does so for Unix and UDP sockets; [`ports`] counts local ports where many are taken;
-//! [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] reports what threads
-//! do and wait for. All of it together gets a hundredth of a core: costly parts are read less often.
+//! [`sockets`] reads the kernel's table of sockets, [`owners`] finds the owner of each, and [`pairs`] adds up who waits
+//! for whom; [`beside`] does so for Unix and UDP sockets; [`ports`] counts local ports where many are taken;
+//! [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] reports what threads do
+//! and wait for. All of it together may use a hundredth of a core: costly parts are read less often.
 
 mod beside;
 mod key;
@@ -39,38 +39,38 @@ use self::threads::ThreadReader;
 /// The processes of a component, as the watcher last saw them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
-    /// Its name.
+    /// The component's name.
     pub component: String,
-    /// Its processes.
+    /// Pids of its processes.
     pub pids: Vec<u32>,
 }
 
-/// loadlab's own name.
+/// loadlab's own component name.
 const GENERATOR: &str = "loadlab";
 
 /// The shortest and the longest interval between readings.
 const SHORTEST_NS: u64 = 50_000_000;
 const LONGEST_NS: u64 = 60_000_000_000;
-/// The interval between readings, as a multiple of their cost: a hundredth of a core.
+/// The interval between readings, as a multiple of their CPU cost: a hundredth of a core.
 const BUDGET: u64 = 100;
-/// CPU time for the threads of one reading.
+/// CPU budget for the threads in one reading.
 const THREADS_NS: u64 = 500_000;
-/// About how long a line of evidence is.
+/// Approximate length of a line of evidence.
 const LINE_NS: u64 = 1_000_000_000;
-/// From one search for socket owners to the next.
+/// Interval between two searches for socket owners.
 const LOOK_NS: u64 = 200_000_000;
-/// How many namespaces are read at most: each costs a descriptor, and a dump each time.
+/// Maximum number of namespaces to read: each costs a descriptor, and a dump per reading.
 const MOST_NAMESPACES: usize = 64;
 
 /// Reads sockets and threads, and adds them up.
 #[derive(Debug, Default)]
 pub(crate) struct EvidenceReader {
     members: Vec<Members>,
-    /// The same without loadlab, whose threads the engine reports itself.
+    /// The members without loadlab, whose threads the engine reports itself.
     components: Vec<Members>,
-    /// Tables of the namespaces that components are in, by the namespace's inode.
+    /// Socket tables of the namespaces that components are in, by the namespace's inode.
     tables: HashMap<u64, SocketTable>,
-    /// Namespaces that cannot be read, and their components.
+    /// Namespaces that cannot be read, each with the component in it.
     closed: BTreeSet<(u64, String)>,
     owners: Owners,
     pairs: PairSums,
@@ -82,7 +82,7 @@ pub(crate) struct EvidenceReader {
     subset: Subset,
     sockets: Vec<Socket>,
     one_table: Vec<Socket>,
-    /// Where each namespace's part of the sockets ends.
+    /// The end of each namespace's part of `sockets`.
     parts: Vec<(u64, usize)>,
     from_ns: u64,
     looked_ns: u64,
@@ -92,7 +92,7 @@ pub(crate) struct EvidenceReader {
 }
 
 impl EvidenceReader {
-    /// Components have these processes now. Also searches for socket owners, once a line.
+    /// Updates the components' processes. Also searches for socket owners, once a line.
     pub fn set_members(&mut self, members: Vec<Members>) {
         let before = own_cpu_ns();
         if members != self.members {
@@ -120,12 +120,12 @@ impl EvidenceReader {
         self.owners.look_for_load(self.pairs.take_strangers(), &alive);
     }
 
-    /// There are components other than loadlab to read.
+    /// Whether there are components other than loadlab to read.
     pub fn has_components(&self) -> bool {
         !self.components.is_empty()
     }
 
-    /// A table for each namespace that a component is in; those without components are closed.
+    /// Opens a table for each namespace that a component is in, and closes those of namespaces without components.
     fn open_tables(&mut self) {
         let namespace_of = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|m| m.ino());
         let own = namespace_of(std::process::id());
@@ -157,7 +157,7 @@ impl EvidenceReader {
         self.closed.retain(|(namespace, _)| used.contains(namespace));
     }
 
-    /// Reads once. Returns how long to wait until the next time, nanoseconds.
+    /// Reads once. Returns how long to wait until the next reading, nanoseconds.
     pub fn read(&mut self, now_ns: u64) -> u64 {
         let before = own_cpu_ns();
         if self.from_ns == 0 {
@@ -186,7 +186,7 @@ impl EvidenceReader {
         }
         self.closed.extend(failed);
         if self.subset.one_in > 1 {
-            // A later table may have made it smaller.
+            // A later table may have narrowed the subset.
             self.subset.keep(&mut self.sockets, &mut self.parts);
         }
         (0..).zip(&mut self.sockets).for_each(|(place, socket)| socket.place = place);
@@ -203,11 +203,11 @@ impl EvidenceReader {
         self.spent_ns += cost_ns;
         let wait_ns = (cost_ns * BUDGET).clamp(SHORTEST_NS, LONGEST_NS);
         self.next_ns = now_ns + wait_ns;
-        // A burst is over before the next reading.
+        // A burst must end before the next reading.
         burst_ns.map_or(wait_ns, |burst_ns| burst_ns.min(wait_ns))
     }
 
-    /// The line that is due, if any; `at_s` puts times on the trial's clock.
+    /// The line of evidence, if one is due; `at_s` converts times to the trial's clock.
     pub fn take(&mut self, now_ns: u64, is_last: bool, at_s: impl Fn(u64) -> f64) -> Option<Evidence> {
         let is_due = now_ns.saturating_sub(self.from_ns) >= LINE_NS || is_last;
         if !is_due || self.pairs.readings() == 0 {
@@ -246,7 +246,7 @@ impl EvidenceReader {
     }
 }
 
-/// CPU time of this thread so far.
+/// CPU time used by this thread so far.
 pub(crate) fn own_cpu_ns() -> u64 {
     let spent = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs()

@@ -1,6 +1,6 @@
-//! Dumps of the kernel's tables of sockets (`sock_diag` over netlink): asking, and walking through the answers.
+//! Dumps of the kernel's socket tables (`sock_diag` over netlink): requests, and iteration over the answers.
 //!
-//! One socket for each network namespace serves all tables in turn. It knows nothing of the meaning of a table's
+//! One socket per network namespace serves all tables in turn. This module knows nothing of the meaning of a table's
 //! rows.
 
 use std::fs::File;
@@ -11,10 +11,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub(super) const BY_FAMILY: u16 = 20;
 /// `NLM_F_REQUEST | NLM_F_DUMP`.
 const DUMP: u16 = 0x301;
-/// Ends of a dump, and errors (`NLMSG_DONE`, `NLMSG_ERROR`).
+/// Message types: end of a dump, and error (`NLMSG_DONE`, `NLMSG_ERROR`).
 const DONE: u16 = 3;
 pub(super) const ERROR: u16 = 2;
-/// `struct nlmsghdr`.
+/// Length of `struct nlmsghdr`.
 const HEAD: usize = 16;
 
 /// A netlink socket of one network namespace.
@@ -22,12 +22,12 @@ const HEAD: usize = 16;
 pub(crate) struct Netlink {
     socket: OwnedFd,
     buffer: Vec<u8>,
-    /// Number of the dump: the rest of a failed one must not be mistaken for the next.
+    /// Sequence number of the dump: the rest of a failed dump must not be mistaken for the next one.
     number: u32,
 }
 
 impl Netlink {
-    /// For the namespace that this thread is in.
+    /// Opens a socket in this thread's namespace.
     ///
     /// # Errors
     /// No such socket can be created.
@@ -45,7 +45,7 @@ impl Netlink {
         Ok(Netlink { socket, buffer: vec![0; 64 << 10], number: 0 })
     }
 
-    /// For a process's namespace: a separate thread enters it, opens the socket, and ends.
+    /// Opens a socket in a process's namespace: a separate thread enters it, opens the socket, and ends.
     ///
     /// # Errors
     /// The namespace may not be entered, or is gone.
@@ -53,10 +53,10 @@ impl Netlink {
         in_namespace_of(pid, Netlink::here)
     }
 
-    /// Requests a dump. `take` gets the rows of one answer after the other.
+    /// Requests a dump. `take` gets the rows of each answer in turn.
     ///
     /// # Errors
-    /// The kernel does not answer, or refuses; it may not have such a table.
+    /// The kernel does not answer, or refuses, perhaps because it has no such table.
     #[expect(unsafe_code, reason = "send and receive on a netlink socket")]
     pub fn dump(&mut self, body: &[u8], mut take: impl FnMut(Rows<'_>)) -> io::Result<()> {
         self.number = self.number.wrapping_add(1);
@@ -113,7 +113,7 @@ fn request(body: &[u8], number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Messages of one answer to a dump: kind and body. Truncated ones are left out.
+/// Messages in one answer to a dump: type and body. Truncated messages are left out.
 struct Messages<'a> {
     bytes: &'a [u8],
     number: u32,
@@ -127,7 +127,7 @@ impl<'a> Iterator for Messages<'a> {
             let length = u32_at(self.bytes, 0).unwrap_or(0) as usize;
             let message = self.bytes.get(..length).filter(|message| message.len() >= HEAD);
             let Some(message) = message else {
-                // Truncated: otherwise we would wait for an answer that never ends.
+                // Truncated: end the dump here, or we would wait forever for the rest.
                 self.bytes = &[];
                 return Some((DONE, &[]));
             };
@@ -156,7 +156,7 @@ fn end(answer: &[u8], number: u32) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Rows of a table, as found in one answer.
+/// Rows of a table, from one answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
     bytes: &'a [u8],
@@ -164,7 +164,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// The row of each socket, from its family on.
+    /// Each socket's row, starting with its family.
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         let messages = Messages { bytes: self.bytes, number: self.number };
         messages.take_while(|(kind, _)| *kind != DONE).filter(|(kind, _)| *kind == BY_FAMILY).map(|m| m.1)
@@ -177,7 +177,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Attributes after a row's head: kind and value. Truncated ones are left out.
+/// Attributes after a row's header: type and value. Truncated ones are left out.
 pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
@@ -187,12 +187,12 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
     })
 }
 
-/// The number at this offset, in the kernel's byte order.
+/// The 32-bit number at this offset, in native byte order.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// A shorter one.
+/// The 16-bit number at this offset, in native byte order.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
@@ -223,7 +223,7 @@ mod tests {
         assert!(end(&all, 0).unwrap());
         assert!(!end(&all, 1).unwrap());
         assert_eq!(Rows { bytes: &all, number: 1 }.iter().count(), 0);
-        // Cut off within the second message.
+        // Truncated within the second message.
         assert!(end(&all[..25], 0).unwrap());
     }
 

@@ -1,6 +1,6 @@
-//! The owner of a socket: looks up its inode among the open files of the components' processes.
+//! Finds the owner of a socket: looks up its inode among the open files of the components' processes.
 //!
-//! Inspecting a process's open files costs a microsecond or two each, so it happens only when sockets with an unknown
+//! Inspecting a process's open files takes a microsecond or two each, so it happens only when sockets with an unknown
 //! owner appear, and no more than once a second.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use super::{GENERATOR, Members};
 use crate::process;
 
-/// How many open files one look inspects, over all processes.
+/// Maximum number of open files that one look inspects, over all processes.
 const MOST_FILES: usize = 50_000;
 
-/// How often one socket of an address is searched for among all processes: a search takes milliseconds.
+/// How often a socket of the same address is searched for among all processes: a search takes milliseconds.
 const MOST_TRIES: u8 = 3;
 
 /// Sockets by owner.
@@ -23,33 +23,34 @@ const MOST_TRIES: u8 = 3;
 pub(crate) struct Owners {
     components: Vec<String>,
     by_inode: HashMap<u32, Holder>,
-    /// Sockets that were searched for and not found.
+    /// Sockets that were searched for but not found.
     strangers: HashSet<u32>,
     denied: BTreeSet<String>,
     of_load: LoadAddresses<SocketAddr>,
 }
 
-/// Who has a socket.
+/// The holder of a socket.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     component: usize,
-    /// The only process that has it; `None` if there are several.
+    /// The only process that holds it; `None` if there are several.
     pid: Option<u32>,
 }
 
-/// Addresses that loadlab's own connections go to.
+/// Addresses to which loadlab's own connections go.
 ///
-/// The engine's sockets are in no process's table of open files: io_uring keeps them in its own. One of the sockets
-/// that are connected to an address is searched for among all processes; if none has it, and it still exists when the
-/// table of sockets is read again, they are the load's. One that is gone by then was closed meanwhile.
+/// The engine's sockets are not among any process's open files: io_uring keeps them in its own table. So one of the
+/// sockets connected to an address is searched for among all processes; if no process has it, and it still exists when
+/// the table of sockets is read again, the sockets to this address are the load's. If it is gone by then, it was merely
+/// closed in the meantime.
 #[derive(Debug)]
 pub(crate) struct LoadAddresses<A> {
     of_load: HashSet<A>,
-    /// Addresses that connections of other processes go to.
+    /// Addresses to which other processes have connections.
     held: HashSet<A>,
-    /// Sockets that no process was found to have, by the address they are connected to.
+    /// Sockets that no process was found to hold, by the address they are connected to.
     unheld: HashMap<A, u32>,
-    /// How often a search came too late.
+    /// Searches whose socket was closed in the meantime, by address.
     tries: HashMap<A, u8>,
 }
 
@@ -65,8 +66,8 @@ impl<A> Default for LoadAddresses<A> {
 }
 
 impl<A: Eq + Hash + Clone> LoadAddresses<A> {
-    /// The owner of sockets that are connected to an address and that no process is known to have: the load, if it
-    /// has any there.
+    /// The owner of sockets that are connected to an address and held by no known process: the load, if it has
+    /// connections there.
     pub fn of_nobody<Q>(&self, address: &Q) -> Option<&'static str>
     where
         A: std::borrow::Borrow<Q>,
@@ -75,7 +76,7 @@ impl<A: Eq + Hash + Clone> LoadAddresses<A> {
         self.of_load.contains(address).then_some(GENERATOR)
     }
 
-    /// Searches for one socket of each address, and evaluates earlier searches.
+    /// Evaluates earlier searches, then searches for one socket of each address.
     pub fn look(&mut self, strangers: HashMap<A, u32>, is_alive: impl Fn(u32) -> bool) {
         for (address, inode) in std::mem::take(&mut self.unheld) {
             match is_alive(inode) {
@@ -97,32 +98,32 @@ impl<A: Eq + Hash + Clone> LoadAddresses<A> {
 }
 
 impl Owners {
-    /// The component that has the socket.
+    /// The component that holds the socket.
     pub fn of(&self, inode: u32) -> Option<&str> {
         self.by_inode.get(&inode).and_then(|h| self.components.get(h.component)).map(String::as_str)
     }
 
-    /// The process that has the socket, if only one of the components' has it.
+    /// The process that holds the socket, if only one process of the components does.
     pub fn process_of(&self, inode: u32) -> Option<u32> {
         self.by_inode.get(&inode).and_then(|h| h.pid)
     }
 
-    /// Its owner is unknown, and it was not searched for.
+    /// Whether its owner is unknown and it was not searched for yet.
     pub fn is_unknown(&self, inode: u32) -> bool {
         inode != 0 && !self.by_inode.contains_key(&inode) && !self.strangers.contains(&inode)
     }
 
-    /// It was searched for, and no component has it.
+    /// Whether it was searched for and no component has it.
     pub fn is_stranger(&self, inode: u32) -> bool {
         self.strangers.contains(&inode)
     }
 
-    /// The owner of sockets that are connected to an address and that no process is known to have.
+    /// The owner of sockets that are connected to an address and held by no known process.
     pub fn of_nobody(&self, address: SocketAddr) -> Option<&'static str> {
         self.of_load.of_nobody(&address)
     }
 
-    /// Searches for the load's own sockets, among those that no component has.
+    /// Searches for the load's own sockets, among those that no component holds.
     pub fn look_for_load(&mut self, strangers: HashMap<SocketAddr, u32>, alive: &HashSet<u32>) {
         self.of_load.look(strangers, |inode| alive.contains(&inode));
     }
@@ -152,7 +153,7 @@ impl Owners {
         }
     }
 
-    /// False if its files may not be seen. One that has ended has none.
+    /// False if the process's files may not be seen. A process that has ended has none.
     fn look_at(&mut self, pid: u32, at: usize, left: &mut usize) -> bool {
         let files = match fs::read_dir(format!("/proc/{pid}/fd")) {
             Ok(files) => files,
@@ -172,12 +173,12 @@ impl Owners {
         true
     }
 
-    /// Components have other processes now: sockets without an owner may belong to one of them.
+    /// Called when components have other processes: sockets without an owner may belong to one of those.
     pub fn look_again(&mut self) {
         self.strangers.clear();
     }
 
-    /// Forgets sockets that are gone: the kernel reuses their numbers in time.
+    /// Forgets sockets that are gone: the kernel will reuse their inode numbers.
     pub fn keep(&mut self, alive: &HashSet<u32>) {
         self.by_inode.retain(|inode, _| alive.contains(inode));
         self.strangers.retain(|inode| alive.contains(inode));

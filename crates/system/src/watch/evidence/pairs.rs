@@ -1,5 +1,5 @@
-//! Connections between components, from readings of the table of sockets: how many are established, and on how many
-//! of them the connecting end waits for an answer.
+//! Connections between components, from readings of the socket table: how many are established, and on how many of them
+//! the connecting end waits for an answer.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,30 +15,30 @@ use super::sockets::{Socket, Subset, Times};
 #[derive(Debug, Default)]
 pub(crate) struct PairSums {
     readings: u32,
-    /// How many connections each one that is read represents.
+    /// How many connections each connection read stands for.
     each: u64,
     pairs: BTreeMap<PairKey, Sums>,
     listeners: BTreeMap<(String, String), Listener>,
-    /// The reading of this line in which each was first seen.
+    /// The reading of this line in which each listener was first seen.
     first_seen: HashMap<(String, String), u32>,
-    /// Segments of each pair in this reading, and the state from the last one.
+    /// Segments of each pair in this reading; `rhythms` holds what the last reading's segments showed.
     segments: HashMap<PairKey, Segments>,
     rhythms: HashMap<PairKey, Option<Rhythm>>,
-    /// What single exchanges of each pair took.
+    /// Segments that single exchanges of each pair took.
     exchanges: HashMap<PairKey, Exchanges>,
-    /// The last component seen connecting to an address.
+    /// The last component seen connecting to each address.
     usual: HashMap<SocketAddr, String>,
-    /// By the address they connected to, one socket of those that no component has.
+    /// For each address, one of the sockets connected to it that no component holds.
     strangers: HashMap<SocketAddr, u32>,
-    /// Each connection when it was last read, by the inode of the end that connected.
+    /// Each connection as of the last reading, by the inode of the connecting end.
     last: HashMap<u32, Last>,
-    /// Pairs of the last line with too many unknowns.
+    /// Pairs with too many unknowns in the last line.
     tied: HashSet<PairKey>,
     /// Connections of such pairs in this reading, if requested.
     noted: Option<Vec<Noted>>,
 }
 
-/// Above this share of ties the table does not show who waits.
+/// If more than one in this many connections is unknown, the table does not show who waits.
 const TIED: u64 = 10;
 
 /// A connection of a pair with too many unknowns.
@@ -47,14 +47,14 @@ pub(super) struct Noted {
     pub pair: PairKey,
     pub asker: SocketAddr,
     pub listener: SocketAddr,
-    /// The asker's.
+    /// Inode of the asker's socket.
     pub inode: u32,
     pub waits: Waits,
-    /// Since the asker last sent, by the kernel's coarse clock.
+    /// Time since the asker last sent, by the kernel's coarse clock.
     pub since_sent_ms: u32,
 }
 
-/// Segments with data on the connections of a pair.
+/// Segments with data on a pair's connections.
 #[derive(Debug, Default)]
 struct Segments {
     sent: u64,
@@ -87,14 +87,15 @@ impl Sums {
 /// One reading of all namespaces.
 struct Reading<'a> {
     by_ends: HashMap<(SocketAddr, SocketAddr), &'a Socket>,
-    /// By port, each with its namespace.
+    /// Listeners by port, each with its namespace.
     listeners: HashMap<u16, Vec<(u64, &'a Socket)>>,
-    /// The namespace that has an address, as far as sockets show it.
+    /// The namespace an address is in, as far as sockets show it.
     homes: HashMap<IpAddr, u64>,
 }
 
 impl<'a> Reading<'a> {
-    /// `parts` are the namespaces of the sockets, each with where its part ends; what is beyond them is of one more.
+    /// `parts` are the namespaces of the sockets, each with the end of its part; sockets beyond the last part form
+    /// another namespace.
     fn of(sockets: &'a [Socket], parts: &[(u64, usize)]) -> Reading<'a> {
         let (by_ends, listeners, homes) = (HashMap::new(), HashMap::new(), HashMap::new());
         let mut reading = Reading { by_ends, listeners, homes };
@@ -113,8 +114,8 @@ impl<'a> Reading<'a> {
         reading
     }
 
-    /// The listener at an address. One on all addresses is meant only where the address is: another machine's, or
-    /// another container's, has the same port.
+    /// The listener at an address. A listener on all addresses counts only in the namespace of the address: another
+    /// machine or container may use the same port.
     fn listener(&self, at: SocketAddr) -> Option<&'a Socket> {
         let all = self.listeners.get(&at.port())?;
         let home = self.homes.get(&at.ip());
@@ -124,8 +125,8 @@ impl<'a> Reading<'a> {
         found.map(|(_, socket)| *socket)
     }
 
-    /// Whether this end connected: something listens where the other end is. If no listener is seen, the lower port
-    /// counts as the server's.
+    /// Whether this end connected: something listens at the other end. If that does not decide, the end with the lower
+    /// port counts as the server's.
     fn asks(&self, socket: &Socket) -> bool {
         match (self.listener(socket.remote), self.listener(socket.local)) {
             (Some(_), None) => true,
@@ -149,28 +150,28 @@ pub(super) enum Waits {
     Unknown,
 }
 
-/// A connection when it was last read.
+/// A connection as of its last reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Last {
-    /// Bytes that the connecting end wrote.
+    /// Bytes the connecting end wrote.
     written: u64,
-    /// Bytes that it received.
+    /// Bytes the connecting end received.
     received: u64,
     waits: Waits,
-    /// Segments that either end retransmitted.
+    /// Segments retransmitted by either end.
     resent: u64,
-    /// Segments with data that the connecting end sent, and received.
+    /// Segments with data that the connecting end sent and received.
     sent: u64,
     came: u64,
-    /// How many segments its first request took, if it was read before it was answered.
+    /// How many segments its first request took, if it was read before the answer came.
     first_request: Option<u64>,
 }
 
-/// What one reading shows of a connection. `asker` connected, `other` accepted, if it was seen. The evidence, the
-/// surest first: bytes that were not read or did not arrive; bytes that were not acknowledged, since acknowledgements
-/// wait for the answer, or for the next request, some 40 ms; the times of the last bytes either way, unless they are
-/// within one tick; whether as many answers came as requests went, counted in segments; and what was known when the
-/// same connection was last read.
+/// What one reading shows of a connection. `asker` connected, `other` accepted, if it was seen. The evidence, most
+/// reliable first: bytes that were not read or did not arrive; bytes that were not acknowledged, since acknowledgements
+/// wait up to some 40 ms for the answer, or for the next request; the times of the last bytes either way, unless they
+/// are within one tick; whether there were as many answers as requests, counted in segments; and the state at the last
+/// reading of this connection.
 fn waits(asker: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: Option<Last>) -> Waits {
     let t = asker.times;
     let (written, received) = (written(asker), t.bytes_received);
@@ -209,7 +210,7 @@ fn waits(asker: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: O
     }
 }
 
-/// How many segments a request and its answer take on the connections of a pair, if that is constant.
+/// How many segments a request and its answer take on a pair's connections, if that is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rhythm {
     request: u64,
@@ -217,10 +218,10 @@ struct Rhythm {
 }
 
 impl Rhythm {
-    /// From all segments of a pair's connections since they were opened. The few that wait blur it by one exchange
-    /// each.
+    /// From all segments of a pair's connections since they were opened. The few connections that wait blur it by one
+    /// exchange each.
     fn of(sent: u64, received: u64, connections: u64) -> Option<Rhythm> {
-        /// With more exchanges per connection than this, a number of segments can be told from the next.
+        /// With at least this many exchanges per connection, adjacent numbers of segments can be told apart.
         const FEWEST: u64 = 5;
         const MOST_SEGMENTS: u64 = 4;
         let mut all = (1..=MOST_SEGMENTS)
@@ -231,7 +232,7 @@ impl Rhythm {
         })
     }
 
-    /// Whether every request is answered, or all but one.
+    /// Whether a connection waits: all requests are answered, or all but one.
     fn waits(self, t: Times) -> Waits {
         let (out, came) = (u64::from(t.segments_out), u64::from(t.segments_in));
         if out == 0 || out % self.request != 0 || came % self.answer != 0 {
@@ -246,23 +247,23 @@ impl Rhythm {
 }
 
 /// How many segments a request and its answer took, from single connections between two readings. Where answers take
-/// long, this knows them several exchanges earlier than the sums over all connections do.
+/// long, this is known several exchanges earlier than from the sums over all connections.
 #[derive(Debug, Default)]
 struct Exchanges {
-    /// How often each was seen; those that fit none are in `others`.
+    /// How often each combination was seen; exchanges that fit none are in `others`.
     seen: BTreeMap<(u64, u64), u64>,
     others: u64,
 }
 
 impl Exchanges {
-    /// From so many on, nearly all of them alike, the next is like them.
+    /// With this many exchanges, nearly all alike, the next is assumed to be like them.
     const FEWEST: u64 = 5;
     const ALIKE_PERCENT: u64 = 90;
     const MOST_KINDS: usize = 16;
 
-    /// A connection whose first request took so many segments sent and received since it was last read, and had been
-    /// answered before. If it waits now as it did then, or does not as then, these are whole exchanges. If that has
-    /// changed, they agree with no others.
+    /// Adds a connection that had been answered before, with the segments of its first request and those sent and
+    /// received since it was last read. If it is in the same state as then, waiting or not, these are whole exchanges.
+    /// If the state has changed, they match no others.
     fn add(&mut self, request: u64, sent: u64, received: u64) {
         let answer =
             (received * request).checked_div(sent).filter(|a| *a > 0 && a * sent == received * request);
@@ -286,15 +287,15 @@ impl Exchanges {
 }
 
 impl Last {
-    /// What this connection exchanged since then, if it had been answered before and its first request was seen: its
-    /// segments, and those sent and received since.
+    /// What this connection exchanged since the last reading, if it had been answered before and its first request was
+    /// seen: segments of the first request, and segments sent and received since.
     fn exchanged(&self, now: &Last) -> Option<(u64, u64, u64)> {
         let request = self.first_request.filter(|_| self.received > 0 && now.resent == 0)?;
         let (sent, received) = (now.sent.checked_sub(self.sent)?, now.came.checked_sub(self.came)?);
         (sent > 0 && received > 0).then_some((request, sent, received))
     }
 
-    /// The state that follows, given that this many bytes have now been written and received.
+    /// The state that follows from this one, given the bytes written and received by now.
     fn then(self, written: u64, received: u64) -> Waits {
         match (written == self.written, received == self.received) {
             (true, true) => self.waits,
@@ -305,7 +306,7 @@ impl Last {
     }
 }
 
-/// Segments of a first request that has arrived, and is not answered yet.
+/// Segments of a first request that has arrived and is not answered yet.
 fn first_request(asker: &Socket) -> Option<u64> {
     let t = asker.times;
     let has_arrived = t.bytes_received == 0 && asker.unsent == 0;
@@ -317,16 +318,16 @@ fn written(socket: &Socket) -> u64 {
     (socket.times.bytes_acked + u64::from(socket.unsent)).saturating_sub(1)
 }
 
-/// Whether bytes that one end wrote have not reached the other, which has read all that arrived. Reading all sockets
-/// takes a fraction of a millisecond: if the other end was read first, the bytes must be older than that.
+/// Whether bytes that one end wrote have not reached the other, which has read everything that arrived. Reading all
+/// sockets takes a fraction of a millisecond: if the other end was read first, the bytes must be older than that.
 fn is_under_way(from: &Socket, to: Option<&Socket>) -> bool {
     let Some(to) = to.filter(|to| to.unread == 0) else { return false };
     let is_seen_in_order = from.place <= to.place || from.times.since_sent_ms > 0;
     is_seen_in_order && from.unsent > 0 && to.times.bytes_received < written(from) && !is_held(from, Some(to))
 }
 
-/// Whether less than a segment stays with its writer, though all that it sent has arrived and been read: it waits for
-/// an acknowledgement first (Nagle), and the other end delays that.
+/// Whether less than a segment is held back by its writer although everything it sent has arrived and been read: it
+/// waits for an acknowledgement first (Nagle), and the other end delays that.
 fn is_held(from: &Socket, to: Option<&Socket>) -> bool {
     let (not_sent, sent) = (from.times.not_sent, written(from).saturating_sub(from.times.not_sent.into()));
     let is_small = not_sent > 0 && not_sent < from.times.segment_bytes;
@@ -334,8 +335,8 @@ fn is_held(from: &Socket, to: Option<&Socket>) -> bool {
 }
 
 impl PairSums {
-    /// Adds a reading of this part of all connections, and the namespaces that its sockets are in, each with where its
-    /// part ends.
+    /// Adds a reading of this subset of all connections. `parts` are the namespaces of its sockets, each with the end
+    /// of its part.
     pub fn add(&mut self, (sockets, parts): (&[Socket], &[(u64, usize)]), subset: Subset, owners: &Owners) {
         self.readings += 1;
         self.each = u64::from(subset.one_in);
@@ -360,7 +361,7 @@ impl PairSums {
         self.rhythms = rhythms.collect();
     }
 
-    /// `dropped` is what the listeners of this reading have dropped so far, by component and address.
+    /// `dropped`: what the listeners in this reading have dropped so far, by component and address.
     fn add_listener(
         &mut self,
         socket: &Socket,
@@ -371,7 +372,7 @@ impl PairSums {
         let address = socket.local.to_string();
         let key = (component.to_owned(), address.clone());
         let is_new = *self.first_seen.entry(key.clone()).or_insert(self.readings) == self.readings;
-        // Several sockets may listen at one address (`SO_REUSEPORT`).
+        // Several sockets may listen on one address (`SO_REUSEPORT`).
         let now = dropped.entry(key.clone()).or_default();
         *now += u64::from(socket.drops);
         let entry = self.listeners.entry(key).or_default();
@@ -389,7 +390,7 @@ impl PairSums {
     fn add_connection(&mut self, asker: &Socket, reading: &Reading<'_>, owners: &Owners) {
         let other = reading.by_ends.get(&(asker.remote, asker.local)).copied();
         let listener = reading.listener(asker.remote);
-        // Until it is accepted a connection has no owner: it is in the listener's queue.
+        // Until it is accepted, a connection has no owner: it is in the listener's queue.
         let to = other.and_then(|o| owners.of(o.inode)).or_else(|| listener.and_then(|l| owners.of(l.inode)));
         let to = to.unwrap_or_default();
         let from = match owners.of(asker.inode) {
@@ -461,7 +462,7 @@ impl PairSums {
         sums.retransmits += each * last.map_or(0, |last| resent.saturating_sub(last.resent));
     }
 
-    /// A connection of which only the accepting end is in a namespace that is read.
+    /// Adds a connection of which only the accepting end is in a namespace that is read.
     fn add_unseen_asker(&mut self, accepted: &Socket, reading: &Reading<'_>, owners: &Owners) {
         let owner = owners.of(accepted.inode);
         let listener = reading.listener(accepted.local);
@@ -469,7 +470,7 @@ impl PairSums {
         let each = self.each;
         let sums = self.sums("", to, accepted.local);
         sums.open += each;
-        // Seen from here: it received after it last sent.
+        // Seen from the accepting end, the asker waits if this end received after it last sent.
         let t = accepted.times;
         match t.since_received_ms.cmp(&t.since_sent_ms) {
             _ if t.bytes_received == 0 => {}
@@ -485,7 +486,7 @@ impl PairSums {
         self.pairs.entry(key).or_default()
     }
 
-    /// Whether the next reading notes connections of tied pairs.
+    /// Sets whether the next reading notes connections of tied pairs.
     pub fn note(&mut self, is_to: bool) {
         self.noted = is_to.then(Vec::new);
     }
@@ -495,7 +496,7 @@ impl PairSums {
         self.noted.take().unwrap_or_default()
     }
 
-    /// Addresses that sockets of no component are connected to, with one of those sockets, since the last call.
+    /// Addresses to which sockets of no component are connected, each with one of these sockets, since the last call.
     pub fn take_strangers(&mut self) -> HashMap<SocketAddr, u32> {
         std::mem::take(&mut self.strangers)
     }
@@ -510,12 +511,12 @@ impl PairSums {
         self.last.retain(|inode, _| alive.contains(inode));
     }
 
-    /// How many readings there were.
+    /// Number of readings since the last line.
     pub fn readings(&self) -> u32 {
         self.readings
     }
 
-    /// Means of the readings so far, which are then reset.
+    /// Means over the readings so far, which are then reset.
     pub fn take(&mut self) -> (Vec<Pair>, Vec<Listener>) {
         let n = f64::from(self.readings.max(1));
         self.tied =
@@ -555,7 +556,7 @@ mod tests {
         let times = Times {
             since_sent_ms: sent_ms,
             since_received_ms: received_ms,
-            // The handshake counts as one.
+            // The handshake counts as one byte.
             bytes_acked: written + 1,
             bytes_received: received,
             ..Times::default()
@@ -613,7 +614,7 @@ mod tests {
         assert!(is_under_way(&asker, Some(&other)));
         assert_eq!(waits(&asker, Some(&other), None, None), Waits::Yes);
         assert!(!is_under_way(&asker, Some(&end(8, 8, 50, 10))));
-        // Bytes that arrived and were not read are not under way.
+        // Bytes that arrived but were not read are not in flight.
         assert!(!is_under_way(&asker, Some(&Socket { unread: 4, ..other.clone() })));
         // Written just now, after the other end was read.
         let quick = Socket { unsent: 10, place: 9, ..end(0, 8, 0, 50) };
@@ -631,7 +632,7 @@ mod tests {
             |segments_out, segments_in| rhythm.waits(Times { segments_out, segments_in, ..Times::default() });
         assert_eq!((of(28, 56), of(29, 56)), (Waits::No, Waits::Yes));
         assert_eq!((of(29, 57), of(31, 56), of(0, 0)), (Waits::Unknown, Waits::Unknown, Waits::Unknown));
-        // Too few to be sure; answers of any length; more answers than requests.
+        // Too few exchanges to be sure; answers of varying length; more answers than requests.
         assert_eq!(Rhythm::of(30, 60, 10), None);
         assert_eq!(Rhythm::of(280, 1711, 10), None);
     }
@@ -647,11 +648,11 @@ mod tests {
         assert_eq!(rhythm(&[(1, 1, 2), (1, 1, 2), (1, 3, 6), (1, 2, 4), (1, 1, 2)]), Some((1, 2)));
         assert_eq!(rhythm(&[(2, 2, 1); 5]), Some((2, 1)));
         assert_eq!(rhythm(&[(1, 1, 1); 4]), None, "too few");
-        // One that waited did not when it was read again: two answers to one request, and the other way round.
+        // A connection that waited no longer does when it is read again: two answers to one request, and vice versa.
         let mixed = [[(1, 1, 2); 5], [(1, 2, 1); 5]].concat();
         assert_eq!(rhythm(&mixed), None);
         assert_eq!(rhythm(&[[(1, 1, 1); 9].as_slice(), &[(1, 1, 2)]].concat()), Some((1, 1)));
-        // Answers of any length, and requests that are not like the first.
+        // Answers of varying length, and requests unlike the first.
         assert_eq!(rhythm(&(1..40).map(|n| (1, 1, n)).collect::<Vec<_>>()), None);
         assert_eq!(rhythm(&[(2, 3, 3); 5]), None);
     }
@@ -661,7 +662,7 @@ mod tests {
         let at = |received, sent, came| Last { received, sent, came, ..Last::default() };
         let first = Last { first_request: Some(1), ..at(50, 2, 1) };
         assert_eq!(first.exchanged(&at(100, 3, 2)), Some((1, 1, 1)));
-        // Only one of both has changed; something was sent twice; the first request was not seen, or is the last.
+        // Only one of the two has changed; something was retransmitted; the first request was not seen, or is the last.
         assert_eq!(first.exchanged(&at(50, 3, 1)), None);
         assert_eq!(first.exchanged(&Last { resent: 1, ..at(100, 3, 2) }), None);
         assert_eq!(at(50, 2, 1).exchanged(&at(100, 3, 2)), None);
@@ -678,7 +679,8 @@ mod tests {
             ..end(8, 8, 0, 0)
         };
         let listener = |local: &str, inode| socket(local, "0.0.0.0:0", true, inode);
-        // Two containers, each with a server on port 80 of all addresses; an accepted connection shows where one is.
+        // Two containers, each with a server on port 80 of all addresses; an accepted connection shows where an address
+        // is.
         let sockets = [
             listener("0.0.0.0:80", 1),
             socket("10.0.0.2:80", "10.0.0.9:5000", false, 2),
@@ -708,7 +710,7 @@ mod tests {
         SocketTable::here().unwrap().read(&mut Subset::default(), &mut found).unwrap();
         found.retain(|s| s.is_listener && s.local == address);
         owners.look(&members, &found.iter().map(|s| s.inode).collect());
-        // Two sockets at one address.
+        // Two sockets on one address.
         let both = |first, second| {
             let socket = |drops| Socket { drops, ..found[0].clone() };
             [socket(first), socket(second)]

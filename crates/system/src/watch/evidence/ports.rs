@@ -1,9 +1,9 @@
-//! Local ports that are taken towards one destination.
+//! Counts the local ports taken towards one destination.
 //!
-//! A program that opens a connection for each request takes a local port for it, and keeps that in TIME_WAIT for a
-//! minute. Towards one destination there are as many as the namespace's `net.ipv4.ip_local_port_range` allows; then
-//! connects fail. Such sockets are many and show nothing else, so they are left out of the other readings, and
-//! inspected here only if a namespace has so many that it may matter, once a second at most.
+//! A program that opens a connection for each request takes a local port for it, which stays in TIME_WAIT for a minute.
+//! Towards one destination only as many ports exist as the namespace's `net.ipv4.ip_local_port_range` allows; beyond
+//! that connects fail. Such sockets are many and show nothing else, so they are left out of the other readings, and
+//! inspected here only if a namespace has so many that it may matter, at most once a second.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -20,17 +20,16 @@ use crate::cgroup::read::CachedFile;
 use crate::watch::SECOND_NS;
 use crate::watch::net::sockets_in;
 
-/// The interval between looks, as a multiple of their cost: half of the budget of all evidence.
+/// The interval between looks, as a multiple of their CPU cost: half of the budget of all evidence.
 const BUDGET: u64 = 200;
-/// With fewer sockets than this a namespace is not asked for its range: no range is that small.
+/// With fewer sockets than this, a namespace's port range is not read: no range is that small.
 const FEWEST_SOCKETS: u64 = 32;
-/// If sockets take this share of the range they are inspected; if they take it towards one destination, it is
-/// reported.
+/// If sockets take this share of the range they are inspected; if those towards one destination do, it is reported.
 const MANY_SHARE: f64 = 0.5;
-/// The kernel's time in TIME_WAIT (`TCP_TIMEWAIT_LEN`), milliseconds.
+/// How long the kernel keeps a connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), milliseconds.
 const TIME_WAIT_MS: u32 = 60_000;
 
-/// Counts local ports.
+/// Counts local ports by destination.
 #[derive(Debug, Default)]
 pub(crate) struct PortReader {
     spaces: HashMap<u64, Space>,
@@ -42,15 +41,15 @@ pub(crate) struct PortReader {
 /// A network namespace.
 #[derive(Debug)]
 struct Space {
-    /// One process that is in it.
+    /// A process in the namespace.
     pid: u32,
-    /// Components that are in it.
+    /// Components with a process in the namespace.
     components: BTreeSet<String>,
     sockets: CachedFile,
     is_used: bool,
 }
 
-/// From an address of a namespace to a destination.
+/// Namespace, local address and destination of connections.
 type Towards = (u64, IpAddr, SocketAddr);
 
 #[derive(Clone, Debug, Default)]
@@ -58,7 +57,7 @@ struct Count {
     taken: u32,
     time_wait: u32,
     range: u32,
-    /// Owners of the established ones, as far as known.
+    /// Established connections by owner, as far as known.
     owners: BTreeMap<String, u32>,
 }
 
@@ -69,12 +68,12 @@ struct Rules {
     last: u16,
     /// `tcp_tw_reuse`: 0 never, 1 always, 2 on loopback.
     reuse: u8,
-    /// When a port in TIME_WAIT may be reused, if that is allowed, milliseconds.
+    /// After how long in TIME_WAIT a port may be reused, if reuse is allowed, milliseconds.
     reuse_after_ms: u32,
 }
 
 impl Rules {
-    /// For the namespace that this thread is in.
+    /// Reads the settings of this thread's namespace.
     fn here() -> io::Result<Rules> {
         let read = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
         let number = |name: &str| read(name).ok()?.trim().parse::<u32>().ok();
@@ -90,7 +89,7 @@ impl Rules {
         u32::from(self.last - self.first) + 1
     }
 
-    /// Whether a new connection to the same destination cannot have this one's port.
+    /// Whether a new connection to the same destination cannot use this connection's port.
     fn is_taken(self, port: &TakenPort) -> bool {
         let is_in_range = (self.first..=self.last).contains(&port.local.port());
         let may_reuse = match self.reuse {
@@ -105,7 +104,7 @@ impl Rules {
     }
 }
 
-/// The first and the last one, with a tab between them.
+/// Parses a range: the first and the last port, separated by whitespace.
 fn range(text: &str) -> Option<(u16, u16)> {
     let mut words = text.split_ascii_whitespace().map(str::parse);
     let (first, last) = (words.next()?.ok()?, words.next()?.ok()?);
@@ -113,7 +112,7 @@ fn range(text: &str) -> Option<(u16, u16)> {
 }
 
 impl PortReader {
-    /// Members follow, one after the other.
+    /// Begins an update of the members; [`PortReader::add_member`] follows for each.
     pub fn begin_members(&mut self) {
         for space in self.spaces.values_mut() {
             space.components.clear();
@@ -121,7 +120,7 @@ impl PortReader {
         }
     }
 
-    /// A component has a process in this namespace.
+    /// Records that a component has a process in this namespace.
     pub fn add_member(&mut self, namespace: u64, pid: u32, component: &str) {
         let open = || Space {
             pid,
@@ -130,18 +129,18 @@ impl PortReader {
             is_used: true,
         };
         let space = self.spaces.entry(namespace).or_insert_with(open);
-        // The last one named still exists.
+        // The member named last still exists.
         (space.pid, space.is_used) = (pid, true);
         space.components.insert(component.to_owned());
     }
 
-    /// All members were named: namespaces without members are forgotten.
+    /// Ends the update: namespaces without members are forgotten.
     pub fn end_members(&mut self) {
         self.spaces.retain(|_, space| space.is_used);
         self.found.retain(|(namespace, ..), _| self.spaces.contains_key(namespace));
     }
 
-    /// Inspects all namespaces, if it is time to.
+    /// Inspects all namespaces, if it is due.
     pub fn read(&mut self, now_ns: u64, tables: &mut HashMap<u64, SocketTable>, owners: &Owners) {
         if now_ns < self.next_ns {
             return;
@@ -160,7 +159,7 @@ impl PortReader {
                 continue;
             }
             let count = |port: TakenPort| count(&mut self.found, *namespace, rules, &port, owners);
-            // One that fails is tried again the next time.
+            // A table that fails is read again next time.
             let _ = table.read_taken(count);
         }
         let is_many = |count: &Count| f64::from(count.taken) >= MANY_SHARE * f64::from(count.range);
@@ -168,8 +167,8 @@ impl PortReader {
         self.next_ns = now_ns + SECOND_NS.max((own_cpu_ns() - before) * BUDGET);
     }
 
-    /// What the last look found. The asker is the component that is alone in its namespace, the one that has most of
-    /// the established connections, or else the one that `usual` knows to connect there.
+    /// The results of the last look. The asker is the component that is alone in its namespace, else the one that has
+    /// most of the established connections, else the one that `usual` knows to connect there.
     pub fn take<'a>(&self, usual: impl Fn(SocketAddr) -> Option<&'a str>) -> Vec<Ports> {
         let of = |((namespace, source, address), count): (&Towards, &Count)| {
             let inside = self.spaces.get(namespace).map(|space| &space.components);
@@ -279,7 +278,7 @@ mod tests {
         let taken = reader.take(|_| None);
         let named: Vec<_> = taken.iter().map(|p| (p.component.as_str(), p.address.as_str())).collect();
         assert_eq!(named, [("web", "10.0.0.3:80"), ("web", "10.0.0.3:81")]);
-        // With several in one namespace it is the one known to connect there.
+        // With several components in a namespace, the asker is the one known to connect there.
         reader.add_member(1, std::process::id(), "worker");
         let usual = |address: SocketAddr| (address.port() == 81).then_some("worker");
         let named: Vec<_> = reader.take(usual).into_iter().map(|p| p.component).collect();

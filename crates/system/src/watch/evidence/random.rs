@@ -6,16 +6,16 @@ pub(crate) struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        // Spread over all bits, and not zero.
+        // Spread the seed over all bits, and make it non-zero.
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Below `end`; 0 if that is 0.
+    /// A number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        // The high half is the better one, and the bias of a multiplication is below one in millions.
+        // The high half is the better one, and the bias of the multiplication is below one in millions.
         (((self.0 >> 32) * end as u64) >> 32) as usize
     }
 }

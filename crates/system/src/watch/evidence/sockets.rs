@@ -1,4 +1,4 @@
-//! The kernel's tables of sockets (`sock_diag`), once per network namespace; here those of TCP and UDP.
+//! The kernel's socket tables (`sock_diag`), once per network namespace; here those of TCP and UDP.
 //!
 //! One dump shows for every connection which end sent last, what it has not read, and which socket (inode) it is: a
 //! microsecond per socket, where `/proc/net/tcp` takes ten and shows none of it.
@@ -27,25 +27,25 @@ const STATES: u32 = 1 << ESTABLISHED | 1 << SYN_SENT | 1 << CLOSE_WAIT | 1 << LI
 /// One end of a connection, or a listener.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Socket {
-    /// It listens.
+    /// Whether it listens.
     pub is_listener: bool,
-    /// The other end has not answered its connect yet.
+    /// Whether the other end has not answered its connect yet.
     pub is_connecting: bool,
-    /// Its place in the reading: one end of a connection is read before the other.
+    /// Its position in the reading: one end of a connection is read before the other.
     pub place: u32,
     /// Its own address.
     pub local: SocketAddr,
-    /// The other end's.
+    /// The other end's address.
     pub remote: SocketAddr,
-    /// Its inode; 0 if no process has it (any more, or yet).
+    /// Its inode; 0 if no process holds it (any more, or yet).
     pub inode: u32,
-    /// Bytes that arrived and were not read; for a listener, connections that wait to be accepted.
+    /// Bytes that arrived but were not read; for a listener, connections waiting to be accepted.
     pub unread: u32,
-    /// Bytes that were written and not acknowledged; for a listener, how many may wait.
+    /// Bytes that were written but not acknowledged; for a listener, the maximum queue length.
     pub unsent: u32,
-    /// Connections dropped, for a listener.
+    /// For a listener, the number of connections dropped.
     pub drops: u32,
-    /// What the kernel knows of its times.
+    /// Times and counters the kernel keeps for it.
     pub times: Times,
 }
 
@@ -54,20 +54,20 @@ pub(crate) struct Socket {
 pub(crate) struct TakenPort {
     /// Its own address.
     pub local: SocketAddr,
-    /// The other end's.
+    /// The other end's address.
     pub remote: SocketAddr,
-    /// Its inode; 0 if no process has it any more.
+    /// Its inode; 0 if no process holds it any more.
     pub inode: u32,
-    /// It is in TIME_WAIT, with this many milliseconds left.
+    /// If it is in TIME_WAIT, how many milliseconds are left.
     pub time_wait_left_ms: Option<u32>,
 }
 
-/// Times of a connection (`struct tcp_info`).
+/// Times and counters of a connection (`struct tcp_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// Since data was sent, milliseconds, in steps of the kernel's tick.
+    /// Time since data was last sent, milliseconds, in steps of the kernel's tick.
     pub since_sent_ms: u32,
-    /// Since data arrived, likewise.
+    /// Time since data last arrived, likewise.
     pub since_received_ms: u32,
     /// The shortest round trip, microseconds; 0 if unknown.
     pub min_rtt_us: u32,
@@ -77,12 +77,12 @@ pub(crate) struct Times {
     pub bytes_acked: u64,
     /// Bytes that arrived.
     pub bytes_received: u64,
-    /// Segments with data that were sent, and that arrived; 0 if unknown.
+    /// Segments with data sent, and received; 0 if unknown.
     pub segments_out: u32,
     pub segments_in: u32,
-    /// Bytes that were written and have not left yet.
+    /// Bytes that were written but not sent yet.
     pub not_sent: u32,
-    /// What goes into one segment.
+    /// Bytes that fit into one segment.
     pub segment_bytes: u32,
 }
 
@@ -90,14 +90,14 @@ pub(crate) struct Times {
 #[derive(Debug)]
 pub(crate) struct SocketTable {
     netlink: Netlink,
-    /// Readings until IPv6 is asked for again.
+    /// Readings left until IPv6 is read again.
     without_v6: u32,
 }
 
-/// How many connections of one reading are kept; with more, only every second, fourth, eighth … is.
+/// Maximum number of connections kept in one reading; beyond that only every second, fourth, eighth … is.
 const MOST_SOCKETS: usize = 8_192;
 
-/// Which connections are kept: both ends of one, or neither.
+/// Which connections are kept: for each connection, both ends or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subset {
     /// One in this many, a power of two.
@@ -118,7 +118,7 @@ impl Subset {
         socket.is_listener || mixed & (self.one_in - 1) == 0
     }
 
-    /// Keeps those that are in it. `parts` are their namespaces, each with where its part ends.
+    /// Keeps the sockets in the subset. `parts` are their namespaces, each with the end of its part.
     pub fn keep(self, sockets: &mut Vec<Socket>, parts: &mut [(u64, usize)]) {
         let (mut begin, mut kept) = (0, 0);
         for (_, end) in parts {
@@ -129,7 +129,7 @@ impl Subset {
         sockets.retain(|socket| self.has(socket));
     }
 
-    /// Halves it until few enough of these are left.
+    /// Halves the subset until few enough of these sockets are left.
     fn narrow(&mut self, sockets: &mut Vec<Socket>) {
         while sockets.len() > MOST_SOCKETS && self.one_in < 1 << 20 {
             self.one_in *= 2;
@@ -138,12 +138,12 @@ impl Subset {
     }
 }
 
-/// If there is no IPv6 socket, IPv6 is asked for again after this many readings: the kernel walks through its whole
-/// table of connections for either family, which is most of the cost.
+/// If there are no IPv6 sockets, IPv6 is read again after this many readings: for either family the kernel walks its
+/// whole table of connections, which is most of the cost.
 const V6_EVERY: u32 = 20;
 
 impl SocketTable {
-    /// For the namespace that this thread is in.
+    /// The table of this thread's namespace.
     ///
     /// # Errors
     /// No netlink socket can be created.
@@ -151,7 +151,7 @@ impl SocketTable {
         Ok(SocketTable { netlink: Netlink::here()?, without_v6: 0 })
     }
 
-    /// For a process's namespace.
+    /// The table of a process's namespace.
     ///
     /// # Errors
     /// The namespace may not be entered, or is gone.
@@ -159,7 +159,8 @@ impl SocketTable {
         Ok(SocketTable { netlink: Netlink::of_process(pid)?, without_v6: 0 })
     }
 
-    /// Established TCP connections of the subset, and every listener. The subset is narrowed if there are too many.
+    /// Reads the established TCP connections in the subset, and every listener. Narrows the subset if there are too
+    /// many.
     ///
     /// # Errors
     /// The kernel does not answer, or refuses.
@@ -178,8 +179,8 @@ impl SocketTable {
         Ok(())
     }
 
-    /// Connections in all states except those opened from outside, with the minimum of data about each: their local
-    /// ports are taken.
+    /// Reads connections in all states, except those opened from outside, with a minimum of data about each: their
+    /// local ports are taken.
     ///
     /// # Errors
     /// The kernel does not answer, or refuses.
@@ -193,7 +194,7 @@ impl SocketTable {
         Ok(())
     }
 
-    /// UDP sockets, bound and connected. For one that is not connected the remote port is 0.
+    /// UDP sockets, bound and connected. The remote port of an unconnected socket is 0.
     ///
     /// # Errors
     /// The kernel does not answer, or has no such table.
@@ -222,7 +223,7 @@ impl SocketTable {
     }
 }
 
-/// `struct inet_diag_req_v2`, for a dump of one family.
+/// `struct inet_diag_req_v2`, for a dump of one address family.
 fn request(family: u8, protocol: u8, states: u32, asked: u8) -> [u8; 56] {
     let mut bytes = [0; 56];
     bytes[..4].copy_from_slice(&[family, protocol, asked, 0]);
@@ -230,12 +231,12 @@ fn request(family: u8, protocol: u8, states: u32, asked: u8) -> [u8; 56] {
     bytes
 }
 
-/// Sockets of one answer. Those that are too short are left out.
+/// Parses the sockets in one answer. Rows that are too short are left out.
 fn parse(rows: Rows<'_>, subset: Subset, into: &mut Vec<Socket>) {
     into.extend(rows.iter().filter_map(socket).filter(|s| subset.has(s)));
 }
 
-/// `struct inet_diag_msg` and its attributes.
+/// Parses `struct inet_diag_msg` and its attributes.
 pub(super) fn socket(body: &[u8]) -> Option<Socket> {
     const HEAD: usize = 72;
     let (family, state) = (*body.first()?, *body.get(1)?);
@@ -245,7 +246,7 @@ pub(super) fn socket(body: &[u8]) -> Option<Socket> {
         let v6 = || Some(Ipv6Addr::from(<[u8; 16]>::try_from(body.get(at..at + 16)?).ok()?));
         match i32::from(family) {
             libc::AF_INET => v4().map(IpAddr::V4),
-            // A listener on `[::]` also accepts IPv4: both ends must be written alike.
+            // A listener on `[::]` also accepts IPv4: both ends must use the same notation.
             libc::AF_INET6 => v6().map(|v6| v6.to_canonical()),
             _ => None,
         }
@@ -272,14 +273,14 @@ pub(super) fn socket(body: &[u8]) -> Option<Socket> {
     Some(found)
 }
 
-/// The same row, with what is needed for ports.
+/// Parses the same row, for what port counting needs.
 fn taken_port(body: &[u8]) -> Option<TakenPort> {
     let (state, left_ms) = (*body.get(1)?, u32_at(body, 52)?);
     let Socket { local, remote, inode, .. } = socket(body)?;
     Some(TakenPort { local, remote, inode, time_wait_left_ms: (state == TIME_WAIT).then_some(left_ms) })
 }
 
-/// `struct tcp_info`, which grows with the kernels: anything beyond its end is unknown.
+/// Parses `struct tcp_info`, which has grown with kernel versions: anything beyond its end is unknown.
 fn times(info: &[u8]) -> Times {
     let number = |at: usize| u32_at(info, at).unwrap_or(0);
     let long = |at: usize| info.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
@@ -396,7 +397,7 @@ mod tests {
         fn no_answer_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let mut found = Vec::new();
             parse(Rows::of(&bytes), Subset::default(), &mut found);
-            // The same as a message with a correct header.
+            // Parses the same bytes in a message with a correct header.
             parse(Rows::of(&message(BY_FAMILY, &bytes)), Subset::default(), &mut found);
             for socket in found {
                 prop_assert!(bytes.len() >= 72, "{socket:?}");

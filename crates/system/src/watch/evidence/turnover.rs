@@ -1,9 +1,9 @@
-//! Sockets that come and go: those opened for one request live as long as it does, which shows who waits where the
-//! sockets themselves do not.
+//! Sockets that come and go: a socket opened for one request lives as long as the request, which shows who waits where
+//! the sockets themselves do not.
 
 use std::collections::HashMap;
 
-/// Sockets by inode, as they were last read.
+/// Sockets by inode, as of the last reading.
 #[derive(Debug)]
 pub(crate) struct Turnover<K> {
     known: HashMap<u32, Known<K>>,
@@ -18,10 +18,10 @@ struct Known<K> {
     reading: u32,
 }
 
-/// What is known of a socket that was just seen.
+/// What is known of a socket seen in this reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age {
-    /// It was not present the last time.
+    /// Whether it was absent in the last reading.
     pub is_new: bool,
     /// How long it has existed; `None` if it existed before the first reading.
     pub age_ns: Option<u64>,
@@ -34,7 +34,7 @@ impl<K> Default for Turnover<K> {
 }
 
 impl<K: Clone> Turnover<K> {
-    /// A socket exists, with this key.
+    /// Records that a socket with this key exists.
     pub fn see(&mut self, inode: u32, key: &K, now_ns: u64) -> Age {
         let (is_first, reading) = (self.reading == 0, self.reading);
         let mut is_new = false;
@@ -50,7 +50,7 @@ impl<K: Clone> Turnover<K> {
         Age { is_new, age_ns: known.since_ns.map(|since_ns| now_ns.saturating_sub(since_ns)) }
     }
 
-    /// All were seen. Returns the keys of those that are gone, with their ages.
+    /// Ends a reading. Returns the keys of the sockets that are gone, with their ages.
     pub fn end(&mut self, now_ns: u64) -> Vec<(K, Option<u64>)> {
         let (mut gone, reading) = (Vec::new(), self.reading);
         self.known.retain(|_, known| {
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(turnover.see(1, &"a", 20), age(false, None));
         assert_eq!(turnover.see(2, &"", 20), age(true, Some(0)));
         assert_eq!(turnover.end(20), []);
-        // Its key may be known only later.
+        // The key may become known only later.
         assert_eq!(turnover.see(2, &"b", 50), age(false, Some(30)));
         assert_eq!(turnover.end(50), [("a", None)]);
         assert_eq!(turnover.end(60), [("b", Some(40))]);

@@ -2,8 +2,8 @@
 //! as long as the query.
 //!
 //! A UDP socket counts no bytes and has no times. So a socket counts as waiting for an answer while it is young and
-//! nothing has arrived, if others of its pair came and went before it. A long-lived one (statsd, QUIC) shows nothing
-//! about requests.
+//! nothing has arrived, if other sockets of its pair came and went before. A long-lived socket (statsd, QUIC) shows
+//! nothing about requests.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -16,21 +16,21 @@ use super::owners::Owners;
 use super::sockets::Socket;
 use super::turnover::Turnover;
 
-/// The longest life of a query: resolvers give up, or ask anew, after five seconds.
+/// The longest life of a query: resolvers give up, or ask again, after five seconds.
 const YOUNG_NS: u64 = 6_000_000_000;
-/// A pair's sockets count as short-lived if one has gone within this time.
+/// A pair's sockets count as short-lived if one of them has gone within this time.
 const TURNED_NS: u64 = 15_000_000_000;
 
 /// Sums over the readings of a line.
 #[derive(Debug, Default)]
 struct Sums {
     open: u64,
-    /// Young, and nothing has arrived.
+    /// Young sockets on which nothing has arrived.
     asking: u64,
-    /// Long-lived ones.
+    /// Long-lived sockets.
     staying: u64,
-    /// Readings in which the asked end had not read all that arrived: at least one query. The kernel reports how much
-    /// memory they take, not how many they are.
+    /// Readings in which the asked end had not read everything that arrived: at least one query. The kernel reports the
+    /// memory that queries take, not their number.
     unread: u64,
     unread_at: u32,
     made: u64,
@@ -42,17 +42,17 @@ pub(crate) struct UdpPairs {
     readings: u32,
     pairs: BTreeMap<PairKey, Sums>,
     turnover: Turnover<PairKey>,
-    /// When a young socket of a pair was last gone.
+    /// When a young socket of the pair last went away.
     turned_ns: HashMap<PairKey, u64>,
-    /// The last component seen asking an address.
+    /// The last component seen asking each address.
     usual: HashMap<SocketAddr, String>,
     is_used: bool,
 }
 
-/// Sockets that others ask.
+/// Sockets that others may ask.
 struct Bound<'a> {
     by_port: HashMap<u16, Vec<&'a Socket>>,
-    /// Addresses that sockets here have.
+    /// Local addresses of the sockets seen.
     homes: HashSet<IpAddr>,
 }
 
@@ -67,13 +67,13 @@ impl<'a> Bound<'a> {
 
     fn at(&self, at: SocketAddr) -> impl Iterator<Item = &'a Socket> {
         let all = self.by_port.get(&at.port()).into_iter().flatten().copied();
-        // The same port of a machine elsewhere is not meant.
+        // An address on another machine does not mean this machine's socket with the same port.
         let is_here = is_near(at.ip()) || self.homes.contains(&at.ip());
         all.filter(move |s| s.local.ip() == at.ip() || is_here && s.local.ip().is_unspecified())
     }
 }
 
-/// Addresses that containers have.
+/// Whether this is an address of the kind containers have.
 fn is_near(ip: IpAddr) -> bool {
     ip.is_loopback()
         || match ip {
@@ -87,19 +87,19 @@ fn is_bound(socket: &Socket) -> bool {
 }
 
 impl UdpPairs {
-    /// Sockets of this reading whose owner matters: those that are asked, and those that ask them.
+    /// Inodes of the sockets in this reading whose owner matters: those that are asked, and those that ask them.
     pub fn relevant(sockets: &[Socket]) -> impl Iterator<Item = u32> {
         let bound = Bound::of(sockets);
         let is_relevant = move |s: &&Socket| is_bound(s) || bound.at(s.remote).next().is_some();
         sockets.iter().filter(is_relevant).map(|s| s.inode).filter(|inode| *inode != 0)
     }
 
-    /// A component is bound to a port, as of the last reading: it may be asked.
+    /// Whether, as of the last reading, a component is bound to a port and so may be asked.
     pub fn is_used(&self) -> bool {
         self.is_used
     }
 
-    /// How many readings there were.
+    /// Number of readings since the last line.
     pub fn readings(&self) -> u32 {
         self.readings
     }
@@ -118,7 +118,7 @@ impl UdpPairs {
             if let Some(from) = from.as_ref().filter(|f| self.usual.get(&socket.remote) != Some(f)) {
                 self.usual.insert(socket.remote, from.clone());
             }
-            // One that lives for one query is gone before its owner is searched for.
+            // A socket that lives for one query is gone before its owner is searched for.
             let from = from.or_else(|| self.usual.get(&socket.remote).cloned()).unwrap_or_default();
             if from == to || from == GENERATOR {
                 continue;
@@ -129,7 +129,7 @@ impl UdpPairs {
             let sums = self.pairs.entry(key).or_default();
             sums.open += 1;
             sums.made += u64::from(age.is_new);
-            // Answers are read at once: a socket with something to read was answered.
+            // Answers are read at once, so a socket with something to read has been answered.
             sums.asking += u64::from(is_young && socket.unread == 0);
             sums.staying += u64::from(!is_young);
             if asked.unread > 0 && std::mem::replace(&mut sums.unread_at, self.readings) != self.readings {
@@ -143,7 +143,7 @@ impl UdpPairs {
         }
     }
 
-    /// Means of the readings so far, which are then reset.
+    /// Means over the readings so far, which are then reset.
     pub fn take(&mut self, now_ns: u64) -> Vec<Pair> {
         let n = f64::from(self.readings.max(1));
         self.readings = 0;
@@ -178,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
     use std::net::UdpSocket;
 
-    /// A resolver of this process, and another process that asks: readings are modified by hand.
+    /// A resolver in this process, and another process that asks it; readings are modified by hand.
     struct Fixture {
         owners: Owners,
         resolver: Socket,
@@ -200,7 +200,7 @@ mod tests {
         let mut owners = Owners::default();
         let own = [Members { component: "dns".into(), pids: vec![std::process::id()] }];
         owners.look(&own, &HashSet::from([resolver.inode]));
-        // The asker's socket is open in this process, too: another number makes it belong to another process.
+        // The asker's socket is open in this process, too: another inode makes it another process's.
         let asker = Socket { inode: u32::MAX, ..asker };
         Fixture { owners, resolver, asker, pairs: UdpPairs::default() }
     }
@@ -230,7 +230,7 @@ mod tests {
         made.read(&queries[2..4], 3);
         made.read(&queries[4..6], 4);
         assert_eq!(made.take(4), (2.0, 2.0, 0.0));
-        // One was answered, and the answer is not read yet.
+        // One query was answered, and its answer is not read yet.
         let answered = Socket { unread: 100, ..queries[6].clone() };
         made.read(&[answered, queries[7].clone()], 5);
         assert_eq!(made.take(5), (2.0, 1.0, 0.0));
@@ -240,7 +240,7 @@ mod tests {
     fn sockets_that_stay_ask_nothing() {
         let mut made = made();
         let statsd = made.asker.clone();
-        // One that existed before, and one that came later and stayed.
+        // One socket that existed before, and one that came later and stayed.
         let later = Socket { inode: 1 << 31, ..statsd.clone() };
         for now_s in 1..20 {
             let all = [statsd.clone(), later.clone()];
@@ -249,7 +249,7 @@ mod tests {
             assert_eq!((busy, unknown), (0.0, open));
         }
         assert!(made.pairs.is_used());
-        // Requests to nothing among the components do not count.
+        // Requests to something other than a component do not count.
         made.read(&[Socket { remote: "127.0.0.1:1".parse().unwrap(), ..statsd }], 21);
         assert_eq!(made.take(21), (0.0, 0.0, 0.0));
     }
@@ -279,7 +279,7 @@ mod tests {
         let bound = Bound::of(&all);
         let is_asked = |ip: &str| bound.at(SocketAddr::new(ip.parse().unwrap(), all[0].local.port())).count();
         assert_eq!(is_asked("8.8.8.8"), 0);
-        // Of this machine, or of a container that has connected to nobody yet.
+        // Addresses of this machine, or of a container that has not connected to anyone yet.
         assert_eq!((is_asked("127.0.0.1"), is_asked("172.17.0.2"), is_asked("203.0.113.7")), (1, 1, 1));
     }
 

@@ -1,9 +1,9 @@
 //! Connections over Unix sockets: how many are established, and on which of them the connecting end waits.
 //!
-//! Such sockets have no times and count no bytes. The evidence, the surest first: bytes that were not read; threads
-//! that are blocked in a receive on one end ([`super::waits`]); and connections that live shorter than the interval
-//! between readings, since they are opened for one request. The others are reported as unknown: an idle pool looks
-//! like a busy one.
+//! Such sockets have no times and count no bytes. The evidence, most reliable first: bytes that were not read; threads
+//! blocked in a receive on one end ([`super::waits`]); and connections that live shorter than the interval between
+//! readings, since they are opened for one request. The others are reported as unknown: an idle pool looks like a busy
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -19,7 +19,7 @@ use super::waits::{Attends, Waits};
 
 /// `UDIAG_SHOW_NAME | UDIAG_SHOW_PEER | UDIAG_SHOW_ICONS | UDIAG_SHOW_RQLEN`.
 const SHOWN: u32 = 0x1 | 0x4 | 0x8 | 0x10;
-/// Their attributes, in this order.
+/// The attributes requested, in this order.
 const NAME: u16 = 0;
 const PEER: u16 = 2;
 const PENDING: u16 = 3;
@@ -28,30 +28,30 @@ const QUEUES: u16 = 4;
 const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
 
-/// CPU time for the threads of one reading.
+/// CPU budget for inspecting threads in one reading.
 const WAITS_NS: u64 = 400_000;
-/// If this share of the connections seen were new, and are gone the next time, each is opened for one request.
+/// If this share of the connections seen were new, and gone in the next reading, each is opened for one request.
 const NEW_SHARE: f64 = 0.7;
 
 /// One end of a connection, or a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnixSocket {
     pub is_listener: bool,
-    /// Its inode; 0 if no process has it (any more, or yet).
+    /// Its inode; 0 if no process holds it (any more, or yet).
     pub inode: u32,
-    /// The other end's; 0 if that is closed, or was not accepted yet.
+    /// Inode of the other end; 0 if that is closed, or not accepted yet.
     pub peer: u32,
-    /// The path it is bound to, `@NAME` for an abstract one; empty if not bound. An accepted one has its listener's.
+    /// The path it is bound to, `@NAME` for an abstract one; empty if not bound. An accepted socket has its listener's.
     pub address: String,
-    /// Bytes that arrived and were not read; for a listener, connections that wait to be accepted.
+    /// Bytes that arrived but were not read; for a listener, connections waiting to be accepted.
     pub unread: u32,
-    /// Memory of what was written and not read by the other end; for a listener, how many may wait.
+    /// Memory of what was written but not read by the other end; for a listener, the maximum queue length.
     pub unsent: u32,
-    /// The connections that wait to be accepted, for a listener.
+    /// For a listener, inodes of the connections waiting to be accepted.
     pub pending: Vec<u32>,
 }
 
-/// Reads established connections and listeners of one namespace, and appends them.
+/// Reads established connections and listeners of one namespace, and appends them to `into`.
 ///
 /// # Errors
 /// The kernel does not answer, or has no such table.
@@ -64,7 +64,7 @@ pub(crate) fn read(netlink: &mut Netlink, into: &mut Vec<UnixSocket>) -> io::Res
     netlink.dump(&body, |rows| into.extend(rows.iter().filter_map(socket)))
 }
 
-/// `struct unix_diag_msg` and its attributes; `None` for datagrams, which have no connections.
+/// Parses `struct unix_diag_msg` and its attributes; `None` for datagram sockets, which have no connections.
 fn socket(body: &[u8]) -> Option<UnixSocket> {
     const HEAD: usize = 16;
     let (family, kind, state) = (*body.first()?, i32::from(*body.get(1)?), *body.get(2)?);
@@ -95,7 +95,7 @@ fn socket(body: &[u8]) -> Option<UnixSocket> {
     Some(found)
 }
 
-/// A path, or `@` and what follows the zero of an abstract name. Terminal control characters are left out.
+/// A path, or `@` and the name after the leading zero byte for an abstract name. Control characters become `?`.
 fn address(bytes: &[u8]) -> String {
     let (mark, name) = match bytes {
         [0, rest @ ..] => ("@", rest),
@@ -109,10 +109,10 @@ fn address(bytes: &[u8]) -> String {
 #[derive(Debug, Default)]
 struct Sums {
     open: u64,
-    /// Decided by queues.
+    /// Decided by the queues: waiting, and answered.
     queued: u64,
     answered: u64,
-    /// Decided by threads, and not decided by them.
+    /// Decided by threads: waiting, and not.
     awaited: u64,
     idle: u64,
     unknown: u64,
@@ -126,7 +126,7 @@ struct Sums {
 /// A connection, and the pair it belongs to.
 struct Connection<'a> {
     asker: &'a UnixSocket,
-    /// The other end; `None` while it waits to be accepted.
+    /// The accepted end; `None` while it waits to be accepted.
     other: Option<&'a UnixSocket>,
     key: PairKey,
 }
@@ -138,17 +138,17 @@ pub(crate) struct UnixPairs {
     pairs: BTreeMap<PairKey, Sums>,
     listeners: BTreeMap<(String, String), Listener>,
     turnover: Turnover<PairKey>,
-    /// The last component seen connecting to an address.
+    /// The last component seen connecting to each address.
     usual: HashMap<String, String>,
     of_load: LoadAddresses<String>,
     waits: Waits,
-    /// Addresses whose accepted ends were seen to have a thread or process each that waits for the next request.
+    /// Addresses whose accepted ends were each seen to have a thread or process that waits for the next request.
     served: HashSet<String>,
-    /// A component has an end of a connection, or listens.
+    /// Whether a component holds an end of a connection, or listens.
     is_used: bool,
 }
 
-/// One reading of all namespaces: a path may be connected to from any of them.
+/// One reading of all namespaces: a path can be connected to from any of them.
 struct Reading<'a> {
     by_inode: HashMap<u32, &'a UnixSocket>,
     listeners: HashMap<&'a str, &'a UnixSocket>,
@@ -170,8 +170,7 @@ impl<'a> Reading<'a> {
         reading
     }
 
-    /// The address an end connected to, and the accepted end; `None` if it is the accepted end itself, or
-    /// unconnected.
+    /// The address an end connected to, and the accepted end; `None` if this is itself an accepted end, or unconnected.
     fn asks(&self, socket: &'a UnixSocket) -> Option<(&'a str, Option<&'a UnixSocket>)> {
         if socket.is_listener {
             return None;
@@ -201,14 +200,14 @@ enum Waiting {
     Skipped,
 }
 
-/// `serves_each`: the accepting end has a thread for each connection, so that a connection without a thread in a
-/// receive is being worked on.
+/// `serves_each`: the accepting end has a thread per connection, so that a connection on which no thread receives is
+/// being worked on.
 fn waiting(asker: Attends, other: Attends, serves_each: bool) -> Waiting {
     match (asker, other) {
-        // They were inspected one after the other, and answered in between. Or both wait for an event.
+        // They were inspected one after the other, and an answer came in between; or both wait for an event.
         (Attends::Awaits, Attends::Awaits) => Waiting::Unknown,
         (Attends::Awaits, _) => Waiting::Yes,
-        // If only one of the two answers can be seen, only readings showing it would be counted.
+        // If only one of the two states can be seen, only the readings that show it would count.
         (Attends::Skipped, Attends::Awaits) if !serves_each => Waiting::Skipped,
         (_, Attends::Awaits) | (Attends::Not, _) => Waiting::No,
         (Attends::Hidden | Attends::Skipped, Attends::Not) if serves_each => Waiting::Yes,
@@ -218,7 +217,7 @@ fn waiting(asker: Attends, other: Attends, serves_each: bool) -> Waiting {
 }
 
 impl UnixPairs {
-    /// Sockets of this reading whose owner matters: those that are connected to a listener, and listeners.
+    /// Inodes of the sockets in this reading whose owner matters: those connected to a listener, and listeners.
     pub fn relevant(sockets: &[UnixSocket]) -> impl Iterator<Item = u32> {
         let reading = Reading::of(sockets);
         let mut found: BTreeSet<u32> =
@@ -231,17 +230,17 @@ impl UnixPairs {
         found.into_iter().filter(|inode| *inode != 0)
     }
 
-    /// A component has such a socket, as of the last reading.
+    /// Whether a component has such a socket, as of the last reading.
     pub fn is_used(&self) -> bool {
         self.is_used
     }
 
-    /// CPU time that inspecting threads took in the last reading, which has its own budget.
+    /// CPU time spent on inspecting threads in the last reading; it has its own budget.
     pub fn threads_ns(&self) -> u64 {
         self.waits.spent_ns()
     }
 
-    /// How many readings there were.
+    /// Number of readings since the last line.
     pub fn readings(&self) -> u32 {
         self.readings
     }
@@ -262,7 +261,7 @@ impl UnixPairs {
                 strangers.insert(address.to_owned(), socket.inode);
             }
             let is_seen = !key.from.is_empty() || !key.to.is_empty();
-            // A component's connections with itself do not count.
+            // A component's connections to itself do not count.
             if is_seen && key.from != key.to {
                 connections.push(Connection { asker: socket, other, key });
             }
@@ -324,7 +323,7 @@ impl UnixPairs {
         PairKey { from, to: to.unwrap_or_default().to_owned(), address: address.to_owned() }
     }
 
-    /// Inspects the threads of the processes that have either end, if the queues do not decide.
+    /// Inspects the threads of the processes at either end, if the queues do not decide.
     fn look_at_threads(&mut self, connections: &[Connection<'_>], owners: &Owners) {
         let mut ends: BTreeMap<u32, HashSet<u32>> = BTreeMap::new();
         for connection in connections.iter().filter(|c| by_queues(c).is_none()) {
@@ -378,7 +377,7 @@ impl UnixPairs {
         }
     }
 
-    /// Means of the readings so far, which are then reset.
+    /// Means over the readings so far, which are then reset.
     pub fn take(&mut self) -> (Vec<Pair>, Vec<Listener>) {
         let n = f64::from(self.readings.max(1));
         let all = std::mem::take(&mut self.pairs).into_iter();
@@ -389,7 +388,7 @@ impl UnixPairs {
     }
 }
 
-/// Whether the connecting end waits, if unread bytes show it.
+/// Whether the connecting end waits, if unread bytes show that.
 fn by_queues(connection: &Connection<'_>) -> Option<bool> {
     let is_unread = match connection.other {
         Some(other) => other.unread > 0,
@@ -407,7 +406,7 @@ impl Sums {
     fn pair(&self, key: PairKey, readings: f64) -> Pair {
         let looked_at = (self.awaited + self.idle + self.unknown) as f64;
         let skipped = self.skipped as f64;
-        // The inspected ones vary: the others are assumed to be like them.
+        // The set of inspected connections varies: the others are assumed to be like them.
         let each = if looked_at > 0.0 { (looked_at + skipped) / looked_at } else { 0.0 };
         let mut busy = self.queued as f64 + self.awaited as f64 * each;
         let mut unknown = if looked_at > 0.0 { self.unknown as f64 * each } else { skipped };
@@ -508,11 +507,11 @@ mod tests {
         check(Awaits, Not, false, Waiting::Yes);
         check(Not, Hidden, false, Waiting::No);
         check(Not, Not, true, Waiting::No);
-        // An asker with an event loop, and a server with a thread or process for each connection.
+        // An asker with an event loop, and a server with a thread or process per connection.
         check(Hidden, Awaits, true, Waiting::No);
         check(Hidden, Not, true, Waiting::Yes);
         check(Hidden, Not, false, Waiting::Unknown);
-        // Both wait: for an event, or it was answered between the two looks.
+        // Both wait: for an event, or an answer came between the two looks.
         check(Awaits, Awaits, true, Waiting::Unknown);
         check(Hidden, Hidden, true, Waiting::Unknown);
         check(Skipped, Hidden, true, Waiting::Skipped);
@@ -537,10 +536,10 @@ mod tests {
         let skipped = Sums { open: 40, awaited: 5, idle: 10, unknown: 5, skipped: 20, ..Sums::default() };
         assert_eq!(figures(skipped), (4.0, 1.0, 1.0));
         assert_eq!(figures(Sums { open: 40, skipped: 40, ..Sums::default() }), (4.0, 0.0, 4.0));
-        // Nearly all are new each time: each is made for a request.
+        // Nearly all are new each time: each connection is made for one request.
         let short = Sums { open: 40, unknown: 40, made: 40, gone: 38, ..Sums::default() };
         assert_eq!(figures(short), (4.0, 4.0, 0.0));
-        // A pool that was filled in this line.
+        // A pool that was filled during this line.
         let filled = Sums { open: 40, unknown: 40, made: 40, ..Sums::default() };
         assert_eq!(figures(filled), (4.0, 0.0, 4.0));
     }
@@ -558,7 +557,7 @@ mod tests {
                 prop_assert!(socket.pending.len() * 4 <= bytes.len());
                 prop_assert!(!socket.address.chars().any(char::is_control));
             }
-            // Whatever they report of one another.
+            // Whatever the sockets report about one another.
             let mut pairs = UnixPairs::default();
             pairs.add(&found, &Owners::default(), 1);
             prop_assert_eq!(pairs.take(), (Vec::new(), Vec::new()));

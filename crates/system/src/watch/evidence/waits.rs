@@ -1,9 +1,9 @@
-//! On which sockets threads wait for bytes: shows who waits for whom, for sockets without times.
+//! On which sockets threads wait for bytes: shows who waits for whom on sockets without times.
 //!
-//! A thread that is blocked in a receive on one socket waits for an answer there if its process connected, and for a
-//! request if it accepted. When a program waits for many sockets at once (epoll, poll, io_uring), its threads show
-//! nothing about any of them: so those sockets are determined, too, and reported as unknown. A single-threaded
-//! process whose epoll has no other socket, like each of PostgreSQL's servers, waits for that one.
+//! A thread blocked in a receive on one socket waits for an answer if its process connected, and for a request if its
+//! process accepted. If a program waits for many sockets at once (epoll, poll, io_uring), its threads show nothing
+//! about any of them: such sockets are determined as well, and reported as unknown. A single-threaded process whose
+//! epoll has no other socket, like each of PostgreSQL's servers, waits for that one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -15,11 +15,12 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::process::task::{TaskFiles, ThreadPosition};
 use crate::process::wait::{Awaits, awaits};
 
-/// A process's open files are inspected again after this long, at least, and as a multiple of their cost.
+/// A process's open files are inspected again after at least this long, or a multiple of their cost; sooner if new
+/// sockets appear.
 const OPEN_EVERY: Duration = Duration::from_secs(5);
 const NEW_EVERY: Duration = Duration::from_millis(200);
 const EVERY_COSTS: u32 = 400;
-/// For how many readings the open files of a process with nothing to look for are remembered.
+/// For how many readings the open files of a process with nothing to look for are kept.
 const KEPT_READINGS: u32 = 100;
 /// A process's threads are inspected again after this multiple of their cost, and at least this often whatever the
 /// cost: every line must have them.
@@ -29,30 +30,30 @@ const LOOK_LONGEST: Duration = Duration::from_millis(900);
 const MOST_THREADS: usize = 1_000;
 /// Processes with more open files than this are not searched.
 const MOST_FILES: usize = 20_000;
-/// With more files polled at once than this, they are not identified.
+/// If more files than this are polled at once, they are not identified.
 const MOST_POLLED: u64 = 64;
 const MOST_SELECTED: u64 = 1024;
 
-/// What the process at one end of a connection does with it.
+/// What the process at one end of a connection does with that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attends {
-    /// It waits for bytes there, in a call for that socket alone.
+    /// A thread waits for bytes there, in a call for that socket alone.
     Awaits,
     /// None of its threads waits there.
     Not,
-    /// That cannot be seen.
+    /// What its threads wait for cannot be seen.
     Hidden,
     /// Not inspected this time: the budget was used up.
     Skipped,
 }
 
-/// Inspects the threads of processes that have such sockets.
+/// Inspects the threads of processes that hold such sockets.
 #[derive(Debug)]
 pub(crate) struct Waits {
     files: TaskFiles,
     processes: HashMap<u32, Process>,
     reading: u32,
-    /// Where to start this time.
+    /// Where to start the next look.
     turn: usize,
     spent_ns: u64,
 }
@@ -64,9 +65,9 @@ struct Process {
     threads: usize,
     reading: u32,
     due: Option<Instant>,
-    /// All of its threads were seen, and none waits for something invisible.
+    /// Whether all its threads were seen, and none waits for something that cannot be seen.
     is_clear: bool,
-    /// It was seen waiting for several such sockets at once.
+    /// Whether a thread was seen waiting for several such sockets at once.
     polls_many: bool,
     awaited: HashSet<u32>,
 }
@@ -77,9 +78,9 @@ struct Open {
     at: Instant,
     cost: Duration,
     sockets: HashSet<u32>,
-    /// Sockets in an epoll; true if it has no other one.
+    /// Sockets in an epoll; true if that epoll has no other socket.
     in_epoll: HashMap<u32, bool>,
-    /// It waits in ways that cannot be inspected.
+    /// Whether it may wait in ways that cannot be inspected.
     is_opaque: bool,
 }
 
@@ -90,8 +91,8 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Inspects the threads of these processes for waits on these of their sockets, in about this much CPU time. If
-    /// that does not suffice they take turns.
+    /// Inspects the threads of these processes for waits on these sockets of theirs, in about this much CPU time. If
+    /// that does not suffice, the processes take turns.
     pub fn look(&mut self, ends: &BTreeMap<u32, HashSet<u32>>, budget_ns: u64) {
         self.reading = self.reading.wrapping_add(1);
         let reading = self.reading;
@@ -121,7 +122,7 @@ impl Waits {
         self.turn = (self.turn + passed) % ends.len().max(1);
     }
 
-    /// What a process does with its end, this time.
+    /// What a process does with its end, according to the last look.
     pub fn of(&self, pid: u32, inode: u32) -> Attends {
         match self.processes.get(&pid).filter(|process| process.reading == self.reading) {
             None => Attends::Skipped,
@@ -147,7 +148,7 @@ impl Process {
         }
         let Some(open) = self.open.as_ref().filter(|open| !open.is_opaque) else { return Attends::Hidden };
         let is_seen = match open.in_epoll.get(&inode) {
-            // Nothing else in the process can wait for it.
+            // Nothing else in the process can wait for the socket.
             Some(is_alone) => *is_alone && self.threads == 1,
             None => open.sockets.contains(&inode),
         };
@@ -170,7 +171,7 @@ impl Process {
                     self.wait(files, pid, sockets, awaits(number, args))
                 }
                 Ok(ThreadPosition::Elsewhere) => false,
-                // It has ended, and another process may have taken its pid.
+                // The thread has ended, and another process may have taken its pid.
                 Err(Errno::SRCH | Errno::NOENT) => {
                     self.is_clear = false;
                     continue;
@@ -182,7 +183,7 @@ impl Process {
         }
     }
 
-    /// False if not all its threads are known.
+    /// Lists its threads; false if they cannot be listed.
     fn list(&mut self, files: &mut TaskFiles, pid: u32) -> bool {
         let count = files.count(pid).unwrap_or(0) as usize;
         if count == 1 {
@@ -209,7 +210,7 @@ impl Process {
         self.open = Some(Open::of(files, pid));
     }
 
-    /// Records a thread's wait. False if it may wait for something invisible.
+    /// Records a thread's wait. False if it may wait for something that cannot be seen.
     fn wait(&mut self, files: &mut TaskFiles, pid: u32, sockets: &HashSet<u32>, awaits: Awaits) -> bool {
         let polled = match awaits {
             Awaits::Nothing => return true,
@@ -238,7 +239,7 @@ impl Process {
 
     fn wait_in_epoll(&mut self, files: &mut TaskFiles, pid: u32, sockets: &HashSet<u32>, epoll: i32) -> bool {
         let Some(open) = self.open.as_mut().filter(|open| !open.is_opaque) else { return false };
-        // A large set costs more than it is worth: it is read with the open files, and treated as such there.
+        // Reading a large set costs more than it is worth; the inspection of open files treats such sets alike.
         let Ok(set) = files.epoll_set(pid, epoll) else { return false };
         let inodes: Vec<(u32, u32)> =
             set.iter().filter_map(|(fd, events)| Some((files.socket(pid, *fd)?, *events))).collect();
@@ -303,9 +304,9 @@ impl Open {
     }
 }
 
-/// Files that a poll waits on for bytes; `None` if they cannot be determined.
+/// Files on which a poll waits for bytes; `None` if they cannot be determined.
 fn polled(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<i32>> {
-    /// `struct pollfd`: the file, events asked for, and events that came.
+    /// Length of `struct pollfd`: the file, the events requested, and the events that occurred.
     const LENGTH: usize = 8;
     if count > MOST_POLLED {
         return None;
@@ -322,7 +323,7 @@ fn polled(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<i3
     Some(bytes.chunks_exact(LENGTH).filter_map(entry).collect())
 }
 
-/// The same for a select: a bit for each file.
+/// As [`polled`], for a select: one bit per file.
 fn selected(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<i32>> {
     if count > MOST_SELECTED {
         return None;
@@ -330,7 +331,7 @@ fn selected(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<
     if count == 0 || at == 0 {
         return Some(Vec::new());
     }
-    // Whole words, as the kernel has them.
+    // Whole words, as in the kernel.
     let mut bytes = vec![0; (count as usize).div_ceil(64) * 8];
     files.memory(pid, at, &mut bytes).ok()?;
     let is_set = |fd: &i32| {
@@ -341,7 +342,7 @@ fn selected(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<
     Some((0..count as i32).filter(is_set).collect())
 }
 
-/// CPU time of this thread so far.
+/// CPU time used by this thread so far.
 fn own_cpu_ns() -> u64 {
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs()
@@ -400,11 +401,11 @@ mod tests {
         for stream in [&one, &two] {
             epoll::add(&set, stream, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
         }
-        // Whatever the threads of other tests do.
+        // Independent of what the threads of other tests do.
         until(std::process::id(), inode(&one), Attends::Hidden);
     }
 
-    /// A program that runs this and has printed `ready`, with its sockets' inodes.
+    /// A Python program that runs this text and has printed `ready`, with the inodes of its sockets.
     fn python(text: &str) -> (Child, Vec<u32>) {
         let mut child = Command::new("python3")
             .args(["-c", text])
@@ -435,7 +436,7 @@ mod tests {
         check("select.select([c],[],[])", Attends::Not, Attends::Awaits);
         check("time.sleep(1e5)", Attends::Not, Attends::Not);
         check("select.select([a,c],[],[])", Attends::Hidden, Attends::Hidden);
-        // One thread, one socket in its epoll, and a pipe next to it, like PostgreSQL's servers.
+        // One thread, one socket in its epoll, and a pipe beside it, like PostgreSQL's servers.
         let one = "e=select.epoll(); e.register(a,select.EPOLLIN); e.register(os.pipe()[0],select.EPOLLIN)\n";
         check(&format!("{one}e.poll()"), Attends::Awaits, Attends::Not);
         check(&format!("{one}time.sleep(1e5)"), Attends::Not, Attends::Not);

@@ -1,7 +1,7 @@
 //! Probes: numbers the system reports about itself, such as a queue's depth or the rows it has stored.
 //!
 //! A probe knows where its number comes from: a URL with JSON or Prometheus metrics, a Redis server, a command's
-//! output, or the lines of a component's log. One that cannot be read reports why, each time.
+//! output, or the lines of a component's log. A probe that cannot be read reports the reason each time.
 
 pub(crate) mod prometheus;
 mod redis;
@@ -17,17 +17,17 @@ use crate::logs::LineCounter;
 use crate::process::output::OutputCommand;
 use crate::sync::lock;
 
-/// How long a reading may take.
+/// Time limit of a reading, nanoseconds.
 const READ_NS: u64 = 5_000_000_000;
-/// How many bytes a command may print.
+/// Maximum output of a command, in bytes.
 const OUTPUT_BYTES: u64 = 64 << 10;
 
-/// A named number of the system.
+/// A named number reported by the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeSpec {
     /// Its name in samples and expressions.
     pub name: String,
-    /// Where it comes from.
+    /// Where its number comes from.
     pub source: ProbeSource,
 }
 
@@ -38,8 +38,8 @@ pub enum ProbeSource {
     Http {
         /// `http://…`.
         url: String,
-        /// Where in the JSON body it is, a JSON pointer (RFC 6901) such as `/queues/0/depth`. `None`: the body is the
-        /// number.
+        /// Where the number is in the JSON body: a JSON pointer (RFC 6901) such as `/queues/0/depth`. `None`: the whole
+        /// body is the number.
         json: Option<String>,
     },
     /// A page in Prometheus' text format; the sum of the samples that match.
@@ -48,29 +48,29 @@ pub enum ProbeSource {
         url: String,
         /// The metric's name.
         metric: String,
-        /// Labels it must have.
+        /// Labels the samples must have.
         labels: Vec<(String, String)>,
     },
     /// A Redis command whose answer is a number.
     Redis {
         /// `HOST:PORT`.
         address: String,
-        /// `LLEN`, `queue`.
+        /// The words of the command, such as `LLEN`, `queue`.
         words: Vec<String>,
     },
     /// A command that prints a number in its last line.
     Command(OutputCommand),
     /// How many lines of some logs contain a text.
     Log {
-        /// The logs.
+        /// Paths of the logs.
         paths: Vec<PathBuf>,
-        /// A part of one line.
+        /// The text to find within a line.
         contains: String,
     },
 }
 
 impl ProbeSpec {
-    /// A number behind an HTTP URL.
+    /// A number at an HTTP URL.
     pub fn http(name: &str, url: &str, json: Option<&str>) -> ProbeSpec {
         let source = ProbeSource::Http { url: url.to_owned(), json: json.map(str::to_owned) };
         ProbeSpec { name: name.to_owned(), source }
@@ -81,9 +81,9 @@ impl ProbeSpec {
 #[derive(Clone, Debug)]
 pub struct Probe {
     spec: ProbeSpec,
-    /// Set if it has one.
+    /// The parsed URL, if the source has one.
     url: Option<Url>,
-    /// How far each log was counted.
+    /// How far each log has been counted.
     counted: Arc<Mutex<Vec<LineCounter>>>,
 }
 
@@ -91,35 +91,35 @@ pub struct Probe {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// The pointer is invalid.
+    /// The JSON pointer is invalid.
     #[error(
         "probe `{probe}`: `{pointer}` is not a JSON pointer\nhint: a pointer is empty or begins with `/`, such \
          as `/stats/stored`; `~1` stands for `/` in a name, `~0` for `~`"
     )]
     Pointer {
-        /// Which.
+        /// The probe's name.
         probe: String,
-        /// As given.
+        /// The pointer, as given.
         pointer: String,
     },
-    /// No response.
+    /// The endpoint did not respond.
     #[error("probe `{probe}`: GET {url}: {source}")]
     Http {
-        /// Which.
+        /// The probe's name.
         probe: String,
-        /// What was asked.
+        /// The URL that was read.
         url: String,
-        /// Why.
+        /// The HTTP error.
         source: HttpError,
     },
     /// The answer is not a number.
     #[error("probe `{probe}`: {asked}: {why}")]
     Value {
-        /// Which.
+        /// The probe's name.
         probe: String,
-        /// What was asked.
+        /// What was read, in words.
         asked: String,
-        /// What came instead.
+        /// What came instead, in words.
         why: String,
     },
 }
@@ -146,17 +146,17 @@ impl Probe {
         Ok(Probe { spec, url, counted: Arc::new(Mutex::new(counted)) })
     }
 
-    /// Its name.
+    /// The probe's name.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// Reads it now; blocks for at most 5 s.
+    /// Reads the probe now; blocks for at most 5 s.
     pub fn read_now(&self) -> Result<f64, ProbeError> {
         self.read(&mut || false)
     }
 
-    /// Reads it now; `stop` is checked every 20 ms and ends the attempt.
+    /// Reads the probe now; `stop` is checked every 20 ms and ends the attempt.
     pub fn read(&self, stop: &mut dyn FnMut() -> bool) -> Result<f64, ProbeError> {
         let until_ns = clock::now_ns() + READ_NS;
         let value = match &self.spec.source {
@@ -180,7 +180,7 @@ impl Probe {
         value.map_err(|why| ProbeError::Value { probe: self.spec.name.clone(), asked: self.asked(), why })
     }
 
-    /// The body of a successful answer; the inner error is about its status.
+    /// The body of a successful answer; the inner error describes a bad status.
     fn get(
         &self,
         until_ns: u64,
@@ -198,7 +198,7 @@ impl Probe {
         })
     }
 
-    /// What is asked, in words.
+    /// What the probe reads, in words.
     fn asked(&self) -> String {
         match &self.spec.source {
             ProbeSource::Http { url, .. } | ProbeSource::Prometheus { url, .. } => format!("GET {url}"),
@@ -218,7 +218,7 @@ fn last_number(output: &[u8]) -> Result<f64, String> {
     number.ok_or_else(|| format!("its last line is not a number but `{}`", short(line)))
 }
 
-/// Valid by RFC 6901: empty, or `/` before every name, with `~` only in `~0` and `~1`.
+/// Whether the text is valid by RFC 6901: empty, or `/` before every name, with `~` only in `~0` and `~1`.
 fn is_pointer(text: &str) -> bool {
     let escapes = text.split('~').skip(1).all(|after| after.starts_with(['0', '1']));
     (text.is_empty() || text.starts_with('/')) && escapes

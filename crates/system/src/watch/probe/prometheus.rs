@@ -1,4 +1,4 @@
-//! One number out of a page in Prometheus' text format.
+//! Extracts numbers from a page in Prometheus' text format.
 //!
 //! The format: <https://prometheus.io/docs/instrumenting/exposition_formats/>. A line is a metric's name, optional
 //! labels in braces, and a value; lines that begin with `#` describe the metrics.
@@ -8,7 +8,7 @@
 pub(crate) struct Metric<'a> {
     pub name: &'a str,
     pub labels: Vec<(String, String)>,
-    /// `NaN` and infinities are numbers here.
+    /// The sample's value; may be `NaN` or infinite.
     pub value: f64,
 }
 
@@ -18,13 +18,13 @@ impl Metric<'_> {
         self.labels.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// Has all of these, and perhaps others.
+    /// Whether it has all of these labels, and perhaps others.
     pub fn has(&self, labels: &[(String, String)]) -> bool {
         labels.iter().all(|wanted| self.labels.contains(wanted))
     }
 }
 
-/// The lines of a page whose metrics have wanted names; an error is about a line that cannot be read, in words.
+/// The lines of a page whose metric name is wanted; an error describes a line that cannot be read.
 pub(crate) fn metrics<'a>(
     text: &'a str,
     is_wanted: impl Fn(&str) -> bool,
@@ -49,10 +49,10 @@ fn metric<'a>(line: &str, name: &'a str, rest: &str) -> Result<Metric<'a>, Strin
     }
 }
 
-/// The sum of all samples of a metric that have these labels; further labels may be anything.
+/// The sum of all samples of a metric that have these labels; other labels may be anything.
 ///
 /// # Errors
-/// There is none, or a value is not a finite number; in words.
+/// No sample matches, or a value is not a finite number; in words.
 pub(super) fn value_in(text: &str, metric: &str, labels: &[(String, String)]) -> Result<f64, String> {
     let mut sum = None::<f64>;
     let mut seen = false;

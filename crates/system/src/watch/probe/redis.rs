@@ -1,7 +1,7 @@
-//! One command to a Redis server and the number it answers: only as much of RESP as that takes.
+//! Sends one command to a Redis server and reads its numeric answer: only as much of RESP as that takes.
 //!
-//! The protocol: <https://redis.io/docs/latest/develop/reference/protocol-spec/>. A connection is made for each
-//! reading, so a restarted server needs no special care.
+//! The protocol: <https://redis.io/docs/latest/develop/reference/protocol-spec/>. Each reading opens a new connection,
+//! so a restarted server needs no special care.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::http;
 
-/// How long a read waits before asking whether to continue.
+/// How long a read blocks before it checks whether to continue.
 const SLICE: Duration = Duration::from_millis(20);
 /// The longest answer, in bytes.
 const MOST: usize = 64 << 10;
@@ -60,7 +60,7 @@ pub(super) fn ask(
     }
 }
 
-/// An array of bulk strings.
+/// Encodes the command as an array of bulk strings.
 fn command(words: &[String]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -69,7 +69,7 @@ fn command(words: &[String]) -> Vec<u8> {
     out
 }
 
-/// The answer's number; `None` while it is incomplete.
+/// The answer's number; `None` while the answer is incomplete.
 fn number_in(bytes: &[u8]) -> Option<Result<f64, String>> {
     let end = bytes.windows(2).position(|w| w == b"\r\n")?;
     let line = String::from_utf8_lossy(&bytes[1..end.max(1)]).into_owned();

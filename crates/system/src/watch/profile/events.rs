@@ -1,9 +1,9 @@
 //! Asks the kernel for samples of what runs (`perf_event_open(2)`).
 //!
-//! Where it is allowed – root, `CAP_PERFMON`, or `kernel.perf_event_paranoid` below 1 – one event for each core samples
-//! whatever runs on it, and samples of others are left out as they are read: processes that come and go are all seen,
-//! and the number of events does not depend on that of threads. Otherwise there is an event for each thread of a
-//! component and each core, which threads hand on to those they create.
+//! Where it is allowed (root, `CAP_PERFMON`, or `kernel.perf_event_paranoid` below 1), one event per core samples
+//! whatever runs on it, and samples of other processes are dropped on reading: processes that come and go are all seen,
+//! and the number of events does not depend on the number of threads. Otherwise there is one event per core for each
+//! thread of a component, inherited by the threads it creates.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -13,39 +13,39 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use super::super::evidence::Members;
 use super::ring::{Kind, Record, Ring};
 
-/// Up to this `kernel.perf_event_paranoid` everybody may sample processes of their own, without what the kernel does for them.
+/// Up to this `kernel.perf_event_paranoid` users may sample their own processes, without kernel functions.
 const PARANOID: u32 = 2;
-/// The largest number of events, if each thread needs its own: they are open files.
+/// Maximum number of events if each thread needs its own: each is an open file.
 const MOST_EVENTS: usize = 2_048;
 
-/// Open events, and the cores' buffers.
+/// Open events, and the cores' ring buffers.
 pub(super) struct Events {
     rate_per_s: u32,
     has_kernel: bool,
     lost: u64,
-    /// A buffer for each core that is online.
+    /// One ring buffer per online core.
     rings: BTreeMap<i32, Ring>,
-    /// `None`: whatever runs is sampled.
+    /// Per-thread events; `None`: whatever runs is sampled.
     threads: Option<Threads>,
 }
 
-/// Events of threads, which write to the buffer of their core.
+/// Per-thread events, which write to the buffer of their core.
 #[derive(Default)]
 struct Threads {
     events: Vec<OwnedFd>,
-    /// Threads that are sampled, also through those that created them.
+    /// Threads that are sampled, directly or because they inherited an event.
     sampled: HashSet<u32>,
     processes: HashSet<u32>,
     is_enabled: bool,
-    /// Why some are not, by component.
+    /// Why some threads are not sampled, by component.
     refused: BTreeMap<String, String>,
 }
 
 impl Events {
-    /// Opens what the kernel allows; nothing is sampled yet.
+    /// Opens what the kernel allows; sampling has not started yet.
     ///
     /// # Errors
-    /// Why nothing can be sampled, as a sentence.
+    /// The reason why nothing can be sampled, as a sentence.
     pub fn open(rate_per_s: u32, members: &[Members]) -> Result<Events, String> {
         let cores = online_cores();
         let mut rings = BTreeMap::new();
@@ -74,12 +74,12 @@ impl Events {
         Err(refused(&error, PARANOID))
     }
 
-    /// Functions of the kernel are sampled, too.
+    /// Whether kernel functions are sampled as well.
     pub fn has_kernel(&self) -> bool {
         self.has_kernel
     }
 
-    /// Samples for which there was no room.
+    /// Number of samples lost because a buffer was full.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -90,7 +90,7 @@ impl Events {
         refused.map(|(component, why)| format!("threads of {component}: {why}")).collect()
     }
 
-    /// Begins or ends sampling.
+    /// Starts or stops sampling.
     pub fn enable(&mut self, is_enabled: bool) {
         if let Some(threads) = &mut self.threads {
             threads.is_enabled = is_enabled;
@@ -116,7 +116,8 @@ impl Events {
         self.threads = Some(threads);
     }
 
-    /// Every thread of a process; those that it creates meanwhile hand on what their creators have, or are listed.
+    /// Opens events for every thread of a process; threads created meanwhile inherit their creator's events or are
+    /// listed.
     fn follow_process(&mut self, threads: &mut Threads, pid: u32) -> Result<(), String> {
         let Ok(listed) = fs::read_dir(format!("/proc/{pid}/task")) else { return Ok(()) };
         let tids = listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -135,7 +136,7 @@ impl Events {
                         }
                         threads.events.push(event);
                     }
-                    // It has ended.
+                    // The thread has ended.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
                     Err(error) => return Err(refused(&error, PARANOID)),
                 }
@@ -144,17 +145,17 @@ impl Events {
         Ok(())
     }
 
-    /// The event of a thread on a core. The first of a core makes its buffer.
+    /// Opens a thread's event on a core. The first event of a core creates its buffer.
     fn open_thread(&mut self, tid: u32, core: i32) -> io::Result<OwnedFd> {
         let event = Attributes::new(Kind::Cpu, self.rate_per_s, self.has_kernel).open(Some(tid), core)?;
         share_ring(&mut self.rings, core, &event, Kind::Cpu)?;
         Ok(event)
     }
 
-    /// Reads what there is.
+    /// Reads the records so far.
     pub fn fetch(&mut self, mut each: impl FnMut(Record<'_>)) {
         let Events { rings, threads, lost, .. } = self;
-        // Who made a process is in the buffer of one core, and what the process did perhaps in that of another.
+        // First pass, forks only: a process's fork may be in one core's buffer and its samples in another's.
         for ring in rings.values_mut() {
             ring.look(|record| {
                 if let Record::Fork { .. } = record {
@@ -180,10 +181,10 @@ impl Events {
     }
 }
 
-/// Has an event of a thread write to the buffer of its core; the first of a core makes that.
+/// Makes an event of a thread write to the buffer of its core; the first event of a core creates that buffer.
 ///
 /// # Errors
-/// The kernel's limit on such memory, or the thread has ended.
+/// The kernel's limit on memory for such buffers, or the thread has ended.
 pub(super) fn share_ring(
     rings: &mut BTreeMap<i32, Ring>,
     core: i32,
@@ -200,7 +201,8 @@ pub(super) fn share_ring(
     }
 }
 
-/// Why the kernel does not sample. Up to `most` as `kernel.perf_event_paranoid` it would sample one's own processes.
+/// Why the kernel refuses to sample. With `kernel.perf_event_paranoid` up to `most` it would sample one's own
+/// processes.
 pub(super) fn refused(error: &io::Error, most: u32) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
@@ -216,7 +218,7 @@ pub(super) fn refused(error: &io::Error, most: u32) -> String {
     }
 }
 
-/// The cores that are online: `0-3,5`.
+/// The online cores, from a list such as `0-3,5`.
 pub(super) fn online_cores() -> Vec<i32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let cores = read_cores(&text);
@@ -231,35 +233,35 @@ fn read_cores(text: &str) -> Vec<i32> {
     text.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Requests of `ioctl(2)` for events (`linux/perf_event.h`).
+/// `ioctl(2)` requests for events (`linux/perf_event.h`).
 pub(super) const ENABLE: u64 = 0x2400;
 pub(super) const DISABLE: u64 = 0x2401;
 const SET_OUTPUT: u64 = 0x2405;
 
-/// Returns whether it was done: an event whose thread has ended may be refused, and samples nothing anyway.
+/// Returns whether the request succeeded: an event whose thread has ended may be refused, and samples nothing anyway.
 #[expect(unsafe_code, reason = "events have no other way in")]
 pub(super) fn control(event: &OwnedFd, request: u64, value: i64) -> bool {
     // SAFETY: the requests take a number, and the descriptor is open.
     unsafe { libc::ioctl(event.as_raw_fd(), request as libc::Ioctl, value) == 0 }
 }
 
-/// The registers of the first three arguments of a system call (`asm/perf_regs.h`), as bits.
+/// The registers of the first three arguments of a system call (`asm/perf_regs.h`), as a bit mask.
 #[cfg(target_arch = "x86_64")]
 const ARGUMENTS: u64 = 1 << 3 | 1 << 4 | 1 << 5;
 #[cfg(not(target_arch = "x86_64"))]
 const ARGUMENTS: u64 = 0b111;
 
-/// A thread on whatever core it runs.
+/// Any core: the event follows its thread.
 pub(super) const ANY_CORE: i32 = -1;
 
-/// `struct perf_event_attr`, as long as it was in Linux 4.8.
+/// `struct perf_event_attr`, in its Linux 4.8 size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Attributes {
     kind: u32,
     size: u32,
     config: u64,
-    /// A number of samples per second, or of events for a sample.
+    /// Samples per second, or events per sample.
     sample_rate: u64,
     sample_type: u64,
     read_format: u64,
@@ -279,7 +281,7 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// `rate`: of CPU time, samples per second; of waits, how many switches a sample stands for.
+    /// `rate`: for CPU time, samples per second; for waits, how many switches a sample stands for.
     pub fn new(kind: Kind, rate: u32, has_kernel: bool) -> Attributes {
         const SOFTWARE: u32 = 1;
         const PROCESS_AND_THREAD: u64 = 1 << 1;
@@ -293,12 +295,12 @@ impl Attributes {
         const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
         const EXCLUDE_IDLE: u64 = 1 << 7;
         const FREQUENCY: u64 = 1 << 10;
-        /// Records of threads and processes that are created.
+        /// Emit records of threads and processes that are created.
         const TASKS: u64 = 1 << 13;
-        /// All records have their thread and time.
+        /// All records carry their thread and time.
         const SAMPLE_ID_ALL: u64 = 1 << 18;
         const USE_CLOCK: u64 = 1 << 25;
-        /// Records of threads that leave a core or come to one.
+        /// Emit records of threads that leave or enter a core.
         const SWITCHES: u64 = 1 << 26;
         let kernel = if has_kernel { 0 } else { EXCLUDE_KERNEL };
         let common = Attributes {
@@ -309,14 +311,14 @@ impl Attributes {
             ..Attributes::default()
         };
         match kind {
-            // A clock of each core that runs while something does.
+            // A per-core clock that runs while something runs on the core.
             Kind::Cpu => Attributes {
                 config: 0,
                 sample_type: PROCESS_AND_THREAD | CALL_CHAIN,
                 flags: common.flags | INHERIT | FREQUENCY | TASKS,
                 ..common
             },
-            // Each time a thread leaves its core, or one in so many times.
+            // A sample when a thread leaves its core, or for one in every `rate` times.
             Kind::Wait => Attributes {
                 config: 3,
                 sample_type: PROCESS_AND_THREAD | TIME | CALL_CHAIN | PERIOD | REGISTERS_OF_USER,
@@ -328,7 +330,7 @@ impl Attributes {
         }
     }
 
-    /// An event for a thread (0: this one), or whatever runs, on a core.
+    /// Opens an event for a thread (0: this one), or for whatever runs, on a core.
     #[expect(unsafe_code, reason = "the system call has no wrapper")]
     pub fn open(&self, tid: Option<u32>, core: i32) -> io::Result<OwnedFd> {
         const CLOSE_ON_EXEC: u64 = 1 << 3;

@@ -1,9 +1,10 @@
 //! Profiles: stacks of components' threads while they run, and when they begin to wait, sampled by the kernel
 //! (`perf_event_open(2)`, software events, which virtual machines and containers have, too).
 //!
-//! Sampling costs something, so it is on in one second of every two, drawn at random: the other seconds show what it
-//! costs, in the same trial. `events.rs` asks the kernel for samples of what runs, `switches.rs` of what begins to wait;
-//! `ring.rs` reads them, `waits.rs` makes waits of them, `stacks.rs` counts them, and `names.rs` turns addresses into functions, once the load is over and while the processes are still there.
+//! Sampling costs something, so it is on in one second of every two, drawn at random: the other seconds show its cost
+//! within the same trial. `events.rs` asks the kernel for samples of what runs, `switches.rs` of what begins to wait;
+//! `ring.rs` reads them, `waits.rs` turns them into waits, `stacks.rs` counts them, and `names.rs` turns addresses into
+//! functions, once the load is over and while the processes still exist.
 
 mod events;
 mod names;
@@ -30,20 +31,20 @@ use crate::clock::{self, TrialClock};
 use crate::error::{Error, Result};
 use crate::process::background;
 
-/// What is to be sampled.
+/// What to sample.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileSpec {
-    /// Components; empty: all of them.
+    /// Names of the components to sample; empty means all.
     pub components: Vec<String>,
-    /// Samples per second and core.
+    /// Samples per second on each core.
     pub rate_per_s: u32,
-    /// Where threads spend CPU time.
+    /// Whether to sample where threads spend CPU time.
     pub on_cpu: bool,
-    /// Where they wait.
+    /// Whether to sample where threads wait.
     pub on_wait: bool,
 }
 
-/// What was sampled, by address.
+/// The samples taken, by address.
 #[derive(Debug, Default)]
 pub struct Samples {
     spec: ProfileSpec,
@@ -62,7 +63,7 @@ impl Samples {
         Samples { not_seen: vec![why], ..Samples::default() }
     }
 
-    /// Every process that was seen, with its component.
+    /// Every process seen, with its component.
     pub fn processes(&self) -> Vec<(String, u32)> {
         let mut all = self.cpu.processes();
         all.extend(self.waits.processes());
@@ -71,8 +72,8 @@ impl Samples {
         all
     }
 
-    /// Gives the functions their names, which takes a while: the load must be over, and its work done. The processes must
-    /// still be there.
+    /// Resolves addresses to function names, which takes a while: the load must be over and its work done, and the
+    /// processes must still exist.
     pub fn named(self) -> Profile {
         let cpu = CpuClock::start();
         let mut not_seen = self.not_seen;
@@ -92,11 +93,11 @@ impl Samples {
     }
 }
 
-/// Samples are fetched from the kernel this often, and processes looked up.
+/// Interval at which samples are fetched from the kernel and processes are looked up.
 const FETCH_NS: u64 = 100_000_000;
 const SECOND_NS: u64 = super::SECOND_NS;
 
-/// Takes samples until it is stopped, or dropped.
+/// Takes samples until it is stopped or dropped.
 pub struct Profiler {
     stop: Cancel,
     thread: Option<JoinHandle<Samples>>,
@@ -109,7 +110,7 @@ impl std::fmt::Debug for Profiler {
 }
 
 impl Profiler {
-    /// Starts sampling the processes that `members` lists. What the kernel does not allow is in the profile.
+    /// Starts sampling the processes that `members` lists. The profile reports what the kernel does not allow.
     ///
     /// # Errors
     /// No thread can be started.
@@ -129,7 +130,7 @@ impl Profiler {
         Ok(Profiler { stop, thread: Some(thread) })
     }
 
-    /// Takes no more samples. Returns at once: what follows the load must not wait.
+    /// Stops sampling. Returns at once: what follows the load must not wait.
     pub fn stop(mut self) -> Samples {
         self.stop.cancel();
         let ended = self.thread.take().and_then(|thread| thread.join().ok());
@@ -146,7 +147,7 @@ impl Drop for Profiler {
     }
 }
 
-/// One kind of sample: where it comes from and where it goes.
+/// A kind of sample: where it comes from and where it goes.
 enum Source {
     Cpu(Box<(Events, Stacks)>),
     Wait(Box<(Switches, Waits)>),
@@ -170,7 +171,8 @@ impl Source {
         }
     }
 
-    /// Fetches what there is; `is_over`: it is the last of a second, at whose end sampling was ended.
+    /// Fetches the samples taken so far; `is_over` marks the last fetch of a second, after sampling has been switched
+    /// off.
     fn fetch(&mut self, members: &[Members], is_over: bool) {
         match self {
             Source::Cpu(of) => {
@@ -186,7 +188,7 @@ impl Source {
             Source::Wait(of) => {
                 let (switches, waits) = &mut **of;
                 waits.stacks().set_members(members);
-                // What happens from now on is in some buffers, and not yet in others.
+                // Records from now on are in some buffers already, and not yet in others.
                 let now_ns = clock::now_ns();
                 switches.fetch(|record| waits.add(record));
                 waits.handle(now_ns);
@@ -202,7 +204,7 @@ impl Source {
     }
 }
 
-/// The state of the thread that takes samples.
+/// State of the sampling thread.
 struct Sampling {
     spec: ProfileSpec,
     clock: TrialClock,
@@ -247,7 +249,7 @@ impl Sampling {
         self.samples(sources, not_seen)
     }
 
-    /// The processes of components that are sampled: never those of loadlab and of the machine.
+    /// The processes of the components to sample, never those of loadlab or of the machine.
     fn wanted(&self, mut members: Vec<Members>) -> Vec<Members> {
         let is_ours = |name: &str| matches!(name, "loadlab" | "host");
         let names = &self.spec.components;
@@ -256,7 +258,7 @@ impl Sampling {
         members
     }
 
-    /// Samples for a second. Returns whether it was stopped.
+    /// Samples for one second. Returns whether sampling was stopped.
     fn window(
         &mut self,
         sources: &mut [Source],
@@ -285,7 +287,7 @@ impl Sampling {
             }
         };
         let at_s = |ns| self.clock.at_s(ns);
-        // A second that was cut short by the end of the load is no second of it.
+        // The end of the load may have cut the second short: record only the part that was sampled.
         self.windows.push(Window { from_s: at_s(began_ns), to_s: at_s(clock::now_ns().min(end_ns)) });
         is_stopped
     }

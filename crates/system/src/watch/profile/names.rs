@@ -1,4 +1,4 @@
-//! Addresses of processes and of the kernel → functions.
+//! Maps addresses of processes and of the kernel to functions.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use blazesym::symbolize::source::{Kernel, Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use loadlab_record::profile::KERNEL;
 
-/// How often a list of code made at run time is read: its process may be writing a line of it.
+/// How often a perf map of code made at run time is read: its process may be in the middle of writing a line.
 const TRIES: usize = 5;
 /// Longer names are cut: those of generic functions have no bound.
 const LONGEST: usize = 400;
@@ -21,11 +21,11 @@ pub(super) struct Names {
     symbolizer: Symbolizer,
 }
 
-/// A function, or what is known in its place.
+/// A function's name, or a description in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub text: String,
-    /// It is that of a function.
+    /// Whether `text` is the name of a function.
     pub is_function: bool,
 }
 
@@ -41,7 +41,7 @@ impl Names {
         Names { symbolizer: builder.enable_demangling(true).build() }
     }
 
-    /// The functions at addresses of a process, which must still be there.
+    /// The functions at addresses of a process, which must still exist.
     pub fn of_process(&self, pid: u32, addresses: &[u64]) -> Vec<Name> {
         let maps = match fs::read_to_string(format!("/proc/{pid}/maps")) {
             Ok(maps) => maps,
@@ -60,7 +60,7 @@ impl Names {
         addresses.iter().enumerate().map(name).collect()
     }
 
-    /// Names by `/proc/PID/map_files`, which are right in any mount namespace, if that is allowed; else by path.
+    /// Names via `/proc/PID/map_files`, which are right in any mount namespace, if permitted; else by path.
     fn symbolized(&self, pid: u32, addresses: &[u64]) -> Vec<Option<String>> {
         for attempt in 0..TRIES {
             for map_files in [true, false] {
@@ -77,7 +77,7 @@ impl Names {
 
     /// The functions at addresses of the kernel.
     pub fn of_kernel(&self, addresses: &[u64]) -> HashMap<u64, Name> {
-        // The running kernel's own list; an image on disk may be another's, and is read for seconds.
+        // Use the running kernel's own symbols; an image on disk may be another kernel's, and takes seconds to read.
         let kernel = Kernel { vmlinux: blazesym::MaybeDefault::None, ..Kernel::default() };
         let found = self.symbolizer.symbolize(&Source::Kernel(kernel), Input::AbsAddr(addresses));
         let found = found.map_or(Vec::new(), |found| found.iter().map(text_of).collect());
@@ -95,7 +95,7 @@ fn text_of(symbolized: &Symbolized<'_>) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// A function of that name, on one line and not too long.
+/// A function with this name, on one line and not too long.
 fn function(text: &str) -> Name {
     let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if let Some((end, _)) = text.char_indices().nth(LONGEST) {
@@ -105,9 +105,9 @@ fn function(text: &str) -> Name {
     Name { text, is_function: true }
 }
 
-/// Callers that stacks lack: code without frame pointers, as in most distributions' C libraries, leaves its caller's frame
-/// as it is, and so the return address into that caller is not on the way. But the next one is, and the call before it says
-/// whom it called.
+/// Finds callers missing from stacks: code without frame pointers, as in most distributions' C libraries, leaves its
+/// caller's frame pointer as it is, so the return address into that caller is not on the recorded chain. But the next
+/// return address is, and the call instruction before it shows which function it called.
 pub(super) struct Calls {
     maps: String,
     memory: Option<File>,
@@ -119,8 +119,9 @@ impl Calls {
         Calls { maps, memory: File::open(format!("/proc/{pid}/mem")).ok() }
     }
 
-    /// Where the function begins that is missing between each inner address and the outer one it returns to at last. Only
-    /// where another file begins: within one, it cannot be told from a call that was inlined or replaced by a jump.
+    /// For each pair of inner and outer address, the entry of the function missing between them. Only if that function
+    /// is in the outer address's file and the inner address is in another: within one file, a missing function cannot
+    /// be distinguished from a call that was inlined or replaced by a jump.
     pub fn between(&self, pairs: &BTreeSet<(u64, u64)>) -> HashMap<(u64, u64), u64> {
         let maps = Maps::read(&self.maps);
         let Some(memory) = &self.memory else { return HashMap::new() };
@@ -136,7 +137,7 @@ impl Calls {
     }
 }
 
-/// Where the call leads that returns to this address, if it says so itself (x86-64).
+/// The target of the call that returns to this address, if the instruction shows it (x86-64).
 fn called_before(memory: &File, address: u64) -> Option<u64> {
     if !cfg!(target_arch = "x86_64") {
         return None;
@@ -155,11 +156,11 @@ fn called_before(memory: &File, address: u64) -> Option<u64> {
     (second == CALL).then_some(target)
 }
 
-/// What is mapped into a process.
+/// The mappings of a process.
 struct Maps<'a>(Vec<(std::ops::Range<u64>, &'a str)>);
 
 impl Maps<'_> {
-    /// Lines such as `7f00-7fff r-xp 00000000 fd:00 123   /lib/libc.so.6`.
+    /// Parses lines such as `7f00-7fff r-xp 00000000 fd:00 123   /lib/libc.so.6`.
     fn read(text: &str) -> Maps<'_> {
         let line = |line: &'_ str| -> Option<(std::ops::Range<u64>, usize)> {
             let (first, last) = line.split(' ').next()?.split_once('-')?;
@@ -176,13 +177,13 @@ impl Maps<'_> {
         Maps(text.lines().filter_map(|text| line(text).map(|(range, at)| (range, &text[at..]))).collect())
     }
 
-    /// The path of the file that an address belongs to.
+    /// The path of the file mapped at an address.
     fn file(&self, address: u64) -> Option<&str> {
         let (_, path) = self.0.iter().find(|(range, _)| range.contains(&address))?;
         path.starts_with('/').then_some(path)
     }
 
-    /// The file that an address belongs to, in brackets.
+    /// The name of the file mapped at an address, in brackets.
     fn module(&self, address: u64) -> String {
         let found = self.0.iter().find(|(range, _)| range.contains(&address));
         let path = found.map_or("", |(_, path)| path.trim_end_matches(" (deleted)"));
@@ -190,7 +191,7 @@ impl Maps<'_> {
         match (found, file) {
             (None, _) => "[unknown]".to_owned(),
             (_, None) => "[made at run time]".to_owned(),
-            // `[vdso]` and the like have their brackets.
+            // `[vdso]` and the like already have brackets.
             (_, Some(name)) if name.starts_with('[') => name,
             (_, Some(name)) => format!("[{}]", function(&name).text),
         }
@@ -222,7 +223,7 @@ mod tests {
         let pid = std::process::id();
         let calls = Calls::of_process(pid);
         let maps = Maps::read(&calls.maps);
-        // Any call in this program's code: where it leads, and where it returns to.
+        // Any call in this program's code: its target, and its return address.
         let (range, path) = maps.0.iter().find(|(range, _)| range.contains(&own)).unwrap();
         assert!(!code.is_empty() && maps.file(own) == Some(*path));
         let memory = calls.memory.as_ref().unwrap();

@@ -1,4 +1,4 @@
-//! The kernel's buffer of samples of one core, mapped, and its records.
+//! The kernel's ring buffer of samples of one core, mapped, and its records.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,83 +6,83 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// What a buffer holds, besides its first page: a power of two of pages, whether these have 4, 16 or 64 KiB. A sample with
+/// Size of a buffer without its first page: a power of two of pages, whether a page has 4, 16 or 64 KiB. A sample with
 /// the longest stack has about a kilobyte.
 const DATA: usize = 256 << 10;
-/// Offsets in the first page (`struct perf_event_mmap_page`): how far the kernel has written, and how far was read.
+/// Offsets in the first page (`struct perf_event_mmap_page`): how far the kernel has written, and how far we have read.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
-/// The longest record: its size has 16 bits.
+/// The longest record: its size field has 16 bits.
 const LONGEST: usize = 1 << 16;
 
 /// What is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What runs.
+    /// Threads that run.
     Cpu,
-    /// What begins to wait.
+    /// Threads that begin to wait.
     Wait,
 }
 
-/// The buffer of one core.
+/// The ring buffer of one core.
 #[derive(Debug)]
 pub(super) struct Ring {
     at: *mut u8,
-    /// The length of the first page: that of the machine's.
+    /// The machine's page size, which is the length of the first page.
     page: usize,
     kind: Kind,
-    // Kept: the kernel writes to it for as long as this is open.
+    // Kept open: the kernel writes to the buffer for as long as this is.
     event: OwnedFd,
     record: Vec<u8>,
 }
 
-/// A record that matters.
+/// A record of interest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
     /// A thread was on a core.
     Sample {
         /// Its process.
         pid: u32,
-        /// Addresses as the kernel gives them, the innermost first, with its marks between.
+        /// Addresses as the kernel gives them, innermost first, interspersed with its context marks.
         chain: Chain<'a>,
     },
-    /// A thread leaves its core.
+    /// A sampled thread leaves its core.
     Leave {
-        /// Which, of which process.
+        /// The thread, and its process.
         pid: u32,
         tid: u32,
         /// Nanoseconds on the monotonic clock.
         at_ns: u64,
-        /// How many times this one stands for.
+        /// How many such switches this one stands for.
         period: u64,
         /// The first three arguments of the system call it is in.
         arguments: [u64; 3],
-        /// As in a sample.
+        /// As in `Sample`.
         chain: Chain<'a>,
     },
-    /// A thread has left its core though it could go on: it does not wait.
+    /// A thread left its core although it could run on: it does not wait.
     Preempted { tid: u32, at_ns: u64 },
-    /// A thread has a core again.
+    /// A thread is back on a core.
     Return { tid: u32, at_ns: u64 },
-    /// Samples did not fit.
+    /// This many records did not fit.
     Lost(u64),
     /// A thread or process was created.
     Fork {
-        /// The new one.
+        /// Its process: the new one, or the creator's for a new thread.
         pid: u32,
-        /// Its first thread, or the new thread.
+        /// The new thread, or the new process's first.
         tid: u32,
-        /// Who made it.
+        /// The process that created it.
         parent: u32,
     },
 }
 
-/// A stack as recorded: 8 bytes each.
+/// A recorded stack, 8 bytes per entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chain<'a>(&'a [u8]);
 
 impl Chain<'_> {
-    /// Its addresses and marks.
+    /// Its addresses and context marks.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         self.0.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word))
     }
@@ -93,10 +93,10 @@ impl Chain<'_> {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// The buffer of an event that has none yet.
+    /// Maps the buffer of an event that has none yet.
     ///
     /// # Errors
-    /// The kernel's limit on such memory (`kernel.perf_event_mlock_kb`).
+    /// The kernel's limit on memory for such buffers (`kernel.perf_event_mlock_kb`).
     #[expect(unsafe_code, reason = "the buffer is shared with the kernel")]
     pub fn of(event: OwnedFd, kind: Kind) -> io::Result<Ring> {
         let page = rustix::param::page_size();
@@ -108,7 +108,7 @@ impl Ring {
         Ok(Ring { at: at.cast(), page, kind, event, record: Vec::new() })
     }
 
-    /// The event that it belongs to.
+    /// The event the buffer belongs to.
     pub fn event(&self) -> &OwnedFd {
         &self.event
     }
@@ -119,13 +119,13 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.at.add(offset).cast()) }
     }
 
-    /// Hands out what the kernel has written, and gives the room back.
+    /// Passes on the records the kernel has written, and frees their space.
     pub fn read(&mut self, each: impl FnMut(Record<'_>)) {
         let tail = self.walk(each);
         self.position(TAIL).store(tail, Ordering::Release);
     }
 
-    /// Hands out what the kernel has written, which [`Ring::read`] hands out again.
+    /// Passes on the records the kernel has written, but keeps them for [`Ring::read`].
     pub fn look(&mut self, each: impl FnMut(Record<'_>)) {
         self.walk(each);
     }
@@ -138,7 +138,7 @@ impl Ring {
             let mut start = [0; 8];
             self.copy(tail, &mut start);
             let size = usize::from(u16::from_ne_bytes([start[6], start[7]]));
-            // The kernel never writes less than a header, nor more than it says it has.
+            // The kernel never writes a record shorter than its header, nor longer than what `head` announces.
             if size < 8 || size as u64 > head - tail || size > LONGEST {
                 tail = head;
                 break;
@@ -154,7 +154,7 @@ impl Ring {
         tail
     }
 
-    /// Bytes from a position on, which may wrap around.
+    /// Copies bytes from a position, which may wrap around.
     #[expect(unsafe_code, reason = "the buffer is shared with the kernel")]
     fn copy(&self, from: u64, to: &mut [u8]) {
         let at = (from % DATA as u64) as usize;
@@ -177,19 +177,18 @@ impl Drop for Ring {
 }
 
 impl<'a> Record<'a> {
-    /// A record (`struct perf_event_header` and what follows it); `None` if it does not matter, or is not what it should
-    /// be.
+    /// Parses a record (`struct perf_event_header` and what follows); `None` if it is of no interest or malformed.
     fn of(bytes: &'a [u8], kind: Kind) -> Option<Record<'a>> {
         const LOST: u32 = 2;
         const FORK: u32 = 7;
         const SAMPLE: u32 = 9;
         const SWITCH: u32 = 14;
-        /// Bits of a switch: it is one from a core, and of a thread that could go on.
+        /// Bits of a switch record: the thread leaves its core; it could have run on.
         const OUT: u16 = 1 << 13;
         const PREEMPTED: u16 = 1 << 14;
         let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        // A length, and as many addresses: them, and where they end.
+        // A length and that many addresses; returns them, and where they end.
         let chain = |at: usize| {
             let length = usize::try_from(long(at)?).ok()?.checked_mul(8)?;
             let end = length.checked_add(at + 8)?;
@@ -198,7 +197,7 @@ impl<'a> Record<'a> {
         match word(0)? {
             // pid, tid; addresses
             SAMPLE if kind == Kind::Cpu => Some(Record::Sample { pid: word(8)?, chain: chain(16)?.0 }),
-            // pid, tid; time; period; addresses; which registers there are (none: 0), their values
+            // pid, tid; time; period; addresses; ABI of the registers (0: none), their values
             SAMPLE => {
                 let (chain, end) = chain(32)?;
                 let register = |place: usize| long(end + 8 + 8 * place).unwrap_or(u64::MAX);
@@ -216,7 +215,7 @@ impl<'a> Record<'a> {
                     _ => None,
                 }
             }
-            // id, how many
+            // id, number of lost records
             LOST => Some(Record::Lost(long(16)?)),
             // pid, parent's pid, tid, parent's tid
             FORK => Some(Record::Fork { pid: word(8)?, parent: word(12)?, tid: word(16)? }),
@@ -225,7 +224,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Registers in the order of arguments: x86 numbers the third's before those of the second and the first.
+/// Sorts registers by argument: x86 numbers the third argument's register first, then the second's, then the first's.
 fn in_order(mut registers: [u64; 3]) -> [u64; 3] {
     if cfg!(target_arch = "x86_64") {
         registers.reverse();
@@ -257,7 +256,7 @@ mod tests {
         assert_eq!(of(leak(record(2, &[1, 5]))), Some(Record::Lost(5)));
         let fork = leak(record(7, &[both(9, 7), both(10, 8), 0]));
         assert_eq!(of(fork), Some(Record::Fork { pid: 9, parent: 7, tid: 10 }));
-        // More addresses than there are, and another kind.
+        // More addresses than the record holds, and a record of another kind.
         assert_eq!(of(leak(record(9, &[0, 3, 0x10]))), None);
         assert_eq!(of(leak(record(3, &[0, 0]))), None);
     }
@@ -277,7 +276,7 @@ mod tests {
             panic!("{leave:?}")
         };
         assert_eq!((arguments, chain.iter().collect::<Vec<_>>()), ([3, 0x80, 2], vec![0x10]));
-        // A thread of the kernel has no registers of its own.
+        // A kernel thread has no user registers.
         let of_kernel = record(9, &[both(7, 8), 99, 4, 1, 0x10, 0]);
         let Some(Record::Leave { arguments, .. }) = Record::of(&of_kernel, Kind::Wait) else { panic!() };
         assert_eq!(arguments, [u64::MAX; 3]);

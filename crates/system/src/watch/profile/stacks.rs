@@ -1,4 +1,4 @@
-//! Counts stacks by address while samples are taken, and by name afterwards.
+//! Counts stacks, by address while samples are taken and by name afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,11 +7,11 @@ use loadlab_record::profile::{ComponentProfile, INCOMPLETE, IdleWait, KERNEL, St
 use super::super::evidence::Members;
 use super::names::{Calls, Name, Names};
 
-/// Different stacks that are kept; of further ones, the innermost function alone.
+/// Maximum number of different stacks; of further ones only the innermost function is kept.
 const MOST_STACKS: usize = 40_000;
-/// A mark of the kernel within a stack (`PERF_CONTEXT_MAX`): addresses never reach that far.
+/// Values from here on are marks of the kernel within a stack (`PERF_CONTEXT_MAX`): no address is that high.
 const MARKS: u64 = -4095i64 as u64;
-/// What follows is the kernel's (`PERF_CONTEXT_KERNEL`), or the process's (`PERF_CONTEXT_USER`).
+/// Marks before addresses of the kernel (`PERF_CONTEXT_KERNEL`) and of the process (`PERF_CONTEXT_USER`).
 const OF_KERNEL: u64 = -128i64 as u64;
 const OF_USER: u64 = -512i64 as u64;
 
@@ -20,15 +20,15 @@ const OF_USER: u64 = -512i64 as u64;
 pub(super) enum Reason {
     /// The thread ran.
     Ran,
-    /// If it waits on a futex, that is a contended mutex.
+    /// It waits; if on a futex, that is a contended mutex.
     Mutex,
-    /// If it receives, then on a connection that its process accepted.
+    /// It waits; if for data, on a connection that its process accepted.
     Accepted,
     /// It waits for something else.
     Other,
 }
 
-/// A stack by its addresses, the innermost first: those of the kernel, then those of the process.
+/// A stack by its addresses, innermost first: those in the kernel, then those in the process.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Addresses {
     component: usize,
@@ -38,20 +38,20 @@ struct Addresses {
     all: Box<[u64]>,
 }
 
-/// Stacks that were sampled.
+/// The sampled stacks.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     components: Vec<String>,
     of_process: HashMap<u32, usize>,
     counts: HashMap<Addresses, u64>,
-    /// There was no room for a whole stack.
+    /// Whether stacks were cut because there were too many.
     has_cut: bool,
-    /// Reused.
+    /// Scratch buffer, reused.
     read: Vec<u64>,
 }
 
 impl Stacks {
-    /// Which component processes belong to.
+    /// Records which component the processes belong to.
     pub fn set_members(&mut self, members: &[Members]) {
         for one in members {
             let known = self.components.iter().position(|name| *name == one.component);
@@ -65,16 +65,16 @@ impl Stacks {
         }
     }
 
-    /// Every process that was seen, with its component.
+    /// Every process seen, with its component.
     pub fn processes(&self) -> Vec<(String, u32)> {
         let name = |place: usize| self.components.get(place).cloned().unwrap_or_default();
         self.of_process.iter().map(|(pid, place)| (name(*place), *pid)).collect()
     }
 
-    /// A process was created by another, and belongs to the same component.
+    /// Records that a process was created by another, and belongs to the same component.
     pub fn forked(&mut self, pid: u32, parent: u32) {
         if let Some(place) = self.of_process.get(&parent).copied() {
-            // The number may have been another's before.
+            // The pid may have belonged to another process before.
             self.of_process.insert(pid, place);
         }
     }
@@ -112,7 +112,7 @@ impl Stacks {
         *self.counts.entry(key).or_default() += weight;
     }
 
-    /// What was sampled, by component, in the plan's order. `wanted` are the names that were asked for.
+    /// The sampled stacks by component, in the plan's order. `wanted` are the requested component names.
     pub fn named(self, wanted: &[String], not_seen: &mut Vec<String>) -> Vec<ComponentProfile> {
         for name in wanted.iter().filter(|name| !self.components.contains(name)) {
             not_seen.push(format!("{name}: it has no process on this machine"));
@@ -145,10 +145,10 @@ impl Stacks {
 #[derive(Default)]
 struct OfProcess {
     addresses: BTreeSet<u64>,
-    /// Addresses that follow one another in a stack, the second as it was recorded.
+    /// Adjacent addresses of a stack, inner and outer, the outer one as it was recorded.
     pairs: BTreeSet<(u64, u64)>,
     names: HashMap<u64, Name>,
-    /// Functions that are missing between two.
+    /// The missing function between two adjacent addresses.
     between: HashMap<(u64, u64), u64>,
 }
 
@@ -169,7 +169,7 @@ impl OfProcess {
     fn stack(&self, stack: &Addresses) -> Vec<&Name> {
         let mut missing = stack.user_pairs().map(|pair| {
             let target = self.between.get(&pair)?;
-            // What has no name is a jump to another file.
+            // A target without a name is a jump to another file.
             self.names.get(target).filter(|name| name.is_function)
         });
         let named = |address| [self.names.get(&address), missing.next().flatten()];
@@ -182,8 +182,8 @@ impl Addresses {
         self.all.get(self.kernel..).unwrap_or_default().windows(2).map(|pair| (pair[0], pair[1]))
     }
 
-    /// Those of the kernel, the innermost first. An address to return to is just behind its call, which may be the end of
-    /// its function.
+    /// The kernel's addresses, innermost first. A return address is just behind its call, which may be the end of its
+    /// function.
     fn kernel_addresses(&self) -> impl Iterator<Item = u64> {
         calls(self.all.get(..self.kernel).unwrap_or_default())
     }
@@ -197,7 +197,7 @@ fn calls(addresses: &[u64]) -> impl Iterator<Item = u64> {
     addresses.iter().enumerate().map(|(place, address)| address.saturating_sub(u64::from(place > 0)))
 }
 
-/// Stacks of a component by name.
+/// Stacks of a component, by name.
 struct Table {
     profile: ComponentProfile,
     places: HashMap<String, u32>,
@@ -231,7 +231,8 @@ impl Table {
             self.profile.unnamed += samples;
         }
         let mut frames = Vec::with_capacity(kernel.len() + user.len() + 1);
-        // A thread of the kernel, or one whose own stack was not read, has no outermost function to look for.
+        // Without a user stack (kernel threads, or stacks that were not read) there is no outermost function to look
+        // for.
         if !user.is_empty() && !is_complete(&user) {
             self.profile.incomplete += samples;
             frames.push(self.place(INCOMPLETE));
@@ -252,7 +253,7 @@ impl Table {
     }
 }
 
-/// Functions that all threads that wait are in: how a system call begins, and how a thread leaves its core.
+/// Functions in which every waiting thread is: the entry to a system call, and the way off the core.
 fn is_of_waiting(name: &Name) -> bool {
     const EXACT: [&str; 4] = ["do_syscall_64", "x64_sys_call", "el0_svc", "invoke_syscall"];
     const BEGINNINGS: [&str; 6] =
@@ -261,7 +262,8 @@ fn is_of_waiting(name: &Name) -> bool {
     EXACT.contains(&text) || BEGINNINGS.iter().any(|begin| text.starts_with(begin))
 }
 
-/// What a thread without work waits for: work, which is no wait of any request. `None`: a request may wait with it.
+/// What an idle thread waits for, that is, for work, which is no wait of any request. `None`: a request may be waiting,
+/// too.
 fn idle(kernel: &[&Name], reason: Reason) -> Option<&'static str> {
     if reason == Reason::Ran {
         return None;
@@ -297,7 +299,7 @@ fn idle(kernel: &[&Name], reason: Reason) -> Option<&'static str> {
         _ if is_in(EVENTS) || is_in(URING) => Some("events (epoll, poll, io_uring)"),
         _ if is_in(ACCEPTS) => Some("connections (accept)"),
         Reason::Accepted if is_in(RECEIVES) => Some("the next request on a connection"),
-        // Arguments of other system calls may look like those of a mutex.
+        // The arguments of other system calls may look like those of a mutex.
         Reason::Mutex if is_in(FUTEXES) => None,
         _ if is_in(FUTEXES) => Some("condition variables and semaphores"),
         _ if is_in(OTHERS) => Some("pipes, signals and other processes"),
@@ -305,8 +307,8 @@ fn idle(kernel: &[&Name], reason: Reason) -> Option<&'static str> {
     }
 }
 
-/// Whether a stack, the innermost first, reaches where its thread begins: with a function that threads begin with, or in
-/// a C library without symbols whose callee has a frame. Were there callers beyond, the frame would lead to them.
+/// Whether a stack, innermost first, reaches the start of its thread: a function that threads start in, or a C library
+/// without symbols whose callee has a frame. If there were further callers, the frame would lead to them.
 fn is_complete(user: &[&Name]) -> bool {
     let is_c_library =
         |name: &Name| ["[libc.so", "[libc-", "[ld-musl"].iter().any(|file| name.text.starts_with(file));
@@ -317,7 +319,7 @@ fn is_complete(user: &[&Name]) -> bool {
     }
 }
 
-/// Whether a thread begins with this function.
+/// Whether threads start in this function.
 fn begins(name: &Name) -> bool {
     const EXACT: [&str; 10] = [
         "_start",
@@ -364,7 +366,7 @@ mod tests {
         stacks.forked(9, 7);
         let mut add = |pid, chain: &[u64]| stacks.add(pid, chain.iter().copied(), Reason::Ran, 1);
         add(9, &chain);
-        // What runs above a hypervisor is neither's.
+        // Addresses in a hypervisor belong to neither kernel nor process.
         add(7, &[-32i64 as u64, 0x99]);
         let mut seen: Vec<(u32, Vec<u64>, Vec<u64>, u64)> = stacks
             .counts
@@ -388,7 +390,7 @@ mod tests {
         };
         let most = MOST_STACKS as u64;
         (0..most).for_each(|caller| add(&mut stacks, caller));
-        // One that is known, and two that are not.
+        // A known stack, and two that are not.
         [5, most, most + 1].into_iter().for_each(|caller| add(&mut stacks, caller));
         assert_eq!(stacks.counts.values().sum::<u64>(), most + 3, "every sample counts");
         assert_eq!((stacks.counts.len(), stacks.has_cut), (MOST_STACKS + 1, true));

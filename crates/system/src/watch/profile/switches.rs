@@ -1,10 +1,10 @@
-//! Asks the kernel for samples of threads that leave their cores, and for records of when they return.
+//! Asks the kernel for samples of threads that leave their cores, and for records of their return.
 //!
-//! A busy service makes hundreds of thousands of switches a second: to sample them all would cost more than it shows. So in
-//! each second only some threads are sampled, drawn at random, and count for all: as many as keep the number of samples
-//! within a budget, and that of events, which are open files. Of a drawn thread every switch is sampled: the kernel's own
-//! adaptive rate follows bursts of short waits, and then weighs the long one after them as if it were many. Only where one
-//! thread is too much, one in so many of its switches is.
+//! A busy service makes hundreds of thousands of switches a second; sampling them all would cost more than it shows. So
+//! in each second only some threads, drawn at random, are sampled and stand for all: as many as keep the number of
+//! samples, and of events (which are open files), within a budget. Every switch of a drawn thread is sampled: the
+//! kernel's adaptive rate follows bursts of short waits, and then weighs the long wait after them as if it were many.
+//! Only if a single thread is too much, one in N of its switches is sampled.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,24 +16,24 @@ use super::super::evidence::random::Random;
 use super::events::{ANY_CORE, Attributes, DISABLE, ENABLE, control, online_cores, refused, share_ring};
 use super::ring::{Kind, Record, Ring};
 
-/// As in `events.rs`; a thread that leaves its core is in the kernel, which it must show.
+/// As in `events.rs`; a thread that leaves its core is in the kernel, so kernel functions must be permitted.
 const PARANOID: u32 = 1;
-/// Samples in a second, for each core and each of the plan's rate: a microsecond or two each.
+/// Budget of samples per second, for each core and each unit of the plan's rate: a sample takes a microsecond or two.
 const SAMPLES_OF_RATE: u32 = 10;
-/// Threads that are sampled in the first second.
+/// Threads sampled in the first second.
 const FIRST_THREADS: f64 = 2.0;
-/// The largest number of events: one for each sampled thread and core.
+/// Maximum number of events: one for each sampled thread and core.
 const MOST_EVENTS: usize = 1_024;
-/// Events of threads that are sampled, for a second.
+/// Events of the threads sampled in a second.
 pub(super) struct Switches {
     random: Random,
-    /// Samples in a second that are enough.
+    /// Budget of samples per second.
     enough: f64,
-    /// How many threads are few enough; below 1, which part of one.
+    /// Number of threads that keeps within the budget; below 1, the share of one thread's switches.
     few: f64,
     rings: BTreeMap<i32, Ring>,
     events: Vec<OwnedFd>,
-    /// Threads that are sampled in this second, one in so many of their switches, and the samples so far.
+    /// Threads sampled in this second, the number of their switches per sample, and the samples so far.
     sampled: usize,
     period: u32,
     samples: u64,
@@ -43,12 +43,12 @@ pub(super) struct Switches {
 }
 
 impl Switches {
-    /// Asks whether the kernel allows it.
+    /// Checks whether the kernel allows sampling.
     ///
     /// # Errors
-    /// Why not, as a sentence.
+    /// The reason why not, as a sentence.
     pub fn open(rate_per_s: u32, random: Random) -> Result<Switches, String> {
-        // A thread that leaves its core is in the kernel: without the right to see that, there is nothing to sample.
+        // A thread that leaves its core is in the kernel: without permission to see that, there is nothing to sample.
         const THIS_THREAD: u32 = 0;
         let tried = Attributes::new(Kind::Wait, 1, true).open(Some(THIS_THREAD), ANY_CORE);
         tried.map_err(|error| refused(&error, PARANOID))?;
@@ -66,7 +66,7 @@ impl Switches {
         })
     }
 
-    /// Begins to sample threads that it draws. Returns how many each of them stands for.
+    /// Starts sampling threads drawn at random. Returns how many threads each of them stands for.
     pub fn begin(&mut self, members: &[Members]) -> f64 {
         let mut threads: Vec<(u32, &str)> = Vec::new();
         for one in members {
@@ -90,7 +90,7 @@ impl Switches {
             let drawn = (0..most).filter_map(|n| threads.get((first + n as f64 * step) as usize).copied());
             threads = drawn.collect();
         }
-        // Not a constant one, which a pattern of switches may be in step with.
+        // Not a constant period, which a pattern of switches may be in step with.
         let least = (1.0 / self.few).max(1.0) as u32;
         self.period = least + self.random.below(least as usize) as u32;
         let attributes = Attributes::new(Kind::Wait, self.period, true);
@@ -98,7 +98,7 @@ impl Switches {
         for (tid, component) in threads {
             match self.sample(&attributes, tid, &cores) {
                 Ok(()) => self.sampled += 1,
-                // It has ended.
+                // The thread has ended.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => {
                     self.refused.entry(component.to_owned()).or_insert_with(|| refused(&error, PARANOID));
@@ -118,19 +118,19 @@ impl Switches {
         Ok(())
     }
 
-    /// Takes no more samples.
+    /// Stops sampling.
     pub fn end(&mut self) {
         self.control_all(DISABLE);
     }
 
     fn control_all(&self, request: u64) {
         for event in &self.events {
-            // One whose thread has ended may be refused, and samples nothing anyway.
+            // An event whose thread has ended may be refused, and samples nothing anyway.
             let _ = control(event, request, 0);
         }
     }
 
-    /// Reads what there is.
+    /// Reads the records so far.
     pub fn fetch(&mut self, mut each: impl FnMut(Record<'_>)) {
         for ring in self.rings.values_mut() {
             ring.read(|record| {
@@ -147,12 +147,12 @@ impl Switches {
         }
     }
 
-    /// There are so many samples in this second that it must end early.
+    /// Whether there are so many samples in this second that it must end early.
     pub fn has_too_many(&self) -> bool {
         self.samples as f64 > 2.0 * self.enough
     }
 
-    /// The last of a second was read: its events are closed, and the next second has as many as fit.
+    /// Closes the second's events, once the last records were read, and sets the number of threads for the next second.
     pub fn close(&mut self) {
         self.events.clear();
         self.rings.clear();
@@ -162,7 +162,7 @@ impl Switches {
         self.few = few.clamp(1e-4, MOST_EVENTS as f64);
     }
 
-    /// Records for which there was no room.
+    /// Number of records lost because a buffer was full.
     pub fn lost(&self) -> u64 {
         self.lost
     }

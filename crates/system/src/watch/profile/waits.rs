@@ -1,9 +1,9 @@
-//! How long threads wait, and with which stacks: from when a thread leaves its core to when it has one again.
+//! How long threads wait, and with which stacks: from leaving a core until being back on one.
 //!
-//! The kernel's records say neither what a thread waits for nor whether anybody waits for it. Its system call does: a
-//! thread that receives on a connection that its process accepted waits for the next request, and one that receives on a
-//! connection that it made waits for an answer. Likewise, a futex that is a contended mutex has a value of its own, while
-//! workers without work wait on condition variables.
+//! The kernel's records show neither what a thread waits for nor whether anybody waits for it. Its system call does: a
+//! thread that receives on a connection its process accepted waits for the next request; one that receives on a
+//! connection its process made waits for an answer. Likewise, a futex that is a contended mutex holds a characteristic
+//! value, while idle workers wait on condition variables.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -13,7 +13,7 @@ use super::super::evidence::sockets::{Socket, SocketTable, Subset};
 use super::ring::Record;
 use super::stacks::{Reason, Stacks};
 
-/// Files looked up in one second: the rest count as unknown.
+/// Maximum number of files looked up per second; the rest count as unknown.
 const MOST_LOOKUPS: u32 = 4_096;
 
 /// Waits of components' threads.
@@ -21,16 +21,16 @@ const MOST_LOOKUPS: u32 = 4_096;
 pub(super) struct Waits {
     stacks: Stacks,
     sides: Sides,
-    /// What was read and not handled yet: a core's buffer may show that a thread returned before that of another shows
+    /// Moves that were read but not handled yet: one core's buffer may show a thread's return before another's shows
     /// that it left.
     moves: Vec<Move>,
-    /// Threads that have left their cores.
+    /// Threads off their cores, by id.
     away: HashMap<u32, Away>,
-    /// How many threads each one that is sampled stands for.
+    /// How many threads each sampled thread stands for.
     each: f64,
-    /// Since when waits are sampled; `None` between seconds.
+    /// When sampling began in this second; `None` between seconds.
     since_ns: Option<u64>,
-    /// For how long they were.
+    /// Total time sampled, nanoseconds.
     sampled_ns: u64,
 }
 
@@ -62,14 +62,14 @@ impl Waits {
         &mut self.stacks
     }
 
-    /// A second begins, in which each sampled thread stands for so many.
+    /// Begins a second in which each sampled thread stands for `each` threads.
     pub fn begin(&mut self, each: f64, at_ns: u64) {
         self.each = each;
         self.since_ns = Some(at_ns);
         self.sides.forget();
     }
 
-    /// Takes a record. Those that come when the second is over do not count.
+    /// Takes a record. Records that arrive after the end of the second do not count.
     pub fn add(&mut self, record: Record<'_>) {
         if self.since_ns.is_none() {
             return;
@@ -81,7 +81,7 @@ impl Waits {
             }
             Record::Preempted { tid, at_ns } => self.moves.push(Move { at_ns, tid, what: What::Preempted }),
             Record::Return { tid, at_ns } => self.moves.push(Move { at_ns, tid, what: What::Return }),
-            // Who has returned meanwhile is not known: waits would seem too long.
+            // Returns may be among the lost records, so waits would seem too long: discard them all.
             Record::Lost(_) => {
                 self.moves.clear();
                 self.away.clear();
@@ -90,9 +90,9 @@ impl Waits {
         }
     }
 
-    /// Handles what happened up to this time, in order.
+    /// Handles the moves up to this time, in order.
     pub fn handle(&mut self, until_ns: u64) {
-        // What leaves a core comes to one after it: records of the same moment keep their order.
+        // The sort is stable: records with the same time keep their order, leaving before returning.
         self.moves.sort_by_key(|one| one.at_ns);
         let end = self.moves.partition_point(|one| one.at_ns <= until_ns);
         let later = self.moves.split_off(end);
@@ -112,7 +112,8 @@ impl Waits {
         }
     }
 
-    /// The second is over, or so much of it as is sampled. What still waits has waited until now.
+    /// Ends the second, or the part of it that is sampled. Threads still off their cores count as having waited until
+    /// now.
     pub fn end(&mut self, at_ns: u64) {
         self.handle(at_ns);
         self.sampled_ns += self.since_ns.take().map_or(0, |since_ns| at_ns.saturating_sub(since_ns));
@@ -140,15 +141,15 @@ impl Waits {
         }
     }
 
-    /// What was counted, and for how long, nanoseconds.
+    /// The counted stacks, and the time sampled, nanoseconds.
     pub fn into_stacks(self) -> (Stacks, u64) {
         (self.stacks, self.sampled_ns)
     }
 }
 
-/// Whether a `futex(2)` with this operation and expected value is that of a mutex: glibc, Go's runtime and Rust's standard
-/// library have 2 for one that others wait for; musl, and mutexes with priority inheritance, the owner's number and the
-/// highest bit. -1 is a thread of Rust's that is parked.
+/// Whether a `futex(2)` with this operation and expected value belongs to a mutex: glibc, Go's runtime and Rust's
+/// standard library use 2 for a mutex that others wait for; musl, and mutexes with priority inheritance, use the
+/// owner's id and the highest bit. -1 is a parked Rust thread.
 fn is_contended_mutex(operation: u64, value: u64) -> bool {
     const WAIT: u64 = 0;
     const WAIT_BITSET: u64 = 9;
@@ -162,15 +163,15 @@ fn is_contended_mutex(operation: u64, value: u64) -> bool {
     }
 }
 
-/// Which connections processes accepted, and which they made.
+/// Which connections a process accepted, and which it made.
 #[derive(Debug, Default)]
 struct Sides {
     files: HashMap<(u32, u32), Option<bool>>,
     lookups: u32,
     tables: HashMap<u64, Option<SocketTable>>,
-    /// By inode; of one second, like files.
+    /// Whether the process accepted the connection, by inode; reset each second, like `files`.
     sockets: HashMap<u32, bool>,
-    /// Namespaces that were read since a wait was handled for the first time in this second.
+    /// Namespaces read in this second, each with the number of the reading.
     read: HashSet<(u64, u32)>,
 }
 
@@ -182,9 +183,9 @@ impl Sides {
         self.lookups = 0;
     }
 
-    /// `None`: it is no socket, or an unknown one.
+    /// Whether the process accepted this connection. `None`: not a socket, or an unknown one.
     fn is_accepted(&mut self, pid: u32, file: u32) -> Option<bool> {
-        /// A table is read at most so often in a second.
+        /// Maximum number of readings of a table per second.
         const MOST_READINGS: u32 = 4;
         if let Some(known) = self.files.get(&(pid, file)) {
             return *known;
@@ -206,7 +207,7 @@ impl Sides {
         found
     }
 
-    /// Reads the table of a process's namespace. Returns whether anything was read.
+    /// Reads the table of the process's namespace. Returns whether anything was read.
     fn read_table(&mut self, pid: u32, reading: u32) -> bool {
         let Ok(namespace) = fs::metadata(format!("/proc/{pid}/ns/net")).map(|found| found.ino()) else {
             return false;
@@ -222,7 +223,7 @@ impl Sides {
         let ports: HashSet<u16> = found.iter().filter(|s| s.is_listener).map(|s| s.local.port()).collect();
         let connections = found.iter().filter(|socket| !socket.is_listener);
         self.sockets.extend(connections.map(|socket| (socket.inode, ports.contains(&socket.local.port()))));
-        // An accepted one has the path of its listener.
+        // An accepted Unix socket has the path of its listener.
         let of_unix = of_unix.iter().filter(|socket| !socket.is_listener);
         self.sockets.extend(of_unix.map(|socket| (socket.inode, !socket.address.is_empty())));
         is_read || is_unix_read
@@ -262,7 +263,7 @@ mod tests {
     #[test]
     fn a_wait_is_from_leaving_a_core_to_having_one_again() {
         let mut waits = waits();
-        // Its return was read before its leaving; the second one is preempted, and the third still away at the end.
+        // Thread 1's return was read before its leaving; thread 2 is preempted; thread 3 is still away at the end.
         come(&mut waits, 1, 5_000_000);
         leave(&mut waits, 1, 2_000_000, 1, &[0x11]);
         leave(&mut waits, 2, 1_000_000, 1, &[0x22]);
@@ -270,11 +271,11 @@ mod tests {
         come(&mut waits, 2, 9_000_000);
         leave(&mut waits, 3, 6_000_000, 10, &[0x33]);
         waits.handle(8_000_000);
-        // Not handled yet, for its buffer may not have been read that far.
+        // Not handled yet: the other core's buffer may not have been read that far.
         assert_eq!(waits.moves.len(), 1);
         waits.end(10_000_000);
         assert_eq!(waits.stacks.weights(), [(0x11, 6_000), (0x33, 80_000)]);
-        // A second that ended early: nothing more is counted in it.
+        // The second ended early: nothing more is counted in it.
         come(&mut waits, 3, 11_000_000);
         waits.end(12_000_000);
         let (stacks, sampled_ns) = waits.into_stacks();
@@ -296,7 +297,7 @@ mod tests {
     fn a_mutex_is_known_by_its_value() {
         let is = is_contended_mutex;
         assert!(is(0x80, 2) && is(0x89, 2) && is(0x80, 0x8000_0007) && is(0x86, 0));
-        // A condition variable of glibc, a parked thread of Rust, and what is no futex.
+        // A condition variable of glibc, a parked Rust thread, and a call that is no futex.
         assert!(!is(0x189, 0) && !is(0x189, 4) && !is(0x89, 0xffff_ffff) && !is(u64::MAX, u64::MAX));
         assert!(!is(0x81, 2), "waking waits for nothing");
     }
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!((is(&accepted), is(&asker)), (Some(true), Some(false)));
         assert_eq!((is(&here), is(&there), is(&file)), (Some(false), Some(false), None));
         drop((asker, accepted));
-        // Another connection has the number now; it is looked up again in the next second.
+        // The descriptor number now belongs to another connection; it is looked up again in the next second.
         sides.forget();
         let asker = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(sides.is_accepted(std::process::id(), asker.as_raw_fd() as u32), Some(false));

@@ -1,5 +1,5 @@
-//! What services of a Compose file inherit by `extends`, for a Compose that does not print it: names and images only,
-//! since nothing else is needed. It must not guess: a reference that cannot be followed is an error.
+//! What services of a Compose file inherit by `extends`, for a Compose tool that does not print it: names and images
+//! only, since nothing else is needed. It must not guess: a reference that cannot be followed is an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,13 @@ use super::{Config, NEWER};
 
 /// The keys that matter in a service; its own value takes precedence over the inherited one.
 const KEYS: [&str; 3] = ["container_name", "image", "build"];
-/// How many services may extend one another in a chain.
+/// The longest chain of services that extend one another.
 const MOST: usize = 32;
 
 /// Gives each service what it inherits. Files are looked up relative to `dir`.
 ///
 /// # Errors
-/// A file or service that does not exist, or that only Compose could find; services that extend one another in a
-/// circle.
+/// A file or service that does not exist, or that only Compose could find; services that extend one another in a cycle.
 pub(super) fn resolve(document: &mut Value, dir: &Path) -> Result<(), String> {
     let Some(services) = document["services"].as_object() else { return Ok(()) };
     let mut all = Vec::new();
@@ -37,13 +36,13 @@ pub(super) fn resolve(document: &mut Value, dir: &Path) -> Result<(), String> {
 /// A file that has services.
 struct Source<'a> {
     document: &'a Value,
-    /// Where it is.
+    /// The folder it is in.
     dir: PathBuf,
-    /// How it was named; `None` for the one that is brought up.
+    /// The name it was referenced by; `None` for the file that is brought up.
     file: Option<&'a str>,
 }
 
-/// A service's own values of [`KEYS`], or the inherited ones.
+/// A service's own values of [`KEYS`], each replaced by the inherited one if missing.
 fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value; 3], String> {
     let own = KEYS.map(|key| service[key].clone());
     let extends = &service["extends"];
@@ -81,7 +80,7 @@ fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value
     }))
 }
 
-/// The same of a service that another one names.
+/// As [`inherited`], for a service that another one extends.
 fn extended(source: &Source<'_>, name: &str, most: usize) -> Result<[Value; 3], String> {
     // A file that exists only to be extended may contain nothing but services.
     let services = match &source.document["services"] {

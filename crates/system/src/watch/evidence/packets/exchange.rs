@@ -1,46 +1,45 @@
 //! When one connection waited for an answer, derived from its segments in a burst.
 //!
-//! Headers show neither where a request ends nor how many requests a segment has. What counts is the direction: after
-//! data from the asker the connection waits, and data from the other end begins an answer. If several requests are
-//! sent before an answer comes (HTTP/2, pipelining), that is time in which the connection waited for something, and
-//! one exchange.
+//! Headers show neither where a request ends nor how many requests a segment holds. What counts is the direction: after
+//! data from the asker the connection waits, and data from the other end begins an answer. If several requests are sent
+//! before an answer comes (HTTP/2, pipelining), the connection waits throughout, and they count as one exchange.
 
 use super::super::pairs::Waits;
 use super::segment::Segment;
 
-/// Segments of one request follow one another within this time. After a longer pause it is another request, or one
-/// that is sent slowly: the connection waits from the first of them on.
+/// Segments of one request follow one another within this time. After a longer pause it is another request, or one that
+/// is sent slowly: the connection waits from the first segment on.
 const ONE_REQUEST_NS: u64 = 1_000_000;
-/// A connection without traffic for this many times the longest wait seen on its pair, plus some ticks of the
-/// kernel's clock, is not waiting.
+/// A connection without traffic for this many times the longest wait seen on its pair, plus a few ticks of the kernel's
+/// clock, is not waiting.
 const TIMES_LONGEST: u64 = 4;
 const SOME_TICKS_NS: u64 = 20_000_000;
 
-/// What the table of sockets showed of a connection while the burst was under way.
+/// What the socket table showed of a connection while the burst was under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
-    /// When it had been read, on the clock of packets.
+    /// When the table had been read, on the packets' clock.
     pub at_ns: u64,
     /// Whether the asker was waiting.
     pub waits: Waits,
-    /// How long ago the asker had last sent at that time.
+    /// How long before that the asker had last sent.
     pub since_sent_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Nothing has moved yet.
+    /// No new data seen yet.
     Silent,
     Idle,
     Waits {
         since_ns: u64,
         last_ns: u64,
-        /// The request is sent in several parts.
+        /// Whether the request is sent in several parts.
         is_long: bool,
     },
 }
 
-/// A connection that is watched. Times are on the clock of packets, in nanoseconds.
+/// A watched connection. Times are on the packets' clock, in nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     from_ns: u64,
@@ -54,16 +53,16 @@ pub(super) struct Connection {
     ended_ns: Option<u64>,
 }
 
-/// What a connection, or all of a pair, did while it was watched.
+/// What a connection, or all connections of a pair, did while watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// Time in which it was watched.
+    /// Time watched.
     pub watched_ns: u64,
-    /// Of that, the time it waited for an answer to begin.
+    /// Part of `watched_ns` spent waiting for an answer to begin.
     pub busy_ns: u64,
     /// Answers that began.
     pub exchanges: u64,
-    /// Time of connections that may have been waiting or not; in none of the above.
+    /// Time of connections that may or may not have been waiting; included in none of the above.
     pub unknown_ns: u64,
 }
 
@@ -76,7 +75,7 @@ impl Sums {
     }
 }
 
-/// A pair's recent longest wait.
+/// The longest recent wait of a pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Longest {
     wait_ns: u64,
@@ -92,26 +91,26 @@ impl Longest {
         self.exchanges += exchanges;
     }
 
-    /// One stall does not count forever.
+    /// Lets the longest wait fade, so that one stall does not count forever.
     pub fn fade(&mut self) {
         self.wait_ns /= 2;
     }
 
-    /// A silence this long is not a wait.
+    /// Silence of at least this long is not a wait.
     fn idle_after_ns(self) -> Option<u64> {
         let known = self.exchanges >= Self::FEWEST;
         known.then(|| self.wait_ns.saturating_mul(TIMES_LONGEST).saturating_add(SOME_TICKS_NS))
     }
 }
 
-/// The last byte of one direction. Retransmitted data, or data seen on a second device, is not ahead of it.
+/// The end of the data seen in one direction. Retransmitted data, or data seen on a second device, is not ahead of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sequence(Option<u32>);
 
 impl Sequence {
     fn has_new(&mut self, segment: &Segment) -> bool {
         let end = segment.sequence.wrapping_add(segment.data);
-        // Numbers wrap around: half of them are ahead.
+        // Sequence numbers wrap around: half of them are ahead.
         let is_new =
             segment.data > 0 && self.0.is_none_or(|last| end.wrapping_sub(last).wrapping_sub(1) < 1 << 31);
         if is_new {
@@ -122,12 +121,12 @@ impl Sequence {
 }
 
 impl Connection {
-    /// One that was established when the table of sockets was read, and was watched from then on.
+    /// A connection that was established when the socket table was read, watched since `from_ns`.
     pub fn standing(from_ns: u64, read: Read) -> Connection {
         Connection { read: Some(read), ..Connection::opened(from_ns) }
     }
 
-    /// One that was opened at that time.
+    /// A connection that was opened at this time.
     pub fn opened(at_ns: u64) -> Connection {
         Connection {
             from_ns: at_ns,
@@ -142,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// The next segment, from the asker or from the other end.
+    /// Adds the next segment, from the asker or from the other end.
     pub fn add(&mut self, at_ns: u64, is_of_asker: bool, segment: &Segment) {
         if self.ended_ns.is_some() {
             return;
@@ -162,14 +161,14 @@ impl Connection {
         }
     }
 
-    /// The table was read before that moment, and showed this state.
+    /// The table's reading, if it was before this moment and showed this state.
     fn was(&self, waits: Waits, at_ns: u64) -> Option<Read> {
         self.read.filter(|read| read.waits == waits && read.at_ns < at_ns)
     }
 
     fn asked(&mut self, at_ns: u64) {
         self.state = match self.state {
-            // It was already waiting when the table was read: more of its request, or another one.
+            // It was already waiting when the table was read: this is more of its request, or another one.
             State::Silent if self.was(Waits::Yes, at_ns).is_some() => {
                 State::Waits { since_ns: self.from_ns, last_ns: at_ns, is_long: true }
             }
@@ -185,10 +184,10 @@ impl Connection {
 
     fn answered(&mut self, at_ns: u64) {
         match self.state {
-            // The rest of an answer that had begun, or something unsolicited.
+            // The rest of an answer that had already begun, or something unsolicited.
             State::Silent if self.read.is_none() || self.was(Waits::No, at_ns).is_some() => {}
             State::Silent => {
-                // The request is older than the burst: the table knows how old, by its coarse clock.
+                // The request is older than the burst: the table shows how old, by its coarse clock.
                 let read = self.read.filter(|read| read.at_ns < at_ns);
                 let waited_ns =
                     read.map_or(0, |read| (at_ns - read.at_ns).saturating_add(read.since_sent_ns));
@@ -211,7 +210,7 @@ impl Connection {
         self.longest_ns = self.longest_ns.max(waited_ns);
     }
 
-    /// The burst is over. Adds up what was seen; for a connection without traffic use [`silent`](Connection::silent).
+    /// Ends the burst and adds up what was seen; for a connection without traffic use [`silent`](Connection::silent).
     pub fn end(&mut self, until_ns: u64, longest: &mut Longest) -> Option<Sums> {
         let until_ns = self.until_ns(until_ns);
         let sums = match self.state {
@@ -226,8 +225,8 @@ impl Connection {
         Some(sums)
     }
 
-    /// What a connection without traffic did: the same as when the table was read. If that is not known, it sent and
-    /// received within one tick, and has been silent since. Idle ones are silent for long and the others are not,
+    /// What a connection without traffic did: what it did when the table was read. If that is unknown, it sent and
+    /// received within one tick and has been silent since. Idle connections are silent for long and the others are not,
     /// once it is known how long answers take. Those in between may be either, and count as neither.
     pub fn silent(&self, until_ns: u64, longest: Longest) -> Option<Sums> {
         let until_ns = self.until_ns(until_ns);
@@ -266,7 +265,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const BURST: u64 = 40 * MS;
 
-    /// A connection, and the byte positions of its two ends.
+    /// A connection, and the sequence numbers of its two ends.
     struct Watched(Connection, [u32; 2]);
 
     impl Watched {
@@ -275,8 +274,8 @@ mod tests {
             Watched(Connection::standing(0, read), [u32::MAX - 3, 7])
         }
 
-        /// Ten bytes of the asker (`q`), of the other end (`a`), the same again (`Q`, `A`), acknowledgements (`.`), and
-        /// what ends it, at these milliseconds.
+        /// Ten bytes from the asker (`q`) or from the other end (`a`), the same bytes again (`Q`, `A`),
+        /// acknowledgements (`.`), and what ends the connection, at these milliseconds.
         fn then(mut self, all: &[(u64, char)]) -> Watched {
             for (at_ms, what) in all {
                 let is_of_asker = matches!(what, 'q' | 'Q' | 'F' | 'R');
@@ -315,7 +314,7 @@ mod tests {
         check(Unknown, &[(10, 'q'), (11, 'q'), (12, 'q'), (20, 'a')], 8, 1);
         check(Unknown, &[(10, 'q'), (18, 'Q'), (20, 'a'), (22, 'A'), (23, 'Q')], 10, 1);
         check(Unknown, &[(30, 'q')], 10, 0);
-        // Several requests before an answer, and one that is sent slowly.
+        // Several requests before an answer, and one request that is sent slowly.
         check(Unknown, &[(10, 'q'), (15, 'q'), (15, 'q'), (20, 'a'), (21, 'a')], 10, 1);
     }
 

@@ -1,10 +1,10 @@
-//! Exact times of some exchanges, from their packets: where connections send and receive within one tick of the
-//! kernel's clock, the table of sockets cannot show who waits.
+//! Exact times of some exchanges, from their packets: if connections send and receive within one tick of the kernel's
+//! clock, the socket table cannot show who waits.
 //!
-//! A few times a second, at random moments, the headers of some connections' packets are captured for a few
-//! hundredths of a second. The time they spent waiting, divided by the time they were observed, is the busy share;
-//! divided by the number of answers it is the mean wait, even if a wait is longer than a burst. It must not slow down
-//! what it observes: connections are few, fewer if they are fast, and nothing is attached between bursts.
+//! A few times a second, at random moments, the headers of some connections' packets are captured for a few hundredths
+//! of a second. The time they spent waiting, divided by the time they were observed, is the busy share; divided by the
+//! number of answers it is the mean wait, even if a wait is longer than a burst. It must not slow down what it
+//! observes: connections are few, fewer if they are fast, and nothing is attached between bursts.
 
 mod exchange;
 mod segment;
@@ -32,23 +32,23 @@ use super::random::Random;
 use super::sockets::Socket;
 use crate::clock;
 
-/// A burst takes this long plus a random part of the next constant; the watcher rounds up to a moment when nothing is
+/// A burst takes this long plus a random part of `BURST_MORE_NS`; the watcher rounds up to a moment when nothing is
 /// due.
 const BURST_NS: u64 = 25_000_000;
 const BURST_MORE_NS: usize = 20_000_000;
-/// From one burst to the next, likewise, with one group of connections; several groups share it.
+/// Pause between bursts, likewise, with one group of connections; several groups share it.
 const PAUSE_NS: u64 = 250_000_000;
 const PAUSE_MORE_NS: usize = 500_000_000;
 const SHORTEST_PAUSE_NS: u64 = 100_000_000;
-/// Connections observed in a burst: at first, and at most.
+/// Number of connections observed in a burst: at first, and at most.
 const FIRST_CONNECTIONS: f64 = 4.0;
 const MOST_CONNECTIONS: f64 = 16.0;
-/// This many packets per burst are enough to be exact, and cost their senders little.
+/// Packets per burst that are enough for exact times, and cost their senders little.
 const ENOUGH_PACKETS: f64 = 800.0;
-/// The clocks drift by far less in a burst: a larger step means that the date was set.
+/// In a burst the clocks drift apart by far less: a larger step means that the date was set.
 const CLOCK_STEP_NS: i128 = 1_000_000;
 
-/// Where connections are observed: in a network namespace, on its loopback device or on the others.
+/// Where connections are observed: a network namespace, and in it the loopback device or the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Group {
     namespace: u64,
@@ -62,11 +62,11 @@ pub(super) struct PacketTimer {
     /// When the next burst is due; 0 until the first reading.
     due_ns: u64,
     random: Random,
-    /// How many connections of a group are few enough.
+    /// How many connections of a group to observe.
     connections: HashMap<Group, f64>,
     sums: HashMap<PairKey, Sums>,
     longest: HashMap<PairKey, Longest>,
-    /// Namespaces in which no packets can be read.
+    /// Namespaces in which packets cannot be read.
     closed: HashSet<u64>,
     not_seen: BTreeSet<String>,
 }
@@ -85,11 +85,11 @@ struct Burst {
     group: Group,
     samples: Vec<PortSample>,
     from: Moment,
-    /// By both ends, the asker's first.
+    /// Connections by both ends, the asker's first.
     connections: HashMap<(SocketAddr, SocketAddr), Watched>,
-    /// The pair of a new connection to an address; `None` if there are several askers.
+    /// The pair that a new connection to an address belongs to; `None` if there are several askers.
     pairs: HashMap<SocketAddr, Option<PairKey>>,
-    /// Where connections to them come from.
+    /// Addresses from which connections to them come.
     askers: HashSet<IpAddr>,
 }
 
@@ -99,7 +99,7 @@ struct Watched {
     connection: Connection,
 }
 
-/// The same moment on the kernel's wall clock, which stamps packets, and on ours.
+/// One moment on the kernel's wall clock, which stamps packets, and on our clock.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     date_ns: u64,
@@ -113,7 +113,7 @@ impl Moment {
         Moment { date_ns, ns: clock::now_ns() }
     }
 
-    /// The date was not set in between.
+    /// Whether the date was not set in between.
     fn is_steady(self, until: Moment) -> bool {
         let dates_ns = i128::from(until.date_ns) - i128::from(self.date_ns);
         let own_ns = i128::from(until.ns) - i128::from(self.ns);
@@ -137,7 +137,7 @@ impl Default for PacketTimer {
 }
 
 impl PacketTimer {
-    /// This reading of the table of sockets must note connections: a burst starts with it or with the next.
+    /// Whether this reading of the socket table must note connections: a burst starts with it or with the next one.
     pub fn wants_notes(&self, now_ns: u64) -> bool {
         match self.phase {
             Phase::Pause => now_ns >= self.due_ns,
@@ -146,7 +146,7 @@ impl PacketTimer {
         }
     }
 
-    /// Starts the chosen burst. The socket exists before the table is read, so that everything after that reading is
+    /// Starts the chosen burst. The capture starts before the table is read, so that everything after that reading is
     /// seen.
     pub fn begin(&mut self, members: &[Members]) {
         let Phase::Chosen(group, samples) = std::mem::replace(&mut self.phase, Phase::Pause) else { return };
@@ -164,7 +164,7 @@ impl PacketTimer {
                 };
                 self.phase = Phase::UnderWay(Box::new(burst));
             }
-            // Its processes have ended.
+            // The processes in the namespace have ended.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 self.closed.insert(group.namespace);
@@ -177,8 +177,8 @@ impl PacketTimer {
         }
     }
 
-    /// Takes the connections of tied pairs that a reading noted. `parts` are the namespaces of these sockets, each
-    /// with the end of its part. Returns how long the current burst takes.
+    /// Takes the connections of tied pairs that a reading noted. `parts` are the namespaces of these sockets, each with
+    /// the end of its part. Returns how long the current burst takes.
     pub fn see(
         &mut self,
         now_ns: u64,
@@ -206,7 +206,7 @@ impl PacketTimer {
         }
     }
 
-    /// Draws a group, ports of it, and connections to them.
+    /// Draws a group, some of its ports, and connections to them.
     fn choose(&mut self, now_ns: u64, mut groups: BTreeMap<Group, Vec<Noted>>, one_in: u32) {
         groups.retain(|group, _| !self.closed.contains(&group.namespace));
         let pause_ns = PAUSE_NS + self.random.below(PAUSE_MORE_NS) as u64;
@@ -265,7 +265,7 @@ impl PacketTimer {
         }
     }
 
-    /// Puts what was seen since the last call into the pairs of a line.
+    /// Adds what was seen since the last call to the pairs of a line.
     pub fn fill(&mut self, pairs: &mut [Pair]) {
         self.longest.values_mut().for_each(Longest::fade);
         for (key, sums) in self.sums.drain() {
@@ -282,9 +282,9 @@ impl PacketTimer {
     }
 }
 
-/// By Little's law the mean wait is the time in which connections waited, divided by the number of answers. Waits
-/// that began before the burst or end after it count with the part inside it. Connections of unknown state are
-/// assumed to wait as often as the others.
+/// By Little's law the mean wait is the time that connections waited, divided by the number of answers. Waits that
+/// began before the burst or end after it count with the part inside it. Connections in an unknown state are assumed to
+/// wait as often as the others.
 fn timed(sums: Sums) -> Option<Timed> {
     if sums.watched_ns == 0 {
         return None;
@@ -295,7 +295,7 @@ fn timed(sums: Sums) -> Option<Timed> {
     Some(Timed { exchanges: sums.exchanges, busy_share, wait_ms })
 }
 
-/// Connections grouped by where they are observed.
+/// Groups connections by where they are observed.
 fn by_group(noted: Vec<Noted>, sockets: &[Socket], parts: &[(u64, usize)]) -> BTreeMap<Group, Vec<Noted>> {
     let mut groups: BTreeMap<Group, Vec<Noted>> = BTreeMap::new();
     if noted.is_empty() {
@@ -328,7 +328,7 @@ fn by_group(noted: Vec<Noted>, sockets: &[Socket], parts: &[(u64, usize)]) -> BT
     groups
 }
 
-/// A socket of a namespace that one of these processes is in.
+/// A packet socket in a namespace that one of these members' processes is in.
 fn open_in(namespace: u64, members: &[Members]) -> io::Result<std::os::fd::OwnedFd> {
     let is_in = |process: &str| {
         fs::metadata(format!("/proc/{process}/ns/net")).is_ok_and(|found| found.ino() == namespace)
@@ -342,7 +342,7 @@ fn open_in(namespace: u64, members: &[Members]) -> io::Result<std::os::fd::Owned
 }
 
 impl Burst {
-    /// Adds connections of the group, as the table of sockets has them now.
+    /// Adds connections of the group, as in the current socket table.
     fn stand(&mut self, noted: Vec<Noted>, at_ns: u64) {
         for noted in noted {
             let is_same = |pair: &Option<PairKey>| pair.as_ref() == Some(&noted.pair);
@@ -362,7 +362,7 @@ impl Burst {
         }
     }
 
-    /// Adds up what was seen. Returns how many packets that was.
+    /// Adds up what was seen. Returns the number of packets.
     fn add_up(mut self, sums: &mut HashMap<PairKey, Sums>, longest: &mut HashMap<PairKey, Longest>) -> usize {
         let until = Moment::now();
         let (mut segments, mut packets) = (Vec::new(), 0);
@@ -394,7 +394,7 @@ impl Burst {
                 sums.entry(watched.pair.clone()).or_default().add(seen);
             }
         }
-        // More than that many would have arrived.
+        // More packets than these would have arrived.
         packets.max(if is_full { 2 * MOST_PACKETS } else { 0 })
     }
 
@@ -406,7 +406,8 @@ impl Burst {
         if let Some(watched) = self.connections.get_mut(&(segment.to, segment.from)) {
             return watched.connection.add(at_ns, false, segment);
         }
-        // A new one from a known asker. Traffic that only passes through, on a bridge, belongs to its end points.
+        // A new connection from a known asker. Traffic that only passes through, on a bridge, belongs to its end
+        // points.
         let pair = self.pairs.get(&segment.to).cloned().flatten();
         if let Some(pair) = pair.filter(|_| segment.is_opening && self.askers.contains(&segment.from.ip())) {
             let mut connection = Connection::opened(at_ns.max(self.from.date_ns));

@@ -14,24 +14,24 @@ const ACK: u8 = 16;
 /// The contents of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Who sent it.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// To whom.
+    /// The receiver's address.
     pub to: SocketAddr,
-    /// The number of its first byte.
+    /// Sequence number of its first byte.
     pub sequence: u32,
-    /// Bytes of data: more than fit on a wire if the kernel splits segments later (or has joined them earlier).
+    /// Bytes of data; more than fit on a wire if the kernel splits segments later (or has joined them earlier).
     pub data: u32,
-    /// It opens a connection.
+    /// Whether it opens a connection.
     pub is_opening: bool,
-    /// Its sender has nothing more to send.
+    /// Whether its sender has nothing more to send.
     pub is_last: bool,
-    /// The connection is gone.
+    /// Whether it resets the connection.
     pub is_reset: bool,
 }
 
 impl Segment {
-    /// From a packet that begins with its IP header and is `length` bytes long, of which these are the first.
+    /// Parses a packet that begins with its IP header and is `length` bytes long, of which `head` is the beginning.
     pub fn of(head: &[u8], length: u32) -> Option<Segment> {
         let (from, to, tcp_at, ip_length) = match head.first()? >> 4 {
             4 => v4(head, length)?,
@@ -65,7 +65,7 @@ fn v4(head: &[u8], length: u32) -> Option<IpHead> {
         return None;
     }
     let address = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(head.get(at..at + 4)?).ok()?));
-    // A short packet may be padded, so the header's length counts. It has none for segments that are too long for it,
+    // A short packet may be padded, so the length in the header counts. It is 0 for segments too long for the field,
     // which only the kernel itself passes on.
     let total = match u32::from(u16_at(head, 2)?) {
         0 => length,
@@ -160,7 +160,7 @@ mod tests {
             for (ip_options, tcp_options, data) in [(0, 0, 0), (8, 12, 5), (40, 40, 1400)] {
                 let segment = made::segment(from.parse().unwrap(), to.parse().unwrap(), u32::MAX, data);
                 let bytes = made::packet(segment, ip_options, tcp_options);
-                // Only the beginning of a long packet is there, and a short one is padded.
+                // Only the beginning of a long packet is captured, and a short one is padded.
                 let head = &bytes[..bytes.len().min(100)];
                 assert_eq!(Segment::of(head, bytes.len() as u32 + 6), Some(segment));
             }

@@ -1,8 +1,8 @@
-//! A packet socket (`AF_PACKET`) that sees the headers of some connections' packets, for the length of a burst.
+//! A packet socket (`AF_PACKET`) that captures the headers of some connections' packets, for the length of a burst.
 //!
-//! The kernel copies headers into a ring of fixed size: nothing is woken, no packet is held back, and when the ring
-//! is full the burst is over. Its filter costs the senders, so it is short, and gone with the socket. The socket is
-//! closed after each burst: even a filter that rejects everything would still run for every packet.
+//! The kernel copies headers into a ring of fixed size: nothing is woken, no packet is held back, and when the ring is
+//! full the burst is over. Its filter costs the senders time, so it is short, and removed with the socket. The socket
+//! is closed after each burst: even a filter that rejects everything would still run for every packet.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 /// Bytes kept of each packet: the longest IP header and the fixed part of the TCP header.
 const KEPT: u32 = 80;
-/// A frame of the ring: the kernel's own 80 bytes about a packet, and the packet's header.
+/// Size of a frame in the ring: the kernel's own 80 bytes about a packet, and the packet's header.
 const FRAME: usize = 256;
 /// Packets that the ring holds: the maximum of a burst.
 pub(super) const MOST_PACKETS: usize = 2_048;
@@ -20,26 +20,26 @@ const RING: usize = FRAME * MOST_PACKETS;
 const BLOCK: usize = 64 << 10;
 /// `TPACKET_V2`: fixed frames, nanoseconds.
 const VERSION: u32 = 1;
-/// The loopback device has this number in every namespace.
+/// The loopback device has this index in every namespace.
 const LOOPBACK: i32 = 1;
-/// The maximum number of ports: jumps of a filter reach 255 instructions.
+/// Maximum number of ports: jumps in a filter reach 255 instructions.
 pub(super) const MOST_PORTS: usize = 8;
 
-/// Some of the connections to a port, drawn by the other end's port: the same for both directions, also for
-/// connections that do not exist yet, and the kernel's filter is equally long however many there are.
+/// A sample of the connections to a port, drawn by the other end's port: this works for both directions and for
+/// connections that do not exist yet, and the kernel's filter has the same length however many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PortSample {
-    /// The port that is listened on.
+    /// The port the server listens on.
     pub port: u16,
-    /// A random odd number, and any other.
+    /// A random odd factor, and a random offset.
     pub factor: u32,
     pub offset: u32,
-    /// A power of two minus one; one in that power is drawn.
+    /// A power of two minus one; one connection in that power of two is drawn.
     pub mask: u32,
 }
 
 impl PortSample {
-    /// Whether the connection from that port is one of them.
+    /// Whether the connection from that port is in the sample.
     pub fn has(self, port: u16) -> bool {
         u32::from(port).wrapping_mul(self.factor).wrapping_add(self.offset) >> 16 & self.mask == 0
     }
@@ -62,7 +62,7 @@ mod op {
     pub const RETURN: u16 = 0x06;
 }
 
-/// A filter, an instruction after the other.
+/// A filter program, one instruction after another.
 #[derive(Default)]
 struct Program(Vec<libc::sock_filter>);
 
@@ -71,7 +71,7 @@ impl Program {
         self.0.push(libc::sock_filter { code, jt: 0, jf: 0, k });
     }
 
-    /// Jumps there (always forward), or continues with the next instruction.
+    /// Jumps to the given instruction (always forward), or continues with the next one for `None`.
     fn when(&mut self, code: u16, k: u32, if_so: Option<usize>, if_not: Option<usize>) {
         let next = self.0.len() + 1;
         let jump = |to: Option<usize>| to.map_or(0, |to| to.saturating_sub(next) as u8);
@@ -79,7 +79,7 @@ impl Program {
     }
 }
 
-/// Accepts TCP headers, over either IP, of sampled connections. It is given packets from their IP header on.
+/// Accepts TCP headers of sampled connections, over IPv4 or IPv6. It is given packets from their IP header on.
 fn filter(samples: &[PortSample]) -> Vec<libc::sock_filter> {
     const COMMON: usize = 14;
     const EACH: usize = 10;
@@ -87,7 +87,7 @@ fn filter(samples: &[PortSample]) -> Vec<libc::sock_filter> {
     const SENDER: u32 = 0;
     const RECEIVER: u32 = 2;
     let samples = samples.get(..MOST_PORTS).unwrap_or(samples);
-    // After the two lists of comparisons, of the receiver's port and of the sender's.
+    // Placed after the two lists of comparisons: of the receiver's port and of the sender's.
     let none = COMMON + 2 * samples.len() + 1;
     let case = |i: usize| none + 1 + EACH * i;
     let mut program = Program::default();
@@ -114,7 +114,7 @@ fn filter(samples: &[PortSample]) -> Vec<libc::sock_filter> {
     }
     program.then(op::RETURN, 0);
     for sample in samples {
-        // To the port: the other one is the sender's. Or from it: the receiver's.
+        // To the port: the sender's port decides. From it: the receiver's.
         program.then(op::LOAD_HALF_BEHIND_X, SENDER);
         program.then(op::JUMP, 1);
         program.then(op::LOAD_HALF_BEHIND_X, RECEIVER);
@@ -130,7 +130,7 @@ fn filter(samples: &[PortSample]) -> Vec<libc::sock_filter> {
     program.0
 }
 
-/// A packet socket with its ring. It sees nothing before [`start`](PacketSocket::start), and is gone when dropped.
+/// A packet socket with its ring. It captures nothing before [`start`](PacketSocket::start), and ends when dropped.
 #[derive(Debug)]
 pub(super) struct PacketSocket {
     // Declared before the descriptor: the kernel keeps the ring for as long as it is mapped.
@@ -139,10 +139,10 @@ pub(super) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// One in the namespace that this thread is in, without a ring.
+    /// Opens a packet socket in this thread's namespace, without a ring.
     ///
     /// # Errors
-    /// Not permitted (`CAP_NET_RAW`), or the kernel has none.
+    /// Not permitted (`CAP_NET_RAW`), or the kernel has no packet sockets.
     #[expect(unsafe_code, reason = "packet sockets have no other way in")]
     pub fn here() -> io::Result<OwnedFd> {
         // SAFETY: socket(2) takes numbers, and what it returns is ours alone. Protocol 0 receives nothing yet.
@@ -154,15 +154,16 @@ impl PacketSocket {
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// Captures packets of these connections from now on; `is_loopback` means that all of them are on that device.
+    /// Captures packets of these connections from now on; `is_loopback` means that all of them are on the loopback
+    /// device.
     ///
     /// # Errors
-    /// The kernel cannot, or has no memory.
+    /// The kernel cannot do it, or has no memory for it.
     pub fn start(socket: OwnedFd, samples: &[PortSample], is_loopback: bool) -> io::Result<PacketSocket> {
         attach(&socket, samples)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &VERSION)?;
         if is_loopback {
-            // Each of its packets goes out and comes in. Kernels before 4.20 show both: the second adds nothing new.
+            // Each loopback packet goes out and comes in. Kernels before 4.20 show both: the second adds nothing new.
             let _ = set(&socket, libc::SOL_PACKET, IGNORE_OUTGOING, &1u32);
         }
         // `struct tpacket_req`: bytes of a block, blocks, bytes of a frame, frames.
@@ -173,8 +174,8 @@ impl PacketSocket {
         Ok(PacketSocket { ring, socket })
     }
 
-    /// The ring's contents: when each packet arrived (the kernel's wall clock, nanoseconds), its header, and its
-    /// length in bytes. Returns whether packets did not fit any more.
+    /// Calls back with the ring's contents: when each packet arrived (the kernel's wall clock, nanoseconds), its
+    /// header, and its length in bytes. Returns whether packets were dropped because the ring was full.
     pub fn read(&self, mut each: impl FnMut(u64, &[u8], u32)) -> bool {
         for number in 0..MOST_PACKETS {
             let Some(frame) = self.ring.frame(number) else { break };
@@ -187,7 +188,7 @@ impl PacketSocket {
 
     #[expect(unsafe_code, reason = "the kernel's counts of a packet socket")]
     fn dropped(&self) -> u32 {
-        // `struct tpacket_stats`: packets, and those of them that were dropped.
+        // `struct tpacket_stats`: packets, and how many of them were dropped.
         let mut counts = [0u32; 2];
         let mut length = size_of_val(&counts) as libc::socklen_t;
         // SAFETY: the kernel writes no more than that length.
@@ -224,7 +225,7 @@ fn set<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Attaches the socket to a device, or to all of its namespace.
+/// Binds the socket to a device, or to all devices of its namespace.
 #[expect(unsafe_code, reason = "an address of packet sockets")]
 fn bind(socket: &OwnedFd, device: i32) -> io::Result<()> {
     // SAFETY: a struct of plain numbers.
@@ -238,7 +239,7 @@ fn bind(socket: &OwnedFd, device: i32) -> io::Result<()> {
     if bound == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The kernel's ring, mapped.
+/// The ring shared with the kernel, mapped.
 #[derive(Debug)]
 struct Ring(*const u8);
 
@@ -256,7 +257,7 @@ impl Ring {
         Ok(Ring(at.cast_const().cast()))
     }
 
-    /// A frame that the kernel has filled; it fills them in order, each once, since none is given back.
+    /// A frame filled by the kernel, if it is; the kernel fills frames in order, each once, since none is given back.
     #[expect(unsafe_code, reason = "the ring is shared with the kernel")]
     fn frame(&self, number: usize) -> Option<&[u8]> {
         const IS_FILLED: u32 = 1;
@@ -281,7 +282,7 @@ impl Drop for Ring {
     }
 }
 
-/// A frame (`struct tpacket2_hdr`): the time of its packet, its head, and its length.
+/// Parses a frame (`struct tpacket2_hdr`): the packet's time, its header, and its length.
 fn packet(frame: &[u8]) -> Option<(u64, &[u8], u32)> {
     let word = |at: usize| Some(u32::from_ne_bytes(frame.get(at..at + 4)?.try_into().ok()?));
     let begin = usize::from(u16::from_ne_bytes(frame.get(12..14)?.try_into().ok()?));
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn the_kernel_takes_the_filter() {
         for number in 0..=MOST_PORTS {
-            // Filters of any socket are checked alike, and this one needs no privileges.
+            // The kernel checks filters alike for all sockets, and this one needs no privileges.
             let socket = OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
             attach(&socket, &samples(number, 3)).unwrap();
         }
@@ -369,7 +370,7 @@ mod tests {
     #[test]
     fn of_many_ports_a_part_is_drawn() {
         let sample = samples(1, 15)[0];
-        // Ephemeral ports are handed out in steps of two, even or odd.
+        // Ephemeral ports are handed out in steps of two, all even or all odd.
         let drawn = (32_768..60_000).step_by(2).filter(|port| sample.has(*port)).count();
         assert!((700..1_000).contains(&drawn), "{drawn} of 13,616");
     }

@@ -1,4 +1,4 @@
-//! Bursts over real connections: idle ones, ones that take turns, in other namespaces, and without the right to
+//! Bursts over real connections: idle ones, ones that take turns, ones in other namespaces, and without permission to
 //! capture.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -12,12 +12,12 @@ use super::super::sockets::{SocketTable, Subset};
 use super::*;
 use crate::cancel::Cancel;
 
-/// Far beyond anything that works: only a failing test takes so long.
+/// Far beyond what a working test needs: only a failing test takes this long.
 const PATIENCE_NS: u64 = 60_000_000_000;
 
 type Ends = (TcpStream, TcpStream);
 
-/// Prints why a test cannot run here; where none may be skipped it fails.
+/// Prints why a test cannot run here; fails where no test may be skipped.
 #[track_caller]
 fn skip(why: &str) {
     const NOTHING: &str = "LOADLAB_LEAVE_NO_TEST_OUT";
@@ -42,7 +42,7 @@ fn connections(number: usize) -> Vec<Ends> {
     listened(number).1
 }
 
-/// The same, and where they were made.
+/// A number of connections, and the listener that accepted them.
 fn listened(number: usize) -> (TcpListener, Vec<Ends>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -51,7 +51,7 @@ fn listened(number: usize) -> (TcpListener, Vec<Ends>) {
     (listener, ends)
 }
 
-/// A question and its answer. Returns how long the asker waited.
+/// One request and its answer. Returns how long the asker waited.
 fn exchange((asker, other): &mut Ends, answer: &[&[u8]]) -> u64 {
     let begin_ns = clock::now_ns();
     asker.write_all(b"question").unwrap();
@@ -62,7 +62,7 @@ fn exchange((asker, other): &mut Ends, answer: &[&[u8]]) -> u64 {
     clock::now_ns() - begin_ns
 }
 
-/// A namespace as the bursts see it: its table of sockets, with all connections to an address taken as ties.
+/// A namespace as the bursts see it: its socket table, with all connections to an address taken as ties.
 struct Ties {
     timer: PacketTimer,
     table: SocketTable,
@@ -102,12 +102,12 @@ impl Ties {
         self.timer.see(clock::now_ns(), noted, &sockets, &parts, 1)
     }
 
-    /// Bursts until this many answers were seen to begin.
+    /// Runs bursts until this many answers were seen to begin.
     fn timed(&mut self, exchanges: u64) -> Timed {
         let begin_ns = clock::now_ns();
         while self.timer.sums.get(&pair()).is_none_or(|sums| sums.exchanges < exchanges) {
             assert!(clock::now_ns() - begin_ns < PATIENCE_NS, "{:?}", self.timer);
-            // Due at once.
+            // Make a burst due at once.
             self.timer.due_ns = 1;
             assert_eq!(self.see(), None);
             self.timer.begin(&self.members);
@@ -125,7 +125,7 @@ fn pair() -> PairKey {
     PairKey { from: "web".into(), to: "store".into(), address: String::new() }
 }
 
-/// Runs something in parallel until the other has ended.
+/// Runs `run` in parallel until `until` has returned.
 fn beside<T: Send, U>(run: impl FnOnce(&AtomicBool) -> T + Send, until: impl FnOnce() -> U) -> (T, U) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -137,8 +137,8 @@ fn beside<T: Send, U>(run: impl FnOnce(&AtomicBool) -> T + Send, until: impl FnO
     })
 }
 
-/// Exchanges now and then, each on the next of these connections. Returns the share of their time in which they
-/// waited, and the longest wait in milliseconds.
+/// Runs exchanges now and then, each on the next of these connections. Returns the share of time in which they waited,
+/// and the longest wait in milliseconds.
 fn now_and_then(ends: &mut [Ends], is_over: &AtomicBool) -> (f64, f64) {
     let (begin_ns, mut waited_ns, mut longest_ns, number) = (clock::now_ns(), 0, 0, ends.len());
     for at in (0..number).cycle() {
@@ -162,7 +162,7 @@ fn connections_that_are_asked_now_and_then_are_idle() {
     let mut ties = Ties::here(ends[0].0.peer_addr().unwrap());
     let ((share, longest_ms), timed) = beside(|is_over| now_and_then(&mut ends, is_over), || ties.timed(20));
     assert!(timed.exchanges >= 20);
-    // Waits that the end of a burst cuts off have no answer, so the mean may be above the longest.
+    // Waits cut off by the end of a burst have no answer, so the mean may exceed the longest.
     assert!(timed.busy_share <= 2.0 * share + 0.1, "{timed:?}, asker: {share}");
     assert!((0.0..=2.0 * longest_ms).contains(&timed.wait_ms), "{timed:?}, asker: {longest_ms} ms");
 }
@@ -220,7 +220,7 @@ fn connections_that_wait_for_their_turn_are_busy() {
 struct Namespace(Child);
 
 impl Namespace {
-    /// `None`, with a message, if none can be created.
+    /// `None`, with a message, if no namespace can be created.
     fn new() -> Option<Namespace> {
         let run = "ip link set lo up && echo up && exec cat";
         let mut command = Command::new("unshare");
@@ -288,10 +288,10 @@ fn connections_from_one_namespace_to_another_are_seen() {
     assert!(ties.timer.connections.keys().all(|group| !group.is_loopback), "{:?}", ties.timer);
 }
 
-/// Exchanges on four connections, one after the other, that the table of sockets cannot distinguish from waits:
-/// acknowledged at once, and with answers of one segment or two. Reads meanwhile until a line is as expected.
+/// Runs exchanges on four connections, one after the other, that the socket table cannot distinguish from waits:
+/// acknowledged at once, and with answers of one segment or two. Meanwhile reads until a line is as expected.
 fn tied_until(is_good: impl Fn(&Pair, &[String]) -> bool) -> (Pair, Vec<String>) {
-    // The listener is the one that is asked.
+    // The listener's process is the one that is asked.
     let (listener, mut ends) = listened(4);
     let address = listener.local_addr().unwrap().to_string();
     let members = vec![Members { component: "web".into(), pids: vec![std::process::id()] }];
@@ -341,7 +341,7 @@ fn ties_of_the_table_of_sockets_are_timed() {
 #[test]
 fn without_the_right_ties_stay_and_it_is_said() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-    // The right belongs to this thread, and ends with it.
+    // The permission belongs to this thread, and ends with it.
     let mut rights = capabilities(None).unwrap();
     rights.effective.remove(CapabilitySet::NET_RAW);
     set_capabilities(None, rights).unwrap();

@@ -1,4 +1,4 @@
-//! A component's threads: which are inspected in a reading, and which are counted.
+//! A component's threads: which to inspect in a reading, and which to count.
 
 use std::time::Instant;
 
@@ -10,12 +10,12 @@ use super::usage::{Counted, Usage};
 use crate::process::runtime::Runtime;
 use crate::process::wait::{self, Doing, Observation};
 
-/// For how many readings a thread that ran or waited for a lock or a disk is inspected before others.
+/// For how many readings a thread that ran, or waited for a lock or a disk, is inspected before others.
 const BUSY_READINGS: u32 = 40;
-/// How many threads are inspected between two looks at the clock, at most.
+/// Maximum number of threads inspected between two looks at the clock.
 const GROUP_MAX: u64 = 8;
 
-/// A component's processes, and what was seen of them.
+/// A component's processes, and what was seen of their threads.
 #[derive(Debug, Default)]
 pub(super) struct Component {
     pub name: String,
@@ -26,7 +26,7 @@ pub(super) struct Component {
     pub usage: Usage,
 }
 
-/// A thread's place in a component.
+/// A thread's position in a component.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     pub process: u32,
@@ -53,12 +53,12 @@ impl Component {
         self.processes.iter().map(|p| p.threads.len()).sum()
     }
 
-    /// How many files of its threads are open.
+    /// Number of its threads' files that are open.
     pub fn open(&self) -> usize {
         self.processes.iter().map(|p| p.open).sum()
     }
 
-    /// Inspects some threads, in about this much CPU time, and at least one.
+    /// Inspects some threads, in about this much CPU time, but at least one.
     pub fn look(&mut self, tools: &mut Tools, share_ns: u64) {
         let (mut busy, mut others) = (std::mem::take(&mut tools.busy), std::mem::take(&mut tools.others));
         self.draw_up(tools.reading, &mut busy, &mut others);
@@ -96,7 +96,7 @@ impl Component {
         self.sums.add(&strata);
     }
 
-    /// Threads that were busy lately, and the others.
+    /// Collects the threads that were busy lately, and the others.
     fn draw_up(&self, reading: u32, busy: &mut Vec<Spot>, others: &mut Vec<Spot>) {
         busy.clear();
         others.clear();
@@ -161,7 +161,7 @@ impl Component {
         may_go_on: impl Fn() -> bool,
     ) {
         for process in &mut self.processes {
-            // One that was not even listed is new: nothing is known beyond its first thread.
+            // A process that was never listed is new: nothing is known beyond its first thread.
             process.is_chosen = process.listed.is_some() && which(process);
             if process.is_chosen {
                 usage.is_partial |= process.is_whole == Some(false);
@@ -195,14 +195,14 @@ impl Component {
 
     pub fn say_what_is_hidden(&self, not_seen: &mut Vec<String>) {
         let name = &self.name;
-        // A thread that has just stopped to wait also looks hidden, so a few do not suffice.
+        // A thread that has just begun to wait looks hidden, too, so a few do not suffice.
         if self.sums.hidden > self.sums.by_function {
             not_seen.push(format!("what threads of {name} wait for: another user's process"));
         }
         if self.usage.is_delay_unknown {
             not_seen.push(format!("run delay of {name}: the kernel does not count it"));
         }
-        // Recently active ones are counted first: those left out did little.
+        // Recently active threads are counted first: those left out did little.
         if self.usage.is_partial && 2 * (self.usage.threads as usize) < self.count() {
             not_seen.push(format!("CPU of all threads of {name}: there are too many to read in time"));
         }
@@ -248,7 +248,7 @@ mod tests {
                 "what callbacks of db wait for: Node runs them in one thread",
             ]
         );
-        // Some threads stop to wait just when they are inspected.
+        // Some threads begin to wait just when they are inspected.
         component = Component { name: "db".to_owned(), ..Component::default() };
         (component.sums.hidden, component.sums.by_function) = (3, 100);
         not_seen.clear();

@@ -1,8 +1,8 @@
 //! What threads do, and what they wait for.
 //!
-//! Inspecting a thread costs a few microseconds, and a component may have thousands of them: each reading has a
-//! budget of CPU time, of which every component gets a share, and what does not fit is sampled at random. CPU time is
-//! counted once per line for all threads, from what the readings left of their budgets.
+//! Inspecting a thread takes a few microseconds, and a component may have thousands of them: each reading has a budget
+//! of CPU time, of which every component gets a share, and the threads to inspect are sampled at random if not all fit.
+//! CPU time is counted once per line for all threads, from what the readings left of their budgets.
 
 pub(crate) mod clock;
 mod component;
@@ -25,30 +25,30 @@ use super::random::Random;
 use crate::process::task::TaskFiles;
 use crate::process::wait::Doing;
 
-/// How many files of threads stay open at most, if that is a small part of what this process may have.
+/// Maximum number of threads' files kept open, if that is a small part of what this process may have.
 const OPEN_MAX: usize = 512;
 
-/// Reads threads of components and adds them up.
+/// Reads the threads of components and adds up what they do.
 #[derive(Debug)]
 pub(crate) struct ThreadReader {
     components: Vec<Component>,
     tools: Tools,
-    /// Since the last line.
+    /// Number of readings since the last line.
     readings: u32,
-    /// What readings since the last line left of their budgets.
+    /// What the readings since the last line left of their budgets.
     saved_ns: i64,
 }
 
-/// What every reading needs.
+/// State shared by all readings.
 #[derive(Debug)]
 struct Tools {
     files: TaskFiles,
     random: Random,
-    /// Number of the reading.
+    /// Number of the current reading.
     reading: u32,
-    /// The cost of inspecting a thread, as learned.
+    /// The cost of inspecting a thread, as measured so far.
     cost_ns: u64,
-    /// How many files of a component's threads may stay open, and in total.
+    /// How many files of one component's threads may stay open, and how many in total.
     open_each: usize,
     open_max: usize,
     open: usize,
@@ -66,7 +66,7 @@ impl Default for ThreadReader {
 }
 
 impl ThreadReader {
-    /// Has read nothing.
+    /// A reader that has read nothing yet.
     pub fn new() -> ThreadReader {
         let tools = Tools {
             files: TaskFiles::new(),
@@ -85,8 +85,8 @@ impl ThreadReader {
         ThreadReader { components: Vec::new(), tools, readings: 0, saved_ns: 0 }
     }
 
-    /// One reading: the state of some threads of every component, in about this much CPU time. A quarter of it is for
-    /// lists of threads, and a quarter is kept for [`ThreadReader::take`].
+    /// One reading: inspects the state of some threads of every component, in about this much CPU time. A quarter of it
+    /// is for listing threads, and a quarter is kept for [`ThreadReader::take`].
     pub fn read(&mut self, members: &[Members], budget_ns: u64) {
         let clock = CpuClock::start();
         self.readings += 1;
@@ -106,7 +106,7 @@ impl ThreadReader {
             self.components[*component].look(&mut self.tools, share_ns);
         }
         self.tools.by_size = by_size;
-        // The first count of new processes, so that their first line has figures, too.
+        // Count new processes for the first time, so that their first line has figures, too.
         let is_new = |p: &Process| p.listed.is_some() && p.threads.iter().all(|t| t.counted.is_none());
         for component in &mut self.components {
             component
@@ -115,11 +115,11 @@ impl ThreadReader {
         self.saved_ns += budget_ns as i64 - clock.spent_ns() as i64;
     }
 
-    /// Sums up what was read since the last time: means over the readings, and CPU over the time between this call
-    /// and the last one, `length_s` ago. What could not be seen is appended to `not_seen`, with its reason.
+    /// Sums up what was read since the last call: means over the readings, and CPU time between this call and the last
+    /// one, `length_s` ago. What could not be seen is appended to `not_seen`, with the reason.
     ///
-    /// Numbers of threads that run, wait and so on are of those read, and add up to them. If busy threads were read
-    /// before others, both kinds are weighted by their number among all threads.
+    /// Numbers of threads that run, wait and so on refer to the threads read, and add up to their number. If busy
+    /// threads were read before others, both kinds are weighted by their number among all threads.
     pub fn take(&mut self, length_s: f64, not_seen: &mut Vec<String>) -> Vec<Threads> {
         let readings = f64::from(std::mem::take(&mut self.readings));
         let saved_ns = std::mem::take(&mut self.saved_ns).max(0) as u64;
@@ -147,7 +147,7 @@ impl ThreadReader {
         lines
     }
 
-    /// Takes over the current members.
+    /// Updates the components to the current members.
     fn follow(&mut self, members: &[Members]) {
         for component in &mut self.components {
             component.is_present = false;
@@ -171,11 +171,11 @@ impl ThreadReader {
         }
     }
 
-    /// Lists the threads of processes with outdated lists, within this much CPU time, and of at least one process.
+    /// Lists the threads of processes whose lists are outdated, within this much CPU time, but of at least one process.
     fn list(&mut self, clock: &CpuClock, until_ns: u64) {
         let now = Instant::now();
         let number = self.components.len();
-        // The last may be left out, so start at random.
+        // The last processes may be left out, so start at random.
         let first = self.tools.random.below(number);
         for i in 0..number {
             for process in &mut self.components[(first + i) % number].processes {
@@ -190,7 +190,7 @@ impl ThreadReader {
     }
 }
 
-/// A component's line.
+/// The evidence of a component.
 fn line(c: &Component, sums: &Sums, readings: f64, usage: &Usage, files: &mut TaskFiles) -> Threads {
     let doing = |what: Doing| sums.doing[what as usize] / readings;
     let is_whole = usage.threads > 0 && !usage.is_partial;
@@ -213,7 +213,7 @@ fn line(c: &Component, sums: &Sums, readings: f64, usage: &Usage, files: &mut Ta
     }
 }
 
-/// How many files this process may have open.
+/// The number of files this process may have open.
 fn open_files_allowed() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
@@ -232,7 +232,7 @@ mod tests {
     /// Far more readings than any wait takes.
     const READINGS_MAX: usize = 200_000;
 
-    /// A separate process, killed at the end.
+    /// A child process, killed at the end.
     struct Own(Child);
 
     impl Own {
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Takes lines of one reading each until one of the first component is as expected.
+    /// Takes lines of one reading each until a line of the first component is as expected.
     fn until(
         members: &[Members],
         budget_ns: u64,
@@ -289,7 +289,7 @@ mod tests {
     fn a_spinning_thread_is_the_busiest() {
         let spinner = Own::start("sh", &["-c", "while :; do :; done"]);
         let sleeper = Own::start("sleep", &["100000"]);
-        // One component of two processes.
+        // One component with two processes.
         let pids = vec![sleeper.0.id(), spinner.0.id()];
         let members = [Members { component: "both".to_owned(), pids }];
         let (lines, _) = until(&members, PLENTY_NS, |line, _| {
@@ -351,7 +351,7 @@ mod tests {
         let large = Members { component: "large".to_owned(), pids: vec![std::process::id()] };
         let members = [large, sleeper.members("small")];
         let mut reader = ThreadReader::new();
-        // No budget at all: one thread of each, a different one each time.
+        // No budget at all: one thread of each component, a different one each time.
         let readings = 2_000;
         for _ in 0..readings {
             reader.read(&members, 0);

@@ -9,9 +9,9 @@ use super::usage::Counted;
 use crate::process::runtime::Runtime;
 use crate::process::task::FileId;
 
-/// How long a list of threads is valid, at least.
+/// Minimum time for which a list of threads is valid.
 const LIST_EVERY: Duration = Duration::from_secs(1);
-/// The same as a multiple of the list's cost: a list of thousands of threads takes milliseconds.
+/// The same as a multiple of the list's CPU cost: listing thousands of threads takes milliseconds.
 const LIST_EVERY_COSTS: u32 = 400;
 /// How many threads' names are inspected to recognise a runtime: it starts its own threads first.
 const NAMES_LOOKED_AT: usize = 8;
@@ -21,36 +21,36 @@ const NAMES_LOOKED_AT: usize = 8;
 pub(super) struct Process {
     pub pid: u32,
     pub threads: Vec<Thread>,
-    /// When its threads were listed, and for how long that is valid.
+    /// When its threads were listed, and for how long the list is valid.
     pub listed: Option<(Instant, Duration)>,
-    /// The CPU of its threads is being counted.
+    /// Whether the CPU time of its threads is being counted.
     pub is_chosen: bool,
-    /// The last count covered all its threads; `None` if there was none.
+    /// Whether the last count covered all its threads; `None` if there was none.
     pub is_whole: Option<bool>,
     pub may_trace: bool,
-    /// How many files of its threads are open.
+    /// Number of its threads' files that are open.
     pub open: usize,
     pub program: Option<FileId>,
     pub runtime: Option<Runtime>,
 }
 
-/// One of its threads.
+/// One thread of a process.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub tid: u32,
-    /// Its file that stays open.
+    /// Its `syscall` file, if kept open.
     pub open: Option<OwnedFd>,
     pub is_gone: bool,
     /// Number of the reading until which it is inspected before others.
     pub busy_until: u32,
-    /// And counted before others.
+    /// Number of the reading until which its CPU time is counted before others'.
     pub ran_until: u32,
     pub counted: Option<Counted>,
 }
 
 impl Process {
     pub fn new(pid: u32) -> Process {
-        // It has at least its first thread, until a list shows more.
+        // It has at least its first thread, even before a list shows more.
         Process {
             pid,
             threads: vec![Thread::new(pid)],
@@ -68,11 +68,11 @@ impl Process {
         self.listed.is_none_or(|(at, good_for)| now.duration_since(at) >= good_for)
     }
 
-    /// Lists its threads, and keeps what is known of those that are still there.
+    /// Lists its threads, and keeps what is known of those that still exist.
     pub fn list(&mut self, tools: &mut Tools, now: Instant) {
         let clock = CpuClock::start();
         tools.tids.clear();
-        // Many processes have one thread, and its id is known.
+        // Many processes have a single thread, whose id is known.
         let listed = match tools.files.count(self.pid) {
             Ok(1) => {
                 tools.tids.push(self.pid);

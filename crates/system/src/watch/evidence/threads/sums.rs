@@ -8,13 +8,13 @@ pub(super) struct Sums {
     pub count: f64,
     pub read: f64,
     pub doing: [f64; Doing::COUNT],
-    /// Looks at threads whose call may not be inspected: those where the kernel's function showed the state, and the
-    /// others.
+    /// Inspections of threads whose call may not be inspected: those where the kernel function showed the state, and
+    /// the others.
     pub by_function: u32,
     pub hidden: u32,
 }
 
-/// Threads of one kind in one reading.
+/// Threads of one kind (busy or other) in one reading.
 #[derive(Debug)]
 pub(super) struct Stratum {
     pub count: u32,
@@ -36,7 +36,7 @@ impl Sums {
         self.read += read;
         let known: f64 = strata.iter().filter(|s| s.read > 0).map(|s| f64::from(s.count)).sum();
         for stratum in strata.iter().filter(|s| s.read > 0) {
-            // In this order it is exactly 1 if all were read.
+            // In this order the weight is exactly 1 if all were read.
             let weight = (f64::from(stratum.count) * read) / (known * f64::from(stratum.read));
             for (sum, number) in self.doing.iter_mut().zip(stratum.doing) {
                 *sum += f64::from(number) * weight;
@@ -64,11 +64,11 @@ mod tests {
             let near = got.iter().zip([read, running, poll]).all(|(got, want)| (got - want).abs() < 1e-9);
             assert!(near, "{got:?}, not {:?}", [read, running, poll]);
         };
-        // All were read.
+        // All threads were read.
         check([stratum(4, 4, 3, 1), stratum(6, 6, 0, 6)], 10.0, 3.0, 7.0);
-        // All 10 busy ones, and 10 of the 90 others: of a hundred 10 run, so of twenty 2.
+        // All 10 busy threads, and 10 of the 90 others: 10 of a hundred run, so 2 of twenty.
         check([stratum(10, 10, 10, 0), stratum(90, 10, 0, 10)], 20.0, 2.0, 18.0);
-        // Nothing is known of a kind that was not read.
+        // Nothing is known about a kind that was not read.
         check([stratum(10, 5, 5, 0), stratum(90, 0, 0, 0)], 5.0, 5.0, 0.0);
         check([stratum(0, 0, 0, 0), stratum(0, 0, 0, 0)], 0.0, 0.0, 0.0);
     }

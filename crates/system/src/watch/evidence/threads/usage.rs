@@ -1,26 +1,26 @@
-//! CPU of threads between two counts.
+//! CPU time of threads between two counts.
 
 use std::time::Instant;
 
 use crate::process::task::CpuUse;
 
-/// A thread's CPU when it was counted.
+/// A thread's CPU time when it was counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
     pub at: Instant,
     pub cpu: CpuUse,
 }
 
-/// CPU of a component's threads between two counts.
+/// CPU time of a component's threads between two counts.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
-    /// The least time between two counts of a thread.
+    /// Minimum time between two counts of a thread.
     pub least_s: f64,
     pub threads: u32,
     pub cpu_cores: f64,
     pub delay_cores: f64,
     pub is_delay_unknown: bool,
-    /// Threads are missing that existed all the time.
+    /// Whether threads are missing that existed the whole time.
     pub is_partial: bool,
     pub busiest: Option<Busiest>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Busiest {
 impl Usage {
     pub fn add(&mut self, pid: u32, tid: u32, before: Counted, now: Counted) {
         let length = now.at.duration_since(before.at);
-        // Counters only grow: a smaller one belongs to another thread with the same id.
+        // Counters only grow: a smaller value belongs to another thread with the same id.
         let Some(on_ns) = now.cpu.on_ns.checked_sub(before.cpu.on_ns) else { return };
         if length.is_zero() || length.as_secs_f64() < self.least_s {
             return;
@@ -72,7 +72,7 @@ mod tests {
         let mut usage = Usage { least_s: 0.5, ..Usage::default() };
         usage.add(1, 10, counted(0, 100, Some(0)), counted(1000, 350, Some(100)));
         usage.add(1, 11, counted(0, 0, Some(0)), counted(1000, 750, Some(50)));
-        // Another thread with the same id, one that is too young, and one that did nothing.
+        // Another thread with the same id, one that is too young, and one that used no CPU time.
         usage.add(1, 12, counted(0, 900, Some(0)), counted(1000, 5, Some(0)));
         usage.add(1, 13, counted(900, 0, Some(0)), counted(1000, 100, Some(0)));
         usage.add(1, 14, counted(0, 7, Some(0)), counted(1000, 7, Some(0)));

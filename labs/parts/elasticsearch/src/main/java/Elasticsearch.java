@@ -1,7 +1,7 @@
 /*
  * Elasticsearch 7.10.2 in one process, for labs: `java … Elasticsearch PORT DIRECTORY` serves HTTP on loopback, or on the
- * address in `ADDRESS`, and keeps its data in the directory, which it makes, and removes at an orderly end (SIGTERM or Ctrl-C).
- * Everything that is not said here is Elasticsearch's own default.
+ * address in `ADDRESS`, and keeps its data in the directory, which it creates, and removes on an orderly shutdown
+ * (SIGTERM or Ctrl-C). All other settings are Elasticsearch's defaults.
  */
 
 import org.codelibs.elasticsearch.runner.ElasticsearchClusterRunner;

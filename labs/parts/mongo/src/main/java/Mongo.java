@@ -9,15 +9,15 @@ import java.nio.file.Path;
 import java.util.List;
 
 /**
- * A server that speaks MongoDB's protocol and keeps its data in one file: {@code java -jar mongo.jar PORT FILE}. With
- * {@code passing} behind it the file's name is taken away at once: its data are gone when the server is.
+ * A server that speaks MongoDB's protocol and keeps its data in one file: {@code java -jar mongo.jar PORT FILE}. With a
+ * final {@code passing} the file is unlinked at once, so that its data disappear with the server.
  * It listens on loopback, or on the address in {@code ADDRESS}; no users, no replication; on SIGTERM the file is closed
- * in order.
+ * properly.
  */
 public final class Mongo {
     /**
-     * What drivers are told they talk to. Those of today want wire version 9 (MongoDB 4.4) at least; the highest of
-     * mongo-java-server's own versions answers less.
+     * The version reported to drivers. Current drivers require wire version 9 (MongoDB 4.4) at least; the highest of
+     * mongo-java-server's own versions reports a lower one.
      */
     private static final MongoVersion VERSION = new MongoVersion() {
         @Override
