@@ -61,7 +61,7 @@ fn notices() -> Result<String> {
         let folder = Path::new(text(package, "manifest_path")).parent().context("a manifest has a folder")?;
         let mut own = licences_in(folder)?;
         // Apache-2.0 has a single text, without names; crates that leave it out can be shipped with our copy.
-        if own.is_empty() && text(package, "license").split(" OR ").any(|licence| licence == "Apache-2.0") {
+        if own.is_empty() && is_apache(text(package, "license")) {
             own.push(plain(&fs::read_to_string(root().join(APACHE)).context(APACHE)?));
         }
         ensure!(
@@ -156,6 +156,11 @@ fn licences_in(folder: &Path) -> Result<Vec<String>> {
 fn plain(text: &str) -> String {
     let lines: Vec<&str> = text.trim_start_matches('\u{feff}').lines().map(str::trim_end).collect();
     lines.join("\n").trim_matches('\n').to_owned()
+}
+
+/// Whether a licence expression offers Apache-2.0; `/` is the older form of `OR`.
+fn is_apache(expression: &str) -> bool {
+    expression.split(" OR ").flat_map(|part| part.split('/')).any(|licence| licence.trim() == "Apache-2.0")
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ use loadlab_record::summary::{Ended, Expectation, Summary, Verdict};
 use crate::components::{self, probe_name};
 use crate::counter::During;
 
+/// What can be asked of a probe in a part of a trial.
+const PROBE_FIGURES: [&str; 4] = ["first", "last", "max", "mean"];
+
 /// Each expectation, and whether it held.
 pub fn expectations(expect: &[Expr], numbers: &dyn Numbers) -> Vec<Expectation> {
     let judged = expect.iter().map(|expr| {
@@ -80,9 +83,10 @@ impl<'a> TrialNumbers<'a> {
             return None;
         }
         let component = component_figure(name).filter(|(c, _)| self.summary.components.contains_key(*c));
-        let probe = self.summary.probes.keys().find(|probe| {
-            name.strip_prefix(probe.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        });
+        // As without a part: the whole name first, then the name before the last dot.
+        let is_probe = |probe: &&str| self.summary.probes.contains_key(*probe);
+        let before = || name.rsplit_once('.').filter(|(_, figure)| PROBE_FIGURES.contains(figure));
+        let probe = Some(name).filter(is_probe).or_else(|| before().map(|(probe, _)| probe).filter(is_probe));
         if component.is_none() && probe.is_none() {
             return None;
         }

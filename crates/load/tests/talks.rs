@@ -47,6 +47,8 @@ fn text(text: &'static str) -> Does {
 struct Chat {
     /// Status sent instead of 101.
     status: u16,
+    /// Sent before the answer to the opening.
+    interim: &'static str,
     /// Accept key sent instead of the correct one.
     accept: Option<&'static str>,
     /// Sent with and after the answer to the opening.
@@ -87,7 +89,8 @@ impl Chat {
         let accept = accept_of(head);
         let accept = self.accept.map_or(accept, str::to_owned);
         let mut answer = format!(
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+            "{}HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n",
+            self.interim
         )
         .into_bytes();
         let mut replies = Vec::new();
@@ -247,6 +250,15 @@ fn everyone_opens_talks_and_says_goodbye() {
     // 1 ms for the opening, 10 ms for each answer, 1 ms for the close.
     assert_eq!(outcome.measured.elapsed_s, 4.0 * 0.022);
     assert!(chat.last_head.starts_with("GET /chat HTTP/1.1\r\nHost: sim\r\nUpgrade: websocket\r\n"));
+}
+
+#[test]
+fn interim_responses_come_before_an_opening() {
+    let spec = users(1, 2, talk(vec![open(), ask("hi", "hi")]));
+    let hint = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    let (outcome, ..) = go(&spec, Chat { interim: hint, ..Chat::echo() });
+    assert_eq!(parts(&outcome), ["ok 2", "ok 2", "ok 2"]);
+    assert_eq!(outcome.measured.statuses, BTreeMap::from([(101, 2)]));
 }
 
 /// Checks one conversation and its close: the result of each part, and the error of the first one that failed.

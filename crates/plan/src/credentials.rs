@@ -145,13 +145,13 @@ pub(crate) fn passwords_in(text: &str) -> Vec<Range<usize>> {
         let start = from + at + 3;
         let rest = &text[start..];
         from = start;
-        // Names may contain any of these.
+        // Names, such as `${env.PASSWORD}`, may contain any of these.
         let mut depth = 0;
         let mut end = None;
         let mut colon = None;
         for (i, c) in rest.char_indices() {
             match c {
-                '{' => depth += 1,
+                '{' if depth > 0 || rest[..i].ends_with('$') => depth += 1,
                 '}' if depth > 0 => depth -= 1,
                 _ if depth > 0 => {}
                 '@' => end = Some(i),
@@ -206,6 +206,7 @@ mod tests {
             ("http://u:p@h:1/x", "http://u:***@h:1/x"),
             ("http://token@h/", "http://***@h/"),
             ("http://u:p@ss@h/", "http://u:***@h/"),
+            ("http://u:p{q@h/", "http://u:***@h/"),
             ("--proxy http://u:p@h and redis://:q@r", "--proxy http://u:***@h and redis://:***@r"),
             ("http://h/a@b", "http://h/a@b"),
             ("http://h:80/?q=a:b@c", "http://h:80/?q=a:b@c"),

@@ -84,10 +84,10 @@ impl Hidden {
 
     /// Spans of the sources that are not shown.
     pub fn spans(&self, sources: &Sources) -> Vec<Span> {
-        let all = self.found.iter().flat_map(|(span, text, places)| {
-            let parts = places.iter().map(|place| &text[place.clone()]);
-            spans_of(sources.text(span.source), *span, parts)
-        });
+        let all = self
+            .found
+            .iter()
+            .flat_map(|(span, text, places)| spans_of(sources.text(span.source), *span, text, places));
         all.collect()
     }
 }
@@ -107,13 +107,20 @@ impl<'k> At<'k> {
     }
 }
 
-/// Where parts of a scalar's text are in the source. The scalar may be quoted, folded or a block, whose span is the
-/// first line: a part that is not found literally is searched for word by word, and if even the words are missing, the
-/// whole span is hidden.
-fn spans_of<'t>(source: &str, span: Span, parts: impl Iterator<Item = &'t str>) -> Vec<Span> {
-    let mut found = Vec::new();
+/// Where places of a scalar's text are in the source. The scalar may be quoted, folded or a block, whose span is the
+/// first line: if it is not there literally, its parts are searched for, those that are not found word by word, and if
+/// even the words are missing, the whole span is hidden.
+fn spans_of(source: &str, span: Span, text: &str, places: &[Range<usize>]) -> Vec<Span> {
     let mut from = span.start as usize;
-    for part in parts {
+    if let Some(at) = source.get(from..span.end as usize).and_then(|source| source.find(text)) {
+        let here = |place: &Range<usize>| {
+            let (start, end) = (from + at + place.start, from + at + place.end);
+            Span { start: start as u32, end: end as u32, ..span }
+        };
+        return places.iter().map(here).collect();
+    }
+    let mut found = Vec::new();
+    for part in places.iter().map(|place| &text[place.clone()]) {
         let within = source.get(from..span.end as usize).and_then(|text| text.find(part));
         if let Some(at) = within {
             from += at;

@@ -399,6 +399,7 @@ fn events_and_durability() {
         ("events: [{ at: 1s, do: explode edge }]", "unknown action `explode edge`"),
         ("events: [{ at: 1s, do: limit edge cpus 1 }]", "`cpus` is not a limit that can be changed"),
         ("events: [{ at: 1s, do: limit edge cpu lots }]", "`lots` is not"),
+        ("events: [{ at: 1s, do: limit edge memory 0 }]", "nothing can run without memory"),
         (
             "events: [{ at: 1s, do: disconnect edge1 }]",
             "`disconnect edge1` is not possible: it does not have its own link",

@@ -77,6 +77,7 @@ fn levels_have_one_unit() {
     insta::assert_snapshot!(load("  stages: [{ to: 10/fortnight, over: 1s }]"), @"plan.yaml:4:18: `10/fortnight` is not a number of users such as `100`, or a rate such as `1000/s`");
     insta::assert_snapshot!(load("  stages: [{ to: 20000000, over: 1s }]"), @"plan.yaml:4:18: 20000000 users; there can be 0 to 10000000");
     insta::assert_snapshot!(load("  stages: [{ to: -3, over: 1s }]"), @"plan.yaml:4:18: `-3` is not a number of users such as `100`, or a rate such as `1000/s`");
+    insta::assert_snapshot!(load("  stages: [{ to: ./s, over: 1s }]"), @"plan.yaml:4:18: `./s` is not a number of users such as `100`, or a rate such as `1000/s`");
     for fine in
         ["[{ to: 0, over: 1s }, { to: 5/s, over: 1s }]", "[{ to: 0/s, over: 1s }, { to: 5/s, over: 1s }]"]
     {

@@ -296,7 +296,7 @@ system:
 load:
   users: 1
   requests: 1
-  proxy: http://agent:let%20me%20in@127.0.0.1:3128
+  proxy: http://let:let%20me%20in@127.0.0.1:3128
   journey:
     - get: http://127.0.0.1:1/
       auth: { basic: { user: alice, password: pw } }

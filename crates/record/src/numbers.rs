@@ -77,7 +77,8 @@ impl Numbers {
             (self.min, self.max) = (value, value);
         }
         self.count += 1;
-        self.sum += value;
+        // Two values near the largest one would add up to infinity, which no reader accepts.
+        self.sum = (self.sum + value).clamp(f64::MIN, f64::MAX);
         (self.min, self.max) = (self.min.min(value), self.max.max(value));
         let pages = if value < 0.0 { &mut self.below } else { &mut self.above };
         let Some((page, bucket)) = place_of(value.abs()) else {
@@ -155,7 +156,7 @@ impl Numbers {
         }
         (self.min, self.max) = (self.min.min(other.min), self.max.max(other.max));
         self.count += other.count;
-        self.sum += other.sum;
+        self.sum = (self.sum + other.sum).clamp(f64::MIN, f64::MAX);
         self.zeros += other.zeros;
         for (mine, theirs) in [(&mut self.below, &other.below), (&mut self.above, &other.above)] {
             for (page, counts) in theirs.iter().enumerate() {
@@ -344,6 +345,10 @@ mod tests {
         assert_eq!((numbers.at_rank(0), numbers.at_rank(7)), (None, None));
         assert_eq!((Numbers::default().min(), Numbers::default().mean()), (None, None));
         assert_eq!(of(&[2.0, 4.0]).mean(), Some(3.0));
+        let large = of(&[f64::MAX, f64::MAX]);
+        assert!(
+            Numbers::from_counts(&[], large.rest()).is_some() && large.mean().is_some_and(f64::is_finite)
+        );
     }
 
     proptest! {

@@ -35,11 +35,12 @@ pub fn mask_all(run_dir: &Path, secrets: &Secrets, emit: EventSink<'_>) {
         return;
     }
     let mut folders = vec![run_dir.to_owned()];
+    let scratch = run_dir.join("scratch");
     while let Some(folder) = folders.pop() {
         let is_logs = folder.ends_with(LOGS) || folder.ends_with("builds");
         for path in entries_in(&folder) {
             match std::fs::symlink_metadata(&path) {
-                Ok(found) if found.is_dir() && !path.ends_with("scratch") => folders.push(path),
+                Ok(found) if found.is_dir() && path != scratch => folders.push(path),
                 Ok(found) if found.is_file() && is_logs => {
                     if let Some(text) = unmasked(&path, secrets) {
                         emit(RunEvent::Note(text));
@@ -84,6 +85,8 @@ mod tests {
         };
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         write("cases/a/1/logs/web.out", "got s3cret%2Ftoken\n");
+        write("cases/scratch/1/logs/web.out", "got s3cret/token\n");
+        write("scratch/logs/web.out", "s3cret/token");
         write("builds/web-1.log", "using s3cret/token\n");
         write("notes.txt", "s3cret/token");
         let mut secrets = Secrets::default();
@@ -91,6 +94,8 @@ mod tests {
         let reported = std::sync::Mutex::new(Vec::new());
         mask_all(dir.path(), &secrets, &|event| reported.lock().unwrap().push(format!("{event:?}")));
         assert_eq!(read("cases/a/1/logs/web.out"), "got ***\n");
+        assert_eq!(read("cases/scratch/1/logs/web.out"), "got ***\n");
+        assert_eq!(read("scratch/logs/web.out"), "s3cret/token");
         assert_eq!(read("builds/web-1.log"), "using ***\n");
         assert_eq!(read("notes.txt"), "s3cret/token");
         assert_eq!(*reported.lock().unwrap(), Vec::<String>::new());

@@ -103,8 +103,15 @@ impl LineCounter {
         loop {
             let mut bytes = std::mem::take(&mut self.line);
             let before = bytes.len();
-            self.offset = read_since(&self.path, self.offset, &mut bytes)
-                .map_err(|e| format!("cannot read {}: {e}", self.path.display()))?;
+            match read_since(&self.path, self.offset, &mut bytes) {
+                Ok(offset) => self.offset = offset,
+                Err(error) => {
+                    // What was read before is part of a line that is still to be counted.
+                    bytes.truncate(before);
+                    self.line = bytes;
+                    return Err(format!("cannot read {}: {error}", self.path.display()));
+                }
+            }
             let is_all = bytes.len() == before;
             let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
             self.line = bytes.split_off(end);
@@ -177,6 +184,21 @@ mod tests {
         assert_eq!(tail(std::slice::from_ref(&log)).to_string(), "\nit wrote no output");
         (&log.file).write_all(b"one\n\n\x1b[31mtwo\nhalf a li").unwrap();
         assert_eq!(tail(&[log]).logs[0].1, ["one", "[31mtwo", "half a li"]);
+    }
+
+    #[test]
+    fn a_line_is_counted_although_its_log_could_not_be_read_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, away) = (dir.path().join("a.out"), dir.path().join("away"));
+        let log = Log::open(&path).unwrap();
+        let mut counter = LineCounter::from_now(&path);
+        (&log.file).write_all(b"request do").unwrap();
+        assert_eq!(counter.count("done"), Ok(0));
+        std::fs::rename(&path, &away).unwrap();
+        assert!(counter.count("done").is_err());
+        std::fs::rename(&away, &path).unwrap();
+        (&log.file).write_all(b"ne\n").unwrap();
+        assert_eq!(counter.count("done"), Ok(1));
     }
 
     #[test]

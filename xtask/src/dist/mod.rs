@@ -134,8 +134,12 @@ impl Stamp {
             let ran = captured(program("git").args(["log", "-1", "--format=%ct"]), QUICK).ok()?;
             ran.status.success().then_some(ran.stdout)
         };
-        let text = set.or_else(commit).map(|text| text.trim().to_owned());
-        Stamp(text.filter(|t| t.parse::<u64>().is_ok()).unwrap_or_else(|| "315532800".to_owned()))
+        let number = |text: String| Some(text.trim().to_owned()).filter(|t| t.parse::<u64>().is_ok());
+        Stamp(
+            set.and_then(number)
+                .or_else(|| commit().and_then(number))
+                .unwrap_or_else(|| "315532800".to_owned()),
+        )
     }
 }
 

@@ -247,7 +247,9 @@ fn unit(unit: &str, amount: f64) -> Result<(f64, &'static str)> {
 
 /// A number with `digits` significant digits, or with all digits before the point; thousands are separated.
 fn number(value: f64, digits: usize) -> String {
-    let before = if value == 0.0 { 1.0 } else { value.abs().log10().floor() + 1.0 };
+    // Rounding may add a digit: 9.996 is 10.0.
+    let exponent = format!("{value:.*e}", digits.saturating_sub(1));
+    let before = exponent.rsplit_once('e').and_then(|(_, e)| e.parse::<f64>().ok()).unwrap_or(0.0) + 1.0;
     let decimals = if value.fract() == 0.0 { 0 } else { (digits as f64 - before).max(0.0) as usize };
     let plain = format!("{value:.decimals$}");
     let (whole, rest) =

@@ -149,8 +149,9 @@ impl BufferedResponse {
         })
     }
 
-    /// Adds to a head that arrives in pieces.
-    pub fn add_to_head(&mut self, bytes: &[u8]) {
+    /// Keeps a head, replacing an earlier one.
+    pub fn set_head(&mut self, bytes: &[u8]) {
+        self.head.clear();
         self.head.extend_from_slice(bytes);
     }
 

@@ -282,10 +282,9 @@ fn masked_line(line: &str) -> Option<String> {
     if !SECRET.iter().any(|s| known.eq_ignore_ascii_case(s)) {
         return None;
     }
-    let (before, sign) = match value.trim_start().split_once([' ', '=']) {
-        Some((word, _)) => (word, if known.to_ascii_lowercase().contains("cookie") { "=" } else { " " }),
-        None => ("", ""),
-    };
+    // A cookie's name, or the scheme of other fields: a token may contain `=`.
+    let sign = if known.to_ascii_lowercase().contains("cookie") { "=" } else { " " };
+    let (before, sign) = value.trim_start().split_once(sign).map_or(("", ""), |(word, _)| (word, sign));
     Some(format!("{name}: {before}{sign}***"))
 }
 
@@ -313,6 +312,7 @@ mod tests {
     fn secrets_are_masked_and_nothing_else() {
         check("Authorization: Bearer abc.def", "Authorization: Bearer ***");
         check("authorization: abc", "authorization: ***");
+        check("Authorization: dXNlcjpwYXNzd29yZA==", "Authorization: ***");
         check("Cookie: sid=42; theme=dark", "Cookie: sid=***");
         check("Set-Cookie: id=7; Path=/", "Set-Cookie: id=***");
         check("X-Authorization: a", "X-Authorization: a");

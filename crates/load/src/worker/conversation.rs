@@ -418,16 +418,16 @@ impl<'r> Worker<'r> {
             return;
         };
         let received = opening.receive(&mut link.partial, bytes);
-        let head = match &received {
-            Ok(Some(end)) => &bytes[..*end],
-            _ => bytes,
-        };
         if let Some(kept) = &mut exchange.buffered {
-            kept.add_to_head(head);
+            kept.set_head(&link.partial);
         }
+        let (head, end) = match &received {
+            Ok(Some(end)) => (&bytes[..*end], Some(*end)),
+            Ok(None) => (bytes, None),
+            Err(_) => (bytes, memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4)),
+        };
         let in_pieces = exchange.stash.is_some() || matches!(received, Ok(None));
         if in_pieces {
-            let end = memchr::memmem::find(head, b"\r\n\r\n").map(|at| at + 4);
             self.slots.stash(id, head, end);
         }
         match received {

@@ -419,7 +419,11 @@ impl<'r> Worker<'r> {
         if self.mode.is_websocket() {
             self.part_ended(ops, id);
         }
-        self.conns.table[conn as usize].exchange = NONE;
+        let held_for = &mut self.conns.table[conn as usize].exchange;
+        // A request that could not be written never had the connection, which may serve another one by now.
+        if *held_for == id {
+            *held_for = NONE;
+        }
         if self.conns.round_robin.is_some() {
             self.slots.exchanges[id as usize].conn = NONE;
         }

@@ -200,12 +200,32 @@ pub fn without_credentials(message: &str, words: &[String]) -> String {
                 _ => credentials::masked_url(text).into_owned(),
             };
             if shown != text {
-                out = out.replace(text, &shown);
+                out = replaced(&out, text, &shown);
             }
         }
         is_header = ["-H", "--header", "--otlp-header"].contains(&word.as_str());
     }
     out
+}
+
+/// The message with a text replaced. A text of a few letters is replaced only where it is a word: elsewhere it is part of
+/// others.
+fn replaced(message: &str, text: &str, by: &str) -> String {
+    /// Longer texts hardly occur inside words by chance.
+    const SHORT: usize = 4;
+    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let mut out = String::new();
+    let mut from = 0;
+    for (at, _) in message.match_indices(text) {
+        let (before, after) = (&message[..at], &message[at + text.len()..]);
+        let is_word = !is_letter(before.chars().next_back()) && !is_letter(after.chars().next());
+        if text.len() >= SHORT || is_word {
+            out.push_str(&message[from..at]);
+            out.push_str(by);
+            from = at + text.len();
+        }
+    }
+    out + &message[from..]
 }
 
 /// Whether a word is an option with a header field as its value.
@@ -267,5 +287,7 @@ mod tests {
             without_credentials(message, &typed),
             "invalid value '***' and '***' and 'ftp://u:***@h' and 'Cookie: ***' of bench"
         );
+        let typed = describe(&["bench", "-H", "e"]);
+        assert_eq!(without_credentials("the header field 'e' needs", &typed), "the header field '***' needs");
     }
 }

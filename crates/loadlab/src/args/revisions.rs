@@ -25,8 +25,8 @@ pub fn range(text: &str) -> Result<Revisions, String> {
         return Err("`A...B` has no base of its own; write `A..B`, or `$(git merge-base A B)..B`".to_owned());
     }
     let named = |name: &str| if name.is_empty() { "HEAD".to_owned() } else { name.to_owned() };
-    match text.split_once("..") {
-        Some((base, other)) if base != other => Ok(Revisions(vec![named(base), named(other)])),
+    match text.split_once("..").map(|(base, other)| (named(base), named(other))) {
+        Some((base, other)) if base != other => Ok(Revisions(vec![base, other])),
         Some(_) => Err("both ends are the same revision".to_owned()),
         None if text.contains(',') => Ok(Revisions(text.split(',').map(str::to_owned).collect())),
         None => Err("expected a range such as `main..HEAD`, or a list such as `v1,v2,HEAD`".to_owned()),
@@ -142,5 +142,20 @@ impl BisectArgs {
             ("--allow-dirty", self.allow_dirty),
         ];
         given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_is_left_out_is_the_present_one() {
+        let of = |text: &str| range(text).map(|found| found.0);
+        assert_eq!(of("main.."), Ok(vec!["main".to_owned(), "HEAD".to_owned()]));
+        assert_eq!(of("a,b,c").map(|all| all.len()), Ok(3));
+        for same in ["main..main", "HEAD..", "..HEAD", ".."] {
+            assert_eq!(of(same), Err("both ends are the same revision".to_owned()), "{same}");
+        }
     }
 }

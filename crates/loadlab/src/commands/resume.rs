@@ -99,9 +99,8 @@ fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
                 "the record does not keep the secret in `{option}`\nhint: give the value again, with --set"
             ));
         }
-        words.push(name.into());
-        // Some options have no value: `--until-certain`.
-        words.extend(option.contains(' ').then(|| value.into()));
+        // Some options have no value: `--until-certain`. As one word, a value may begin with a dash.
+        words.push(if option.contains(' ') { format!("{name}={value}").into() } else { name.into() });
     }
     let parsed = args::parse_from(words).map_err(|error| {
         format!(
@@ -136,7 +135,7 @@ mod tests {
         let plan = std::env::current_exe().expect("a file");
         let manifest: Manifest = serde_json::from_value(json!({
             "record": 2, "loadlab": "0", "name": "test", "plan_path": plan, "plan_text": "", "plan_sha256": "",
-            "options": ["--case a*", "--until-certain", "--flame-graphs=web,db", "--set load.users=3 4"],
+            "options": ["--case -a*", "--until-certain", "--flame-graphs=web,db", "--set load.users=3 4"],
             "started": "", "ended": null, "how": "interrupted", "writer": { "pid": 1, "start_ticks": 1 },
             "host": { "kernel": "", "cpu": "", "cores": 2, "memory_bytes": 1, "clock_source": "", "cgroup": "" },
             "words": [], "components": [], "axes": [], "trials": 30, "expect": [], "quick": false, "cases": [],
@@ -148,7 +147,10 @@ mod tests {
         };
         let run = run_args(&args, &manifest).expect("options of `run`");
         let choice = &run.plan.choice;
-        assert_eq!((choice.case.as_deref(), choice.until_certain, run.allow_dirty), (Some("a*"), true, true));
+        assert_eq!(
+            (choice.case.as_deref(), choice.until_certain, run.allow_dirty),
+            (Some("-a*"), true, true)
+        );
         assert_eq!(
             choice.flame_graphs.as_ref().map(ToString::to_string).as_deref(),
             Some("--flame-graphs=web,db")

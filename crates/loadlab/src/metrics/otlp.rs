@@ -7,7 +7,7 @@
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -29,8 +29,8 @@ use crate::serve::Within;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// OpenTelemetry's environment variable for the timeout, in milliseconds.
 const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
-/// How much longer than its deadline the last push is waited for.
-const LAST: Duration = Duration::from_secs(1);
+/// How much longer than its deadlines the last push is waited for.
+const MARGIN: Duration = Duration::from_secs(1);
 /// How many pushes may be queued; beyond that the collector has fallen behind, and pushes are skipped.
 const WAITING: usize = 16;
 /// The most bytes of a collector's answer that are read.
@@ -166,15 +166,24 @@ fn answer(stream: impl Read, describe: impl Fn(io::Error) -> String) -> Result<(
 /// A thread that pushes metrics to a collector.
 pub struct Pusher {
     bodies: SyncSender<Message>,
+    last: Arc<Mutex<Option<Last>>>,
     fault: Arc<Mutex<Fault>>,
+    url: String,
     /// How long to wait for the last push.
     patience: Duration,
 }
 
 enum Message {
     Push(String),
-    /// The last push; the thread reports on the channel that it is done.
-    Last(String, SyncSender<()>),
+    /// The last document may be there.
+    Look,
+}
+
+/// The last document. It is sent before any that are still queued: sums are cumulative.
+struct Last {
+    body: String,
+    /// Where the thread reports that it is done.
+    done: SyncSender<()>,
 }
 
 #[derive(Default)]
@@ -202,16 +211,18 @@ impl Pusher {
             Sender::new(collector).map_err(|e| Ended::error(Exit::BadPlan, format!("--otlp: {e}")))?;
         let (bodies, taken) = sync_channel(WAITING);
         let fault = Arc::new(Mutex::new(Fault::default()));
-        let faults = fault.clone();
-        let patience = sender.patience + LAST;
+        let last = Arc::new(Mutex::new(None));
+        let (faults, lasts, url) = (fault.clone(), last.clone(), sender.endpoint.url());
+        // The push before may be under way, and then its own: each connects and exchanges.
+        let patience = 2 * sender.patience + MARGIN;
         std::thread::Builder::new()
             .name("otlp".into())
             .spawn(move || {
                 loadlab_system::background::enter();
-                push_all(&sender, &known, &taken, &faults);
+                push_all(&sender, &known, &taken, (&lasts, &faults));
             })
             .map_err(|e| Ended::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}")))?;
-        Ok(Pusher { bodies, fault, patience })
+        Ok(Pusher { bodies, last, fault, url, patience })
     }
 
     /// Queues a push of the current values.
@@ -223,10 +234,19 @@ impl Pusher {
     /// Queues the last push and briefly waits for it.
     pub fn finish(&self, known: &Known) {
         let (done, wait) = sync_channel(1);
-        let last = Message::Last(document(known, SystemTime::now()), done);
-        if let Ok(()) | Err(TrySendError::Full(_)) = self.bodies.try_send(last) {
-            let _ = wait.recv_timeout(self.patience);
+        let last = Last { body: document(known, SystemTime::now()), done };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        // With a full queue the thread is busy, and looks after the present push.
+        let _ = self.bodies.try_send(Message::Look);
+        if let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(self.patience) {
+            self.is_late();
         }
+    }
+
+    /// Notes that the last values may not have arrived.
+    fn is_late(&self) {
+        let why = format!("the last values were not taken within {}", in_seconds(self.patience));
+        Fault::keep(&self.fault, &self.url, why);
     }
 
     /// The first error; returned once.
@@ -238,20 +258,27 @@ impl Pusher {
     }
 }
 
-fn push_all(sender: &Sender, known: &Mutex<Known>, bodies: &Receiver<Message>, fault: &Mutex<Fault>) {
+fn push_all(
+    sender: &Sender,
+    known: &Mutex<Known>,
+    bodies: &Receiver<Message>,
+    (last, fault): (&Mutex<Option<Last>>, &Mutex<Fault>),
+) {
     let push = |body: &str| {
         if let Err(why) = sender.push(body) {
             Fault::keep(fault, &sender.endpoint.url(), why);
         }
     };
     loop {
-        match bodies.recv_timeout(sender.every) {
+        let next = bodies.recv_timeout(sender.every);
+        if let Some(Last { body, done }) = last.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            push(&body);
+            let _ = done.send(());
+            return;
+        }
+        match next {
             Ok(Message::Push(body)) => push(&body),
-            Ok(Message::Last(body, done)) => {
-                push(&body);
-                let _ = done.send(());
-                return;
-            }
+            Ok(Message::Look) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let body = document(&known.lock().unwrap_or_else(PoisonError::into_inner), SystemTime::now());
                 push(&body);

@@ -94,14 +94,20 @@ impl Shared {
         };
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*ended && SHOWN.load(Ordering::Acquire) {
-            if let Some(now) = area().filter(|now| *now != shown) {
-                shown = now;
-                if terminal.resize(shown).and_then(|()| terminal.clear()).is_err() {
-                    return;
+            match area() {
+                Some(now) if now != shown => {
+                    shown = now;
+                    if terminal.resize(shown).and_then(|()| terminal.clear()).is_err() {
+                        return;
+                    }
                 }
+                Some(_) => {}
+                // Too small by now: nothing is drawn until it is larger, and then everything.
+                None => shown = Rect::default(),
             }
             let (state, now_s) = self.live.look(|state, now_s| (state.clone(), now_s));
-            if terminal.draw(|frame| draw::draw(frame, &state, now_s, colour)).is_err() {
+            let is_drawn = shown.area() > 0;
+            if is_drawn && terminal.draw(|frame| draw::draw(frame, &state, now_s, colour)).is_err() {
                 return;
             }
             ended = self.end.wait_timeout(ended, PERIOD).unwrap_or_else(PoisonError::into_inner).0;

@@ -1,6 +1,7 @@
 //! A swarm on this machine, to try swarms out: a NATS server in a dedicated folder, and agents as processes. All of it
 //! ends with this process.
 
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
@@ -15,6 +16,8 @@ const FOLDER: &str = "loadlab-swarm-";
 /// Deadline for the server to listen.
 const UP: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
+/// The file in a folder that its run holds a lock on.
+const LOCK: &str = "lock";
 /// How long agents have to exit once the run is over.
 const LEAVE: Duration = Duration::from_secs(3);
 /// The environment variable that hands the server's URL to agents: other users can see a command line.
@@ -26,6 +29,8 @@ pub struct LocalSwarm {
     server: Child,
     agents: Vec<Child>,
     url: String,
+    /// Held until the folder is removed.
+    _lock: File,
 }
 
 impl LocalSwarm {
@@ -38,7 +43,8 @@ impl LocalSwarm {
         let name = format!("{FOLDER}{}-{:x}", std::process::id(), random());
         let dir = std::env::temp_dir().join(name);
         let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
-        made.map_err(|error| format!("cannot make the folder {}: {error}", dir.display()))?;
+        let locked = made.and_then(|()| lock(&dir));
+        let lock = locked.map_err(|error| format!("cannot make the folder {}: {error}", dir.display()))?;
         let (server, url) = match start_server(&dir) {
             Ok(started) => started,
             Err(why) => {
@@ -46,7 +52,7 @@ impl LocalSwarm {
                 return Err(why);
             }
         };
-        let mut swarm = LocalSwarm { dir, server, agents: Vec::new(), url };
+        let mut swarm = LocalSwarm { dir, server, agents: Vec::new(), url, _lock: lock };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (cores / agents).max(1);
         for number in 1..=agents {
@@ -89,13 +95,27 @@ impl Drop for LocalSwarm {
     }
 }
 
+/// Marks a folder as used for as long as the file is open.
+fn lock(dir: &Path) -> std::io::Result<File> {
+    let file = File::create(dir.join(LOCK))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Whether the run of a folder has ended: it no longer holds the lock, and no process has its number. Another container
+/// that shares the folder has numbers of its own.
+fn is_left_behind(dir: &Path, pid: u32) -> bool {
+    let is_free = || File::open(dir.join(LOCK)).map_or(true, |file| file.try_lock().is_ok());
+    !Path::new(&format!("/proc/{pid}")).exists() && is_free()
+}
+
 /// Removes folders of runs that were killed: their servers and agents ended with them.
 fn remove_left_behind() {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.split('-').next());
         let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        if pid.is_some_and(|pid| is_left_behind(&entry.path(), pid)) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

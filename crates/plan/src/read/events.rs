@@ -97,6 +97,14 @@ fn limit_of(r: &mut Reader<'_>, scalar: &Scalar, limit: &str, value: &str) -> Op
         return Some(Action::Limit { limit, value: None });
     }
     match limit.parse(value) {
+        Ok(0.0) if limit == LimitName::Memory => {
+            r.wrong(
+                scalar,
+                "nothing can run without memory".to_owned(),
+                Some("`none` for no limit".to_owned()),
+            );
+            None
+        }
         Ok(value) => Some(Action::Limit { limit, value: Some(value) }),
         Err(expected) => {
             let message = format!("`{}` is not {expected}", shorten(value));

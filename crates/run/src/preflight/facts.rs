@@ -239,9 +239,12 @@ fn cgroup(root: &Path) -> CgroupLimits {
             for base in ["sys/fs/cgroup", "sys/fs/cgroup/unified"] {
                 upward(root, base, path, |dir| v2_limits(dir, &mut out));
             }
-        } else if has("cpu") {
+        }
+        // One hierarchy may have both.
+        if has("cpu") {
             upward(root, &mounted(root, "cpu", controllers), path, |dir| v1_cpu(dir, &mut out));
-        } else if has("memory") {
+        }
+        if has("memory") {
             upward(root, &mounted(root, "memory", controllers), path, |dir| v1_memory(dir, &mut out));
         }
     }

@@ -528,6 +528,15 @@ fn limits_of_both_cgroup_versions() {
     ]);
     assert_eq!(v1.0, Some((0.5, "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us".to_owned())));
     assert_eq!(v1.1, Some((15 << 20, 1000, "/sys/fs/cgroup/memory/box/memory.limit_in_bytes".to_owned())));
+    let together = cgroup(&[
+        ("proc/self/cgroup", "4:cpu,memory:/box\n"),
+        ("sys/fs/cgroup/cpu,memory/box/cpu.cfs_quota_us", "50000\n"),
+        ("sys/fs/cgroup/cpu,memory/box/cpu.cfs_period_us", "100000\n"),
+        ("sys/fs/cgroup/cpu,memory/box/memory.limit_in_bytes", "15728640\n"),
+        ("sys/fs/cgroup/cpu,memory/box/memory.usage_in_bytes", "6000\n"),
+    ]);
+    assert_eq!(together.0.map(|(cores, _)| cores), Some(0.5));
+    assert_eq!(together.1.map(|(bytes, ..)| bytes), Some(15 << 20));
     let none = cgroup(&[
         ("proc/self/cgroup", "3:cpu:/\n"),
         ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),

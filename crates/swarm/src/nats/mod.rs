@@ -111,7 +111,7 @@ impl Server {
             async {}
         });
         // The client ignores credentials in the URL.
-        let of_url = self.url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+        let of_url = self.address().rsplit_once('@');
         options = match of_url.map(|(user, _)| user.split_once(':').ok_or(user)) {
             Some(Ok((user, password))) => options.user_and_password(user.to_owned(), password.to_owned()),
             Some(Err(token)) => options.token(token.to_owned()),
@@ -146,10 +146,16 @@ impl Server {
 
     /// The server's URL without credentials.
     pub fn shown(&self) -> String {
-        match (self.url.split_once("://"), self.url.rsplit_once('@')) {
+        match (self.url.split_once("://"), self.address().rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-            _ => self.url.clone(),
+            (None, Some((_, host))) => host.to_owned(),
+            (_, None) => self.url.clone(),
         }
+    }
+
+    /// The URL without its scheme, which may be left out.
+    fn address(&self) -> &str {
+        self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest)
     }
 }
 
@@ -342,5 +348,7 @@ mod tests {
         assert_eq!(shown("nats://me:secret@a.test:4222"), "nats://a.test:4222");
         assert_eq!(shown("nats://token@127.0.0.1:1"), "nats://127.0.0.1:1");
         assert_eq!(shown("tls://a.test:4222"), "tls://a.test:4222");
+        assert_eq!(shown("me:secret@a.test:4222"), "a.test:4222");
+        assert_eq!(shown("a.test:4222"), "a.test:4222");
     }
 }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 use super::{Component, Inner};
 use crate::cgroup::group::LimitError;
 use crate::error::{Error, Result};
-use crate::process::kill;
+use crate::process::{kill, open_files};
 use crate::spec::Limits;
 use crate::sync::lock;
 
@@ -58,10 +58,10 @@ impl Component {
 /// Applies the limit to every process that exists now; new ones inherit it.
 pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result::Result<(), LimitError> {
     let limit = most.map_or("open files to none".to_owned(), |n| format!("open files to {n}"));
-    // A process without an explicit limit has loadlab's.
+    // A process without an explicit limit started with loadlab's, as it was before loadlab raised it.
     let wanted = match most {
         Some(n) => Rlimit { current: Some(n), maximum: Some(n) },
-        None => rustix::process::getrlimit(Resource::Nofile),
+        None => open_files::given().unwrap_or_else(|| rustix::process::getrlimit(Resource::Nofile)),
     };
     let pids = inner.pids();
     for (pid, pidfd) in kill::pinned(pids, || inner.pids()) {

@@ -224,6 +224,10 @@ impl Relay {
         let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, *to);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
+            // This end first: without a descriptor for it, clients go on waiting in the kernel's queue.
+            let Ok(end) = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None) else {
+                return self.rest(place);
+            };
             let client = match accept_with(&self.ports[place].0, flags) {
                 Ok(client) => client,
                 Err(Errno::AGAIN) => return,
@@ -231,15 +235,14 @@ impl Relay {
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(_) => return self.rest(place),
             };
-            let joined = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).and_then(|end| {
-                set_tcp_nodelay(&end, true)?;
+            let joined = set_tcp_nodelay(&end, true).and_then(|()| {
                 set_tcp_nodelay(&client, true)?;
                 match connect(&end, &to) {
-                    Ok(()) | Err(Errno::INPROGRESS) => Ok(end),
+                    Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
                     Err(error) => Err(error),
                 }
             });
-            let Ok(end) = joined else {
+            if joined.is_err() {
                 self.counts.dropped += 1;
                 reset(client);
                 continue;

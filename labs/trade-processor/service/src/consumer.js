@@ -31,21 +31,22 @@ if (cluster.isPrimary) {
 
 /** Starts the worker processes, and lets them listen once all of them are connected to RabbitMQ. */
 function primary() {
-  let connected = 0;
+  const connected = new Set();
   let alive = 0;
   const start = () => {
     alive += 1;
     cluster.fork();
   };
   for (let i = 0; i < PROCESSES; i += 1) start();
-  cluster.on('message', () => {
-    connected += 1;
-    if (connected < PROCESSES) return;
+  cluster.on('message', (worker) => {
+    connected.add(worker.id);
+    if (connected.size < PROCESSES) return;
     for (const worker of Object.values(cluster.workers)) worker.send('listen');
   });
   let stopping = false;
   cluster.on('exit', (worker, code, signal) => {
     alive -= 1;
+    connected.delete(worker.id);
     if (stopping) {
       if (alive === 0) process.exit(0);
       return;

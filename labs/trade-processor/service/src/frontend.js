@@ -66,6 +66,7 @@ updates.on('ready', () => {
 
 async function open(request, answer) {
   if (state === '') await look();
+  if (request.destroyed) return; // the page is gone
   answer.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
   answer.write(`retry: 500\ndata: ${state}\n\n`);
   pages.add(answer);

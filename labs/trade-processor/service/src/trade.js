@@ -11,7 +11,11 @@ const PLACED = /^(\d{2})-([A-Z]{3})-(\d{2}) (\d{2}):(\d{2}):(\d{2})$/;
 
 function* regions() {
   const names = new Intl.DisplayNames('en', { type: 'region', fallback: 'none' });
-  const others = new Set(['EU', 'EZ', 'UN', 'QO', 'XA', 'XB', 'ZZ']);
+  const others = new Set([
+    'EU', 'EZ', 'UN', 'QO', 'XA', 'XB', 'ZZ', // groups, and codes for users
+    'AC', 'CP', 'CQ', 'DG', 'EA', 'IC', 'TA', 'UK', // exceptionally reserved
+    'AN', 'BU', 'CS', 'DD', 'DY', 'FX', 'HV', 'NH', 'NT', 'RH', 'SU', 'TP', 'VD', 'YD', 'YU', 'ZR', // no longer in use
+  ]);
   const letters = [...'ABCDEFGHIJKLMNOPQRSTUVWXYZ'];
   for (const code of letters.flatMap((first) => letters.map((second) => first + second))) {
     if (!others.has(code) && names.of(code)) yield code;

@@ -21,7 +21,7 @@ test('what is wrong with a message', () => {
   check({ rate: -1 }, 'rate');
   check({ timePlaced: '31-FEB-15 10:27:44' }, 'date');
   check({ originatingCountry: 'XX' }, 'country');
-  check({ originatingCountry: 'ZZ' }, 'country');
+  for (const originatingCountry of ['ZZ', 'SU', 'DD', 'UK', 'AN']) check({ originatingCountry }, 'country');
   check({ originatingCountry: undefined }, 'country');
   for (const text of ['', '{"userId":"1"', 'null', '7']) assert.equal(read(text).wrong, 'json', text);
   const trade = { user: '134256', from: 'EUR', to: 'GBP', rate: 0.7471, country: 'FR' };

@@ -37,8 +37,10 @@ pub fn check(release: &Release) -> Outcome {
     // With a token, as published in a release.
     let failed = job.run(&archive, "errors == 1", TOKEN)?;
     failed.ensure(1, "FAIL", 1)?;
+    failed.comment_has("FAIL")?;
     let again = job.run(&program, "errors == 0", TOKEN)?;
     again.ensure(0, "PASS", 1)?;
+    again.comment_has("PASS")?;
     let records: Vec<_> = [&passed, &failed, &again].iter().map(|d| d.outputs["record"].as_str()).collect();
     ensure!(records == ["load", "load-2", "load-3"], "records: {records:?}");
     ensure!(job.dir.path().join("load-3/report.html").is_file(), "no report in the record");
@@ -172,8 +174,7 @@ impl Job {
 }
 
 impl Done {
-    /// Ensures the exit code, that the summary contains these words, and the number of comments, of which the last
-    /// contains them too.
+    /// Ensures the exit code, that the summary contains these words, and the number of comments.
     fn ensure(&self, code: i32, words: &str, comments: usize) -> Result<()> {
         let said = &self.said;
         ensure!(self.code == Some(code), "exit code {:?}, not {code}:\n{said}", self.code);
@@ -181,6 +182,13 @@ impl Done {
         ensure!(output == Some(&code.to_string()), "output {output:?}, not {code}:\n{said}");
         ensure!(self.summary.contains(words), "no {words} in the summary:\n{}\n{said}", self.summary);
         ensure!(self.comments.len() == comments, "{} comments:\n{said}", self.comments.len());
+        Ok(())
+    }
+
+    /// Ensures that the last comment contains these words.
+    fn comment_has(&self, words: &str) -> Result<()> {
+        let last = self.comments.last().context("no comment")?;
+        ensure!(last.contains(words), "no {words} in the comment:\n{last}\n{}", self.said);
         Ok(())
     }
 }

@@ -32,6 +32,14 @@ pub enum OpeningError {
     NotOffered(&'static str),
 }
 
+/// What a complete response head was.
+enum Answer {
+    /// It opens the WebSocket.
+    Opened,
+    /// Another one follows.
+    Interim,
+}
+
 /// The request of an opening handshake. It may serve any number of connections.
 #[derive(Clone, Debug)]
 pub struct Opening {
@@ -62,34 +70,44 @@ impl Opening {
         headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// Takes the next bytes of the response; `partial` keeps them until the head is complete. Then returns how many of
-    /// these bytes belong to the head: the rest belongs to the WebSocket.
+    /// Takes the next bytes of the response; `partial` keeps them until the head is complete, without interim responses.
+    /// Once it is, `partial` is the head, and the number of these bytes that belong to it, or to interim responses before
+    /// it, is returned: the rest belongs to the WebSocket.
     ///
     /// # Errors
     /// The response does not open a WebSocket.
     pub fn receive(&self, partial: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<usize>, OpeningError> {
-        // The end of the head may lie across two pieces.
         let before = partial.len();
         partial.extend_from_slice(bytes);
-        // Bytes other than HTTP have no end to wait for; nor may empty lines come first, which httparse would skip.
-        let shown = partial.len().min(5);
-        if partial[..shown] != b"HTTP/"[..shown] {
-            return Err(OpeningError::Malformed);
-        }
-        let from = before.saturating_sub(3);
-        let end = memchr::memmem::find(&partial[from..], b"\r\n\r\n").map(|at| from + at + 4);
-        match end {
-            Some(end) if end <= MAX_HEAD => {
-                self.check(&partial[..end])?;
-                partial.clear();
-                Ok(Some(end - before))
+        let mut begin = 0;
+        // The end of the head may lie across two pieces.
+        let mut from = before.saturating_sub(3);
+        loop {
+            // Bytes other than HTTP have no end to wait for; nor may empty lines come first, which httparse would skip.
+            let shown = (partial.len() - begin).min(5);
+            if partial[begin..begin + shown] != b"HTTP/"[..shown] {
+                return Err(OpeningError::Malformed);
             }
-            None if partial.len() <= MAX_HEAD => Ok(None),
-            _ => Err(OpeningError::HeadTooLarge),
+            let end = memchr::memmem::find(&partial[from..], b"\r\n\r\n").map(|at| from + at + 4);
+            match end {
+                Some(end) if end - begin <= MAX_HEAD => match self.check(&partial[begin..end])? {
+                    Answer::Opened => {
+                        partial.truncate(end);
+                        partial.drain(..begin);
+                        return Ok(Some(end - before));
+                    }
+                    Answer::Interim => (begin, from) = (end, end),
+                },
+                None if partial.len() - begin <= MAX_HEAD => {
+                    partial.drain(..begin);
+                    return Ok(None);
+                }
+                _ => return Err(OpeningError::HeadTooLarge),
+            }
         }
     }
 
-    fn check(&self, head: &[u8]) -> Result<(), OpeningError> {
+    fn check(&self, head: &[u8]) -> Result<Answer, OpeningError> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
         if !response.parse(head).is_ok_and(|status| status.is_complete()) {
@@ -97,6 +115,8 @@ impl Opening {
         }
         match response.code {
             Some(101) => {}
+            // More is to come (RFC 9110, section 15.2).
+            Some(100..=199) => return Ok(Answer::Interim),
             status => return Err(OpeningError::Status(status.unwrap_or(0))),
         }
         let all = |name: &str| {
@@ -117,8 +137,8 @@ impl Opening {
             return Err(OpeningError::NotOffered("WebSocket extension"));
         }
         match all("sec-websocket-protocol").as_slice() {
-            [] => Ok(()),
-            [one] if self.protocols.iter().any(|p| p.as_bytes() == *one) => Ok(()),
+            [] => Ok(Answer::Opened),
+            [one] if self.protocols.iter().any(|p| p.as_bytes() == *one) => Ok(Answer::Opened),
             _ => Err(OpeningError::NotOffered("WebSocket subprotocol")),
         }
     }

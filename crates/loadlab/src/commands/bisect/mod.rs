@@ -269,6 +269,7 @@ impl Search<'_> {
                     return Err(Ended::error(Exit::NotUp, why));
                 }
                 Measured::Skipped(why) => {
+                    invalid = 0;
                     self.say(&format!("{}: skipped: {why}", self.named(revision)));
                     self.skipped.push((revision, why));
                     search.cannot_measure(revision);

@@ -56,7 +56,10 @@ fn text_of(args: &InitArgs) -> Result<String, String> {
         return Ok(text.replace("LOADLAB", &program()));
     }
     let from = args.from.as_deref().unwrap_or_default();
-    if ["http://", "https://", "unix:"].iter().any(|scheme| from.starts_with(scheme)) {
+    if ["http://", "https://", "unix:"]
+        .iter()
+        .any(|scheme| from.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+    {
         return of_url(from);
     }
     if Path::new(from).is_file() {

@@ -30,9 +30,13 @@ pub fn complete(repository: &Repository, plan: &str, into: &Path) -> Result<Opti
             fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
         }
         // git also lists files that were deleted from the tree: there is nothing to copy.
-        if source.exists() {
-            fs::copy(&source, &target).map_err(|error| failed(&source, error))?;
-        }
+        let Ok(found) = source.symlink_metadata() else { continue };
+        let copied = match fs::read_link(&source) {
+            Ok(to) => std::os::unix::fs::symlink(to, &target),
+            Err(_) if found.is_dir() => Err(std::io::Error::other("it is a repository inside this one")),
+            Err(_) => fs::copy(&source, &target).map(drop),
+        };
+        copied.map_err(|error| failed(&source, error))?;
     }
     let named: Vec<String> = files.iter().take(NAMED).map(|file| file.display().to_string()).collect();
     let more = files.len().saturating_sub(NAMED);

@@ -167,9 +167,12 @@ impl PacketTimer {
             // The processes in the namespace have ended.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                self.closed.insert(group.namespace);
                 let why = match error.kind() {
-                    io::ErrorKind::PermissionDenied => "no right to read packets (CAP_NET_RAW)".to_owned(),
+                    io::ErrorKind::PermissionDenied => {
+                        self.closed.insert(group.namespace);
+                        "no right to read packets (CAP_NET_RAW)".to_owned()
+                    }
+                    // It may work the next time: a descriptor or memory may be free then.
                     _ => error.to_string(),
                 };
                 self.not_seen.insert(format!("exact times of connections: {why}"));
