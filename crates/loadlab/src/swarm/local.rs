@@ -195,3 +195,20 @@ fn random() -> u64 {
 fn pause() {
     std::thread::sleep(LOOK);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_another_container_uses_is_not_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        // Above the largest number that a process can have.
+        let nobody = 1 << 30;
+        let held = lock(dir.path()).unwrap();
+        assert!(!is_left_behind(dir.path(), nobody));
+        drop(held);
+        assert!(is_left_behind(dir.path(), nobody));
+        assert!(!is_left_behind(dir.path(), std::process::id()));
+    }
+}

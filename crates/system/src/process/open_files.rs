@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::OnceLock;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
 /// The limit this process started with, once it has raised its own.
 static GIVEN: OnceLock<Rlimit> = OnceLock::new();
@@ -29,4 +29,11 @@ pub fn allowed() -> u64 {
 /// The limit for started processes, if it differs from this process's.
 pub fn given() -> Option<Rlimit> {
     GIVEN.get().map(|given| Rlimit { current: given.current, maximum: given.maximum })
+}
+
+/// Gives a process that was just started the original limit, unless it has ended.
+pub fn give(pid: u32) {
+    if let (Some(limit), Some(pid)) = (given(), Pid::from_raw(pid as i32)) {
+        let _ = prlimit(Some(pid), Resource::Nofile, limit);
+    }
 }

@@ -17,6 +17,7 @@ use loadlab_record::Secrets;
 
 use crate::cancel::{Cancel, WaitOutcome};
 use crate::clock;
+use crate::process::open_files;
 use crate::spec::Command;
 
 /// How long a wait blocks before it checks whether to continue.
@@ -73,6 +74,8 @@ impl OutputCommand {
         process.current_dir(&self.dir).envs(self.env.iter().map(|(n, v)| (n, v))).process_group(0);
         process.stdin(Stdio::null()).stdout(own(&output)?).stderr(own(&errors)?);
         let mut child = process.spawn().map_err(|e| format!("cannot start it: {e}"))?;
+        // Set from here: in the child before it execs, it would take a fork of this process and all its memory.
+        open_files::give(child.id());
         let ended = wait(&mut child, until_ns, &mut || match stop() {
             true => Some("interrupted".to_owned()),
             false => {

@@ -29,19 +29,22 @@ pub fn complete(repository: &Repository, plan: &str, into: &Path) -> Result<Opti
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
         }
-        // git also lists files that were deleted from the tree: there is nothing to copy.
-        let Ok(found) = source.symlink_metadata() else { continue };
-        let copied = match fs::read_link(&source) {
-            Ok(to) => std::os::unix::fs::symlink(to, &target),
-            Err(_) if found.is_dir() => Err(std::io::Error::other("it is a repository inside this one")),
-            Err(_) => fs::copy(&source, &target).map(drop),
-        };
-        copied.map_err(|error| failed(&source, error))?;
+        copy(&source, &target).map_err(|error| failed(&source, error))?;
     }
     let named: Vec<String> = files.iter().take(NAMED).map(|file| file.display().to_string()).collect();
     let more = files.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Ok((!files.is_empty()).then(|| format!("{}{more}", named.join(", "))))
+}
+
+/// Copies a file, or a link as a link. git also lists files that were deleted from the tree: there is nothing to copy.
+fn copy(source: &Path, target: &Path) -> std::io::Result<()> {
+    let Ok(found) = source.symlink_metadata() else { return Ok(()) };
+    match fs::read_link(source) {
+        Ok(to) => std::os::unix::fs::symlink(to, target),
+        Err(_) if found.is_dir() => Err(std::io::Error::other("it is a repository inside this one")),
+        Err(_) => fs::copy(source, target).map(drop),
+    }
 }
 
 /// Words of the plan that may be paths in or below its folder, each once.
@@ -63,6 +66,18 @@ fn words(plan: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_is_copied_as_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (tree, into) = (dir.path().join("tree"), dir.path().join("into"));
+        fs::create_dir_all(tree.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", tree.join("conf")).unwrap();
+        copy(&tree.join("conf"), &dir.path().join("conf")).unwrap();
+        assert_eq!(fs::read_link(dir.path().join("conf")).unwrap(), Path::new("real"));
+        copy(&tree.join("deleted"), &into).unwrap();
+        assert!(!into.exists() && copy(&tree.join("real"), &into).is_err());
+    }
 
     #[test]
     fn paths_are_found_in_commands_maps_and_lists() {
