@@ -120,8 +120,14 @@ fn spans_of(source: &str, span: Span, text: &str, places: &[Range<usize>]) -> Ve
         return places.iter().map(here).collect();
     }
     let mut found = Vec::new();
-    for part in places.iter().map(|place| &text[place.clone()]) {
-        let within = source.get(from..span.end as usize).and_then(|text| text.find(part));
+    for place in places {
+        let part = &text[place.clone()];
+        // With what is before it in a URL: the same word may be the user's name.
+        let before = &text[..place.start];
+        let context = &text[before.rfind("://").unwrap_or(place.start)..place.end];
+        let rest = source.get(from..span.end as usize).unwrap_or_default();
+        let in_context = rest.find(context).map(|at| at + context.len() - part.len());
+        let within = in_context.or_else(|| rest.find(part));
         if let Some(at) = within {
             from += at;
             found.push(Span { start: from as u32, end: (from + part.len()) as u32, ..span });

@@ -287,6 +287,22 @@ fn a_profile_nobody_chose_may_ask_for_what_is_not_there() {
 }
 
 #[test]
+fn a_password_that_is_also_the_users_name_is_not_shown() {
+    for run in [
+        "exec ./app --amqp amqp://guest:guest@mq",
+        "|\n        exec ./app --amqp amqp://guest:guest@mq\n        --more\n",
+        ">-\n        exec ./app\n        --amqp amqp://guest:guest@mq\n",
+        "\"./app \\\"amqp://guest:guest@mq\\\"\"",
+    ] {
+        let text = format!(
+            "loadlab: 1\nname: n\nsystem:\n  components:\n    web:\n      run: {run}\nload: {{ users: 1, requests: 1, journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\n"
+        );
+        let shown = text.replace("guest:guest", "guest:***");
+        assert_eq!(read(&text).shown_text, shown);
+    }
+}
+
+#[test]
 fn credentials_that_a_plan_writes_out_are_not_shown() {
     let text = r#"loadlab: 1
 name: n

@@ -282,19 +282,37 @@ fn masked_line(line: &str) -> Option<String> {
     if !SECRET.iter().any(|s| known.eq_ignore_ascii_case(s)) {
         return None;
     }
-    // A cookie's name, or the scheme of other fields: a token may contain `=`.
+    // What may be shown: a cookie's name, or the scheme of other fields. A token may contain `=`.
     let sign = if known.to_ascii_lowercase().contains("cookie") { "=" } else { " " };
-    let (before, sign) = value.trim_start().split_once(sign).map_or(("", ""), |(word, _)| (word, sign));
-    Some(format!("{name}: {before}{sign}***"))
+    let is_name = |word: &&str| match sign {
+        "=" => !word.contains([' ', ';', ',']),
+        _ => word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
+    };
+    let shown = value.trim().split_once(sign).map(|(word, _)| word).filter(is_name);
+    Some(shown.map_or(format!("{name}: ***"), |word| format!("{name}: {word}{sign}***")))
 }
 
-/// Offset after the empty line that ends the head, whatever the line ending.
+/// Offset after the empty line that ends the head, whatever the line ending. Interim responses belong to the head that
+/// follows them.
 pub fn end_of_head(bytes: &[u8]) -> Option<usize> {
-    memchr::memchr_iter(b'\n', bytes).find_map(|at| match bytes.get(at + 1..)? {
-        [b'\n', ..] => Some(at + 2),
-        [b'\r', b'\n', ..] => Some(at + 3),
-        _ => None,
-    })
+    let mut end = 0;
+    loop {
+        let head = &bytes[end..];
+        end += memchr::memchr_iter(b'\n', head).find_map(|at| match head.get(at + 1..)? {
+            [b'\n', ..] => Some(at + 2),
+            [b'\r', b'\n', ..] => Some(at + 3),
+            _ => None,
+        })?;
+        if !is_interim(head) {
+            return Some(end);
+        }
+    }
+}
+
+/// Whether a head is that of an interim response (RFC 9110, section 15.2).
+fn is_interim(head: &[u8]) -> bool {
+    matches!(head, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', b'1', b'0'..=b'9', b'0'..=b'9', ..])
+        && head[9..12] != *b"101"
 }
 
 #[cfg(test)]
@@ -309,10 +327,23 @@ mod tests {
     }
 
     #[test]
+    fn interim_responses_belong_to_the_head_after_them() {
+        let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        let head = format!("{interim}HTTP/1.1 200 OK\r\nSet-Cookie: id=7\r\n\r\n");
+        assert_eq!(end_of_head(interim.as_bytes()), None);
+        assert_eq!(end_of_head(format!("{head}body\r\n\r\n").as_bytes()), Some(head.len()));
+        let opened = "HTTP/1.1 101 Switching Protocols\r\n\r\n";
+        assert_eq!(end_of_head(format!("{opened}x\n\n").as_bytes()), Some(opened.len()));
+    }
+
+    #[test]
     fn secrets_are_masked_and_nothing_else() {
         check("Authorization: Bearer abc.def", "Authorization: Bearer ***");
         check("authorization: abc", "authorization: ***");
         check("Authorization: dXNlcjpwYXNzd29yZA==", "Authorization: ***");
+        check("Authorization: dXNlcjpwYXNzd29yZA== ", "Authorization: ***");
+        check("Authorization: token=abc123, realm=x", "Authorization: ***");
+        check("Cookie: secret; a=b", "Cookie: ***");
         check("Cookie: sid=42; theme=dark", "Cookie: sid=***");
         check("Set-Cookie: id=7; Path=/", "Set-Cookie: id=***");
         check("X-Authorization: a", "X-Authorization: a");

@@ -418,28 +418,23 @@ impl<'r> Worker<'r> {
             return;
         };
         let received = opening.receive(&mut link.partial, bytes);
-        if let Some(kept) = &mut exchange.buffered {
-            kept.set_head(&link.partial);
-        }
-        let (head, end) = match &received {
-            Ok(Some(end)) => (&bytes[..*end], Some(*end)),
-            Ok(None) => (bytes, None),
-            Err(_) => (bytes, memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4)),
+        // Interim responses are no part of it.
+        let response = match received {
+            Ok(None) => link.partial.clone(),
+            _ => std::mem::take(&mut link.partial),
         };
-        let in_pieces = exchange.stash.is_some() || matches!(received, Ok(None));
-        if in_pieces {
-            self.slots.stash(id, head, end);
+        if let Some(kept) = &mut exchange.buffered {
+            kept.set_head(&response);
         }
+        self.slots.unstash(id);
         match received {
-            Ok(None) => {}
-            Ok(Some(end)) => self.conversation_opened(ops, conn, bytes, end, now),
-            Err(OpeningError::Status(status)) => self.opening_refused(ops, conn, bytes, status, now),
+            Ok(None) => self.slots.stash(id, &response, None),
+            Ok(Some(end)) => self.conversation_opened(ops, conn, &response, &bytes[end..], now),
+            Err(OpeningError::Status(status)) => self.opening_refused(ops, conn, &response, status, now),
             Err(error) => {
                 let too_large = error == OpeningError::HeadTooLarge;
                 let failure = if too_large { Failure::TooLarge } else { Failure::Protocol };
-                if !in_pieces {
-                    self.slots.stash(id, bytes, memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4));
-                }
+                self.slots.stash(id, &response, None);
                 self.fail_for(ops, id, failure, &error.to_string());
             }
         }
@@ -450,15 +445,15 @@ impl<'r> Worker<'r> {
         &mut self,
         ops: &mut impl Ops<'r>,
         conn: ConnId,
-        bytes: &[u8],
-        end: usize,
+        head: &[u8],
+        rest: &[u8],
         now: u64,
     ) {
         if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
-            (link.state, link.partial) = (State::Open, Vec::new());
+            link.state = State::Open;
         }
-        if end < bytes.len() {
-            self.conversation_received(ops, conn, &bytes[end..], now);
+        if !rest.is_empty() {
+            self.conversation_received(ops, conn, rest, now);
         }
         let id = self.conns.table[conn as usize].exchange;
         let verdict = self.judge_opening(id, 101, now);
@@ -467,7 +462,7 @@ impl<'r> Worker<'r> {
             state.phase = Phase::Idle;
         }
         let (outcome, trouble) = verdict;
-        let head = ResponseBytes { bytes: &bytes[..end], head_end: Some(end) };
+        let head = ResponseBytes { bytes: head, head_end: Some(head.len()) };
         self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, head));
     }
 

@@ -217,7 +217,7 @@ fn replaced(message: &str, text: &str, by: &str) -> String {
     let mut out = String::new();
     let mut from = 0;
     for (at, _) in message.match_indices(text) {
-        let (before, after) = (&message[..at], &message[at + text.len()..]);
+        let (before, after) = (without_colour(&message[..at]), &message[at + text.len()..]);
         let is_word = !is_letter(before.chars().next_back()) && !is_letter(after.chars().next());
         if text.len() >= SHORT || is_word {
             out.push_str(&message[from..at]);
@@ -226,6 +226,14 @@ fn replaced(message: &str, text: &str, by: &str) -> String {
         }
     }
     out + &message[from..]
+}
+
+/// A text without the escape sequence that ends it, whose last letter belongs to no word.
+fn without_colour(text: &str) -> &str {
+    let Some((before, sequence)) = text.rsplit_once("\x1b[") else { return text };
+    let is_whole =
+        sequence.strip_suffix('m').is_some_and(|of| of.chars().all(|c| c.is_ascii_digit() || c == ';'));
+    if is_whole { before } else { text }
 }
 
 /// Whether a word is an option with a header field as its value.
@@ -289,5 +297,7 @@ mod tests {
         );
         let typed = describe(&["bench", "-H", "e"]);
         assert_eq!(without_credentials("the header field 'e' needs", &typed), "the header field '***' needs");
+        let coloured = |value: &str| format!("the header field '\x1b[33m{value}\x1b[0m' needs");
+        assert_eq!(without_credentials(&coloured("e"), &typed), coloured("***"));
     }
 }

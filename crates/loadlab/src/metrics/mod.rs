@@ -68,7 +68,9 @@ impl Metrics {
     /// Pushes the final values, and briefly waits for the push.
     pub fn finish(&self) {
         if let Some(pusher) = &self.pusher {
-            pusher.finish(&self.known());
+            pusher.push_last(&self.known());
+            // The thread may need what is known in the meantime.
+            pusher.finish();
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -166,7 +166,10 @@ fn answer(stream: impl Read, describe: impl Fn(io::Error) -> String) -> Result<(
 /// A thread that pushes metrics to a collector.
 pub struct Pusher {
     bodies: SyncSender<Message>,
-    last: Arc<Mutex<Option<Last>>>,
+    /// The last document.
+    last: Arc<Mutex<Option<String>>>,
+    /// Disconnected once the thread has ended.
+    done: Mutex<Receiver<()>>,
     fault: Arc<Mutex<Fault>>,
     url: String,
     /// How long to wait for the last push.
@@ -179,13 +182,6 @@ enum Message {
     Look,
 }
 
-/// The last document. It is sent before any that are still queued: sums are cumulative.
-struct Last {
-    body: String,
-    /// Where the thread reports that it is done.
-    done: SyncSender<()>,
-}
-
 #[derive(Default)]
 struct Fault {
     first: Option<String>,
@@ -193,6 +189,14 @@ struct Fault {
 }
 
 impl Fault {
+    /// Keeps what went wrong with the last push, if nothing went wrong before.
+    fn of_last(fault: &Mutex<Fault>, url: &str, why: &str) {
+        let mut fault = fault.lock().unwrap_or_else(PoisonError::into_inner);
+        fault
+            .first
+            .get_or_insert_with(|| format!("--otlp: {url}: {why}; the last values may be missing there"));
+    }
+
     fn keep(fault: &Mutex<Fault>, url: &str, why: String) {
         let mut fault = fault.lock().unwrap_or_else(PoisonError::into_inner);
         fault.first.get_or_insert_with(|| {
@@ -213,16 +217,18 @@ impl Pusher {
         let fault = Arc::new(Mutex::new(Fault::default()));
         let last = Arc::new(Mutex::new(None));
         let (faults, lasts, url) = (fault.clone(), last.clone(), sender.endpoint.url());
-        // The push before may be under way, and then its own: each connects and exchanges.
+        let (ends, done) = sync_channel::<()>(0);
+        // The push before may be under way, and then its own.
         let patience = 2 * sender.patience + MARGIN;
         std::thread::Builder::new()
             .name("otlp".into())
             .spawn(move || {
                 loadlab_system::background::enter();
                 push_all(&sender, &known, &taken, (&lasts, &faults));
+                drop(ends);
             })
             .map_err(|e| Ended::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}")))?;
-        Ok(Pusher { bodies, last, fault, url, patience })
+        Ok(Pusher { bodies, last, done: Mutex::new(done), fault, url, patience })
     }
 
     /// Queues a push of the current values.
@@ -231,22 +237,21 @@ impl Pusher {
         let _ = self.bodies.try_send(Message::Push(document(known, SystemTime::now())));
     }
 
-    /// Queues the last push and briefly waits for it.
-    pub fn finish(&self, known: &Known) {
-        let (done, wait) = sync_channel(1);
-        let last = Last { body: document(known, SystemTime::now()), done };
+    /// Queues the last push; [`Pusher::finish`] waits for it.
+    pub fn push_last(&self, known: &Known) {
+        let last = document(known, SystemTime::now());
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
-        // With a full queue the thread is busy, and looks after the present push.
+        // With a full queue the thread is busy, and finds the document once the queue is empty.
         let _ = self.bodies.try_send(Message::Look);
-        if let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(self.patience) {
-            self.is_late();
-        }
     }
 
-    /// Notes that the last values may not have arrived.
-    fn is_late(&self) {
-        let why = format!("the last values were not taken within {}", in_seconds(self.patience));
-        Fault::keep(&self.fault, &self.url, why);
+    /// Briefly waits for the last push.
+    pub fn finish(&self) {
+        let ended = self.done.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(self.patience);
+        if let Err(RecvTimeoutError::Timeout) = ended {
+            let why = format!("no answer within {}", in_seconds(self.patience));
+            Fault::of_last(&self.fault, &self.url, &why);
+        }
     }
 
     /// The first error; returned once.
@@ -262,26 +267,30 @@ fn push_all(
     sender: &Sender,
     known: &Mutex<Known>,
     bodies: &Receiver<Message>,
-    (last, fault): (&Mutex<Option<Last>>, &Mutex<Fault>),
+    (last, fault): (&Mutex<Option<String>>, &Mutex<Fault>),
 ) {
-    let push = |body: &str| {
-        if let Err(why) = sender.push(body) {
-            Fault::keep(fault, &sender.endpoint.url(), why);
-        }
-    };
+    let keep = |why: String| Fault::keep(fault, &sender.endpoint.url(), why);
     loop {
-        let next = bodies.recv_timeout(sender.every);
-        if let Some(Last { body, done }) = last.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            push(&body);
-            let _ = done.send(());
-            return;
-        }
+        let next = match bodies.try_recv() {
+            // The last document comes after all that are queued, which may be the last ones of their trials.
+            Err(TryRecvError::Empty) => {
+                if let Some(body) = last.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    if let Err(why) = sender.push(&body) {
+                        Fault::of_last(fault, &sender.endpoint.url(), &why);
+                    }
+                    return;
+                }
+                bodies.recv_timeout(sender.every)
+            }
+            Err(TryRecvError::Disconnected) => return,
+            Ok(message) => Ok(message),
+        };
         match next {
-            Ok(Message::Push(body)) => push(&body),
+            Ok(Message::Push(body)) => sender.push(&body).unwrap_or_else(keep),
             Ok(Message::Look) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let body = document(&known.lock().unwrap_or_else(PoisonError::into_inner), SystemTime::now());
-                push(&body);
+                sender.push(&body).unwrap_or_else(keep);
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }

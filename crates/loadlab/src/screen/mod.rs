@@ -97,7 +97,8 @@ impl Shared {
             match area() {
                 Some(now) if now != shown => {
                     shown = now;
-                    if terminal.resize(shown).and_then(|()| terminal.clear()).is_err() {
+                    // This clears it, too; `clear` would ask the terminal where its cursor is, on standard output.
+                    if terminal.resize(shown).is_err() {
                         return;
                     }
                 }

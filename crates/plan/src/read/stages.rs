@@ -115,7 +115,9 @@ fn read_level(r: &mut Reader<'_>, node: &Node) -> Option<Level> {
     let scalar = r.scalar(node, WHAT)?;
     let (value, unit) = match scalar.text.split_once('/') {
         // `0/s` is a rate here, though nothing can be sent at it.
-        Some((zero, _)) if zero.trim().chars().all(|c| matches!(c, '0' | '.')) && zero.contains('0') => {
+        Some((zero, _))
+            if zero.trim().chars().all(|c| matches!(c, '0' | '.')) && zero.trim().parse() == Ok(0.0) =>
+        {
             parse_rate_per_s(&scalar.text.replacen(zero, "1", 1)).ok().map(|_| (0.0, Some(Unit::Rate)))
         }
         Some(_) => parse_rate_per_s(&scalar.text).ok().map(|rate| (rate, Some(Unit::Rate))),

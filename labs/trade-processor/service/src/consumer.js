@@ -32,6 +32,7 @@ if (cluster.isPrimary) {
 /** Starts the worker processes, and lets them listen once all of them are connected to RabbitMQ. */
 function primary() {
   const connected = new Set();
+  let started = false;
   let alive = 0;
   const start = () => {
     alive += 1;
@@ -40,7 +41,8 @@ function primary() {
   for (let i = 0; i < PROCESSES; i += 1) start();
   cluster.on('message', (worker) => {
     connected.add(worker.id);
-    if (connected.size < PROCESSES) return;
+    if (!started && connected.size < PROCESSES) return;
+    started = true;
     for (const worker of Object.values(cluster.workers)) worker.send('listen');
   });
   let stopping = false;

@@ -70,9 +70,9 @@ impl Opening {
         headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// Takes the next bytes of the response; `partial` keeps them until the head is complete, without interim responses.
-    /// Once it is, `partial` is the head, and the number of these bytes that belong to it, or to interim responses before
-    /// it, is returned: the rest belongs to the WebSocket.
+    /// Takes the next bytes of the response; `partial` keeps the response, without interim ones before it. Once its head
+    /// is complete, `partial` is that head, and the number of these bytes that belong to it or came before it is returned:
+    /// the rest belongs to the WebSocket.
     ///
     /// # Errors
     /// The response does not open a WebSocket.
@@ -90,13 +90,17 @@ impl Opening {
             }
             let end = memchr::memmem::find(&partial[from..], b"\r\n\r\n").map(|at| from + at + 4);
             match end {
-                Some(end) if end - begin <= MAX_HEAD => match self.check(&partial[begin..end])? {
-                    Answer::Opened => {
+                Some(end) if end - begin <= MAX_HEAD => match self.check(&partial[begin..end]) {
+                    Ok(Answer::Interim) => (begin, from) = (end, end),
+                    Ok(Answer::Opened) => {
                         partial.truncate(end);
                         partial.drain(..begin);
                         return Ok(Some(end - before));
                     }
-                    Answer::Interim => (begin, from) = (end, end),
+                    Err(error) => {
+                        partial.drain(..begin);
+                        return Err(error);
+                    }
                 },
                 None if partial.len() - begin <= MAX_HEAD => {
                     partial.drain(..begin);

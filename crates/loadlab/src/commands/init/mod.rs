@@ -100,7 +100,7 @@ fn of_url(text: &str) -> Result<String, String> {
             serde_json::Value::from(host.as_str())
         ),
     };
-    let trust = match text.starts_with("https://") {
+    let trust = match text.to_ascii_lowercase().starts_with("https://") {
         true => {
             "  # tls: { insecure: true }           # accept any certificate, or trust one: { ca: FILE }\n"
         }

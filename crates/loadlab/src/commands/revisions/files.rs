@@ -37,13 +37,15 @@ pub fn complete(repository: &Repository, plan: &str, into: &Path) -> Result<Opti
     Ok((!files.is_empty()).then(|| format!("{}{more}", named.join(", "))))
 }
 
-/// Copies a file, or a link as a link. git also lists files that were deleted from the tree: there is nothing to copy.
+/// Copies a file, or what a link to a file leads to, since that may be in no revision; a link to a folder as a link. git
+/// also lists files that were deleted from the tree: there is nothing to copy.
 fn copy(source: &Path, target: &Path) -> std::io::Result<()> {
-    let Ok(found) = source.symlink_metadata() else { return Ok(()) };
+    let Ok(found) = fs::metadata(source) else { return Ok(()) };
     match fs::read_link(source) {
+        _ if found.is_file() => fs::copy(source, target).map(drop),
+        Ok(_) if target.symlink_metadata().is_ok() => Ok(()),
         Ok(to) => std::os::unix::fs::symlink(to, target),
-        Err(_) if found.is_dir() => Err(std::io::Error::other("it is a repository inside this one")),
-        Err(_) => fs::copy(source, target).map(drop),
+        Err(_) => Err(std::io::Error::other("it is a repository inside this one")),
     }
 }
 
@@ -68,13 +70,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_copied_as_a_link() {
+    fn a_link_to_a_folder_is_copied_as_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let (tree, into) = (dir.path().join("tree"), dir.path().join("into"));
         fs::create_dir_all(tree.join("real")).unwrap();
         std::os::unix::fs::symlink("real", tree.join("conf")).unwrap();
         copy(&tree.join("conf"), &dir.path().join("conf")).unwrap();
         assert_eq!(fs::read_link(dir.path().join("conf")).unwrap(), Path::new("real"));
+        fs::write(dir.path().join("elsewhere"), "rows").unwrap();
+        std::os::unix::fs::symlink("../elsewhere", tree.join("rows.csv")).unwrap();
+        copy(&tree.join("rows.csv"), &dir.path().join("rows.csv")).unwrap();
+        assert!(dir.path().join("rows.csv").symlink_metadata().unwrap().is_file());
         copy(&tree.join("deleted"), &into).unwrap();
         assert!(!into.exists() && copy(&tree.join("real"), &into).is_err());
     }
