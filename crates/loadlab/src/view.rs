@@ -50,7 +50,7 @@ struct After {
 pub enum OutputMode {
     /// No progress: `--quiet`.
     Nothing,
-    /// Plain lines: `--plain`.
+    /// Lines, of which a terminal shows the last one only: `--plain`.
     Lines,
     /// A screen, if the terminal has room for one.
     Screen,

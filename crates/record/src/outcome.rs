@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Failure {
     /// A complete response with a status of 400 to 499.
     Http4xx,
-    /// A complete response with a status of 500 to 599.
+    /// A complete response with a status of 500 or more.
     Http5xx,
     /// A complete response that failed a check of the plan.
     Check,

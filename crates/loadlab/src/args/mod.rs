@@ -301,7 +301,7 @@ pub struct ProgressArgs {
     /// Suppress progress output
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print progress line by line, also on a terminal
+    /// Show progress on a single line instead of a screen
     #[arg(long, conflicts_with = "quiet", hide_short_help = true)]
     pub plain: bool,
 }

@@ -114,7 +114,7 @@ pub(crate) static TLS: Section = Section {
     called: "`tls`",
     doc: "TLS settings for `https` targets.",
     keys: &[
-        key("ca", Shape::Text, "Certificates to trust in addition to the machine's: a PEM file."),
+        key("ca", Shape::Text, "Certificates to trust instead of the machine's: a PEM file."),
         key("cert", Shape::Text, "The client's certificate: a PEM file."),
         key("key", Shape::Text, "The certificate's key: a PEM file."),
         key("insecure", Shape::Bool, "Accept any certificate. Default false."),

@@ -44,7 +44,13 @@ steady(queued, 5s)                 a probe has kept its value for that long
 /// The page, in Markdown.
 pub fn conditions_page() -> String {
     let mut out = OPENING.to_owned();
-    section(&mut out, "Response times", "Of all requests, from when each was due.", "", &[&TIMES]);
+    section(
+        &mut out,
+        "Response times",
+        "From when each request was due, of successful responses and of requests that never ended.",
+        "",
+        &[&TIMES],
+    );
     let about = "The same figures of other times: the name of the distribution, a dot and the figure, such as `service.p99` or `connect.max`.";
     section(&mut out, "Other times", about, "", &[&SERIES]);
     section(&mut out, "Counts", "Of the whole load, warm-up included.", "", &[&COUNTS]);

@@ -800,14 +800,19 @@ async fn announce(
     shared: &Shared,
 ) {
     let mut beat = tokio::time::interval(BEAT);
+    // Signing takes time from a core that the load may need.
+    let mut signed = (Vec::new(), offer.announced(Vec::new(), files));
     loop {
         beat.tick().await;
         let is_connected = client.connection_state() == State::Connected;
         shared.change(|crew| crew.connected(is_connected, now_ns()));
         let _ = client.publish(subjects.echo(), now_ns().to_string().into()).await;
-        let sealed = offer.announced(shared.crew().open(), files);
+        let open = shared.crew().open();
+        if open != signed.0 {
+            signed = (open.clone(), offer.announced(open, files));
+        }
         // While the server is unreachable, no one receives it.
-        let _ = client.publish(ANNOUNCED, sealed.into()).await;
+        let _ = client.publish(ANNOUNCED, signed.1.clone().into()).await;
     }
 }
 
