@@ -221,6 +221,39 @@ fn what_is_not_collected_takes_no_more_memory_the_longer_it_lasts() {
     assert!(long < short + short / 4, "{short} bytes after 5 s, {long} after 50 s");
 }
 
+/// Answers after a second, and records the most this thread held at any request.
+struct Slow(Watching);
+
+impl Server for Slow {
+    fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)> {
+        self.0.connect(at_ns, conn)
+    }
+
+    fn request(&mut self, at_ns: u64, conn: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        self.0.request(at_ns + S, conn, bytes)
+    }
+}
+
+#[test]
+fn very_many_requests_in_flight_are_not_kept() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    LOADS.set(false);
+    const BODY: usize = 2_000;
+    let held_by = |users: u64| {
+        let mut spec = LoadSpec { model: Model::Closed { users }, ..journey() };
+        let message = spec.journey.as_mut().unwrap().scripts[0].message.as_mut().unwrap();
+        let body = message.body.insert(Template::default());
+        body.push_text(&[b'x'; BODY], Escape::Raw).unwrap();
+        let before = HELD.get();
+        let mut sim = Sim::new(Slow(Watching { most: 0 }));
+        let outcome = simulate(&spec, &Control::default(), &mut sim, &mut |_| {}).expect("it runs");
+        assert_eq!(outcome.measured.counts.ok, users);
+        sim.into_server().0.most - before
+    };
+    let each = (held_by(30_000) - held_by(10_000)) as usize / 20_000;
+    assert!(each < BODY / 2, "{each} bytes for each user, and a request has {BODY}");
+}
+
 /// The body every peer sends.
 const BODY: &[u8] = &[b'o'; 4_000];
 

@@ -235,6 +235,75 @@ fn a_capture_that_finds_nothing_fails_its_step_and_ends_the_round() {
     assert_eq!(examples[0].response_body.as_deref(), Some("{\"id\": 1}"));
 }
 
+/// Answers after a second, all requests at the same time; refuses one user, and never answers another.
+#[derive(Default)]
+struct Crowded {
+    /// What the two users sent.
+    sent: BTreeMap<u64, String>,
+}
+
+impl Crowded {
+    const REFUSED: u64 = 5_000;
+    const UNHEARD: u64 = 5_500;
+}
+
+impl Server for Crowded {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let user = text.split('/').nth(1).unwrap().parse().unwrap();
+        let answer = |bytes: &[u8]| (at_ns + S, Reply::Bytes(bytes.into()));
+        match user {
+            Self::UNHEARD => {
+                self.sent.insert(user, text);
+                vec![]
+            }
+            Self::REFUSED => {
+                self.sent.insert(user, text);
+                vec![answer(b"HTTP/1.1 500 Status\r\nContent-"), answer(b"Length: 2\r\n\r\nno")]
+            }
+            _ => vec![answer(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")],
+        }
+    }
+}
+
+#[test]
+fn examples_show_what_was_sent_however_many_requests_are_in_flight() {
+    let post = step("POST /{u}/{n} HTTP/1.1\r\nX-Id: {x}", Some("row {a}, id {x}"));
+    let journey = Journey {
+        step_order: StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 },
+        scripts: vec![post],
+        own: 0,
+        feeds: vec![Rows::from_csv(b"name\n1\n2\n3\n4\n5\n6\n7\n", &["name".to_owned()]).unwrap()],
+        dealings: vec![Deal { dealing: Dealing::default(), per_user: false }],
+        ..shopping(1)
+    };
+    let spec =
+        LoadSpec { timeout_ns: 2 * S, ..spec(Model::Closed { users: 6_000 }, Until::Repeats(1), journey) };
+    let mut sim = Sim::new(Crowded::default());
+    let mut examples = Vec::new();
+    let outcome = simulate(&spec, &Control::default(), &mut sim, &mut |event| {
+        if let LoadEvent::Example(example) = event {
+            examples.push(*example);
+        }
+    })
+    .unwrap();
+    let counts = &outcome.measured.counts;
+    assert_eq!((counts.started, counts.ok, counts.failed()), (6_000, 5_998, 2));
+    let server = sim.into_server();
+    for (user, outcome) in [(Crowded::REFUSED, "http_5xx"), (Crowded::UNHEARD, "timeout")] {
+        let example = examples.iter().find(|e| e.outcome == outcome).unwrap();
+        assert_eq!(example.user, Some(user));
+        let sent = &server.sent[&user];
+        let (head, body) = sent.split_once("\r\n\r\n").unwrap();
+        assert_eq!(example.request_head, format!("{head}\r\n\r\n"));
+        assert!(head.contains("\r\nX-Id: ") && body.starts_with("row "), "{sent}");
+    }
+}
+
 #[test]
 fn a_feed_that_runs_out_lets_users_leave() {
     let mut journey = shopping(u64::MAX);

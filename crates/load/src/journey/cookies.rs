@@ -101,6 +101,11 @@ impl Jar {
         self.bytes = Vec::new();
     }
 
+    /// Whether it holds no cookie, not even an expired one.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Number of cookies, including expired ones.
     pub fn count(&self) -> usize {
         self.cookies().count()

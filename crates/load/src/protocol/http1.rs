@@ -38,8 +38,6 @@ impl Fault {
 pub struct Head {
     /// The status code.
     pub status: u16,
-    /// How the body ends.
-    framing: Framing,
     /// Whether the connection may be reused once the response is complete.
     pub keep_alive: bool,
 }
@@ -96,8 +94,9 @@ enum Chunk {
 pub struct Reader {
     state: State,
     head: Option<Head>,
-    /// The beginning of the head, if it arrived in pieces.
-    partial: Vec<u8>,
+    /// The beginning of the head, if it arrived in pieces. Few do: all the others need no room for it.
+    #[allow(clippy::box_collection)]
+    partial: Option<Box<Vec<u8>>>,
     /// Number of interim responses so far.
     interim: u8,
 }
@@ -108,7 +107,7 @@ pub struct Reader {
 pub struct Memo {
     bytes: Vec<u8>,
     no_body: bool,
-    head: Option<Head>,
+    head: Option<(Head, Framing)>,
 }
 
 /// Receives the parts of a response as they arrive.
@@ -140,7 +139,7 @@ pub struct Fed {
 
 impl Default for Reader {
     fn default() -> Self {
-        Reader { state: State::Head, head: None, partial: Vec::new(), interim: 0 }
+        Reader { state: State::Head, head: None, partial: None, interim: 0 }
     }
 }
 
@@ -150,7 +149,9 @@ impl Reader {
     pub fn reset(&mut self) {
         self.state = State::Head;
         self.head = None;
-        self.partial.clear();
+        if let Some(partial) = &mut self.partial {
+            partial.clear();
+        }
         self.interim = 0;
     }
 
@@ -222,7 +223,7 @@ impl Reader {
         memo: &mut Memo,
         sink: &mut impl BodySink,
     ) -> Result<Option<(usize, bool)>, Fault> {
-        if self.partial.is_empty()
+        if self.partial.as_ref().is_none_or(|partial| partial.is_empty())
             && let Some(head) = memo.head
             && memo.no_body == no_body
             && bytes.starts_with(&memo.bytes)
@@ -243,27 +244,44 @@ impl Reader {
         memo: &mut Memo,
         sink: &mut impl BodySink,
     ) -> Result<Option<(usize, bool)>, Fault> {
-        let before = self.partial.len();
+        let mut partial = self.partial.take().unwrap_or_default();
+        let parsed = self.parse_after(&mut partial, bytes, no_body, memo, sink);
+        if partial.capacity() > 0 {
+            self.partial = Some(partial);
+        }
+        parsed
+    }
+
+    /// Parses heads in `bytes`, which follow the partial one.
+    fn parse_after(
+        &mut self,
+        partial: &mut Vec<u8>,
+        bytes: &[u8],
+        no_body: bool,
+        memo: &mut Memo,
+        sink: &mut impl BodySink,
+    ) -> Result<Option<(usize, bool)>, Fault> {
+        let before = partial.len();
         let mut start = 0;
         loop {
             let parsed = if before > 0 && start == 0 {
-                self.partial.extend_from_slice(bytes);
-                let parsed = parse_head(&self.partial, no_body);
+                partial.extend_from_slice(bytes);
+                let parsed = parse_head(partial, no_body);
                 match parsed {
                     // An interim head ended within the kept bytes plus the new ones: continue after it.
-                    Ok(Some((head, used))) if head.status < 200 => {
+                    Ok(Some((head, _, used))) if head.status < 200 => {
                         self.passes_over(head.status)?;
-                        self.partial.drain(..used);
-                        let rest = std::mem::take(&mut self.partial);
+                        partial.drain(..used);
+                        let rest = std::mem::take(partial);
                         // `used` extends past the kept bytes, or the head would have ended there before.
                         let offset = bytes.len() - rest.len();
-                        let nested = self.parse_heads(&rest, no_body, memo, sink)?;
+                        let nested = self.parse_after(partial, &rest, no_body, memo, sink)?;
                         return Ok(nested.map(|(n, _)| (offset + n, false)));
                     }
-                    Ok(Some((head, used))) => {
-                        sink.head(&self.partial[..used]);
-                        self.partial.clear();
-                        self.begin_body(head);
+                    Ok(Some((head, framing, used))) => {
+                        sink.head(&partial[..used]);
+                        partial.clear();
+                        self.begin_body((head, framing));
                         return Ok(Some((used - before, false)));
                     }
                     other => other,
@@ -274,20 +292,20 @@ impl Reader {
             match parsed? {
                 None => {
                     if before == 0 || start > 0 {
-                        self.partial.clear();
-                        self.partial.extend_from_slice(&bytes[start..]);
+                        partial.clear();
+                        partial.extend_from_slice(&bytes[start..]);
                     }
-                    return if self.partial.len() > MAX_HEAD { Err(Fault::HeadTooLarge) } else { Ok(None) };
+                    return if partial.len() > MAX_HEAD { Err(Fault::HeadTooLarge) } else { Ok(None) };
                 }
-                Some((head, used)) if head.status < 200 => {
+                Some((head, _, used)) if head.status < 200 => {
                     self.passes_over(head.status)?;
                     start += used;
                 }
-                Some((head, used)) => {
+                Some((head, framing, used)) => {
                     memo.bytes.clear();
                     memo.bytes.extend_from_slice(&bytes[start..start + used]);
-                    (memo.head, memo.no_body) = (Some(head), no_body);
-                    self.begin_body(head);
+                    (memo.head, memo.no_body) = (Some((head, framing)), no_body);
+                    self.begin_body((head, framing));
                     sink.head(&bytes[start..start + used]);
                     return Ok(Some((start + used, start == 0)));
                 }
@@ -306,9 +324,9 @@ impl Reader {
     }
 
     #[inline]
-    fn begin_body(&mut self, head: Head) {
+    fn begin_body(&mut self, (head, framing): (Head, Framing)) {
         self.head = Some(head);
-        self.state = match head.framing {
+        self.state = match framing {
             Framing::Length(n) => State::Body(n),
             Framing::Chunked => State::Chunked(Chunk::Size { digits: 0, value: 0 }),
             Framing::UntilClose => State::UntilClose,
@@ -316,8 +334,8 @@ impl Reader {
     }
 }
 
-/// The head at the start of `bytes`, and its length; `None` if it is not complete.
-fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, usize)>, Fault> {
+/// The head at the start of `bytes`, how its body ends, and the head's length; `None` if it is not complete.
+fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, Framing, usize)>, Fault> {
     let mut headers = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
@@ -368,7 +386,7 @@ fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, usize)>, Faul
         length.map_or(Framing::UntilClose, Framing::Length)
     };
     let keep_alive = keep_alive && framing != Framing::UntilClose;
-    Ok(Some((Head { status, framing, keep_alive }, used)))
+    Ok(Some((Head { status, keep_alive }, framing, used)))
 }
 
 /// RFC 9110 §8.6: a number, or a list that repeats the same number.

@@ -134,7 +134,7 @@ impl<'r> Worker<'r> {
         let Conversations { links, out, rooms, .. } = conversations;
         let Some(link) = &mut links[conn as usize] else { return };
         link.passed = 0;
-        (exchange.length, exchange.unsent) = (0, 0);
+        exchange.sends(0, 0);
         let mut result = Ok(());
         let said = journey.say(id, request, now, &mut kept);
         match (said, kind) {
@@ -148,7 +148,7 @@ impl<'r> Worker<'r> {
                 link.socket.send(kind, text, out);
                 let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
                 link.unsent += length - sent;
-                (exchange.length, exchange.unsent) = (length, length - sent);
+                exchange.sends(length, sent);
                 self.measure.recorder.sent(sent);
             }
             (Ok(_), None) => {}
@@ -157,7 +157,7 @@ impl<'r> Worker<'r> {
             link.asks(rooms);
         }
         let all_gone = link.unsent == 0;
-        exchange.id = journey.last_id().filter(|_| kind.is_some() && result.is_ok());
+        exchange.set_id(journey.last_id().filter(|_| kind.is_some() && result.is_ok()));
         exchange.buffered = Some(kept);
         match result {
             Err(trouble) => self.slots.unwritten.push(exchange.unwritten(id, trouble)),

@@ -145,7 +145,7 @@ impl<'r> Worker<'r> {
             None => (bytes.len(), ops.send(id, bytes)),
             Some(_) => put(&mut self.conns.tls, ops, id, bytes),
         };
-        (exchange.length, exchange.unsent) = (length, length - sent);
+        exchange.sends(length, sent);
         self.measure.recorder.sent(sent);
     }
 
@@ -159,7 +159,13 @@ impl<'r> Worker<'r> {
         let Some(journey) = &mut self.journey else { return };
         let exchange = &mut self.slots.exchanges[user as usize];
         let written = journey.script(exchange.request).message.is_some();
-        journey.make_room(exchange.request, &mut exchange.buffered);
+        let has_late_room = match self.mode {
+            Mode::WebSocket(_) => {
+                journey.make_room(exchange.request, &mut exchange.buffered);
+                false
+            }
+            _ => journey.make_early_room(user, exchange.request, &mut exchange.buffered),
+        };
         let (length, sent) = if written {
             match journey.write(user, exchange.request, now) {
                 Ok(bytes) => {
@@ -167,7 +173,7 @@ impl<'r> Worker<'r> {
                         kept.request.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES)]);
                     }
                     let put = put(&mut self.conns.tls, ops, id, bytes);
-                    exchange.id = journey.last_id();
+                    exchange.set_id(journey.last_id());
                     put
                 }
                 Err(fault) => {
@@ -184,7 +190,8 @@ impl<'r> Worker<'r> {
                 Some(_) => put(&mut self.conns.tls, ops, id, bytes),
             }
         };
-        (exchange.length, exchange.unsent) = (length, length - sent);
+        exchange.sends(length, sent);
+        exchange.has_late_room = has_late_room;
         self.measure.recorder.sent(sent);
     }
 
@@ -197,7 +204,7 @@ impl<'r> Worker<'r> {
         }
         let exchange = self.conns.table[id as usize].exchange;
         if let Some(exchange) = self.slots.exchanges.get_mut(exchange as usize) {
-            exchange.unsent = exchange.unsent.saturating_sub(bytes);
+            exchange.sent(bytes);
         }
     }
 
@@ -248,6 +255,9 @@ impl<'r> Worker<'r> {
         let exchange = &mut self.slots.exchanges[exchange_id as usize];
         exchange.answered = true;
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
+        if exchange.has_late_room {
+            exchange.make_late_room(exchange_id, &mut self.journey);
+        }
         let fed = match &mut exchange.buffered {
             None => exchange.reader.feed(bytes, request.answer_has_no_body, &mut self.slots.memo),
             Some(kept) => {
@@ -389,7 +399,7 @@ impl<'r> Worker<'r> {
             Mode::Http1 | Mode::WebSocket(_) => head.map(|h| h.status).or(reported),
         };
         self.measure.recorder.ended(request, times, outcome);
-        if let Some(request_id) = exchange.id.take()
+        if let Some(request_id) = exchange.take_id()
             && !self.journey.as_ref().is_some_and(|j| j.is_led_on(id))
         {
             self.measure.recorder.id(request_id, outcome);
@@ -433,6 +443,10 @@ impl<'r> Worker<'r> {
     #[cold]
     fn keep(&mut self, id: u32, ending: Ending<'_>) {
         let stash = self.slots.exchanges[id as usize].stash.take();
+        let exchange = &mut self.slots.exchanges[id as usize];
+        if exchange.has_late_room {
+            exchange.make_late_room(id, &mut self.journey);
+        }
         let exchange = &self.slots.exchanges[id as usize];
         let kept = exchange.buffered.as_deref();
         let given = &self.spec.secrets;
@@ -497,8 +511,7 @@ impl<'r> Worker<'r> {
 /// in a race with the close, or its program read it and gave up before anything was acknowledged.
 fn is_unread(exchange: &Exchange, error: Option<i32>) -> bool {
     let closed_first = matches!(error, None | Some(libc::EPIPE));
-    let nothing_sent = exchange.unsent == exchange.length;
-    closed_first || nothing_sent
+    closed_first || !exchange.is_partly_sent
 }
 
 impl<'r, O: Ops<'r>> Sink<O> for Worker<'r> {

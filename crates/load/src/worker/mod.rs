@@ -238,7 +238,10 @@ impl<'r> Worker<'r> {
             },
             pacer,
             journey,
-            slots: Slots::new((0..count).map(|id| Exchange::new(conn_of(id))).collect()),
+            slots: Slots::new(
+                (0..count).map(|id| Exchange::new(conn_of(id))).collect(),
+                spec.pace_ns.is_some(),
+            ),
             conns: Connections::new(spec, connections),
             mode,
             measure: Measure::new(spec, recorder),

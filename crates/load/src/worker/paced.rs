@@ -12,8 +12,8 @@ impl<'r> Worker<'r> {
     /// later, whatever happens to this one.
     pub(crate) fn step_due(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, now: u64) {
         let Pacer::Closed(users) = &mut self.pacer else { return };
-        let exchange = &mut self.slots.exchanges[id as usize];
-        let number = exchange.begun + exchange.waiting;
+        let (exchange, paced) = (&self.slots.exchanges[id as usize], &self.slots.paced[id as usize]);
+        let number = exchange.begun + paced.waiting;
         if users.budget == 0 || number >= users.each {
             return;
         }
@@ -21,7 +21,7 @@ impl<'r> Worker<'r> {
             if journey.is_gone(id) || (journey.is_outside(id) && !journey.advance(id, Step::On)) {
                 return;
             }
-            let at_work = u64::from(exchange.under_way) + exchange.waiting;
+            let at_work = u64::from(exchange.under_way) + paced.waiting;
             if at_work >= journey.most_left(id) {
                 // Everything the user has to do has fallen due, unless something fails and is retried.
                 return self.leave_out(id, due_ns);
@@ -30,8 +30,8 @@ impl<'r> Worker<'r> {
         users.budget -= 1;
         let index = self.request_of(id, number);
         let request = &self.spec.requests[index as usize];
-        let exchange = &mut self.slots.exchanges[id as usize];
-        let free = !exchange.under_way && exchange.waiting == 0;
+        let (exchange, paced) = (&mut self.slots.exchanges[id as usize], &mut self.slots.paced[id as usize]);
+        let free = !exchange.under_way && paced.waiting == 0;
         // Which step of a journey it will be depends on how the earlier steps end.
         let unclassified = self.journey.is_some() && !free && self.spec.pace_when_behind == WhenBehind::Queue;
         self.measure.recorder.due_unclassified(due_ns, now);
@@ -40,14 +40,14 @@ impl<'r> Worker<'r> {
         }
         if free {
             exchange.begun += 1;
-            exchange.paced_ns = due_ns;
-            exchange.left_out.clear();
+            paced.due_ns = due_ns;
+            paced.left_out.clear();
             self.begin(ops, id, index, due_ns, now);
         } else if self.spec.pace_when_behind == WhenBehind::Drop {
             exchange.begun += 1;
             self.measure.recorder.dropped(request, due_ns, now);
         } else {
-            exchange.waiting += 1;
+            paced.waiting += 1;
         }
         if let Some(due) = self.paced_after(id, due_ns) {
             self.user_later(id, due);
@@ -57,13 +57,13 @@ impl<'r> Worker<'r> {
     /// Records that nothing falls due for a paced user at that time: waiting requests, now or later, must not be dated
     /// to it.
     fn leave_out(&mut self, id: u32, due_ns: u64) {
-        let last_run = self.slots.exchanges[id as usize].left_out.last().map(|(_, last)| *last);
+        let last_run = self.slots.paced[id as usize].left_out.last().map(|(_, last)| *last);
         let goes_on = last_run.is_some_and(|last| self.paced_after(id, last) == Some(due_ns));
-        let exchange = &mut self.slots.exchanges[id as usize];
-        match exchange.left_out.last_mut() {
+        let paced = &mut self.slots.paced[id as usize];
+        match paced.left_out.last_mut() {
             Some((_, last)) if goes_on => *last = due_ns,
-            _ if exchange.waiting == 0 => exchange.paced_ns = due_ns,
-            _ => exchange.left_out.push((due_ns, due_ns)),
+            _ if paced.waiting == 0 => paced.due_ns = due_ns,
+            _ => paced.left_out.push((due_ns, due_ns)),
         }
         if let Some(due) = self.paced_after(id, due_ns) {
             self.user_later(id, due);
@@ -77,23 +77,20 @@ impl<'r> Worker<'r> {
 
     /// Takes the oldest request waiting for a paced user: its number in the user's journey, and when it fell due.
     pub(crate) fn take_waiting(&mut self, id: u32) -> Option<(u64, u64)> {
-        let exchange = &self.slots.exchanges[id as usize];
-        if exchange.waiting == 0 {
-            return None;
-        }
+        let paced = self.slots.paced.get(id as usize).filter(|paced| paced.waiting > 0)?;
         // Nothing is dropped while requests wait, so this one fell due right after the last one that began, apart from
         // the times left out.
-        let mut due = self.paced_after(id, exchange.paced_ns)?;
-        if let Some((first, last)) = exchange.left_out.first()
+        let mut due = self.paced_after(id, paced.due_ns)?;
+        if let Some((first, last)) = paced.left_out.first()
             && *first == due
         {
             due = self.paced_after(id, *last)?;
-            self.slots.exchanges[id as usize].left_out.remove(0);
+            self.slots.paced[id as usize].left_out.remove(0);
         }
-        let exchange = &mut self.slots.exchanges[id as usize];
-        exchange.waiting -= 1;
+        let (exchange, paced) = (&mut self.slots.exchanges[id as usize], &mut self.slots.paced[id as usize]);
+        paced.waiting -= 1;
+        paced.due_ns = due;
         exchange.begun += 1;
-        exchange.paced_ns = due;
         Some((exchange.begun - 1, due))
     }
 

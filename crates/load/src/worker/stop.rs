@@ -118,7 +118,7 @@ impl<'r> Worker<'r> {
             let request = &self.spec.requests[exchange.request as usize];
             let times = Times { due_ns: exchange.due_ns, started_ns: exchange.started_ns, end_ns: now };
             self.measure.recorder.cut(request, times);
-            if let Some(id) = exchange.id {
+            if let Some(id) = exchange.id() {
                 self.measure.recorder.cut_id(id);
             }
         }

@@ -86,7 +86,7 @@ impl<'r> Worker<'r> {
                         };
                         let no_body = request.answer_has_no_body;
                         let sent = session.send_parts(id, no_body, spoken.parts(), spoken.body, out);
-                        exchange.id = spoken.id;
+                        exchange.set_id(spoken.id);
                         if let Some(kept) = &mut exchange.buffered {
                             let length = spoken.text.len().min(HEAD_BYTES);
                             kept.request.extend_from_slice(&spoken.text[..length]);

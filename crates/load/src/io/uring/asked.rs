@@ -33,8 +33,6 @@ impl UringOps<'_> {
                 c.kind == CompletionKind::Asked && c.conn == conn && c.generation == generation
             };
             let answer = done.iter().find(is_answer).map(|c| c.result);
-            let came = done.iter().filter(|c| c.kind == CompletionKind::Receive && c.result >= 0);
-            self.came.extend(came.map(|c| (c.conn, c.generation)));
             self.early.extend(done);
             if let Some(result) = answer {
                 return usize::try_from(result).ok();

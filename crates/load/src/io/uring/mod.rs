@@ -42,6 +42,9 @@ const GROUP: u16 = 0;
 /// The first kernel that reports unacknowledged bytes through a ring. Without that, a request on an idle connection
 /// that the server had already closed could not be distinguished from one that the server saw.
 const NEEDED_KERNEL: (u32, u32) = (6, 7);
+/// Most sends of a turn: the rest of its completions is reported in the next one. Requests that are copied need memory
+/// until they have gone out, and as many connections may open in one turn as there are users.
+const MOST_SENDS: usize = 4096;
 /// Most rings of one thread.
 const MAX_RINGS: usize = 64;
 /// Marks that no copy is being sent.
@@ -95,10 +98,9 @@ pub struct UringOps<'r> {
     copies: Copies,
     /// Failures to be reported in the next turn: connection, generation, error number.
     failed: Vec<(ConnId, u32, i32)>,
-    /// Completions that arrived while waiting for another one.
+    /// Completions to be reported in the next turn: those that arrived while waiting for another one, and those left
+    /// of the last turn.
     early: VecDeque<Completion>,
-    /// Connections, with their generation, that received something among `early`.
-    came: Vec<(ConnId, u32)>,
     addresses: Vec<(Address, Box<RawAddress>)>,
     /// Whether receives are armed once for the connection's life. Otherwise each part is received separately, which
     /// costs less for a connection that lives for one exchange.
@@ -228,7 +230,6 @@ impl<'r> Uring<'r> {
             copies: Copies::default(),
             failed: Vec::new(),
             early: VecDeque::new(),
-            came: Vec::new(),
             addresses: Vec::new(),
             keep_alive: size.keep_alive,
         };
@@ -309,7 +310,6 @@ impl<'r> Io<'r> for Uring<'r> {
         let idle = self.ops.early.is_empty() && self.ops.failed.is_empty();
         let wait = if idle { wait } else { Wait::until(0) };
         std::mem::swap(&mut self.turn, &mut self.ops.early);
-        self.ops.came.clear();
         match self.ops.rings.len() {
             1 => {
                 self.ops.enter_for(0, wait)?;
@@ -323,9 +323,14 @@ impl<'r> Io<'r> for Uring<'r> {
                 sink.event(&mut self.ops, Event::Failed(conn, error));
             }
         }
-        while let Some(done) = self.turn.pop_front() {
+        while self.ops.sends.len() < MOST_SENDS
+            && let Some(done) = self.turn.pop_front()
+        {
             self.report(done, sink);
         }
+        // What is left comes before what arrived meanwhile.
+        self.turn.append(&mut self.ops.early);
+        std::mem::swap(&mut self.turn, &mut self.ops.early);
         // Start at the front again: a queue that moves through all its memory also moves through the caches.
         self.turn.clear();
         self.ops.rings.iter().for_each(|r| r.buffers.publish());
@@ -632,7 +637,11 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let descriptor = self.ask(conn, opcode::FixedFdInstall::new(place, 0).build())?;
         // SAFETY: the kernel has just made this descriptor for us, and nothing else knows of it.
         let socket = unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).ok()?) };
-        if self.came.contains(&(conn, slot.generation & 0xff_ffff)) {
+        let has_received = |c: &Completion| {
+            let is_of_conn = c.conn == conn && c.generation == slot.generation & 0xff_ffff;
+            c.kind == CompletionKind::Receive && c.result >= 0 && is_of_conn
+        };
+        if self.early.iter().any(has_received) {
             return None;
         }
         self.close(conn);

@@ -4,7 +4,7 @@
 use crate::journey::cookies;
 use crate::journey::script::Written;
 use crate::journey::template::{self, Fault};
-use crate::journey::users::{Redirect, SECOND_NS, Users, path_of};
+use crate::journey::users::{Redirect, SECOND_NS, Users, path_of, rows_of};
 use crate::protocol::http2::head::{AUTHORITY, CONTENT_LENGTH, COOKIE, METHOD, PATH, SCHEME};
 use crate::protocol::http2::{Head, HeadPart, Name};
 use crate::protocol::left_out::LeftOut;
@@ -101,7 +101,8 @@ impl<'r> Users<'r> {
         let Some(message) = &script.message else {
             return Ok(Spoken { pieces: &[], text: &[], body: &[], id: None });
         };
-        let mut values = state.values((self.journey, self.unix_ns), &draw, &mut random);
+        let rows = &self.rows[rows_of(user, self.cursors.len())];
+        let mut values = state.values((self.journey, self.unix_ns), rows, &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let as_given = redirect.is_none_or(|r| r.as_given);
@@ -128,7 +129,8 @@ impl<'r> Users<'r> {
         if let (Some(site), Some(Piece::Field(_, (from, to))), true) = (site, path, self.journey.cookies) {
             let path = path_of(&page.text[from..to]);
             let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
-            if state.jar.write(&place, (self.unix_ns + now_ns) / SECOND_NS, &mut self.body) {
+            let now_s = (self.unix_ns + now_ns) / SECOND_NS;
+            if state.jar.as_ref().is_some_and(|jar| jar.write(&place, now_s, &mut self.body)) {
                 page.known(&COOKIE, &self.body)?;
                 self.body.clear();
             }

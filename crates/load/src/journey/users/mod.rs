@@ -4,7 +4,10 @@
 
 mod http2;
 
+use std::ops::Range;
+
 use loadlab_record::Secrets;
+use loadlab_record::example::HEAD_BYTES;
 use loadlab_record::outcome::{Failure, Outcome};
 use loadlab_record::schedule::Think;
 
@@ -23,6 +26,8 @@ use crate::random::Random;
 use crate::schedule::share::Share;
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Most buffers that one thread provides before responses have come, and most that it keeps unused.
+const MOST_ROOMS: usize = 4096;
 
 /// One user's state.
 #[derive(Debug)]
@@ -33,10 +38,11 @@ struct User {
     random: Random,
     progress: Progress,
     slots: Slots,
-    rows: Box<[u32]>,
-    jar: Jar,
-    /// Source of its request's values, once the request has been written.
-    draw: Option<Draw>,
+    /// Its cookies, once it has been given some.
+    jar: Option<Box<Jar>>,
+    /// Source of the values of its request, if that has been written.
+    draw: Draw,
+    is_written: bool,
     /// After a redirect: what the user requests next instead.
     redirect: Option<Box<Redirect>>,
     /// Number of redirects in a row.
@@ -74,6 +80,8 @@ pub struct Users<'r> {
     scripts: Vec<Script>,
     cursors: Vec<Cursor>,
     users: Vec<User>,
+    /// The users' rows, one of each feed: user after user.
+    rows: Vec<u32>,
     /// Seed of random values.
     seed: u64,
     /// Number of the next request written here, and its increment: no two workers share a number.
@@ -89,6 +97,8 @@ pub struct Users<'r> {
     // Boxes, since they move into exchanges and back.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<BufferedResponse>>,
+    /// Number of buffers that exchanges have.
+    lent: usize,
     /// Users that left because a feed had no row for them.
     pub without_row: u64,
     /// Wall clock at the load's start, nanoseconds since 1970.
@@ -110,6 +120,7 @@ impl User {
     fn values<'a>(
         &'a self,
         (journey, unix_ns): (&'a Journey, u64),
+        rows: &'a [u32],
         draw: &Draw,
         random: &'a mut Random,
     ) -> Values<'a> {
@@ -120,7 +131,7 @@ impl User {
             id: draw.id,
             now_ns: unix_ns + draw.now_ns,
             feeds: &journey.feeds,
-            rows: &self.rows,
+            rows,
             captured: Captured { shared: &journey.shared, own: &self.slots },
             random,
         }
@@ -137,7 +148,8 @@ impl<'r> Users<'r> {
             journey,
             scripts: journey.scripts.clone(),
             cursors: cursors.collect(),
-            users: Vec::new(),
+            users: Vec::with_capacity(count),
+            rows: Vec::with_capacity(count * journey.feeds.len()),
             seed: seed ^ 0x5eed_0003,
             sequence: (slot, slots),
             ids: (slot, slots),
@@ -146,6 +158,7 @@ impl<'r> Users<'r> {
             body: Vec::new(),
             pieces: Vec::new(),
             spare: Vec::new(),
+            lent: 0,
             without_row: 0,
             numbers: Vec::new(),
             unix_ns: journey.unix_ns.unwrap_or(0),
@@ -177,12 +190,13 @@ impl<'r> Users<'r> {
             random: Random::of(self.seed, number),
             progress: Progress::default(),
             slots: Slots::new(self.journey.own),
-            jar: Jar::default(),
-            draw: None,
+            jar: None,
+            draw: Draw { sequence: 0, id: 0, now_ns: 0, random: Random::new(0) },
+            is_written: false,
             redirect: None,
             redirected: 0,
-            rows: vec![Rows::NONE; self.cursors.len()].into_boxed_slice(),
         });
+        self.rows.resize(self.users.len() * self.cursors.len(), Rows::NONE);
     }
 
     /// The script of a request.
@@ -237,9 +251,7 @@ impl<'r> Users<'r> {
     #[inline]
     pub fn begins(&mut self, user: u32) {
         let state = &mut self.users[user as usize];
-        if state.redirect.is_none() {
-            state.draw = None;
-        }
+        state.is_written &= state.redirect.is_some();
     }
 
     /// The source of the values of a user's request: the same as before if it is sent again.
@@ -252,7 +264,8 @@ impl<'r> Users<'r> {
         if let Some(redirect) = &mut state.redirect {
             redirect.pending = None;
         }
-        let draw = state.draw.unwrap_or_else(|| {
+        let kept = state.is_written.then_some(state.draw);
+        let draw = kept.unwrap_or_else(|| {
             let (sequence, id, random) = (self.sequence.0, self.ids.0, state.random);
             let draw = Draw { sequence, id, now_ns, random };
             self.sequence.0 += self.sequence.1;
@@ -268,8 +281,8 @@ impl<'r> Users<'r> {
     #[inline]
     fn drawn(&mut self, user: u32, draw: Draw, used: Random) {
         let state = &mut self.users[user as usize];
-        if state.draw.is_none() {
-            (state.draw, state.random) = (Some(draw), used);
+        if !state.is_written {
+            (state.draw, state.is_written, state.random) = (draw, true, used);
         }
     }
 
@@ -322,7 +335,7 @@ impl<'r> Users<'r> {
 
     /// Takes the next row of each feed of this kind; returns false if a feed has none left.
     fn deal(&mut self, user: u32, per_user: bool) -> bool {
-        let rows = &mut self.users[user as usize].rows;
+        let rows = &mut self.rows[rows_of(user, self.cursors.len())];
         let deals = self.cursors.iter_mut().zip(&self.journey.dealings).zip(rows);
         deals.filter(|((_, deal), _)| deal.per_user == per_user).fold(true, |all, ((cursor, _), row)| {
             *row = cursor.next().unwrap_or(Rows::NONE);
@@ -337,9 +350,11 @@ impl<'r> Users<'r> {
         (state.number, state.random) = (number, Random::of(self.seed, number));
         state.progress.begin_with(&self.journey.step_order, request);
         (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
-        state.jar.clear();
+        if let Some(jar) = &mut state.jar {
+            jar.clear();
+        }
         (state.redirect, state.redirected) = (None, 0);
-        state.rows.fill(Rows::NONE);
+        self.rows[rows_of(place, self.cursors.len())].fill(Rows::NONE);
         // Steps before the first round do not take rows that belong to rounds.
         let begins_round = state.progress.begins_round(&self.journey.step_order);
         let _ = self.deal(place, true) && (!begins_round || self.deal(place, false));
@@ -356,15 +371,29 @@ impl<'r> Users<'r> {
     /// A value is missing, or not allowed in its place.
     pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::Fault> {
         let draw = self.draw(user, request, now_ns);
+        let used = self.compose(user, request, now_ns, draw)?;
+        self.drawn(user, draw, used);
+        Ok(&self.head)
+    }
+
+    /// Composes a user's request, with values from this source. Returns the random numbers after those it took.
+    fn compose(
+        &mut self,
+        user: u32,
+        request: u32,
+        now_ns: u64,
+        draw: Draw,
+    ) -> Result<Random, template::Fault> {
         let mut random = draw.random;
         let script = &self.scripts[request as usize];
-        let Some(message) = &script.message else { return Ok(&[]) };
+        self.head.clear();
+        let Some(message) = &script.message else { return Ok(random) };
         let state = &self.users[user as usize];
-        let mut values = state.values((self.journey, self.unix_ns), &draw, &mut random);
+        let rows = &self.rows[rows_of(user, self.cursors.len())];
+        let mut values = state.values((self.journey, self.unix_ns), rows, &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let as_given = redirect.is_none_or(|r| r.as_given);
-        self.head.clear();
         self.head.extend_from_slice(if as_given { message.method.as_bytes() } else { b"GET" });
         self.head.push(b' ');
         let by_proxy = site.and_then(|s| s.by_proxy.as_deref());
@@ -391,7 +420,8 @@ impl<'r> Users<'r> {
             self.body.clear();
             let path = path_of(&self.head[target_at..target_to]);
             let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
-            if state.jar.write(&place, (self.unix_ns + now_ns) / SECOND_NS, &mut self.body) {
+            let now_s = (self.unix_ns + now_ns) / SECOND_NS;
+            if state.jar.as_ref().is_some_and(|jar| jar.write(&place, now_s, &mut self.body)) {
                 self.head.extend_from_slice(b"Cookie: ");
                 self.head.extend_from_slice(&self.body);
                 self.head.extend_from_slice(b"\r\n");
@@ -407,8 +437,7 @@ impl<'r> Users<'r> {
         } else {
             self.head.extend_from_slice(b"\r\n");
         }
-        self.drawn(user, draw, random);
-        Ok(&self.head)
+        Ok(random)
     }
 
     /// Checks whether a request could be written now, without using up any of its values.
@@ -420,7 +449,8 @@ impl<'r> Users<'r> {
         let state = &self.users[user as usize];
         let (sequence, id, mut random) = (self.sequence.0, self.ids.0, state.random);
         let draw = Draw { sequence, id, now_ns, random };
-        let mut values = state.values((self.journey, self.unix_ns), &draw, &mut random);
+        let rows = &self.rows[rows_of(user, self.cursors.len())];
+        let mut values = state.values((self.journey, self.unix_ns), rows, &draw, &mut random);
         let as_given = state.redirect.as_ref().is_none_or(|r| r.as_given);
         self.head.clear();
         if state.redirect.is_none() {
@@ -478,7 +508,9 @@ impl<'r> Users<'r> {
         let mut random = draw.random;
         let talk = self.scripts[request as usize].talk.as_deref();
         let Some(TalkPart::Say { send, echoes, .. }) = talk.map(|t| &t.part) else { return Ok(&[]) };
-        let mut values = self.users[user as usize].values((self.journey, self.unix_ns), &draw, &mut random);
+        let rows = &self.rows[rows_of(user, self.cursors.len())];
+        let mut values =
+            self.users[user as usize].values((self.journey, self.unix_ns), rows, &draw, &mut random);
         if let Some((_, text)) = send {
             text.write(&mut values, &mut self.body)?;
         }
@@ -489,18 +521,47 @@ impl<'r> Users<'r> {
         Ok(&self.body)
     }
 
-    /// Provides a buffer for the response to a request, if it has to be kept.
+    /// Provides a buffer for a request and the response to it, if they have to be kept.
     #[inline]
     pub fn make_room(&mut self, request: u32, room: &mut Option<Box<BufferedResponse>>) {
-        let script = &self.scripts[request as usize];
-        if script.wants_room() {
-            let keeps = script.keeps();
-            room.get_or_insert_with(|| self.spare.pop().unwrap_or_default()).begin(keeps);
+        if self.scripts[request as usize].wants_room() {
+            *room = Some(self.room(request, room.take()));
         }
+    }
+
+    /// As `make_room`, when a request is sent. Returns whether the buffer is to be [provided later](Users::late_room):
+    /// if very many requests are in flight, each has one only once its response arrives. Then the request is written
+    /// again, so it must not have cookies, which may expire meanwhile.
+    #[inline]
+    pub fn make_early_room(
+        &mut self,
+        user: u32,
+        request: u32,
+        room: &mut Option<Box<BufferedResponse>>,
+    ) -> bool {
+        let has_cookies = || self.users[user as usize].jar.as_ref().is_some_and(|jar| !jar.is_empty());
+        if self.lent < MOST_ROOMS || room.is_some() || has_cookies() {
+            self.make_room(request, room);
+            return false;
+        }
+        self.scripts[request as usize].wants_room()
+    }
+
+    /// A buffer for a request that was sent without one, with the request as it was sent. Its response must not have
+    /// been judged yet, since it may change the values.
+    #[cold]
+    pub fn late_room(&mut self, user: u32, request: u32) -> Box<BufferedResponse> {
+        let mut room = self.room(request, None);
+        let draw = self.users[user as usize].draw;
+        if self.compose(user, request, draw.now_ns, draw).is_ok() {
+            room.request.extend_from_slice(&self.head[..self.head.len().min(HEAD_BYTES)]);
+        }
+        room
     }
 
     /// Provides a buffer for a conversation's messages.
     pub fn room(&mut self, request: u32, room: Option<Box<BufferedResponse>>) -> Box<BufferedResponse> {
+        self.lent += usize::from(room.is_none());
         let mut room = room.or_else(|| self.spare.pop()).unwrap_or_default();
         room.begin(self.scripts[request as usize].keeps());
         room
@@ -508,8 +569,11 @@ impl<'r> Users<'r> {
 
     /// Takes back a buffer.
     pub fn give_back(&mut self, mut kept: Box<BufferedResponse>) {
-        kept.clear();
-        self.spare.push(kept);
+        self.lent -= 1;
+        if self.spare.len() < MOST_ROOMS {
+            kept.clear();
+            self.spare.push(kept);
+        }
     }
 
     /// Judges a complete response to a user's request; its head and body were kept if needed.
@@ -530,7 +594,9 @@ impl<'r> Users<'r> {
             let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
             let now_s = (self.unix_ns + ended.now_ns) / SECOND_NS;
             let set = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
-            capture::headers(kept.head()).filter(set).for_each(|(_, v)| state.jar.set(v, &place, now_s));
+            for (_, value) in capture::headers(kept.head()).filter(set) {
+                state.jar.get_or_insert_default().set(value, &place, now_s);
+            }
         }
         if script.redirects > 0
             && let Some(same) =
@@ -550,7 +616,7 @@ impl<'r> Users<'r> {
                     let is_strange = before.is_some_and(|b| b.is_strange)
                         || to != host
                             && !redirect::is_same_origin(&sites[usize::from(host)], &sites[usize::from(to)]);
-                    let id = state.draw.as_ref().filter(|_| as_given && script.has_id).map(|d| d.id);
+                    let id = (state.is_written && as_given && script.has_id).then_some(state.draw.id);
                     let redirect = Redirect { host: to, target, as_given, is_strange, pending: id };
                     state.redirect = Some(Box::new(redirect));
                     return (Outcome::Ok, None);
@@ -566,7 +632,8 @@ impl<'r> Users<'r> {
             // A check compares with the same value in every request.
             let mut random = state.random;
             let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random };
-            let mut values = state.values((self.journey, self.unix_ns), &draw, &mut random);
+            let rows = &self.rows[rows_of(user, self.cursors.len())];
+            let mut values = state.values((self.journey, self.unix_ns), rows, &draw, &mut random);
             if let Err(fault) = script.expect(&mut values) {
                 return (Outcome::Failed(Failure::Check), Some(StepFailure::Unwritten(fault)));
             }
@@ -638,7 +705,25 @@ impl<'r> Users<'r> {
     }
 }
 
+/// Where a user's rows are, among all rows of this many feeds.
+#[inline]
+fn rows_of(user: u32, feeds: usize) -> Range<usize> {
+    let from = user as usize * feeds;
+    from..from + feeds
+}
+
 /// A target without its query.
 fn path_of(target: &[u8]) -> &[u8] {
     target.split(|b| *b == b'?').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A load may have a million of them.
+    #[test]
+    fn a_user_is_small() {
+        assert_eq!(std::mem::size_of::<User>(), 104);
+    }
 }

@@ -4,6 +4,7 @@ use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 
 use crate::journey::failure::StepFailure;
 use crate::journey::response::BufferedResponse;
+use crate::journey::users::Users;
 use crate::measure::examples::end_of_head;
 use crate::protocol::http1::{Memo, Reader};
 use crate::worker::state::timeouts::{Deadlines, Link, Links};
@@ -26,26 +27,21 @@ pub struct Exchange {
     pub answered: bool,
     /// Status of its response, where the reader does not know it.
     pub status: u16,
-    /// The id that the request carries, if it carries one and has been written.
-    pub id: Option<u64>,
-    /// Length of the request in bytes.
-    pub length: usize,
+    /// Whether some of its bytes have gone out.
+    pub is_partly_sent: bool,
+    /// Whether it gets `buffered` only when its response arrives.
+    pub has_late_room: bool,
+    /// Whether it carries an id, and has been written.
+    has_id: bool,
+    id: u64,
     /// Bytes of the request that have not gone out.
     pub unsent: usize,
     /// When the request fell due; times are on the load's clock.
     pub due_ns: u64,
     /// When its first action began.
     pub started_ns: u64,
-    /// When the last request fell due that a paced user began, dropped or left out while nothing waited. The request in
-    /// flight may be another one: a redirected one, or one the user sends when it leaves.
-    pub paced_ns: u64,
-    /// Later times at which nothing fell due for a paced user, since the waiting requests were all it had to do: the
-    /// first and last time of each run, in order.
-    pub left_out: Vec<(u64, u64)>,
     /// Number of requests begun or dropped in this slot.
     pub begun: u64,
-    /// Number of requests of a paced user that fell due while it was busy with an earlier one, and wait for it.
-    pub waiting: u64,
     /// Reader of the response, as far as received.
     pub reader: Reader,
     /// Its link in the deadline lists.
@@ -54,6 +50,19 @@ pub struct Exchange {
     pub stash: Option<Box<Stash>>,
     /// The whole response, if it is judged by more than its status.
     pub buffered: Option<Box<BufferedResponse>>,
+}
+
+/// Requests of a paced user that were due, besides the one in flight.
+#[derive(Debug, Default)]
+pub struct Paced {
+    /// When the last request fell due that the user began, dropped or left out while nothing waited. The request in
+    /// flight may be another one: a redirected one, or one the user sends when it leaves.
+    pub due_ns: u64,
+    /// Later times at which nothing fell due, since the waiting requests were all the user had to do: the first and
+    /// last time of each run, in order.
+    pub left_out: Vec<(u64, u64)>,
+    /// Number of requests that fell due while the user was busy with an earlier one, and wait for it.
+    pub waiting: u64,
 }
 
 /// An exchange whose request could not be written, and why. It is identified by its request and start: the slot may be
@@ -89,15 +98,14 @@ impl Exchange {
             resent: false,
             answered: false,
             status: 0,
-            id: None,
-            length: 0,
+            is_partly_sent: false,
+            has_late_room: false,
+            has_id: false,
+            id: 0,
             unsent: 0,
             due_ns: 0,
             started_ns: 0,
-            paced_ns: 0,
-            left_out: Vec::new(),
             begun: 0,
-            waiting: 0,
             reader: Reader::default(),
             link: Link::default(),
             stash: None,
@@ -115,7 +123,45 @@ impl Exchange {
         self.resent = false;
         self.answered = false;
         self.status = 0;
-        self.id = None;
+        self.has_id = false;
+        self.has_late_room = false;
+    }
+
+    /// Records that a request of this length is being sent, and how much of it has gone out.
+    #[inline]
+    pub fn sends(&mut self, length: usize, sent: usize) {
+        (self.unsent, self.is_partly_sent) = (length - sent, sent > 0);
+    }
+
+    /// Records that more of the request has gone out.
+    #[inline]
+    pub fn sent(&mut self, bytes: usize) {
+        self.unsent = self.unsent.saturating_sub(bytes);
+        self.is_partly_sent |= bytes > 0;
+    }
+
+    /// The id that the request carries, if it carries one and has been written.
+    pub fn id(&self) -> Option<u64> {
+        self.has_id.then_some(self.id)
+    }
+
+    /// Sets the id that the request carries.
+    #[inline]
+    pub fn set_id(&mut self, id: Option<u64>) {
+        (self.has_id, self.id) = (id.is_some(), id.unwrap_or(0));
+    }
+
+    /// Takes the id that the request carries.
+    #[inline]
+    pub fn take_id(&mut self) -> Option<u64> {
+        std::mem::take(&mut self.has_id).then_some(self.id)
+    }
+
+    /// Provides the buffer that the request was sent without.
+    #[cold]
+    pub fn make_late_room(&mut self, user: u32, journey: &mut Option<Users<'_>>) {
+        self.has_late_room = false;
+        self.buffered = journey.as_mut().map(|journey| journey.late_room(user, self.request));
     }
 
     /// Records that the current request could not be written.
@@ -128,6 +174,8 @@ impl Exchange {
 pub struct Slots {
     /// Slots by number.
     pub exchanges: Vec<Exchange>,
+    /// For paced users: what else each of them has to send.
+    pub paced: Vec<Paced>,
     /// Deadlines of the requests in flight.
     pub timeouts: Deadlines,
     /// Requests that could not be written, to be failed in the next turn.
@@ -144,9 +192,11 @@ pub struct Slots {
 
 impl Slots {
     /// These slots, all free.
-    pub fn new(exchanges: Vec<Exchange>) -> Self {
+    pub fn new(exchanges: Vec<Exchange>, is_paced: bool) -> Self {
+        let paced = if is_paced { exchanges.len() } else { 0 };
         Slots {
             exchanges,
+            paced: (0..paced).map(|_| Paced::default()).collect(),
             timeouts: Deadlines::new(),
             unwritten: Vec::new(),
             service_ns: 0,
@@ -228,5 +278,16 @@ impl Links for Vec<Exchange> {
     #[inline]
     fn at_ns(&self, id: u32) -> u64 {
         self[id as usize].link.at_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A load may have a million of them.
+    #[test]
+    fn a_slot_is_two_cache_lines() {
+        assert_eq!(std::mem::size_of::<Exchange>(), 128);
     }
 }

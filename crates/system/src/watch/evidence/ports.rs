@@ -303,13 +303,17 @@ mod tests {
         let mut found = Vec::new();
         table
             .read_taken(|port| {
-                if port.remote == to {
+                if port.remote == to || port.local == to {
                     found.push(port);
                 }
             })
             .unwrap();
         let standing = found.iter().find(|p| p.local == stands.local_addr().unwrap()).unwrap();
         assert!(standing.inode != 0 && standing.time_wait_left_ms.is_none(), "{standing:?}");
+        assert!(
+            found.iter().all(|p| p.local != to),
+            "accepted connections share their listener's port: {found:?}"
+        );
         let waiting = found.iter().filter(|p| ended.contains(&p.local));
         let left: Vec<_> = waiting.map(|p| p.time_wait_left_ms).collect();
         assert_eq!(left.len(), 3, "{found:?}");

@@ -3,6 +3,7 @@
 //! One dump shows for every connection which end sent last, what it has not read, and which socket (inode) it is: a
 //! microsecond per socket, where `/proc/net/tcp` takes ten and shows none of it.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -180,16 +181,24 @@ impl SocketTable {
     }
 
     /// Reads connections in all states, except those opened from outside, with a minimum of data about each: their
-    /// local ports are taken.
+    /// local ports are taken. Accepted connections share the port of their listener, and are left out.
     ///
     /// # Errors
     /// The kernel does not answer, or refuses.
     pub fn read_taken(&mut self, mut take: impl FnMut(TakenPort)) -> io::Result<()> {
         let families =
             if self.without_v6 > 0 { &[libc::AF_INET][..] } else { &[libc::AF_INET, libc::AF_INET6] };
+        let mut listeners = HashSet::new();
         for family in families {
-            let request = request(*family as u8, libc::IPPROTO_TCP as u8, TAKING, 0);
-            self.netlink.dump(&request, |rows| rows.iter().filter_map(taken_port).for_each(&mut take))?;
+            let request = |states| request(*family as u8, libc::IPPROTO_TCP as u8, states, 0);
+            let listening = |row: &[u8]| socket(row).filter(|s| s.is_listener).map(|s| s.local.port());
+            self.netlink.dump(&request(1 << LISTEN), |rows| {
+                listeners.extend(rows.iter().filter_map(listening));
+            })?;
+            self.netlink.dump(&request(TAKING), |rows| {
+                let taken = rows.iter().filter_map(taken_port);
+                taken.filter(|port| !listeners.contains(&port.local.port())).for_each(&mut take);
+            })?;
         }
         Ok(())
     }
