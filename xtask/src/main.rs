@@ -15,6 +15,7 @@ mod book;
 mod browser;
 mod changes;
 mod command;
+mod disk;
 mod dist;
 mod engine;
 mod house;

@@ -10,7 +10,8 @@ use crate::command::{cargo, program, shown};
 use crate::steps::{Outcome, Steps};
 use crate::test_programs::{failed, judge, last_lines, run_again, run_all};
 use crate::{
-    book, dist, house, lab, licences, long, notices, ordinary_user, packages, page, planted, readme, root,
+    book, disk, dist, house, lab, licences, long, notices, ordinary_user, packages, page, planted, readme,
+    root,
 };
 
 /// Options of `cargo xtask test`.
@@ -34,6 +35,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut steps = Steps::new(&args.only);
     steps.step("packages", || packages::ready(packages::FOR_TESTS, args.install));
+    steps.step("disk space", disk::step);
     steps.step("format", format);
     steps.step("house", house::step);
     steps.step("licences", licences::step);

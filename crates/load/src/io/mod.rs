@@ -78,6 +78,10 @@ pub trait Ops<'r> {
     /// As `send`, for bytes valid only during the call: what does not go out at once is copied. Several such sends may
     /// be in flight; they go out in order.
     fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
+    /// Whether events that have happened are left for the next turn, which does not wait then.
+    fn is_behind(&self) -> bool {
+        false
+    }
     /// Closes a connection and frees its place. No event for it follows.
     fn close(&mut self, conn: ConnId);
     /// Sends final bytes and closes, without waiting for their arrival. If another send is still going out, the final
@@ -109,6 +113,6 @@ pub trait Io<'r> {
     const WAKE_EARLY_NS: u64 = 1_000_000;
     /// For submitting outside of an event.
     fn ops(&mut self) -> &mut Self::Ops;
-    /// Waits for an event or until the time is up, and reports all events.
+    /// Waits for an event or until the time is up, and reports events: all of them, unless that makes very many sends.
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()>;
 }

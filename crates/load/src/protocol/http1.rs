@@ -244,10 +244,15 @@ impl Reader {
         memo: &mut Memo,
         sink: &mut impl BodySink,
     ) -> Result<Option<(usize, bool)>, Fault> {
-        let mut partial = self.partial.take().unwrap_or_default();
-        let parsed = self.parse_after(&mut partial, bytes, no_body, memo, sink);
-        if partial.capacity() > 0 {
+        if let Some(mut partial) = self.partial.take() {
+            let parsed = self.parse_after(&mut partial, bytes, no_body, memo, sink);
             self.partial = Some(partial);
+            return parsed;
+        }
+        let mut partial = Vec::new();
+        let parsed = self.parse_after(&mut partial, bytes, no_body, memo, sink);
+        if !partial.is_empty() {
+            self.partial = Some(Box::new(partial));
         }
         parsed
     }

@@ -277,7 +277,10 @@ impl<'r> Worker<'r> {
         self.look_for_gap(now);
         self.asked_ns = now;
         self.measure.recorder.roll(now);
-        self.expire(ops, now);
+        // An answer may be among the events that are left.
+        if !ops.is_behind() {
+            self.expire(ops, now);
+        }
         self.fail_unwritten(ops);
         self.settle_parts(ops);
         let in_flight = self.measure.recorder.in_flight;
@@ -297,7 +300,7 @@ impl<'r> Worker<'r> {
             return Next::Done;
         }
         let over = self.stopped.is_some_and(|end| now >= end.at_ns.saturating_add(self.spec.grace_ns));
-        if over || control == ABORT {
+        if over && !ops.is_behind() || control == ABORT {
             self.cut(ops, now);
             return Next::Done;
         }

@@ -33,6 +33,7 @@ impl UringOps<'_> {
                 c.kind == CompletionKind::Asked && c.conn == conn && c.generation == generation
             };
             let answer = done.iter().find(is_answer).map(|c| c.result);
+            self.came.extend(done.iter().filter_map(Completion::received));
             self.early.extend(done);
             if let Some(result) = answer {
                 return usize::try_from(result).ok();

@@ -3,7 +3,8 @@
 //!
 //! A turn is one `io_uring_enter`: it submits the worker's requests since the last turn and waits with a nanosecond
 //! timeout; then the completions are reported one after another. A send is held back until then, so one for a
-//! connection that turned out to be closed in the same turn never leaves.
+//! connection that turned out to be closed in the same turn never leaves. Completions beyond a number of sends are left
+//! for the next turn.
 //!
 //! The kernel limits a ring's table to the number of open files allowed. Beyond that there are several rings, and an
 //! epoll instance reports which of them have completions.
@@ -73,6 +74,8 @@ pub struct Uring<'r> {
     turn: VecDeque<Completion>,
     /// Failures to be reported in the current turn.
     failed: Vec<(ConnId, u32, i32)>,
+    /// Most sends of a turn.
+    most_sends: usize,
 }
 
 /// A ring with its buffers.
@@ -101,6 +104,8 @@ pub struct UringOps<'r> {
     /// Completions to be reported in the next turn: those that arrived while waiting for another one, and those left
     /// of the last turn.
     early: VecDeque<Completion>,
+    /// Connections, with their generation, that received something among `early`.
+    came: Vec<(ConnId, u32)>,
     addresses: Vec<(Address, Box<RawAddress>)>,
     /// Whether receives are armed once for the connection's life. Otherwise each part is received separately, which
     /// costs less for a connection that lives for one exchange.
@@ -150,6 +155,14 @@ struct Completion {
     generation: u32,
     result: i32,
     flags: u32,
+}
+
+impl Completion {
+    /// The connection, with its generation, if it received something.
+    fn received(&self) -> Option<(ConnId, u32)> {
+        let has_received = self.kind == CompletionKind::Receive && self.result >= 0;
+        has_received.then_some((self.conn, self.generation))
+    }
 }
 
 /// What the rings are sized for.
@@ -230,10 +243,12 @@ impl<'r> Uring<'r> {
             copies: Copies::default(),
             failed: Vec::new(),
             early: VecDeque::new(),
+            came: Vec::new(),
             addresses: Vec::new(),
             keep_alive: size.keep_alive,
         };
-        Ok(Uring { ops, turn: VecDeque::with_capacity(COMPLETIONS as usize), failed: Vec::new() })
+        let turn = VecDeque::with_capacity(COMPLETIONS as usize);
+        Ok(Uring { ops, turn, failed: Vec::new(), most_sends: MOST_SENDS })
     }
 
     fn report(&mut self, done: Completion, sink: &mut impl Sink<UringOps<'r>>) {
@@ -310,6 +325,7 @@ impl<'r> Io<'r> for Uring<'r> {
         let idle = self.ops.early.is_empty() && self.ops.failed.is_empty();
         let wait = if idle { wait } else { Wait::until(0) };
         std::mem::swap(&mut self.turn, &mut self.ops.early);
+        self.ops.came.clear();
         match self.ops.rings.len() {
             1 => {
                 self.ops.enter_for(0, wait)?;
@@ -323,14 +339,17 @@ impl<'r> Io<'r> for Uring<'r> {
                 sink.event(&mut self.ops, Event::Failed(conn, error));
             }
         }
-        while self.ops.sends.len() < MOST_SENDS
+        while self.ops.sends.len() < self.most_sends
             && let Some(done) = self.turn.pop_front()
         {
             self.report(done, sink);
         }
-        // What is left comes before what arrived meanwhile.
-        self.turn.append(&mut self.ops.early);
-        std::mem::swap(&mut self.turn, &mut self.ops.early);
+        if !self.turn.is_empty() {
+            // What is left comes before what arrived meanwhile.
+            self.ops.came.extend(self.turn.iter().filter_map(Completion::received));
+            self.turn.append(&mut self.ops.early);
+            std::mem::swap(&mut self.turn, &mut self.ops.early);
+        }
         // Start at the front again: a queue that moves through all its memory also moves through the caches.
         self.turn.clear();
         self.ops.rings.iter().for_each(|r| r.buffers.publish());
@@ -403,8 +422,9 @@ impl<'r> UringOps<'r> {
                 Ok(_) => {}
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
                     // The completion queue is full: make room there first.
-                    let mut early = std::mem::take(&mut self.early);
+                    let (mut early, before) = (std::mem::take(&mut self.early), self.early.len());
                     self.reap(ring, &mut early);
+                    self.came.extend(early.iter().skip(before).filter_map(Completion::received));
                     self.early = early;
                 }
                 Err(e) => return Err(e),
@@ -637,11 +657,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let descriptor = self.ask(conn, opcode::FixedFdInstall::new(place, 0).build())?;
         // SAFETY: the kernel has just made this descriptor for us, and nothing else knows of it.
         let socket = unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).ok()?) };
-        let has_received = |c: &Completion| {
-            let is_of_conn = c.conn == conn && c.generation == slot.generation & 0xff_ffff;
-            c.kind == CompletionKind::Receive && c.result >= 0 && is_of_conn
-        };
-        if self.early.iter().any(has_received) {
+        if self.came.contains(&(conn, slot.generation & 0xff_ffff)) {
             return None;
         }
         self.close(conn);
@@ -664,6 +680,10 @@ impl<'r> Ops<'r> for UringOps<'r> {
             self.receive_again(conn);
         }
         taken
+    }
+
+    fn is_behind(&self) -> bool {
+        !self.early.is_empty()
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {

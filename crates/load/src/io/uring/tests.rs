@@ -96,6 +96,68 @@ fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
     assert_eq!(reported.0, ["Sent(0, 4)"]);
 }
 
+/// Answers whatever it receives.
+#[derive(Default)]
+struct Echo {
+    /// What was received, in order.
+    seen: Vec<(ConnId, Vec<u8>)>,
+}
+
+impl<'r> Sink<UringOps<'r>> for Echo {
+    fn event(&mut self, ops: &mut UringOps<'r>, event: Event<'_>) {
+        if let Event::Received { conn, bytes, .. } = event {
+            self.seen.push((conn, bytes.to_vec()));
+            ops.send_copy(conn, bytes);
+        }
+    }
+}
+
+#[test]
+fn events_beyond_a_number_of_sends_are_left_for_the_next_turn() {
+    const CONNECTIONS: u32 = 7;
+    let size = Size { connections: 8, in_flight: 8, keep_alive: true, sources: false };
+    let Some(mut io) = allowed(size) else { return };
+    io.most_sends = 3;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    let mut peers = Vec::new();
+    for conn in 0..CONNECTIONS {
+        let ours = TcpStream::connect(address).expect("it listens");
+        let (mut theirs, _) = listener.accept().expect("it connects");
+        theirs.write_all(&[b'a' + conn as u8]).expect("there is room");
+        assert!(io.ops.take(conn, &address.into(), ours.into()));
+        peers.push(theirs);
+    }
+    let mut echo = Echo::default();
+    let mut turn = |io: &mut Uring<'_>| {
+        let before = echo.seen.len();
+        io.poll(Wait::until(now_ns() + 20_000_000_000), &mut echo).expect("it waits");
+        assert!((1..=3).contains(&(echo.seen.len() - before)), "{:?}", echo.seen);
+        echo.seen.clone()
+    };
+    let seen = turn(&mut io);
+    assert!(io.ops.is_behind(), "all arrived before the first turn: {seen:?}");
+    // What has arrived on a connection must be reported before another thread may have it.
+    let (unreported, _) = io.ops.came[0];
+    assert!(seen.iter().all(|(conn, _)| *conn != unreported));
+    assert!(io.ops.give(unreported).is_none());
+    io.ops.close(unreported);
+    while turn(&mut io).len() + 1 < CONNECTIONS as usize {}
+    io.poll(Wait::until(0), &mut echo).expect("it does not wait");
+    for (conn, mut theirs) in (0..CONNECTIONS).zip(peers).filter(|(conn, _)| *conn != unreported) {
+        let (mut byte, sent) = ([0], b'a' + conn as u8);
+        theirs.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
+        theirs.read_exact(&mut byte).expect("it is answered");
+        assert_eq!(byte, [sent]);
+        assert_eq!(
+            echo.seen.iter().filter(|seen| **seen == (conn, vec![sent])).count(),
+            1,
+            "{:?}",
+            echo.seen
+        );
+    }
+}
+
 /// Number of bytes that were reported as sent.
 fn sent_of(reported: &Log) -> usize {
     let bytes = |event: &String| {
