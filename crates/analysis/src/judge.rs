@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadlab_record::expr::{
     Expr, Figure, Known, NumberKind, Numbers, SummaryNumbers, TrialPart, built_in_kind, component_figure,
-    number_of_component,
+    is_probe_figure, number_of_component,
 };
 use loadlab_record::figure::FigureValue;
 use loadlab_record::hlog::Interval;
@@ -14,9 +14,6 @@ use loadlab_record::summary::{Ended, Expectation, Summary, Verdict};
 
 use crate::components::{self, probe_name};
 use crate::counter::During;
-
-/// What can be asked of a probe in a part of a trial.
-const PROBE_FIGURES: [&str; 4] = ["first", "last", "max", "mean"];
 
 /// Each expectation, and whether it held.
 pub fn expectations(expect: &[Expr], numbers: &dyn Numbers) -> Vec<Expectation> {
@@ -85,7 +82,7 @@ impl<'a> TrialNumbers<'a> {
         let component = component_figure(name).filter(|(c, _)| self.summary.components.contains_key(*c));
         // As without a part: the whole name first, then the name before the last dot.
         let is_probe = |probe: &&str| self.summary.probes.contains_key(*probe);
-        let before = || name.rsplit_once('.').filter(|(_, figure)| PROBE_FIGURES.contains(figure));
+        let before = || name.rsplit_once('.').filter(|(_, figure)| is_probe_figure(figure));
         let probe = Some(name).filter(is_probe).or_else(|| before().map(|(probe, _)| probe).filter(is_probe));
         if component.is_none() && probe.is_none() {
             return None;

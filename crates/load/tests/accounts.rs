@@ -13,15 +13,15 @@ use std::sync::{Arc, LazyLock};
 
 use loadlab_load::io::sim::{Books, Like, Network, Sim};
 use loadlab_load::journey::check::Checks;
-use loadlab_load::journey::order::{Step, StepOrder};
+use loadlab_load::journey::order::{Advance, StepOrder};
 use loadlab_load::journey::redirect::Site;
-use loadlab_load::journey::script::{Expected, Journey, Script, TalkPart};
+use loadlab_load::journey::script::{ConversationAction, Expected, Journey, Script};
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::protocol::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
 use loadlab_load::random::Random;
 use loadlab_load::run::{Second, simulate};
 use loadlab_load::spec::request::{Request, RequestParts};
-use loadlab_load::spec::{Held, Http2, Proxy, TlsSpec};
+use loadlab_load::spec::{HeldConnections, Http2, Proxy, TlsSpec};
 use loadlab_load::{Arrivals, Control, Ids, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::load::{Bytes, Counts, Measured, Series, TagMeasured, Tick};
@@ -213,7 +213,7 @@ fn load(case: &Case, choice: &mut Choice) -> LoadSpec {
     let stays = spec.by_streams() == 0 && case.protocol == Protocol::Http1 && case.by != By::Sessions;
     if stays && choice.one_in(8) {
         let rate_per_s = (50 + choice.below(2000)) as f64;
-        spec.held = Some(Held { connections: 8 + choice.below(10), rate_per_s });
+        spec.held = Some(HeldConnections { connections: 8 + choice.below(10), rate_per_s });
     }
     if choice.one_in(8) {
         // Two addresses: requests move to the second if the first refuses.
@@ -300,7 +300,7 @@ fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
 
 fn thinking(choice: &mut Choice, script: Script) -> Script {
     let think = if choice.one_in(3) { Some(choice.think()) } else { None };
-    let on_failure = choice.of(&[Step::On, Step::On, Step::EndRound]);
+    let on_failure = choice.of(&[Advance::On, Advance::On, Advance::EndRound]);
     Script { think, on_failure, ..script }
 }
 
@@ -308,7 +308,7 @@ fn thinking(choice: &mut Choice, script: Script) -> Script {
 fn conversation(choice: &mut Choice) -> Vec<Script> {
     let long = "m".repeat(choice.of(&[1, 200, 6000]));
     let mut ask = talks::ask(&format!("{long} id={{x}} for={{u}}"), "for=");
-    if let Some(TalkPart::Say { echoes, .. }) = ask.talk.as_mut().map(|talk| &mut talk.part) {
+    if let Some(ConversationAction::Say { echoes, .. }) = ask.talk.as_mut().map(|talk| &mut talk.part) {
         *echoes = vec![template("for={u} id={x};")];
     }
     ask.has_id = true;
@@ -584,9 +584,9 @@ fn check_server(case: &Case, spec: &LoadSpec, ran: &Ran) {
     let Some(journey) = &spec.journey else { return };
     for (script, (tag, measured)) in journey.scripts.iter().zip(&ran.measured.by_tag) {
         let most = match script.talk.as_ref().map(|talk| &talk.part) {
-            Some(TalkPart::Open { .. }) => good(Asked::Opening),
-            Some(TalkPart::Say { send: Some(_), wait: Some(_), .. }) => good(Asked::Message),
-            Some(TalkPart::Goodbye) => good(Asked::Goodbye),
+            Some(ConversationAction::Open { .. }) => good(Asked::Opening),
+            Some(ConversationAction::Say { send: Some(_), wait: Some(_), .. }) => good(Asked::Message),
+            Some(ConversationAction::Goodbye) => good(Asked::Goodbye),
             _ => u64::MAX,
         };
         assert!(measured.counts.ok <= most, "{tag}: {} of {most} answers", measured.counts.ok);
@@ -599,7 +599,7 @@ fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
     let counts = &ran.measured.counts;
     let waits_in_vain = |script: &Script| {
         let part = script.talk.as_ref().map(|talk| &talk.part);
-        matches!(part, Some(TalkPart::Say { send: None, .. }))
+        matches!(part, Some(ConversationAction::Say { send: None, .. }))
     };
     let scripts = spec.journey.iter().flat_map(|j| &j.scripts).map(Some).chain(std::iter::repeat(None));
     for ((tag, measured), script) in ran.measured.by_tag.iter().zip(scripts) {
@@ -738,7 +738,10 @@ fn whatever_fails_the_load_is_whole_again_when_it_is_over() {
         let ((spec, ill), (_, well)) = (healed(&case, HEALS_NS), healed(&case, 0));
         let (counts, well) = (&ill[2], &well[2]);
         let waits_in_vain = spec.journey.iter().flat_map(|j| &j.scripts).any(|script| {
-            matches!(script.talk.as_ref().map(|talk| &talk.part), Some(TalkPart::Say { send: None, .. }))
+            matches!(
+                script.talk.as_ref().map(|talk| &talk.part),
+                Some(ConversationAction::Say { send: None, .. })
+            )
         });
         let timeouts = counts.failures.get(Failure::Timeout);
         let failed = counts.failed() - if waits_in_vain { timeouts } else { 0 };

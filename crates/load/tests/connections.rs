@@ -10,7 +10,7 @@ use loadlab_load::journey::template::Template;
 use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, flag, kind};
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::simulate;
-use loadlab_load::spec::{Held, Http2, Proxy};
+use loadlab_load::spec::{HeldConnections, Http2, Proxy};
 use loadlab_load::{Control, LoadSpec, Model, Outcome, Until};
 use loadlab_record::Failure;
 use loadlab_record::escape::Escape;
@@ -179,7 +179,7 @@ fn handshakes_of_before_the_window_are_not_in_it() {
 fn connects_that_begin_before_the_load_have_their_whole_time() {
     // Ten connections, one every 100 ms; the last is still connecting when the load stops waiting for them.
     let mut load = spec(Model::Closed { users: 10 }, Until::Elapsed(2 * S));
-    load.held = Some(Held { connections: 10, rate_per_s: 10.0 });
+    load.held = Some(HeldConnections { connections: 10, rate_per_s: 10.0 });
     load.timeout_ns = 300 * MS;
     let (outcome, _) = go(&load, Plain { connect_ns: 550 * MS, ..Plain::default() });
     let connect = &outcome.measured.series.connect;

@@ -8,7 +8,7 @@ use loadlab_load::journey::capture::{Capture, From, Slots};
 use loadlab_load::journey::check::{Checks, Expect, JsonCheck, Text};
 use loadlab_load::journey::example::Remembered;
 use loadlab_load::journey::json::Pointer;
-use loadlab_load::journey::order::{Step, StepOrder};
+use loadlab_load::journey::order::{Advance, StepOrder};
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::rows::{Dealing, Rows};
 use loadlab_load::journey::script::{Deal, Expected, Journey, Script};
@@ -113,7 +113,7 @@ fn shopping(rounds: u64) -> Journey {
     let feed = |text: &str| Rows::from_csv(text.as_bytes(), &["name".to_owned()]).unwrap();
     let login = Script {
         captures: vec![token()],
-        on_failure: Step::EndRound,
+        on_failure: Advance::EndRound,
         ..step("POST /login HTTP/1.1", Some("{a}"))
     };
     let item = step(&format!("GET /item/{{b}} HTTP/1.1\r\n{BEARER}"), None);
@@ -319,7 +319,7 @@ fn a_feed_that_runs_out_lets_users_leave() {
 
 #[test]
 fn failed_checks_go_on_or_end_the_round() {
-    for (on_failure, bought) in [(Step::On, 6), (Step::EndRound, 0)] {
+    for (on_failure, bought) in [(Advance::On, 6), (Advance::EndRound, 0)] {
         let mut journey = shopping(3);
         journey.scripts[1].checks.contains = vec![Text::new(b"nowhere")];
         journey.scripts[1].on_failure = on_failure;

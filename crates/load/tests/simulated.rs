@@ -422,7 +422,7 @@ fn held_connections_are_taken_in_turn() {
     }
     for model in [Model::Closed { users: 20 }, open(5000.0, 1000)] {
         let mut held = spec(model, Until::Requests(1000));
-        held.held = Some(loadlab_load::spec::Held { connections: 1000, rate_per_s: 20_000.0 });
+        held.held = Some(loadlab_load::spec::HeldConnections { connections: 1000, rate_per_s: 20_000.0 });
         let mut sim = Sim::new(Count::default());
         let (outcome, _) = go(&held, &mut sim);
         let measured = &outcome.measured;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
-use loadlab_load::journey::order::{Step, StepOrder};
+use loadlab_load::journey::order::{Advance, StepOrder};
 use loadlab_load::journey::script::{Journey, Script};
 use loadlab_load::run::{simulate, simulate_share};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
@@ -271,7 +271,7 @@ impl Server for InTurn {
 /// response times in ms.
 fn paced_way(step_order: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> (Counts, u128, u128) {
     let count = (step_order.before + step_order.round + step_order.after) as usize;
-    let script = || Script { on_failure: Step::EndRound, ..Script::plain() };
+    let script = || Script { on_failure: Advance::EndRound, ..Script::plain() };
     let scripts = (0..count).map(|_| script()).collect();
     let journey = Journey { step_order, scripts, ..plain_journey() };
     let requests = (0..count).map(|_| support::get()).collect();

@@ -6,9 +6,9 @@ use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::{Capture, From, Slots};
 use loadlab_load::journey::json::Pointer;
-use loadlab_load::journey::order::{Step, StepOrder};
+use loadlab_load::journey::order::{Advance, StepOrder};
 use loadlab_load::journey::redirect::Site;
-use loadlab_load::journey::script::{Journey, Script, TalkPart};
+use loadlab_load::journey::script::{ConversationAction, Journey, Script};
 use loadlab_load::protocol::websocket::MessageType;
 use loadlab_load::run::simulate;
 use loadlab_load::spec::request::RequestParts;
@@ -384,8 +384,11 @@ fn what_came_before_it_is_waited_for_is_found() {
 #[test]
 fn values_are_captured_and_said() {
     let token = Capture { from: From::Json(Pointer::parse("/id").unwrap()), is_number: false };
-    let capturing =
-        |script: Script| Script { captures: vec![(0, token.clone())], on_failure: Step::EndRound, ..script };
+    let capturing = |script: Script| Script {
+        captures: vec![(0, token.clone())],
+        on_failure: Advance::EndRound,
+        ..script
+    };
     let chat = || Chat::saying(vec![vec![(MS, text("{\"id\": \"k7\"}"))], vec![(MS, text("{}"))]]);
     let parts = || vec![capturing(strict(ask("login", "id"))), ask("post {c}", "k7")];
     let (_, chat_after, _) = check(chat(), parts(), &[OK, OK, OK, OK], "");
@@ -414,7 +417,11 @@ fn messages_that_come_together_go_to_one_part_each() {
 fn ones_own_message_is_told_from_others() {
     let own = |text: &str| {
         let echoes = vec![template("no {n}.")];
-        part(TalkPart::Say { send: Some((MessageType::Text, template(text))), wait: Some(WAIT), echoes })
+        part(ConversationAction::Say {
+            send: Some((MessageType::Text, template(text))),
+            wait: Some(WAIT),
+            echoes,
+        })
     };
     let answers = vec![(MS, text("say no 77.")), (2 * MS, text("{}"))];
     let spec = users(3, 5, talk(vec![open(), own("say no {n}."), own("say no {n}.")]));

@@ -29,6 +29,7 @@ pub mod bottleneck;
 pub mod bound;
 pub mod compact;
 pub mod dependence;
+pub mod edit_distance;
 pub mod escape;
 pub mod event;
 pub mod evidence;

@@ -15,7 +15,7 @@ use loadlab_record::store::StoreError;
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
 use crate::event::RunEvent;
-use crate::manifest::{Kept, Record, figures_of_case, plan_dir};
+use crate::manifest::{Record, TrialSummaries, figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::result::{RunResult, TrialEnd};
 use crate::search::{SearchRequest, SearchTask, Searched};
@@ -107,7 +107,7 @@ pub fn conduct(
     settling::check(plan).map_err(RunError::NeverSettled)?;
     let (mut record, kept) = match how.resumes {
         true => Record::resume(plan, how)?,
-        false => (Record::begin(plan, how)?, Kept::new()),
+        false => (Record::begin(plan, how)?, TrialSummaries::new()),
     };
     let schedule = match &record.manifest().until_certain {
         Some(until) => rounds_in_random_order(plan.cases().len(), plan.trials, until.seed),
@@ -283,7 +283,7 @@ struct GivenUp {
 
 impl Done {
     /// The trials kept from a resumed record, in schedule order.
-    fn before(plan: &Plan, schedule: &[(usize, u32)], mut kept: Kept) -> Done {
+    fn before(plan: &Plan, schedule: &[(usize, u32)], mut kept: TrialSummaries) -> Done {
         let mut done = Done::default();
         for (case, trial) in schedule {
             let Some(summary) = kept.remove(&(*case, *trial)) else { continue };

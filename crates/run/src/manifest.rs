@@ -27,7 +27,7 @@ use crate::site::{Builds, RunningSystem};
 use crate::state::TrialState;
 
 /// Summaries of trials that already exist, by case index and trial number.
-pub type Kept = BTreeMap<(usize, u32), Summary>;
+pub type TrialSummaries = BTreeMap<(usize, u32), Summary>;
 
 /// A record in progress: its writer and its manifest.
 pub struct Record {
@@ -61,7 +61,7 @@ impl Record {
     ///
     /// # Errors
     /// The record cannot be read or written.
-    pub fn resume(plan: &Plan, how: &RunOptions) -> Result<(Record, Kept), StoreError> {
+    pub fn resume(plan: &Plan, how: &RunOptions) -> Result<(Record, TrialSummaries), StoreError> {
         let is_complete = |summary: &Summary| matches!(summary.ended, Ended::Complete | Ended::Stopped);
         let Manifest { started, until_certain, commit, .. } = read_summaries(&how.out)?.manifest;
         let Resumed { writer, kept } = resume(&how.out, &how.secrets, is_complete)?;

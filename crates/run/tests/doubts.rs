@@ -7,7 +7,7 @@ use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::simulate;
-use loadlab_load::spec::Held;
+use loadlab_load::spec::HeldConnections;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::load::{OwnLimits, Tick};
@@ -275,7 +275,7 @@ fn a_cap_that_is_reached_and_requests_that_are_dropped() {
     assert_eq!((kinds(&s), s.connections.in_flight_peak), (vec![], Some(20)));
     // held connections are not in flight
     let mut held = spec(rate(200.0, 30, WhenBehind::Queue));
-    held.held = Some(Held { connections: 100, rate_per_s: 20_000.0 });
+    held.held = Some(HeldConnections { connections: 100, rate_per_s: 20_000.0 });
     let s = go(&held, Sim::new(Stub::new(|_, _| 100 * MS)));
     assert_eq!((kinds(&s), s.connections.peak), (vec![], 100));
 }

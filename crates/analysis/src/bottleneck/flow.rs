@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_record::evidence::{Evidence, Listener, Pair, Ports, Threads, Timed};
 use loadlab_record::units::significant;
+use loadlab_record::url::Url;
 
 use super::{TrialData, during};
 use crate::counter::During;
@@ -632,11 +633,9 @@ fn is_same_path(path: &str, bound: &str) -> bool {
 
 /// The port of a URL, as written or by its scheme.
 fn port_of(url: &str) -> Option<u16> {
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let by_scheme = if matches!(scheme, "https" | "wss") { 443 } else { 80 };
-    let written = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
-    written.map_or(Some(by_scheme), |(_, port)| port.parse().ok())
+    let url = Url::parse(url).ok().filter(|url| url.scheme.is_some())?;
+    let by_scheme = if url.is("https") || url.is("wss") { 443 } else { 80 };
+    Some(url.authority.port.unwrap_or(by_scheme))
 }
 
 /// What each listener dropped from the load's start to its end.

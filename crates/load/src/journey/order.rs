@@ -22,7 +22,7 @@ pub struct StepOrder {
 
 /// How the end of a request moves its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Advance {
     /// Continue with the next request.
     On,
     /// End the round (or the part before the first) and begin the next one.
@@ -131,36 +131,40 @@ impl Progress {
     }
 
     /// Goes to the next request; returns false if there is none.
-    pub fn step(&mut self, step_order: &StepOrder, random: &mut Random, step: Step) -> bool {
+    pub fn step(&mut self, step_order: &StepOrder, random: &mut Random, step: Advance) -> bool {
         let in_round = step_order.before + step_order.round;
         match (self.stage, step) {
-            (_, Step::Past(requests)) => {
+            (_, Advance::Past(requests)) => {
                 self.request += requests;
-                return self.step(step_order, random, Step::On);
+                return self.step(step_order, random, Advance::On);
             }
-            (Phase::Before | Phase::Round | Phase::After, Step::Ahead(requests)) => self.request += requests,
-            (Phase::Outside, Step::Leave) | (Phase::After, Step::EndRound | Step::Leave) => {
+            (Phase::Before | Phase::Round | Phase::After, Advance::Ahead(requests)) => {
+                self.request += requests
+            }
+            (Phase::Outside, Advance::Leave) | (Phase::After, Advance::EndRound | Advance::Leave) => {
                 self.stage = Phase::Gone
             }
             (Phase::Gone, _) => {}
-            (Phase::Before | Phase::Round, Step::Leave) => self.leave(step_order),
+            (Phase::Before | Phase::Round, Advance::Leave) => self.leave(step_order),
             (Phase::Outside, _) => self.begin(step_order, random),
-            (Phase::Before, Step::On) if self.request + 1 < step_order.before => self.request += 1,
-            (Phase::Before, Step::On) => self.begin_round(step_order, random),
+            (Phase::Before, Advance::On) if self.request + 1 < step_order.before => self.request += 1,
+            (Phase::Before, Advance::On) => self.begin_round(step_order, random),
             // A user that could not log in tries again; each try counts as a round, or this would never end.
-            (Phase::Before, Step::EndRound) => {
+            (Phase::Before, Advance::EndRound) => {
                 self.rounds += 1;
                 self.begin(step_order, random);
             }
-            (Phase::Round, Step::On) if step_order.weights.is_empty() && self.request + 1 < in_round => {
+            (Phase::Round, Advance::On) if step_order.weights.is_empty() && self.request + 1 < in_round => {
                 self.request += 1
             }
             (Phase::Round, _) => {
                 self.rounds += 1;
                 self.begin_round(step_order, random);
             }
-            (Phase::After, Step::On) if self.request + 1 < in_round + step_order.after => self.request += 1,
-            (Phase::After, Step::On) => self.stage = Phase::Gone,
+            (Phase::After, Advance::On) if self.request + 1 < in_round + step_order.after => {
+                self.request += 1
+            }
+            (Phase::After, Advance::On) => self.stage = Phase::Gone,
         }
         self.stage != Phase::Gone
     }
@@ -190,14 +194,14 @@ mod tests {
     use super::*;
 
     /// A user's requests, given the step that follows each.
-    fn way(step_order: &StepOrder, steps: &[Step]) -> Vec<u32> {
+    fn way(step_order: &StepOrder, steps: &[Advance]) -> Vec<u32> {
         let (mut progress, mut random) = (Progress::default(), Random::new(1));
         let mut way = Vec::new();
         let mut steps = steps.iter();
-        let mut more = progress.step(step_order, &mut random, Step::On);
+        let mut more = progress.step(step_order, &mut random, Advance::On);
         while more {
             way.push(progress.request);
-            more = progress.step(step_order, &mut random, *steps.next().unwrap_or(&Step::On));
+            more = progress.step(step_order, &mut random, *steps.next().unwrap_or(&Advance::On));
             assert!(way.len() < 100, "no end: {way:?}");
         }
         way
@@ -217,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_failure_ends_a_round_or_a_login_and_each_counts() {
-        use Step::{EndRound, Leave, On};
+        use Advance::{EndRound, Leave, On};
         assert_eq!(way(&step_order(0, 3, 0, 2), &[On, EndRound]), [0, 1, 0, 1, 2]);
         assert_eq!(way(&step_order(1, 2, 1, 2), &[EndRound, On, On, On]), [0, 0, 1, 2, 3]);
         assert_eq!(way(&step_order(1, 2, 1, 2), &[EndRound, EndRound]), [0, 0, 3], "as many tries as rounds");
@@ -229,7 +233,7 @@ mod tests {
     fn how_much_is_left_is_known() {
         let step_order = step_order(2, 3, 1, 2);
         let (mut progress, mut random, mut left) = (Progress::default(), Random::new(1), vec![]);
-        while progress.step(&step_order, &mut random, Step::On) {
+        while progress.step(&step_order, &mut random, Advance::On) {
             left.push(progress.most_left(&step_order));
         }
         assert_eq!(left, [9, 8, 7, 6, 5, 4, 3, 2, 1]);
@@ -240,7 +244,7 @@ mod tests {
 
     #[test]
     fn requests_of_one_step_follow_each_other_whatever_the_mix() {
-        use Step::{Ahead, On, Past};
+        use Advance::{Ahead, On, Past};
         // Requests 0, 1 and 2 are one step.
         assert_eq!(
             way(&step_order(0, 4, 0, 2), &[Ahead(1), Ahead(1), On, On, Past(2), On]),
@@ -256,7 +260,7 @@ mod tests {
         let step_order = StepOrder { before: 1, round: 3, after: 0, weights: vec![7, 7, 10], rounds: 30_000 };
         let (mut progress, mut random) = (Progress::default(), Random::new(7));
         let mut counts = [0u32; 4];
-        while progress.step(&step_order, &mut random, Step::On) {
+        while progress.step(&step_order, &mut random, Advance::On) {
             counts[progress.request as usize] += 1;
         }
         assert_eq!((counts[0], counts[2]), (1, 0), "a weight of nothing is never drawn");

@@ -10,7 +10,7 @@ use crate::journey::capture::{Capture, Slots};
 use crate::journey::check::{Checks, Expect, Failed};
 use crate::journey::example::Remembered;
 use crate::journey::failure::StepFailure;
-use crate::journey::order::{Step, StepOrder};
+use crate::journey::order::{Advance, StepOrder};
 use crate::journey::redirect::Site;
 use crate::journey::response::{BufferedResponse, Buffering, Ended};
 use crate::journey::rows::{Dealing, Rows};
@@ -33,7 +33,7 @@ pub struct Script {
     /// Captures from a good response, each with the user's own slot that it goes into.
     pub captures: Vec<(u16, Capture)>,
     /// How a failure moves the user.
-    pub on_failure: Step,
+    pub on_failure: Advance,
     /// Index of the target host in the load's hosts.
     pub host: u16,
     /// Most redirects in a row that are followed; if any, the request has to be written each time.
@@ -41,21 +41,21 @@ pub struct Script {
     /// How long a user waits before the next request, if it differs from the load's setting.
     pub think: Option<Think>,
     /// The part of a WebSocket conversation that it is, if it is one.
-    pub talk: Option<Box<Talk>>,
+    pub talk: Option<Box<ConversationStep>>,
 }
 
 /// A part of a conversation. All parts of a conversation are consecutive requests: the opening, messages, the close.
 #[derive(Clone, Debug)]
-pub struct Talk {
+pub struct ConversationStep {
     /// What the part does.
-    pub part: TalkPart,
+    pub part: ConversationAction,
     /// Number of parts that follow it.
     pub left: u32,
 }
 
 /// What a user does in a conversation.
 #[derive(Clone, Debug)]
-pub enum TalkPart {
+pub enum ConversationAction {
     /// Opens the WebSocket; the script's message is the request, with the headers of the opening.
     Open {
         /// The response required.
@@ -85,13 +85,13 @@ pub struct Wait {
     pub passes_over: bool,
 }
 
-impl Talk {
+impl ConversationStep {
     /// Time limit of this part, if it sets one.
     #[inline]
     pub fn within_ns(&self) -> Option<u64> {
         match &self.part {
-            TalkPart::Say { wait, .. } => wait.and_then(|w| w.within_ns),
-            TalkPart::Open { .. } | TalkPart::Goodbye => None,
+            ConversationAction::Say { wait, .. } => wait.and_then(|w| w.within_ns),
+            ConversationAction::Open { .. } | ConversationAction::Goodbye => None,
         }
     }
 }
@@ -184,7 +184,7 @@ impl Script {
             checks: Checks::default(),
             expected: Vec::new(),
             captures: Vec::new(),
-            on_failure: Step::On,
+            on_failure: Advance::On,
             host: 0,
             redirects: 0,
             think: None,

@@ -58,7 +58,7 @@ pub struct LoadSpec {
     /// Names of the tags that requests refer to by index.
     pub tags: Vec<String>,
     /// Connections held open and used in turn; otherwise each user or request in flight has its own connection.
-    pub held: Option<Held>,
+    pub held: Option<HeldConnections>,
     /// Pool that this load takes an earlier load's connections from and leaves its own in. Without one, the load opens
     /// its own connections and closes them.
     pub pool: Option<Arc<ConnectionPool>>,
@@ -166,7 +166,7 @@ impl Http2 {
 
 /// Connections held open during the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub struct HeldConnections {
     /// Number of connections; at least the number of users.
     pub connections: u64,
     /// Connections opened per second, before the load begins.
@@ -348,7 +348,7 @@ mod tests {
         let mut load = open(Until::Elapsed(1), Arrivals::Constant);
         load.threads = 4;
         assert_eq!(load.busy_threads(), 4);
-        load.held = Some(Held { connections: 3, rate_per_s: 1.0 });
+        load.held = Some(HeldConnections { connections: 3, rate_per_s: 1.0 });
         assert_eq!((load.busy_threads(), load.connections_per_thread()), (3, 1));
     }
 }

@@ -12,7 +12,7 @@ use loadlab_record::outcome::{Failure, Outcome};
 use crate::io::{ConnId, Ops};
 use crate::journey::failure::StepFailure;
 use crate::journey::response::{BufferedResponse, Ended};
-use crate::journey::script::TalkPart;
+use crate::journey::script::ConversationAction;
 use crate::measure::examples::{Reason, ResponseBytes};
 use crate::protocol::websocket::NORMAL;
 use crate::protocol::websocket::opening::OpeningError;
@@ -20,7 +20,9 @@ use crate::protocol::websocket::{Event, Fault, MessageType};
 use crate::worker::exchange::RequestEnd;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::Phase;
-use crate::worker::state::conversations::{Conversations, End, Gone, Link, Settled, State, closed_words};
+use crate::worker::state::conversations::{
+    Conversations, End, Gone, Settled, State, WebSocketConnection, closed_words,
+};
 use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
 
@@ -53,7 +55,7 @@ impl<'r> Worker<'r> {
     }
 
     /// The conversation part that an exchange is at.
-    fn part(&self, id: u32) -> Option<&TalkPart> {
+    fn part(&self, id: u32) -> Option<&ConversationAction> {
         let exchange = self.slots.exchanges.get(id as usize).filter(|e| e.under_way)?;
         self.journey.as_ref()?.talk(exchange.request).map(|talk| &talk.part)
     }
@@ -63,10 +65,10 @@ impl<'r> Worker<'r> {
             return Doing::Nothing;
         }
         match self.part(self.conns.table[conn as usize].exchange) {
-            None | Some(TalkPart::Open { .. }) => Doing::Nothing,
-            Some(TalkPart::Say { wait: None, .. }) => Doing::Saying,
-            Some(TalkPart::Say { wait: Some(_), .. }) => Doing::Waiting,
-            Some(TalkPart::Goodbye) => Doing::Leaving,
+            None | Some(ConversationAction::Open { .. }) => Doing::Nothing,
+            Some(ConversationAction::Say { wait: None, .. }) => Doing::Saying,
+            Some(ConversationAction::Say { wait: Some(_), .. }) => Doing::Waiting,
+            Some(ConversationAction::Goodbye) => Doing::Leaving,
         }
     }
 
@@ -81,9 +83,9 @@ impl<'r> Worker<'r> {
     pub(crate) fn continue_conversation(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
         let is_goodbye = match self.part(id) {
-            Some(TalkPart::Goodbye) => true,
-            Some(TalkPart::Say { .. }) => false,
-            None | Some(TalkPart::Open { .. }) => {
+            Some(ConversationAction::Goodbye) => true,
+            Some(ConversationAction::Say { .. }) => false,
+            None | Some(ConversationAction::Open { .. }) => {
                 self.end_conversation(ops, conn);
                 return false;
             }
@@ -107,7 +109,7 @@ impl<'r> Worker<'r> {
     /// Prepares a connection for the opening of a conversation.
     pub(crate) fn open_conversation(&mut self, conn: ConnId) {
         let keeps = match self.part(self.conns.table[conn as usize].exchange) {
-            Some(TalkPart::Open { keeps, .. }) => *keeps,
+            Some(ConversationAction::Open { keeps, .. }) => *keeps,
             _ => return,
         };
         let number = self.share.number_of(conn);
@@ -118,7 +120,8 @@ impl<'r> Worker<'r> {
         }
         conversations.opened += 1;
         let seed = conversations.seed ^ number.rotate_left(32);
-        conversations.links[index] = Some(Box::new(Link::new(conversations.opened, keeps, seed)));
+        conversations.links[index] =
+            Some(Box::new(WebSocketConnection::new(conversations.opened, keeps, seed)));
     }
 
     /// Sends a message, waits for one, or both.
@@ -128,7 +131,9 @@ impl<'r> Worker<'r> {
         let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &mut self.journey) else {
             return;
         };
-        let Some(TalkPart::Say { send, wait, .. }) = journey.talk(request).map(|t| &t.part) else { return };
+        let Some(ConversationAction::Say { send, wait, .. }) = journey.talk(request).map(|t| &t.part) else {
+            return;
+        };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
         let mut kept = journey.room(request, exchange.buffered.take());
         let Conversations { links, out, rooms, .. } = conversations;
@@ -171,7 +176,7 @@ impl<'r> Worker<'r> {
     fn check_inbox(&mut self, id: u32, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
         while let Some(mut message) =
-            self.mode.conversations().and_then(|t| t.link(conn)).and_then(Link::take)
+            self.mode.conversations().and_then(|t| t.link(conn)).and_then(WebSocketConnection::take)
         {
             let verdict = self.judge_message(id, &message, now);
             if verdict.is_some() {
@@ -294,7 +299,7 @@ impl<'r> Worker<'r> {
         ends.clear();
         out.clear();
         let wants = waits || link.keeps;
-        let Link { socket, partial, stale, passed, .. } = &mut *link;
+        let WebSocketConnection { socket, partial, stale, passed, .. } = &mut *link;
         let mut closed = None;
         let result = socket.receive(bytes, out, &mut |event| match event {
             Event::Message { end: false, .. } if !wants || *stale => {}
@@ -382,7 +387,8 @@ impl<'r> Worker<'r> {
     fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<StepFailure>)> {
         let exchange = &mut self.slots.exchanges[id as usize];
         let journey = self.journey.as_mut()?;
-        let Some(TalkPart::Say { wait: Some(wait), .. }) = journey.talk(exchange.request).map(|t| &t.part)
+        let Some(ConversationAction::Say { wait: Some(wait), .. }) =
+            journey.talk(exchange.request).map(|t| &t.part)
         else {
             return None;
         };
@@ -414,7 +420,8 @@ impl<'r> Worker<'r> {
         exchange.answered = true;
         let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &self.journey) else { return };
         let talk = journey.talk(exchange.request).map(|t| &t.part);
-        let (Some(link), Some(TalkPart::Open { opening, .. })) = (conversations.link(conn), talk) else {
+        let (Some(link), Some(ConversationAction::Open { opening, .. })) = (conversations.link(conn), talk)
+        else {
             return;
         };
         let received = opening.receive(&mut link.partial, bytes);

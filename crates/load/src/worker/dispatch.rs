@@ -9,7 +9,7 @@ use loadlab_record::schedule::{Think, WhenBehind};
 
 use crate::io::Ops;
 use crate::journey::failure::StepFailure;
-use crate::journey::order::Step;
+use crate::journey::order::Advance;
 use crate::measure::examples::Reason;
 use crate::random::Random;
 use crate::schedule::think;
@@ -311,7 +311,7 @@ impl<'r> Worker<'r> {
         }
         if let Some(journey) = &mut self.journey
             && journey.is_outside(id)
-            && !journey.advance(id, Step::On)
+            && !journey.advance(id, Advance::On)
         {
             return;
         }
@@ -346,21 +346,21 @@ impl<'r> Worker<'r> {
             return;
         }
         let step = match (outcome, error) {
-            (Outcome::Ok, _) => Step::On,
+            (Outcome::Ok, _) => Advance::On,
             // Later steps may need the missing value.
             (
                 _,
                 Some(Reason::Script(
                     StepFailure::Unwritten(_) | StepFailure::NotText | StepFailure::Capture(..),
                 )),
-            ) => Step::EndRound,
+            ) => Advance::EndRound,
             _ => journey.script(exchange.request).on_failure,
         };
         let left = journey.talk(exchange.request).map_or(0, |talk| talk.left);
         let step = match step {
-            Step::On if left > 0 && (outcome == Outcome::Ok || stands) => Step::Ahead(1),
+            Advance::On if left > 0 && (outcome == Outcome::Ok || stands) => Advance::Ahead(1),
             // Without a connection nothing more can be sent.
-            Step::On => Step::Past(left),
+            Advance::On => Advance::Past(left),
             other => other,
         };
         journey.advance(id, step);

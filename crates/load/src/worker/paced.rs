@@ -3,7 +3,7 @@
 use loadlab_record::schedule::WhenBehind;
 
 use crate::io::Ops;
-use crate::journey::order::Step;
+use crate::journey::order::Advance;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 
@@ -18,7 +18,7 @@ impl<'r> Worker<'r> {
             return;
         }
         if let Some(journey) = &mut self.journey {
-            if journey.is_gone(id) || (journey.is_outside(id) && !journey.advance(id, Step::On)) {
+            if journey.is_gone(id) || (journey.is_outside(id) && !journey.advance(id, Advance::On)) {
                 return;
             }
             let at_work = u64::from(exchange.under_way) + paced.waiting;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::io::Ops;
-use crate::journey::order::Step;
+use crate::journey::order::Advance;
 use crate::measure::own_usage::ThreadUse;
 use crate::measure::recorder::Times;
 use crate::worker::dispatch::STARTS_PER_TURN;
@@ -132,9 +132,9 @@ impl<'r> Worker<'r> {
         }
         if !journey.is_leaving(id) && !journey.is_gone(id) {
             match journey.in_conversation(id) {
-                None => journey.advance(id, Step::Leave),
+                None => journey.advance(id, Advance::Leave),
                 // The user closes its conversation before it leaves.
-                Some(left) => journey.advance(id, Step::Ahead(left)),
+                Some(left) => journey.advance(id, Advance::Ahead(left)),
             };
         }
         if !journey.is_gone(id) {

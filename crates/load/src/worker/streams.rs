@@ -17,7 +17,7 @@ use crate::protocol::http2::{Session, Settings};
 use crate::worker::exchange::RequestEnd;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::{Conn, Phase};
-use crate::worker::state::streams::{EventApplier, Link, StreamOutcome, Streams};
+use crate::worker::state::streams::{EventApplier, Http2Connection, StreamOutcome, Streams};
 use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
 
@@ -66,7 +66,9 @@ impl<'r> Worker<'r> {
         }
         let spec = streams.spec;
         let Streams { links, out, .. } = streams;
-        let Link { session: Some(session), waiting, .. } = &mut links[conn as usize] else { return };
+        let Http2Connection { session: Some(session), waiting, .. } = &mut links[conn as usize] else {
+            return;
+        };
         // A step that cannot be written needs no stream.
         while let ready @ 1.. = (session.room() as usize).min(waiting.len()) {
             for id in waiting.drain(..ready) {
@@ -109,7 +111,9 @@ impl<'r> Worker<'r> {
     fn write_out(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let Mode::Http2(streams) = &mut self.mode else { return };
         let Streams { links, out, .. } = streams;
-        let Link { session: Some(session), unsent, .. } = &mut links[conn as usize] else { return };
+        let Http2Connection { session: Some(session), unsent, .. } = &mut links[conn as usize] else {
+            return;
+        };
         loop {
             if !out.is_empty() {
                 let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
@@ -142,7 +146,7 @@ impl<'r> Worker<'r> {
     #[inline]
     pub(crate) fn streams_sent(&mut self, conn: ConnId, bytes: usize) {
         let link = self.mode.streams().and_then(|streams| streams.links.get_mut(conn as usize));
-        let Some(Link { session, unsent, .. }) = link else { return };
+        let Some(Http2Connection { session, unsent, .. }) = link else { return };
         *unsent = unsent.saturating_sub(bytes);
         if let Some(session) = session.as_mut().filter(|_| *unsent == 0) {
             session.all_gone();

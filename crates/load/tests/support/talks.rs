@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use loadlab_load::journey::check::{Checks, Text};
-use loadlab_load::journey::script::{Message, Script, Talk, TalkPart, Wait};
+use loadlab_load::journey::script::{ConversationAction, ConversationStep, Message, Script, Wait};
 use loadlab_load::protocol::websocket::MessageType;
 use loadlab_load::protocol::websocket::opening::Opening;
 use loadlab_record::schedule::Think;
@@ -17,9 +17,13 @@ pub fn accept_of(head: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
-pub fn part(part: TalkPart) -> Script {
+pub fn part(part: ConversationAction) -> Script {
     // `left` is set once the parts are known.
-    Script { talk: Some(Box::new(Talk { part, left: 0 })), think: Some(Think::None), ..Script::plain() }
+    Script {
+        talk: Some(Box::new(ConversationStep { part, left: 0 })),
+        think: Some(Think::None),
+        ..Script::plain()
+    }
 }
 
 pub fn open() -> Script {
@@ -32,11 +36,15 @@ pub fn open_at(path: &str) -> Script {
     let message =
         Message { method: "GET".into(), target: template(path), fields: template(&headers), body: None };
     let checks = Checks { statuses: vec![101], ..Checks::default() };
-    Script { message: Some(message), checks, ..part(TalkPart::Open { opening, keeps: false }) }
+    Script { message: Some(message), checks, ..part(ConversationAction::Open { opening, keeps: false }) }
 }
 
 pub fn say(what: &str) -> Script {
-    part(TalkPart::Say { send: Some((MessageType::Text, template(what))), wait: None, echoes: vec![] })
+    part(ConversationAction::Say {
+        send: Some((MessageType::Text, template(what))),
+        wait: None,
+        echoes: vec![],
+    })
 }
 
 pub const WAIT: Wait = Wait { within_ns: None, passes_over: true };
@@ -48,7 +56,7 @@ pub fn contains(text: &str) -> Checks {
 pub fn ask(what: &str, expect: &str) -> Script {
     Script {
         checks: contains(expect),
-        ..part(TalkPart::Say {
+        ..part(ConversationAction::Say {
             send: Some((MessageType::Text, template(what))),
             wait: Some(WAIT),
             echoes: vec![],
@@ -65,7 +73,7 @@ pub fn within(script: Script, within_ns: u64) -> Script {
 }
 
 pub fn waiting(mut script: Script, wait: Wait) -> Script {
-    if let Some(TalkPart::Say { wait: of, .. }) = script.talk.as_mut().map(|t| &mut t.part) {
+    if let Some(ConversationAction::Say { wait: of, .. }) = script.talk.as_mut().map(|t| &mut t.part) {
         *of = Some(wait);
     }
     script
@@ -74,7 +82,7 @@ pub fn waiting(mut script: Script, wait: Wait) -> Script {
 pub fn listen(expect: &str) -> Script {
     Script {
         checks: contains(expect),
-        ..part(TalkPart::Say { send: None, wait: Some(WAIT), echoes: vec![] })
+        ..part(ConversationAction::Say { send: None, wait: Some(WAIT), echoes: vec![] })
     }
 }
 
@@ -84,15 +92,18 @@ pub fn pause(script: Script, ns: u64) -> Script {
 
 /// Completes the parts of one conversation: adds the close and sets `left`.
 pub fn talk(mut parts: Vec<Script>) -> Vec<Script> {
-    parts.push(part(TalkPart::Goodbye));
+    parts.push(part(ConversationAction::Goodbye));
     let listens = parts.iter().any(|s| {
-        matches!(s.talk.as_ref().map(|t| &t.part), Some(TalkPart::Say { send: None, wait: Some(_), .. }))
+        matches!(
+            s.talk.as_ref().map(|t| &t.part),
+            Some(ConversationAction::Say { send: None, wait: Some(_), .. })
+        )
     });
     let last = parts.len() - 1;
     for (i, script) in parts.iter_mut().enumerate() {
         let talk = script.talk.as_mut().unwrap();
         talk.left = (last - i) as u32;
-        if let TalkPart::Open { keeps, .. } = &mut talk.part {
+        if let ConversationAction::Open { keeps, .. } = &mut talk.part {
             *keeps = listens;
         }
     }

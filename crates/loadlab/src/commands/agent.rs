@@ -85,7 +85,7 @@ pub fn command(args: &AgentArgs) -> Ended {
         trusts_plan: args.trust_plan,
         max_rate: args.max_rate,
         max_connections: args.max_connections,
-        told: Mutex::default(),
+        shown: Mutex::default(),
     });
     let served = serve(&options, &loads, &|text| exit::line(text), &|| cancel.is_cancelled());
     if args.spool.is_none() {
@@ -144,7 +144,7 @@ struct PlannedLoads {
     max_rate: Option<f64>,
     max_connections: Option<u64>,
     /// Notes that were already shown.
-    told: Mutex<BTreeSet<String>>,
+    shown: Mutex<BTreeSet<String>>,
 }
 
 impl Loads for PlannedLoads {
@@ -169,7 +169,7 @@ impl Loads for PlannedLoads {
         let plan = Plan::parse(&bundle.path, &bundle.text, &options).map_err(|errors| errors.to_string())?;
         mask::add_all(&plan.secrets);
         for note in &plan.notes {
-            if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(note.clone()) {
+            if self.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(note.clone()) {
                 exit::note(note);
             }
         }
@@ -327,7 +327,7 @@ mod tests {
             trusts_plan: false,
             max_rate: Some(max_rate),
             max_connections: None,
-            told: Mutex::default(),
+            shown: Mutex::default(),
         };
         let why = with(1e9).accepts(&part(CLOSED)).expect_err("nothing limits it");
         assert!(why.contains("as fast as they are answered") && why.contains("--max-rate"), "{why}");

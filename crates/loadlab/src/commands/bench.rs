@@ -7,7 +7,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::protocol::tls::Versions;
 use loadlab_load::resident;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_load::spec::{Elsewhere, Held, Http2, Joins, RequestOrder};
+use loadlab_load::spec::{Elsewhere, HeldConnections, Http2, Joins, RequestOrder};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::expr::{Expr, ExprError};
@@ -156,6 +156,12 @@ fn documents(args: &BenchArgs) -> Documents<'_> {
     Documents { name: "loadlab bench", junit: args.junit.as_deref(), json: None }
 }
 
+/// Connections held open during the load, if a number of them was given.
+fn held_of(args: &BenchArgs) -> Option<HeldConnections> {
+    let rate_per_s = args.connect_rate;
+    args.connections.map(|connections| HeldConnections { connections, rate_per_s })
+}
+
 /// The bench that the options define.
 fn order_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
     let usage = |message: String| (Exit::BadPlan, message);
@@ -218,7 +224,7 @@ fn order_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
             proxy,
             tags: Vec::new(),
             pool: None,
-            held: args.connections.map(|connections| Held { connections, rate_per_s: args.connect_rate }),
+            held: held_of(args),
             sources,
             threads,
             elsewhere: Elsewhere::default(),

@@ -1,5 +1,7 @@
 //! "Did you mean": edit distance over the names allowed at a place; and globs over case names.
 
+use loadlab_record::edit_distance::edit_distance;
+
 /// The allowed name nearest to a mistyped one, if any is near enough.
 pub(crate) fn nearest<'a>(typed: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = plainly(typed);
@@ -9,7 +11,7 @@ pub(crate) fn nearest<'a>(typed: &str, allowed: impl IntoIterator<Item = &'a str
     let reach = (plain.chars().count() / 3).max(1);
     allowed
         .into_iter()
-        .map(|name| (distance(&plain, &plainly(name)), name))
+        .map(|name| (edit_distance(&plain, &plainly(name)), name))
         // A name with nothing left unchanged is not near.
         .filter(|(d, name)| *d <= reach && *d < name.len() || is_part(&plain, &plainly(name)))
         .min_by_key(|(d, _)| *d)
@@ -44,25 +46,6 @@ fn plainly(name: &str) -> String {
 fn is_part(typed: &str, name: &str) -> bool {
     let word = typed.len() >= 3 && name.split('_').any(|word| word == typed) && name.len() > typed.len();
     word || typed.strip_prefix("sig").is_some_and(|rest| rest == name)
-}
-
-/// Edits to get from one to the other: insert, remove, replace, swap neighbours (restricted Damerau-Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let replace = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            row[j] = replace.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before[j - 2] + 1);
-            }
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
 }
 
 /// Whether a name matches a pattern of literal characters, `*` (any number of any) and `?` (any one).

@@ -4,6 +4,7 @@
 use super::elsewhere;
 use super::names::{built_in_kind, built_in_names};
 use super::{Comparison, Cond, Expr, ExprError, Literal, Name, NameRef, Num, NumberKind};
+use crate::edit_distance::edit_distance;
 
 /// A number's dimension during a calculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,7 +314,10 @@ fn hint_for<S: AsRef<str>>(name: &str, known: &[S]) -> String {
     let candidates = known.iter().map(AsRef::as_ref).chain(built_in.iter().map(String::as_str));
     // A typo changes less than a third of a name; `a` is not a typo of `ok`.
     let near = |candidate: &str| {
-        edit_distance(name, candidate).filter(|d| *d <= 2 && d * 3 <= name.chars().count().max(3))
+        let (typed, length) = (name.chars().count(), candidate.chars().count());
+        let is_comparable = typed.abs_diff(length) <= 2 && typed <= 200;
+        let distance = is_comparable.then(|| edit_distance(name, candidate));
+        distance.filter(|d| *d <= 2 && d * 3 <= typed.max(3))
     };
     let nearest = candidates.filter_map(|c| near(c).map(|d| (d, c))).min_by_key(|(d, _)| *d);
     if let Some((_, nearest)) = nearest {
@@ -327,26 +331,4 @@ fn hint_for<S: AsRef<str>>(name: &str, known: &[S]) -> String {
         }
         false => format!("known besides the built-in names: {}{more}", some.join(", ")),
     }
-}
-
-/// Insertions, deletions, changes and swaps of neighbours between two names; `None` when certainly above 2.
-fn edit_distance(a: &str, b: &str) -> Option<usize> {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > 2 || a.len() > 200 {
-        return None;
-    }
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut next = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let change = row[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            next[j] = change.min(row[j] + 1).min(next[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                next[j] = next[j].min(before[j - 2] + 1);
-            }
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row.last().copied()
 }

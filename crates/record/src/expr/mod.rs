@@ -34,7 +34,7 @@ pub use eval::{Between, Evaluated, Known, Numbers, TrialPart};
 pub use figure::Figure;
 pub use names::{
     FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_figure, component_names,
-    kind_of, number_names, number_of_component, probe_names, tag_names,
+    is_probe_figure, kind_of, number_names, number_of_component, probe_names, tag_names,
 };
 pub use page::conditions_page;
 pub use sum::Sum;

@@ -182,6 +182,11 @@ pub(super) const PROBE_FIGURES: [Named; 4] = [
     named("mean", NumberKind::Plain, "The mean of all readings."),
 ];
 
+/// Whether this is a figure of a probe: `max` in `queue.max`.
+pub fn is_probe_figure(name: &str) -> bool {
+    PROBE_FIGURES.iter().any(|figure| figure.name == name)
+}
+
 /// Every built-in name, including those with prefixes.
 pub fn built_in_names() -> Vec<String> {
     let mut names: Vec<String> = NAMES.iter().map(|n| (*n).to_owned()).collect();

@@ -7,7 +7,7 @@ use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Sectio
 use crate::figures::{self, NOTHING};
 use crate::plane::Around;
 
-use super::{profile, ranged, tables::drop_untold};
+use super::{profile, ranged, tables::drop_unknown_columns};
 
 /// Comparisons as a separate document.
 pub fn document(comparisons: &[Comparison]) -> Document {
@@ -295,7 +295,7 @@ fn details(comparison: &Comparison) -> Option<Table> {
                 .into(),
         ),
     };
-    drop_untold(&mut table);
+    drop_unknown_columns(&mut table);
     Some(table)
 }
 
@@ -328,7 +328,7 @@ pub fn table(comparison: &Comparison) -> Table {
         rows: comparison.rows.iter().map(row).collect(),
         note: Some(format!("{columns}{of}")),
     };
-    drop_untold(&mut table);
+    drop_unknown_columns(&mut table);
     table
 }
 

@@ -6,7 +6,7 @@ use loadlab_analysis::labels::Labels;
 use loadlab_analysis::metric::Unit;
 use loadlab_record::summary::{ComponentSummary, Summary};
 
-use super::tables::drop_untold;
+use super::tables::drop_unknown_columns;
 use super::{PlanOrder, ranged};
 use crate::document::{Cell, Table, Weight};
 use crate::figures;
@@ -88,7 +88,7 @@ pub(super) fn table(
             }),
         },
     };
-    drop_untold(&mut table);
+    drop_unknown_columns(&mut table);
     Some(table)
 }
 

@@ -11,7 +11,7 @@ use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::units::format_duration_ns;
 
 use super::PlanOrder;
-use super::tables::drop_untold;
+use super::tables::drop_unknown_columns;
 use crate::document::{Cell, Table, Weight};
 use crate::figures::{self, NOTHING};
 
@@ -74,7 +74,7 @@ pub fn pairs(case: &CaseFindings<'_>) -> Option<Table> {
         rows: pairs.iter().take(MOST_PAIRS).map(row).collect(),
         note: Some(note),
     };
-    drop_untold(&mut table);
+    drop_unknown_columns(&mut table);
     Some(table)
 }
 
@@ -103,7 +103,7 @@ fn of(lists: &[(&str, &[Sample])]) -> Table {
                 .into(),
         ),
     };
-    drop_untold(&mut table);
+    drop_unknown_columns(&mut table);
     table
 }
 

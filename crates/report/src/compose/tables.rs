@@ -233,7 +233,7 @@ pub fn derived(findings: &Findings<'_>) -> Option<Table> {
     let unknown = findings.derived.iter().filter_map(|d| Some((&d.facts.name, d.why_not.as_ref()?)));
     let unknown: Vec<String> = unknown.map(|(name, why)| format!("“{name}”: {why}")).collect();
     table.note = (!unknown.is_empty()).then(|| format!("Not known in every round: {}.", unknown.join("; ")));
-    drop_untold(&mut table);
+    drop_unknown_columns(&mut table);
     Some(table)
 }
 
@@ -274,7 +274,7 @@ pub fn components(case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Option<Tabl
                 .into(),
         ),
     };
-    drop_untold(&mut table);
+    drop_unknown_columns(&mut table);
     Some(table)
 }
 
@@ -359,7 +359,7 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
 }
 
 /// Drops columns without any known value.
-pub(super) fn drop_untold(table: &mut Table) {
+pub(super) fn drop_unknown_columns(table: &mut Table) {
     let described: Vec<bool> = (0..table.head.len())
         .map(|i| table.rows.iter().any(|r| !matches!(r[i].text.as_str(), "" | NOTHING)))
         .collect();

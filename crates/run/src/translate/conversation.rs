@@ -1,7 +1,7 @@
 //! Converts a WebSocket step to the requests of its conversation: the opening, each message, the close.
 
 use loadlab_load::journey::check::Checks;
-use loadlab_load::journey::script::{Script, Talk, TalkPart, Wait};
+use loadlab_load::journey::script::{ConversationAction, ConversationStep, Script, Wait};
 use loadlab_load::journey::template::Template;
 use loadlab_load::protocol::websocket::MessageType;
 use loadlab_load::protocol::websocket::opening::Opening;
@@ -48,10 +48,10 @@ pub fn parts_of<'s>(
     for (name, value) in opening.headers() {
         message.fields.append(Template::fixed(format!("{name}: {value}\r\n").as_bytes()));
     }
-    let script = |part: TalkPart| Script {
+    let script = |part: ConversationAction| Script {
         host: request.host,
         on_failure: way_of(step.on_failure),
-        talk: Some(Box::new(Talk { part, left: 0 })),
+        talk: Some(Box::new(ConversationStep { part, left: 0 })),
         ..Script::plain()
     };
     // A message that is expected without sending anything first may arrive early.
@@ -62,7 +62,7 @@ pub fn parts_of<'s>(
             has_id: message.has_id(),
             message: Some(message),
             checks: Checks { statuses: vec![101], ..Checks::default() },
-            ..script(TalkPart::Open { opening, keeps })
+            ..script(ConversationAction::Open { opening, keeps })
         },
         tags: &[],
         series: step.series.as_ref(),
@@ -85,7 +85,13 @@ pub fn parts_of<'s>(
     }
     pauses.push(pause_ns + talk.hold_ns);
     let (request, series) = (named(", close"), talk.closing_series.as_ref());
-    parts.push(PartOf { request, script: script(TalkPart::Goodbye), tags: &[], series, fields: None });
+    parts.push(PartOf {
+        request,
+        script: script(ConversationAction::Goodbye),
+        tags: &[],
+        series,
+        fields: None,
+    });
     Ok((strung(parts, &pauses), url))
 }
 
@@ -94,7 +100,7 @@ fn message_of(
     message: &plan::Message,
     what: &str,
     context: &RequestContext<'_>,
-    script: &dyn Fn(TalkPart) -> Script,
+    script: &dyn Fn(ConversationAction) -> Script,
 ) -> Result<Script, TranslateError> {
     let said = message.send.as_ref().map(|said| said_of(said, what, context)).transpose()?;
     let wait = message
@@ -109,7 +115,7 @@ fn message_of(
         checks: checks.transpose().map_err(bug)?.unwrap_or_default(),
         captures: captures_of(&message.captures, what, context)?,
         has_id: said.as_ref().is_some_and(|(_, text)| text.variables().contains(&Variable::Id)),
-        ..script(TalkPart::Say { send: said, wait, echoes })
+        ..script(ConversationAction::Say { send: said, wait, echoes })
     })
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use loadlab_load::journey::capture::{Capture, Slots};
-use loadlab_load::journey::order::Step as Way;
+use loadlab_load::journey::order::Advance;
 use loadlab_load::journey::script::Message;
 use loadlab_load::journey::template::Template;
 use loadlab_load::spec::request::{Request, RequestError};
@@ -179,10 +179,10 @@ pub fn captures_of(
 }
 
 /// How a failure affects the rest of the user's journey.
-pub fn way_of(on_failure: plan::OnFailure) -> Way {
+pub fn way_of(on_failure: plan::OnFailure) -> Advance {
     match on_failure {
-        plan::OnFailure::Continue => Way::On,
-        plan::OnFailure::End => Way::EndRound,
-        plan::OnFailure::Leave => Way::Leave,
+        plan::OnFailure::Continue => Advance::On,
+        plan::OnFailure::End => Advance::EndRound,
+        plan::OnFailure::Leave => Advance::Leave,
     }
 }

@@ -112,7 +112,7 @@ pub fn serve(
         let agent = Agent { options, loads, tell, client: &client, context: context_of(&client), id };
         tokio::select! {
             () = agent.runs() => Ok(()),
-            () = agent.tell_of(denied) => Ok(()),
+            () = agent.report_denials(denied) => Ok(()),
             () = until(cancelled) => Ok(()),
         }
     })
@@ -136,7 +136,7 @@ struct Agent<'a> {
 
 impl Agent<'_> {
     /// Reports what the server does not allow, each denial once.
-    async fn tell_of(&self, mut denied: Denied) {
+    async fn report_denials(&self, mut denied: Denied) {
         let mut said = BTreeSet::new();
         while let Some(why) = denied.recv().await {
             if said.len() < MOST_DENIALS && said.insert(why.clone()) {

@@ -150,7 +150,7 @@ impl Coordinator {
                     Ok((client, context, files)) => {
                         let _ = began.send(Ok(()));
                         let (client, context, subjects) = (&client, &context, &subjects);
-                        let talk = Talk { client, context, subjects, offer: &offer, files: &files };
+                        let talk = NetworkThread { client, context, subjects, offer: &offer, files: &files };
                         talk.run(queue, leaves, &onto).await;
                     }
                     Err(error) => drop(began.send(Err(error))),
@@ -734,7 +734,7 @@ struct Ending {
 }
 
 /// What the network thread needs.
-struct Talk<'t> {
+struct NetworkThread<'t> {
     client: &'t Client,
     context: &'t Context,
     subjects: &'t Subjects,
@@ -742,7 +742,7 @@ struct Talk<'t> {
     files: &'t [FileOffer],
 }
 
-impl Talk<'_> {
+impl NetworkThread<'_> {
     /// Handles all communication until the run is over.
     async fn run(
         &self,
@@ -750,7 +750,7 @@ impl Talk<'_> {
         leaves: oneshot::Receiver<()>,
         shared: &Shared,
     ) {
-        let Talk { client, context, subjects, offer, files } = *self;
+        let NetworkThread { client, context, subjects, offer, files } = *self;
         let said = follow(context, subjects, subjects.said(), said_onto(subjects, shared));
         // An unreachable server must not keep a run from ending.
         let goodbye = async {
@@ -762,7 +762,7 @@ impl Talk<'_> {
             () = announce(client, subjects, offer, files, shared) => {}
             () = hear(client, subjects, shared) => {}
             () = look_for_gone(client, subjects, shared) => {}
-            () = tell_time(client, subjects) => {}
+            () = answer_time_requests(client, subjects) => {}
             () = said => {}
             () = goodbye => return,
         }
@@ -859,7 +859,7 @@ async fn look_for_gone(client: &Client, subjects: &Subjects, shared: &Shared) {
 }
 
 /// Answers time requests with the times of arrival and reply.
-async fn tell_time(client: &Client, subjects: &Subjects) {
+async fn answer_time_requests(client: &Client, subjects: &Subjects) {
     loop {
         if let Ok(mut questions) = client.subscribe(subjects.time()).await {
             while let Some(question) = questions.next().await {

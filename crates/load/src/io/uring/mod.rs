@@ -20,13 +20,13 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
 mod asked;
 mod copies;
-mod held;
+mod deferred;
 mod kernel;
 mod memory;
 mod sends;
 
 use self::copies::Copies;
-use self::held::{Held, Step};
+use self::deferred::{Deferred, Operation};
 use self::kernel::{cancel_sends, is_at_least, table_limit, watch};
 use self::memory::{Buffers, RawAddress};
 use self::sends::{ONE, SILENT, SendKind};
@@ -97,7 +97,7 @@ pub struct UringOps<'r> {
     slots: Vec<Slot<'r>>,
     /// Sends of this turn: connection, generation, and kind.
     sends: Vec<(ConnId, u32, SendKind<'r>)>,
-    held: Held,
+    deferred: Deferred,
     copies: Copies,
     /// Failures to be reported in the next turn: connection, generation, error number.
     failed: Vec<(ConnId, u32, i32)>,
@@ -239,7 +239,7 @@ impl<'r> Uring<'r> {
             signalled: Vec::with_capacity(MAX_RINGS),
             slots: Vec::new(),
             sends: Vec::new(),
-            held: Held::default(),
+            deferred: Deferred::default(),
             copies: Copies::default(),
             failed: Vec::new(),
             early: VecDeque::new(),
@@ -500,7 +500,7 @@ impl<'r> UringOps<'r> {
                 .user_data(data)
         };
         self.slots[conn as usize].receiving = true;
-        self.hold(Step::Receive, conn, entry);
+        self.defer(Operation::Receive, conn, entry);
     }
 
     fn submit_or_fail(&mut self, conn: ConnId, entry: &squeue::Entry) {
@@ -551,7 +551,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let data = self.data(CompletionKind::Socket, conn);
         let socket = opcode::Socket::new(RawAddress::family(address), libc::SOCK_STREAM, 0)
             .file_index(DestinationSlot::try_from_slot_target(place.0).ok());
-        self.hold(Step::Make, conn, socket.build().user_data(data).flags(quiet));
+        self.defer(Operation::Make, conn, socket.build().user_data(data).flags(quiet));
         if let Some(source) = source.filter(|_| !is_unix) {
             // `connect` picks the port, and only needs one that is free for this peer.
             let option = opcode::SetSockOpt::new(
@@ -561,14 +561,18 @@ impl<'r> Ops<'r> for UringOps<'r> {
                 std::ptr::addr_of!(ONE).cast(),
                 std::mem::size_of_val(&ONE) as u32,
             );
-            self.hold(Step::Make, conn, option.build().user_data(data).flags(quiet));
+            self.defer(Operation::Make, conn, option.build().user_data(data).flags(quiet));
             let (raw, length) = self.raw_address(&SocketAddr::new(source, 0).into());
             let bind = opcode::Bind::new(place, raw, length).build().user_data(data).flags(quiet);
-            self.hold(Step::Make, conn, bind);
+            self.defer(Operation::Make, conn, bind);
         }
         let (raw, length) = self.raw_address(address);
         let data = self.data(CompletionKind::Connect, conn);
-        self.hold(Step::Connect, conn, opcode::Connect::new(place, raw, length).build().user_data(data));
+        self.defer(
+            Operation::Connect,
+            conn,
+            opcode::Connect::new(place, raw, length).build().user_data(data),
+        );
     }
 
     #[inline]

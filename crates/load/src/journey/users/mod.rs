@@ -15,11 +15,11 @@ use crate::journey::capture::{self, Captured, Slots};
 use crate::journey::cookies::{self, Jar};
 use crate::journey::example::{ExampleContext, Remembered, step_of, with_captured};
 use crate::journey::failure::StepFailure;
-use crate::journey::order::{Progress, Step, StepOrder};
+use crate::journey::order::{Advance, Progress, StepOrder};
 use crate::journey::redirect;
 use crate::journey::response::{BufferedResponse, Ended};
 use crate::journey::rows::{Cursor, Rows};
-use crate::journey::script::{Journey, Script, Talk, TalkPart};
+use crate::journey::script::{ConversationAction, ConversationStep, Journey, Script};
 use crate::journey::template::{self, Values};
 use crate::protocol::left_out::LeftOut;
 use crate::random::Random;
@@ -304,18 +304,18 @@ impl<'r> Users<'r> {
     /// Advances a user to its next request; returns false if there is none. A user begins by taking its own rows, and
     /// each round takes new rows of the other feeds.
     #[inline]
-    pub fn advance(&mut self, user: u32, step: Step) -> bool {
+    pub fn advance(&mut self, user: u32, step: Advance) -> bool {
         let step_order = &self.journey.step_order;
         let state = &mut self.users[user as usize];
         let begins = state.progress.is_outside();
         let more = state.progress.step(step_order, &mut state.random, step);
-        let inside = matches!(step, Step::Ahead(_));
+        let inside = matches!(step, Advance::Ahead(_));
         let begins_round = more && !inside && state.progress.begins_round(step_order);
         let dealt = (!begins || self.deal(user, true)) && (!begins_round || self.deal(user, false));
         if more && !dealt {
             self.without_row += 1;
             let state = &mut self.users[user as usize];
-            return state.progress.step(step_order, &mut state.random, Step::Leave);
+            return state.progress.step(step_order, &mut state.random, Advance::Leave);
         }
         more
     }
@@ -462,7 +462,7 @@ impl<'r> Users<'r> {
 
     /// The part of a conversation that a request is, if it is one.
     #[inline]
-    pub fn talk(&self, request: u32) -> Option<&Talk> {
+    pub fn talk(&self, request: u32) -> Option<&ConversationStep> {
         self.script(request).talk.as_deref()
     }
 
@@ -474,7 +474,7 @@ impl<'r> Users<'r> {
             return None;
         }
         let talk = self.talk(progress.request)?;
-        (!matches!(talk.part, TalkPart::Open { .. })).then_some(talk.left)
+        (!matches!(talk.part, ConversationAction::Open { .. })).then_some(talk.left)
     }
 
     /// How long a user waits before its next request, if it differs from the load's setting.
@@ -498,7 +498,7 @@ impl<'r> Users<'r> {
         kept: &mut BufferedResponse,
     ) -> Result<&[u8], template::Fault> {
         self.body.clear();
-        let Some(TalkPart::Say { send, echoes, .. }) = self.talk(request).map(|t| &t.part) else {
+        let Some(ConversationAction::Say { send, echoes, .. }) = self.talk(request).map(|t| &t.part) else {
             return Ok(&[]);
         };
         if send.is_none() && echoes.is_empty() {
@@ -507,7 +507,9 @@ impl<'r> Users<'r> {
         let draw = self.draw(user, request, now_ns);
         let mut random = draw.random;
         let talk = self.scripts[request as usize].talk.as_deref();
-        let Some(TalkPart::Say { send, echoes, .. }) = talk.map(|t| &t.part) else { return Ok(&[]) };
+        let Some(ConversationAction::Say { send, echoes, .. }) = talk.map(|t| &t.part) else {
+            return Ok(&[]);
+        };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values =
             self.users[user as usize].values((self.journey, self.unix_ns), rows, &draw, &mut random);

@@ -19,7 +19,7 @@ const INBOX_MESSAGES: usize = 64;
 
 /// All conversations of one worker.
 pub struct Conversations {
-    pub links: Vec<Option<Box<Link>>>,
+    pub links: Vec<Option<Box<WebSocketConnection>>>,
     pub seed: u64,
     /// WebSockets opened so far: each has a unique number.
     pub opened: u64,
@@ -38,7 +38,7 @@ pub struct Conversations {
 }
 
 /// One WebSocket.
-pub struct Link {
+pub struct WebSocketConnection {
     pub number: u64,
     pub state: State,
     pub socket: Socket,
@@ -102,9 +102,9 @@ pub enum End {
     Lost,
 }
 
-impl Link {
-    pub fn new(number: u64, keeps: bool, seed: u64) -> Link {
-        Link {
+impl WebSocketConnection {
+    pub fn new(number: u64, keeps: bool, seed: u64) -> WebSocketConnection {
+        WebSocketConnection {
             number,
             state: State::Opening,
             socket: Socket::new(MAX_BODY as u64, seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -189,7 +189,7 @@ impl Conversations {
     }
 
     #[inline]
-    pub fn link(&mut self, conn: ConnId) -> Option<&mut Link> {
+    pub fn link(&mut self, conn: ConnId) -> Option<&mut WebSocketConnection> {
         self.links.get_mut(conn as usize)?.as_deref_mut()
     }
 
@@ -207,7 +207,7 @@ impl Conversations {
     }
 
     #[inline]
-    pub fn open(&mut self, conn: ConnId) -> Option<&mut Link> {
+    pub fn open(&mut self, conn: ConnId) -> Option<&mut WebSocketConnection> {
         self.link(conn).filter(|link| matches!(link.state, State::Open))
     }
 
@@ -218,11 +218,11 @@ impl Conversations {
         }
     }
 
-    pub fn forget(&mut self, conn: ConnId) -> Option<Box<Link>> {
+    pub fn forget(&mut self, conn: ConnId) -> Option<Box<WebSocketConnection>> {
         self.links.get_mut(conn as usize)?.take()
     }
 
-    pub fn put_back(&mut self, conn: ConnId, link: Box<Link>) {
+    pub fn put_back(&mut self, conn: ConnId, link: Box<WebSocketConnection>) {
         self.links[conn as usize] = Some(link);
     }
 }

@@ -7,7 +7,7 @@ use crate::journey::response::BufferedResponse;
 use crate::journey::users::Users;
 use crate::measure::examples::end_of_head;
 use crate::protocol::http1::{Memo, Reader};
-use crate::worker::state::timeouts::{Deadlines, Link, Links};
+use crate::worker::state::timeouts::{DeadlineLink, DeadlineLinks, Deadlines};
 
 /// Most beginnings of responses kept at one time, in case they turn out slow or failed.
 const STASHES: usize = 256;
@@ -45,7 +45,7 @@ pub struct Exchange {
     /// Reader of the response, as far as received.
     pub reader: Reader,
     /// Its link in the deadline lists.
-    pub link: Link,
+    pub link: DeadlineLink,
     /// Beginning of a response that arrived in pieces, for the examples.
     pub stash: Option<Box<Stash>>,
     /// The whole response, if it is judged by more than its status.
@@ -107,7 +107,7 @@ impl Exchange {
             started_ns: 0,
             begun: 0,
             reader: Reader::default(),
-            link: Link::default(),
+            link: DeadlineLink::default(),
             stash: None,
             buffered: None,
         }
@@ -269,9 +269,9 @@ impl Slots {
     }
 }
 
-impl Links for Vec<Exchange> {
+impl DeadlineLinks for Vec<Exchange> {
     #[inline]
-    fn link(&mut self, id: u32) -> &mut Link {
+    fn link(&mut self, id: u32) -> &mut DeadlineLink {
         &mut self[id as usize].link
     }
 

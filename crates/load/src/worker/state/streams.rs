@@ -19,7 +19,7 @@ pub struct Streams<'r> {
     pub spec: &'r Http2,
     /// Number of hosts of the load.
     hosts: u32,
-    pub links: Vec<Link>,
+    pub links: Vec<Http2Connection>,
     /// Bytes to be written on the current connection.
     pub out: Vec<u8>,
     /// The connection being read: everything sent on it meanwhile goes out together afterwards.
@@ -30,7 +30,7 @@ pub struct Streams<'r> {
 
 /// One connection that carries streams.
 #[derive(Default)]
-pub struct Link {
+pub struct Http2Connection {
     pub session: Option<Box<Session>>,
     /// Number of bytes that have not gone out.
     pub unsent: usize,
@@ -67,7 +67,7 @@ impl<'r> Streams<'r> {
 
     /// Whether nothing is open on the connection or waits for it, and the server has sent no GOAWAY.
     pub fn is_at_rest(&mut self, conn: ConnId) -> bool {
-        let Link { session, waiting, .. } = self.link(conn);
+        let Http2Connection { session, waiting, .. } = self.link(conn);
         waiting.is_empty() && session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
     }
 
@@ -92,10 +92,10 @@ impl<'r> Streams<'r> {
         (link.session, link.unsent) = (Some(session), 0);
     }
 
-    pub fn link(&mut self, conn: ConnId) -> &mut Link {
+    pub fn link(&mut self, conn: ConnId) -> &mut Http2Connection {
         let index = conn as usize;
         if self.links.len() <= index {
-            self.links.resize_with(index + 1, Link::default);
+            self.links.resize_with(index + 1, Http2Connection::default);
         }
         &mut self.links[index]
     }

@@ -7,7 +7,7 @@ pub const NONE: u32 = u32::MAX;
 
 /// A slot's place in the lists.
 #[derive(Clone, Copy, Debug)]
-pub struct Link {
+pub struct DeadlineLink {
     before: u32,
     after: u32,
     list: u32,
@@ -15,9 +15,9 @@ pub struct Link {
     pub at_ns: u64,
 }
 
-impl Default for Link {
+impl Default for DeadlineLink {
     fn default() -> Self {
-        Link { before: NONE, after: NONE, list: 0, at_ns: u64::MAX }
+        DeadlineLink { before: NONE, after: NONE, list: 0, at_ns: u64::MAX }
     }
 }
 
@@ -36,9 +36,9 @@ struct List {
 }
 
 /// Storage of the links.
-pub trait Links {
+pub trait DeadlineLinks {
     /// The link of a slot, to be changed.
-    fn link(&mut self, id: u32) -> &mut Link;
+    fn link(&mut self, id: u32) -> &mut DeadlineLink;
     /// When a slot expires.
     fn at_ns(&self, id: u32) -> u64;
 }
@@ -51,14 +51,14 @@ impl Deadlines {
 
     /// The slot that expires first.
     #[inline]
-    pub fn first(&self, links: &impl Links) -> Option<u32> {
+    pub fn first(&self, links: &impl DeadlineLinks) -> Option<u32> {
         let firsts = self.lists.iter().map(|list| list.first).filter(|first| *first != NONE);
         firsts.min_by_key(|first| links.at_ns(*first))
     }
 
     /// Enters a slot with its start and its timeout; none may have started later.
     #[inline]
-    pub fn push(&mut self, links: &mut impl Links, id: u32, now_ns: u64, timeout_ns: u64) {
+    pub fn push(&mut self, links: &mut impl DeadlineLinks, id: u32, now_ns: u64, timeout_ns: u64) {
         let found = self.lists.iter().position(|list| list.timeout_ns == timeout_ns);
         let index = found.unwrap_or_else(|| {
             self.lists.push(List { timeout_ns, first: NONE, last: NONE });
@@ -66,7 +66,7 @@ impl Deadlines {
         });
         let list = &mut self.lists[index];
         let at_ns = now_ns.saturating_add(timeout_ns);
-        *links.link(id) = Link { before: list.last, after: NONE, list: index as u32, at_ns };
+        *links.link(id) = DeadlineLink { before: list.last, after: NONE, list: index as u32, at_ns };
         match list.last {
             NONE => list.first = id,
             last => links.link(last).after = id,
@@ -76,8 +76,8 @@ impl Deadlines {
 
     /// Removes a slot that is in a list.
     #[inline]
-    pub fn remove(&mut self, links: &mut impl Links, id: u32) {
-        let Link { before, after, list, .. } = std::mem::take(links.link(id));
+    pub fn remove(&mut self, links: &mut impl DeadlineLinks, id: u32) {
+        let DeadlineLink { before, after, list, .. } = std::mem::take(links.link(id));
         let Some(list) = self.lists.get_mut(list as usize) else { return };
         match before {
             NONE => list.first = after,
@@ -94,8 +94,8 @@ impl Deadlines {
 mod tests {
     use super::*;
 
-    impl Links for Vec<Link> {
-        fn link(&mut self, id: u32) -> &mut Link {
+    impl DeadlineLinks for Vec<DeadlineLink> {
+        fn link(&mut self, id: u32) -> &mut DeadlineLink {
             &mut self[id as usize]
         }
         fn at_ns(&self, id: u32) -> u64 {
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn first_in_first_out_with_removals_anywhere() {
-        let mut links = vec![Link::default(); 4];
+        let mut links = vec![DeadlineLink::default(); 4];
         let mut list = Deadlines::new();
         for id in 0..4 {
             list.push(&mut links, id, u64::from(id) * 10, 5);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_may_take_less_time_expires_earlier() {
-        let mut links = vec![Link::default(); 4];
+        let mut links = vec![DeadlineLink::default(); 4];
         let mut list = Deadlines::new();
         for (id, started_ns, timeout_ns) in [(0, 0, 100), (1, 1, 10), (2, 2, 100), (3, 3, 10)] {
             list.push(&mut links, id, started_ns, timeout_ns);

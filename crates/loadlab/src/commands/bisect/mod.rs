@@ -254,7 +254,7 @@ impl Search<'_> {
                 Measured::Value(reading) => {
                     invalid = 0;
                     search.measured(revision, self.on_scale(reading.value)?);
-                    self.tell(revision, reading, &search);
+                    self.announce(revision, reading, &search);
                     self.check_bounds()?;
                 }
                 Measured::Invalid if invalid + 1 < MOST_INVALID => invalid += 1,
@@ -383,7 +383,7 @@ impl Search<'_> {
         format!("{least}{}", self.shown(reading.value))
     }
 
-    fn tell(&self, revision: usize, reading: Reading, search: &Bisection) {
+    fn announce(&self, revision: usize, reading: Reading, search: &Bisection) {
         let likeliest = search.likeliest();
         let so_far = match likeliest.first() {
             Some((k, p)) if *p >= 0.1 => {

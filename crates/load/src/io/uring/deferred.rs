@@ -12,7 +12,7 @@ const MAKING: usize = 64;
 
 /// Steps in queueing order, after the closes and sends of the turn.
 #[derive(Clone, Copy)]
-pub enum Step {
+pub enum Operation {
     /// Creates a socket, and binds it if required.
     Make,
     /// Connects the socket.
@@ -23,37 +23,39 @@ pub enum Step {
 
 /// The steps of a turn, each with its connection and generation.
 #[derive(Default)]
-pub struct Held {
+pub struct Deferred {
     steps: [Vec<(ConnId, u32, squeue::Entry)>; 3],
 }
 
 impl UringOps<'_> {
     /// Queues an entry at the end of the turn, unless its connection is closed by then.
     #[inline]
-    pub(super) fn hold(&mut self, step: Step, conn: ConnId, entry: squeue::Entry) {
+    pub(super) fn defer(&mut self, step: Operation, conn: ConnId, entry: squeue::Entry) {
         let generation = self.slots[conn as usize].generation & 0xff_ffff;
-        let entries = &mut self.held.steps[step as usize];
+        let entries = &mut self.deferred.steps[step as usize];
         entries.push((conn, generation, entry));
-        if matches!(step, Step::Connect) && entries.len() == MAKING {
-            self.queue(Step::Make);
-            self.queue(Step::Connect);
+        if matches!(step, Operation::Connect) && entries.len() == MAKING {
+            self.queue(Operation::Make);
+            self.queue(Operation::Connect);
         }
     }
 
     /// Queues everything held back. An entry that cannot be queued is reported as failed.
     pub(super) fn flush(&mut self) -> std::io::Result<()> {
         self.flush_sends()?;
-        [Step::Make, Step::Connect, Step::Receive].into_iter().for_each(|step| self.queue(step));
+        [Operation::Make, Operation::Connect, Operation::Receive]
+            .into_iter()
+            .for_each(|step| self.queue(step));
         Ok(())
     }
 
-    fn queue(&mut self, step: Step) {
-        let mut entries = std::mem::take(&mut self.held.steps[step as usize]);
+    fn queue(&mut self, step: Operation) {
+        let mut entries = std::mem::take(&mut self.deferred.steps[step as usize]);
         for (conn, generation, entry) in entries.drain(..) {
             if self.live(conn, generation) {
                 self.submit_or_fail(conn, &entry);
             }
         }
-        self.held.steps[step as usize] = entries;
+        self.deferred.steps[step as usize] = entries;
     }
 }
