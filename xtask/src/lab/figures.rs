@@ -1,6 +1,7 @@
 //! Figures of the labs' longer runs, which no check makes: a committed file for each, taken from its record, and the
 //! tables in READMEs, which are generated from these files. A house rule keeps the two in agreement.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,11 +15,22 @@ use crate::command::{LONGEST, captured, program};
 use crate::root::root;
 
 /// Marks a table in a README: `<!-- figures: PROFILE; COLUMN, COLUMN as HEADING -->` … `<!-- end -->`. A column is a
-/// figure of the record, `ratio of` a figure (against the base case, with the verdict), or `bottleneck`. `PROFILE
-/// across` gives each case a column and each figure a row.
+/// figure of the record, a component's (`edge1.cpu`, see [`OF_COMPONENTS`]), `ratio of` a figure (against the base case,
+/// with the verdict), or `bottleneck`. `PROFILE across` gives each case a column and each figure a row.
 const BEGIN: &str = "<!-- figures: ";
 const CLOSE: &str = " -->";
 const END: &str = "<!-- end -->";
+/// Figures of components: the name after the component's, where a summary has it, its unit, and how many of that unit
+/// the summary's is. Kept if a README asks for them.
+const OF_COMPONENTS: [(&str, &str, &str, f64); 7] = [
+    ("cpu", "/cpu_percent/mean", "share", 0.01),
+    ("memory.mean", "/memory_bytes/mean", "bytes", 1.0),
+    ("memory.max", "/memory_bytes/max", "bytes", 1.0),
+    ("net.in", "/net_bytes/in", "bytes", 1.0),
+    ("net.out", "/net_bytes/out", "bytes", 1.0),
+    ("block.read", "/block_bytes/read", "bytes", 1.0),
+    ("block.written", "/block_bytes/written", "bytes", 1.0),
+];
 /// Significant digits of a figure that are kept, and that are shown.
 const KEPT: usize = 6;
 const SHOWN: usize = 3;
@@ -40,7 +52,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let report: Value = serde_json::from_str(&ran.ok("loadlab report")?.stdout).context("the report")?;
         let manifest = fs::read_to_string(record.join("manifest.json")).context("manifest.json")?;
         let manifest: Value = serde_json::from_str(&manifest).context("manifest.json")?;
-        let (lab, profile, kept) = kept(&manifest, &report)?;
+        let (lab, profile, mut kept) = kept(&manifest, &report)?;
+        let page = root().join(format!("labs/{lab}/README.md"));
+        let page = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
+        keep_of_components(&mut kept, &report, &asked_for(&page, &profile))?;
         let file = root().join(file_of(&lab, &profile));
         fs::create_dir_all(file.parent().context("a folder")?)?;
         fs::write(&file, format!("{kept:#}\n")).with_context(|| file.display().to_string())?;
@@ -125,6 +140,41 @@ fn kept(manifest: &Value, report: &Value) -> Result<(String, String, Value)> {
     let kept =
         json!({ "profile": profile, "of": of, "trials": trials, "cases": cases, "comparisons": compared });
     Ok((lab, profile.to_owned(), kept))
+}
+
+/// The columns of all tables of a profile in a README.
+fn asked_for(page: &str, profile: &str) -> BTreeSet<String> {
+    let tables = page.split(BEGIN).skip(1).filter_map(|table| table.split_once(CLOSE)?.0.split_once(';'));
+    let of_profile = tables.filter(|(of, _)| of.strip_suffix(" across").unwrap_or(of) == profile);
+    let columns = of_profile.flat_map(|(_, columns)| columns.split(',').map(str::trim));
+    columns.map(|column| column.split_once(" as ").unwrap_or((column, "")).0.to_owned()).collect()
+}
+
+/// Adds figures of components that were asked for, over the trials that count.
+fn keep_of_components(kept: &mut Value, report: &Value, asked: &BTreeSet<String>) -> Result<()> {
+    let cases = kept["cases"].as_array_mut().context("no cases")?.iter_mut();
+    for (case, of) in cases.zip(report["cases"].as_array().context("no cases")?) {
+        let trials = of["trials"].as_array().into_iter().flatten().map(|trial| &trial["summary"]);
+        let counted: Vec<&Value> = trials.filter(|summary| text(summary, "/verdict") != "invalid").collect();
+        for name in asked {
+            let Some((component, (_, pointer, unit, scale))) = OF_COMPONENTS.iter().find_map(|figure| {
+                let component = name.strip_suffix(figure.0)?.strip_suffix('.')?;
+                Some((component, figure))
+            }) else {
+                continue;
+            };
+            let of_trial = |summary: &&Value| summary["components"][component].pointer(pointer)?.as_f64();
+            let mut values: Vec<f64> =
+                counted.iter().filter_map(of_trial).map(|value| value * scale).collect();
+            values.sort_by(f64::total_cmp);
+            let (Some(min), Some(max)) = (values.first(), values.last()) else { continue };
+            let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
+            case["figures"][name] = json!({
+                "unit": unit, "median": rounded(middle), "min": rounded(*min), "max": rounded(*max),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// A README with its tables remade, and the profiles they show. `file` returns the kept figures of a profile.
@@ -300,6 +350,29 @@ mod tests {
         };
         assert!(of(json!([])).is_err() && of(json!(["--profile half", "--set load.users=1"])).is_err());
         kept
+    }
+
+    #[test]
+    fn figures_of_components_are_kept_where_a_table_asks_for_them() {
+        let page = "<!-- figures: half across; goodput, edge1.cpu as CPU, edge1.net.in -->\n<!-- end -->\n\
+            <!-- figures: full; edge1.memory.max -->\n<!-- end -->\n";
+        let asked = asked_for(page, "half");
+        assert_eq!(
+            asked.iter().map(String::as_str).collect::<Vec<_>>(),
+            ["edge1.cpu", "edge1.net.in", "goodput"]
+        );
+        let trial = |percent: f64, verdict: &str| {
+            let edge = json!({ "cpu_percent": { "mean": percent }, "net_bytes": { "in": percent * 1024.0 } });
+            json!({ "summary": { "verdict": verdict, "components": { "edge1": edge } } })
+        };
+        let trials =
+            json!([trial(3.5, "pass"), trial(1.5, "fail"), trial(50.0, "invalid"), trial(2.5, "pass")]);
+        let report = json!({ "cases": [{ "trials": trials }] });
+        let mut kept =
+            json!({ "profile": "half", "trials": 3, "cases": [{ "case": "control", "figures": {} }] });
+        keep_of_components(&mut kept, &report, &asked).unwrap();
+        let table = table(&kept, "edge1.cpu as CPU, edge1.net.in", false).unwrap();
+        assert!(table.contains("| control | 2.50 % (1.50 … 3.50) | 2.50 KiB (1.50 … 3.50) |"), "{table}");
     }
 
     #[test]
