@@ -82,6 +82,10 @@ pub trait Ops<'r> {
     fn is_behind(&self) -> bool {
         false
     }
+    /// Whether a connection received something that is left for the next turn.
+    fn has_unreported(&self, _conn: ConnId) -> bool {
+        false
+    }
     /// Closes a connection and frees its place. No event for it follows.
     fn close(&mut self, conn: ConnId);
     /// Sends final bytes and closes, without waiting for their arrival. If another send is still going out, the final

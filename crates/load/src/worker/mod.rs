@@ -277,10 +277,7 @@ impl<'r> Worker<'r> {
         self.look_for_gap(now);
         self.asked_ns = now;
         self.measure.recorder.roll(now);
-        // An answer may be among the events that are left.
-        if !ops.is_behind() {
-            self.expire(ops, now);
-        }
+        self.expire(ops, now);
         self.fail_unwritten(ops);
         self.settle_parts(ops);
         let in_flight = self.measure.recorder.in_flight;
@@ -398,6 +395,10 @@ impl<'r> Worker<'r> {
                 return;
             }
             let conn = self.slots.exchanges[id as usize].conn;
+            // What was received may be the response. It is reported before anything else.
+            if ops.has_unreported(conn) {
+                return;
+            }
             let reason = if self.conns.waits_for_tunnel(conn) {
                 Reason::Words(STALLED)
             } else {

@@ -661,7 +661,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let descriptor = self.ask(conn, opcode::FixedFdInstall::new(place, 0).build())?;
         // SAFETY: the kernel has just made this descriptor for us, and nothing else knows of it.
         let socket = unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).ok()?) };
-        if self.came.contains(&(conn, slot.generation & 0xff_ffff)) {
+        if self.has_unreported(conn) {
             return None;
         }
         self.close(conn);
@@ -688,6 +688,11 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
     fn is_behind(&self) -> bool {
         !self.early.is_empty()
+    }
+
+    fn has_unreported(&self, conn: ConnId) -> bool {
+        let slot = self.slots.get(conn as usize);
+        slot.is_some_and(|slot| self.came.contains(&(conn, slot.generation & 0xff_ffff)))
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {

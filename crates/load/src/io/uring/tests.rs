@@ -140,6 +140,7 @@ fn events_beyond_a_number_of_sends_are_left_for_the_next_turn() {
     // What has arrived on a connection must be reported before another thread may have it.
     let (unreported, _) = io.ops.came[0];
     assert!(seen.iter().all(|(conn, _)| *conn != unreported));
+    assert!(io.ops.has_unreported(unreported));
     assert!(io.ops.give(unreported).is_none());
     io.ops.close(unreported);
     while turn(&mut io).len() + 1 < CONNECTIONS as usize {}
