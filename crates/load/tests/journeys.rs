@@ -305,6 +305,25 @@ fn examples_show_what_was_sent_however_many_requests_are_in_flight() {
 }
 
 #[test]
+fn a_load_that_nobody_answers_lasts_until_its_last_timeout() {
+    let journey = Journey {
+        step_order: StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 },
+        scripts: vec![step("GET /5500/{u} HTTP/1.1", None)],
+        own: 0,
+        feeds: vec![],
+        dealings: vec![],
+        ..shopping(1)
+    };
+    let spec = LoadSpec { timeout_ns: 2 * S, ..spec(Model::Closed { users: 3 }, Until::Repeats(1), journey) };
+    let outcome =
+        simulate(&spec, &Control::default(), &mut Sim::new(Crowded::default()), &mut |_| {}).unwrap();
+    let (counts, window) = (&outcome.measured.counts, outcome.measured.window);
+    assert_eq!((counts.ok, counts.failures.get(Failure::Timeout)), (0, 3));
+    assert_eq!((window.from_s, window.to_s), (0.0, outcome.measured.elapsed_s));
+    assert!((2.0..2.1).contains(&window.to_s), "{window:?}");
+}
+
+#[test]
 fn a_feed_that_runs_out_lets_users_leave() {
     let mut journey = shopping(u64::MAX);
     journey.dealings[1].dealing.is_once = true;

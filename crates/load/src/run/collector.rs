@@ -208,11 +208,12 @@ impl<'s> Collector<'s> {
             None => stopped_ns.is_some(),
         };
         // The planned end, or the actual one. A load bounded by a number of requests lasts until its last response; one
-        // that never came does not extend it.
+        // that never came does not extend it, unless none came at all.
         let bound_ns = if cut_short { stopped_ns } else { planned_ns };
         let to_ns = bound_ns.unwrap_or(match self.spec.model {
             Model::Open { .. } => ended_ns,
-            Model::Closed { .. } => self.last_end_ns.max(1),
+            Model::Closed { .. } if self.last_end_ns > 0 => self.last_end_ns,
+            Model::Closed { .. } => ended_ns.max(1),
         });
         // When requests stopped starting: at the end of the planned time, or with the last request.
         let tail_from_ns = bound_ns.unwrap_or(self.last_start_ns);
