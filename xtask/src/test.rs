@@ -35,7 +35,6 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut steps = Steps::new(&args.only);
     steps.step("packages", || packages::ready(packages::FOR_TESTS, args.install));
-    steps.step("disk space", disk::step);
     steps.step("format", format);
     steps.step("house", house::step);
     steps.step("licences", licences::step);
@@ -46,6 +45,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         steps.step("tests", quick_tests);
         return steps.finish();
     }
+    steps.step("disk space", disk::step);
     steps.step("build of tests", build_of_tests);
     // Tests mostly wait, so builds run beside them. The release build comes first: it does not hold the lock that
     // `cargo test` needs to start.
