@@ -5,8 +5,8 @@
 
 use std::slice::from_ref;
 
-use loadlab_load::journey::capture::{Capture, From, Slots, header, headers};
-use loadlab_load::journey::cookies::{Jar, MAX_COOKIES, MAX_JAR, Site};
+use loadlab_load::journey::capture::{Capture, CaptureSlots, From, header, headers};
+use loadlab_load::journey::cookies::{CookieScope, Jar, MAX_COOKIES, MAX_JAR};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::rows::Rows;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub fn target(data: &[u8]) {
     let text = String::from_utf8_lossy(pointer);
     if let Ok(pointer) = Pointer::parse(&text) {
         found_as_in_a_tree(&pointer, &text, body);
-        let mut slots = Slots::new(1);
+        let mut slots = CaptureSlots::new(1);
         let mut capture = Capture { from: From::Json(pointer), is_number: false };
         let taken = slots.take(0, &mut capture, head, body).is_ok();
         assert_eq!(taken, slots.get(0).is_some(), "a slot without its value");
@@ -64,7 +64,7 @@ fn found_as_in_a_tree(pointer: &Pointer, text: &str, body: &[u8]) {
 
 fn cookies(head: &[u8]) {
     let mut jar = Jar::default();
-    let site = Site { host: b"a.example.org", path: b"/a/b", is_secure: false };
+    let site = CookieScope { host: b"a.example.org", path: b"/a/b", is_secure: false };
     for (_, value) in headers(head) {
         jar.set(value, &site, NOW_S);
         assert!(jar.count() <= MAX_COOKIES && jar.heap_bytes() <= 2 * MAX_JAR);

@@ -3,7 +3,7 @@
 //! Input: byte 0 selects the place, byte 1 the variable, bytes 2–9 are the seed; then a captured value, a zero byte,
 //! and a CSV file.
 
-use loadlab_load::journey::capture::{Captured, Slots};
+use loadlab_load::journey::capture::{CaptureSlots, Captured};
 use loadlab_load::journey::rows::Rows;
 use loadlab_load::journey::template::{Fault, Template, Values};
 use loadlab_load::random::Random;
@@ -30,7 +30,7 @@ fn variable(choice: u8, seed: u64) -> Variable {
 fn written(
     template: &Template,
     feeds: &[Rows],
-    slots: &Slots,
+    slots: &CaptureSlots,
     seed: u64,
     before: &[u8],
 ) -> Result<Vec<u8>, Fault> {
@@ -62,7 +62,7 @@ pub fn target(data: &[u8]) {
 
     let columns = loadlab_load::journey::rows::csv_columns(table).unwrap_or_default();
     let feeds: Vec<Rows> = Rows::from_csv(table, &columns).into_iter().collect();
-    let mut slots = Slots::new(1);
+    let mut slots = CaptureSlots::new(1);
     let kept = slots.set(0, value).is_ok();
     assert_eq!(kept, slots.get(0).is_some());
 

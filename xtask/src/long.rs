@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
     let levers = || planted::levers::long(args.sweeps);
-    let all: [(&str, &dyn Fn() -> Outcome); 21] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 23] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -68,8 +68,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("levers that do not bind", &planted::levers::idle),
         ("profiles", &planted::profiles::long),
         ("labs' faults", &lab::faults::long),
+        ("labs, each form", &lab::profiles::long),
         ("labs in Compose", &lab::compose::long),
         ("swarm", &swarm_figures::long),
+        ("agents of a lab", &lab::swarm::long),
         ("hour", &swarm_figures::hour),
         ("faults", &faults),
         ("kubernetes", &kubernetes::long),

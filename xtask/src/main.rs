@@ -6,6 +6,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
 
+mod agents;
 mod big_report;
 mod blocks;
 mod book;
@@ -26,6 +27,7 @@ mod licences;
 mod live_cost;
 mod long;
 mod million;
+mod networks;
 mod notices;
 mod ordinary_user;
 mod packages;

@@ -3,7 +3,7 @@
 //! none.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -12,16 +12,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::command::{Ends, captured, cargo, find, program, shown, soon, sooner_or_later};
+use crate::agents::Agents;
+use crate::command::{Ends, captured, cargo, program, shown, soon, sooner_or_later};
+use crate::networks::{Bridge, HERE, Networks};
 use crate::peers::measure::{Cores, measure};
 use crate::peers::server::Server;
 use crate::root::target;
 use crate::steps::Outcome;
 
-/// Prefix of the names of namespaces and links.
-const PREFIX: &str = "llswarm";
-/// The bridge's address; the agents have the next ones.
-const HERE: &str = "10.199.7.1";
 const AGENTS: usize = 4;
 /// Requests per second of all four agents, and the length of the load.
 const RATE: u64 = 8_000;
@@ -142,35 +140,15 @@ impl Lab {
 
     /// Four agents, each in its own network namespace, against one nginx, which counts the requests.
     fn in_namespaces(&self) -> Result<String> {
-        let _networks = Networks::new()?;
+        let networks = Networks::new(Bridge::Here, AGENTS)?;
         let server = Server::start_at(HERE, &Cores::choose()?, &self.dir)?;
-        let key = self.dir.join("key");
-        let public = captured(program(&self.loadlab).args(["agent", "--new-key"]).arg(&key), QUICK)?;
-        let public = public.ok("loadlab agent --new-key")?.stdout.trim().to_owned();
-        let nats = free_port()?;
-        let mut command = program(find("nats-server").context("nats-server is not installed")?);
-        command.args(["-js", "-a", HERE, "-p", &nats, "-sd"]).arg(self.dir.join("streams"));
-        let _nats = Ends(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
-        soon("nats-server", QUICK, || Ok(std::net::TcpStream::connect(format!("{HERE}:{nats}")).ok()))?;
-        let url = format!("nats://{HERE}:{nats}");
-        let agents: Result<Vec<Ends>> = (0..AGENTS)
-            .map(|n| {
-                let mut command = program("ip");
-                command.args(["netns", "exec", &format!("{PREFIX}{n}")]).arg(&self.loadlab);
-                command.args(["agent", "--nats", &url, "--coordinator-key", &public, "--allow-host", HERE]);
-                command.args(["--threads", "1", "--once", "--name", &format!("agent-{n}"), "--spool"]);
-                command.arg(self.dir.join(format!("spool-{n}"))).stdout(Stdio::null()).stderr(Stdio::null());
-                Ok(Ends(command.spawn()?))
-            })
-            .collect();
-        let agents = agents?;
+        let agents = Agents::start(&networks, &self.loadlab, &self.dir)?;
         let before = server.counts()?.0;
         let page = format!("http://{}/128", server.address());
         let (rate, length) = (RATE.to_string(), format!("{LENGTH_S}s"));
-        let key = key.display().to_string();
-        let slots = AGENTS.to_string();
-        let swarm = ["--swarm", &url, "--slots", &slots, "--swarm-key", &key, "--allow-host", HERE];
+        let swarm = agents.options();
         let is_over = AtomicBool::new(false);
+        let swarm: Vec<&str> = swarm.iter().map(String::as_str).chain(["--allow-host", HERE]).collect();
         let (summary, late) = thread::scope(|scope| {
             let late = scope.spawn(|| self.late(&server, before, &is_over));
             let summary = self.bench(&[&[&page, "-r", &rate, "-d", &length][..], &swarm].concat());
@@ -357,53 +335,6 @@ fn merging() -> Result<String> {
 
 fn free_port() -> Result<String> {
     Ok(std::net::TcpListener::bind("0.0.0.0:0")?.local_addr()?.port().to_string())
-}
-
-/// Four network namespaces, joined by a bridge; dropping this removes them.
-struct Networks;
-
-impl Networks {
-    fn new() -> Result<Networks> {
-        ensure!(rustix::process::geteuid().is_root(), "network namespaces need root");
-        remove();
-        let networks = Networks;
-        let bridge = format!("{PREFIX}br");
-        ip(&format!("link add {bridge} type bridge"))?;
-        ip(&format!("addr add {HERE}/24 dev {bridge}"))?;
-        ip(&format!("link set {bridge} up"))?;
-        for n in 0..AGENTS {
-            let (space, here) = (format!("{PREFIX}{n}"), format!("{PREFIX}v{n}"));
-            ip(&format!("netns add {space}"))?;
-            ip(&format!("link add {here} type veth peer name eth0 netns {space}"))?;
-            ip(&format!("link set {here} master {bridge} up"))?;
-            ip(&format!("-n {space} addr add 10.199.7.{}/24 dev eth0", n + 2))?;
-            ip(&format!("-n {space} link set eth0 up"))?;
-            ip(&format!("-n {space} link set lo up"))?;
-        }
-        Ok(networks)
-    }
-}
-
-impl Drop for Networks {
-    fn drop(&mut self) {
-        remove();
-    }
-}
-
-fn ip(words: &str) -> Result<()> {
-    captured(program("ip").args(words.split(' ')), QUICK)?.ok(&format!("ip {words}")).map(drop)
-}
-
-/// Removes what this run made, or what an earlier one left.
-fn remove() {
-    for n in 0..AGENTS {
-        if Path::new(&format!("/run/netns/{PREFIX}{n}")).exists() {
-            let _ = ip(&format!("netns del {PREFIX}{n}"));
-        }
-    }
-    if Path::new(&format!("/sys/class/net/{PREFIX}br")).exists() {
-        let _ = ip(&format!("link del {PREFIX}br"));
-    }
 }
 
 #[cfg(test)]

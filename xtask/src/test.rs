@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything CI checks. Quick steps come first; each runs even if an earlier one failed, and none
-//! passes because it finds nothing to check.
+//! `cargo xtask test`: everything CI checks. Quick steps come first, beside the first build; each runs even if an
+//! earlier one failed, and none passes because it finds nothing to check.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -34,19 +34,23 @@ pub struct Args {
 /// No step was chosen. Failures of steps are in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut steps = Steps::new(&args.only);
-    steps.step("packages", || packages::ready(packages::FOR_TESTS, args.install));
-    steps.step("format", format);
-    steps.step("house", house::step);
-    steps.step("licences", licences::step);
-    steps.step("notices", notices::step);
-    steps.step("age of the long checks", long::age);
+    let first = |steps: &mut Steps| {
+        steps.step("packages", || packages::ready(packages::FOR_TESTS, args.install));
+        steps.step("format", format);
+        steps.step("house", house::step);
+        steps.step("licences", licences::step);
+        steps.step("notices", notices::step);
+        steps.step("age of the long checks", long::age);
+    };
     if args.quick {
+        first(&mut steps);
         steps.step("clippy", clippy_of_workspace);
         steps.step("tests", quick_tests);
         return steps.finish();
     }
     steps.step("disk space", disk::step);
-    steps.step("build of tests", build_of_tests);
+    // Packages are downloaded meanwhile: a build needs none of them.
+    steps.steps_with(first, |others| others.step("build of tests", build_of_tests));
     // Tests mostly wait, so builds run beside them. The release build comes first: it does not hold the lock that
     // `cargo test` needs to start.
     let builds = |others: &mut Steps| {
@@ -54,10 +58,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         others.step("dist: build", || dist::check::build(args.install));
         others.step("plans of labs", lab::check_plans);
         others.step("build of labs", build_of_labs);
+        others.step("build of planted systems", planted::build);
     };
     steps.step_with("tests", || tests(args.install), builds);
-    dist::check::steps(&mut steps);
-    steps.step("tests of labs", tests_of_labs);
     // These steps measure, and need the machine to themselves.
     steps.step("planted bottlenecks", planted::quick);
     steps.step("planted capacities", planted::capacities::quick);
@@ -71,6 +74,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         others.step("fuzz targets", fuzz_targets);
     };
     let documented = |steps: &mut Steps| {
+        dist::check::steps(steps);
+        steps.step("tests of labs", tests_of_labs);
         steps.step("readme", readme::run_all);
         steps.step("readme as an ordinary user", ordinary_user::run);
         steps.step("peers", peers);

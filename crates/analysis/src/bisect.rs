@@ -8,7 +8,7 @@
 //! (probabilistic bisection: Horstein 1963), so revisions near the answer are measured again, and clear ones once. It
 //! assumes one shift that stays.
 
-use crate::student;
+use crate::statistics::student;
 
 /// Rounds of both ends before testing whether they differ at all, and rounds after which they count as equal.
 const LEAST_ROUNDS: usize = 4;

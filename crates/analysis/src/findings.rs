@@ -11,17 +11,17 @@ use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, FewSamples, Verdict};
 use loadlab_record::units::{format_duration_ns, plural};
 
-use crate::bottleneck::Diagnosis;
-use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings, but_controls};
-use crate::compare::{Comparison, Options};
-use crate::derived::{self, Derived};
-use crate::design::Design;
-use crate::diagnosed::DiagnosedRun;
-use crate::differences::{self, Comparing};
-use crate::labels::{Labels, described};
-use crate::metric::{self, Metric};
-use crate::pairs::pairs_among;
-use crate::scalability::{Scalability, scalability};
+use crate::cases::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings, but_controls};
+use crate::cases::labels::{Labels, described};
+use crate::cases::metric::{self, Metric};
+use crate::comparison::compare::{Comparison, Options};
+use crate::comparison::derived::{self, Derived};
+use crate::comparison::design::Design;
+use crate::comparison::differences::{self, Comparing};
+use crate::comparison::pairs::pairs_among;
+use crate::scaling::scalability::{Scalability, scalability};
+use crate::trial::bottleneck::Diagnosis;
+use crate::trial::diagnosed::DiagnosedRun;
 
 /// Findings of a run.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@
 
 use loadlab_record::why::{Effect, LeverCall};
 
-use crate::student;
+use crate::statistics::student;
 
 /// All intervals hold jointly with this probability.
 const CONFIDENCE: f64 = 0.95;

@@ -1,6 +1,6 @@
 //! The first bottleneck, over trials made by hand: what is named, and in which order.
 
-use loadlab_analysis::bottleneck::{
+use loadlab_analysis::trial::bottleneck::{
     BottleneckKind, Diagnosis, Suspect, TrialData, answer_of_watched, diagnose, suspects,
 };
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
@@ -289,9 +289,9 @@ fn a_queue_grows_and_falls_and_a_count_stays() {
                 ..Sample::default()
             });
         }
-        made.summary.probes = loadlab_analysis::components::probes(
+        made.summary.probes = loadlab_analysis::trial::components::probes(
             &made.samples,
-            loadlab_analysis::counter::During { from_s: 0.0, to_s: 10.0 },
+            loadlab_analysis::trial::counter::During { from_s: 0.0, to_s: 10.0 },
         );
         made.suspects()[0].clone()
     };

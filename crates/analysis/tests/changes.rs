@@ -1,6 +1,6 @@
 //! Change points of simulated histories.
 
-use loadlab_analysis::changes::{MOST_RUNS, change_points};
+use loadlab_analysis::comparison::changes::{MOST_RUNS, change_points};
 
 use crate::chance::Chance;
 

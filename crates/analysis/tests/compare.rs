@@ -1,7 +1,9 @@
 //! Verdicts on differences, over simulated trials: how often they are wrong, and what they find.
 
-use loadlab_analysis::compare::{Call, Comparison, Method, Options, Samples, Scale, Side, compare, judge};
-use loadlab_analysis::metric::{Metric, Value};
+use loadlab_analysis::cases::metric::{Metric, Value};
+use loadlab_analysis::comparison::compare::{
+    Call, Comparison, Method, Options, Samples, Scale, Side, compare, judge,
+};
 use loadlab_record::expr::NumberKind;
 use loadlab_record::figure::{self, FigureValue};
 use loadlab_record::load::Window;

@@ -1,7 +1,9 @@
 //! Where two cases differ: in which steps, loads, batches, components and probes, and how seldom that is wrong.
 
-use loadlab_analysis::compare::{Call, Comparison, Method, Options, Row, Samples, Side, compare, judge_with};
-use loadlab_analysis::design::Design;
+use loadlab_analysis::comparison::compare::{
+    Call, Comparison, Method, Options, Row, Samples, Side, compare, judge_with,
+};
+use loadlab_analysis::comparison::design::Design;
 use loadlab_analysis::{TrialInput, summarise};
 use loadlab_record::manifest::UntilCertain;
 use loadlab_record::summary::{
@@ -199,7 +201,7 @@ fn details_raise_few_alarms_however_many_there_are() {
         };
         let mut all = vec![samples(0.5), samples(0.0)];
         all.extend((0..42).map(|_| samples(0.0)));
-        let judged = judge_with(&all, (&details_of, &[40, 41]), Method::Paired, 0.95);
+        let judged = judge_with(&all, &details_of, &[40, 41], Method::Paired, 0.95);
         let call = |place: usize| judged[place].map_or(Call::CannotTell, |j| j.call(same, true));
         assert_eq!(call(0), Call::Worse, "seed {seed}");
         alarms += usize::from((1..44).any(|place| matches!(call(place), Call::Better | Call::Worse)));

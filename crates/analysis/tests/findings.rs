@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use loadlab_analysis::case::Spread;
+use loadlab_analysis::cases::case::Spread;
+use loadlab_analysis::cases::metric::{self, Better, Few, Value};
 use loadlab_analysis::findings::{Findings, findings};
-use loadlab_analysis::metric::{self, Better, Few, Value};
 use loadlab_analysis::{LoadRun, TrialInput, partial, summarise};
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::expr::Expr;

@@ -1,7 +1,7 @@
 //! Doubts while a load runs: when each is reported, and how often.
 
 use loadlab_analysis::Planned;
-use loadlab_analysis::live::{Live, SoFar};
+use loadlab_analysis::trial::live::{Live, SoFar};
 use loadlab_record::load::{Counts, OwnLimits, Series};
 use loadlab_record::summary::{LoadFacts, Stalls};
 

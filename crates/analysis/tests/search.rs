@@ -1,7 +1,7 @@
 //! The search for capacity on simulated servers whose capacity is known.
 
-use loadlab_analysis::search::{Answer, MAX_LEVELS, Next, Outcome, Search};
-use loadlab_analysis::steady::growing_backlog;
+use loadlab_analysis::scaling::search::{Answer, MAX_LEVELS, Next, Outcome, Search};
+use loadlab_analysis::trial::steady::growing_backlog;
 use loadlab_record::load::{Counts, Tick};
 
 use crate::chance::Chance;

@@ -1,8 +1,8 @@
 //! The test that is repeated after every round, checked on simulated sessions.
 
-use loadlab_analysis::compare::Call;
-use loadlab_analysis::sequential::{Question, Sequential, levels};
-use loadlab_analysis::student;
+use loadlab_analysis::comparison::compare::Call;
+use loadlab_analysis::comparison::sequential::{Question, Sequential, levels};
+use loadlab_analysis::statistics::student;
 
 use crate::chance::Chance;
 

@@ -1,6 +1,6 @@
 //! Warm-up, drift and stalls, over series of seconds.
 
-use loadlab_analysis::steady::{Second, WarmUp, doubts, drift, warm_up};
+use loadlab_analysis::trial::steady::{Second, WarmUp, doubts, drift, warm_up};
 use loadlab_record::load::{Counts, Tick, TickMs};
 use loadlab_record::summary::LoadFacts;
 

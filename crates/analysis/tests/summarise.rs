@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::judge::{Exit, could_not_run};
-use loadlab_analysis::metric::{self, Value};
+use loadlab_analysis::cases::metric::{self, Value};
+use loadlab_analysis::trial::judge::{Exit, could_not_run};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::Histogram;

@@ -1,6 +1,6 @@
 //! The law fitted to simulated trials: how often its intervals hold the truth, and when it is refused.
 
-use loadlab_analysis::usl::{Fit, Knee, Point, Refused, fit, measured_knee};
+use loadlab_analysis::scaling::usl::{Fit, Knee, Point, Refused, fit, measured_knee};
 
 use crate::chance::Chance;
 
@@ -26,7 +26,8 @@ fn planted_parameters_lie_in_their_intervals() {
         let mut hits = [0; 3];
         for seed in 0..200 {
             let found = fit(&trials(seed, &LEVELS, (alpha, beta), 0.02)).expect("good data");
-            let within = |i: loadlab_analysis::usl::Interval, truth: f64| i.low <= truth && truth <= i.high;
+            let within =
+                |i: loadlab_analysis::scaling::usl::Interval, truth: f64| i.low <= truth && truth <= i.high;
             hits[0] += usize::from(within(found.alpha, alpha));
             hits[1] += usize::from(within(found.beta, beta));
             hits[2] += usize::from(match found.peak {

@@ -32,10 +32,10 @@ use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
 use crate::support;
+use crate::support::conversations;
 use crate::support::http2::over_http2;
 use crate::support::peer::{Asked, Fault, Ledger, Peer, Protocol};
 use crate::support::steps::{plain_journey, step, template};
-use crate::support::talks;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -307,20 +307,22 @@ fn thinking(choice: &mut Choice, script: Script) -> Script {
 /// An opening, messages with and without an answer, and a close.
 fn conversation(choice: &mut Choice) -> Vec<Script> {
     let long = "m".repeat(choice.of(&[1, 200, 6000]));
-    let mut ask = talks::ask(&format!("{long} id={{x}} for={{u}}"), "for=");
-    if let Some(ConversationAction::Say { echoes, .. }) = ask.talk.as_mut().map(|talk| &mut talk.part) {
+    let mut ask = conversations::ask(&format!("{long} id={{x}} for={{u}}"), "for=");
+    if let Some(ConversationAction::Say { echoes, .. }) =
+        ask.conversation.as_mut().map(|conversation| &mut conversation.part)
+    {
         *echoes = vec![template("for={u} id={x};")];
     }
     ask.has_id = true;
-    let mut parts = vec![talks::open(), ask];
+    let mut parts = vec![conversations::open(), ask];
     if choice.one_in(2) {
-        parts.push(talks::say("said"));
+        parts.push(conversations::say("said"));
     }
     if choice.one_in(3) {
-        parts.push(talks::within(talks::listen("nothing"), (1 + choice.below(50)) * MS));
+        parts.push(conversations::within(conversations::listen("nothing"), (1 + choice.below(50)) * MS));
     }
     let mut all: Vec<Script> = parts.into_iter().map(|part| thinking(choice, part)).collect();
-    all = talks::talk(all);
+    all = conversations::conversation(all);
     all
 }
 
@@ -491,7 +493,7 @@ fn check_counts(spec: &LoadSpec, ran: &Ran) {
         assert!(counts.due <= n);
     }
     // Every complete answer has a status, and each status its own outcome.
-    if spec.journey.as_ref().is_none_or(|j| j.scripts.iter().all(|script| script.talk.is_none())) {
+    if spec.journey.as_ref().is_none_or(|j| j.scripts.iter().all(|script| script.conversation.is_none())) {
         let of = |failure| counts.failures.get(failure);
         let complete = counts.ok + of(Failure::Http4xx) + of(Failure::Http5xx) + of(Failure::Check);
         assert_eq!(measured.statuses.values().sum::<u64>(), complete, "answers: {:?}", measured.statuses);
@@ -583,7 +585,7 @@ fn check_server(case: &Case, spec: &LoadSpec, ran: &Ran) {
     }
     let Some(journey) = &spec.journey else { return };
     for (script, (tag, measured)) in journey.scripts.iter().zip(&ran.measured.by_tag) {
-        let most = match script.talk.as_ref().map(|talk| &talk.part) {
+        let most = match script.conversation.as_ref().map(|conversation| &conversation.part) {
             Some(ConversationAction::Open { .. }) => good(Asked::Opening),
             Some(ConversationAction::Say { send: Some(_), wait: Some(_), .. }) => good(Asked::Message),
             Some(ConversationAction::Goodbye) => good(Asked::Goodbye),
@@ -598,7 +600,7 @@ fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
     let quiet = matches!(case.fault, Fault::ShortWrites | Fault::PartialReads);
     let counts = &ran.measured.counts;
     let waits_in_vain = |script: &Script| {
-        let part = script.talk.as_ref().map(|talk| &talk.part);
+        let part = script.conversation.as_ref().map(|conversation| &conversation.part);
         matches!(part, Some(ConversationAction::Say { send: None, .. }))
     };
     let scripts = spec.journey.iter().flat_map(|j| &j.scripts).map(Some).chain(std::iter::repeat(None));
@@ -606,8 +608,10 @@ fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
         let timeouts = measured.counts.failures.get(Failure::Timeout);
         assert!(timeouts == 0 || script.is_some_and(waits_in_vain), "{tag}: {timeouts} were forgotten");
     }
-    let sessions =
-        spec.journey.as_ref().is_some_and(|j| j.sessions || j.scripts.iter().any(|s| s.talk.is_some()));
+    let sessions = spec
+        .journey
+        .as_ref()
+        .is_some_and(|j| j.sessions || j.scripts.iter().any(|s| s.conversation.is_some()));
     if network.resets == 0.0
         && quiet
         && !case.seed.is_multiple_of(5)
@@ -739,7 +743,7 @@ fn whatever_fails_the_load_is_whole_again_when_it_is_over() {
         let (counts, well) = (&ill[2], &well[2]);
         let waits_in_vain = spec.journey.iter().flat_map(|j| &j.scripts).any(|script| {
             matches!(
-                script.talk.as_ref().map(|talk| &talk.part),
+                script.conversation.as_ref().map(|conversation| &conversation.part),
                 Some(ConversationAction::Say { send: None, .. })
             )
         });

@@ -16,7 +16,7 @@ use loadlab_load::io::ConnId;
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::io::uring::{Size, Uring};
-use loadlab_load::journey::capture::Slots;
+use loadlab_load::journey::capture::CaptureSlots;
 use loadlab_load::journey::check::{Checks, Text};
 use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::redirect::Site;
@@ -33,8 +33,8 @@ use loadlab_record::schedule::Think;
 use loadlab_record::variable::Variable;
 use rustls::{ServerConfig, ServerConnection};
 
+use support::conversations::{accept_of, ask, conversation, listen, open, pause, say};
 use support::http2::over_http2;
-use support::talks::{accept_of, ask, listen, open, pause, say, talk};
 
 /// Counts what each thread allocates and frees.
 struct Counting;
@@ -134,7 +134,7 @@ fn journey() -> LoadSpec {
         scripts: vec![Script { message: Some(message), ..Script::plain() }],
         feeds: vec![],
         dealings: vec![],
-        shared: Slots::new(0),
+        shared: CaptureSlots::new(0),
         sites: vec![Site { authority: "sim".into(), host: "sim".into(), is_secure: false, by_proxy: None }],
         cookies: false,
         own: 0,
@@ -499,9 +499,9 @@ fn loads() -> Vec<(&'static str, LoadSpec)> {
         spec
     };
     // Each user opens one WebSocket and sends everything else on it.
-    let talk_of = |parts: &[Script]| {
+    let conversation_of = |parts: &[Script]| {
         let mut spec = journey();
-        let scripts = talk([vec![open()], vec![parts; 2_600 / parts.len()].concat()].concat());
+        let scripts = conversation([vec![open()], vec![parts; 2_600 / parts.len()].concat()].concat());
         spec.requests = vec![support::get(); scripts.len()];
         let journey = spec.journey.as_mut().expect("a journey");
         journey.step_order.round = scripts.len() as u32;
@@ -514,11 +514,11 @@ fn loads() -> Vec<(&'static str, LoadSpec)> {
         ("a journey", journey()),
         ("a journey with a check of the body", look(journey())),
         ("a journey over HTTP/2", over_http2(journey(), 4, &[vec![]])),
-        ("a WebSocket on which something is said", talk_of(&[say("{n} is said")])),
-        ("a WebSocket on which something is asked", talk_of(&[ask("{n} is said", "is said")])),
+        ("a WebSocket on which something is said", conversation_of(&[say("{n} is said")])),
+        ("a WebSocket on which something is asked", conversation_of(&[ask("{n} is said", "is said")])),
         (
             "a WebSocket on which what comes early is kept",
-            talk_of(&[pause(say("it"), 10 * US), listen("it")]),
+            conversation_of(&[pause(say("it"), 10 * US), listen("it")]),
         ),
     ];
     loads

@@ -2,7 +2,7 @@
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
-use loadlab_load::journey::capture::Slots;
+use loadlab_load::journey::capture::CaptureSlots;
 use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::script::{Journey, Message, Script};
@@ -204,7 +204,7 @@ fn forgetful(elsewhere: bool) -> LoadSpec {
         scripts: vec![ask(None, 0), ask(Some(0), u16::from(elsewhere))],
         feeds: vec![],
         dealings: vec![],
-        shared: Slots::new(0),
+        shared: CaptureSlots::new(0),
         sites: vec![site("sim"), site("second")],
         cookies: false,
         own: 1,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
-use loadlab_load::journey::capture::{Capture, From, Slots};
+use loadlab_load::journey::capture::{Capture, CaptureSlots, From};
 use loadlab_load::journey::check::{Checks, Expect, JsonCheck, Text};
-use loadlab_load::journey::example::Remembered;
+use loadlab_load::journey::example::CapturedName;
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::order::{Advance, StepOrder};
 use loadlab_load::journey::redirect::Site;
@@ -130,7 +130,7 @@ fn shopping(rounds: u64) -> Journey {
             Deal { dealing: Dealing::default(), per_user: true },
             Deal { dealing: Dealing::default(), per_user: false },
         ],
-        shared: Slots::new(0),
+        shared: CaptureSlots::new(0),
         sites: vec![Site { authority: "sim".into(), host: "sim".into(), is_secure: false, by_proxy: None }],
         cookies: false,
         own: 1,
@@ -1004,7 +1004,7 @@ fn a_body_waits_for_room_and_no_longer_than_the_timeout() {
 fn failed_exchanges_over_http2_show_their_heads() {
     let mut journey = shopping(1);
     journey.scripts[1].checks.contains = vec![Text::new(b"nowhere")];
-    journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
+    journey.remembered = vec![CapturedName { name: "token".into(), is_secret: true }];
     let spec = shopping_over_http2(Model::Closed { users: 1 }, Until::Repeats(1), journey, 1);
     let (_, _, examples) = go_over(&spec, Over::new(Shop::default(), None));
     let example = &examples[0];
@@ -1051,7 +1051,7 @@ fn examples_show_the_step_and_hide_what_lets_others_in() {
         journey.own = 2;
         journey.scripts[1].captures = vec![(1, path)];
         journey.scripts[2].checks.contains = vec![Text::new(b"nowhere")];
-        let of = |name: &str, is_secret| Remembered { name: name.into(), is_secret };
+        let of = |name: &str, is_secret| CapturedName { name: name.into(), is_secret };
         journey.remembered = vec![of("token", true), of("item", false)];
         journey.sessions = true;
         // The path of a purchase contains the token.
@@ -1083,7 +1083,7 @@ fn a_login_that_failed_and_a_token_that_was_renewed_are_not_shown() {
     // The answer contains the token, but the check fails.
     let mut journey = shopping(1);
     journey.scripts[0].checks.contains = vec![Text::new(b"nowhere")];
-    journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
+    journey.remembered = vec![CapturedName { name: "token".into(), is_secret: true }];
     let (_, _, examples) = go(&spec(Model::Closed { users: 1 }, Until::Repeats(1), journey), Shop::default());
     assert_eq!(examples[0].step.as_deref(), Some("before 1"));
     assert!(examples[0].response_body.as_ref().is_some_and(|b| b.contains("\"***\"")), "{examples:?}");
@@ -1093,7 +1093,7 @@ fn a_login_that_failed_and_a_token_that_was_renewed_are_not_shown() {
     journey.scripts[1].captures = vec![(0, price)];
     journey.scripts[1].message = step(&format!("GET /item/{{c}} HTTP/1.1\r\n{BEARER}"), None).message;
     journey.scripts[1].checks.contains = vec![];
-    journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
+    journey.remembered = vec![CapturedName { name: "token".into(), is_secret: true }];
     let (outcome, _, examples) =
         go(&spec(Model::Closed { users: 1 }, Until::Repeats(1), journey), Shop::default());
     let all = format!("{examples:?}{:?}", outcome.slowest);
@@ -1152,7 +1152,7 @@ fn a_login_that_is_refused_shows_no_token_however_it_comes() {
             let shows_token = gate().page().0.windows(4).any(|w| w == &Gate::TOKEN.as_bytes()[..4]);
             let mut journey = shopping(1);
             journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
-            journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
+            journey.remembered = vec![CapturedName { name: "token".into(), is_secret: true }];
             let spec = spec(Model::Closed { users: 1 }, Until::Repeats(1), journey);
             let mut examples: Vec<Example> = Vec::new();
             let mut hear = |event: LoadEvent| {

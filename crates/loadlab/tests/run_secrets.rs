@@ -394,7 +394,7 @@ loads:
     tls: {{ insecure: true }}
     compression: true
     journey:
-{packed}  talk:
+{packed}  conversation:
     users: 1
     repeats: 1
     journey:
@@ -451,7 +451,7 @@ fn nothing_over_other_protocols_holds_a_secret_nor_do_logs_of_who_lives_on() {
         of_load.map(|e| e["tag"].to_string()).collect::<std::collections::BTreeSet<_>>().len()
     };
     assert_eq!((tags("plain"), tags("packed")), (SECRETS.len() * PARTS, SECRETS.len() * PARTS));
-    assert_eq!(tags("talk"), written().len(), "{kept:?}");
+    assert_eq!(tags("conversation"), written().len(), "{kept:?}");
     let heard = chat.settled().texts;
     assert!(written().iter().all(|(_, text)| heard.contains_key(text)), "{heard:?}");
     assert!(front.answered("HTTP/2.0", 1) > 0);

@@ -1,7 +1,8 @@
 //! What agents of a swarm obey, receive and refuse, with a real NATS server.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
@@ -51,6 +52,39 @@ fn agents_follow_one_coordinator_and_their_own_limits() {
         .replace("post: \"http://127.0.0.1:${components.web.port}/", "post: \"http://192.0.2.1:9/");
     refused(&elsewhere, "192.0.2.1");
     drop(agents);
+}
+
+/// An agent connects from its own addresses, which a plan for all machines cannot name.
+#[test]
+fn an_agent_connects_from_the_addresses_that_it_is_given() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let key = new_key(&lab, "key");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    let (told, peers) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = told.send(stream.peer_addr().expect("a peer").ip().to_string());
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    let run = |source: &str| {
+        let more = ["--coordinator-key", &key, "--threads", "1", "--source", source];
+        let _agent = Agent::start(&lab, &nats, "agent", &more);
+        let load = ["bench", &url, "-n", "4", "-c", "2", "--no-keep-alive", "--out", &lab.run_name()];
+        lab.loadlab(&[&load[..], &["--swarm", &nats.url(), "--slots", "1", "--swarm-key", "key"]].concat())
+    };
+    let ran = run("127.0.9.1-127.0.9.2");
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert_eq!(summary["requests"]["ok"], 4, "{summary:#}");
+    let seen: BTreeSet<String> = peers.try_iter().collect();
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["127.0.9.1", "127.0.9.2"]);
+    std::fs::remove_dir_all(lab.record().dir).expect("it is there");
+    run("::1").expect(5, &["`127.0.0.1` has no IPv6 address, so nothing can be sent to it from ::1"]);
+    assert_eq!(peers.try_iter().count(), 0);
 }
 
 /// An agent removes its temporary folder when it ends, unless it contains reports; also without --once.

@@ -4,6 +4,7 @@
 
 mod common;
 
+mod conversations;
 mod journeys;
 mod mistakes;
 mod mistakes_beyond;
@@ -16,4 +17,3 @@ mod programs;
 mod random;
 mod reference;
 mod schema;
-mod talks;

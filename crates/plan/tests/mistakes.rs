@@ -368,6 +368,7 @@ fn what_was_renamed_is_refused_with_its_new_name() {
         (program("counted_by: n, within: 1s"), "within", "timeout"),
         (message("within: 1s"), "within", "timeout"),
         (message("others: fail"), "others", "on_unexpected"),
+        (message("on_unexpected: pass"), "pass", "ignore"),
     ] {
         check(&text, from, to);
     }

@@ -115,7 +115,7 @@ pub fn read_into(histogram: &mut Histogram, bytes: &mut &[u8]) -> Result<()> {
         left = left.checked_sub(n).ok_or(Damaged)?;
         counts.push((index, n));
     }
-    histogram.set_counts(&counts, sum_ns, (min_ns, max_ns)).ok_or(Damaged)
+    histogram.set_counts(&counts, sum_ns, min_ns, max_ns).ok_or(Damaged)
 }
 
 impl Compact for Numbers {

@@ -223,7 +223,8 @@ impl Histogram {
         &mut self,
         counts: &[(usize, u64)],
         sum_ns: u128,
-        (min_ns, max_ns): (u64, u64),
+        min_ns: u64,
+        max_ns: u64,
     ) -> Option<()> {
         self.clear();
         let ends = (counts.first()?.0, counts.last()?.0);

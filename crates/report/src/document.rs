@@ -2,11 +2,11 @@
 //!
 //! It holds text and numbers as they are; each renderer escapes for its own format. Nothing in it is markup.
 
-use loadlab_analysis::metric::{Unit, Value};
+use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_record::summary::Verdict;
 
 use crate::colour::Colour;
-use crate::plane::{Around, Plane};
+use crate::plane::{Plane, RangedValue};
 
 /// A report.
 #[derive(Clone, Debug, PartialEq)]
@@ -222,7 +222,7 @@ pub struct Ratio {
     /// The weight of that verdict.
     pub weight: Weight,
     /// The ratio with the ends of its interval, all above zero; `None` if there is none.
-    pub value: Option<Around>,
+    pub value: Option<RangedValue>,
     /// Shown instead of a ratio, if the difference is not a ratio.
     pub instead: Option<String>,
 }

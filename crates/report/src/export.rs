@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use loadlab_analysis::DiagnosedRun;
-use loadlab_analysis::bottleneck::Suspect;
-use loadlab_analysis::case::{CaseFindings, Spread};
-use loadlab_analysis::compare::{Comparison, Method, Row, Scale};
-use loadlab_analysis::derived::Derived;
+use loadlab_analysis::cases::case::{CaseFindings, Spread};
+use loadlab_analysis::cases::metric::{self, COMPONENT, Metric, Value};
+use loadlab_analysis::comparison::compare::{Comparison, Method, Row, Scale};
+use loadlab_analysis::comparison::derived::Derived;
 use loadlab_analysis::findings::findings;
-use loadlab_analysis::metric::{self, COMPONENT, Metric, Value};
-use loadlab_analysis::profile::{self, CaseProfile};
-use loadlab_analysis::scalability::{Level, Scalability};
-use loadlab_analysis::usl::{Interval, Knee};
+use loadlab_analysis::scaling::scalability::{Level, Scalability};
+use loadlab_analysis::scaling::usl::{Interval, Knee};
+use loadlab_analysis::trial::bottleneck::Suspect;
+use loadlab_analysis::trial::profile::{self, CaseProfile};
 use loadlab_record::numbers::NumberSummary;
 use loadlab_record::profile::{ComponentProfile, Function};
 use loadlab_record::quantile::Estimate;

@@ -3,7 +3,7 @@
 //! All in one place, so that the terminal, Markdown and HTML never disagree about a number. An unknown figure is
 //! shown in words (`41.2 ms (29.8…≥44.0)`, `> 30 s`, `–`), never as zero.
 
-use loadlab_analysis::metric::{self, Few, Metric, Unit, Value};
+use loadlab_analysis::cases::metric::{self, Few, Metric, Unit, Value};
 use loadlab_record::quantile::Estimate;
 use loadlab_record::summary::Distribution;
 pub use loadlab_record::units::plural;

@@ -1,14 +1,14 @@
 //! Runs side by side over time: a list with verdicts and key figures, and how one figure of each case changed.
 //!
 //! A run's figures are its cases' medians over trials, as everywhere. Where a figure changed for good is found over
-//! the runs of a series ([`loadlab_analysis::changes`]); `loadlab compare` shows whether two runs differ.
+//! the runs of a series ([`loadlab_analysis::comparison::changes`]); `loadlab compare` shows whether two runs differ.
 
 use loadlab_analysis::DiagnosedRun;
-use loadlab_analysis::case::{CaseFindings, Spread, but_controls};
-use loadlab_analysis::changes::{ChangePoint, change_points};
-use loadlab_analysis::compare::Scale;
+use loadlab_analysis::cases::case::{CaseFindings, Spread, but_controls};
+use loadlab_analysis::cases::metric::{self, Better, Metric, Unit, Value};
+use loadlab_analysis::comparison::changes::{ChangePoint, change_points};
+use loadlab_analysis::comparison::compare::Scale;
 use loadlab_analysis::findings::{Findings, findings};
-use loadlab_analysis::metric::{self, Better, Metric, Unit, Value};
 use loadlab_record::manifest::{CommitFacts, Manifest, RunEnded, short_commit};
 use loadlab_record::summary::{Ended, Verdict};
 use serde_json::{Value as Json, json};
@@ -17,7 +17,7 @@ use crate::compose::numeric::{HOLLOW, height};
 use crate::compose::{ranged, search, worst};
 use crate::document::{Block, Cell, Document, Fact, Point, Section, Table, Weight};
 use crate::figures;
-use crate::plane::Around;
+use crate::plane::RangedValue;
 use crate::plane::{Axis, Group, Mark, Plane, Spot};
 use crate::render::text::{self, open_scale};
 use crate::render::verdict_word;
@@ -434,7 +434,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
         title: one.titled(case, all.len()),
         case: None,
         is_folded: false,
-        blocks: trend_blocks(one, case, all.len(), (metrics, cases.len() * metrics.len())),
+        blocks: trend_blocks(one, case, all.len(), metrics, cases.len() * metrics.len()),
     };
     Document {
         title: format!("{} by run", names.join(", ")),
@@ -471,7 +471,8 @@ fn trend_blocks(
     one: &Series<'_>,
     case: &str,
     of_series: usize,
-    (metrics, looked_at): (&[Metric], usize),
+    metrics: &[Metric],
+    looked_at: usize,
 ) -> Vec<Block> {
     let of = one.having(case);
     let mut blocks = Vec::new();
@@ -500,7 +501,7 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: &[
         Some(Spot {
             name: format!("{}{doubted}", run.name),
             label: None,
-            across: Around::exact(i as f64),
+            across: RangedValue::exact(i as f64),
             up,
             is_open,
             verdict: case.verdict,

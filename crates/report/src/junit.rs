@@ -31,7 +31,7 @@ struct Trial<'a> {
 }
 
 /// The result of a test.
-enum Came {
+enum TestResult {
     Good,
     Failure(String),
     Undecided(String),
@@ -68,16 +68,16 @@ pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String 
 pub fn junit_of_search(run: &DiagnosedRun) -> String {
     let name = escape(&run.manifest.name);
     let answer = run.manifest.search.as_ref().and_then(|search| search.found.as_deref());
-    let came = match run.manifest.search.as_ref().map(verdict) {
+    let result = match run.manifest.search.as_ref().map(verdict) {
         Some(Verdict::Pass) => "good",
         Some(Verdict::Fail) => "failure",
         Some(Verdict::Undecided) => "skipped",
         Some(Verdict::Invalid | Verdict::None) | None => "error",
     };
     let answer = escape(answer.unwrap_or("the search found no answer"));
-    let [failures, errors, skipped] = ["failure", "error", "skipped"].map(|all| usize::from(came == all));
+    let [failures, errors, skipped] = ["failure", "error", "skipped"].map(|all| usize::from(result == all));
     let counts = format!("tests=\"1\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\"");
-    let inside = match came {
+    let inside = match result {
         "good" => format!("<system-out>{answer}</system-out>"),
         element => format!("<{element} message=\"{answer}\"/>"),
     };
@@ -89,7 +89,7 @@ pub fn junit_of_search(run: &DiagnosedRun) -> String {
 }
 
 fn document(name: &str, suites: &[Suite<'_>]) -> String {
-    let all_tests: Vec<Vec<(String, f64, Came)>> = suites.iter().map(tests).collect();
+    let all_tests: Vec<Vec<(String, f64, TestResult)>> = suites.iter().map(tests).collect();
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let all = || all_tests.iter().flatten();
     let _ = writeln!(out, "<testsuites name=\"{}\" {}>", escape(name), counts(all()));
@@ -97,20 +97,20 @@ fn document(name: &str, suites: &[Suite<'_>]) -> String {
         let name = escape(suite.name);
         let _ = writeln!(out, "  <testsuite name=\"{name}\" {}>", counts(tests.iter()));
         properties(&mut out, &suite.figures);
-        for (test, time_s, came) in tests {
+        for (test, time_s, result) in tests {
             let _ = write!(
                 out,
                 "    <testcase classname=\"{name}\" name=\"{}\" time=\"{time_s:.3}\"",
                 escape(test)
             );
-            let (element, text) = match came {
-                Came::Good => {
+            let (element, text) = match result {
+                TestResult::Good => {
                     out.push_str("/>\n");
                     continue;
                 }
-                Came::Failure(text) => ("failure", text),
-                Came::Undecided(text) => ("skipped", text),
-                Came::Error(text) => ("error", text),
+                TestResult::Failure(text) => ("failure", text),
+                TestResult::Undecided(text) => ("skipped", text),
+                TestResult::Error(text) => ("error", text),
             };
             let first = text.lines().next().unwrap_or_default();
             let _ = writeln!(
@@ -137,13 +137,13 @@ fn properties(out: &mut String, figures: &[(String, String)]) {
     out.push_str("    </properties>\n");
 }
 
-fn counts<'a>(tests: impl Iterator<Item = &'a (String, f64, Came)>) -> String {
+fn counts<'a>(tests: impl Iterator<Item = &'a (String, f64, TestResult)>) -> String {
     let (mut all, mut failures, mut errors, mut skipped, mut time_s) = (0, 0, 0, 0, 0.0);
-    for (_, took_s, came) in tests {
+    for (_, took_s, result) in tests {
         all += 1;
-        failures += u64::from(matches!(came, Came::Failure(_)));
-        errors += u64::from(matches!(came, Came::Error(_)));
-        skipped += u64::from(matches!(came, Came::Undecided(_)));
+        failures += u64::from(matches!(result, TestResult::Failure(_)));
+        errors += u64::from(matches!(result, TestResult::Error(_)));
+        skipped += u64::from(matches!(result, TestResult::Undecided(_)));
         time_s += took_s;
     }
     let counted = format!("tests=\"{all}\" failures=\"{failures}\" errors=\"{errors}\"");
@@ -151,16 +151,16 @@ fn counts<'a>(tests: impl Iterator<Item = &'a (String, f64, Came)>) -> String {
     format!("{counted}{skipped} time=\"{time_s:.3}\"")
 }
 
-fn tests(suite: &Suite<'_>) -> Vec<(String, f64, Came)> {
+fn tests(suite: &Suite<'_>) -> Vec<(String, f64, TestResult)> {
     suite.trials.iter().flat_map(of_trial).collect()
 }
 
 /// The trial's time is on its first test, so that sums are right.
-fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, Came)> {
+fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, TestResult)> {
     let named = |text: &str| trial.number.map_or(text.to_owned(), |n| format!("{text} (trial {n})"));
     let mut time_s = trial.summary.map_or(0.0, |s| s.elapsed_s);
     let mut out = Vec::new();
-    let mut add = |name: String, came: Came| out.push((name, std::mem::take(&mut time_s), came));
+    let mut add = |name: String, result: TestResult| out.push((name, std::mem::take(&mut time_s), result));
     let doubts: Vec<String> = trial
         .summary
         .filter(|s| s.verdict == Verdict::Invalid)
@@ -178,24 +178,24 @@ fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, Came)> {
     let measured = named("the measurement can be trusted");
     let expectations = trial.summary.map_or(&[][..], |s| &s.expectations);
     match spoiled {
-        Some(why) => add(measured, Came::Error(why)),
-        None if expectations.is_empty() => add(measured, Came::Good),
+        Some(why) => add(measured, TestResult::Error(why)),
+        None if expectations.is_empty() => add(measured, TestResult::Good),
         None => {}
     }
     for expectation in expectations {
-        let came = came_of(expectation);
-        add(named(&expectation.expr), came);
+        let result = result_of(expectation);
+        add(named(&expectation.expr), result);
     }
     out
 }
 
-fn came_of(expectation: &Expectation) -> Came {
+fn result_of(expectation: &Expectation) -> TestResult {
     match expectation.holds {
-        Some(true) => Came::Good,
+        Some(true) => TestResult::Good,
         None if expectation.is_undecided() => {
-            Came::Undecided(format!("undecided: {}", expectation_words(expectation)))
+            TestResult::Undecided(format!("undecided: {}", expectation_words(expectation)))
         }
-        _ => Came::Failure(expectation_words(expectation)),
+        _ => TestResult::Failure(expectation_words(expectation)),
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
                 note: Some("why".into()),
                 undecided,
             };
-            (expectation.expr.clone(), 0.0, came_of(&expectation))
+            (expectation.expr.clone(), 0.0, result_of(&expectation))
         };
         let few = loadlab_record::summary::FewSamples { samples: 300, needed: 1000, needed_s: None };
         let tests = [
@@ -234,10 +234,10 @@ mod tests {
             expectation("drain < 1s", None, None),
         ];
         let is = |at: usize| match &tests[at].2 {
-            Came::Good => "good",
-            Came::Undecided(text) => text.as_str(),
-            Came::Failure(_) => "failure",
-            Came::Error(_) => "error",
+            TestResult::Good => "good",
+            TestResult::Undecided(text) => text.as_str(),
+            TestResult::Failure(_) => "failure",
+            TestResult::Error(_) => "error",
         };
         assert_eq!([is(0), is(1), is(2)], ["good", "undecided: p99 < 1s: why", "failure"]);
         assert_eq!(counts(tests.iter()), r#"tests="3" failures="1" errors="0" skipped="1" time="0.000""#);

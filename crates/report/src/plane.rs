@@ -3,8 +3,8 @@
 //!
 //! It holds numbers, names and their positions; renderers draw it. Nothing in it is markup.
 
-use loadlab_analysis::case::Spread;
-use loadlab_analysis::metric::{Unit, Value};
+use loadlab_analysis::cases::case::Spread;
+use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_record::summary::Verdict;
 
 use crate::colour::Colour;
@@ -87,9 +87,9 @@ pub struct Spot {
     /// The text beside it, if there is room.
     pub label: Option<String>,
     /// Its horizontal position.
-    pub across: Around,
+    pub across: RangedValue,
     /// Its height.
-    pub up: Around,
+    pub up: RangedValue,
     /// Whether its height is only a lower bound: drawn hollow.
     pub is_open: bool,
     /// The case's verdict, where the drawing shows it.
@@ -106,7 +106,7 @@ pub struct Curve {
     /// Its colour.
     pub colour: Colour,
     /// Its points, from left to right.
-    pub line: Vec<(f64, Around)>,
+    pub line: Vec<(f64, RangedValue)>,
 }
 
 /// A position or a height with a name, and the interval it lies in if known.
@@ -122,7 +122,7 @@ pub struct Mark {
 
 /// A value between the ends of its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Around {
+pub struct RangedValue {
     /// The value.
     pub value: f64,
     /// The lower end.
@@ -131,16 +131,16 @@ pub struct Around {
     pub high: f64,
 }
 
-impl Around {
+impl RangedValue {
     /// A value that is known exactly.
-    pub fn exact(value: f64) -> Around {
-        Around { value, low: value, high: value }
+    pub fn exact(value: f64) -> RangedValue {
+        RangedValue { value, low: value, high: value }
     }
 
     /// A figure over trials: the median, and all of them; `None` if unknown.
-    pub fn over(spread: &Spread) -> Option<Around> {
+    pub fn over(spread: &Spread) -> Option<RangedValue> {
         let value = spread.median.known()?;
-        Some(Around {
+        Some(RangedValue {
             value,
             low: spread.min.unwrap_or(value).min(value),
             high: spread.max.known().unwrap_or(value).max(value),
@@ -272,7 +272,7 @@ impl Plane {
     /// Scales of both axes: across, up. They include every point and its range, every curve and mark, but bands only
     /// as far as that reaches anyway: an unbounded interval would squeeze the points into a corner.
     pub fn scales(&self) -> (Scale, Scale) {
-        let ends = |a: Around| [a.value, a.low, a.high];
+        let ends = |a: RangedValue| [a.value, a.low, a.high];
         let spots = || self.groups.iter().flat_map(|g| &g.spots);
         let curve = || self.curves.iter().flat_map(|c| &c.line);
         let across = spots()
@@ -307,7 +307,7 @@ fn power_of_1024(value: f64) -> f64 {
     1024f64.powf((value.max(1.0).ln() / 1024f64.ln()).floor())
 }
 
-fn described_around(around: Around, unit: Unit) -> String {
+fn described_around(around: RangedValue, unit: Unit) -> String {
     let value = figures::value(Value::Known(around.value), unit);
     match figures::range(Some(around.low), Value::Known(around.high), unit) {
         Some(range) if around.low < around.high => format!("{value} ({range})"),

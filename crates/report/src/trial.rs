@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use loadlab_analysis::bottleneck::answer_of_watched;
+use loadlab_analysis::trial::bottleneck::answer_of_watched;
 use loadlab_record::Histogram;
 use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::Stragglers;

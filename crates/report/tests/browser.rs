@@ -6,10 +6,10 @@ mod driver;
 use std::path::{Path, PathBuf};
 
 use driver::Browser;
-use loadlab_analysis::compare::Options;
-use loadlab_analysis::differences::within;
+use loadlab_analysis::cases::metric;
+use loadlab_analysis::comparison::compare::Options;
+use loadlab_analysis::comparison::differences::within;
 use loadlab_analysis::findings::findings;
-use loadlab_analysis::metric;
 use loadlab_record::store::RunRecord;
 use loadlab_report::document::Document;
 use loadlab_report::history::{Listed, trend};

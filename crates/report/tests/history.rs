@@ -1,6 +1,6 @@
 //! Lists of runs and trends on terminals of every width.
 
-use loadlab_analysis::metric::named;
+use loadlab_analysis::cases::metric::named;
 use loadlab_record::manifest::{CommitFacts, RunEnded};
 use loadlab_record::search::SearchFacts;
 use loadlab_record::store::RunRecord;

@@ -1,6 +1,6 @@
 //! Figures over a numeric axis.
 
-use loadlab_analysis::metric::Unit;
+use loadlab_analysis::cases::metric::Unit;
 use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Verdict;
 use loadlab_report::document::{Block, Document, Trends};

@@ -1,11 +1,11 @@
 //! Points in a plane in every format: throughput over users with its law, latency over throughput, and a hand-made
 //! one.
 
-use loadlab_analysis::metric::Unit;
+use loadlab_analysis::cases::metric::Unit;
 use loadlab_record::summary::Verdict;
 use loadlab_report::colour::Colour;
 use loadlab_report::document::{Block, Document, Section};
-use loadlab_report::plane::{Around, Axis, Group, Mark, Plane, Spot};
+use loadlab_report::plane::{Axis, Group, Mark, Plane, RangedValue, Spot};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown, text};
 
@@ -25,8 +25,8 @@ fn by_hand(name: &str) -> Document {
     let spot = |at: f64, value: f64| Spot {
         name: format!("{name} {at}"),
         label: Some(name.to_owned()),
-        across: Around::exact(at),
-        up: Around { value, low: value * 0.8, high: value * 1.25 },
+        across: RangedValue::exact(at),
+        up: RangedValue { value, low: value * 0.8, high: value * 1.25 },
         is_open: false,
         verdict: Verdict::None,
         section: None,

@@ -2,12 +2,12 @@
 
 use loadlab_record::summary::Verdict;
 use loadlab_report::document::{Block, Document, Ratio, Ratios, Section, Weight};
-use loadlab_report::plane::Around;
+use loadlab_report::plane::RangedValue;
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown, text};
 
 fn ratio(name: &str, call: &str, weight: Weight, value: Option<(f64, f64, f64)>) -> Ratio {
-    let value = value.map(|(value, low, high)| Around { value, low, high });
+    let value = value.map(|(value, low, high)| RangedValue { value, low, high });
     Ratio { name: name.into(), call: call.into(), weight, value, instead: None }
 }
 

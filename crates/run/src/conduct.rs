@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use loadlab_analysis::search::Search;
+use loadlab_analysis::scaling::search::Search;
 use loadlab_analysis::{Exit, conclude_search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, FindSpec, Plan};
@@ -97,17 +97,17 @@ impl RunError {
 /// in the result and in the record; the system is down either way.
 pub fn conduct(
     plan: &Plan,
-    how: &RunOptions,
+    options: &RunOptions,
     cancel: &Cancel,
     emit: EventSink<'_>,
 ) -> Result<RunResult, RunError> {
-    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&how.secrets));
-    let conditions = conditions_of(plan, how)?;
-    let allowed = allowed_of(plan, how)?;
+    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&options.secrets));
+    let conditions = conditions_of(plan, options)?;
+    let allowed = allowed_of(plan, options)?;
     settling::check(plan).map_err(RunError::NeverSettled)?;
-    let (mut record, kept) = match how.resumes {
-        true => Record::resume(plan, how)?,
-        false => (Record::begin(plan, how)?, TrialSummaries::new()),
+    let (mut record, kept) = match options.resumes {
+        true => Record::resume(plan, options)?,
+        false => (Record::begin(plan, options)?, TrialSummaries::new()),
     };
     let schedule = match &record.manifest().until_certain {
         Some(until) => rounds_in_random_order(plan.cases().len(), plan.trials, until.seed),
@@ -117,13 +117,13 @@ pub fn conduct(
     let is_missing = |place: &usize| !kept.contains_key(&schedule[*place]);
     let missing: Vec<usize> = (0..schedule.len()).filter(is_missing).collect();
     let at_most = settling.is_some();
-    emit(RunEvent::Recording { dir: how.out.clone(), trials: missing.len(), at_most });
-    if how.resumes {
+    emit(RunEvent::Recording { dir: options.out.clone(), trials: missing.len(), at_most });
+    if options.resumes {
         let (there, all) = (schedule.len() - missing.len(), schedule.len());
         emit(RunEvent::Note(format!("{there} of {all} trials are there; the others are made now")));
     }
 
-    let mut site = match prepare(plan, how, &mut record, cancel, emit) {
+    let mut site = match prepare(plan, options, &mut record, cancel, emit) {
         Ok(site) => site,
         Err(error) => {
             let first = missing.first().map(|place| &schedule[*place]);
@@ -135,7 +135,7 @@ pub fn conduct(
     // The time budget starts here, so builds do not count.
     let began = Instant::now();
     let mut conductor =
-        Conductor { plan, how, conditions, allowed, record, cancel, emit, done, settling, began };
+        Conductor { plan, options, conditions, allowed, record, cancel, emit, done, settling, began };
     if has_kept {
         // Rounds in the resumed record may have settled some comparisons. Settled cases need no more trials, so the
         // next round may be a later one, made only for the other cases; or no round may be left.
@@ -168,9 +168,9 @@ pub fn conduct(
 ///
 /// # Errors
 /// A target may not be loaded or does not resolve, or a URL list is invalid.
-pub fn allowed_of(plan: &Plan, how: &RunOptions) -> Result<Allowed, RunError> {
-    let hosts = [plan.allow_hosts.as_slice(), &how.allow_hosts].concat();
-    let allowed = Allowed { hosts, resolved: how.resolved.clone(), ..Allowed::default() };
+pub fn allowed_of(plan: &Plan, options: &RunOptions) -> Result<Allowed, RunError> {
+    let hosts = [plan.allow_hosts.as_slice(), &options.allow_hosts].concat();
+    let allowed = Allowed { hosts, resolved: options.resolved.clone(), ..Allowed::default() };
     check_targets(plan.cases(), &allowed)?;
     urls::check(plan, &plan_dir(plan), &allowed)?;
     Ok(allowed)
@@ -182,7 +182,7 @@ pub fn allowed_of(plan: &Plan, how: &RunOptions) -> Result<Allowed, RunError> {
 /// Something could not be prepared.
 pub fn prepare(
     plan: &Plan,
-    how: &RunOptions,
+    options: &RunOptions,
     record: &mut Record,
     cancel: &Cancel,
     emit: EventSink<'_>,
@@ -191,12 +191,12 @@ pub fn prepare(
         // Check this before anything is built.
         Net::check().map_err(SiteError::from)?;
     }
-    let guardian = guardian::spawn(&how.exe, &how.guardian_arg).map_err(SiteError::from)?;
+    let guardian = guardian::spawn(&options.exe, &options.guardian_arg).map_err(SiteError::from)?;
     let name = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
     // Runs in different folders may share a name and run at the same time: the pid distinguishes them.
     let run_id = format!("{name}-{}", std::process::id());
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
-    let spec = SystemSpec { exe: Some(how.exe.clone()), secrets: how.secrets.clone(), ..spec };
+    let spec = SystemSpec { exe: Some(options.exe.clone()), secrets: options.secrets.clone(), ..spec };
     let (system, notices) = System::new(spec).map_err(SiteError::from)?;
     let mut site = RunningSystem::new(system, notices, &record.dir);
     record.host(site.cgroup_version())?;
@@ -204,7 +204,7 @@ pub fn prepare(
         emit(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
     needs::check(plan, &site)?;
-    if !how.is_built {
+    if !options.is_built {
         site.build(plan.cases(), cancel, &mut record.builds, emit)?;
     }
     if let Some(net) = isolated(plan)? {
@@ -250,7 +250,7 @@ pub fn never_began(
 /// A run in progress.
 struct Conductor<'a> {
     plan: &'a Plan,
-    how: &'a RunOptions,
+    options: &'a RunOptions,
     /// One per case.
     conditions: Vec<Conditions>,
     allowed: Allowed,
@@ -349,7 +349,7 @@ impl Conductor<'_> {
         let given_up = || self.done.given_up.iter().any(|given_up| given_up.case == index);
         if let Some(spec) = case.find.as_ref().filter(|_| !given_up()) {
             let next = next.map(|place| schedule[place].0);
-            let (outcome, is_record_lost) = self.search(site, (schedule, place), spec, next);
+            let (outcome, is_record_lost) = self.search(site, schedule, place, spec, next);
             return self.add(index, number, outcome, is_record_lost);
         }
         let writer = match self.record.trial(index, number) {
@@ -367,11 +367,11 @@ impl Conductor<'_> {
                 }
                 let case = settled.as_ref().map_or(case, |s| &s.case);
                 let (conditions, allowed) = (&self.conditions[index], &self.allowed);
-                let (plan_dir, threads) = (&plan_dir(self.plan), self.how.threads);
+                let (plan_dir, threads) = (&plan_dir(self.plan), self.options.threads);
                 let ids = Ids::of(self.plan.cases(), schedule.len());
-                let (carried, watch) = (None, &self.how.watch);
-                let generator = &self.how.generator;
-                let senders = self.how.senders.as_deref();
+                let (carried, watch) = (None, &self.options.watch);
+                let generator = &self.options.generator;
+                let senders = self.options.senders.as_deref();
                 let trial = Trial {
                     index,
                     place,
@@ -405,7 +405,8 @@ impl Conductor<'_> {
     fn search(
         &mut self,
         site: &mut RunningSystem,
-        (schedule, place): (&[(usize, u32)], usize),
+        schedule: &[(usize, u32)],
+        place: usize,
         spec: &FindSpec,
         next: Option<usize>,
     ) -> (TrialOutcome, bool) {
@@ -432,7 +433,7 @@ impl Conductor<'_> {
             plan: self.plan,
             base: settled.as_ref().map_or(case, |s| &s.case),
             request: &request,
-            how: self.how,
+            options: self.options,
             conditions: &self.conditions[index].of_levels(),
             allowed: &self.allowed,
             cancel: self.cancel,
@@ -456,13 +457,13 @@ impl Conductor<'_> {
         let state = TrialState::new(None, self.cancel.clone(), self.record.secrets().clone());
         let left = site.end_trial(next.filter(|_| !is_last), failed, &state);
         let logs = self.record.logs_of_trial(index, number);
-        for text in logs::mask_in(&logs, &self.how.secrets, &site.open_logs()) {
+        for text in logs::mask_in(&logs, &self.options.secrets, &site.open_logs()) {
             (self.emit)(RunEvent::Note(text));
         }
         let (mut outcome, adopted) = self.concluded(index, searched);
         outcome.and_then(left);
         let stored = adopted.map_or(Ok(()), |measurement| {
-            self.record.adopt_level((index, number), measurement, outcome.summary.as_ref())
+            self.record.adopt_level(index, number, measurement, outcome.summary.as_ref())
         });
         let is_record_lost = is_unwritten || stored.is_err();
         outcome.and_then(stored.err().map(|error| (error.to_string(), Exit::CouldNotRun)));
@@ -492,7 +493,7 @@ impl Conductor<'_> {
     }
 
     fn add(&mut self, index: usize, trial: u32, outcome: TrialOutcome, is_record_lost: bool) {
-        let TrialOutcome { summary, failure, exit } = outcome.masked(&self.how.secrets);
+        let TrialOutcome { summary, failure, exit } = outcome.masked(&self.options.secrets);
         let case = self.plan.cases()[index].name.clone();
         if let (None, Some(why)) = (&summary, &failure) {
             let why = why.lines().next().unwrap_or_default().to_owned();
@@ -514,7 +515,7 @@ impl Conductor<'_> {
             (self.emit)(RunEvent::Note(text));
         }
         // Components that outlived their trial have stopped writing by now.
-        logs::mask_all(&self.record.dir, &self.how.secrets, self.emit);
+        logs::mask_all(&self.record.dir, &self.options.secrets, self.emit);
         let ended = if self.cancel.is_cancelled() {
             self.done.exits.push(Exit::Interrupted);
             RunEnded::Interrupted
@@ -534,7 +535,7 @@ impl Conductor<'_> {
             (self.emit)(RunEvent::Note(error.to_string()));
         }
         let Done { trials, exits, .. } = self.done;
-        RunResult { dir: self.how.out.clone(), ended, trials, settled, exit: Exit::of(exits) }
+        RunResult { dir: self.options.out.clone(), ended, trials, settled, exit: Exit::of(exits) }
     }
 }
 
@@ -562,7 +563,7 @@ fn unsettled(state: &TrialState, why: String) -> TrialOutcome {
 ///
 /// # Errors
 /// An expression or figure is invalid; the error says where.
-pub fn conditions_of(plan: &Plan, how: &RunOptions) -> Result<Vec<Conditions>, RunError> {
+pub fn conditions_of(plan: &Plan, options: &RunOptions) -> Result<Vec<Conditions>, RunError> {
     let parse = |e: &loadlab_plan::Expression| match Expr::parse(&e.text) {
         Ok(expr) => Ok(expr),
         Err(error) => Err(RunError::Expression {
@@ -582,7 +583,7 @@ pub fn conditions_of(plan: &Plan, how: &RunOptions) -> Result<Vec<Conditions>, R
             drain: case.drain.as_ref().map(|d| parse(&d.until)).transpose()?,
             find: case.find.iter().flat_map(|find| &find.expect).map(parse).collect::<Result<_, _>>()?,
             figures,
-            is_watched: how.is_watched,
+            is_watched: options.is_watched,
         });
     }
     Ok(all)

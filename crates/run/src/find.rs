@@ -1,7 +1,7 @@
 //! `loadlab find`: the record of one search, in which each level is a case and each measurement of a level is a trial.
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::search::{Answer, Search};
+use loadlab_analysis::scaling::search::{Answer, Search};
 use loadlab_plan::Plan;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::search::SearchFacts;
@@ -40,19 +40,23 @@ pub struct SearchResult {
 pub fn find(
     plan: &Plan,
     request: &SearchRequest,
-    how: &RunOptions,
+    options: &RunOptions,
     cancel: &Cancel,
     emit: EventSink<'_>,
 ) -> Result<SearchResult, RunError> {
-    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&how.secrets));
-    let mut conditions = conditions_of(plan, how)?;
+    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&options.secrets));
+    let mut conditions = conditions_of(plan, options)?;
     let Some(base) = plan.cases().first().cloned() else {
         return Err(RunError::NotUp("the plan has no case".to_owned()));
     };
-    let allowed = allowed_of(plan, how)?;
-    let mut record = Record::begin_search(plan, how, request.facts())?;
-    emit(RunEvent::Recording { dir: how.out.clone(), trials: request.max_levels as usize, at_most: true });
-    let mut site = match prepare(plan, how, &mut record, cancel, emit) {
+    let allowed = allowed_of(plan, options)?;
+    let mut record = Record::begin_search(plan, options, request.facts())?;
+    emit(RunEvent::Recording {
+        dir: options.out.clone(),
+        trials: request.max_levels as usize,
+        at_most: true,
+    });
+    let mut site = match prepare(plan, options, &mut record, cancel, emit) {
         Ok(site) => site,
         Err(error) => return Err(never_began(&mut record, None, error, cancel)),
     };
@@ -61,7 +65,7 @@ pub fn find(
         plan,
         base: &base,
         request,
-        how,
+        options,
         conditions: &conditions.pop().unwrap_or_default(),
         allowed: &allowed,
         cancel,
@@ -73,7 +77,7 @@ pub fn find(
     };
     let search = Search::new(request.range.0, request.range.1, request.max_levels);
     let searched = task.run(search, &mut record, &mut site);
-    Ok(end(searched, site, record, how, cancel, emit))
+    Ok(end(searched, site, record, options, cancel, emit))
 }
 
 /// Takes the system down and closes the search's record.
@@ -81,7 +85,7 @@ fn end(
     searched: Searched,
     site: RunningSystem,
     mut record: Record,
-    how: &RunOptions,
+    options: &RunOptions,
     cancel: &Cancel,
     emit: EventSink<'_>,
 ) -> SearchResult {
@@ -89,7 +93,7 @@ fn end(
         let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
         emit(RunEvent::Note(text));
     }
-    logs::mask_all(&record.dir, &how.secrets, emit);
+    logs::mask_all(&record.dir, &options.secrets, emit);
     let Searched { facts, answer, trouble, exit, .. } = searched;
     let ended = match (&answer, &trouble) {
         _ if cancel.is_cancelled() => RunEnded::Interrupted,
@@ -103,5 +107,5 @@ fn end(
         emit(RunEvent::Note(error.to_string()));
     }
     let trouble = trouble.map(|(why, _)| why);
-    SearchResult { dir: how.out.clone(), ended, answer, facts, trouble, exit: Exit::of(exits) }
+    SearchResult { dir: options.out.clone(), ended, answer, facts, trouble, exit: Exit::of(exits) }
 }

@@ -4,7 +4,7 @@
 //! The number of requests is known for schedules and for loads limited by count. A closed load with a duration sends as
 //! many as the system can handle, so only the required rate is reported for it. Nothing here reads a clock or a file.
 
-use loadlab_analysis::case::TRIALS_FOR_DIFFERENCES;
+use loadlab_analysis::cases::case::TRIALS_FOR_DIFFERENCES;
 use loadlab_plan::{Case, LoadSpec, Model, Plan, Step, Until};
 use loadlab_record::expr::{Expr, NameRef, SERIES_PREFIXES, TrialPart};
 use loadlab_record::quantile::{quantile_of, ranks, samples_needed};

@@ -46,13 +46,13 @@ impl Record {
     ///
     /// # Errors
     /// The folder is not empty or cannot be created.
-    pub fn begin(plan: &Plan, how: &RunOptions) -> Result<Record, StoreError> {
-        Record::create(manifest_of(plan, how), how)
+    pub fn begin(plan: &Plan, options: &RunOptions) -> Result<Record, StoreError> {
+        Record::create(manifest_of(plan, options), options)
     }
 
-    fn create(manifest: Manifest, how: &RunOptions) -> Result<Record, StoreError> {
-        let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
-        let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
+    fn create(manifest: Manifest, options: &RunOptions) -> Result<Record, StoreError> {
+        let writer = RunWriter::create_masking(&options.out, &manifest, &options.secrets)?;
+        let dir = std::path::absolute(&options.out).unwrap_or_else(|_| options.out.clone());
         Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
     }
 
@@ -61,20 +61,20 @@ impl Record {
     ///
     /// # Errors
     /// The record cannot be read or written.
-    pub fn resume(plan: &Plan, how: &RunOptions) -> Result<(Record, TrialSummaries), StoreError> {
+    pub fn resume(plan: &Plan, options: &RunOptions) -> Result<(Record, TrialSummaries), StoreError> {
         let is_complete = |summary: &Summary| matches!(summary.ended, Ended::Complete | Ended::Stopped);
-        let Manifest { started, until_certain, commit, .. } = read_summaries(&how.out)?.manifest;
-        let Resumed { writer, kept } = resume(&how.out, &how.secrets, is_complete)?;
+        let Manifest { started, until_certain, commit, .. } = read_summaries(&options.out)?.manifest;
+        let Resumed { writer, kept } = resume(&options.out, &options.secrets, is_complete)?;
         // Cases continue in the order drawn originally.
         let until_certain = until_certain.map(|until| UntilCertain { ended: None, ..until });
-        let present = manifest_of(plan, how);
+        let present = manifest_of(plan, options);
         let commit = commit.map(|began| match &present.commit {
             Some(now) if now.commit != began.commit => CommitFacts { changed: true, ..began },
             _ => began,
         });
         let manifest = Manifest { started, until_certain, commit, ..present };
         writer.manifest(&manifest)?;
-        let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
+        let dir = std::path::absolute(&options.out).unwrap_or_else(|_| options.out.clone());
         Ok((Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() }, kept))
     }
 
@@ -82,28 +82,28 @@ impl Record {
     ///
     /// # Errors
     /// As [`Record::begin`].
-    pub fn begin_search(plan: &Plan, how: &RunOptions, facts: SearchFacts) -> Result<Record, StoreError> {
-        let mut manifest = manifest_of(plan, how);
+    pub fn begin_search(plan: &Plan, options: &RunOptions, facts: SearchFacts) -> Result<Record, StoreError> {
+        let mut manifest = manifest_of(plan, options);
         manifest.axes.retain(|axis| *axis != facts.vary.name());
         manifest.axes.push(facts.vary.name().to_owned());
         manifest.cases.clear();
         manifest.trials = 1;
         manifest.search = Some(facts);
-        Record::create(manifest, how)
+        Record::create(manifest, options)
     }
 
     /// Creates the record of a proof by intervention: its loads become cases as they are run.
     ///
     /// # Errors
     /// As [`Record::begin`].
-    pub fn begin_why(plan: &Plan, how: &RunOptions, facts: WhyFacts) -> Result<Record, StoreError> {
-        let mut manifest = manifest_of(plan, how);
+    pub fn begin_why(plan: &Plan, options: &RunOptions, facts: WhyFacts) -> Result<Record, StoreError> {
+        let mut manifest = manifest_of(plan, options);
         manifest.axes.clear();
         manifest.cases.clear();
         manifest.expect.clear();
         manifest.trials = 1;
         manifest.why = Some(facts);
-        Record::create(manifest, how)
+        Record::create(manifest, options)
     }
 
     /// Updates the findings of a proof; written with the next case and at the end.
@@ -172,7 +172,8 @@ impl Record {
     /// The record cannot be written.
     pub fn adopt_level(
         &self,
-        (case, trial): (usize, u32),
+        case: usize,
+        trial: u32,
         measurement: u32,
         summary: Option<&Summary>,
     ) -> Result<(), StoreError> {
@@ -238,7 +239,7 @@ pub fn plan_sha256(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
+fn manifest_of(plan: &Plan, options: &RunOptions) -> Manifest {
     let cases = plan.cases();
     let dirs = case_dir_names(&cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
     let components = cases.iter().flat_map(|c| &c.system.components);
@@ -250,16 +251,16 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         name: plan.name.clone(),
         plan_path: plan.path.clone(),
         plan_text: plan.shown_text.clone(),
-        plan_sha256: plan_sha256(&how.plan_text),
-        options: how.options.clone(),
+        plan_sha256: plan_sha256(&options.plan_text),
+        options: options.as_given.clone(),
         started: host::rfc3339_now(),
         ended: None,
         how: RunEnded::Partial,
         writer: host::writer(),
         host: Host::default(),
         words: plan.describe(),
-        revisions: how.revisions.clone(),
-        commit: how.commit.clone().filter(|_| how.revisions.is_empty()),
+        revisions: options.revisions.clone(),
+        commit: options.commit.clone().filter(|_| options.revisions.is_empty()),
         components: first_of_each(components.map(facts), |c| c.name.clone()),
         axes: plan.axes.clone(),
         cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir, &figures)).collect(),

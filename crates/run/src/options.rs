@@ -36,7 +36,7 @@ pub struct RunOptions {
     /// [`loadlab_plan::Plan::shown_text`].
     pub plan_text: String,
     /// Command-line options as given, for the record.
-    pub options: Vec<String>,
+    pub as_given: Vec<String>,
     /// The record's folder; must be empty or not exist unless the run is resumed.
     pub out: PathBuf,
     /// Resume an existing record of the same plan with the same options: run only the trials it lacks.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use loadlab_load::LoadSpec;
-use loadlab_load::journey::capture::Slots;
+use loadlab_load::journey::capture::CaptureSlots;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Body, Isolation, LoadSpec as Planned, MessageContent, PartContent, Plan, Step};
@@ -41,15 +41,15 @@ pub trait ReadySenders: Send + Sync {
     /// Describes the senders, for the record.
     fn described(&self) -> String;
 
-    /// Runs the load on the senders. `cancelled` is polled throughout, even while nothing is reported; `tell` receives
-    /// news about the senders.
+    /// Runs the load on the senders. `cancelled` is polled throughout, even while nothing is reported; `on_news`
+    /// receives news about the senders.
     fn send(
         &self,
         spec: &LoadSpec,
         control: &Control,
         origin: Origin,
         cancelled: &dyn Fn() -> bool,
-        tell: &dyn Fn(SenderNews),
+        on_news: &dyn Fn(SenderNews),
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) -> SentLoad;
 }
@@ -144,7 +144,7 @@ pub fn spec_of(
     };
     let planned = &planned;
     let names = |name: &str| load.names.get(name).cloned();
-    let shared = Slots::new(0);
+    let shared = CaptureSlots::new(0);
     let context =
         RequestContext { load: planned, plan_dir, names: &names, shared: &shared, shared_names: &[] };
     translate::load_spec(&context, allowed, threads).map(|(spec, _)| spec).map_err(|error| error.to_string())
@@ -198,7 +198,7 @@ fn files_of_step(step: &mut Step) -> Vec<&mut String> {
         })),
         Body::Empty | Body::Text(_) | Body::Json(_) | Body::Form(_) => {}
     }
-    let messages = step.websocket.iter_mut().flat_map(|talk| &mut talk.messages);
+    let messages = step.websocket.iter_mut().flat_map(|conversation| &mut conversation.messages);
     files.extend(messages.filter_map(|message| match message.send.as_mut()? {
         MessageContent::File(file) => Some(file),
         MessageContent::Text(_) | MessageContent::Bytes(_) => None,

@@ -1,6 +1,6 @@
 //! Explains in words why a load that got no response could not run: the reason behind exit code 5.
 
-use loadlab_analysis::judge::could_not_run;
+use loadlab_analysis::trial::judge::could_not_run;
 use loadlab_record::Failure;
 use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::summary::Summary;

@@ -96,13 +96,6 @@ impl Reducer {
         slot.advance(id.slot)
     }
 
-    /// Id of the next report expected from a slot's agent: all earlier ones are taken and need not be kept anywhere
-    /// else.
-    pub fn committed(&self, slot: usize) -> Option<ReportId> {
-        let of = self.slots.get(slot)?;
-        Some(ReportId { slot, epoch: of.epoch, number: of.next })
-    }
-
     /// Marks a slot's agent as lost: its reports so far count, later ones of its epoch do not. `None` if the slot has
     /// ended or has no agent.
     pub fn lose(&mut self, slot: usize) -> Option<Lost> {

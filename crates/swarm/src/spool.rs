@@ -110,21 +110,6 @@ impl Spool {
         Ok(reports)
     }
 
-    /// Forgets reports before this one: removes files that contain only such reports.
-    ///
-    /// # Errors
-    /// An I/O error.
-    pub fn forget_before(&mut self, number: u64) -> io::Result<()> {
-        let firsts = self.files()?;
-        for pair in firsts.windows(2) {
-            let [first, after] = pair else { continue };
-            if *after <= number {
-                fs::remove_file(self.path(*first))?;
-            }
-        }
-        Ok(())
-    }
-
     /// The first report numbers of all files, ascending.
     fn files(&self) -> io::Result<Vec<u64>> {
         let mut firsts = Vec::new();
@@ -207,19 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_until_it_is_not_needed() {
+    fn what_was_written_is_read() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = filled(dir.path(), 200);
+        let spool = filled(dir.path(), 200);
         assert_eq!(numbers(&spool, 0), (0..200).collect::<Vec<_>>());
         assert_eq!(numbers(&spool, 150), (150..200).collect::<Vec<_>>());
-        spool.forget_before(130).unwrap();
-        assert_eq!(numbers(&spool, 0), (128..200).collect::<Vec<_>>(), "whole files go");
         let mut again = Spool::open(dir.path()).unwrap();
         assert_eq!((again.next(), again.append(&report(200)).unwrap()), (200, 200));
         assert_eq!(numbers(&again, 199), [199, 200]);
-        again.forget_before(1_000).unwrap();
-        assert_eq!(numbers(&again, 0), (192..=200).collect::<Vec<_>>(), "the file that is written to stays");
-        assert_eq!(again.append(&report(201)).unwrap(), 201);
     }
 
     /// The state after a write that failed halfway, on a full disk.

@@ -1,9 +1,32 @@
 //! Tables of figures in the labs' READMEs match the kept figures.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::Value;
 
 use super::{Findings, House};
 use crate::lab::figures::{file_of, with_tables};
+
+/// Every figure of the source document is in a row of a table: a case or heading that is misspelt would be in none.
+fn check_document(house: &House, lab: &str, shown: &[String], findings: &mut Findings) -> Result<()> {
+    let path = file_of(lab, "document");
+    let Some(text) = house.texts.get(&path) else { return Ok(()) };
+    let document: Value = serde_json::from_str(text).with_context(|| path.clone())?;
+    for (profile, cases) in document.as_object().into_iter().flatten() {
+        for (case, figures) in cases.as_object().into_iter().flatten() {
+            for heading in figures.as_object().into_iter().flatten().map(|(heading, _)| heading) {
+                findings.look();
+                if !shown.contains(&format!("document {profile} {case} {heading}")) {
+                    findings.breach(
+                        &path,
+                        0,
+                        format!("no table shows `{heading}` of `{case}` in `{profile}`"),
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
 
 /// Regenerating the tables changes no README, and every file of figures has a table.
 pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
@@ -25,11 +48,14 @@ pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
                     );
                 }
                 profiles.iter().for_each(|_| findings.look());
+                check_document(house, lab, &profiles, findings)?;
                 shown.extend(profiles.iter().map(|profile| file_of(lab, profile)));
             }
         }
     }
     let kept = house.paths.iter().filter(|path| path.starts_with("labs/") && path.contains("/figures/"));
+    // The source document's figures are in rows of these tables.
+    let kept = kept.filter(|path| !path.ends_with("/figures/document.json"));
     for path in kept.filter(|path| !shown.contains(path)) {
         findings.breach(path, 0, "no README shows these figures");
     }
@@ -61,5 +87,10 @@ mod tests {
         assert_eq!(breaches(&right.replace("| a | 1 |", "| a | 2 |"), &files), 1);
         assert_eq!(breaches(right, &[]), 1, "no figures");
         assert_eq!(breaches("nothing\n", &files), 1, "no table");
+        let document = |heading: &str| format!(r#"{{"half":{{"a":{{"{heading}":"7"}}}}}}"#);
+        let beside = right.replace("| a | 1 |", "| a | 1 |\n| *a, document* | 7 |");
+        let with =
+            |document: &str| breaches(&beside, &[files[0], ("labs/a/figures/document.json", document)]);
+        assert_eq!((with(&document("x")), with(&document("y"))), (0, 2));
     }
 }

@@ -23,7 +23,7 @@ struct Fault {
     found_by: &'static str,
 }
 
-const FAULTS: [Fault; 6] = [
+const FAULTS: [Fault; 8] = [
     Fault {
         lab: "message-inserts",
         what: "a server that stores at once",
@@ -33,6 +33,17 @@ const FAULTS: [Fault; 6] = [
             "  insert(request.body).then(() => response.sendStatus(202), lost);\n",
         ),
         case: "grouped, server killed",
+        found_by: "`0 < loss/lost_min`",
+    },
+    Fault {
+        lab: "message-inserts",
+        what: "a server that awaits what it should not",
+        file: "service/server.js",
+        change: (
+            "  insert(request.body).catch(lost);\n  response.sendStatus(202);\n",
+            "  insert(request.body).then(() => response.sendStatus(202), lost);\n",
+        ),
+        case: "async, server killed",
         found_by: "`0 < loss/lost_min`",
     },
     Fault {
@@ -70,6 +81,17 @@ const FAULTS: [Fault; 6] = [
         change: ("--features ${case.allocator} ", "--features system "),
         case: "size=medium, allocator=jemalloc",
         found_by: "the build for jemalloc says of itself",
+    },
+    Fault {
+        lab: "stair-stepper",
+        what: "a service that holds nothing while it waits",
+        file: "service/src/widgets.rs",
+        change: (
+            "    let hoard = Hoard::gather(&body)?;\n    tokio::time::sleep(settings.sleep).await;\n",
+            "    tokio::time::sleep(settings.sleep).await;\n    let hoard = Hoard::gather(&body)?;\n",
+        ),
+        case: "size=medium, allocator=jemalloc",
+        found_by: "rate_per_s/ok < probes/live/max",
     },
     Fault {
         lab: "trade-processor",

@@ -15,21 +15,37 @@ use crate::command::{LONGEST, captured, program};
 use crate::root::root;
 
 /// Marks a table in a README: `<!-- figures: PROFILE; COLUMN, COLUMN as HEADING -->` … `<!-- end -->`. A column is a
-/// figure of the record, a component's (`edge1.cpu`, see [`OF_COMPONENTS`]), `ratio of` a figure (against the base case,
-/// with the verdict), or `bottleneck`. `PROFILE across` gives each case a column and each figure a row.
+/// figure of the record, a component's (`edge1.cpu`, see [`OF_COMPONENTS`]), `ratio of` a figure (against the base
+/// case, with the verdict), or `bottleneck`. `PROFILE across` gives each case a column and each figure a row. The
+/// column `derived` alone makes a table of the figures derived from several cases. Where [`DOCUMENT`] has what the
+/// source document published of a case under a heading, another row shows it.
 const BEGIN: &str = "<!-- figures: ";
 const CLOSE: &str = " -->";
 const END: &str = "<!-- end -->";
-/// Figures of components: the name after the component's, where a summary has it, its unit, and how many of that unit
-/// the summary's is. Kept if a README asks for them.
-const OF_COMPONENTS: [(&str, &str, &str, f64); 7] = [
+/// The name of the file with the source document's figures: by profile, case and heading, as text.
+const DOCUMENT: &str = "document";
+/// The column that asks for figures derived from several cases.
+const DERIVED: &str = "derived";
+/// A figure of a component: the name after the component's, where a summary has it, its unit, and how many of that unit
+/// the summary's is.
+type ComponentFigure = (&'static str, &'static str, &'static str, f64);
+/// Figures of components that are kept if a README asks for them.
+const OF_COMPONENTS: [ComponentFigure; 9] = [
     ("cpu", "/cpu_percent/mean", "share", 0.01),
     ("memory.mean", "/memory_bytes/mean", "bytes", 1.0),
     ("memory.max", "/memory_bytes/max", "bytes", 1.0),
+    ("memory.limit", "/limits/memory_bytes", "bytes", 1.0),
+    ("pids", "/pids_max", "count", 1.0),
     ("net.in", "/net_bytes/in", "bytes", 1.0),
     ("net.out", "/net_bytes/out", "bytes", 1.0),
     ("block.read", "/block_bytes/read", "bytes", 1.0),
     ("block.written", "/block_bytes/written", "bytes", 1.0),
+];
+/// Figures of the load that are kept if a README asks for them: name, where a summary has it, and unit.
+const OF_LOAD: [(&str, &str, &str); 3] = [
+    ("connect_p50", "/connect_ms/p50", "ms"),
+    ("connections_peak", "/connections/peak", "count"),
+    ("generator_memory", "/generator/peak_rss_bytes", "bytes"),
 ];
 /// Significant digits of a figure that are kept, and that are shown.
 const KEPT: usize = 6;
@@ -55,7 +71,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let (lab, profile, mut kept) = kept(&manifest, &report)?;
         let page = root().join(format!("labs/{lab}/README.md"));
         let page = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
-        keep_of_components(&mut kept, &report, &asked_for(&page, &profile))?;
+        keep_what_is_asked(&mut kept, &report, &asked_for(&page, &profile))?;
         let file = root().join(file_of(&lab, &profile));
         fs::create_dir_all(file.parent().context("a folder")?)?;
         fs::write(&file, format!("{kept:#}\n")).with_context(|| file.display().to_string())?;
@@ -86,7 +102,9 @@ fn kept(manifest: &Value, report: &Value) -> Result<(String, String, Value)> {
     ensure!(text(manifest, "/how") == "complete", "the run is not complete");
     let options: Vec<&str> =
         manifest["options"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let [option] = options.as_slice() else { bail!("a profile as it stands is kept, not {options:?}") };
+    // Who sends a load does not change it.
+    let of_plan: Vec<&str> = options.iter().copied().filter(|option| !is_of_swarm(option)).collect();
+    let [option] = of_plan.as_slice() else { bail!("a profile as it stands is kept, not {options:?}") };
     let profile = option.strip_prefix("--profile ").with_context(|| format!("{option} is no profile"))?;
     let host = &manifest["host"];
     let of = format!(
@@ -136,10 +154,37 @@ fn kept(manifest: &Value, report: &Value) -> Result<(String, String, Value)> {
             json!({ "base": of["base"], "other": of["other"], "figures": figures })
         })
         .collect();
-    let trials = &report["trials"];
-    let kept =
-        json!({ "profile": profile, "of": of, "trials": trials, "cases": cases, "comparisons": compared });
+    let derived = derived_of(report);
+    let mut kept = json!({
+        "profile": profile, "of": of, "trials": trials_of(report), "cases": cases, "comparisons": compared,
+    });
+    if !derived.is_empty() {
+        kept[DERIVED] = derived.into();
+    }
     Ok((lab, profile.to_owned(), kept))
+}
+
+/// The figures derived from several cases, as they are kept.
+fn derived_of(report: &Value) -> Vec<Value> {
+    let kept = |of: &Value| {
+        let mut kept = json!({ "name": of["name"], "unit": of["unit"] });
+        for key in ["value", "against", "ratio", "low", "high"] {
+            kept[key] = of[key].as_f64().map(rounded).into();
+        }
+        kept
+    };
+    report["derived"].as_array().into_iter().flatten().map(kept).collect()
+}
+
+/// The number of trials of each case; in a plan that runs until it is certain, the largest.
+fn trials_of(report: &Value) -> Value {
+    let cases = report["cases"].as_array().into_iter().flatten();
+    let most = cases.filter_map(|case| case["trials"].as_array().map(Vec::len)).max();
+    most.map_or(report["trials"].clone(), Value::from)
+}
+
+fn is_of_swarm(option: &str) -> bool {
+    ["--swarm ", "--slots ", "--on-lost-agent "].iter().any(|name| option.starts_with(name))
 }
 
 /// The columns of all tables of a profile in a README.
@@ -150,20 +195,31 @@ fn asked_for(page: &str, profile: &str) -> BTreeSet<String> {
     columns.map(|column| column.split_once(" as ").unwrap_or((column, "")).0.to_owned()).collect()
 }
 
-/// Adds figures of components that were asked for, over the trials that count.
-fn keep_of_components(kept: &mut Value, report: &Value, asked: &BTreeSet<String>) -> Result<()> {
+/// The component that a column is about, and which figure of it.
+fn of_component(column: &str) -> Option<(&str, &'static ComponentFigure)> {
+    OF_COMPONENTS.iter().find_map(|figure| {
+        let component = column.strip_suffix(figure.0)?.strip_suffix('.')?;
+        Some((component, figure))
+    })
+}
+
+/// Adds figures of components and of the load that were asked for, over the trials that count.
+fn keep_what_is_asked(kept: &mut Value, report: &Value, asked: &BTreeSet<String>) -> Result<()> {
     let cases = kept["cases"].as_array_mut().context("no cases")?.iter_mut();
     for (case, of) in cases.zip(report["cases"].as_array().context("no cases")?) {
         let trials = of["trials"].as_array().into_iter().flatten().map(|trial| &trial["summary"]);
         let counted: Vec<&Value> = trials.filter(|summary| text(summary, "/verdict") != "invalid").collect();
         for name in asked {
-            let Some((component, (_, pointer, unit, scale))) = OF_COMPONENTS.iter().find_map(|figure| {
-                let component = name.strip_suffix(figure.0)?.strip_suffix('.')?;
-                Some((component, figure))
-            }) else {
-                continue;
+            let of_load = OF_LOAD.iter().find(|(of, ..)| of == name);
+            let (pointer, unit, scale) = match (of_load, of_component(name)) {
+                (Some((_, pointer, unit)), _) => ((*pointer).to_owned(), *unit, 1.0),
+                (None, Some((component, (_, pointer, unit, scale)))) => {
+                    // The names of components have no `/` or `~`.
+                    (format!("/components/{component}{pointer}"), *unit, *scale)
+                }
+                (None, None) => continue,
             };
-            let of_trial = |summary: &&Value| summary["components"][component].pointer(pointer)?.as_f64();
+            let of_trial = |summary: &&Value| summary.pointer(&pointer)?.as_f64();
             let mut values: Vec<f64> =
                 counted.iter().filter_map(of_trial).map(|value| value * scale).collect();
             values.sort_by(f64::total_cmp);
@@ -177,7 +233,8 @@ fn keep_of_components(kept: &mut Value, report: &Value, asked: &BTreeSet<String>
     Ok(())
 }
 
-/// A README with its tables remade, and the profiles they show. `file` returns the kept figures of a profile.
+/// A README with its tables remade, and the profiles they show; for the source document, each of its figures that a
+/// table shows, as `document PROFILE CASE HEADING`. `file` returns the kept figures of a profile.
 ///
 /// # Errors
 /// A table has no end or no file, or asks for a figure that is not in the file.
@@ -191,7 +248,16 @@ pub fn with_tables(page: &str, file: &dyn Fn(&str) -> Option<String>) -> Result<
             profile.strip_suffix(" across").map_or((profile, false), |profile| (profile, true));
         let figures = file(profile).with_context(|| format!("no figures of `{profile}` are kept"))?;
         let figures: Value = serde_json::from_str(&figures).with_context(|| profile.to_owned())?;
-        let table = table(&figures, columns, is_across).with_context(|| profile.to_owned())?;
+        let document =
+            file(DOCUMENT).map(|text| serde_json::from_str(&text)).transpose().context(DOCUMENT)?;
+        let document: Value = document.unwrap_or_default();
+        let table = match columns.trim() {
+            DERIVED => derived(&figures),
+            _ => table(&figures, &document[profile], columns, is_across, &mut |case, heading| {
+                profiles.push(format!("{DOCUMENT} {profile} {case} {heading}"));
+            }),
+        };
+        let table = table.with_context(|| profile.to_owned())?;
         made.push_str(&format!("{before}{BEGIN}{asked}{CLOSE}\n\n{table}\n{END}"));
         profiles.push(profile.to_owned());
         rest = after;
@@ -200,22 +266,65 @@ pub fn with_tables(page: &str, file: &dyn Fn(&str) -> Option<String>) -> Result<
     Ok((made, profiles))
 }
 
-fn table(kept: &Value, columns: &str, is_across: bool) -> Result<String> {
+fn table(
+    kept: &Value,
+    document: &Value,
+    columns: &str,
+    is_across: bool,
+    shows: &mut dyn FnMut(&str, &str),
+) -> Result<String> {
     let columns: Vec<(&str, &str)> = columns
         .split(',')
         .map(|column| column.trim())
         .map(|column| column.split_once(" as ").unwrap_or((column, column)))
         .collect();
-    let mut rows = vec![columns.iter().map(|(_, heading)| (*heading).to_owned()).collect::<Vec<_>>()];
-    rows[0].insert(0, if is_across { "" } else { "case" }.to_owned());
-    for case in kept["cases"].as_array().context("no cases")? {
-        let cells = columns.iter().map(|(column, _)| cell(kept, case, column));
-        let cells = [Ok(text(case, "/case"))].into_iter().chain(cells);
-        rows.push(cells.collect::<Result<Vec<String>>>()?);
+    let headings: Vec<String> = columns.iter().map(|(_, heading)| (*heading).to_owned()).collect();
+    let cases = kept["cases"].as_array().context("no cases")?;
+    let names: Vec<String> = cases.iter().map(|case| text(case, "/case")).collect();
+    let published = |case: &String, heading: &String| document[case][heading].as_str().map(str::to_owned);
+    let (corner, of_columns, of_rows) =
+        if is_across { ("", &names, &headings) } else { ("case", &headings, &names) };
+    let mut rows = vec![[&[corner.to_owned()], of_columns.as_slice()].concat()];
+    for (at, name) in of_rows.iter().enumerate() {
+        let of = |other: usize| if is_across { (other, at) } else { (at, other) };
+        let mut ours = vec![name.clone()];
+        let mut theirs = vec![format!("*{name}, document*")];
+        for (case, heading) in (0..of_columns.len()).map(of) {
+            ours.push(cell(kept, &cases[case], columns[heading].0)?);
+            let text = published(&names[case], &headings[heading]);
+            if text.is_some() {
+                shows(&names[case], &headings[heading]);
+            }
+            theirs.push(text.unwrap_or_default());
+        }
+        rows.push(ours);
+        if theirs[1..].iter().any(|cell| !cell.is_empty()) {
+            rows.push(theirs);
+        }
     }
-    if is_across {
-        rows = (0..rows[0].len()).map(|at| rows.iter().map(|row| row[at].clone()).collect()).collect();
+    Ok(drawn(&rows) + &below(kept)?)
+}
+
+/// The figures derived from several cases: value, what it is compared with, and their ratio with its interval.
+fn derived(kept: &Value) -> Result<String> {
+    let mut rows = vec![["", "", "compared with", "ratio"].map(str::to_owned).to_vec()];
+    for of in kept[DERIVED].as_array().context("no derived figures are kept")? {
+        let amount = |key: &str| -> Result<String> {
+            let Some(value) = of[key].as_f64() else { return Ok("–".to_owned()) };
+            let (scale, unit) = unit(&text(of, "/unit"), value)?;
+            Ok(format!("{}{unit}", number(value / scale, SHOWN)))
+        };
+        let plain = |key: &str| of[key].as_f64().map(|value| number(value, SHOWN));
+        let interval = plain("low").zip(plain("high"));
+        let interval = interval.map_or(String::new(), |(low, high)| format!(" ({low} … {high})"));
+        let ratio = plain("ratio").map_or("–".to_owned(), |ratio| format!("{ratio} ×{interval}"));
+        rows.push(vec![text(of, "/name"), amount("value")?, amount("against")?, ratio]);
     }
+    Ok(drawn(&rows) + &below(kept)?)
+}
+
+/// Rows as a Markdown table; the first one is its heading.
+fn drawn(rows: &[Vec<String>]) -> String {
     let mut made = String::new();
     for (at, row) in rows.iter().enumerate() {
         made.push_str(&format!("| {} |\n", row.join(" | ")));
@@ -223,6 +332,11 @@ fn table(kept: &Value, columns: &str, is_across: bool) -> Result<String> {
             made.push_str(&format!("|{}\n", "---|".repeat(row.len())));
         }
     }
+    made
+}
+
+/// What stands below a table: profile, trials, and where the figures are from.
+fn below(kept: &Value) -> Result<String> {
     let is_invalid = |case: &&Value| text(case, "/verdict") == "invalid";
     let invalid = kept["cases"].as_array().into_iter().flatten().filter(is_invalid);
     let invalid: Vec<String> = invalid.map(|case| format!("`{}`", text(case, "/case"))).collect();
@@ -232,7 +346,7 @@ fn table(kept: &Value, columns: &str, is_across: bool) -> Result<String> {
         1 => "one trial of each case".to_owned(),
         n => format!("{n} trials of each case: the median (smallest … largest)"),
     };
-    made.push_str(&format!("\nProfile `{}`, {measured}. {of}.\n", text(kept, "/profile")));
+    let mut made = format!("\nProfile `{}`, {measured}. {of}.\n", text(kept, "/profile"));
     if !invalid.is_empty() {
         made.push_str(&format!("A trial or more of {} is INVALID and left out.\n", invalid.join(", ")));
     }
@@ -370,8 +484,9 @@ mod tests {
         let report = json!({ "cases": [{ "trials": trials }] });
         let mut kept =
             json!({ "profile": "half", "trials": 3, "cases": [{ "case": "control", "figures": {} }] });
-        keep_of_components(&mut kept, &report, &asked).unwrap();
-        let table = table(&kept, "edge1.cpu as CPU, edge1.net.in", false).unwrap();
+        keep_what_is_asked(&mut kept, &report, &asked).unwrap();
+        let table =
+            table(&kept, &Value::Null, "edge1.cpu as CPU, edge1.net.in", false, &mut |_, _| {}).unwrap();
         assert!(table.contains("| control | 2.50 % (1.50 … 3.50) | 2.50 KiB (1.50 … 3.50) |"), "{table}");
     }
 
@@ -413,8 +528,35 @@ mod tests {
         partly["cases"][1]["figures"]["p50"]["known_in"] = json!(2);
         let partly = with_tables(page, &|_: &str| Some(partly.to_string())).unwrap().0;
         assert!(partly.contains("| 1.23 s (0.617 … 2.47), known in 2 |"), "{partly}");
+        let document = json!({ "half": { "40%": { "ok/s": "51/s" } } });
+        let both = |name: &str| if name == DOCUMENT { Some(document.to_string()) } else { file(name) };
+        let (beside, shown) = with_tables(page, &both).unwrap();
+        assert_eq!(shown, ["document half 40% ok/s", "half"]);
+        assert!(
+            beside.contains(
+                "worse | 1.23 s (0.617 … 2.47) | edge1: throttled |\n| *40%, document* | 51/s |  |  |  |\n"
+            ),
+            "{beside}"
+        );
+        let beside = with_tables(&page.replace("half;", "half across;"), &both).unwrap().0;
+        assert!(beside.contains("\n| *ok/s, document* |  | 51/s |  |\n"), "{beside}");
         // Remaking it changes nothing.
         assert_eq!(with_tables(&made, &file).unwrap().0, made);
+    }
+
+    #[test]
+    fn derived_figures_are_kept_and_shown() {
+        let of = |name: &str, ratio: Option<f64>| json!({ "name": name, "unit": "ms", "value": 2000.0, "against": 1000.0, "ratio": ratio, "low": ratio, "high": ratio });
+        let report = json!({ "derived": [of("a / b", Some(2.0)), of("a / c", None)] });
+        let kept = json!({ "profile": "half", "of": "a machine", "trials": 5, "cases": [], "derived": derived_of(&report) });
+        let page = "<!-- figures: half; derived -->\n<!-- end -->\n";
+        let (made, shown) =
+            with_tables(page, &|name: &str| (name == "half").then(|| kept.to_string())).unwrap();
+        assert_eq!(shown, ["half"]);
+        assert!(
+            made.contains("\n| a / b | 2 s | 1 s | 2 × (2 … 2) |\n| a / c | 2 s | 1 s | – |\n"),
+            "{made}"
+        );
     }
 
     #[test]

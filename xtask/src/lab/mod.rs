@@ -10,9 +10,11 @@ pub mod figures;
 mod index_page;
 mod live_page;
 mod message_inserts;
+pub mod profiles;
 mod record;
 mod reports;
 mod stair_stepper;
+pub mod swarm;
 mod tables;
 mod trade_processor;
 

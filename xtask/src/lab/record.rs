@@ -1,6 +1,7 @@
 //! The record of a run, read as a script would read it: by the names of the contract, without loadlab's code.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -79,6 +80,20 @@ impl Trial {
     /// A number of the summary, by its path; NaN if it is missing.
     pub fn number(&self, path: &str) -> f64 {
         number(&self.summary, path)
+    }
+
+    /// The least and the most memory of a component during a batch of the load and a second around it, by its samples.
+    /// Batches are numbered from 1, in ticks from 0.
+    pub fn memory_of_batch(&self, component: &str, batch: u64) -> RangeInclusive<f64> {
+        let ticks = || self.ticks.iter().filter(|tick| tick["batch"].as_u64() == Some(batch - 1));
+        let from = ticks().filter_map(|tick| tick["from_s"].as_f64()).fold(f64::INFINITY, f64::min) - 1.0;
+        let to = ticks().filter_map(|tick| tick["to_s"].as_f64()).fold(0.0, f64::max) + 1.0;
+        let is_within = |at_s: f64| (from..=to).contains(&at_s);
+        let of = |sample: &&Value| {
+            sample["component"] == component && sample["at_s"].as_f64().is_some_and(is_within)
+        };
+        let bytes = || self.samples.iter().filter(of).filter_map(|sample| sample["memory_bytes"].as_f64());
+        bytes().fold(f64::INFINITY, f64::min)..=bytes().fold(0.0, f64::max)
     }
 
     /// A figure of the response times as reports show it: its lower bound, its value, or an estimate from too few.

@@ -109,18 +109,61 @@ impl Shown {
         Shown(rows)
     }
 
-    /// Another format shows the same names and cells, whatever is between them.
+    /// Another format shows the same names and cells: the page in one row, a text as whole words, since how it is laid
+    /// out depends on its width.
     fn is_in(&self, format: &str, report: &str, claims: &mut Claims) {
-        let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let plain = |cell: &String| cell.trim_start_matches('~').to_owned();
+        let rows = if format == "html" { rows_of_page(report) } else { Vec::new() };
         for (name, cells) in &self.0 {
+            let cells: Vec<String> = cells.iter().map(plain).collect();
+            if format == "html" {
+                let is_row = |row: &Vec<String>| {
+                    let mut rest = row.iter().skip(1);
+                    row.first() == Some(name) && cells.iter().all(|cell| rest.any(|text| text == cell))
+                };
+                claims.claim(rows.iter().any(is_row), || {
+                    format!("report.html has no row of {name} with {cells:?} in this order")
+                });
+                continue;
+            }
             for text in cells.iter().chain([name]) {
-                let is_there =
-                    report.contains(text.trim_start_matches('~')) || report.contains(&escaped(text));
-                claims
-                    .claim(is_there, || format!("report --format {format} does not show `{text}` of {name}"));
+                claims.claim(has_word(report, text), || {
+                    format!("report --format {format} does not show `{text}` of {name}")
+                });
             }
         }
     }
+}
+
+/// The rows of a page's tables that begin with a name: the texts between tags.
+fn rows_of_page(page: &str) -> Vec<Vec<String>> {
+    let rows = page.split("<tr>").filter_map(|row| row.split("</tr>").next());
+    let rows = rows.filter(|row| row.starts_with("<th scope=\"row\""));
+    let unescaped = |text: &str| text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let texts = |row: &str| -> Vec<String> {
+        let after_tags = row.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text.trim());
+        after_tags
+            .filter(|text| !text.is_empty())
+            .map(|text| unescaped(text).trim_start_matches('~').to_owned())
+            .collect()
+    };
+    rows.map(texts).collect()
+}
+
+/// Whether a text contains another that is not part of a longer number or word.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | ',' | '_');
+    let is_alone = |at: usize| {
+        let before = text[..at].chars().next_back();
+        let mut after = text[at + word.len()..].chars();
+        // A point or comma that ends a sentence is not a part of a number.
+        let joins = match after.next() {
+            Some('.' | ',') => after.next().is_some_and(char::is_alphanumeric),
+            next => next.is_some_and(is_part),
+        };
+        !before.is_some_and(is_part) && !joins
+    };
+    text.match_indices(word).any(|(at, _)| is_alone(at))
 }
 
 /// The table of what each component used has a row for each component, which matches its summary.
@@ -244,6 +287,23 @@ fn fields(line: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_is_found_in_its_row_and_not_within_another_number() {
+        let row = "<tr><th scope=\"row\"><a href=\"#case-1\">10 &amp; more</a></th><td class=\"f\"><span class=\"v\">~110/s</span><small>1 … 2</small></td></tr>";
+        let page = format!("<tr><th scope=\"col\">case</th></tr>{row}<tr><td>100/s</td></tr>");
+        assert_eq!(rows_of_page(&page), [["10 & more", "110/s", "1 … 2"]]);
+        let shown = |name: &str, cell: &str| {
+            let mut claims = Claims::default();
+            Shown(vec![(name.to_owned(), vec![cell.to_owned()])]).is_in("html", &page, &mut claims);
+            claims.into_outcome("it").is_ok()
+        };
+        assert!(shown("10 & more", "110/s") && shown("10 & more", "~110/s"));
+        assert!(!shown("10 & more", "10/s") && !shown("10 & more", "100/s") && !shown("10", "110/s"));
+        for (word, is_there) in [("10", false), ("110", true), ("0.5", false), ("10.5", true), ("5", false)] {
+            assert_eq!(has_word("users 110, then 10.5.", word), is_there, "{word}");
+        }
+    }
 
     #[test]
     fn csv_fields_may_hold_commas() {

@@ -64,6 +64,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Builds all servers, as a step of `cargo xtask test`: the first build of a Go program compiles Go's libraries.
+///
+/// # Errors
+/// A program is missing, or a server does not build.
+pub fn build() -> Outcome {
+    servers::build()?;
+    servers::build_capacity()?;
+    servers::build_levers()?;
+    servers::build_hot()?;
+    Ok("C, Go and Rust".to_owned())
+}
+
 /// Runs all systems several times, as a step of `cargo xtask long`.
 ///
 /// # Errors

@@ -46,12 +46,12 @@ pub struct Epoll<'r> {
     /// reported it does not come again.
     unfinished: Vec<(u64, bool)>,
     /// Receives that are not reported yet.
-    came: Vec<Came>,
+    came: Vec<Received>,
     fine_waits: bool,
 }
 
 /// The result of one receive.
-struct Came {
+struct Received {
     key: u64,
     /// Number of bytes, and where in the buffer they begin.
     got: Result<(usize, usize), Errno>,
@@ -198,7 +198,7 @@ impl<'r> Epoll<'r> {
             slot.unreported = true;
             // Must be the last receive, since reading continues into the same buffer.
             let full = got.map_or_else(|error| error == Errno::INTR, |n| n == room.len());
-            self.came.push(Came { key, got: got.map(|n| (n, at)), full });
+            self.came.push(Received { key, got: got.map(|n| (n, at)), full });
             if full {
                 break;
             }
@@ -214,7 +214,7 @@ impl<'r> Epoll<'r> {
     /// Reports the result of one receive of `receive_many`, and reads on if there may be more.
     #[inline]
     fn report(&mut self, i: usize, sink: &mut impl Sink<EpollOps<'r>>) {
-        let Came { key, got, full } = self.came[i];
+        let Received { key, got, full } = self.came[i];
         let conn = key as u32;
         // Handling another connection's bytes may have closed it.
         let Some(slot) = self.ops.live(key) else { return };

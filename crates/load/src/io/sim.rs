@@ -42,7 +42,7 @@ pub trait Server {
     /// A connection is requested. Returns when it opens, or when and with which error number it fails.
     fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)>;
     /// The connection is open. Returns what the server sends unasked, and when.
-    fn stands(&mut self, _at_ns: u64, _conn: ConnId) -> Vec<(u64, Reply)> {
+    fn opened(&mut self, _at_ns: u64, _conn: ConnId) -> Vec<(u64, Reply)> {
         Vec::new()
     }
     /// A whole request arrives, or a part of one if the network cuts it. Returns what comes back, and when.
@@ -293,7 +293,7 @@ impl<S: Server> SimOps<S> {
         match what {
             Happening::Connected => {
                 let (now_ns, peer) = (self.now_ns(), self.peer(conn));
-                let greetings = self.server.stands(now_ns, peer);
+                let greetings = self.server.opened(now_ns, peer);
                 self.answers(conn, greetings);
                 self.report(Event::Connected(conn), sink);
             }

@@ -1,7 +1,7 @@
 //! Values taken from responses, and where they are kept for later steps.
 //!
-//! A capture finds bytes in a response's head or body; [`Slots`] hold what was found, one slot per name. The slots of
-//! `setup` are shared by all users, and a user's own come after them: [`Captured`] looks into both by number.
+//! A capture finds bytes in a response's head or body; [`CaptureSlots`] hold what was found, one slot per name. The
+//! slots of `setup` are shared by all users, and a user's own come after them: [`Captured`] looks into both by number.
 
 use regex::bytes::{CaptureLocations, Regex};
 
@@ -156,7 +156,7 @@ pub fn headers(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 
 /// Captured values, by slot. Values keep their memory, so setting one again does not allocate in the long run.
 #[derive(Clone, Debug)]
-pub struct Slots {
+pub struct CaptureSlots {
     values: Box<[Slot]>,
 }
 
@@ -167,10 +167,10 @@ struct Slot {
     before: Vec<u8>,
 }
 
-impl Slots {
+impl CaptureSlots {
     /// `count` slots, none set; they take no memory until set.
-    pub fn new(count: u16) -> Slots {
-        Slots { values: vec![Slot::default(); usize::from(count)].into_boxed_slice() }
+    pub fn new(count: u16) -> CaptureSlots {
+        CaptureSlots { values: vec![Slot::default(); usize::from(count)].into_boxed_slice() }
     }
 
     /// Sets a slot.
@@ -229,9 +229,9 @@ impl Slots {
 #[derive(Clone, Copy, Debug)]
 pub struct Captured<'a> {
     /// Slots of `setup`, for all users; numbered from 0.
-    pub shared: &'a Slots,
+    pub shared: &'a CaptureSlots,
     /// The user's own slots, numbered after those.
-    pub own: &'a Slots,
+    pub own: &'a CaptureSlots,
 }
 
 impl<'a> Captured<'a> {
@@ -254,7 +254,7 @@ mod tests {
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nlocation:   /next?a=1 \r\nX-Empty:\r\nLocation: /second\r\n\r\n";
 
     fn taken(from: From, is_number: bool, body: &str) -> Result<String, Fault> {
-        let mut slots = Slots::new(1);
+        let mut slots = CaptureSlots::new(1);
         slots.set(0, b"old").unwrap();
         let result = slots.take(0, &mut Capture { from, is_number }, HEAD, body.as_bytes());
         assert_eq!(result.is_ok(), slots.get(0).is_some());
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn slots_of_setup_come_first() {
-        let (mut shared, mut own) = (Slots::new(2), Slots::new(1));
+        let (mut shared, mut own) = (CaptureSlots::new(2), CaptureSlots::new(1));
         shared.set(1, b"s").unwrap();
         own.set(0, b"o").unwrap();
         let captured = Captured { shared: &shared, own: &own };

@@ -12,7 +12,7 @@ use crate::journey::json::{JsonKind, Pointer, Value};
 
 /// A response as checks see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub struct CheckedResponse<'a> {
     /// Response status.
     pub status: u16,
     /// Response head, from the status line to the empty line.
@@ -164,7 +164,7 @@ impl Checks {
     /// # Errors
     /// The first check that fails: status, head, size, body, time.
     #[inline]
-    pub fn judge(&self, answer: &Answer<'_>) -> Result<(), Failed> {
+    pub fn judge(&self, answer: &CheckedResponse<'_>) -> Result<(), Failed> {
         if !self.status_is_good(answer.status) {
             return Err(Failed::Status);
         }
@@ -182,7 +182,7 @@ impl Checks {
 
     /// Describes a failed check, with what the response had instead, and without secrets.
     #[cold]
-    pub fn describe(&self, failed: Failed, answer: &Answer<'_>, secrets: &Secrets) -> String {
+    pub fn describe(&self, failed: Failed, answer: &CheckedResponse<'_>, secrets: &Secrets) -> String {
         let quoted = |bytes: &[u8]| quoted(&secrets.mask_bytes(bytes));
         let missing = || "a check failed".to_owned();
         match failed {
@@ -315,8 +315,13 @@ mod tests {
         br#"{"id":9007199254740993,"name":"a\/b","price":2.50,"on":true,"gone":null,"list":[1],"as_text":"3"}"#;
 
     fn judged(checks: Checks) -> String {
-        let answer =
-            Answer { status: 200, head: HEAD, body: BODY, size: BODY.len() as u64, time_ns: 5_000_000 };
+        let answer = CheckedResponse {
+            status: 200,
+            head: HEAD,
+            body: BODY,
+            size: BODY.len() as u64,
+            time_ns: 5_000_000,
+        };
         match checks.judge(&answer) {
             Ok(()) => "good".to_owned(),
             Err(failed) => checks.describe(failed, &answer, &Secrets::default()),
@@ -400,7 +405,7 @@ mod tests {
             expect: Expect::Exists(false),
         };
         let checks = Checks { json: vec![check], ..Checks::default() };
-        let answer = Answer { status: 200, head: b"", body: b"<html>", size: 6, time_ns: 0 };
+        let answer = CheckedResponse { status: 200, head: b"", body: b"<html>", size: 6, time_ns: 0 };
         let failed = checks.judge(&answer).unwrap_err();
         assert_eq!(
             checks.describe(failed, &answer, &Secrets::default()),

@@ -16,7 +16,7 @@ pub const MAX_JAR: usize = 16 * 1024;
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Site<'a> {
+pub struct CookieScope<'a> {
     /// Host name or address, without a port; case does not matter.
     pub host: &'a [u8],
     /// Path, without the query.
@@ -51,7 +51,7 @@ const FIXED: usize = 17;
 
 impl Jar {
     /// Takes a `Set-Cookie` header's value. A cookie that no browser would accept is ignored.
-    pub fn set(&mut self, value: &[u8], site: &Site<'_>, now_s: u64) {
+    pub fn set(&mut self, value: &[u8], site: &CookieScope<'_>, now_s: u64) {
         let Some(cookie) = parse(value, site, now_s) else { return };
         self.remove(|c| {
             c.name == cookie.name && c.domain.eq_ignore_ascii_case(cookie.domain) && c.path == cookie.path
@@ -74,7 +74,7 @@ impl Jar {
     /// Appends the value of the `Cookie` header for a request. Returns `false`, and appends nothing, if no cookie
     /// belongs there. Cookies with longer paths come first, then older ones.
     #[inline]
-    pub fn write(&self, site: &Site<'_>, now_s: u64, out: &mut Vec<u8>) -> bool {
+    pub fn write(&self, site: &CookieScope<'_>, now_s: u64, out: &mut Vec<u8>) -> bool {
         let from = out.len();
         let mut longest = usize::MAX;
         loop {
@@ -173,7 +173,7 @@ impl Cookie<'_> {
 
     /// §5.4: whether it is sent with a request.
     #[inline]
-    fn belongs_to(&self, site: &Site<'_>, now_s: u64) -> bool {
+    fn belongs_to(&self, site: &CookieScope<'_>, now_s: u64) -> bool {
         let host = if self.is_host_only {
             site.host.eq_ignore_ascii_case(self.domain)
         } else {
@@ -218,7 +218,7 @@ fn default_path(path: &[u8]) -> &[u8] {
 }
 
 /// §5.2 and §5.3: parses the cookie in a `Set-Cookie`.
-fn parse<'a>(value: &'a [u8], site: &Site<'a>, now_s: u64) -> Option<Cookie<'a>> {
+fn parse<'a>(value: &'a [u8], site: &CookieScope<'a>, now_s: u64) -> Option<Cookie<'a>> {
     if value.iter().any(|b| *b < b' ' && *b != b'\t' || *b == 0x7f) {
         return None;
     }
@@ -356,11 +356,11 @@ mod tests {
 
     const NOW_S: u64 = 1_795_166_999;
 
-    fn site<'a>(host: &'a str, path: &'a str) -> Site<'a> {
-        Site { host: host.as_bytes(), path: path.as_bytes(), is_secure: false }
+    fn site<'a>(host: &'a str, path: &'a str) -> CookieScope<'a> {
+        CookieScope { host: host.as_bytes(), path: path.as_bytes(), is_secure: false }
     }
 
-    fn sent(jar: &Jar, at: &Site<'_>, now_s: u64) -> String {
+    fn sent(jar: &Jar, at: &CookieScope<'_>, now_s: u64) -> String {
         let mut out = b"Cookie: ".to_vec();
         let any = jar.write(at, now_s, &mut out);
         assert_eq!(any, out.len() > 8);
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(sent(&jar, &site("127.0.0.1", "/"), NOW_S), "a=1");
         assert_eq!(sent(&jar, &site("localhost", "/"), NOW_S), "b=2");
         assert_eq!(sent(&jar, &site("::1", "/"), NOW_S), "c=3");
-        let secure = Site { is_secure: true, ..site("::1", "/") };
+        let secure = CookieScope { is_secure: true, ..site("::1", "/") };
         jar.set(b"d=4; Secure", &secure, NOW_S);
         assert_eq!(sent(&jar, &secure, NOW_S), "c=3; d=4");
     }

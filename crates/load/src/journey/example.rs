@@ -11,7 +11,7 @@ const SHOWN: usize = 200;
 
 /// A name that steps capture values under.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remembered {
+pub struct CapturedName {
     /// The name.
     pub name: String,
     /// Whether its values grant access.
@@ -34,10 +34,10 @@ impl ExampleContext {
     pub fn new<'a>(
         step: String,
         user: Option<u64>,
-        values: impl Iterator<Item = (&'a Remembered, &'a [u8])>,
+        values: impl Iterator<Item = (&'a CapturedName, &'a [u8])>,
         secrets: &Secrets,
     ) -> ExampleContext {
-        let text = |(Remembered { name, is_secret }, value): (&Remembered, &[u8])| match is_secret {
+        let text = |(CapturedName { name, is_secret }, value): (&CapturedName, &[u8])| match is_secret {
             true => (name.clone(), MASK.to_owned()),
             false => {
                 let masked = secrets.mask_bytes(value);
@@ -51,7 +51,7 @@ impl ExampleContext {
 /// All secrets that may not be shown of an exchange: the given ones, and those that its user captured.
 pub fn with_captured<'a>(
     given: &Secrets,
-    values: impl Iterator<Item = (&'a Remembered, &'a [u8])>,
+    values: impl Iterator<Item = (&'a CapturedName, &'a [u8])>,
 ) -> Secrets {
     let mut secrets = given.clone();
     values.filter(|(known, _)| known.is_secret).for_each(|(_, value)| secrets.add_captured(value));
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn secrets_are_hidden_and_others_shown() {
-        let of = |name: &str, is_secret| Remembered { name: name.into(), is_secret };
+        let of = |name: &str, is_secret| CapturedName { name: name.into(), is_secret };
         let (token, pin, id) = (of("token", true), of("pin", true), of("id", false));
         let values = [(&token, &b"abcd-1"[..]), (&pin, b"12"), (&id, b"77 of abcd%2D1")];
         let secrets = with_captured(&Secrets::default(), values.into_iter());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 
-use crate::journey::check::Answer;
+use crate::journey::check::CheckedResponse;
 use crate::journey::decode;
 use crate::journey::template::{self, Template};
 use crate::protocol::http1::BodySink;
@@ -156,7 +156,7 @@ impl BufferedResponse {
     }
 
     /// Keeps a whole message, replacing an earlier one.
-    pub fn hear(&mut self, message: &[u8]) {
+    pub fn set_message(&mut self, message: &[u8]) {
         (self.size, self.is_decoded) = (0, false);
         self.body.clear();
         self.body(message);
@@ -186,12 +186,12 @@ impl BufferedResponse {
     }
 
     /// The response as checks and captures see it.
-    pub fn answer(&self, ended: Ended) -> Answer<'_> {
+    pub fn answer(&self, ended: Ended) -> CheckedResponse<'_> {
         let (body, size) = match self.is_decoded {
             true => (self.decoded.as_slice(), self.decoded.len() as u64),
             false => (self.body.as_slice(), self.size),
         };
-        Answer { status: ended.status, head: &self.head, body, size, time_ns: ended.time_ns }
+        CheckedResponse { status: ended.status, head: &self.head, body, size, time_ns: ended.time_ns }
     }
 
     /// The request's target: path and query, if the request was written for this exchange.

@@ -6,9 +6,9 @@ use loadlab_record::outcome::{Failure, Outcome};
 use loadlab_record::schedule::Think;
 use loadlab_record::variable::Variable;
 
-use crate::journey::capture::{Capture, Slots};
+use crate::journey::capture::{Capture, CaptureSlots};
 use crate::journey::check::{Checks, Expect, Failed};
-use crate::journey::example::Remembered;
+use crate::journey::example::CapturedName;
 use crate::journey::failure::StepFailure;
 use crate::journey::order::{Advance, StepOrder};
 use crate::journey::redirect::Site;
@@ -41,7 +41,7 @@ pub struct Script {
     /// How long a user waits before the next request, if it differs from the load's setting.
     pub think: Option<Think>,
     /// The part of a WebSocket conversation that it is, if it is one.
-    pub talk: Option<Box<ConversationStep>>,
+    pub conversation: Option<Box<ConversationStep>>,
 }
 
 /// A part of a conversation. All parts of a conversation are consecutive requests: the opening, messages, the close.
@@ -153,11 +153,11 @@ pub struct Journey {
     /// How each feed is dealt.
     pub dealings: Vec<Deal>,
     /// Values that `setup` captured before the load, for all users.
-    pub shared: Slots,
+    pub shared: CaptureSlots,
     /// Number of values that each user may capture.
     pub own: u16,
     /// Names of the slots, those of [`Journey::shared`] first; for examples.
-    pub remembered: Vec<Remembered>,
+    pub remembered: Vec<CapturedName>,
     /// Slots that are numbers of the load: slot among the user's own, and name.
     pub numbers: Vec<(u16, String)>,
     /// Whether a schedule's arrivals are users, who make their rounds and leave; otherwise they are single requests.
@@ -188,7 +188,7 @@ impl Script {
             host: 0,
             redirects: 0,
             think: None,
-            talk: None,
+            conversation: None,
         }
     }
 
@@ -247,12 +247,12 @@ impl Script {
         &mut self,
         kept: &mut BufferedResponse,
         ended: Ended,
-        slots: &mut Slots,
+        slots: &mut CaptureSlots,
     ) -> (Outcome, Option<StepFailure>) {
         if !self.checks.status_is_good(ended.status) {
             return (by_status(ended.status), Some(StepFailure::Check(Failed::Status)));
         }
-        let failed = |trouble| (Outcome::Failed(Failure::Check), Some(trouble));
+        let failed = |failure| (Outcome::Failed(Failure::Check), Some(failure));
         if kept.is_cut() && self.needs_body() {
             return failed(StepFailure::TooLong);
         }
@@ -266,13 +266,13 @@ impl Script {
         if let Err(failed) = self.checks.judge(answer) {
             return (Outcome::Failed(Failure::Check), Some(StepFailure::Check(failed)));
         }
-        let mut trouble = None;
+        let mut failure = None;
         for (i, (slot, capture)) in self.captures.iter_mut().enumerate() {
             if let Err(fault) = slots.take(*slot, capture, answer.head, answer.body) {
-                trouble = trouble.or(Some(StepFailure::Capture(i as u16, fault)));
+                failure = failure.or(Some(StepFailure::Capture(i as u16, fault)));
             }
         }
-        (if trouble.is_some() { Outcome::Failed(Failure::Check) } else { Outcome::Ok }, trouble)
+        (if failure.is_some() { Outcome::Failed(Failure::Check) } else { Outcome::Ok }, failure)
     }
 
     /// Describes a failure with this response, without secrets.

@@ -299,10 +299,10 @@ fn to_base64(out: &mut Vec<u8>, from: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journey::capture::Slots;
+    use crate::journey::capture::CaptureSlots;
     use proptest::prelude::*;
 
-    fn written(template: &Template, slots: &Slots, seed: u64) -> Result<String, Fault> {
+    fn written(template: &Template, slots: &CaptureSlots, seed: u64) -> Result<String, Fault> {
         let feeds =
             [Rows::from_csv(b"name,mail\nAda,a@x\nB C,\"b,\"\"c\"\n", &["name".into(), "mail".into()])
                 .unwrap()];
@@ -326,7 +326,7 @@ mod tests {
     fn one(variable: Variable, escape: Escape) -> String {
         let mut template = Template::default();
         template.push(variable, escape);
-        written(&template, &Slots::new(0), 1).unwrap()
+        written(&template, &CaptureSlots::new(0), 1).unwrap()
     }
 
     #[test]
@@ -358,7 +358,7 @@ mod tests {
     fn what_is_missing_is_a_fault() {
         let mut template = Template::default();
         template.push(Variable::Capture { slot: 0, is_number: false }, Escape::Raw);
-        let mut slots = Slots::new(1);
+        let mut slots = CaptureSlots::new(1);
         assert_eq!(written(&template, &slots, 1), Err(Fault::Unset(0)));
         slots.set(0, b"x y").unwrap();
         assert_eq!(written(&template, &slots, 1).as_deref(), Ok("x y"));
@@ -380,7 +380,7 @@ mod tests {
         let mut basic = Template::fixed(b"Basic ");
         basic.push_base64(inner);
         basic.push_text(b"!", Escape::Raw).unwrap();
-        assert_eq!(written(&basic, &Slots::new(0), 1).as_deref(), Ok("Basic QiBDOnNlY3JldA==!"));
+        assert_eq!(written(&basic, &CaptureSlots::new(0), 1).as_deref(), Ok("Basic QiBDOnNlY3JldA==!"));
         assert_eq!(basic.variables(), [Variable::Feed { feed: 0, column: 0 }]);
         assert_eq!(basic.as_fixed(), None);
     }

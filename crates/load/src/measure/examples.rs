@@ -75,7 +75,7 @@ impl std::fmt::Display for Reason {
             Reason::Tls => f.write_str("no TLS connection with the server"),
             Reason::WebSocket => f.write_str("the WebSocket failed"),
             Reason::Proxy => f.write_str("the proxy did not open a tunnel"),
-            Reason::Script(trouble) => f.write_str(trouble.describe()),
+            Reason::Script(failure) => f.write_str(failure.describe()),
             Reason::Os(number) => {
                 let text = std::io::Error::from_raw_os_error(*number).to_string();
                 f.write_str(text.split(" (os error").next().unwrap_or(&text).to_lowercase().as_str())

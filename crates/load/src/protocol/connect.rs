@@ -9,18 +9,18 @@ pub const STALLED: &str = "the proxy did not answer CONNECT within the timeout";
 
 /// A response to CONNECT, as far as received.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ConnectReply {
     /// The response is not complete.
     Partial,
     /// The tunnel is open, and begins after this many bytes.
-    Stands(usize),
+    Open(usize),
     /// The proxy refused, with this reason.
     Refused(String),
 }
 
 /// Reads a response to CONNECT. Interim responses are skipped; a successful response has no body, whatever its fields
 /// say (RFC 9110 §9.3.6).
-pub fn read(bytes: &[u8]) -> Answer {
+pub fn read(bytes: &[u8]) -> ConnectReply {
     let mut from = 0;
     loop {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
@@ -28,17 +28,19 @@ pub fn read(bytes: &[u8]) -> Answer {
         match response.parse(&bytes[from..]) {
             Ok(httparse::Status::Complete(length)) => match (response.code.unwrap_or(0), response.reason) {
                 (100..=199, _) => from += length,
-                (200..=299, _) => return Answer::Stands(from + length),
+                (200..=299, _) => return ConnectReply::Open(from + length),
                 (status, reason) => {
                     let words = format!("the proxy answered {status} {}", reason.unwrap_or_default());
-                    return Answer::Refused(words.trim_end().to_owned());
+                    return ConnectReply::Refused(words.trim_end().to_owned());
                 }
             },
-            Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Answer::Partial,
+            Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return ConnectReply::Partial,
             Ok(httparse::Status::Partial) => {
-                return Answer::Refused("the head of the proxy's response is longer than 16 KiB".to_owned());
+                return ConnectReply::Refused(
+                    "the head of the proxy's response is longer than 16 KiB".to_owned(),
+                );
             }
-            Err(_) => return Answer::Refused("the proxy did not respond with HTTP".to_owned()),
+            Err(_) => return ConnectReply::Refused("the proxy did not respond with HTTP".to_owned()),
         }
     }
 }
@@ -47,19 +49,19 @@ pub fn read(bytes: &[u8]) -> Answer {
 mod tests {
     use super::*;
 
-    fn refused(words: &str) -> Answer {
-        Answer::Refused(words.to_owned())
+    fn refused(words: &str) -> ConnectReply {
+        ConnectReply::Refused(words.to_owned())
     }
 
     #[test]
     fn answers_to_connect() {
         for (answer, expect) in [
-            ("", Answer::Partial),
-            ("HTTP/1.1 200 OK\r\n", Answer::Partial),
-            ("HTTP/1.1 200 Connection established\r\n\r\n", Answer::Stands(39)),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\nabc", Answer::Stands(38)),
-            ("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", Answer::Stands(54)),
-            ("HTTP/1.1 102 Processing\r\n\r\nHTTP", Answer::Partial),
+            ("", ConnectReply::Partial),
+            ("HTTP/1.1 200 OK\r\n", ConnectReply::Partial),
+            ("HTTP/1.1 200 Connection established\r\n\r\n", ConnectReply::Open(39)),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\nabc", ConnectReply::Open(38)),
+            ("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", ConnectReply::Open(54)),
+            ("HTTP/1.1 102 Processing\r\n\r\nHTTP", ConnectReply::Partial),
             (
                 "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
                 refused("the proxy answered 407 Proxy Authentication Required"),

@@ -12,7 +12,7 @@ pub mod url;
 pub use address::{Address, parse_sources, sources_for, sources_on_loopback};
 pub use allow::{Allowed, Resolved};
 pub use error::TargetError;
-pub use proxy::Proxy;
+pub use proxy::ProxyUrl;
 pub use url::Url;
 
 #[cfg(test)]
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn proxies() {
-        let parse = |text: &str| text.parse::<Proxy>();
+        let parse = |text: &str| text.parse::<ProxyUrl>();
         let plain = parse("http://127.0.0.1:3128").unwrap();
         assert_eq!((plain.url.port, &plain.authorization), (3128, &None));
         assert_eq!(parse("proxy.test:8080/").unwrap().url.host, "proxy.test");
         let with = parse("http://ada:p%40ss%3a@[::1]:1").unwrap();
         assert_eq!(with.authorization.as_deref(), Some("Basic YWRhOnBAc3M6"));
-        let asked = |proxy: &Proxy, url: &str| {
+        let asked = |proxy: &ProxyUrl, url: &str| {
             String::from_utf8(proxy.connect(&Url::parse(url).unwrap()).into_vec()).unwrap()
         };
         assert_eq!(

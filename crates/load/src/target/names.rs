@@ -58,12 +58,12 @@ impl Names {
         look_up: &'static (impl Fn(&str, u16) -> Option<BTreeSet<IpAddr>> + Sync),
     ) -> Vec<Moved> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (tell, told) = channel();
+        let (sender, results) = channel();
         let asked = names.clone();
         if names.is_empty()
             || !starts(move || {
                 asked.iter().for_each(|name| {
-                    let _ = tell.send(look_up(&name.host, name.port));
+                    let _ = sender.send(look_up(&name.host, name.port));
                 })
             })
         {
@@ -72,7 +72,9 @@ impl Names {
         let until = Instant::now() + PATIENCE;
         let mut moved: Vec<Moved> = Vec::new();
         for LookedUp { host, addresses: before, .. } in names {
-            let Ok(after) = told.recv_timeout(until.saturating_duration_since(Instant::now())) else { break };
+            let Ok(after) = results.recv_timeout(until.saturating_duration_since(Instant::now())) else {
+                break;
+            };
             // A different order is no change: a name's addresses may be served in rotation.
             let Some(after) = after.filter(|after| !after.is_empty() && *after != before) else { continue };
             let list = |addresses: BTreeSet<IpAddr>| addresses.into_iter().collect();

@@ -7,18 +7,18 @@ use crate::target::url::Url;
 
 /// A proxy, given by its URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proxy {
+pub struct ProxyUrl {
     /// URL of the proxy, without user and password.
     pub url: Url,
     /// Value of `Proxy-Authorization`, if the URL has a user.
     pub authorization: Option<String>,
 }
 
-impl std::str::FromStr for Proxy {
+impl std::str::FromStr for ProxyUrl {
     type Err = TargetError;
 
     /// `http://[USER[:PASSWORD]@]HOST[:PORT]`; user and password may be percent-encoded.
-    fn from_str(text: &str) -> Result<Proxy, TargetError> {
+    fn from_str(text: &str) -> Result<ProxyUrl, TargetError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let (user, place) = match rest.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
@@ -46,11 +46,11 @@ impl std::str::FromStr for Proxy {
                 Some(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both)))
             }
         };
-        Ok(Proxy { url, authorization })
+        Ok(ProxyUrl { url, authorization })
     }
 }
 
-impl Proxy {
+impl ProxyUrl {
     /// The request that asks the proxy for a tunnel to a URL's host (RFC 9110 §9.3.6).
     pub fn connect(&self, url: &Url) -> Box<[u8]> {
         let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };

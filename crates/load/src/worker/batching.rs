@@ -17,7 +17,7 @@ const TOGETHER_WITHIN_NS: u64 = 50_000;
 /// How long a closed loop waits whose users send as soon as they are free, with `in_flight` of them waiting on
 /// `connections` for a response that takes `service_ns` on average. With few users or few connections, responses are
 /// taken at once: on few connections they arrive together anyway.
-pub fn patience(in_flight: u64, connections: u64, service_ns: u64, until_ns: u64) -> Wait {
+pub fn batch_wait(in_flight: u64, connections: u64, service_ns: u64, until_ns: u64) -> Wait {
     let at_least = (in_flight / TOGETHER_OF).min(MOST_TOGETHER).min(connections);
     if at_least < FEWEST_TOGETHER {
         return Wait::until(until_ns);
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn a_third_of_many_users_within_a_twelfth_of_an_answer() {
         let check = |users, service_ns, expect| {
-            let wait = patience(users, users, service_ns, 7);
+            let wait = batch_wait(users, users, service_ns, 7);
             assert_eq!(
                 (wait.at_least, wait.within_ns, wait.until_ns),
                 expect,
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn not_for_more_than_there_are_connections() {
-        let at_least = |users, connections| patience(users, connections, 1_000_000, 7).at_least;
+        let at_least = |users, connections| batch_wait(users, connections, 1_000_000, 7).at_least;
         assert_eq!((at_least(100, 1), at_least(100, 4), at_least(100, 5), at_least(200, 20)), (1, 1, 5, 20));
     }
 }

@@ -8,7 +8,7 @@ use loadlab_record::outcome::Failure;
 
 use crate::io::{ConnId, Io, Ops, Wait};
 use crate::measure::examples::Reason;
-use crate::protocol::connect::{Answer, read};
+use crate::protocol::connect::{ConnectReply, read};
 use crate::protocol::tls::TlsError;
 use crate::worker::exchange::Chunk;
 use crate::worker::state::Mode;
@@ -132,9 +132,9 @@ impl<'r> Worker<'r> {
         let Some(mut answer) = asked.take() else { return };
         answer.extend_from_slice(chunk.bytes);
         match read(&answer) {
-            Answer::Partial => *asked = Some(answer),
-            Answer::Refused(words) => self.no_tunnel(ops, id, words),
-            Answer::Stands(length) => {
+            ConnectReply::Partial => *asked = Some(answer),
+            ConnectReply::Refused(words) => self.no_tunnel(ops, id, words),
+            ConnectReply::Open(length) => {
                 self.reached(ops, id);
                 // A server that speaks first may already have done so.
                 let rest = &answer[length..];

@@ -50,14 +50,14 @@ enum Doing {
 impl<'r> Worker<'r> {
     /// Timeout of a request.
     pub(crate) fn timeout_of(&self, request: u32) -> u64 {
-        let talk = self.journey.as_ref().and_then(|j| j.talk(request));
-        talk.and_then(|t| t.within_ns()).unwrap_or(self.spec.timeout_ns)
+        let conversation = self.journey.as_ref().and_then(|j| j.conversation(request));
+        conversation.and_then(|t| t.within_ns()).unwrap_or(self.spec.timeout_ns)
     }
 
     /// The conversation part that an exchange is at.
     fn part(&self, id: u32) -> Option<&ConversationAction> {
         let exchange = self.slots.exchanges.get(id as usize).filter(|e| e.under_way)?;
-        self.journey.as_ref()?.talk(exchange.request).map(|talk| &talk.part)
+        self.journey.as_ref()?.conversation(exchange.request).map(|conversation| &conversation.part)
     }
 
     fn doing(&self, conn: ConnId) -> Doing {
@@ -131,7 +131,8 @@ impl<'r> Worker<'r> {
         let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &mut self.journey) else {
             return;
         };
-        let Some(ConversationAction::Say { send, wait, .. }) = journey.talk(request).map(|t| &t.part) else {
+        let Some(ConversationAction::Say { send, wait, .. }) = journey.conversation(request).map(|t| &t.part)
+        else {
             return;
         };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
@@ -165,7 +166,7 @@ impl<'r> Worker<'r> {
         exchange.set_id(journey.last_id().filter(|_| kind.is_some() && result.is_ok()));
         exchange.buffered = Some(kept);
         match result {
-            Err(trouble) => self.slots.unwritten.push(exchange.unwritten(id, trouble)),
+            Err(failure) => self.slots.unwritten.push(exchange.unwritten(id, failure)),
             Ok(()) if !waits && all_gone => self.ends_soon(id, End::Done),
             Ok(()) if waits && kind.is_none() => self.check_inbox(id, now),
             Ok(()) => {}
@@ -187,8 +188,8 @@ impl<'r> Worker<'r> {
             if let Mode::WebSocket(conversations) = &mut self.mode {
                 conversations.rooms.take_back(&mut message);
             }
-            if let Some((outcome, trouble)) = verdict {
-                return self.ends_soon(id, End::Heard(outcome, trouble));
+            if let Some((outcome, failure)) = verdict {
+                return self.ends_soon(id, End::Heard(outcome, failure));
             }
         }
     }
@@ -234,8 +235,8 @@ impl<'r> Worker<'r> {
             self.measure.recorder.roll(now);
             match end {
                 End::Done => self.end_part(ops, id, now, RequestEnd::judged(Outcome::Ok, None, NO_MESSAGE)),
-                End::Heard(outcome, trouble) => {
-                    self.end_part(ops, id, now, RequestEnd::judged(outcome, trouble, NO_MESSAGE));
+                End::Heard(outcome, failure) => {
+                    self.end_part(ops, id, now, RequestEnd::judged(outcome, failure, NO_MESSAGE));
                 }
                 End::Lost => self.lost(ops, id),
             }
@@ -376,10 +377,10 @@ impl<'r> Worker<'r> {
             if let Mode::WebSocket(conversations) = &mut self.mode {
                 conversations.store(conn, message);
             }
-        } else if let Some((outcome, trouble)) = self.judge_message(id, message, now) {
+        } else if let Some((outcome, failure)) = self.judge_message(id, message, now) {
             self.slots.unstash(id);
             let message = ResponseBytes { bytes: message, head_end: Some(0) };
-            self.end_part(ops, id, now, RequestEnd::judged(outcome, trouble, message));
+            self.end_part(ops, id, now, RequestEnd::judged(outcome, failure, message));
         }
     }
 
@@ -388,20 +389,20 @@ impl<'r> Worker<'r> {
         let exchange = &mut self.slots.exchanges[id as usize];
         let journey = self.journey.as_mut()?;
         let Some(ConversationAction::Say { wait: Some(wait), .. }) =
-            journey.talk(exchange.request).map(|t| &t.part)
+            journey.conversation(exchange.request).map(|t| &t.part)
         else {
             return None;
         };
         let passes_over = wait.passes_over;
         let kept: &mut BufferedResponse = exchange.buffered.as_deref_mut()?;
-        kept.hear(message);
+        kept.set_message(message);
         let ended = Ended { status: 0, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
-        let (outcome, trouble) = match kept.is_echo(message) {
+        let (outcome, failure) = match kept.is_echo(message) {
             true => journey.judge(id, exchange.request, Some(kept), ended),
             false => (Outcome::Failed(Failure::Check), Some(StepFailure::NoEcho)),
         };
-        if !passes_over || !matches!(trouble, Some(StepFailure::Check(_) | StepFailure::NoEcho)) {
-            return Some((outcome, trouble));
+        if !passes_over || !matches!(failure, Some(StepFailure::Check(_) | StepFailure::NoEcho)) {
+            return Some((outcome, failure));
         }
         let conn = exchange.conn;
         if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
@@ -419,8 +420,9 @@ impl<'r> Worker<'r> {
         let Some(exchange) = self.slots.exchanges.get_mut(id as usize) else { return self.shut(ops, conn) };
         exchange.answered = true;
         let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &self.journey) else { return };
-        let talk = journey.talk(exchange.request).map(|t| &t.part);
-        let (Some(link), Some(ConversationAction::Open { opening, .. })) = (conversations.link(conn), talk)
+        let conversation = journey.conversation(exchange.request).map(|t| &t.part);
+        let (Some(link), Some(ConversationAction::Open { opening, .. })) =
+            (conversations.link(conn), conversation)
         else {
             return;
         };
@@ -468,18 +470,18 @@ impl<'r> Worker<'r> {
         if state.phase == Phase::Busy {
             state.phase = Phase::Idle;
         }
-        let (outcome, trouble) = verdict;
+        let (outcome, failure) = verdict;
         let head = ResponseBytes { bytes: head, head_end: Some(head.len()) };
-        self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, head));
+        self.finish(ops, id, now, RequestEnd::judged(outcome, failure, head));
     }
 
     /// The server responded, but did not open the WebSocket.
     fn opening_refused(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], status: u16, now: u64) {
         let id = self.conns.table[conn as usize].exchange;
-        let (outcome, trouble) = self.judge_opening(id, status, now);
+        let (outcome, failure) = self.judge_opening(id, status, now);
         self.shut(ops, conn);
         let head_end = memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4);
-        self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, ResponseBytes { bytes, head_end }));
+        self.finish(ops, id, now, RequestEnd::judged(outcome, failure, ResponseBytes { bytes, head_end }));
     }
 
     fn judge_opening(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {

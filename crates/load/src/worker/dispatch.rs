@@ -50,8 +50,8 @@ impl<'r> Worker<'r> {
             if open.later.peek().is_none_or(|Reverse((due, _))| *due > now) {
                 return;
             }
-            let Some(Reverse((due, place))) = open.later.pop() else { return };
-            self.session_begins(ops, place, due, now);
+            let Some(Reverse((due, slot))) = open.later.pop() else { return };
+            self.session_begins(ops, slot, due, now);
         }
     }
 
@@ -130,7 +130,7 @@ impl<'r> Worker<'r> {
                 }
                 None if self.slots.exchanges.len() < open.cap => {
                     open.starting.take();
-                    let id = self.new_place();
+                    let id = self.new_slot();
                     self.arrives(id, number, index);
                     self.begin(ops, id, index, due, now);
                 }
@@ -144,7 +144,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Adds a slot, as one more request is in flight than ever before.
-    fn new_place(&mut self) -> u32 {
+    fn new_slot(&mut self) -> u32 {
         let id = self.slots.exchanges.len() as u32;
         if let Mode::Http2(streams) = &self.mode {
             let conns = streams.connections_of(id);
@@ -182,14 +182,14 @@ impl<'r> Worker<'r> {
                     Some(journey) if !journey.is_gone(id) => return self.session_next(ops, id, now),
                     Some(_) => self.session_ends(ops, id),
                 }
-                self.place_free(ops, id, now, none);
+                self.slot_free(ops, id, now, none);
             }
         }
     }
 
     /// A slot is free, and takes the arrival that has waited longest, unless `none`.
     #[inline]
-    fn place_free(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, none: bool) {
+    fn slot_free(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, none: bool) {
         let Pacer::Open(open) = &mut self.pacer else { return };
         if none {
             return open.free.push(id);
@@ -204,40 +204,40 @@ impl<'r> Worker<'r> {
 
     /// Assigns a schedule's arrival to its slot: new rows for a request, or another user.
     #[inline]
-    pub(crate) fn arrives(&mut self, place: u32, number: u64, index: u32) {
+    pub(crate) fn arrives(&mut self, slot: u32, number: u64, index: u32) {
         match &mut self.journey {
             None => {}
-            Some(journey) if journey.has_sessions() => journey.arrive(place, number, index),
-            Some(journey) => journey.take_rows(place, number),
+            Some(journey) if journey.has_sessions() => journey.arrive(slot, number, index),
+            Some(journey) => journey.take_rows(slot, number),
         }
     }
 
     /// A user that has arrived is free: its next request falls due once it has thought. It finishes its journey even if
     /// the schedule is over.
-    fn session_next(&mut self, ops: &mut impl Ops<'r>, place: u32, now: u64) {
-        let last = self.slots.exchanges[place as usize].request;
-        let due = now + self.think_ns(place, last);
+    fn session_next(&mut self, ops: &mut impl Ops<'r>, slot: u32, now: u64) {
+        let last = self.slots.exchanges[slot as usize].request;
+        let due = now + self.think_ns(slot, last);
         let Pacer::Open(open) = &mut self.pacer else { return };
         if due > now {
-            return open.later.push(Reverse((due, place)));
+            return open.later.push(Reverse((due, slot)));
         }
-        self.session_begins(ops, place, due, now);
+        self.session_begins(ops, slot, due, now);
     }
 
     /// Starts the next request of a user that has arrived.
-    pub(crate) fn session_begins(&mut self, ops: &mut impl Ops<'r>, place: u32, due_ns: u64, now: u64) {
+    pub(crate) fn session_begins(&mut self, ops: &mut impl Ops<'r>, slot: u32, due_ns: u64, now: u64) {
         let Some(journey) = &self.journey else { return };
-        let index = journey.request_of(place);
+        let index = journey.request_of(slot);
         self.measure.recorder.due(&self.spec.requests[index as usize], due_ns, now);
-        self.begin(ops, place, index, due_ns, now);
+        self.begin(ops, slot, index, due_ns, now);
     }
 
     /// A user that has arrived leaves and closes its connection: the next user in its slot opens another.
-    fn session_ends(&mut self, ops: &mut impl Ops<'r>, place: u32) {
+    fn session_ends(&mut self, ops: &mut impl Ops<'r>, slot: u32) {
         if self.mode.is_http2() {
-            return self.leave_streams(ops, place);
+            return self.leave_streams(ops, slot);
         }
-        let conn = self.slots.exchanges[place as usize].conn;
+        let conn = self.slots.exchanges[slot as usize].conn;
         if self.conns.round_robin.is_none() && self.conns.table[conn as usize].phase != Phase::Closed {
             self.shut(ops, conn);
         }
@@ -356,7 +356,7 @@ impl<'r> Worker<'r> {
             ) => Advance::EndRound,
             _ => journey.script(exchange.request).on_failure,
         };
-        let left = journey.talk(exchange.request).map_or(0, |talk| talk.left);
+        let left = journey.conversation(exchange.request).map_or(0, |conversation| conversation.left);
         let step = match step {
             Advance::On if left > 0 && (outcome == Outcome::Ok || stands) => Advance::Ahead(1),
             // Without a connection nothing more can be sent.

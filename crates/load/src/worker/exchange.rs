@@ -41,8 +41,8 @@ pub(crate) struct RequestEnd<'b> {
 impl<'b> RequestEnd<'b> {
     /// With a complete response, judged.
     #[inline]
-    pub fn judged(outcome: Outcome, trouble: Option<StepFailure>, response: ResponseBytes<'b>) -> Self {
-        RequestEnd { outcome, error: trouble.map(Reason::Script), response }
+    pub fn judged(outcome: Outcome, failure: Option<StepFailure>, response: ResponseBytes<'b>) -> Self {
+        RequestEnd { outcome, error: failure.map(Reason::Script), response }
     }
 
     /// Without a response.
@@ -123,8 +123,8 @@ impl<'r> Worker<'r> {
         match journey.try_out(id, index, now) {
             Ok(()) => true,
             Err(fault) => {
-                let trouble = StepFailure::Unwritten(fault);
-                self.slots.unwritten.push(self.slots.exchanges[id as usize].unwritten(id, trouble));
+                let failure = StepFailure::Unwritten(fault);
+                self.slots.unwritten.push(self.slots.exchanges[id as usize].unwritten(id, failure));
                 false
             }
         }
@@ -179,8 +179,8 @@ impl<'r> Worker<'r> {
                 Err(fault) => {
                     // Nothing was sent on the connection.
                     self.conns.table[id as usize].phase = Phase::Idle;
-                    let trouble = StepFailure::Unwritten(fault);
-                    return self.slots.unwritten.push(exchange.unwritten(user, trouble));
+                    let failure = StepFailure::Unwritten(fault);
+                    return self.slots.unwritten.push(exchange.unwritten(user, failure));
                 }
             }
         } else {
@@ -305,8 +305,8 @@ impl<'r> Worker<'r> {
             self.shut(ops, id);
         }
         self.measure.recorder.status(head.status);
-        let (outcome, trouble) = self.judge(exchange_id, head.status, now);
-        self.finish(ops, exchange_id, now, RequestEnd::judged(outcome, trouble, response));
+        let (outcome, failure) = self.judge(exchange_id, head.status, now);
+        self.finish(ops, exchange_id, now, RequestEnd::judged(outcome, failure, response));
     }
 
     /// Judges whether a complete response is a success, and captures from it what its user needs.
@@ -470,11 +470,11 @@ impl<'r> Worker<'r> {
             (None, None) => ending.response,
         };
         let words = match (ending.error, &self.journey) {
-            (Some(Reason::Script(trouble)), Some(journey)) => {
+            (Some(Reason::Script(failure)), Some(journey)) => {
                 let Times { started_ns, end_ns, .. } = ending.times;
                 let status = ending.status.unwrap_or(0);
                 let ended = Ended { status, time_ns: end_ns - started_ns, now_ns: end_ns };
-                Some(journey.script(exchange.request).describe(trouble, kept, ended, &secrets))
+                Some(journey.script(exchange.request).describe(failure, kept, ended, &secrets))
             }
             (Some(Reason::Tls), _) => self.conns.tls.as_ref().map(|tls| tls.words.clone()),
             (Some(Reason::Proxy), _) => self.conns.tunnels.as_ref().map(|tunnels| tunnels.words.clone()),

@@ -27,14 +27,14 @@ impl<'r> Worker<'r> {
     /// Takes over connections that the previous load left. Call it before the load begins.
     pub(crate) fn take_up(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
-        let mut places = self.places();
+        let mut free_ids = self.free_ids();
         // Unneeded connections are closed: a server must not hold more than this load has.
         for spare in pool.take(self.shard()) {
-            if let (Some(address), Some(id)) = (self.address_for(&spare), places.next(spare.host))
+            if let (Some(address), Some(id)) = (self.address_for(&spare), free_ids.next(spare.host))
                 && spare.is_good()
                 && self.take_up_one(ops, id, address, spare)
             {
-                places.taken(id);
+                free_ids.taken(id);
             }
         }
     }
@@ -48,11 +48,11 @@ impl<'r> Worker<'r> {
         alike.then_some(address as u32)
     }
 
-    /// Free places for connections.
-    fn places(&self) -> Places {
+    /// Ids that have no connection yet.
+    fn free_ids(&self) -> FreeIds {
         let hosts = if self.mode.is_http2() { self.spec.hosts.len().max(1) } else { 1 };
         let most = u32::try_from(self.max_connections()).unwrap_or(u32::MAX);
-        Places { next: (0..hosts as u32).collect(), most }
+        FreeIds { next: (0..hosts as u32).collect(), most }
     }
 
     /// Most connections this worker may have at one time.
@@ -136,13 +136,13 @@ pub fn settle<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Re
     Ok(())
 }
 
-/// Free places for connections; where connections are shared, each host has its own.
-struct Places {
+/// Ids that have no connection yet; where connections are shared, each host has its own.
+struct FreeIds {
     next: Vec<u32>,
     most: u32,
 }
 
-impl Places {
+impl FreeIds {
     fn next(&self, host: u16) -> Option<ConnId> {
         let next = self.next[usize::from(host) % self.next.len()];
         (next < self.most).then_some(next)

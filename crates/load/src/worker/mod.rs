@@ -34,7 +34,7 @@ use crate::measure::recorder::Recorder;
 use crate::protocol::connect::STALLED;
 use crate::schedule::share::Share;
 use crate::spec::LoadSpec;
-use crate::worker::batching::patience;
+use crate::worker::batching::batch_wait;
 use crate::worker::pacer::Pacer;
 pub use crate::worker::pacer::due_between;
 use crate::worker::state::Mode;
@@ -305,7 +305,7 @@ impl<'r> Worker<'r> {
         let until_ns = self.start_ns.saturating_add(self.asked_ns);
         // Responses to scheduled requests are taken at once.
         Next::Wait(match self.as_due {
-            true => patience(
+            true => batch_wait(
                 self.measure.recorder.in_flight,
                 self.measure.recorder.open,
                 self.slots.service_ns,
@@ -379,11 +379,11 @@ impl<'r> Worker<'r> {
 
     /// Fails requests that could not be written; in a separate turn, or users could fail endlessly within one.
     fn fail_unwritten(&mut self, ops: &mut impl Ops<'r>) {
-        for Unwritten { id, request, started_ns, trouble } in std::mem::take(&mut self.slots.unwritten) {
+        for Unwritten { id, request, started_ns, failure } in std::mem::take(&mut self.slots.unwritten) {
             let exchange = &self.slots.exchanges[id as usize];
             // The request may have ended otherwise in the meantime, and its user may be at another one.
             if exchange.under_way && (exchange.request, exchange.started_ns) == (request, started_ns) {
-                self.fail(ops, id, Failure::Check, Reason::Script(trouble));
+                self.fail(ops, id, Failure::Check, Reason::Script(failure));
             }
         }
     }

@@ -19,13 +19,13 @@ const BACKLOG_RUNS: usize = 1 << 16;
 #[allow(clippy::large_enum_variant)]
 pub enum Pacer {
     /// Users, in the closed model.
-    Closed(Users),
+    Closed(ClosedPacer),
     /// A schedule, in the open model.
-    Open(Open),
+    Open(OpenPacer),
 }
 
 /// Users that send when they are free.
-pub struct Users {
+pub struct ClosedPacer {
     /// Users of this worker.
     pub count: u32,
     /// Number of users that have begun.
@@ -46,7 +46,7 @@ pub struct Users {
 }
 
 /// A schedule, and its requests that have fallen due and wait.
-pub struct Open {
+pub struct OpenPacer {
     /// Yields requests as they fall due.
     pub noticing: Schedule,
     /// The same sequence, positioned at the first waiting request.
@@ -90,13 +90,22 @@ impl Pacer {
                 let budget = budget.saturating_sub(begun_before(spec, share));
                 let later = BinaryHeap::new();
                 let level = spec.level(*users as f64);
-                Pacer::Closed(Users { count, awake: 0, budget, each, number, level, later, leaving: None })
+                Pacer::Closed(ClosedPacer {
+                    count,
+                    awake: 0,
+                    budget,
+                    each,
+                    number,
+                    level,
+                    later,
+                    leaving: None,
+                })
             }
             Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
                 let schedule =
                     schedule_of(spec, (*rate_per_s, *arrivals), share).not_before(spec.joins.at_ns);
                 let held = spec.held.as_ref().map_or(u64::MAX, |h| share.of(h.connections));
-                Pacer::Open(Open {
+                Pacer::Open(OpenPacer {
                     starting: schedule.clone(),
                     noticing: schedule,
                     backlog: Backlog::default(),

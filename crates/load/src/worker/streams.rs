@@ -229,8 +229,8 @@ impl<'r> Worker<'r> {
     fn complete_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let status = self.slots.exchanges[id as usize].status;
         self.measure.recorder.status(status);
-        let (outcome, trouble) = self.judge(id, status, now);
-        self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, ResponseBytes::default()));
+        let (outcome, failure) = self.judge(id, status, now);
+        self.finish(ops, id, now, RequestEnd::judged(outcome, failure, ResponseBytes::default()));
     }
 
     /// Abandons a request; its connection continues without it.

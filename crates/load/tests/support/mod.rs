@@ -2,10 +2,10 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
 
+pub mod conversations;
 pub mod http2;
 pub mod peer;
 pub mod steps;
-pub mod talks;
 pub mod tls;
 
 use std::net::SocketAddr;

@@ -13,8 +13,8 @@ use loadlab_load::protocol::http2::hpack::Decoder;
 use loadlab_load::random::Random;
 use rustls::{ServerConfig, ServerConnection};
 
+use super::conversations::accept_of;
 use super::http2::{frames_of, text_of};
-use super::talks::accept_of;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -828,7 +828,7 @@ impl Server for Peer {
         }
     }
 
-    fn stands(&mut self, at_ns: u64, _: ConnId) -> Vec<(u64, Reply)> {
+    fn opened(&mut self, at_ns: u64, _: ConnId) -> Vec<(u64, Reply)> {
         self.is_at(at_ns);
         let strikes = self.happens(self.chance / 8.0);
         let at = at_ns + self.below(3) * MS;

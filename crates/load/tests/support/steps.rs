@@ -1,6 +1,6 @@
 //! Journey steps whose requests are rendered anew each time.
 
-use loadlab_load::journey::capture::Slots;
+use loadlab_load::journey::capture::CaptureSlots;
 use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::script::{Journey, Message, Script};
 use loadlab_load::journey::template::Template;
@@ -53,7 +53,7 @@ pub fn plain_journey() -> Journey {
         cookies: false,
         feeds: vec![],
         dealings: vec![],
-        shared: Slots::new(0),
+        shared: CaptureSlots::new(0),
         own: 0,
         remembered: vec![],
         numbers: vec![],

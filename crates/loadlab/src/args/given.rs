@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use loadlab_load::target::Proxy;
+use loadlab_load::target::ProxyUrl;
 use loadlab_plan::credentials;
 use loadlab_plan::{MOST_BYTES, Missing, Options, Outside, Plan, Reference};
 use loadlab_record::secrets::{LEAST_BYTES, MASK};
@@ -78,7 +78,7 @@ pub fn headers(given: &[Header], option: &str, all_secret: bool) -> Result<Vec<(
 #[derive(Clone, Debug)]
 pub enum ProxyGiven {
     /// The proxy, and its URL as typed.
-    Url(Box<Proxy>, String),
+    Url(Box<ProxyUrl>, String),
     /// `@FILE` that holds its URL.
     File(PathBuf),
 }
@@ -118,7 +118,7 @@ impl ProxyGiven {
     ///
     /// # Errors
     /// In words: the file cannot be read, or does not hold the URL of a proxy.
-    pub fn read(&self) -> Result<Proxy, String> {
+    pub fn read(&self) -> Result<ProxyUrl, String> {
         match self {
             ProxyGiven::Url(proxy, _) => Ok((**proxy).clone()),
             ProxyGiven::File(path) => {

@@ -555,7 +555,7 @@ pub struct FindArgs {
     #[arg(long, value_name = "T", value_parser = duration, help_heading = "Search", hide_short_help = true)]
     pub settle: Option<u64>,
     /// Maximum number of levels to measure, repeats included
-    #[arg(long, value_name = "N", default_value_t = loadlab_analysis::search::MAX_LEVELS, hide_short_help = true,
+    #[arg(long, value_name = "N", default_value_t = loadlab_analysis::scaling::search::MAX_LEVELS, hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Search")]
     pub max_levels: u32,
     #[command(flatten)]

@@ -155,6 +155,9 @@ pub struct AgentArgs {
     /// The most connections that this agent opens for a load
     #[arg(long, value_name = "C")]
     pub max_connections: Option<u64>,
+    /// Connect from these addresses in turn, where one has too few ports
+    #[arg(long, value_name = "ADDR[-ADDR]", value_parser = super::sources)]
+    pub source: Option<super::Sources>,
     /// Load threads, unless the plan names their number [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,

@@ -1,7 +1,7 @@
 //! `loadlab ab`: a plan at two revisions of its repository → whether the change helped.
 
-use loadlab_analysis::case::TRIALS_FOR_DIFFERENCES;
-use loadlab_analysis::compare::Comparison;
+use loadlab_analysis::cases::case::TRIALS_FOR_DIFFERENCES;
+use loadlab_analysis::comparison::compare::Comparison;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_record::manifest::short_commit;

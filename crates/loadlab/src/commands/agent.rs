@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -85,6 +86,7 @@ pub fn command(args: &AgentArgs) -> Ended {
         trusts_plan: args.trust_plan,
         max_rate: args.max_rate,
         max_connections: args.max_connections,
+        sources: args.source.as_ref().map_or_else(Vec::new, |sources| sources.0.clone()),
         shown: Mutex::default(),
     });
     let served = serve(&options, &loads, &|text| exit::line(text), &|| cancel.is_cancelled());
@@ -143,6 +145,8 @@ struct PlannedLoads {
     trusts_plan: bool,
     max_rate: Option<f64>,
     max_connections: Option<u64>,
+    /// Addresses to connect from; empty: the kernel's choice.
+    sources: Vec<IpAddr>,
     /// Notes that were already shown.
     shown: Mutex<BTreeSet<String>>,
 }
@@ -182,6 +186,7 @@ impl Loads for PlannedLoads {
             resolved: bundle.resolved.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
             // Networks that the coordinator has made exist only on its machine.
             addresses: if self.trusts_plan { load.addresses.clone() } else { Vec::new() },
+            source: self.sources.first().copied(),
             ..Allowed::default()
         };
         // A plan that is not trusted could name any file of this machine.
@@ -191,6 +196,9 @@ impl Loads for PlannedLoads {
         };
         let mut spec = spec_of(&plan, &files, &load, &allowed, threads)?;
         spec.secrets = mask::secrets();
+        if !self.sources.is_empty() {
+            spec.sources = self.sources.clone();
+        }
         Ok(spec)
     }
 
@@ -250,7 +258,7 @@ fn most_per_s(part: &LoadSpec) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_load::journey::capture::Slots;
+    use loadlab_load::journey::capture::CaptureSlots;
     use loadlab_load::journey::order::StepOrder;
     use loadlab_load::journey::script::Journey;
     use loadlab_load::spec::Elsewhere;
@@ -284,7 +292,7 @@ mod tests {
             cookies: false,
             feeds: Vec::new(),
             dealings: Vec::new(),
-            shared: Slots::new(0),
+            shared: CaptureSlots::new(0),
             own: 0,
             remembered: Vec::new(),
             numbers: Vec::new(),
@@ -327,6 +335,7 @@ mod tests {
             trusts_plan: false,
             max_rate: Some(max_rate),
             max_connections: None,
+            sources: Vec::new(),
             shown: Mutex::default(),
         };
         let why = with(1e9).accepts(&part(CLOSED)).expect_err("nothing limits it");

@@ -94,7 +94,7 @@ pub fn command(args: &BenchArgs) -> Ended {
 fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
     if args.json {
         output::print_summary(&result.summary);
-    } else if !loadlab_analysis::judge::could_not_run(&result.summary) {
+    } else if !loadlab_analysis::trial::judge::could_not_run(&result.summary) {
         // If nothing ever answered, the error says enough.
         let trial = loadlab_report::trial::Trial {
             summary: &result.summary,

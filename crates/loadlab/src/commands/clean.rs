@@ -9,14 +9,14 @@ use crate::output;
 
 /// Runs the command.
 pub fn command(args: &CleanArgs) -> Ended {
-    let how = clean::Cleaning { dry_run: args.dry_run, forget: args.forget };
-    let items = match clean::clean(&state::default_dir(), how) {
+    let options = clean::Cleaning { dry_run: args.dry_run, forget: args.forget };
+    let items = match clean::clean(&state::default_dir(), options) {
         Ok(items) => items,
         Err(error) => return Ended::error(Exit::CouldNotRun, error),
     };
     // Leftovers without a state file. Leftovers that have one, and could not be removed, are not reported twice.
     let mut items = items;
-    for stray in clean::clean_engines(how) {
+    for stray in clean::clean_engines(options) {
         if !items.iter().any(|item| item.what == stray.what) {
             items.push(stray);
         }

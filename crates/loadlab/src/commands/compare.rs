@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_analysis::case::CaseFindings;
-use loadlab_analysis::compare::{Comparison, Options};
-use loadlab_analysis::differences::{Comparing, across, pair, side, within};
+use loadlab_analysis::cases::case::CaseFindings;
+use loadlab_analysis::comparison::compare::{Comparison, Options};
+use loadlab_analysis::comparison::differences::{Comparing, across, pair, side, within};
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::{DiagnosedRun, Exit};
 
@@ -205,9 +205,9 @@ fn in_many(runs: &[DiagnosedRun], all: &[Findings<'_>], options: Options) -> Res
             let quick = runs[0].manifest.quick || runs[place].manifest.quick;
             // Figures that either plan names are relevant to the comparison.
             let named = if other.are_of_plan { other } else { base };
-            let how = Comparing { quick, ..named.comparing(options) };
+            let comparing = Comparing { quick, ..named.comparing(options) };
             let (of_base, of_other) = (&base.cases[i].case.trials, &other.cases[j].case.trials);
-            let compared = across(&sides.0, &sides.1, how);
+            let compared = across(&sides.0, &sides.1, comparing);
             found.push(compared.with_profiles(of_base.iter(), of_other.iter()));
         }
     }

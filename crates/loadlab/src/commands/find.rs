@@ -43,8 +43,8 @@ pub fn command(args: &FindArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    let mut how = match how_of(args, &read) {
-        Ok(how) => how,
+    let mut options = match options_of(args, &read) {
+        Ok(options) => options,
         Err(ended) => return ended,
     };
     let metrics = match args.metrics.wanted() {
@@ -53,10 +53,12 @@ pub fn command(args: &FindArgs) -> Ended {
     };
     #[cfg(feature = "swarm")]
     {
-        let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
-        match senders::of(&args.swarm, &read, reached, args.progress.quiet, &cancel) {
-            Ok(senders) => how.senders = senders,
-            Err(none) => return documents(args, &read.plan.name, &how.out).not_measured(none.exit, none.why),
+        let (hosts, resolved) = (&args.allow_host, &args.resolve);
+        match senders::of(&args.swarm, &read, hosts, resolved, args.progress.quiet, &cancel) {
+            Ok(senders) => options.senders = senders,
+            Err(none) => {
+                return documents(args, &read.plan.name, &options.out).not_measured(none.exit, none.why);
+            }
         }
     }
     resident::leave_start_behind();
@@ -68,20 +70,20 @@ pub fn command(args: &FindArgs) -> Ended {
     };
     view.title(&title);
     let emit = |event: RunEvent| view.event(&event);
-    let result = find(&read.plan, &request, &how, &cancel, &emit);
+    let result = find(&read.plan, &request, &options, &cancel, &emit);
     // Releases the agents.
-    how.senders = None;
+    options.senders = None;
     view.done();
     // A record that already existed belongs to another run.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(found) => finish(args, &read.plan.name, &found),
         Err(error) => {
-            note_record(&how.out, args.progress.quiet, &error);
-            documents(args, &read.plan.name, &how.out).not_measured(error.exit(), error)
+            note_record(&options.out, args.progress.quiet, &error);
+            documents(args, &read.plan.name, &options.out).not_measured(error.exit(), error)
         }
     };
-    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
+    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&options.out)).flatten())
 }
 
 /// The line that is shown before the search begins.
@@ -211,15 +213,15 @@ fn watch_at(args: &FindArgs) -> Result<Watch, Ended> {
     }
 }
 
-fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
+fn options_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let name = if is_url(&args.target) { "url" } else { &read.plan.name };
     let out = args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}")));
-    let mut how = usual(read, out, (&args.allow_host, &args.resolve))?;
+    let mut options = usual(read, out, &args.allow_host, &args.resolve)?;
     #[cfg(feature = "swarm")]
-    how.options.extend(args.swarm.words());
-    how.watch = watch_at(args)?;
-    how.is_watched = !args.progress.quiet || args.ui.ui.is_some();
-    Ok(how)
+    options.as_given.extend(args.swarm.words());
+    options.watch = watch_at(args)?;
+    options.is_watched = !args.progress.quiet || args.ui.ui.is_some();
+    Ok(options)
 }
 
 /// The documents that the user asked for, for a plan with this name.

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use loadlab_analysis::metric;
-use loadlab_analysis::metric::Metric;
+use loadlab_analysis::cases::metric;
+use loadlab_analysis::cases::metric::Metric;
 use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_report::document::CaseLink;
 use loadlab_report::history::{Listed, list_json, list_text, metric_names, trend, trend_text};

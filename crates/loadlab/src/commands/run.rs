@@ -106,14 +106,14 @@ fn perform_in(
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    let mut how = match how_of(args, read) {
-        Ok(how) => how,
+    let mut options = match options_of(args, read) {
+        Ok(options) => options,
         Err(ended) => return ended,
     };
     if let Some(recorded) = recorded {
-        (how.resumes, how.options) = (true, recorded.options.clone());
+        (options.resumes, options.as_given) = (true, recorded.options.clone());
     }
-    how.revisions = revisions.to_vec();
+    options.revisions = revisions.to_vec();
     resident::leave_start_behind();
     for remark in &read.plan.notes {
         note(remark);
@@ -125,10 +125,12 @@ fn perform_in(
     }
     #[cfg(feature = "swarm")]
     {
-        let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
-        match senders::of(&args.swarm, read, reached, args.progress.quiet, &cancel) {
-            Ok(senders) => how.senders = senders,
-            Err(none) => return documents(args, &read.plan.name, &how.out).not_measured(none.exit, none.why),
+        let (hosts, resolved) = (&args.allow_host, &args.resolve);
+        match senders::of(&args.swarm, read, hosts, resolved, args.progress.quiet, &cancel) {
+            Ok(senders) => options.senders = senders,
+            Err(none) => {
+                return documents(args, &read.plan.name, &options.out).not_measured(none.exit, none.why);
+            }
         }
     }
     let serving = Serving { metrics, page: args.ui.ui };
@@ -137,18 +139,18 @@ fn perform_in(
             Ok(view) => view,
             Err(ended) => return ended,
         };
-    view.remarks(fitness(read, how.threads));
-    let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
+    view.remarks(fitness(read, options.threads));
+    let result = conduct(&read.plan, &options, &cancel, &|event| view.event(&event));
     // Releases the agents.
-    how.senders = None;
+    options.senders = None;
     view.done();
     // A record that already existed belongs to another run.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(result) => finish(args, &read.plan.name, &result, show),
-        Err(error) => never_began(args, &read.plan.name, &how.out, &error),
+        Err(error) => never_began(args, &read.plan.name, &options.out, &error),
     };
-    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
+    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&options.out)).flatten())
 }
 
 /// Ends a run that measured nothing; its record, if there is one, states why.
@@ -188,13 +190,13 @@ pub fn own_exe() -> Result<PathBuf, Ended> {
         .map_err(|e| Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}")))
 }
 
-fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
+fn options_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let out = args.out.clone().unwrap_or_else(|| default_out(&read.plan.name));
-    let mut how = usual(read, out, (&args.allow_host, &args.resolve))?;
+    let mut options = usual(read, out, &args.allow_host, &args.resolve)?;
     #[cfg(feature = "swarm")]
-    how.options.extend(args.swarm.words());
-    how.is_watched = !args.progress.quiet || args.ui.ui.is_some();
-    Ok(how)
+    options.as_given.extend(args.swarm.words());
+    options.is_watched = !args.progress.quiet || args.ui.ui.is_some();
+    Ok(options)
 }
 
 /// The default options to run a plan: into the folder `out`, with these hosts allowed and these addresses for them.
@@ -204,14 +206,15 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
 pub fn usual(
     read: &ReadPlan,
     out: PathBuf,
-    (allow_hosts, resolved): (&[String], &[Resolved]),
+    allow_hosts: &[String],
+    resolved: &[Resolved],
 ) -> Result<RunOptions, Ended> {
-    let mut options = read.options.clone();
-    options.extend(allow_hosts.iter().map(|h| format!("--allow-host {h}")));
-    options.extend(resolved.iter().map(|r| format!("--resolve {r}")));
+    let mut as_given = read.options.clone();
+    as_given.extend(allow_hosts.iter().map(|h| format!("--allow-host {h}")));
+    as_given.extend(resolved.iter().map(|r| format!("--resolve {r}")));
     Ok(RunOptions {
         plan_text: read.text.clone(),
-        options,
+        as_given,
         out,
         resumes: false,
         exe: own_exe()?,

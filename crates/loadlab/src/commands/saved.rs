@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loadlab_analysis::compare::{Comparison, Options};
-use loadlab_analysis::differences::pair;
+use loadlab_analysis::comparison::compare::{Comparison, Options};
+use loadlab_analysis::comparison::differences::pair;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_load::resident;
@@ -29,11 +29,11 @@ use crate::{mask, output, runs, signals};
 
 /// Runs the command.
 pub fn command(args: &BenchArgs) -> Ended {
-    let (read, mut how) = match prepared(args) {
+    let (read, mut options) = match prepared(args) {
         Ok(prepared) => prepared,
         Err(ended) => return ended,
     };
-    loadlab_system::background::keep_off(&how.generator.cpus);
+    loadlab_system::background::keep_off(&options.generator.cpus);
     resident::leave_start_behind();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
@@ -47,9 +47,9 @@ pub fn command(args: &BenchArgs) -> Ended {
     };
     #[cfg(feature = "swarm")]
     {
-        let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
-        match senders::of(&args.swarm, &read, reached, args.progress.quiet, &cancel) {
-            Ok(senders) => how.senders = senders,
+        let (hosts, resolved) = (&args.allow_host, &args.resolve);
+        match senders::of(&args.swarm, &read, hosts, resolved, args.progress.quiet, &cancel) {
+            Ok(senders) => options.senders = senders,
             Err(none) => return documents(args).not_measured(none.exit, none.why),
         }
     }
@@ -61,23 +61,23 @@ pub fn command(args: &BenchArgs) -> Ended {
     };
     view.title(&title);
     let facts = preflight::read(Duration::ZERO);
-    let planned = read.plan.cases().first().and_then(|c| preflight::Planned::of_case(c, how.threads));
+    let planned = read.plan.cases().first().and_then(|c| preflight::Planned::of_case(c, options.threads));
     let planned = planned.map(|planned| planned.isolated(read.plan.isolate));
     view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
-    let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
+    let result = conduct(&read.plan, &options, &cancel, &|event| view.event(&event));
     // Releases the agents.
-    how.senders = None;
+    options.senders = None;
     view.done();
     // A record that already existed belongs to another run.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(result) => finish(args, &result),
         Err(error) => {
-            note_record(&how.out, args.progress.quiet, &error);
+            note_record(&options.out, args.progress.quiet, &error);
             documents(args).not_measured(error.exit(), error)
         }
     };
-    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
+    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&options.out)).flatten())
 }
 
 /// The plan, and how it is run.
@@ -88,18 +88,18 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
     let plan = plan_of(args).map_err(usage)?;
     let read = url_plan::read("bench", &plan, &PlanChoice::default())?;
     let out = args.out.clone().unwrap_or_else(|| default_out("bench"));
-    let mut how = usual(&read, out, (&args.allow_host, &args.resolve))?;
+    let mut options = usual(&read, out, &args.allow_host, &args.resolve)?;
     let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
     if !cpus.is_empty() {
         let named: Vec<String> = cpus.iter().map(usize::to_string).collect();
-        how.options.push(format!("--cpus {}", named.join(",")));
+        options.as_given.push(format!("--cpus {}", named.join(",")));
     }
     #[cfg(feature = "swarm")]
-    how.options.extend(args.swarm.words());
-    how.threads = args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize);
-    how.generator = Generator { cpus, io: Some(bench::io_of(args.io)) };
-    how.watch = watch_of(&args.watch)?;
-    Ok((read, how))
+    options.as_given.extend(args.swarm.words());
+    options.threads = args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize);
+    options.generator = Generator { cpus, io: Some(bench::io_of(args.io)) };
+    options.watch = watch_of(&args.watch)?;
+    Ok((read, options))
 }
 
 /// Checks that a plan can express all options.
@@ -307,7 +307,7 @@ fn show_one(args: &BenchArgs, run: &DiagnosedRun) {
     if args.json {
         return output::print_summary(summary);
     }
-    if loadlab_analysis::judge::could_not_run(summary) {
+    if loadlab_analysis::trial::judge::could_not_run(summary) {
         return;
     }
     let shown = loadlab_report::trial::Trial {

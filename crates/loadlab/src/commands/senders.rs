@@ -17,7 +17,8 @@ use crate::swarm::{NoSenders, Wanted, gathered};
 pub fn of(
     args: &SwarmArgs,
     read: &ReadPlan,
-    (allow_hosts, resolved): (&[String], &[Resolved]),
+    allow_hosts: &[String],
+    resolved: &[Resolved],
     is_quiet: bool,
     cancel: &Cancel,
 ) -> Result<Option<Arc<dyn Senders>>, NoSenders> {

@@ -1,7 +1,7 @@
 //! The verdict of a comparison, in a word and in a line.
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::compare::{Call, Comparison, Row, Scale};
+use loadlab_analysis::comparison::compare::{Call, Comparison, Row, Scale};
 use loadlab_record::units::significant;
 
 /// One word for all figures: `better` and `worse` if no figure contradicts it.

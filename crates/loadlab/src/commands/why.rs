@@ -35,11 +35,11 @@ pub fn command(args: &WhyArgs) -> Ended {
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
     let out = args.out.clone().unwrap_or_else(|| default_out(&format!("why-{}", read.plan.name)));
-    let mut how = match usual(&read, out, (&args.allow_host, &[])) {
-        Ok(how) => how,
+    let mut options = match usual(&read, out, &args.allow_host, &[]) {
+        Ok(options) => options,
         Err(ended) => return ended,
     };
-    how.is_watched = !args.progress.quiet;
+    options.is_watched = !args.progress.quiet;
     let request = WhyRequest {
         budget_ns: args.budget,
         block_s: args.block,
@@ -57,11 +57,11 @@ pub fn command(args: &WhyArgs) -> Ended {
     };
     view.title(&title);
     let emit = |event: RunEvent| view.event(&event);
-    let result = why(&read.plan, &request, &how, &cancel, &emit);
+    let result = why(&read.plan, &request, &options, &cancel, &emit);
     view.done();
     match result {
         Ok(found) => finish(args, &found),
-        Err(error) => never_began(&how.out, args.progress.quiet, &error),
+        Err(error) => never_began(&options.out, args.progress.quiet, &error),
     }
 }
 

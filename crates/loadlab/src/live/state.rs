@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use loadlab_analysis::components::{cpu_s, probe_name};
+use loadlab_analysis::trial::components::{cpu_s, probe_name};
 use loadlab_record::figure::FigureValue;
 use loadlab_record::load::{Counts, Tick};
 use loadlab_record::manifest::{FigureFacts, UntilEnded};

@@ -1,6 +1,6 @@
 //! Which parts of a run's state are metrics: names, units, and current values. Other modules send them.
 
-use loadlab_analysis::components::cpu_s;
+use loadlab_analysis::trial::components::cpu_s;
 use loadlab_record::load::Counts;
 use loadlab_record::sample::Sample;
 use loadlab_run::event::Progress;

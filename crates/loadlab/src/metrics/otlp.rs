@@ -224,7 +224,7 @@ impl Pusher {
             .name("otlp".into())
             .spawn(move || {
                 loadlab_system::background::enter();
-                push_all(&sender, &known, &taken, (&lasts, &faults));
+                push_all(&sender, &known, &taken, &lasts, &faults);
                 drop(ends);
             })
             .map_err(|e| Ended::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}")))?;
@@ -267,7 +267,8 @@ fn push_all(
     sender: &Sender,
     known: &Mutex<Known>,
     bodies: &Receiver<Message>,
-    (last, fault): (&Mutex<Option<String>>, &Mutex<Fault>),
+    last: &Mutex<Option<String>>,
+    fault: &Mutex<Fault>,
 ) {
     let keep = |why: String| Fault::keep(fault, &sender.endpoint.url(), why);
     loop {

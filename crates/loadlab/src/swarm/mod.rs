@@ -181,7 +181,7 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
             };
             local(*agents, offer, &stopped, &failed)?
         }
-        SwarmPlace::Nats(url) => on_server(wanted, url, described, on_loss, (&stopped, &failed))?,
+        SwarmPlace::Nats(url) => on_server(wanted, url, described, on_loss, &stopped, &failed)?,
     };
     let agents = swarm.agents;
     if !wanted.is_quiet {
@@ -239,7 +239,8 @@ fn on_server(
     url: &str,
     mut described: Bundle,
     on_loss: LossPolicy,
-    (stopped, failed): (&dyn Fn() -> bool, &dyn Fn(SwarmError) -> NoSenders),
+    stopped: &dyn Fn() -> bool,
+    failed: &dyn Fn(SwarmError) -> NoSenders,
 ) -> Result<Swarm, NoSenders> {
     let of_key = || {
         let key = private_key_of(wanted.plan)?;
@@ -364,16 +365,16 @@ impl ReadySenders for ReadyAgents {
         control: &Control,
         origin: Origin,
         cancelled: &dyn Fn() -> bool,
-        tell: &dyn Fn(SenderNews),
+        on_news: &dyn Fn(SenderNews),
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) -> SentLoad {
-        let tell = |news: News| {
-            tell(match news {
+        let on_news = |news: News| {
+            on_news(match news {
                 News::Note(text) => SenderNews::Note(text),
                 News::Parts(parts) => SenderNews::Agents(parts.into_iter().map(agent_now).collect()),
             });
         };
-        let sent = self.ready.run(spec, control, origin, cancelled, &tell, observer);
+        let sent = self.ready.run(spec, control, origin, cancelled, &on_news, observer);
         let agents = sent.parts.into_iter().zip(0..).map(|(part, slot)| {
             let losses: Vec<&Loss> =
                 sent.losses.iter().filter(|loss| loss.lost.slot as u64 == slot).collect();

@@ -148,7 +148,7 @@ fn serve(stream: TcpStream, books: &Mutex<Books>) {
         }
         seat
     };
-    let polite = talk(&mut socket, &path, seat, books);
+    let polite = converse(&mut socket, &path, seat, books);
     let mut books = locked(books);
     books.room.remove(&seat);
     books.present -= 1;
@@ -162,7 +162,7 @@ fn serve(stream: TcpStream, books: &Mutex<Books>) {
 }
 
 /// Talks until one side stops: whether the peer sent a close frame; `None` if the server ended the connection.
-fn talk(socket: &mut Socket, path: &str, seat: u64, books: &Mutex<Books>) -> Option<bool> {
+fn converse(socket: &mut Socket, path: &str, seat: u64, books: &Mutex<Books>) -> Option<bool> {
     match path.split('?').next().unwrap() {
         "/chat" => say(socket, &format!("{{\"type\": \"welcome\", \"seat\": {seat}}}")),
         "/leaves" => {

@@ -32,7 +32,7 @@ pub(crate) fn more(step: &Step, names: &dyn Fn(u16) -> String) -> String {
     if !checks.is_empty() {
         out.push_str(&format!(", checks {checks}"));
     }
-    let messages = step.websocket.iter().flat_map(|talk| &talk.messages);
+    let messages = step.websocket.iter().flat_map(|conversation| &conversation.messages);
     let captures: Vec<_> = step.captures.iter().chain(messages.flat_map(|m| &m.captures)).collect();
     if !captures.is_empty() {
         let names: Vec<String> = captures.iter().map(|c| names(c.slot)).collect();

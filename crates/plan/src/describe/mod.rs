@@ -482,10 +482,14 @@ fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
     let more = journey::more(step, names);
     let what = match (&step.urls, &step.websocket) {
         (Some(file), _) => format!("GET the URLs of {} in turn", within(file, dir)),
-        (None, Some(talk)) => {
-            let said = talk.messages.iter().filter(|m| !m.is_pause()).count() as u64;
-            let times = if talk.repeat > 1 { format!(" {} times", talk.repeat) } else { String::new() };
-            let held = match talk.hold_ns {
+        (None, Some(conversation)) => {
+            let said = conversation.messages.iter().filter(|m| !m.is_pause()).count() as u64;
+            let times = if conversation.repeat > 1 {
+                format!(" {} times", conversation.repeat)
+            } else {
+                String::new()
+            };
+            let held = match conversation.hold_ns {
                 0 => String::new(),
                 ns => format!(", held open for {}", duration(ns)),
             };

@@ -27,6 +27,9 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("message", "others", "on_unexpected"),
 ];
 
+/// Values of keys: section, key, the old value, the new value.
+const VALUES: &[(&str, &str, &str, &str)] = &[("message", "on_unexpected", "pass", "ignore")];
+
 /// Verbs of events, likewise.
 const VERBS: &[(&str, &str)] =
     &[("cut", "disconnect"), ("heal", "reconnect"), ("narrow", "bandwidth"), ("lose", "packet_loss")];
@@ -34,6 +37,12 @@ const VERBS: &[(&str, &str)] =
 /// The new name of a key that was renamed.
 pub(crate) fn key(section: &Section, name: &str) -> Option<&'static str> {
     KEYS.iter().find(|(id, from, _)| *id == section.id && *from == name).map(|(.., to)| *to)
+}
+
+/// The new name of a key's value that was renamed.
+pub(crate) fn value(section: &Section, key: &str, value: &str) -> Option<&'static str> {
+    let is_it = |of: &&(&str, &str, &str, &str)| (of.0, of.1, of.2) == (section.id, key, value);
+    VALUES.iter().find(is_it).map(|(.., to)| *to)
 }
 
 /// The new name of an event's verb that was renamed.
@@ -44,13 +53,20 @@ pub(crate) fn verb(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::SECTIONS;
+    use crate::keys::{SECTIONS, Shape};
 
     #[test]
     fn old_names_are_gone_and_new_ones_exist() {
         for (id, from, to) in KEYS {
             let section = SECTIONS.iter().find(|s| s.id == *id).unwrap();
             assert!(section.key(from).is_none() && section.key(to).is_some(), "{id}: {from}, {to}");
+        }
+        for (id, key, from, to) in VALUES {
+            let section = SECTIONS.iter().find(|s| s.id == *id).unwrap();
+            let Some(Shape::OneOf(words)) = section.key(key).map(|key| &key.shape) else {
+                panic!("{id}: {key}")
+            };
+            assert!(!words.contains(from) && words.contains(to), "{id}: {key}");
         }
     }
 }

@@ -58,9 +58,9 @@ pub struct Step {
 impl Step {
     /// Number of requests it makes if none of them fails: a conversation has an opening, messages and a close.
     pub fn requests(&self) -> u64 {
-        self.websocket.as_ref().map_or(1, |talk| {
-            let messages = talk.messages.iter().filter(|m| !m.is_pause());
-            2 + u64::from(talk.repeat) * messages.count() as u64
+        self.websocket.as_ref().map_or(1, |conversation| {
+            let messages = conversation.messages.iter().filter(|m| !m.is_pause());
+            2 + u64::from(conversation.repeat) * messages.count() as u64
         })
     }
 
@@ -70,25 +70,25 @@ impl Step {
         if self.tags.iter().any(|tag| tag == series) {
             return self.requests();
         }
-        let talk = self.websocket.as_ref().map_or(0, |talk| {
+        let conversation = self.websocket.as_ref().map_or(0, |conversation| {
             let counts = |m: &&Message| m.tags.iter().any(|tag| tag == series) || is_it(&m.series);
-            let messages = talk.messages.iter().filter(|m| !m.is_pause()).filter(counts).count();
-            u64::from(talk.repeat) * messages as u64 + u64::from(is_it(&talk.closing_series))
+            let messages = conversation.messages.iter().filter(|m| !m.is_pause()).filter(counts).count();
+            u64::from(conversation.repeat) * messages as u64 + u64::from(is_it(&conversation.closing_series))
         });
-        u64::from(is_it(&self.series)) + talk
+        u64::from(is_it(&self.series)) + conversation
     }
 
     /// The names of all series that it, or a part of it, counts towards.
     pub fn all_series(&self) -> impl Iterator<Item = &String> {
-        let talk = self.websocket.iter();
-        let own =
-            talk.flat_map(|t| t.messages.iter().filter_map(|m| m.series.as_ref()).chain(&t.closing_series));
+        let conversation = self.websocket.iter();
+        let own = conversation
+            .flat_map(|t| t.messages.iter().filter_map(|m| m.series.as_ref()).chain(&t.closing_series));
         self.all_tags().chain(&self.series).chain(own)
     }
 
     /// Its tags, and those of its messages.
     pub fn all_tags(&self) -> impl Iterator<Item = &String> {
-        let messages = self.websocket.iter().flat_map(|talk| &talk.messages);
+        let messages = self.websocket.iter().flat_map(|conversation| &conversation.messages);
         self.tags.iter().chain(messages.flat_map(|message| &message.tags))
     }
 }

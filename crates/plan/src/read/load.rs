@@ -9,7 +9,7 @@ use crate::model::journey::Step;
 use crate::model::spec::{LoadSpec, Model};
 use crate::read::batches::read_batches;
 use crate::read::command_load as command;
-use crate::read::journey::{http, step, talk};
+use crate::read::journey::{conversation, http, step};
 use crate::read::reader::{Fields, Reader};
 use crate::read::stages::{self, Stages};
 use crate::text::error::Problem;
@@ -44,7 +44,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     let seed = r.count(&fields, "seed").unwrap_or(1);
     fits_together(r, &fields, until, ramp_ns, warmup_ns);
     let http = http::read(r, &fields);
-    talk::fits_load(r, &fields, model.as_ref(), http.protocol);
+    conversation::fits_load(r, &fields, model.as_ref(), http.protocol);
     let journey = step::read_journey(r, &fields);
     let (journey, script) = journey?;
     let is_closed = matches!(model, Some(Model::Closed { .. }));

@@ -51,7 +51,7 @@ pub(crate) struct KnownCapture {
 }
 
 /// The meaning of a name in a request.
-pub(crate) enum Word {
+pub(crate) enum NameMeaning {
     Variable(Variable, Escape),
     /// Not a variable: perhaps a constant.
     Other,

@@ -13,7 +13,7 @@ use crate::model::case_values::CaseValues;
 use crate::model::plan::Revision;
 use crate::model::template::{BraceError, Piece, Template, pieces};
 use crate::outside::{self, Outside};
-use crate::read::names::{Names, Word};
+use crate::read::names::{NameMeaning, Names};
 use crate::text::error::{Problem, Problems};
 use crate::text::node::{Entry, Node, ScalarKind, Value};
 use crate::text::shorten::shorten;
@@ -439,16 +439,16 @@ impl<'a> Reader<'a> {
         }
         if let When::Request(escape) = when {
             match self.word(node, name, escape) {
-                Word::Variable(variable, escape) => {
+                NameMeaning::Variable(variable, escape) => {
                     out.template.push_variable(variable, escape, name);
                     out.kind = ScalarKind::Text;
                     return;
                 }
-                Word::Wrong => {
+                NameMeaning::Wrong => {
                     out.whole = false;
                     return;
                 }
-                Word::Other => {}
+                NameMeaning::Other => {}
             }
         }
         match self.meaning(name) {

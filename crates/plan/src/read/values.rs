@@ -2,7 +2,7 @@
 
 use loadlab_record::units::{self, UnitError};
 
-use crate::keys::Shape;
+use crate::keys::{Shape, renamed};
 use crate::read::reader::{Fields, Reader, Scalar};
 use crate::text::error::Problem;
 use crate::text::node::{Node, ScalarKind, Value};
@@ -105,9 +105,13 @@ impl Reader<'_> {
         let scalar = self.scalar(fields.get(key)?, &format!("one of {listed}"))?;
         let found = words.iter().copied().find(|w| *w == scalar.text);
         if found.is_none() {
-            let message =
-                format!("`{}` is not a value of `{key}`: use one of {listed}", shorten(&scalar.text));
-            let near = suggest::nearest(&scalar.text, words.iter().copied());
+            let (message, near) = match renamed::value(fields.section, key, &scalar.text) {
+                Some(to) => (format!("`{}` of `{key}` was renamed to `{to}`", scalar.text), None),
+                None => (
+                    format!("`{}` is not a value of `{key}`: use one of {listed}", shorten(&scalar.text)),
+                    suggest::nearest(&scalar.text, words.iter().copied()),
+                ),
+            };
             self.wrong(&scalar, message, near.map(|w| format!("did you mean `{w}`?")));
         }
         found

@@ -4,7 +4,7 @@ use loadlab_record::escape::Escape;
 use loadlab_record::variable::{Unit, Variable};
 
 use crate::read::names::MOST;
-use crate::read::names::{KnownCapture, StepOwner, Word};
+use crate::read::names::{KnownCapture, NameMeaning, StepOwner};
 use crate::read::reader::Reader;
 use crate::text::encode;
 use crate::text::error::Problem;
@@ -35,23 +35,23 @@ const RESERVED: &[&str] = &[
 ];
 impl Reader<'_> {
     /// The meaning of a name in a request; reports what is wrong with it.
-    pub fn word(&mut self, node: &Node, name: &str, escape: Escape) -> Word {
+    pub fn word(&mut self, node: &Node, name: &str, escape: Escape) -> NameMeaning {
         let (inner, escape) = match call(name, "raw") {
             Some(inner) => (inner, encode::raw(escape)),
             None => (name, escape),
         };
         match self.variable(node, inner) {
-            Ok(Some(variable)) => Word::Variable(variable, escape),
+            Ok(Some(variable)) => NameMeaning::Variable(variable, escape),
             Ok(None) if inner != name => {
                 let message = format!("`{}` is not a variable", shorten(inner));
                 let problem = Problem::new(self.inner_span(node, name), message);
                 self.push(problem.hint("`raw(NAME)` inserts a captured value unchanged"));
-                Word::Wrong
+                NameMeaning::Wrong
             }
-            Ok(None) => Word::Other,
+            Ok(None) => NameMeaning::Other,
             Err(problem) => {
                 self.push(problem);
-                Word::Wrong
+                NameMeaning::Wrong
             }
         }
     }

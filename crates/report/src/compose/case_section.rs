@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use loadlab_analysis::case::{CaseFindings, Spread};
-use loadlab_analysis::metric::{self, Better, Unit, Value};
+use loadlab_analysis::cases::case::{CaseFindings, Spread};
+use loadlab_analysis::cases::metric::{self, Better, Unit, Value};
 use loadlab_record::summary::{Distribution, LoadSummary, Summary};
 
 use super::{PlanOrder, agents, case_id, charts, marks, profile, ranged, remarks, sockets, tables};

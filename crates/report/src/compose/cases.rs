@@ -1,11 +1,11 @@
 //! Cases side by side by the figures that matter: one row per case, or, if two or more axes vary, one grid per
 //! figure.
 
-use loadlab_analysis::case::{CaseFindings, Spread, but_controls};
-use loadlab_analysis::compare::{Call, Comparison};
+use loadlab_analysis::cases::case::{CaseFindings, Spread, but_controls};
+use loadlab_analysis::cases::labels::Labels;
+use loadlab_analysis::cases::metric::{Metric, Value};
+use loadlab_analysis::comparison::compare::{Call, Comparison};
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::labels::Labels;
-use loadlab_analysis::metric::{Metric, Value};
 
 use super::case_id;
 use crate::document::{CaseRow, CaseTable, FigureCell, FigureHead, Grid, GridCell, Grids, Weight};
@@ -85,7 +85,7 @@ fn note(findings: &Findings<'_>, bases: &[usize]) -> Option<String> {
 
 /// What held a case back, in a word or two.
 pub(super) fn bottleneck(case: &CaseFindings<'_>) -> String {
-    use loadlab_analysis::bottleneck::BottleneckKind;
+    use loadlab_analysis::trial::bottleneck::BottleneckKind;
     let Some(found) = &case.diagnosis.bottleneck else { return figures::NOTHING.to_owned() };
     let what = match found.kind {
         BottleneckKind::Nothing | BottleneckKind::Latency => return "none saturated".to_owned(),
@@ -156,7 +156,7 @@ fn cell(spread: &Spread, metric: &Metric, scale: &Scale, compared: Option<&Compa
             Call::Changed => ("changed", Weight::Plain),
             Call::CannotTell => ("cannot tell", Weight::Plain),
         };
-        let ratio = r.effect.filter(|_| metric.unit != loadlab_analysis::metric::Unit::Share);
+        let ratio = r.effect.filter(|_| metric.unit != loadlab_analysis::cases::metric::Unit::Share);
         let text = ratio.map_or_else(
             || word.to_owned(),
             |e| format!("{} × · {word}", figures::number(figures::round(e.value, 3))),

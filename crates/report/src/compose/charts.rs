@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::bottleneck::BottleneckKind;
-use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::cases::case::CaseFindings;
+use loadlab_analysis::trial::bottleneck::BottleneckKind;
 use loadlab_record::sample::Sample;
 
 use super::component_charts::ChartGroup;

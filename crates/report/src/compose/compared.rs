@@ -1,11 +1,11 @@
 //! Differences between cases: a table for each pair, and the document of `loadlab compare`.
 
-use loadlab_analysis::compare::{Call, Comparison, Interval, Method, Row, Scale};
+use loadlab_analysis::comparison::compare::{Call, Comparison, Interval, Method, Row, Scale};
 use loadlab_record::summary::Verdict;
 
 use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
 use crate::figures::{self, NOTHING};
-use crate::plane::Around;
+use crate::plane::RangedValue;
 
 use super::{profile, ranged, tables::drop_unknown_columns};
 
@@ -236,7 +236,7 @@ fn ratios(comparison: &Comparison) -> Option<Ratios> {
         let (call, weight) = call_words(r.call);
         let around = r.effect.and_then(|e| {
             let interval = e.interval?;
-            Some(Around { value: e.value, low: interval.low, high: interval.high })
+            Some(RangedValue { value: e.value, low: interval.low, high: interval.high })
         });
         let drawn = around.filter(|a| r.scale == Scale::Ratio && a.low > 0.0 && a.high.is_finite());
         let instead = match (r.scale, drawn, around) {

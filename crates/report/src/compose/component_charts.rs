@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadlab_analysis::components::{cpu_s, probe_name};
-use loadlab_analysis::metric::{Unit, Value};
+use loadlab_analysis::cases::metric::{Unit, Value};
+use loadlab_analysis::trial::components::{cpu_s, probe_name};
 use loadlab_record::sample::Sample;
 
 use super::one_trial::Trial;
@@ -45,10 +45,10 @@ impl Trial<'_> {
         let mut of = Multiples { title, charts: Vec::new(), quiet: Vec::new() };
         let mut figures: Vec<(Figure<'_>, Vec<Line>)> =
             vec![self.cpu(part), self.throttled(part), self.memory(part)];
-        figures.push(self.rates(part, ("net", "Network, in and out", "Network"), |s| {
+        figures.push(self.rates(part, "net", "Network, in and out", "Network", |s| {
             Some((s.net_in_bytes? + s.net_out_bytes?) as f64)
         }));
-        figures.push(self.rates(part, ("block", "Block I/O, read and written", "Block I/O"), |s| {
+        figures.push(self.rates(part, "block", "Block I/O, read and written", "Block I/O", |s| {
             Some((s.block_read_bytes? + s.block_written_bytes?) as f64)
         }));
         figures.sort_by_key(|(figure, _)| figure.id != first);
@@ -132,7 +132,9 @@ impl Trial<'_> {
     fn rates<'a>(
         &'a self,
         part: &ChartGroup<'a>,
-        (id, title, name): (&'static str, &'static str, &'static str),
+        id: &'static str,
+        title: &'static str,
+        name: &'static str,
         read: fn(&Sample) -> Option<f64>,
     ) -> (Figure<'a>, Vec<Line>) {
         let lines = self.component_lines(part, |list| self.samples.rates(list, read));

@@ -1,9 +1,9 @@
 //! How cases differ in the most important figure, in a sentence.
 
-use loadlab_analysis::case::{CaseFindings, but_controls};
-use loadlab_analysis::compare::{Call, Comparison};
+use loadlab_analysis::cases::case::{CaseFindings, but_controls};
+use loadlab_analysis::cases::metric::{Better, Metric, Unit, Value};
+use loadlab_analysis::comparison::compare::{Call, Comparison};
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::metric::{Better, Metric, Unit, Value};
 
 use crate::document::Fact;
 use crate::figures;

@@ -31,9 +31,9 @@ mod tables;
 mod why;
 
 use loadlab_analysis::DiagnosedRun;
-use loadlab_analysis::case::{CaseFindings, Spread};
+use loadlab_analysis::cases::case::{CaseFindings, Spread};
+use loadlab_analysis::cases::metric::{self, Metric, Unit};
 use loadlab_analysis::findings::{Findings, findings};
-use loadlab_analysis::metric::{self, Metric, Unit};
 use loadlab_record::summary::Verdict;
 
 use crate::document::{Block, CaseLink, Cell, Compare, Document, Fact, Point, Remark, Section, Table};

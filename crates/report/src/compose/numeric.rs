@@ -1,10 +1,10 @@
 //! Figures over a numeric axis: if an axis of a matrix holds numbers, they are the x-axis of a chart for each figure
 //! that matters, with a line for each value of another axis.
 
-use loadlab_analysis::case::{CaseFindings, Spread};
+use loadlab_analysis::cases::case::{CaseFindings, Spread};
+use loadlab_analysis::cases::labels::Labels;
+use loadlab_analysis::cases::metric::{Metric, Unit, Value};
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::labels::Labels;
-use loadlab_analysis::metric::{Metric, Unit, Value};
 use loadlab_record::summary::Verdict;
 use loadlab_record::units::{parse_bytes, parse_duration_ns, parse_rate_per_s};
 
@@ -13,7 +13,7 @@ use super::cases::LOGARITHMIC_FROM;
 use crate::colour::Colour;
 use crate::document::Trends;
 use crate::figures;
-use crate::plane::{Around, Axis, Group, Plane, Spot};
+use crate::plane::{Axis, Group, Plane, RangedValue, Spot};
 use crate::render::verdict_word;
 
 /// Figures that differ by no more than this share count as the same in all cases, as far as a drawing can show.
@@ -242,7 +242,7 @@ impl Matrix<'_> {
         Some(Spot {
             name: format!("{name}{verdict}"),
             label: None,
-            across: Around::exact(self.numbers.value(text)?),
+            across: RangedValue::exact(self.numbers.value(text)?),
             up,
             is_open,
             verdict: case.verdict,
@@ -253,7 +253,7 @@ impl Matrix<'_> {
 
 /// The position of a figure, with its range over trials, or the interval of its estimate; and whether it is only a
 /// lower bound.
-pub(crate) fn height(spread: &Spread) -> Option<(Around, bool)> {
+pub(crate) fn height(spread: &Spread) -> Option<(RangedValue, bool)> {
     let finite = |v: f64| v.is_finite().then_some(v);
     let (value, low, high, is_open) = match spread.median {
         Value::Known(v) | Value::Over(v) => {
@@ -276,7 +276,7 @@ pub(crate) fn height(spread: &Spread) -> Option<(Around, bool)> {
         Value::Between(_) | Value::Nothing => return None,
     };
     let value = finite(value)?;
-    let around = Around { value, low: finite(low)?.min(value), high: finite(high)?.max(value) };
+    let around = RangedValue { value, low: finite(low)?.min(value), high: finite(high)?.max(value) };
     Some((around, is_open))
 }
 

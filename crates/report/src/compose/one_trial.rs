@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::metric::Unit;
+use loadlab_analysis::cases::metric::Unit;
 
 use super::readings::{Bin, Readings};
 use crate::document::{Along, Band, Chart, Line, Mark};

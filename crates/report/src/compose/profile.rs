@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadlab_analysis::case::CaseFindings;
-use loadlab_analysis::compare::Comparison;
-use loadlab_analysis::profile::{CaseProfile, ProfileCost};
+use loadlab_analysis::cases::case::CaseFindings;
+use loadlab_analysis::comparison::compare::Comparison;
+use loadlab_analysis::trial::profile::{CaseProfile, ProfileCost};
 use loadlab_record::profile::{ComponentProfile, Function, INCOMPLETE};
 
 use super::{PlanOrder, case_id};
@@ -18,7 +18,7 @@ const MOST_NODES: u64 = 4_000;
 
 /// The flame graphs of a case, with their notes.
 pub fn blocks(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Vec<Block> {
-    let Some(profile) = loadlab_analysis::profile::of_case(case.case.trials.iter()) else {
+    let Some(profile) = loadlab_analysis::trial::profile::of_case(case.case.trials.iter()) else {
         return Vec::new();
     };
     let of_all = |of: Of| {

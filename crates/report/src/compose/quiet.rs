@@ -1,7 +1,7 @@
 //! Would-be charts without information: lines that do not move, or by no more than noise. A sentence reports them in
 //! less space.
 
-use loadlab_analysis::metric::{Unit, Value};
+use loadlab_analysis::cases::metric::{Unit, Value};
 
 use crate::document::Line;
 use crate::figures;

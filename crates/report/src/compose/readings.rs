@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::counter::{Counter, During};
+use loadlab_analysis::trial::counter::{Counter, During};
 use loadlab_record::load::{Tick, TickMs};
 use loadlab_record::sample::Sample;
 

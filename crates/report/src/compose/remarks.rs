@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::cases::case::CaseFindings;
 use loadlab_analysis::findings::Findings;
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::example::{Example, ExampleReason};
@@ -173,9 +173,9 @@ fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
 
 /// Suspects of the typical trial, the likeliest first, and what could not be seen.
 pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
-    use loadlab_analysis::bottleneck::BottleneckKind;
+    use loadlab_analysis::trial::bottleneck::BottleneckKind;
     let measured = case.summaries().count();
-    let remark = |(place, s): (usize, &loadlab_analysis::bottleneck::Suspect)| {
+    let remark = |(place, s): (usize, &loadlab_analysis::trial::bottleneck::Suspect)| {
         let mut hints = s.evidence.clone();
         if place == 0 && measured > 1 {
             hints.push(format!("the same comes first in {} of {measured} trials", case.agreeing));
@@ -214,7 +214,7 @@ pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
 
 /// As [`troubles`], with the case's name if they are listed with those of other cases.
 pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
-    let trouble = |t: &loadlab_analysis::case::TrialFindings<'_>| {
+    let trouble = |t: &loadlab_analysis::cases::case::TrialFindings<'_>| {
         Some(Remark {
             weight: Weight::Bad,
             label: match named {

@@ -1,18 +1,18 @@
 //! Throughput over users: what was measured at each level, the law fitted to it, the peak and the knee.
 
-use loadlab_analysis::metric::{Unit, Value};
-use loadlab_analysis::scalability::{Level, Scalability};
-use loadlab_analysis::usl::{Fit, Interval, Knee};
+use loadlab_analysis::cases::metric::{Unit, Value};
+use loadlab_analysis::scaling::scalability::{Level, Scalability};
+use loadlab_analysis::scaling::usl::{Fit, Interval, Knee};
 use loadlab_record::summary::Verdict;
 
-use loadlab_analysis::case::Spread;
+use loadlab_analysis::cases::case::Spread;
 
 use super::numeric::{HOLLOW, height};
 use super::ranged;
 use crate::colour::Colour;
 use crate::document::{Block, Cell, Fact, Section, Table};
 use crate::figures::{self, NOTHING};
-use crate::plane::Around;
+use crate::plane::RangedValue;
 use crate::plane::{Axis, Curve, Group, Mark, Plane, Spot};
 
 /// Points of a drawn curve: enough that it looks like one.
@@ -57,8 +57,8 @@ fn throughput(curve: &Scalability) -> Plane {
         Some(Spot {
             name: level_name(level),
             label: None,
-            across: Around::exact(level.users as f64),
-            up: Around::over(&level.goodput)?,
+            across: RangedValue::exact(level.users as f64),
+            up: RangedValue::over(&level.goodput)?,
             is_open: false,
             verdict: Verdict::None,
             section: None,
@@ -73,7 +73,7 @@ fn throughput(curve: &Scalability) -> Plane {
         line: steps(curve, logarithmic)
             .map(|users| {
                 let at = fit.per_s_within(users);
-                (users, Around { value: at.value, low: at.low, high: at.high })
+                (users, RangedValue { value: at.value, low: at.low, high: at.high })
             })
             .collect(),
     });
@@ -132,7 +132,7 @@ fn latency(curve: &Scalability) -> Option<Plane> {
             Some(Spot {
                 name: level_name(level),
                 label: (rank == 0).then(|| figures::count(level.users)),
-                across: Around::over(&level.goodput)?,
+                across: RangedValue::over(&level.goodput)?,
                 up,
                 is_open,
                 verdict: Verdict::None,
@@ -273,8 +273,8 @@ fn table(curve: &Scalability) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_analysis::metric::{Better, Few};
-    use loadlab_analysis::usl;
+    use loadlab_analysis::cases::metric::{Better, Few};
+    use loadlab_analysis::scaling::usl;
     use loadlab_record::quantile::Estimate;
 
     use super::*;

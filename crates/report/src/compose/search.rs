@@ -1,8 +1,8 @@
 //! Searches for capacity: the result, and the path to it, for a record that is a search, and for trials that search.
 
-use loadlab_analysis::case::{CaseFindings, TrialFindings};
+use loadlab_analysis::cases::case::{CaseFindings, TrialFindings};
+use loadlab_analysis::cases::metric::Unit;
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::metric::Unit;
 use loadlab_record::manifest::Manifest;
 use loadlab_record::search::{Capacity, SearchFacts, SearchStep, SearchVariable};
 use loadlab_record::summary::Verdict;
@@ -10,7 +10,7 @@ use loadlab_record::summary::Verdict;
 use crate::colour::Colour;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, Weight};
 use crate::figures::{self, NOTHING};
-use crate::plane::{Around, Axis, Group, Mark, Plane, Spot};
+use crate::plane::{Axis, Group, Mark, Plane, RangedValue, Spot};
 
 /// Turns the report of a run that is a search into a search report: the result comes first, and a level that missed
 /// is not a failure of the run.
@@ -164,8 +164,8 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
             Some(Spot {
                 name: format!("{}: {}", level(vary, step.level as f64), step.outcome),
                 label: None,
-                across: Around::exact(step.level as f64),
-                up: Around::exact(read(step).filter(|ms| *ms > 0.0)?),
+                across: RangedValue::exact(step.level as f64),
+                up: RangedValue::exact(read(step).filter(|ms| *ms > 0.0)?),
                 is_open: false,
                 verdict: outcome,
                 section: None,

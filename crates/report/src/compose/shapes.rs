@@ -3,9 +3,9 @@
 //! Each curve comes from one trial, the one with the median goodput: percentiles of several trials are never pooled.
 //! What is unknown is not drawn: a curve ends where it would need more samples, or among requests that never ended.
 
-use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::cases::case::CaseFindings;
+use loadlab_analysis::cases::metric::Unit;
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::metric::Unit;
 use loadlab_record::Histogram;
 use loadlab_record::histogram::rank_of;
 use loadlab_record::load::Series;

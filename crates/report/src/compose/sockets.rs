@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::bottleneck::flow::waiting;
-use loadlab_analysis::case::CaseFindings;
-use loadlab_analysis::counter::{Counter, During};
+use loadlab_analysis::cases::case::CaseFindings;
+use loadlab_analysis::trial::bottleneck::flow::waiting;
+use loadlab_analysis::trial::counter::{Counter, During};
 use loadlab_record::evidence::Pair;
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::units::format_duration_ns;

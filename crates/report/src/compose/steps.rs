@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::case::{CaseFindings, Spread};
+use loadlab_analysis::cases::case::{CaseFindings, Spread};
+use loadlab_analysis::cases::labels::Labels;
+use loadlab_analysis::cases::metric::{self, Better, Unit, Value};
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::labels::Labels;
-use loadlab_analysis::metric::{self, Better, Unit, Value};
 use loadlab_record::outcome::Failures;
 use loadlab_record::summary::{Requests, Summary, TagSummary};
 

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadlab_analysis::bottleneck::BottleneckKind;
-use loadlab_analysis::bottleneck::flow::waiting;
-use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::cases::case::CaseFindings;
+use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::metric::{Unit, Value};
+use loadlab_analysis::trial::bottleneck::BottleneckKind;
+use loadlab_analysis::trial::bottleneck::flow::waiting;
 use loadlab_record::manifest::{ComponentFacts, Manifest};
 use loadlab_record::summary::{ComponentSummary, Summary};
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use loadlab_analysis::case::{CaseFindings, Spread};
-use loadlab_analysis::derived::Derived;
+use loadlab_analysis::cases::case::{CaseFindings, Spread};
+use loadlab_analysis::cases::metric::{self, Better, Metric, Unit, Value};
+use loadlab_analysis::comparison::derived::Derived;
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::metric::{self, Better, Metric, Unit, Value};
 use loadlab_record::summary::{ComponentSummary, Summary};
 
 use super::{PlanOrder, ranged, spread_cell};

@@ -6,7 +6,7 @@ use loadlab_record::why::{Effect, LeverCall, LeverFacts, RaisedFacts, WhyFacts};
 
 use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
 use crate::figures::{self, NOTHING};
-use crate::plane::Around;
+use crate::plane::RangedValue;
 
 /// Turns the report of a run that is a proof into one of its answer: its loads are not compared with one another.
 pub fn described(mut document: Document, manifest: &Manifest) -> Document {
@@ -101,8 +101,8 @@ fn costs(why: &WhyFacts) -> Option<Ratios> {
     })
 }
 
-fn around(effect: Effect) -> Around {
-    Around { value: effect.value, low: effect.low, high: effect.high }
+fn around(effect: Effect) -> RangedValue {
+    RangedValue { value: effect.value, low: effect.low, high: effect.high }
 }
 
 /// Every lever, the most costly first.

@@ -7,7 +7,7 @@ pub mod text;
 
 use loadlab_record::summary::Verdict;
 
-use loadlab_analysis::metric::Value;
+use loadlab_analysis::cases::metric::Value;
 
 use crate::document::{Heat, Line, Ratio, Ratios};
 use crate::figures;
@@ -157,7 +157,10 @@ fn labels_line(labels: &[(usize, String)], columns: usize) -> String {
 }
 
 /// `● goodput · law ┆ knee 12, over users`.
-fn legend_words(plane: &Plane, described: &dyn Fn(f64, loadlab_analysis::metric::Unit) -> String) -> String {
+fn legend_words(
+    plane: &Plane,
+    described: &dyn Fn(f64, loadlab_analysis::cases::metric::Unit) -> String,
+) -> String {
     let groups = plane
         .groups
         .iter()

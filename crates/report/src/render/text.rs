@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use loadlab_analysis::metric::Value;
+use loadlab_analysis::cases::metric::Value;
 use loadlab_record::summary::Verdict;
 
 use super::cases::{line_of, table_of, tables_of};

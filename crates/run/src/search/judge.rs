@@ -1,7 +1,7 @@
 //! Judges a measurement of a level: whether it met the expectations, and whether it must be longer to decide.
 
-use loadlab_analysis::doubts::drops_many;
-use loadlab_analysis::search::Outcome;
+use loadlab_analysis::scaling::search::Outcome;
+use loadlab_analysis::trial::doubts::drops_many;
 use loadlab_record::expr::{Expr, Known, Numbers, SummaryNumbers, TrialPart};
 use loadlab_record::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
 

@@ -1,12 +1,13 @@
 //! A search for capacity: brings up one system and takes one measurement after another until its capacity is known.
-//! [`loadlab_analysis::search`] chooses the next level; this module turns levels into loads, and loads into outcomes.
+//! [`loadlab_analysis::scaling::search`] chooses the next level; this module turns levels into loads, and loads into
+//! outcomes.
 
 mod early;
 mod judge;
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::capacity::capacity;
-use loadlab_analysis::search::{Answer, LevelOutcome, Next, Outcome, Search};
+use loadlab_analysis::scaling::capacity::capacity;
+use loadlab_analysis::scaling::search::{Answer, LevelOutcome, Next, Outcome, Search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
@@ -83,7 +84,7 @@ pub struct SearchTask<'a> {
     /// What is varied, and how.
     pub request: &'a SearchRequest,
     /// How the plan is run.
-    pub how: &'a RunOptions,
+    pub options: &'a RunOptions,
     /// The case's conditions; `expect` holds what each level must meet.
     pub conditions: &'a Conditions,
     /// Where loads may go.
@@ -337,16 +338,16 @@ impl SearchRun<'_> {
             conditions: &conditions,
             plan_dir: &dir,
             allowed: task.allowed,
-            threads: task.how.threads,
-            generator: &task.how.generator,
-            senders: task.how.senders.as_deref(),
+            threads: task.options.threads,
+            generator: &task.options.generator,
+            senders: task.options.senders.as_deref(),
             level: Some(&level),
             carried: Some(&self.carried),
-            watch: &task.how.watch,
+            watch: &task.options.watch,
             restore: &[],
         };
         self.made += 1;
-        let outcome = trial.run(site, &state, &without_doubts(task.emit)).masked(&task.how.secrets);
+        let outcome = trial.run(site, &state, &without_doubts(task.emit)).masked(&task.options.secrets);
         self.is_record_lost |= state.unwritten().is_some();
         // The system stays up for the next level.
         let next = (!task.cancel.is_cancelled()).then_some(trial.index);

@@ -209,7 +209,7 @@ impl RunningSystem {
         state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
-        self.bury(index, state, emit);
+        self.remove_dead(index, state, emit);
         self.system.use_engine(case.system.engine.as_deref());
         self.beside.begin(case);
         self.find_ports(case)?;
@@ -279,7 +279,7 @@ impl RunningSystem {
     /// Removes components that died since the last trial's load, so that they are started again, and components kept
     /// for another case: planned trials may have become unnecessary. A death reported by the last trial is not reported
     /// again.
-    fn bury(&mut self, case: usize, state: &TrialState, emit: EventSink<'_>) {
+    fn remove_dead(&mut self, case: usize, state: &TrialState, emit: EventSink<'_>) {
         let mut unreported = Vec::new();
         if let Ok(notices) = self.notices.lock() {
             unreported.extend(notices.try_iter().filter_map(|notice| match notice {

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use loadlab_load::protocol::connect::{self, Answer};
+use loadlab_load::protocol::connect::{self, ConnectReply};
 use loadlab_load::protocol::tls::{ServerName, Tls, TlsConfig, TlsEvent};
 use loadlab_load::spec::{Proxy, TlsSpec};
 use loadlab_load::target::Address;
@@ -77,9 +77,9 @@ impl Host<'_> {
                 bytes => came.extend_from_slice(bytes),
             }
             match connect::read(&came) {
-                Answer::Partial => {}
-                Answer::Refused(words) => return Err(words),
-                Answer::Stands(length) => return Ok(came.split_off(length)),
+                ConnectReply::Partial => {}
+                ConnectReply::Refused(words) => return Err(words),
+                ConnectReply::Open(length) => return Ok(came.split_off(length)),
             }
         }
     }

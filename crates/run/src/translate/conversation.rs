@@ -35,7 +35,7 @@ pub struct PartOf<'s> {
 /// See [`TranslateError`].
 pub fn parts_of<'s>(
     step: &'s plan::Step,
-    talk: &'s plan::Conversation,
+    conversation: &'s plan::Conversation,
     what: &str,
     context: &RequestContext<'_>,
     hosts: &mut Hosts<'_>,
@@ -44,18 +44,18 @@ pub fn parts_of<'s>(
     let path = request.label.split_once(' ').map_or("", |(_, path)| path).to_owned();
     let named =
         |more: &str| Request { label: format!("WebSocket {path}{more}"), safe: false, ..request.clone() };
-    let opening = Opening::new(nonce(context.load.seed, what), talk.subprotocols.clone());
+    let opening = Opening::new(nonce(context.load.seed, what), conversation.subprotocols.clone());
     for (name, value) in opening.headers() {
         message.fields.append(Template::fixed(format!("{name}: {value}\r\n").as_bytes()));
     }
     let script = |part: ConversationAction| Script {
         host: request.host,
         on_failure: way_of(step.on_failure),
-        talk: Some(Box::new(ConversationStep { part, left: 0 })),
+        conversation: Some(Box::new(ConversationStep { part, left: 0 })),
         ..Script::plain()
     };
     // A message that is expected without sending anything first may arrive early.
-    let keeps = talk.messages.iter().any(|m| m.send.is_none() && m.expect.is_some());
+    let keeps = conversation.messages.iter().any(|m| m.send.is_none() && m.expect.is_some());
     let mut parts = vec![PartOf {
         request: named(""),
         script: Script {
@@ -70,21 +70,21 @@ pub fn parts_of<'s>(
     }];
     let mut pauses = Vec::new();
     let mut pause_ns = 0;
-    for message in (0..talk.repeat).flat_map(|_| &talk.messages) {
+    for message in (0..conversation.repeat).flat_map(|_| &conversation.messages) {
         pause_ns += message.pause_ns;
         if message.is_pause() {
             continue;
         }
         pauses.push(std::mem::take(&mut pause_ns));
-        let number = 1 + talk.messages.iter().take_while(|m| !std::ptr::eq(*m, message)).count();
+        let number = 1 + conversation.messages.iter().take_while(|m| !std::ptr::eq(*m, message)).count();
         let what = format!("{what}, message {number}");
         let script = message_of(message, &what, context, &script)?;
         let request = named(&format!(", message {number}"));
         let (tags, series) = (&message.tags, message.series.as_ref());
         parts.push(PartOf { request, script, tags, series, fields: None });
     }
-    pauses.push(pause_ns + talk.hold_ns);
-    let (request, series) = (named(", close"), talk.closing_series.as_ref());
+    pauses.push(pause_ns + conversation.hold_ns);
+    let (request, series) = (named(", close"), conversation.closing_series.as_ref());
     parts.push(PartOf {
         request,
         script: script(ConversationAction::Goodbye),
@@ -124,8 +124,8 @@ fn message_of(
 fn strung<'s>(mut parts: Vec<PartOf<'s>>, pauses: &[u64]) -> Vec<PartOf<'s>> {
     let last = parts.len().saturating_sub(1);
     for (i, part) in parts.iter_mut().enumerate() {
-        if let Some(talk) = &mut part.script.talk {
-            talk.left = (last - i) as u32;
+        if let Some(conversation) = &mut part.script.conversation {
+            conversation.left = (last - i) as u32;
         }
         part.script.think = pauses.get(i).map(|ns| match ns {
             0 => Think::None,

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::spec;
 use loadlab_load::target::names::Moved;
-use loadlab_load::target::{Address, Allowed, Proxy, TargetError, Url};
+use loadlab_load::target::{Address, Allowed, ProxyUrl, TargetError, Url};
 use loadlab_record::event::EventKind;
 
 /// A proxy that a load goes through.
 #[derive(Clone, Copy, Debug)]
 pub struct Via<'a> {
     /// The proxy.
-    pub proxy: &'a Proxy,
+    pub proxy: &'a ProxyUrl,
     /// Reach all hosts by tunnels; otherwise only https hosts.
     pub tunnels_all: bool,
 }
@@ -54,12 +54,12 @@ impl<'a> Hosts<'a> {
         self.index_of(url, false)
     }
 
-    /// As [`Hosts::index`]; WebSocket traffic (`talks`) must not pass an intermediary, so it goes through a tunnel.
+    /// As [`Hosts::index`]; a WebSocket (`is_websocket`) must not pass an intermediary, so it goes through a tunnel.
     ///
     /// # Errors
     /// See [`Hosts::index`].
-    pub fn index_of(&mut self, url: &Url, talks: bool) -> Result<u16, TargetError> {
-        let tunnels = talks && self.via.is_some();
+    pub fn index_of(&mut self, url: &Url, is_websocket: bool) -> Result<u16, TargetError> {
+        let tunnels = is_websocket && self.via.is_some();
         let same = |(known, tunnelled): &(Url, bool)| {
             (&known.host, known.port, known.is_secure, &known.socket, *tunnelled)
                 == (&url.host, url.port, url.is_secure, &url.socket, tunnels)
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn through_a_proxy_http_is_asked_whole_and_https_by_a_tunnel() {
         let allowed = Allowed { hosts: vec!["shop.invalid".into()], ..Allowed::default() };
-        let proxy: Proxy = "http://a:b@127.0.0.1:3128".parse().unwrap();
+        let proxy: ProxyUrl = "http://a:b@127.0.0.1:3128".parse().unwrap();
         let mut hosts = Hosts::new(&allowed, Some(Via { proxy: &proxy, tunnels_all: false })).unwrap();
         hosts.index(&url("http://shop.invalid/x?y")).unwrap();
         hosts.index(&url("https://shop.invalid/")).unwrap();
@@ -176,15 +176,15 @@ mod tests {
         assert!(spec.connects[0].is_none());
         assert!(spec.connects[1].as_deref().unwrap().starts_with(b"CONNECT shop.invalid:443 HTTP/1.1\r\n"));
         assert!(spec.shares(0, 0) && !spec.shares(0, 1));
-        let talk = hosts.index_of(&url("http://shop.invalid/chat"), true).unwrap();
-        assert_eq!((talk, hosts.index(&url("http://shop.invalid/")).unwrap()), (2, 0));
+        let chat = hosts.index_of(&url("http://shop.invalid/chat"), true).unwrap();
+        assert_eq!((chat, hosts.index(&url("http://shop.invalid/")).unwrap()), (2, 0));
         assert!(hosts.proxy().unwrap().connects[2].is_some());
         assert_eq!(hosts.sites().nth(2).unwrap().by_proxy, None);
         assert_eq!(hosts.into_addresses().concat(), vec!["127.0.0.1:3128".parse().unwrap(); 3]);
 
         let all = Hosts::new(&allowed, Some(Via { proxy: &proxy, tunnels_all: true })).unwrap();
         assert!(all.whole(&url("http://shop.invalid/")).is_none());
-        let away: Proxy = "http://192.0.2.1:3128".parse().unwrap();
+        let away: ProxyUrl = "http://192.0.2.1:3128".parse().unwrap();
         let refused = Hosts::new(&allowed, Some(Via { proxy: &away, tunnels_all: false }));
         assert!(matches!(refused.err(), Some(TargetError::NotAllowed { .. })));
     }

@@ -173,14 +173,14 @@ pub fn fixed(template: &Template, what: &str) -> Result<Vec<u8>, TranslateError>
 }
 
 fn written(template: &Template) -> Option<Vec<u8>> {
-    use loadlab_load::journey::capture::{Captured, Slots};
+    use loadlab_load::journey::capture::{CaptureSlots, Captured};
     use loadlab_load::journey::template::Values;
     use loadlab_load::random::Random;
 
     if !template.variables().is_empty() {
         return None;
     }
-    let (slots, mut random, mut out) = (Slots::new(0), Random::new(0), Vec::new());
+    let (slots, mut random, mut out) = (CaptureSlots::new(0), Random::new(0), Vec::new());
     let mut values = Values {
         user: 0,
         iteration: 0,
@@ -398,7 +398,7 @@ mod tests {
             "    - { get: \"http://a/\", check: { status: 200, json: { /id: 3, /x: { number: \"> 1\" } }, header: { a: { contains: b } }, size: \"< 9\" }, capture: { a: { regex: \"(a)\" }, b: { json: /b, number: true } } }\n",
         );
         let checks = checks(steps[0].statuses.as_deref(), &steps[0].checks).unwrap();
-        let good = check::Answer {
+        let good = check::CheckedResponse {
             status: 200,
             head: b"HTTP/1.1 200 OK\r\nA: abc\r\n\r\n",
             body: br#"{"id":3,"x":2}"#,
@@ -406,7 +406,7 @@ mod tests {
             time_ns: 1,
         };
         assert_eq!(checks.judge(&good), Ok(()));
-        assert!(checks.judge(&check::Answer { size: 9, ..good }).is_err());
+        assert!(checks.judge(&check::CheckedResponse { size: 9, ..good }).is_err());
         let captures: Vec<_> = steps[0].captures.iter().map(|c| capture(c).unwrap()).collect();
         assert_eq!((captures[0].0, captures[1].0), (0, 1));
         assert!(captures[1].1.is_number && captures[1].1.needs_body());

@@ -22,7 +22,7 @@ use loadlab_load::protocol::http2::{Head, HeadError, HeadParts, Heads};
 use loadlab_load::protocol::tls::Versions;
 use loadlab_load::spec::request::{Request, RequestError, RequestParts};
 use loadlab_load::spec::{self, Http2};
-use loadlab_load::target::{Address, Allowed, Proxy, TargetError, Url, sources_for};
+use loadlab_load::target::{Address, Allowed, ProxyUrl, TargetError, Url, sources_for};
 use loadlab_load::{IoChoice, LoadSpec, Model};
 use loadlab_plan as plan;
 use loadlab_record::Secrets;
@@ -137,7 +137,7 @@ pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), Tran
             allowed.by_proxy().map_err(|error| target(&what, error))?;
         }
         if let Some(text) = proxy.and_then(plan::Template::as_text) {
-            let proxy = text.parse::<Proxy>().and_then(|proxy| proxy.url.resolve(allowed));
+            let proxy = text.parse::<ProxyUrl>().and_then(|proxy| proxy.url.resolve(allowed));
             proxy.map_err(|error| target(&what, error))?;
         }
         for (i, step) in steps.iter().enumerate() {
@@ -245,7 +245,7 @@ fn connections_of(load: &plan::LoadSpec) -> u64 {
 }
 
 /// The proxy of a load, if it has one.
-fn proxy_of(load: &plan::LoadSpec, names: Names<'_>) -> Result<Option<Proxy>, TranslateError> {
+fn proxy_of(load: &plan::LoadSpec, names: Names<'_>) -> Result<Option<ProxyUrl>, TranslateError> {
     let Some(template) = &load.http.proxy else { return Ok(None) };
     let what = || format!("`proxy` of `{}`", load.name);
     let text = template.render(names).map_err(|error| TranslateError::Name { what: what(), error })?;

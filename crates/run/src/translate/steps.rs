@@ -2,7 +2,7 @@
 //!
 //! A load whose requests never change and are judged only by status needs no journey: it takes the fast path.
 
-use loadlab_load::journey::example::Remembered;
+use loadlab_load::journey::example::CapturedName;
 use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::script::{Deal, Journey, Message, Script};
 use loadlab_load::spec::request::Request;
@@ -56,8 +56,8 @@ pub fn steps_of(context: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<S
     let (mut first_url, mut all_fields) = (String::new(), Vec::new());
     let mut shape = Shape::default();
     for (section, step, what) in all_steps(load) {
-        if let Some(talk) = &step.websocket {
-            let (parts, url) = parts_of(step, talk, &what, context, hosts)?;
+        if let Some(conversation) = &step.websocket {
+            let (parts, url) = parts_of(step, conversation, &what, context, hosts)?;
             if first_url.is_empty() && section == "journey" {
                 first_url = url;
             }
@@ -161,7 +161,7 @@ fn script_of(
         host,
         redirects: u8::try_from(context.load.script.redirects).unwrap_or(u8::MAX),
         think: None,
-        talk: None,
+        conversation: None,
     })
 }
 
@@ -173,7 +173,7 @@ const SECRET_WORDS: [&str; 8] =
 
 /// The names of captured values in slot order. A value is secret if its name suggests so, or if a step sends it in a
 /// header field for secrets.
-fn remembered(context: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
+fn remembered(context: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<CapturedName> {
     let secret_fields = fields.iter().flatten().flatten();
     let secret_fields =
         secret_fields.filter(|(name, _)| SECRET_FIELDS.iter().any(|s| name.eq_ignore_ascii_case(s)));
@@ -192,14 +192,14 @@ fn remembered(context: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<Re
     };
     names
         .enumerate()
-        .map(|(slot, name)| Remembered { name: name.to_owned(), is_secret: secret(slot, name) })
+        .map(|(slot, name)| CapturedName { name: name.to_owned(), is_secret: secret(slot, name) })
         .collect()
 }
 
 fn journey_of(
     scripts: Vec<Script>,
     shape: Shape,
-    remembered: Vec<Remembered>,
+    remembered: Vec<CapturedName>,
     context: &RequestContext<'_>,
     hosts: &Hosts<'_>,
 ) -> Result<Journey, TranslateError> {

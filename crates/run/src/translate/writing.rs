@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use loadlab_load::journey::capture::{Capture, Slots};
+use loadlab_load::journey::capture::{Capture, CaptureSlots};
 use loadlab_load::journey::order::Advance;
 use loadlab_load::journey::script::Message;
 use loadlab_load::journey::template::Template;
@@ -27,7 +27,7 @@ pub struct RequestContext<'a> {
     /// Values of names that only a run knows.
     pub names: Names<'a>,
     /// Values captured before the load.
-    pub shared: &'a Slots,
+    pub shared: &'a CaptureSlots,
     /// Names of the slots in `shared`.
     pub shared_names: &'a [String],
 }

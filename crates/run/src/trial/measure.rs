@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
-use loadlab_analysis::live::{Live, SoFar};
-use loadlab_analysis::{LoadRun, Planned, TrialInput, steady, summarise};
+use loadlab_analysis::trial::live::{Live, SoFar};
+use loadlab_analysis::trial::steady;
+use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::measure::own_usage;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
 use loadlab_load::{LoadSpec, Model, run};
@@ -111,7 +112,7 @@ pub fn measure(
         None => run(order.spec, &control, order.origin, &mut observer),
         Some(senders) => {
             let cancelled = || state.must_end();
-            let tell = |news: SenderNews| match news {
+            let on_news = |news: SenderNews| match news {
                 SenderNews::Note(text) => {
                     state.event(EventKind::Note { text: text.clone() });
                     emit(RunEvent::Note(text));
@@ -120,7 +121,7 @@ pub fn measure(
                     emit(RunEvent::Agents { load: order.spec.name.clone(), agents });
                 }
             };
-            let sent = senders.send(order.spec, &control, order.origin, &cancelled, &tell, &mut observer);
+            let sent = senders.send(order.spec, &control, order.origin, &cancelled, &on_news, &mut observer);
             if let Some(why) = sent.trouble {
                 state.spoil(AbortReason::Load(why));
             }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loadlab_load::journey::capture::Slots;
+use loadlab_load::journey::capture::CaptureSlots;
 use loadlab_load::run::{LoadEvent, Origin};
 use loadlab_load::target::Allowed;
 use loadlab_load::{Control, run};
@@ -26,14 +26,15 @@ pub fn set_up(
     names: Names<'_>,
     allowed: &Allowed,
     state: &TrialState,
-) -> Result<Slots, SiteError> {
+) -> Result<CaptureSlots, SiteError> {
     let setup = &case.setup;
-    let mut slots = Slots::new(setup.captures.len() as u16);
+    let mut slots = CaptureSlots::new(setup.captures.len() as u16);
     if setup.steps.is_empty() {
         return Ok(slots);
     }
     let load = as_load(case);
-    let context = RequestContext { load: &load, plan_dir, names, shared: &Slots::new(0), shared_names: &[] };
+    let context =
+        RequestContext { load: &load, plan_dir, names, shared: &CaptureSlots::new(0), shared_names: &[] };
     let (mut spec, _) = load_spec(&context, allowed, 1)?;
     spec.secrets = state.secrets.clone();
     let start_ns = clock::now_ns() + LEAD_NS;

@@ -36,11 +36,7 @@ pub fn headroom(base: &Case, summary: &Summary, first: Option<&LeverFacts>) -> O
 }
 
 /// For each component with a CPU limit, the share of it that was used, highest first.
-pub fn used(
-    base: &Case,
-    cores: &BTreeMap<String, f64>,
-    (lever, factor): (&Lever, f64),
-) -> Vec<(String, f64)> {
+pub fn used(base: &Case, cores: &BTreeMap<String, f64>, lever: &Lever, factor: f64) -> Vec<(String, f64)> {
     let is_raised = |name: &str| lever.facts.kind == "cpu" && lever.facts.component.as_deref() == Some(name);
     let of = |component: &ComponentSpec| {
         let limit = component.limits.cpu_cores?;

@@ -160,7 +160,8 @@ impl<'a> Blocks<'a> {
         &self,
         change: Option<usize>,
         trial: &TrialRecord,
-        (all, censored): (&mut Histogram, &mut Histogram),
+        all: &mut Histogram,
+        censored: &mut Histogram,
     ) {
         for (from_s, to_s) in self.stretches(change) {
             let within = |i: &&Interval| is_within((i.from_s, i.to_s()), (from_s, to_s));

@@ -97,15 +97,15 @@ pub fn unfit(case: &Case) -> Option<(String, &'static str)> {
 pub fn why(
     plan: &Plan,
     request: &WhyRequest,
-    how: &RunOptions,
+    options: &RunOptions,
     cancel: &Cancel,
     emit: EventSink<'_>,
 ) -> Result<WhyResult, RunError> {
-    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&how.secrets));
+    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&options.secrets));
     let Some(base) = plan.cases().first() else {
         return Err(RunError::NotUp("the plan has no case".to_owned()));
     };
-    let allowed = allowed_of(plan, how)?;
+    let allowed = allowed_of(plan, options)?;
     let facts = WhyFacts {
         case: base.name.clone(),
         seed: request.seed,
@@ -113,9 +113,9 @@ pub fn why(
         margin: request.margin,
         ..WhyFacts::default()
     };
-    let mut record = Record::begin_why(plan, how, facts.clone())?;
-    emit(RunEvent::Recording { dir: how.out.clone(), trials: MOST_LOADS as usize, at_most: true });
-    let mut site = match prepare(plan, how, &mut record, cancel, emit) {
+    let mut record = Record::begin_why(plan, options, facts.clone())?;
+    emit(RunEvent::Recording { dir: options.out.clone(), trials: MOST_LOADS as usize, at_most: true });
+    let mut site = match prepare(plan, options, &mut record, cancel, emit) {
         Ok(site) => site,
         Err(error) => return Err(never_began(&mut record, None, error, cancel)),
     };
@@ -125,7 +125,7 @@ pub fn why(
     let mut proof = Proof {
         base,
         request,
-        how,
+        options,
         allowed: &allowed,
         plan_dir: plan_dir(plan),
         cancel,
@@ -144,7 +144,7 @@ pub fn why(
     // A server that shuts down cleanly may wait for its connections to close.
     proof.carried.connect_anew(|_| true);
     let Proof { facts, exits, trouble, .. } = proof;
-    Ok(end((facts, exits, trouble), site, record, how, cancel, emit))
+    Ok(end((facts, exits, trouble), site, record, options, cancel, emit))
 }
 
 /// Takes the system down and closes the record.
@@ -152,14 +152,14 @@ fn end(
     (facts, mut exits, trouble): (WhyFacts, Vec<Exit>, Option<String>),
     site: RunningSystem,
     mut record: Record,
-    how: &RunOptions,
+    options: &RunOptions,
     cancel: &Cancel,
     emit: EventSink<'_>,
 ) -> WhyResult {
     if let Err(error) = site.close() {
         emit(RunEvent::Note(format!("cleanup failed: {error}\nhint: try `loadlab clean`")));
     }
-    logs::mask_all(&record.dir, &how.secrets, emit);
+    logs::mask_all(&record.dir, &options.secrets, emit);
     let ended = match (&facts.found, &trouble) {
         _ if cancel.is_cancelled() => RunEnded::Interrupted,
         (Some(_), None) => RunEnded::Complete,
@@ -178,14 +178,14 @@ fn end(
         exits.push(Exit::CouldNotRun);
         emit(RunEvent::Note(error.to_string()));
     }
-    WhyResult { dir: how.out.clone(), ended, facts, trouble, exit: Exit::of(exits) }
+    WhyResult { dir: options.out.clone(), ended, facts, trouble, exit: Exit::of(exits) }
 }
 
 /// A proof in progress.
 struct Proof<'a> {
     base: &'a Case,
     request: &'a WhyRequest,
-    how: &'a RunOptions,
+    options: &'a RunOptions,
     allowed: &'a Allowed,
     plan_dir: std::path::PathBuf,
     cancel: &'a Cancel,
@@ -234,8 +234,8 @@ impl Proof<'_> {
             return;
         }
         let most_raises = levers.iter().map(|lever| lever.more.len()).max().unwrap_or(0);
-        let Some(budget) = self.rounds(levers.len(), most_raises) else { return };
-        let Some((order, left_s)) = self.tighten(record, site, &levers, budget) else { return };
+        let Some((rounds, left_s)) = self.rounds(levers.len(), most_raises) else { return };
+        let Some((order, left_s)) = self.tighten(record, site, &levers, rounds, left_s) else { return };
         self.facts.found = Some(found(&self.facts));
         let next = headroom(self.base, &first.summary, self.facts.levers.first());
         let raises = order.first().filter(|place| {
@@ -318,9 +318,10 @@ impl Proof<'_> {
         record: &mut Record,
         site: &mut RunningSystem,
         levers: &[Lever],
-        (rounds, left_s): (u32, u64),
+        rounds: u32,
+        left_s: u64,
     ) -> Option<(Vec<usize>, u64)> {
-        let mut parts = vec![self.tightened(record, site, levers, (0, rounds))?];
+        let mut parts = vec![self.tightened(record, site, levers, 0, rounds)?];
         let order = self.conclude(levers, &parts);
         let again = rounds_within(left_s.saturating_sub(WARM_UP_S), levers.len(), self.request.block_s);
         let is_open = self.facts.levers.iter().any(|lever| lever.call == LeverCall::CannotTell)
@@ -331,7 +332,7 @@ impl Proof<'_> {
         let again = u32::try_from(again).unwrap_or(u32::MAX);
         // This is known already, whatever becomes of the rest.
         self.facts.found = Some(found(&self.facts));
-        parts.push(self.tightened(record, site, levers, (rounds, again))?);
+        parts.push(self.tightened(record, site, levers, rounds, again)?);
         Some((self.conclude(levers, &parts), 0))
     }
 
@@ -341,7 +342,8 @@ impl Proof<'_> {
         record: &mut Record,
         site: &mut RunningSystem,
         levers: &'b [Lever],
-        (before, rounds): (u32, u32),
+        before: u32,
+        rounds: u32,
     ) -> Option<Part<'b>> {
         let changes = levers.iter().map(|lever| Change { lever, setting: &lever.less }).collect();
         let seed = self.request.seed.wrapping_add(u64::from(before));
@@ -407,7 +409,7 @@ impl Proof<'_> {
             let mut raised = settings[place].raised();
             raised.goodput = effect;
             raised.p99_ms = p99_ms(std::slice::from_ref(&part), Some(place));
-            raised.used = used(self.base, &part.blocks.cores(place, &samples), (lever, raised.factor));
+            raised.used = used(self.base, &part.blocks.cores(place, &samples), lever, raised.factor);
             if place == 0 {
                 let most = next.as_ref().map(|next| next.goodput);
                 let factors = (lever.less.factor, raised.factor);
@@ -469,7 +471,7 @@ impl Proof<'_> {
             figures: figures_of_case(&case),
         });
         let state = record.state(writer, self.cancel, site);
-        let conditions = Conditions { is_watched: self.how.is_watched, ..Conditions::default() };
+        let conditions = Conditions { is_watched: self.options.is_watched, ..Conditions::default() };
         let trial = Trial {
             index: 0,
             place: self.made,
@@ -478,16 +480,16 @@ impl Proof<'_> {
             conditions: &conditions,
             plan_dir: &self.plan_dir,
             allowed: self.allowed,
-            threads: self.how.threads,
-            generator: &self.how.generator,
+            threads: self.options.threads,
+            generator: &self.options.generator,
             senders: None,
             level: None,
             carried: Some(&self.carried),
-            watch: &self.how.watch,
+            watch: &self.options.watch,
             restore,
         };
         self.made += 1;
-        let outcome = trial.run(site, &state, &without_changes(self.emit)).masked(&self.how.secrets);
+        let outcome = trial.run(site, &state, &without_changes(self.emit)).masked(&self.options.secrets);
         let unwritten = state.unwritten();
         // The system stays up for the next load.
         let next = (!self.cancel.is_cancelled()).then_some(0);
@@ -563,7 +565,7 @@ fn without_changes(emit: EventSink<'_>) -> impl Fn(RunEvent) + Sync {
 fn p99_ms(parts: &[Part<'_>], change: Option<usize>) -> Option<f64> {
     let (mut all, mut censored) = (Histogram::new(), Histogram::new());
     for part in parts {
-        part.blocks.times(change, &part.trial, (&mut all, &mut censored));
+        part.blocks.times(change, &part.trial, &mut all, &mut censored);
     }
     let least_censored = censored.min_ns();
     all.merge(&censored);

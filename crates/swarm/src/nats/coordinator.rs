@@ -150,8 +150,9 @@ impl Coordinator {
                     Ok((client, context, files)) => {
                         let _ = began.send(Ok(()));
                         let (client, context, subjects) = (&client, &context, &subjects);
-                        let talk = NetworkThread { client, context, subjects, offer: &offer, files: &files };
-                        talk.run(queue, leaves, &onto).await;
+                        let network =
+                            NetworkThread { client, context, subjects, offer: &offer, files: &files };
+                        network.run(queue, leaves, &onto).await;
                     }
                     Err(error) => drop(began.send(Err(error))),
                 }
@@ -432,14 +433,14 @@ pub struct Loss {
 
 impl ReadyLoad {
     /// Runs the load on the agents, starting at `origin`, and merges their reports. `cancelled` is polled throughout,
-    /// even while no agent reports anything; `tell` receives news about the agents.
+    /// even while no agent reports anything; `on_news` receives news about the agents.
     pub fn run(
         &self,
         spec: &LoadSpec,
         control: &Control,
         origin: Origin,
         cancelled: &dyn Fn() -> bool,
-        tell: &dyn Fn(News),
+        on_news: &dyn Fn(News),
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Sent {
         self.of.order(Order::Begin { load: self.order.load, at_ns: origin.start_ns });
@@ -448,7 +449,7 @@ impl ReadyLoad {
             ready: self,
             control,
             cancelled,
-            tell,
+            on_news,
             begun_ns: origin.start_ns,
             over_ns: spec.schedule_ns().map(|ns| origin.start_ns.saturating_add(ns)),
             counted: vec![Counts::default(); slots],
@@ -461,7 +462,7 @@ impl ReadyLoad {
         let outcome = merge(spec, origin, slots, &mut |used| sending.next(used), observer);
         let ended_ns = sending.ended_early_ns.map_or(u64::MAX, |ns| ns.saturating_sub(origin.start_ns));
         let parts = sending.parts(&self.of.shared.crew(), now_ns());
-        tell(News::Parts(parts));
+        on_news(News::Parts(parts));
         let crew = self.of.shared.crew();
         let parts = sending.counted.iter().enumerate().map(|(slot, counts)| SentPart {
             agent: crew.name(slot).to_owned(),
@@ -524,7 +525,7 @@ struct Sending<'a> {
     ready: &'a ReadyLoad,
     control: &'a Control,
     cancelled: &'a dyn Fn() -> bool,
-    tell: &'a dyn Fn(News),
+    on_news: &'a dyn Fn(News),
     begun_ns: u64,
     /// When its schedule ends, if known.
     over_ns: Option<u64>,
@@ -549,7 +550,7 @@ impl Sending<'_> {
         loop {
             if let Some(parts) = self.parts_now(&crew) {
                 drop(crew);
-                (self.tell)(News::Parts(parts));
+                (self.on_news)(News::Parts(parts));
                 crew = of.shared.crew();
             }
             if let Some(Next { part, block }) = crew.next_report(load) {
@@ -588,7 +589,7 @@ impl Sending<'_> {
             }
             if !words.is_empty() {
                 drop(crew);
-                words.into_iter().map(News::Note).for_each(self.tell);
+                words.into_iter().map(News::Note).for_each(self.on_news);
                 crew = of.shared.crew();
                 continue;
             }

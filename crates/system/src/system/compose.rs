@@ -102,7 +102,7 @@ impl System {
         let mut seen = Vec::new();
         for (service, image) in config.images() {
             if !seen.contains(&image) && !engine.has_image(image)? {
-                self.compose_pull(&words, spec, &engine, (service, image, cancel))?;
+                self.compose_pull(&words, spec, &engine, service, image, cancel)?;
             }
             seen.push(image);
         }
@@ -116,7 +116,9 @@ impl System {
         words: &[String],
         spec: &ComposeSpec,
         engine: &Engine,
-        (service, image, cancel): (&str, &str, &Cancel),
+        service: &str,
+        image: &str,
+        cancel: &Cancel,
     ) -> Result<()> {
         let failed =
             |source| Error::ServiceImage { file: spec.file.clone(), service: service.to_owned(), source };

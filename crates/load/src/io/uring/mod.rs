@@ -296,7 +296,7 @@ impl<'r> Uring<'r> {
             // The socket's own failure is reported; the failure of the connect linked to it is not.
             CompletionKind::Connect if result == -libc::ECANCELED => {}
             CompletionKind::Send if !self.ops.slots[conn as usize].silent.is_empty() => {
-                if let Err(error) = self.ops.goes_on(conn, result) {
+                if let Err(error) = self.ops.send_rest(conn, result) {
                     sink.event(&mut self.ops, Event::Failed(conn, error));
                 }
             }

@@ -91,7 +91,7 @@ impl<'r> UringOps<'r> {
     /// The kernel took only `result` bytes of a send already reported as sent, because the socket's buffer is full. The
     /// rest goes out as a copy, so that the next send goes after it.
     #[cold]
-    pub(super) fn goes_on(&mut self, conn: ConnId, result: i32) -> Result<(), i32> {
+    pub(super) fn send_rest(&mut self, conn: ConnId, result: i32) -> Result<(), i32> {
         let taken = match result {
             taken if taken >= 0 => taken as usize,
             error if error == -libc::EAGAIN => 0,

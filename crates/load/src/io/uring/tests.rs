@@ -87,7 +87,7 @@ fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
     // As if the kernel had taken that many.
     (io.ops.slots[0].silent, io.ops.slots[0].submitted) =
         (Box::leak(request.clone().into_boxed_slice()), true);
-    io.ops.goes_on(0, 4000).expect("nothing else is under way");
+    io.ops.send_rest(0, 4000).expect("nothing else is under way");
     assert_eq!(io.ops.send(0, b"next"), 0);
     io.poll(Wait::until(now_ns() + 20_000_000_000), &mut reported).expect("it waits");
     let mut came = vec![0; SILENT - 4000 + 4];

@@ -102,7 +102,7 @@ impl<'r> Users<'r> {
             return Ok(Spoken { pieces: &[], text: &[], body: &[], id: None });
         };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
-        let mut values = state.values((self.journey, self.unix_ns), rows, &draw, &mut random);
+        let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let as_given = redirect.is_none_or(|r| r.as_given);
@@ -128,7 +128,7 @@ impl<'r> Users<'r> {
         }
         if let (Some(site), Some(Piece::Field(_, (from, to))), true) = (site, path, self.journey.cookies) {
             let path = path_of(&page.text[from..to]);
-            let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
+            let place = cookies::CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure };
             let now_s = (self.unix_ns + now_ns) / SECOND_NS;
             if state.jar.as_ref().is_some_and(|jar| jar.write(&place, now_s, &mut self.body)) {
                 page.known(&COOKIE, &self.body)?;

@@ -11,9 +11,9 @@ use loadlab_record::example::HEAD_BYTES;
 use loadlab_record::outcome::{Failure, Outcome};
 use loadlab_record::schedule::Think;
 
-use crate::journey::capture::{self, Captured, Slots};
+use crate::journey::capture::{self, CaptureSlots, Captured};
 use crate::journey::cookies::{self, Jar};
-use crate::journey::example::{ExampleContext, Remembered, step_of, with_captured};
+use crate::journey::example::{CapturedName, ExampleContext, step_of, with_captured};
 use crate::journey::failure::StepFailure;
 use crate::journey::order::{Advance, Progress, StepOrder};
 use crate::journey::redirect;
@@ -37,7 +37,7 @@ struct User {
     /// Source of random values, weighted steps and pauses.
     random: Random,
     progress: Progress,
-    slots: Slots,
+    slots: CaptureSlots,
     /// Its cookies, once it has been given some.
     jar: Option<Box<Jar>>,
     /// Source of the values of its request, if that has been written.
@@ -119,7 +119,8 @@ impl User {
     #[inline]
     fn values<'a>(
         &'a self,
-        (journey, unix_ns): (&'a Journey, u64),
+        journey: &'a Journey,
+        unix_ns: u64,
         rows: &'a [u32],
         draw: &Draw,
         random: &'a mut Random,
@@ -189,7 +190,7 @@ impl<'r> Users<'r> {
             number,
             random: Random::of(self.seed, number),
             progress: Progress::default(),
-            slots: Slots::new(self.journey.own),
+            slots: CaptureSlots::new(self.journey.own),
             jar: None,
             draw: Draw { sequence: 0, id: 0, now_ns: 0, random: Random::new(0) },
             is_written: false,
@@ -390,7 +391,7 @@ impl<'r> Users<'r> {
         let Some(message) = &script.message else { return Ok(random) };
         let state = &self.users[user as usize];
         let rows = &self.rows[rows_of(user, self.cursors.len())];
-        let mut values = state.values((self.journey, self.unix_ns), rows, &draw, &mut random);
+        let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let as_given = redirect.is_none_or(|r| r.as_given);
@@ -419,7 +420,7 @@ impl<'r> Users<'r> {
         if let Some(site) = site.filter(|_| self.journey.cookies) {
             self.body.clear();
             let path = path_of(&self.head[target_at..target_to]);
-            let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
+            let place = cookies::CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure };
             let now_s = (self.unix_ns + now_ns) / SECOND_NS;
             if state.jar.as_ref().is_some_and(|jar| jar.write(&place, now_s, &mut self.body)) {
                 self.head.extend_from_slice(b"Cookie: ");
@@ -450,7 +451,7 @@ impl<'r> Users<'r> {
         let (sequence, id, mut random) = (self.sequence.0, self.ids.0, state.random);
         let draw = Draw { sequence, id, now_ns, random };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
-        let mut values = state.values((self.journey, self.unix_ns), rows, &draw, &mut random);
+        let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
         let as_given = state.redirect.as_ref().is_none_or(|r| r.as_given);
         self.head.clear();
         if state.redirect.is_none() {
@@ -462,8 +463,8 @@ impl<'r> Users<'r> {
 
     /// The part of a conversation that a request is, if it is one.
     #[inline]
-    pub fn talk(&self, request: u32) -> Option<&ConversationStep> {
-        self.script(request).talk.as_deref()
+    pub fn conversation(&self, request: u32) -> Option<&ConversationStep> {
+        self.script(request).conversation.as_deref()
     }
 
     /// If a user's next request continues a conversation: number of parts that follow it.
@@ -473,8 +474,8 @@ impl<'r> Users<'r> {
         if progress.is_outside() || progress.is_gone() {
             return None;
         }
-        let talk = self.talk(progress.request)?;
-        (!matches!(talk.part, ConversationAction::Open { .. })).then_some(talk.left)
+        let conversation = self.conversation(progress.request)?;
+        (!matches!(conversation.part, ConversationAction::Open { .. })).then_some(conversation.left)
     }
 
     /// How long a user waits before its next request, if it differs from the load's setting.
@@ -482,7 +483,8 @@ impl<'r> Users<'r> {
     pub fn pause_of(&self, user: u32, last: u32) -> Option<Think> {
         let script = self.script(last);
         // A conversation that broke off skips its pause.
-        let skips = script.talk.as_ref().is_some_and(|t| t.left > 0) && self.request_of(user) != last + 1;
+        let skips =
+            script.conversation.as_ref().is_some_and(|t| t.left > 0) && self.request_of(user) != last + 1;
         script.think.filter(|_| !skips)
     }
 
@@ -498,7 +500,8 @@ impl<'r> Users<'r> {
         kept: &mut BufferedResponse,
     ) -> Result<&[u8], template::Fault> {
         self.body.clear();
-        let Some(ConversationAction::Say { send, echoes, .. }) = self.talk(request).map(|t| &t.part) else {
+        let Some(ConversationAction::Say { send, echoes, .. }) = self.conversation(request).map(|t| &t.part)
+        else {
             return Ok(&[]);
         };
         if send.is_none() && echoes.is_empty() {
@@ -506,13 +509,13 @@ impl<'r> Users<'r> {
         }
         let draw = self.draw(user, request, now_ns);
         let mut random = draw.random;
-        let talk = self.scripts[request as usize].talk.as_deref();
-        let Some(ConversationAction::Say { send, echoes, .. }) = talk.map(|t| &t.part) else {
+        let conversation = self.scripts[request as usize].conversation.as_deref();
+        let Some(ConversationAction::Say { send, echoes, .. }) = conversation.map(|t| &t.part) else {
             return Ok(&[]);
         };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values =
-            self.users[user as usize].values((self.journey, self.unix_ns), rows, &draw, &mut random);
+            self.users[user as usize].values(self.journey, self.unix_ns, rows, &draw, &mut random);
         if let Some((_, text)) = send {
             text.write(&mut values, &mut self.body)?;
         }
@@ -593,7 +596,7 @@ impl<'r> Users<'r> {
         let host = before.as_ref().map_or(script.host, |r| r.host);
         if let Some(site) = self.journey.sites.get(usize::from(host)).filter(|_| self.journey.cookies) {
             let path = path_of(kept.target());
-            let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
+            let place = cookies::CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure };
             let now_s = (self.unix_ns + ended.now_ns) / SECOND_NS;
             let set = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
             for (_, value) in capture::headers(kept.head()).filter(set) {
@@ -635,7 +638,7 @@ impl<'r> Users<'r> {
             let mut random = state.random;
             let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random };
             let rows = &self.rows[rows_of(user, self.cursors.len())];
-            let mut values = state.values((self.journey, self.unix_ns), rows, &draw, &mut random);
+            let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
             if let Err(fault) = script.expect(&mut values) {
                 return (Outcome::Failed(Failure::Check), Some(StepFailure::Unwritten(fault)));
             }
@@ -694,7 +697,7 @@ impl<'r> Users<'r> {
     }
 
     /// A user's captured values, by name.
-    fn remembered(&self, user: u32) -> impl Iterator<Item = (&Remembered, &[u8])> {
+    fn remembered(&self, user: u32) -> impl Iterator<Item = (&CapturedName, &[u8])> {
         let captured = Captured { shared: &self.journey.shared, own: &self.users[user as usize].slots };
         let named = self.journey.remembered.iter().enumerate();
         named.filter_map(move |(slot, known)| Some((known, captured.get(slot as u16)?)))

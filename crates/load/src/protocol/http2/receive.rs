@@ -341,7 +341,7 @@ impl Session {
     ) -> Result<Facts, Fault> {
         let known = !block.is_empty() && self.memo.block == block;
         let Settings { report_fields, report_failures, .. } = self.settings;
-        let tell = token.filter(|_| report_fields || report_failures);
+        let reported = token.filter(|_| report_fields || report_failures);
         let unreported = !(report_fields || (report_failures && self.memo.facts.status >= 400));
         if known && unreported && self.memo.table.is_none_or(|table| table == self.table) {
             return Ok(self.memo.facts);
@@ -349,7 +349,7 @@ impl Session {
         let mut facts = Facts::default();
         let touched = self.decoder.decode(block, |name, value| {
             facts.take(name, value);
-            if let Some(token) = tell {
+            if let Some(token) = reported {
                 sink(Event::Field { token, name, value });
             }
         })?;

@@ -23,7 +23,7 @@ use super::frame::{
 };
 use super::head::{Encoder, Head, HeadPart};
 use super::hpack::{DEFAULT_TABLE, Decoder};
-use super::streams::{ANY_LENGTH, Stream, Streams};
+use super::streams::{ANY_LENGTH, Stream, StreamTable};
 
 /// Longest head of a response: encoded in bytes, and decoded as RFC 9113 §6.5.2 counts.
 pub const MAX_LIST: usize = 64 * 1024;
@@ -207,7 +207,7 @@ pub struct Session {
     pub(super) floods: Floods,
     pub(super) receive_window: i64,
     // Streams.
-    pub(super) streams: Streams,
+    pub(super) streams: StreamTable,
     pub(super) next_stream: u32,
     pub(super) going_away: Option<u32>,
     // Writing.
@@ -243,7 +243,7 @@ impl Session {
             greeted: false,
             floods: Floods::default(),
             receive_window: i64::from(settings.connection_window),
-            streams: Streams::default(),
+            streams: StreamTable::default(),
             next_stream: 1,
             going_away: None,
             encoder: Encoder::default(),

@@ -50,13 +50,13 @@ const FREE: Stream = Stream {
 
 /// All open streams of a connection.
 #[derive(Debug, Default)]
-pub struct Streams {
+pub struct StreamTable {
     /// Its length is a power of two, at least twice the number of open streams.
     places: Vec<Stream>,
     open: usize,
 }
 
-impl Streams {
+impl StreamTable {
     /// Number of open streams.
     #[inline]
     pub fn len(&self) -> usize {
@@ -169,7 +169,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map(steps in prop::collection::vec((any::<bool>(), 0usize..40), 0..400)) {
-            let (mut streams, mut model) = (Streams::default(), BTreeMap::new());
+            let (mut streams, mut model) = (StreamTable::default(), BTreeMap::new());
             let mut next = 1;
             for (add, nth) in steps {
                 if add || model.is_empty() {

@@ -33,7 +33,7 @@ pub enum OpeningError {
 }
 
 /// What a complete response head was.
-enum Answer {
+enum OpeningHead {
     /// It opens the WebSocket.
     Opened,
     /// Another one follows.
@@ -91,8 +91,8 @@ impl Opening {
             let end = memchr::memmem::find(&partial[from..], b"\r\n\r\n").map(|at| from + at + 4);
             match end {
                 Some(end) if end - begin <= MAX_HEAD => match self.check(&partial[begin..end]) {
-                    Ok(Answer::Interim) => (begin, from) = (end, end),
-                    Ok(Answer::Opened) => {
+                    Ok(OpeningHead::Interim) => (begin, from) = (end, end),
+                    Ok(OpeningHead::Opened) => {
                         partial.truncate(end);
                         partial.drain(..begin);
                         return Ok(Some(end - before));
@@ -111,7 +111,7 @@ impl Opening {
         }
     }
 
-    fn check(&self, head: &[u8]) -> Result<Answer, OpeningError> {
+    fn check(&self, head: &[u8]) -> Result<OpeningHead, OpeningError> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
         if !response.parse(head).is_ok_and(|status| status.is_complete()) {
@@ -120,7 +120,7 @@ impl Opening {
         match response.code {
             Some(101) => {}
             // More is to come (RFC 9110, section 15.2).
-            Some(100..=199) => return Ok(Answer::Interim),
+            Some(100..=199) => return Ok(OpeningHead::Interim),
             status => return Err(OpeningError::Status(status.unwrap_or(0))),
         }
         let all = |name: &str| {
@@ -141,8 +141,8 @@ impl Opening {
             return Err(OpeningError::NotOffered("WebSocket extension"));
         }
         match all("sec-websocket-protocol").as_slice() {
-            [] => Ok(Answer::Opened),
-            [one] if self.protocols.iter().any(|p| p.as_bytes() == *one) => Ok(Answer::Opened),
+            [] => Ok(OpeningHead::Opened),
+            [one] if self.protocols.iter().any(|p| p.as_bytes() == *one) => Ok(OpeningHead::Opened),
             _ => Err(OpeningError::NotOffered("WebSocket subprotocol")),
         }
     }

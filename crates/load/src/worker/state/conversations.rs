@@ -168,8 +168,9 @@ impl WebSocketConnection {
 impl Conversations {
     /// The conversations of a load, if its users have any.
     pub fn of(spec: &LoadSpec) -> Option<Conversations> {
-        let talks = spec.journey.as_ref().is_some_and(|j| j.scripts.iter().any(|s| s.talk.is_some()));
-        talks.then(|| Conversations {
+        let conversations =
+            spec.journey.as_ref().is_some_and(|j| j.scripts.iter().any(|s| s.conversation.is_some()));
+        conversations.then(|| Conversations {
             links: Vec::new(),
             seed: spec.seed,
             opened: 0,

@@ -76,7 +76,7 @@ pub struct Unwritten {
     /// When it started.
     pub started_ns: u64,
     /// Why it could not be written.
-    pub trouble: StepFailure,
+    pub failure: StepFailure,
 }
 
 /// Beginning of a response.
@@ -165,8 +165,8 @@ impl Exchange {
     }
 
     /// Records that the current request could not be written.
-    pub fn unwritten(&self, id: u32, trouble: StepFailure) -> Unwritten {
-        Unwritten { id, request: self.request, started_ns: self.started_ns, trouble }
+    pub fn unwritten(&self, id: u32, failure: StepFailure) -> Unwritten {
+        Unwritten { id, request: self.request, started_ns: self.started_ns, failure }
     }
 }
 

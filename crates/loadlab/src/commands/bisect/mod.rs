@@ -80,10 +80,11 @@ fn once(args: &BisectArgs) -> Ended {
     }
     // A limit on open files that cannot be raised stays as it is; the trial's failures report the consequences.
     let _ = open_files::raise();
-    let how = match how_of(args, &read, args.out.clone().unwrap_or_else(|| default_out(&read.plan.name))) {
-        Ok(how) => how,
-        Err(ended) => return ended.with_code(STOP),
-    };
+    let options =
+        match options_of(args, &read, args.out.clone().unwrap_or_else(|| default_out(&read.plan.name))) {
+            Ok(options) => options,
+            Err(ended) => return ended.with_code(STOP),
+        };
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
         Err(error) => {
@@ -91,7 +92,7 @@ fn once(args: &BisectArgs) -> Ended {
                 .with_code(STOP);
         }
     };
-    let (exit, why) = match conduct(&read.plan, &how, &cancel, &|_| {}) {
+    let (exit, why) = match conduct(&read.plan, &options, &cancel, &|_| {}) {
         Ok(result) => (result.exit, result.trials.iter().find_map(|trial| trial.failure.clone())),
         Err(error) => (error.exit(), Some(error.to_string())),
     };
@@ -157,8 +158,8 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<(ReadPlan, PlanChoice, 
     }
 }
 
-fn how_of(args: &BisectArgs, read: &ReadPlan, out: PathBuf) -> Result<RunOptions, Ended> {
-    Ok(RunOptions { is_watched: false, ..usual(read, out, (&args.allow_host, &args.resolve))? })
+fn options_of(args: &BisectArgs, read: &ReadPlan, out: PathBuf) -> Result<RunOptions, Ended> {
+    Ok(RunOptions { is_watched: false, ..usual(read, out, &args.allow_host, &args.resolve)? })
 }
 
 /// A search in progress.
@@ -302,9 +303,9 @@ impl Search<'_> {
         let read = check::parse(&self.read.path, self.read.text.clone(), with, &self.choice)?;
         self.made += 1;
         let out = self.out.join(format!("{:03}-{}", self.made, known.name.replace('/', "-")));
-        let mut how = how_of(self.args, &read, out.clone())?;
-        (how.revisions, how.is_built) = (vec![known], self.built[revision]);
-        let result = match conduct(&read.plan, &how, &self.cancel, &|_| {}) {
+        let mut options = options_of(self.args, &read, out.clone())?;
+        (options.revisions, options.is_built) = (vec![known], self.built[revision]);
+        let result = match conduct(&read.plan, &options, &self.cancel, &|_| {}) {
             Ok(result) => result,
             Err(RunError::NotUp(why)) => return Ok(Measured::Skipped(first_line(&why))),
             Err(error) => return Err(Ended::error(error.exit(), error)),
@@ -318,7 +319,7 @@ impl Search<'_> {
         let summary = match usable(trial.summary, result.exit, why) {
             Ok(summary) => summary,
             Err(Unusable::Measured(measured)) => return Ok(measured),
-            Err(Unusable::Trouble(why)) => return Err(Ended::error(Exit::CouldNotRun, why)),
+            Err(Unusable::Failed(why)) => return Err(Ended::error(Exit::CouldNotRun, why)),
         };
         let name = &self.figure.name;
         let reading =

@@ -2,7 +2,7 @@
 //! cannot be tested.
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::judge::could_not_run;
+use loadlab_analysis::trial::judge::could_not_run;
 use loadlab_record::Failure;
 use loadlab_record::figure::FigureValue;
 use loadlab_record::summary::{Ended as LoadEnded, Summary, Verdict};
@@ -30,20 +30,20 @@ pub enum Unusable {
     /// The trial says something about its revision, or can be repeated.
     Measured(Measured),
     /// The trial says nothing about its revision, and others would fare no better.
-    Trouble(String),
+    Failed(String),
 }
 
 /// The summary of a trial, if the trial counts.
 pub fn usable(summary: Option<Summary>, exit: Exit, why: Option<String>) -> Result<Summary, Unusable> {
     let skipped =
         |or: &str| Unusable::Measured(Measured::Skipped(why.clone().unwrap_or_else(|| or.to_owned())));
-    let trouble = || Unusable::Trouble(why.clone().unwrap_or_default());
+    let failed = || Unusable::Failed(why.clone().unwrap_or_default());
     let Some(summary) = summary else {
-        return Err(if exit == Exit::CouldNotRun { trouble() } else { skipped("nothing was measured") });
+        return Err(if exit == Exit::CouldNotRun { failed() } else { skipped("nothing was measured") });
     };
     match exit {
         Exit::CouldNotRun if is_unreachable(&summary) => Err(skipped("nothing can connect to it")),
-        Exit::CouldNotRun => Err(trouble()),
+        Exit::CouldNotRun => Err(failed()),
         _ if !matches!(summary.ended, LoadEnded::Complete | LoadEnded::Stopped) => {
             Err(skipped("the system broke during the load"))
         }
@@ -137,7 +137,7 @@ mod tests {
                 Err(Unusable::Measured(Measured::Skipped(_))) => "skipped",
                 Err(Unusable::Measured(Measured::Invalid)) => "invalid",
                 Err(Unusable::Measured(Measured::Value(_))) => "measured",
-                Err(Unusable::Trouble(_)) => "trouble",
+                Err(Unusable::Failed(_)) => "trouble",
             };
             assert_eq!(got, expect, "{what}");
         }

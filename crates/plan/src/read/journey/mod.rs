@@ -1,16 +1,16 @@
 //! Reads journeys: what users do, one step after another.
 //!
-//! `step` reads a step and what surrounds the steps; `body`, `capture`, `check`, `feeds`, `http` and `talk` read one
-//! part each. Variables become numbers here (which feed, which column, which capture), so that nothing looks up a name
-//! later.
+//! `step` reads a step and what surrounds the steps; `body`, `capture`, `check`, `feeds`, `http` and `conversation`
+//! read one part each. Variables become numbers here (which feed, which column, which capture), so that nothing looks
+//! up a name later.
 
 pub(crate) mod body;
 mod capture;
 mod check;
 mod common;
+pub(crate) mod conversation;
 pub(crate) mod feeds;
 pub(crate) mod http;
 pub(crate) mod series;
 pub(crate) mod step;
-pub(crate) mod talk;
 pub(crate) mod target;

@@ -201,16 +201,16 @@ mod tests {
 
     #[test]
     fn parts_of_a_conversation_are_named_apart() {
-        let talk = "websocket: \"ws://127.0.0.1:1/chat\", messages: [{ pause: 1s }, { send: a, tags: [say] }, \
+        let conversation = "websocket: \"ws://127.0.0.1:1/chat\", messages: [{ pause: 1s }, { send: a, tags: [say] }, \
                     { send: b, expect: { contains: b } }]";
         assert_eq!(
-            of_steps(&[talk]),
+            of_steps(&[conversation]),
             ["say", "WebSocket /chat", "WebSocket /chat, message 3", "WebSocket /chat, close"]
         );
-        let twice = of_steps(&[talk, talk]);
+        let twice = of_steps(&[conversation, conversation]);
         assert!(twice.contains(&"WebSocket /chat (2), close".to_owned()), "{twice:?}");
-        let talk = talk.replace("/chat", &format!("/{}", "chat".repeat(40)));
-        assert!(of_steps(&[&talk]).iter().all(|name| name.chars().count() <= LONGEST));
+        let conversation = conversation.replace("/chat", &format!("/{}", "chat".repeat(40)));
+        assert!(of_steps(&[&conversation]).iter().all(|name| name.chars().count() <= LONGEST));
     }
 
     #[test]

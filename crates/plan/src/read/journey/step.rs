@@ -7,7 +7,7 @@ use crate::model::journey::Step;
 use crate::model::journey::{CapturedName, OnFailure, Script, Setup};
 use crate::model::template::Template;
 use crate::read::journey::common::{one_line, read_tags};
-use crate::read::journey::{body, capture, check, feeds, talk, target};
+use crate::read::journey::{body, capture, check, conversation, feeds, target};
 use crate::read::names::{KnownCapture, Names, StepOwner as Whose};
 use crate::read::reader::{Fields, Reader};
 use crate::read::texts::{in_folder, place};
@@ -23,7 +23,7 @@ pub(crate) fn read_setup(r: &mut Reader<'_>, fields: &Fields<'_>) -> Setup {
     r.note_captures(node);
     let steps = node.and_then(|n| read_steps(r, n, fields.key_span("setup"))).unwrap_or_default();
     refuse_choices(r, node);
-    talk::refuse_in_setup(r, node);
+    conversation::refuse_in_setup(r, node);
     r.names.shared = r.names.captures.len();
     Setup { steps, captures: r.names.captures.iter().map(slot).collect() }
 }
@@ -133,9 +133,12 @@ fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
     let (statuses, checks) = check::read(r, &fields);
     let captures = capture::read(r, &fields);
     let weight = r.count(&fields, "weight").map(|n| n as u32);
-    let websocket = talk::read(r, &fields);
+    let websocket = conversation::read(r, &fields);
     let keeps = !captures.is_empty()
-        || websocket.iter().flat_map(|talk| &talk.messages).any(|message| !message.captures.is_empty());
+        || websocket
+            .iter()
+            .flat_map(|conversation| &conversation.messages)
+            .any(|message| !message.captures.is_empty());
     let on_failure = match r.choice(&fields, "on_failure") {
         Some("continue") => OnFailure::Continue,
         Some("end") => OnFailure::End,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use loadlab_analysis::metric::Value;
+use loadlab_analysis::cases::metric::Value;
 
 use super::plot::Charts;
 use super::{class_of, escape};

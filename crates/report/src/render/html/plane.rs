@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::escape;
 use crate::document::Trends;
 use crate::figures;
-use crate::plane::Around;
+use crate::plane::RangedValue;
 use crate::plane::{Curve, Group, Mark, Plane, Scale, Spot};
 use loadlab_record::summary::Verdict;
 
@@ -174,7 +174,7 @@ fn path(points: impl Iterator<Item = (f64, f64)>, frame: &Frame) -> String {
 
 fn curve(out: &mut String, curve: &Curve, frame: &Frame) {
     let colour = curve.colour.classes();
-    let end = |read: fn(Around) -> f64| curve.line.iter().map(move |(x, v)| (*x, read(*v)));
+    let end = |read: fn(RangedValue) -> f64| curve.line.iter().map(move |(x, v)| (*x, read(*v)));
     if curve.line.iter().any(|(_, v)| v.low < v.high) {
         let around = end(|v| v.high).chain(curve.line.iter().rev().map(|(x, v)| (*x, v.low)));
         let _ = write!(out, "<path class=\"around {colour}\" d=\"{}z\"/>", path(around, frame));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use loadlab_analysis::metric::Value;
+use loadlab_analysis::cases::metric::Value;
 use serde_json::{Map, Value as Json, json};
 
 use super::{escape, pack};
@@ -418,7 +418,7 @@ fn round(value: f64) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_analysis::metric::Unit;
+    use loadlab_analysis::cases::metric::Unit;
 
     use super::*;
     use crate::colour::Colour;

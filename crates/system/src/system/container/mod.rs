@@ -124,7 +124,7 @@ impl System {
         let mut follower = Follower::start(engine, id, files, logs_since_ns, lives).map_err(failed)?;
         let pidfd = Pid::from_raw(pid as i32).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
         let (Some(stat), Some(pidfd)) = (stat, pidfd) else {
-            return Err(gone(spec, engine, id, pid, (&mut follower, &logs)));
+            return Err(gone(spec, engine, id, pid, &mut follower, &logs));
         };
         let group = Group { places: own_places(places_of(pid), id) };
         let (held_engine, id) = (engine.clone(), id.to_owned());
@@ -336,7 +336,8 @@ fn gone(
     engine: &Engine,
     id: &str,
     pid: u32,
-    (follower, logs): (&mut Follower, &[Log]),
+    follower: &mut Follower,
+    logs: &[Log],
 ) -> Error {
     let look = || {
         let call = Call::new("inspect the container", "GET", format!("/containers/{id}/json"));

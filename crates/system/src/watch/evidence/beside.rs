@@ -44,7 +44,7 @@ impl Due {
 
 /// Reads Unix and UDP sockets, and adds up who waits for whom.
 #[derive(Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct UnixAndUdp {
     unix: UnixPairs,
     udp: UdpPairs,
     unix_due: Due,
@@ -58,7 +58,7 @@ pub(crate) struct Beside {
     failed: BTreeSet<String>,
 }
 
-impl Beside {
+impl UnixAndUdp {
     /// Reads the tables that are due.
     pub fn read<'a>(
         &mut self,

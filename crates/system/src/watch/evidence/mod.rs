@@ -28,7 +28,7 @@ use std::os::unix::fs::MetadataExt;
 use loadlab_record::evidence::Evidence;
 use rustix::time::ClockId;
 
-use self::beside::Beside;
+use self::beside::UnixAndUdp;
 use self::owners::Owners;
 use self::packets::PacketTimer;
 use self::pairs::PairSums;
@@ -74,7 +74,7 @@ pub(crate) struct EvidenceReader {
     closed: BTreeSet<(u64, String)>,
     owners: Owners,
     pairs: PairSums,
-    beside: Beside,
+    beside: UnixAndUdp,
     packets: PacketTimer,
     ports: PortReader,
     threads: ThreadReader,

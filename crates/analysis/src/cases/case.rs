@@ -1,0 +1,165 @@
+//! One case over its trials: which trials its figures are made from, and the value of each figure.
+
+pub use loadlab_record::manifest::TRIALS_FOR_DIFFERENCES;
+use loadlab_record::store::{CaseRecord, TrialRecord};
+use loadlab_record::summary::{Ended, Summary, Verdict};
+
+use crate::cases::metric::{Better, Few, Metric, Value};
+use crate::trial::bottleneck::Diagnosis;
+
+/// Findings of one case.
+#[derive(Clone, Debug)]
+pub struct CaseFindings<'a> {
+    /// The case.
+    pub case: &'a CaseRecord,
+    /// Its name in sentences: without the axes that do not vary.
+    pub label: String,
+    /// Planned trials in order, missing ones included.
+    pub trials: Vec<TrialFindings<'a>>,
+    /// The worst of its trials: INVALID before FAIL before PASS. A missing trial makes it at least FAIL.
+    pub verdict: Verdict,
+    /// What held its typical trial back; empty if nothing was measured.
+    pub diagnosis: Diagnosis,
+    /// How many of its trials have the same first suspect.
+    pub agreeing: usize,
+}
+
+/// Findings of one trial.
+#[derive(Clone, Debug)]
+pub struct TrialFindings<'a> {
+    /// Number of the trial, from 1.
+    pub number: u32,
+    /// Its summary: as written, or reconstructed if it was cut off. `None` if there is none.
+    pub summary: Option<&'a Summary>,
+    /// What was recorded; `None` if it never began.
+    pub record: Option<&'a TrialRecord>,
+    /// Why it failed or is missing, in words; `None` if it went as planned.
+    pub trouble: Option<String>,
+}
+
+/// A figure over the trials of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    /// The value of each trial, in order.
+    pub values: Vec<Value>,
+    /// The median; for an even number of trials the worse of the middle two, never an average.
+    pub median: Value,
+    /// The smallest known value.
+    pub min: Option<f64>,
+    /// The largest value; [`Value::Over`] if a censored one may lie beyond.
+    pub max: Value,
+}
+
+impl CaseFindings<'_> {
+    /// Whether this is a control, another case run once more: any difference between the two is chance.
+    pub fn is_control(&self) -> bool {
+        self.case.facts.control_of.is_some()
+    }
+}
+
+/// The cases that are not controls.
+pub fn but_controls<'c, 'a>(
+    cases: &'c [CaseFindings<'a>],
+) -> impl Iterator<Item = &'c CaseFindings<'a>> + Clone {
+    cases.iter().filter(|case| !case.is_control())
+}
+
+impl Spread {
+    /// The spread of the trials' values. A value known only as a lower bound sorts above all known ones.
+    pub fn of(values: Vec<Value>, better: Better) -> Spread {
+        let mut reported: Vec<Value> =
+            values.iter().copied().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).collect();
+        let key = |v: &Value| match v {
+            Value::Known(v) => (0, *v),
+            Value::Over(v) => (1, *v),
+            _ => (2, 0.0),
+        };
+        reported.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
+        // If no trial has enough samples, the middle estimate represents all.
+        let mut few: Vec<Few> =
+            values.iter().filter_map(|v| if let Value::Between(f) = v { Some(*f) } else { None }).collect();
+        few.sort_by(|a, b| a.likely().total_cmp(&b.likely()));
+        let unreported = few.get(few.len() / 2).map_or(Value::Nothing, |few| Value::Between(*few));
+        let middle = match better {
+            Better::More => reported.len().saturating_sub(1) / 2,
+            Better::Less | Better::Neither => reported.len() / 2,
+        };
+        Spread {
+            median: reported.get(middle).copied().unwrap_or(unreported),
+            min: reported.iter().find_map(|v| v.known()),
+            max: reported.last().copied().unwrap_or(unreported),
+            values,
+        }
+    }
+
+    /// Number of trials that reported the figure.
+    pub fn reported(&self) -> usize {
+        self.values.iter().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).count()
+    }
+}
+
+impl CaseFindings<'_> {
+    /// Summaries of its trials, in order.
+    pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
+        self.trials.iter().filter_map(|t| t.summary)
+    }
+
+    /// The summaries its figures are made from: those of valid trials, which completed their load and can be trusted.
+    /// Without any, those of completed trials; failing that, all. Reports state which.
+    pub fn whole(&self) -> impl Iterator<Item = &Summary> {
+        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
+        self.summaries().filter(move |s| self::fitness(s) == fitness)
+    }
+
+    /// The trials left out of its figures, each with the reason in words.
+    pub fn left_out(&self) -> Vec<String> {
+        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
+        let why = |t: &TrialFindings<'_>| {
+            let summary = t.summary?;
+            let why = match self::fitness(summary) {
+                fit if fit == fitness => return None,
+                0 => "did not finish",
+                _ => "is INVALID",
+            };
+            Some(format!("trial {} of “{}” {why}", t.number, self.label))
+        };
+        self.trials.iter().filter_map(why).collect()
+    }
+
+    /// A figure over its trials.
+    pub fn spread(&self, metric: &Metric) -> Spread {
+        Spread::of(self.whole().map(|s| metric.of(s)).collect(), metric.better())
+    }
+
+    /// A figure of one of its components over its trials.
+    pub fn component_spread(
+        &self,
+        component: &str,
+        read: fn(&loadlab_record::summary::ComponentSummary) -> Option<f64>,
+    ) -> Spread {
+        let of = |s: &Summary| s.components.get(component).and_then(read).into();
+        Spread::of(self.whole().map(of).collect(), Better::Less)
+    }
+
+    /// The trial to draw: the one with the median goodput. It is invalid only if no trial is valid.
+    pub fn typical(&self) -> Option<&TrialFindings<'_>> {
+        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
+        let fit = |t: &&TrialFindings<'_>| {
+            t.record.is_some() && t.summary.is_some_and(|s| self::fitness(s) == fitness)
+        };
+        let mut reported: Vec<&TrialFindings<'_>> = self.trials.iter().filter(fit).collect();
+        let goodput = |t: &TrialFindings<'_>| t.summary.map_or(0.0, |s| s.rate_per_s.ok);
+        reported.sort_by(|a, b| goodput(a).total_cmp(&goodput(b)).then(a.number.cmp(&b.number)));
+        reported.get(reported.len().saturating_sub(1) / 2).copied()
+    }
+}
+
+/// How suitable a trial is for figures: 2 is valid, 1 is complete but cannot be trusted, 0 has a different length than
+/// planned.
+fn fitness(summary: &Summary) -> u8 {
+    match (summary.ended, summary.verdict) {
+        (Ended::Partial | Ended::Interrupted | Ended::Broken, _) => 0,
+        (_, Verdict::Invalid) => 1,
+        _ => 2,
+    }
+}

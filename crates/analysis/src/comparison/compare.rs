@@ -1,0 +1,691 @@
+//! Whether two cases differ, and by how much: better, worse, the same, or cannot tell.
+//!
+//! The trial is the unit: the thousands of requests in it share a start, a memory layout and a noisy neighbour, so
+//! they are not independent. Each figure is one number per trial. Figures on a ratio scale are compared by their
+//! logarithms, so that half and double are equally far from the same.
+//!
+//! - Trials of one run whose cases took turns are paired by round: a disturbance in a round affected both. The
+//!   interval is Student's, over the differences within rounds.
+//! - All others use Welch's interval (Welch 1947, with Satterthwaite's degrees of freedom), which does not assume
+//!   equal variances.
+//! - Looking at several figures finds a difference somewhere by chance alone. Holm's procedure (1979) keeps the
+//!   chance of a single false alarm in a comparison at 5 %, however the figures depend on one another. The reported
+//!   interval is the one the figure was judged by, so the report and the verdict never disagree.
+//! - If a figure differs, the difference is looked for in the parts of the trial ([`crate::cases::parts`]): steps,
+//!   loads, batches, components, probes. That is covered by the same 5 % ([`crate::statistics::hierarchy`]).
+//!
+//! It reads no record and draws nothing.
+
+use std::collections::BTreeMap;
+
+use loadlab_record::store::TrialRecord;
+use loadlab_record::summary::{Ended, Summary, Verdict};
+
+use crate::cases::case::{Spread, TRIALS_FOR_DIFFERENCES};
+use crate::cases::metric::{self, Better, Metric, Unit, Value};
+use crate::cases::parts::{parts_of, probes};
+use crate::statistics::hierarchy::Hierarchy;
+use crate::statistics::student;
+use crate::trial::profile::{self, CaseProfile};
+
+/// More trials than this are impractical.
+const MOST_TRIALS: u64 = 10_000;
+
+/// How to judge.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// An interval inside ± this share is "the same".
+    pub equivalence_margin: f64,
+    /// The probability that a comparison of two equal cases raises no alarm at all.
+    pub confidence: f64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { equivalence_margin: 0.02, confidence: 0.95 }
+    }
+}
+
+/// The verdict on a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// The other case is better.
+    Better,
+    /// The other case is worse.
+    Worse,
+    /// The same, within the requested margin.
+    Same,
+    /// It differs, and neither direction is known to be better.
+    Changed,
+    /// The trials are inconclusive.
+    CannotTell,
+}
+
+impl Call {
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Call::Better => "better",
+            Call::Worse => "worse",
+            Call::Same => "same",
+            Call::Changed => "changed",
+            Call::CannotTell => "cannot_tell",
+        }
+    }
+}
+
+/// How trials relate to one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// By round, within one run whose cases took turns.
+    Paired,
+    /// Welch's, for independent trials.
+    Welch,
+    /// By round, of cases in random order, judged after every round ([`crate::comparison::sequential`]).
+    Sequential,
+}
+
+impl Method {
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Method::Paired => "paired_t",
+            Method::Welch => "welch_t",
+            Method::Sequential => "sequential_signs",
+        }
+    }
+}
+
+/// On what scale a figure is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// By the ratio: times, rates, sizes.
+    Ratio,
+    /// By the difference: shares that may well be zero.
+    Difference,
+}
+
+/// The figures of every comparison, in the order they are reported.
+const COMPARED: [&str; 9] =
+    ["goodput", "p50", "p90", "p99", "cpu_per_request", "memory_peak", "errors", "drain", "loss"];
+
+/// The figures cases are compared by: those named by the plan that have a better direction, then the usual ones.
+pub(crate) fn compared(of_plan: &[Metric]) -> Vec<Metric> {
+    let mut all: Vec<Metric> = of_plan.iter().filter(|m| m.better() != Better::Neither).cloned().collect();
+    // Trials that search measure each case at its own capacity: only capacity and what the plan names can be compared.
+    let searches = of_plan.iter().any(|m| m.stands_for("capacity"));
+    let usual = COMPARED.iter().filter(|id| !searches && !of_plan.iter().any(|m| m.stands_for(id)));
+    all.extend(usual.filter_map(|id| metric::named(id)));
+    all
+}
+
+/// The figures that decide if the plan names none.
+const DECIDING: [&str; 3] = ["goodput", "p50", "p99"];
+
+/// Which of the [`compared`] figures decide: those that the plan names, if it names any.
+pub(crate) fn deciding(of_plan: &[Metric], all: &[Metric]) -> Vec<bool> {
+    let named = of_plan.iter().filter(|m| m.better() != Better::Neither).count();
+    let decides = |(place, metric): (usize, &Metric)| match named {
+        0 => DECIDING.contains(&&*metric.id),
+        named => place < named,
+    };
+    all.iter().enumerate().map(decides).collect()
+}
+
+/// Shares are compared by their difference: they may well be zero.
+pub(crate) fn scale_of(metric: &Metric) -> Scale {
+    if metric.unit == Unit::Share { Scale::Difference } else { Scale::Ratio }
+}
+
+/// One of the two cases of a comparison.
+#[derive(Clone, Debug)]
+pub struct Side<'a> {
+    /// Its name.
+    pub name: String,
+    /// Its comparable trials, with the round they ran in.
+    pub trials: Vec<(u32, &'a Summary)>,
+    /// Trials that are not comparable, and why.
+    pub left_out: Vec<String>,
+}
+
+impl<'a> Side<'a> {
+    /// From the trials of a case; those that were cut off or cannot be trusted are left out.
+    pub fn of(name: &str, trials: impl Iterator<Item = (u32, Option<&'a Summary>)>) -> Side<'a> {
+        let mut side = Side { name: name.to_owned(), trials: Vec::new(), left_out: Vec::new() };
+        for (round, summary) in trials {
+            let why = match summary {
+                None => Some("was not measured"),
+                Some(s) if s.verdict == Verdict::Invalid => Some("is INVALID"),
+                Some(s) => match s.ended {
+                    Ended::Complete | Ended::Stopped => None,
+                    Ended::Interrupted | Ended::Partial => Some("was cut off"),
+                    Ended::Broken => Some("broke"),
+                },
+            };
+            match (why, summary) {
+                (None, Some(summary)) => side.trials.push((round, summary)),
+                (why, _) => side
+                    .left_out
+                    .push(format!("trial {round} of “{name}” {}", why.unwrap_or("was not measured"))),
+            }
+        }
+        side
+    }
+}
+
+impl<'a> Side<'a> {
+    /// Its trials from rounds that the other side has as well.
+    pub(crate) fn rounds_of(&self, with: &Side<'_>) -> Vec<(u32, &'a Summary)> {
+        let both = |round: u32| with.trials.iter().any(|t| t.0 == round);
+        self.trials.iter().copied().filter(|t| both(t.0)).collect()
+    }
+}
+
+/// Two cases side by side. Every ratio is the other's over the base's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// The baseline.
+    pub base: String,
+    /// The case compared with it.
+    pub other: String,
+    /// How trials were matched.
+    pub method: Method,
+    /// Number of trials compared on each side; for paired ones the rounds, twice.
+    pub trials: (usize, usize),
+    /// A row for each figure that either of them has.
+    pub rows: Vec<Row>,
+    /// Where the cases differ in these figures: a row for each part of the trial that was tested.
+    pub details: Vec<Row>,
+    /// Why no difference can be shown whatever the figures are.
+    pub why_not: Option<String>,
+    /// Trials that were left out, in words.
+    pub left_out: Vec<String>,
+    /// In words, if most of the other's trials have a different bottleneck than most of the base's.
+    pub moved: Option<String>,
+    /// Where CPU time went in both, and where threads waited, if both were sampled.
+    pub profiles: Option<Box<(CaseProfile, CaseProfile)>>,
+    /// How it was judged.
+    pub options: Options,
+}
+
+/// Where the bottleneck is in most of the trials: the component, or the kind if none can be named. `None` if no more
+/// than half of them agree.
+fn usual_bottleneck(trials: &[(u32, &Summary)]) -> Option<(String, &'static str)> {
+    let mut counts: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
+    for bottleneck in trials.iter().filter_map(|(_, s)| s.bottleneck.as_ref()) {
+        let who = bottleneck.component.clone().unwrap_or_else(|| "nobody".to_owned());
+        *counts.entry((who, bottleneck.kind.name())).or_default() += 1;
+    }
+    let (usual, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    (2 * count > trials.len()).then_some(usual)
+}
+
+pub(crate) fn moved(base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<String> {
+    let (from, to) = (usual_bottleneck(base)?, usual_bottleneck(other)?);
+    match (from.0 == to.0, from.1 == to.1) {
+        (true, true) => None,
+        (true, false) => {
+            Some(format!("the bottleneck is still {}, now `{}` instead of `{}`", to.0, to.1, from.1))
+        }
+        (false, _) => {
+            Some(format!("the bottleneck moved from {} (`{}`) to {} (`{}`)", from.0, from.1, to.0, to.1))
+        }
+    }
+}
+
+impl Comparison {
+    /// Adds the profiles of both cases, from their trials.
+    pub fn with_profiles<'a>(
+        mut self,
+        base: impl Iterator<Item = &'a TrialRecord>,
+        other: impl Iterator<Item = &'a TrialRecord>,
+    ) -> Comparison {
+        self.profiles = profile::of_case(base).zip(profile::of_case(other)).map(Box::new);
+        self
+    }
+
+    /// Whether any figure is worse.
+    pub fn is_worse(&self) -> bool {
+        self.rows.iter().any(|r| r.call == Call::Worse)
+    }
+
+    /// The parts of the trial in which the cases differ.
+    pub fn differing_details(&self) -> impl Iterator<Item = &Row> {
+        self.details.iter().filter(|row| matches!(row.call, Call::Better | Call::Worse | Call::Changed))
+    }
+
+    /// Rows with this verdict.
+    pub fn called(&self, call: Call) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |r| r.call == call)
+    }
+}
+
+/// A figure of both cases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The figure.
+    pub metric: Metric,
+    /// How it was compared.
+    pub scale: Scale,
+    /// Its values over the base's trials.
+    pub base: Spread,
+    /// Its values over the other's trials.
+    pub other: Spread,
+    /// The result of the trials: a ratio, or a difference of shares. It comes from pairs of trials, or from means over
+    /// them; it is not the ratio of the medians.
+    pub effect: Option<Effect>,
+    /// The verdict.
+    pub call: Call,
+    /// Whether the comparison is unsettled without it.
+    pub decides: bool,
+    /// Smaller differences are not called, since the control had such by chance: a share of the base, or, for shares,
+    /// a difference. Infinite while it is unknown; `None` without a control.
+    pub visible: Option<f64>,
+    /// Why there is no verdict, or what else the reader should know.
+    pub note: Option<String>,
+    /// Trials of each case that would settle it, if they continue like these; `None` if it is settled or cannot be
+    /// predicted.
+    pub trials_needed: Option<u64>,
+}
+
+/// A ratio, or a difference of shares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effect {
+    /// The estimate: of ratios the geometric mean.
+    pub value: f64,
+    /// Where it lies; `None` with fewer than [`TRIALS_FOR_DIFFERENCES`] trials: such an interval would only show how
+    /// little they prove, in figures as wide as they are meaningless.
+    pub interval: Option<Interval>,
+}
+
+/// An interval around an effect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// The interval's own confidence, after Holm.
+    pub confidence: f64,
+    /// The probability of such a difference between equal cases; `None` where the test has none.
+    pub chance: Option<f64>,
+}
+
+/// Compares two cases by the figures that the plan names and by the usual ones.
+pub fn compare(
+    base: &Side<'_>,
+    other: &Side<'_>,
+    method: Method,
+    figures: &[Metric],
+    options: Options,
+) -> Comparison {
+    let (base_trials, other_trials) = match method {
+        Method::Welch => (base.trials.clone(), other.trials.clone()),
+        Method::Paired | Method::Sequential => (base.rounds_of(other), other.rounds_of(base)),
+    };
+    let fewest = base_trials.len().min(other_trials.len());
+    let why_not = (fewest < TRIALS_FOR_DIFFERENCES).then(|| too_few(fewest, method));
+    let all = compared(figures);
+    let decides = deciding(figures, &all);
+    let both = |m: Metric| read(&m, &base_trials, &other_trials).map(|reported| (m, reported));
+    let (figures, decides): (Vec<(Metric, Reported)>, Vec<bool>) =
+        all.into_iter().zip(decides).filter_map(|(m, decides)| Some((both(m)?, decides))).unzip();
+    let has_interval = why_not.is_none();
+    let summaries: Vec<&Summary> = base_trials.iter().chain(&other_trials).map(|t| t.1).collect();
+    let mut details: Vec<(Metric, Reported)> = Vec::new();
+    let mut add = |parts: Vec<Metric>| -> Vec<usize> {
+        let from = details.len();
+        // Without an interval nothing differs, so there is nothing to look for.
+        let known = parts.into_iter().filter(|_| has_interval).filter_map(both);
+        details.extend(known.filter(|(_, r)| r.samples.is_some()));
+        (from..details.len()).collect()
+    };
+    let details_of: Vec<Vec<usize>> = figures.iter().map(|(m, _)| add(parts_of(m, &summaries))).collect();
+    let common = add(probes(&summaries));
+    let samples: Vec<Option<Samples>> =
+        figures.iter().chain(&details).map(|(_, t)| t.samples.clone()).collect();
+    let mut judged = judge_with(&samples, &details_of, &common, method, options.confidence);
+    let judged_details = judged.split_off(figures.len());
+    let rows_of = |reported: Vec<(Metric, Reported)>, judged: Vec<Option<Judged>>| -> Vec<Row> {
+        let both = reported.into_iter().zip(judged);
+        both.map(|((m, t), judged)| row(&m, t, judged, has_interval, options)).collect()
+    };
+    let mut rows = rows_of(figures, judged);
+    let details = rows_of(details, judged_details);
+    for (row, decides) in rows.iter_mut().zip(decides) {
+        row.decides = decides && row.effect.is_some();
+    }
+    let detail = |row: Row| Row { decides: false, trials_needed: None, ..row };
+    Comparison {
+        base: base.name.clone(),
+        other: other.name.clone(),
+        method,
+        trials: (base_trials.len(), other_trials.len()),
+        rows,
+        details: details.into_iter().filter(|row| row.effect.is_some()).map(detail).collect(),
+        why_not,
+        moved: moved(&base_trials, &other_trials),
+        left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
+        profiles: None,
+        options,
+    }
+}
+
+fn too_few(trials: usize, method: Method) -> String {
+    let what = match (method, trials) {
+        (Method::Paired | Method::Sequential, 1) => "1 round in common",
+        (Method::Paired | Method::Sequential, _) => "rounds in common",
+        (Method::Welch, 1) => "1 trial a case",
+        (Method::Welch, _) => "trials a case",
+    };
+    let count = if trials == 1 { String::new() } else { format!("{trials} ") };
+    format!(
+        "{count}{what}: too few for an interval or a verdict (at least {TRIALS_FOR_DIFFERENCES} are needed)"
+    )
+}
+
+/// A figure as reported by the trials.
+pub(crate) struct Reported {
+    base: Spread,
+    other: Spread,
+    /// On the scale of the comparison (logarithms of ratios); `None` if a trial does not report it.
+    pub(crate) samples: Option<Samples>,
+    /// Whether only a lower bound of the base, or of the other, is known.
+    bounds: (bool, bool),
+    note: Option<String>,
+}
+
+/// What is judged: one number per trial on a scale on which differences are meaningful. Paired by position if
+/// requested.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    /// One number per trial of the base.
+    pub base: Vec<f64>,
+    /// One number per trial of the other.
+    pub other: Vec<f64>,
+}
+
+/// `None`: no trial reports it, or it is a share that is zero everywhere.
+pub(crate) fn read(
+    measure: &Metric,
+    base: &[(u32, &Summary)],
+    other: &[(u32, &Summary)],
+) -> Option<Reported> {
+    let values =
+        |trials: &[(u32, &Summary)]| -> Vec<Value> { trials.iter().map(|(_, s)| measure.of(s)).collect() };
+    let scale = scale_of(measure);
+    let (of_base, of_other) = (values(base), values(other));
+    let is_told = |v: &Value| !matches!(v, Value::Nothing);
+    let all = || of_base.iter().chain(&of_other);
+    if !all().any(is_told) {
+        return None;
+    }
+    if scale == Scale::Difference && all().all(|v| *v == Value::Known(0.0)) {
+        return None;
+    }
+    let bound = |values: &[Value]| values.iter().any(|v| matches!(v, Value::Over(_)));
+    let bounds = (bound(&of_base), bound(&of_other));
+    let mut note = all().find_map(|v| match v {
+        Value::Between(few) => {
+            Some(format!("{} needs {} requests in each trial", measure.title(), few.needed))
+        }
+        Value::Nothing => Some(format!("{} is not reported by every trial", measure.title())),
+        _ => None,
+    });
+    if bounds == (true, true) {
+        note = Some("only a lower bound of both is known".to_owned());
+    }
+    let number = |v: &Value| match (v, scale) {
+        (Value::Known(v) | Value::Over(v), Scale::Difference) => Some(*v),
+        (Value::Known(v) | Value::Over(v), Scale::Ratio) if *v > 0.0 => Some(v.ln()),
+        _ => None,
+    };
+    let numbers = |values: &[Value]| values.iter().map(number).collect::<Option<Vec<f64>>>();
+    let samples = numbers(&of_base).zip(numbers(&of_other)).map(|(base, other)| Samples { base, other });
+    if samples.is_none() && note.is_none() {
+        note = Some(format!("{} is 0 in a trial, so there is no ratio", measure.title()));
+    }
+    let samples = samples.filter(|_| note.is_none());
+    let (base, other) = (Spread::of(of_base, measure.better()), Spread::of(of_other, measure.better()));
+    Some(Reported { base, other, samples, bounds, note })
+}
+
+/// The result of the trials for one figure, on the scale of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// Mean difference, other − base.
+    pub mean: f64,
+    /// Half the width of its interval; infinite if the trials do not show the spread.
+    pub half: f64,
+    /// The interval's confidence.
+    pub confidence: f64,
+    /// The probability of such a difference between equal cases.
+    pub chance: f64,
+    spread: Spreads,
+}
+
+/// How trials vary, for predicting how many more it takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Spreads {
+    /// Variance of the differences.
+    Paired(f64),
+    /// Variance of the base's and of the other's trials.
+    Apart(f64, f64),
+}
+
+/// Judges several figures of one comparison together; `None` in, `None` out. `confidence` is for all of them.
+pub fn judge(samples: &[Option<Samples>], method: Method, confidence: f64) -> Vec<Option<Judged>> {
+    judge_with(samples, &vec![Vec::new(); samples.len()], &[], method, confidence)
+}
+
+/// As [`judge`], for figures followed by their details: those of each figure, and those that every figure leads to, by
+/// index. A detail that nothing leads to is not judged.
+pub fn judge_with(
+    samples: &[Option<Samples>],
+    details_of: &[Vec<usize>],
+    common: &[usize],
+    method: Method,
+    confidence: f64,
+) -> Vec<Option<Judged>> {
+    let estimates: Vec<Option<Estimate>> =
+        samples.iter().map(|s| s.as_ref().and_then(|s| Estimate::of(s, method))).collect();
+    let count = details_of.len().min(estimates.len());
+    let (of_figures, of_details) = estimates.split_at(count);
+    // What cannot be judged takes no share of the level.
+    let places = |all: &[Option<Estimate>]| -> Vec<usize> {
+        (0..all.len()).filter(|place| all[*place].is_some()).collect()
+    };
+    let (figures, details) = (places(of_figures), places(of_details));
+    let judged = |wanted: &[usize]| -> Vec<usize> {
+        wanted.iter().filter_map(|detail| details.iter().position(|d| d == detail)).collect()
+    };
+    let own: Vec<Vec<usize>> = figures.iter().map(|figure| judged(&details_of[*figure])).collect();
+    let order: Vec<usize> = figures.into_iter().chain(details.iter().map(|detail| count + detail)).collect();
+    let chances: Vec<f64> = order.iter().map(|place| estimates[*place].map_or(1.0, |e| e.chance)).collect();
+    let levels = Hierarchy::new(&own, &judged(common)).levels(&chances, 1.0 - confidence);
+    let mut out: Vec<Option<Judged>> = vec![None; samples.len()];
+    for (place, level) in order.into_iter().zip(levels) {
+        out[place] = estimates[place].filter(|_| level > 0.0).map(|estimate| estimate.at(1.0 - level));
+    }
+    out
+}
+
+/// A mean difference with its standard error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    mean: f64,
+    error: f64,
+    df: f64,
+    chance: f64,
+    spread: Spreads,
+}
+
+impl Estimate {
+    pub(crate) fn of(samples: &Samples, method: Method) -> Option<Estimate> {
+        let (mean, error, df, spread) = match method {
+            Method::Paired | Method::Sequential => {
+                let differences: Vec<f64> =
+                    samples.base.iter().zip(&samples.other).map(|(b, o)| o - b).collect();
+                let (mean, variance) = mean_and_variance(&differences)?;
+                let n = differences.len() as f64;
+                (mean, (variance / n).sqrt(), n - 1.0, Spreads::Paired(variance))
+            }
+            Method::Welch => {
+                let (base, base_variance) = mean_and_variance(&samples.base)?;
+                let (other, other_variance) = mean_and_variance(&samples.other)?;
+                let (n_base, n_other) = (samples.base.len() as f64, samples.other.len() as f64);
+                let (error, df) = welch(base_variance, other_variance, n_base, n_other);
+                (other - base, error, df, Spreads::Apart(base_variance, other_variance))
+            }
+        };
+        let chance = match (mean == 0.0, error == 0.0) {
+            (true, _) => 1.0,
+            (false, true) => 0.0,
+            (false, false) => student::two_sided((mean / error).abs(), df),
+        };
+        Some(Estimate { mean, error, df, chance, spread })
+    }
+
+    pub(crate) fn at(self, confidence: f64) -> Judged {
+        let half = if self.error == 0.0 { 0.0 } else { student::critical(confidence, self.df) * self.error };
+        Judged { mean: self.mean, half, confidence, chance: self.chance, spread: self.spread }
+    }
+}
+
+/// Welch's standard error and Satterthwaite's degrees of freedom.
+fn welch(base: f64, other: f64, n_base: f64, n_other: f64) -> (f64, f64) {
+    let (a, b) = (base / n_base, other / n_other);
+    let below = a * a / (n_base - 1.0) + b * b / (n_other - 1.0);
+    // If neither varies, any number of degrees will do.
+    let df = if below > 0.0 { (a + b).powi(2) / below } else { n_base + n_other - 2.0 };
+    ((a + b).sqrt(), df)
+}
+
+/// `None` with fewer than two.
+fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    if n < 2.0 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    // Equal values have no variance, whatever their sum was rounded to.
+    if values.iter().all(|v| *v == values[0]) {
+        return Some((values[0], 0.0));
+    }
+    Some((mean, values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)))
+}
+
+impl Judged {
+    /// The verdict on it, given whether less or more is better, and what counts as the same (on the scale's own
+    /// terms).
+    pub fn call(&self, same: (f64, f64), less_is_better: bool) -> Call {
+        let (low, high) = (self.mean - self.half, self.mean + self.half);
+        let is_less = high < 0.0;
+        match () {
+            () if low >= same.0 && high <= same.1 => Call::Same,
+            () if low <= 0.0 && high >= 0.0 => Call::CannotTell,
+            () if is_less == less_is_better => Call::Better,
+            () => Call::Worse,
+        }
+    }
+
+    /// How many trials of each case settle it, if they continue like these: enough for an interval that excludes "no
+    /// difference", or lies within what counts as the same. `None`: impractically many.
+    pub fn trials_needed(&self, same: (f64, f64)) -> Option<u64> {
+        let inside = (self.mean - same.0).min(same.1 - self.mean);
+        let wanted = self.mean.abs().max(inside);
+        let half_at = |n: u64| {
+            let n = n as f64;
+            let (error, df) = match self.spread {
+                Spreads::Paired(variance) => ((variance / n).sqrt(), n - 1.0),
+                Spreads::Apart(base, other) => welch(base, other, n, n),
+            };
+            student::critical(self.confidence, df) * error
+        };
+        let least = TRIALS_FOR_DIFFERENCES as u64;
+        if half_at(MOST_TRIALS) > wanted {
+            return None;
+        }
+        // The interval shrinks with every trial: bisection finds the first number that suffices.
+        let (mut low, mut high) = (least, MOST_TRIALS);
+        while low < high {
+            let middle = (low + high) / 2;
+            if half_at(middle) <= wanted { high = middle } else { low = middle + 1 }
+        }
+        Some(low)
+    }
+}
+
+/// What counts as the same, on the scale of the comparison. Any difference of shares counts: one lost request in fifty
+/// is not "the same within 2 %".
+pub(crate) fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
+    match scale {
+        Scale::Ratio => ((-equivalence_margin).ln_1p(), equivalence_margin.ln_1p()),
+        Scale::Difference => (0.0, 0.0),
+    }
+}
+
+/// What is neither better nor worse has changed.
+pub(crate) fn directed(call: Call, measure: &Metric) -> Call {
+    match call {
+        Call::Better | Call::Worse if measure.better() == Better::Neither => Call::Changed,
+        call => call,
+    }
+}
+
+fn row(
+    measure: &Metric,
+    reported: Reported,
+    judged: Option<Judged>,
+    has_interval: bool,
+    options: Options,
+) -> Row {
+    let scale = scale_of(measure);
+    let same = same_range(scale, options.equivalence_margin);
+    let mut call = judged.map_or(Call::CannotTell, |j| j.call(same, measure.better() != Better::More));
+    let mut note = reported.note;
+    // A bound only shows where the truth is not: it supports one direction only.
+    let unsupported = match reported.bounds {
+        (false, false) => false,
+        (true, false) => judged.is_none_or(|j| j.mean + j.half >= 0.0),
+        (false, true) => judged.is_none_or(|j| j.mean - j.half <= 0.0),
+        (true, true) => true,
+    };
+    // A bound near the other value shows nothing of what lies beyond it.
+    let unsupported = unsupported || call == Call::Same && reported.bounds != (false, false);
+    if reported.bounds != (false, false) {
+        let of = if reported.bounds.0 { "the first" } else { "the second" };
+        note.get_or_insert_with(|| format!("only a lower bound of {of} is known"));
+        if unsupported {
+            call = Call::CannotTell;
+        }
+    }
+    if !has_interval {
+        call = Call::CannotTell;
+    }
+    call = directed(call, measure);
+    let settled = call != Call::CannotTell || unsupported && reported.bounds != (false, false);
+    let trials_needed = judged.filter(|_| !settled && has_interval).and_then(|j| j.trials_needed(same));
+    let told_effect = |j: Judged| {
+        let out = |v: f64| if scale == Scale::Ratio { v.exp() } else { v };
+        let interval = Interval {
+            low: out(j.mean - j.half),
+            high: out(j.mean + j.half),
+            confidence: j.confidence,
+            chance: Some(j.chance),
+        };
+        Effect { value: out(j.mean), interval: has_interval.then_some(interval) }
+    };
+    Row {
+        metric: measure.clone(),
+        scale,
+        base: reported.base,
+        other: reported.other,
+        effect: judged.map(told_effect),
+        call,
+        decides: true,
+        visible: None,
+        note,
+        trials_needed,
+    }
+}

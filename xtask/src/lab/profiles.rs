@@ -1,0 +1,108 @@
+//! Every profile of every lab, once and shortened: a plan that is good may still not run.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Record, built};
+use crate::command::{LONGEST, captured, program, say};
+use crate::root::{root, target};
+use crate::steps::Outcome;
+
+/// Profiles that differ in the same way, and what makes them short. `cargo xtask test` runs `quick`, and other steps of
+/// `cargo xtask long` run `careless` and `swarm-agents`.
+const SHORT: [(&str, &[&str], &[&str]); 9] = [
+    ("edge-tiers", &["full", "half", "as-slow", "far", "isolated"], &["load.duration=2s"]),
+    ("index-page", &["full", "round", "to-the-end"], &["load.repeats=3"]),
+    ("index-page", &["by-time", "isolated", "which-limit"], &["load.duration=2s"]),
+    (
+        "message-inserts",
+        &["full"],
+        &[
+            "loads.get.requests=1000",
+            "loads.empty-post.requests=1000",
+            "loads.post.requests=1000",
+            "loads.raw.command.requests=1000",
+            "loads.until-killed.duration=10s",
+            "events.0.at=3s",
+        ],
+    ),
+    ("stair-stepper", &["full", "medium", "many-workers", "climb", "waits", "mixed"], &["load.requests=48"]),
+    (
+        "trade-processor",
+        &["full", "keep-alive", "round-robin", "isolated", "tuned", "five-servers"],
+        &["load.users=100", "load.requests=1000"],
+    ),
+    ("trade-processor", &["wan"], &["load.users=50", "load.duration=4s"]),
+    (
+        "trade-processor",
+        &["chaos"],
+        &["load.users=50", "load.duration=6s", "events.0.at=1s", "events.1.at=3s"],
+    ),
+    (
+        "trade-processor",
+        &["swarm-360k", "swarm-1000k"],
+        &["load.users=2000", "load.requests=10000", "system.components.consumer.env.PROCESSES=4"],
+    ),
+];
+
+/// Runs them, as a step of `cargo xtask long`.
+///
+/// # Errors
+/// A run does not finish, or a case of it answered nothing.
+pub fn long() -> Outcome {
+    built()?;
+    let (mut ran, mut wrong) = (0, Vec::new());
+    for (lab, profiles, set) in SHORT {
+        for profile in profiles {
+            match run(lab, profile, set) {
+                Ok(cases) => {
+                    say(&format!("{lab:<16} {profile}: {cases} cases"));
+                    ran += 1;
+                }
+                Err(error) => wrong.push(format!("{lab}, {profile}: {error:#}")),
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(format!("{ran} profiles of the labs run, shortened"))
+}
+
+/// Runs a profile; returns its number of cases.
+fn run(lab: &str, profile: &str, set: &[&str]) -> Result<usize> {
+    let out = target().join("xtask/profiles").join(lab).join(profile);
+    let _ = fs::remove_dir_all(&out);
+    let mut command = program(super::loadlab());
+    command.arg("run").arg(root().join(format!("labs/{lab}/plan.yaml")));
+    command.args(["--profile", profile, "--trials", "1", "--quiet", "--out"]).arg(&out);
+    set.iter().for_each(|set| {
+        command.args(["--set", set]);
+    });
+    let ran = captured(&mut command, LONGEST)?;
+    // So short a load may miss what is expected of it, or be too short to judge.
+    let record = Record::read(&out).with_context(|| format!("{}\n{}", ran.stdout, ran.stderr))?;
+    ensure!(record.manifest["how"] == "complete", "{}: {}", record.manifest["how"], ran.stderr);
+    for trial in &record.trials {
+        ensure!(trial.number("requests/ok") > 0.0, "{}: nothing was answered: {}", trial.case, ran.stderr);
+    }
+    Ok(record.trials.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_runs_somewhere() {
+        let elsewhere = ["quick", "careless", "swarm-agents"];
+        for lab in super::super::LABS {
+            let plan = fs::read_to_string(lab.dir().join("plan.yaml")).unwrap();
+            let plan: serde_json::Value = serde_saphyr::from_str(&plan).unwrap();
+            for profile in plan["profiles"].as_object().unwrap().keys() {
+                let runs =
+                    SHORT.iter().any(|(of, names, _)| *of == lab.name && names.contains(&profile.as_str()));
+                assert!(runs != elsewhere.contains(&profile.as_str()), "{}: {profile}", lab.name);
+            }
+        }
+    }
+}
