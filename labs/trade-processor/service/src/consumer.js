@@ -163,6 +163,10 @@ function consume() {
     });
   });
   server.keepAliveTimeout = 120_000;
+  // With hundreds of thousands of connections a process reads a request minutes after it has accepted the connection.
+  // That is no reason to answer 408.
+  server.requestTimeout = 600_000;
+  server.headersTimeout = 600_000;
   process.on('message', (word) => {
     if (word !== 'listen' || server.listening) return;
     server.listen({ host: ADDRESS, port: Number(PORT), backlog: BACKLOG });
