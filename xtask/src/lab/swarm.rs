@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::agents::Agents;
-use crate::command::{captured, kill_all_of, program, sooner_or_later};
+use crate::command::{captured, kill_all_of, program, shown, sooner_or_later};
 use crate::networks::{Bridge, Networks};
-use crate::root::target;
+use crate::root::{root, target};
 use crate::steps::Outcome;
 
 const AGENTS: usize = 4;
@@ -26,12 +26,17 @@ const LONGEST: Duration = Duration::from_secs(3600);
 const OFTEN: Duration = Duration::from_secs(1);
 const QUICK: Duration = Duration::from_secs(60);
 
+/// What the plan builds, and what downloads packages for it: the namespaces reach nothing but each other.
+const BUILD: &str = "labs/trade-processor/prepare.sh";
+
 /// Runs the profile: every request is answered, and every accepted message is stored once.
 ///
 /// # Errors
 /// The run fails, or not all of that holds.
 pub fn long() -> Outcome {
     let loadlab = super::built()?;
+    let built = shown(&mut program(root().join(BUILD)))?;
+    ensure!(built.status.success(), "{BUILD}: {}", built.status);
     let dir = target().join("xtask/swarm-of-lab");
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir)?;

@@ -28,6 +28,17 @@ impl Share {
     pub fn number_of(self, id: u32) -> u64 {
         self.slot + u64::from(id) * self.slots
     }
+
+    /// Which of `count` things this thread's item `id` uses. Each thread uses all of them in turn, whatever the others
+    /// have: an agent's source addresses are its own. Threads start at different ones.
+    ///
+    /// # Panics
+    /// `count` is 0.
+    #[inline]
+    pub fn turn_of(self, id: u32, count: usize) -> usize {
+        let count = count as u64;
+        ((self.slot * count / self.slots + u64::from(id)) % count) as usize
+    }
 }
 
 #[cfg(test)]
@@ -47,6 +58,21 @@ mod tests {
                 before += share.of(total);
             }
             prop_assert_eq!(before, total);
+        }
+
+        #[test]
+        fn each_thread_uses_all_things_evenly(items in 0u32..200, count in 1usize..20, slots in 1u64..9) {
+            let mut firsts = Vec::new();
+            for slot in 0..slots {
+                let share = Share { slot, slots };
+                let mut used = vec![0; count];
+                (0..items).for_each(|id| used[share.turn_of(id, count)] += 1);
+                let (least, most) = (used.iter().min().unwrap(), used.iter().max().unwrap());
+                prop_assert!(most - least <= 1, "{used:?}");
+                firsts.push(share.turn_of(0, count));
+            }
+            firsts.dedup();
+            prop_assert_eq!(firsts.len(), count.min(slots as usize));
         }
     }
 }

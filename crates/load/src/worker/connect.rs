@@ -65,7 +65,7 @@ impl<'r> Worker<'r> {
         }
         let source = match self.spec.sources.as_slice() {
             [] => None,
-            sources => Some(sources[(number % sources.len() as u64) as usize]),
+            sources => Some(sources[self.share.turn_of(id, sources.len())]),
         };
         let Some(address) = self.conns.address_of(id) else { return };
         self.measure.recorder.connecting();
