@@ -5,7 +5,7 @@
 //! - [`export`]: a record as JSON and CSV, for other programs.
 //! - [`mod@junit`]: expectations for continuous integration.
 //! - [`history`]: runs side by side over time.
-//! - [`trial`]: the final output of `loadlab bench` on a terminal.
+//! - [`trial`]: one trial in words: the final output of `loadlab bench`, and words that all forms share.
 //! - [`figures`]: figures for readers, the same in every format.
 //! - [`colour`]: the meanings of colours.
 //! - [`plane`]: points in a plane, and their positions.

@@ -1,4 +1,5 @@
-//! The final output of `loadlab bench` on a terminal: one trial, headline first.
+//! One trial in words: the final output of `loadlab bench` on a terminal, headline first, and the words for a load, the
+//! generator, an example and an expectation that all forms of a report share.
 //!
 //! Readable without colour, from 40 columns on. It renders what the summary contains and concludes nothing.
 
@@ -67,7 +68,7 @@ impl TrialPage {
     }
 
     fn headline(&self, out: &mut String, s: &Summary) {
-        let (word, tone) = verdict_word(s.verdict);
+        let (word, tone) = verdict_and_tone(s.verdict);
         let lead = if word.is_empty() { String::new() } else { format!("{word}  ") };
         let failed = match s.requests.failed {
             _ if s.load.is_command() => "failures not measured".to_owned(),
@@ -412,7 +413,7 @@ fn indent(out: &mut String, lines: &str) {
 }
 
 /// A verdict in one word, and its tone; empty if nothing was expected.
-pub fn verdict_word(verdict: Verdict) -> (&'static str, Tone) {
+pub fn verdict_and_tone(verdict: Verdict) -> (&'static str, Tone) {
     match verdict {
         Verdict::Pass => ("PASS", Tone::Good),
         Verdict::Fail => ("FAIL", Tone::Bad),

@@ -8,6 +8,8 @@
 //! - [`senders`]: other processes that send the loads in place of this one.
 //! - [`journey`]: a plan's journeys in the form the engine needs.
 //! - [`preflight`]: whether this machine is fit for a load, checked before the load runs.
+//! - [`needs`]: what a plan needs of this machine, tried out before anything is built.
+//! - [`foreseen`]: what a run will not be able to decide, predicted from the plan.
 //!
 //! This crate prints nothing, handles no signals and never exits: it takes a cancel token and returns values.
 

@@ -15,7 +15,7 @@ use loadlab_record::load::Tick;
 use loadlab_record::summary::{Doubt, Ended, LoadFacts, LostAgent, Summary};
 use loadlab_record::units::{format_count, format_duration_ns};
 
-pub(crate) use generator::{own_limits_so_far, still_words, throttled_so_far};
+pub(crate) use generator::{client_limit_so_far, stall_words, throttled_so_far};
 pub(crate) use lateness::{has_due_times, late_is_grave, late_so_far};
 
 use crate::trial::input::Planned;
@@ -58,21 +58,22 @@ pub struct Grounds<'a> {
     pub window_s: f64,
 }
 
-/// All doubts about a trial, grave ones first. `summary` needs its figures and its expectations, but no verdict yet.
+/// The doubts that a trial's figures raise, grave ones first. What its events raise (`names::moved`) is added by
+/// `summarise`; a search adds grave doubts of the level above its answer. `summary` needs its figures and its expectations, but no verdict yet.
 pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     let mut found: Vec<Doubt> = [
         accounting(grounds),
         lateness::late(summary, grounds),
         generator::throttled(summary, grounds),
-        generator::stalls(summary, grounds),
+        generator::generator_stalled(summary, grounds),
         generator::coarse_ticks(summary),
         agents_lost(summary),
-        generator::own_limits(summary),
+        generator::client_limit(summary),
         littles_law(summary, grounds),
         users_idle(summary, grounds),
         users_not_concurrent(summary, grounds),
         generator::generator_cpu(summary, grounds),
-        generator::run_delay(summary, grounds),
+        generator::cpu_wait(summary, grounds),
         in_flight_cap(summary, grounds),
         dropped(summary, grounds),
         backlog(summary, grounds),

@@ -11,7 +11,7 @@ use loadlab_record::load::{Counts, OwnLimits, Series};
 use loadlab_record::summary::{Doubt, LoadFacts, Stalls};
 
 use crate::trial::doubts::{
-    doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far, own_limits_so_far, still_words,
+    doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far, client_limit_so_far, stall_words,
     throttled_so_far,
 };
 use crate::trial::input::Planned;
@@ -101,7 +101,7 @@ impl Live {
             self.late.look(late.map(of(1.0)), LATE_FOR),
             self.throttled.look(throttled.map(of(now.throttled_s.unwrap_or(0.0))), 1),
             self.stalls.look(stalls(now.stalls).map(of(now.stalls.total_s)), 1),
-            self.own_limits.look(own_limits_so_far(own, now.attempted).map(of(own.total() as f64)), 1),
+            self.own_limits.look(client_limit_so_far(own, now.attempted).map(of(own.total() as f64)), 1),
             self.capped.look(capped(load, planned, now, drops).map(of(1.0)), CAPPED_FOR),
             self.dropped
                 .look(dropped_so_far(dropped.0, dropped.1, load, planned).map(of(dropped.0 as f64)), 1),
@@ -117,7 +117,7 @@ fn stalls(still: Stalls) -> Option<Doubt> {
     doubt(
         "generator_stalled",
         false,
-        still_words(still)?,
+        stall_words(still)?,
         "find what stops it: a signal, a suspended or migrated virtual machine, or other processes on its cores (`--cpus`)",
     )
 }

@@ -1,4 +1,5 @@
-//! What one worker counted in one interval: the unit that a load thread hands over.
+//! What one worker counted in one interval: the unit that a load thread hands over. Not the *batch* of a plan, which is
+//! a repetition of a load ([`Origin::batch`](crate::run::Origin)).
 
 use loadlab_record::dependence::InOrder;
 use loadlab_record::example::Example;

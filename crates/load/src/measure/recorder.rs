@@ -43,7 +43,7 @@ pub struct Recorder {
     window_from_ns: u64,
     window_to_ns: u64,
     /// Whether requests start as they fall due: service time then equals response time, and lateness is meaningless.
-    closed: bool,
+    as_due: bool,
     full: Sender<Box<Batch>>,
     empty: Receiver<Box<Batch>>,
     /// Batches created so far.
@@ -70,7 +70,7 @@ pub struct Setup {
     /// End of the window for counting events; `u64::MAX` if it ends with the last response.
     pub window_to_ns: u64,
     /// Whether requests start as they fall due.
-    pub closed: bool,
+    pub as_due: bool,
     /// Channel for full batches.
     pub full: Sender<Box<Batch>>,
     /// Channel on which empty batches come back.
@@ -87,7 +87,7 @@ impl Recorder {
             next_ns: BATCH_NS,
             window_from_ns: setup.window_from_ns,
             window_to_ns: setup.window_to_ns,
-            closed: setup.closed,
+            as_due: setup.as_due,
             full: setup.full,
             empty: setup.empty,
             made: 1,
@@ -268,7 +268,7 @@ impl Recorder {
     pub fn due_unclassified(&mut self, due_ns: u64, noticed_ns: u64) {
         self.batch.counts.due += 1;
         self.batch.in_window.due += u64::from(self.inside(due_ns));
-        if !self.closed {
+        if !self.as_due {
             self.series(due_ns).late.record(noticed_ns.saturating_sub(due_ns));
         }
     }
@@ -303,7 +303,7 @@ impl Recorder {
         self.last_start_ns = now_ns;
         self.in_flight += 1;
         self.peaks.0 = self.peaks.0.max(self.in_flight);
-        if !self.closed {
+        if !self.as_due {
             self.series(due_ns).blocked.record(now_ns.saturating_sub(noticed_ns));
         }
         for tag in &request.tags {
@@ -354,7 +354,7 @@ impl Recorder {
     }
 
     /// Counts a closed connection.
-    pub fn closed(&mut self) {
+    pub fn connection_closed(&mut self) {
         self.open -= 1;
     }
 
@@ -393,7 +393,7 @@ impl Recorder {
         let (response, service) = (end_ns - due_ns, end_ns - started_ns);
         self.in_flight -= 1;
         self.busy(times);
-        let (closed, straggler) = (self.closed, u64::from(self.is_straggler(times)));
+        let (as_due, straggler) = (self.as_due, u64::from(self.is_straggler(times)));
         match outcome {
             Outcome::Ok => {
                 self.batch.stragglers.ok += straggler;
@@ -403,7 +403,7 @@ impl Recorder {
                 self.in_order(due_ns, response);
                 let series = self.series(due_ns);
                 series.response_ok.record(response);
-                if !closed {
+                if !as_due {
                     series.service_ok.record(service);
                 }
             }
@@ -462,11 +462,11 @@ impl Recorder {
     }
 
     fn censored(&mut self, due_ns: u64, response_ns: u64, service_ns: u64) {
-        let closed = self.closed;
+        let as_due = self.as_due;
         self.in_order(due_ns, response_ns);
         let series = self.series(due_ns);
         series.response_censored.record(response_ns);
-        if !closed {
+        if !as_due {
             series.service_censored.record(service_ns);
         }
     }

@@ -208,7 +208,7 @@ pub(super) fn recorder_for(spec: &LoadSpec, slot: usize, channels: Channels) -> 
         },
         window_from_ns: spec.warmup_ns,
         window_to_ns: spec.schedule_ns().unwrap_or(u64::MAX),
-        closed: spec.starts_as_due(),
+        as_due: spec.starts_as_due(),
         full: channels.full,
         empty: channels.empty,
     })

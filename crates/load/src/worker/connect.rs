@@ -300,7 +300,7 @@ impl<'r> Worker<'r> {
         }
         self.conns.scratch = last;
         self.conns.table[id as usize].phase = Phase::Closed;
-        self.measure.recorder.closed();
+        self.measure.recorder.connection_closed();
     }
 }
 

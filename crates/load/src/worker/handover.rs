@@ -99,7 +99,7 @@ impl<'r> Worker<'r> {
             let Some(address) = self.conns.addresses.get(host, address as usize).cloned() else { continue };
             let Some(socket) = ops.give(id) else { continue };
             self.conns.table[id as usize].phase = Phase::Closed;
-            self.measure.recorder.closed();
+            self.measure.recorder.connection_closed();
             let tls = self.conns.tls.as_mut().and_then(|s| s.hand_over(id));
             let session = self.mode.streams().and_then(|streams| streams.hand_over(id));
             pool.put(self.shard(), PooledConnection { host, address, socket: Some(socket), tls, session });

@@ -1,4 +1,5 @@
-//! Source of a worker's requests: users who become free, or a schedule with its backlog.
+//! Source of a worker's requests: users who become free, or a schedule with its backlog. (Users with a *pace* are in
+//! `paced.rs`.)
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -24,7 +25,7 @@ pub enum Pacer {
     Open(OpenPacer),
 }
 
-/// Users that send when they are free.
+/// Users of the closed model: they send when they are free and have thought, or at their pace.
 pub struct ClosedPacer {
     /// Users of this worker.
     pub count: u32,

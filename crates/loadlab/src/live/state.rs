@@ -1,4 +1,4 @@
-//! The contents of the live screen, built from events. It has no clock: every change comes with its time.
+//! What screen, page and metrics show of a run, built from events. It has no clock: every change comes with its time.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,24 +1,22 @@
 //! The first bottleneck: which part of the system, or of the measurement, was saturated. A ranked list of suspects, each
 //! with the evidence against it.
 //!
-//! The search order, from conclusive evidence to inference:
+//! `suspects_in` asks each kind of evidence for suspects and sorts them by `rank`; `located` then puts what holds
+//! requests back where they wait ahead of what is busy elsewhere. The ranks, from conclusive evidence to inference:
 //!
-//! 1. the *generator*: a doubt that makes the trial INVALID means that nothing else can be known;
-//! 2. a component that *died*, or was killed for running out of memory;
-//! 3. a component *throttled by its CPU limit*, or at it; at its *memory limit*, or constantly reading pages from
-//!    disk; out of *file descriptors* or *local ports*, or searching for a free port;
-//! 4. *refused* or reset connections, and connects that took whole seconds (the kernel retransmits a lost SYN after 1,
-//!    3 and 7 s: a full accept queue, or a network that loses packets);
-//! 5. a *queue* that grew while the load ran: a probe that rises, and falls once the load is over;
-//! 6. a component that waited for its *disk* or saturated *one core*, or a *machine* without an idle core (if other
-//!    programs keep it busy, that is reported last, and explains nothing about the system);
-//! 7. *a few at a time*: nothing is busy, yet most requests wait for most of their time, since throughput times the
-//!    fastest response (Little's law) leaves room for only a few: a pool, a lock, a worker count;
-//! 8. otherwise nothing is saturated, and the component that holds the latency is reported: the last one, in the order
-//!    of the plan, that held a connection for most of the requests in flight. If connections were read and show that
-//!    requests wait elsewhere, those places are reported.
-//!
-//! Points 7 and 8 are inferred from outside, and marked as such.
+//! - 0: the *generator*, if a doubt about loadlab itself (`OWN`) is grave: nothing else can be known;
+//! - 1: a component that *died*, was killed for running out of memory, or had no *local port* for much of the load;
+//! - 2: a component *at a limit*: CPU, memory (or constantly reading pages from disk), file descriptors, local ports;
+//! - 3: a component that waited for its *disk* or saturated *one core*, a *machine* without an idle core; a *link* or
+//!   a *pool*, if requests are seen to wait there;
+//! - 4: a *queue* that grew while the load ran: a probe that rises, and falls once the load is over;
+//! - 5: a full *accept queue*; a generator without reserve, though no result depends on it;
+//! - 6: *refused* or reset connections, connects that took whole seconds (the kernel retransmits a lost SYN after 1, 3
+//!   and 7 s), and limits reached only now and then;
+//! - 7: nothing is saturated: *a few at a time* (throughput times the fastest response, Little's law, leaves room for
+//!   only a few), or the component that holds the latency. If connections were not read, this is inferred from
+//!   outside, and marked as such;
+//! - 8: *neighbours*: other programs keep the machine busy, which explains nothing about the system.
 
 mod answer;
 mod causes;
@@ -297,8 +295,8 @@ fn during(trial: &TrialData<'_>) -> During {
 
 /// Doubts about the generator: grave ones rule out everything else, the others are one suspect among many.
 fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
-    const OWN: [&str; 7] =
-        ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle", "cpu_wait"];
+    const OWN: [&str; 6] =
+        ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle"];
     let doubts = trial.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
     // A generator without headroom is reported in the closed model even if nothing depends on it; hiccups and a moment
     // of throttling are not.

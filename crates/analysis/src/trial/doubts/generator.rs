@@ -13,9 +13,9 @@ use super::{Grounds, doubt, ms, percent, share_of};
 const BUSY_SHARE: f64 = 0.90;
 /// A wait for a core above this share of the median response shows in response times: a request meets such waits when
 /// it is due and when its answer arrives. Many short waits – every thread on a shared machine has them – do not show.
-const RUN_DELAY_SHARE: f64 = 0.10;
+const CPU_WAIT_SHARE: f64 = 0.10;
 /// Waits that add up to less than this share of the time are ignored.
-const RUN_DELAY_FLOOR: f64 = 0.01;
+const CPU_WAIT_FLOOR: f64 = 0.01;
 /// loadlab itself throttled by a CPU limit for more than this share of the time.
 const THROTTLED_SHARE: f64 = 0.01;
 /// A machine suspended for longer than this. The measured time is a lower bound: a thread that loses its core between
@@ -65,13 +65,13 @@ fn lower_bound(load: &LoadFacts) -> &'static str {
 /// If requests have due times, lateness decides. Otherwise each gap affects one request of every user, and is grave if
 /// these suffice to move a time that an expectation depends on. A suspended machine is always grave: its clock stood
 /// still.
-pub(super) fn stalls(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
+pub(super) fn generator_stalled(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let still = summary.generator.stalls;
     let suspended_s = summary.generator.suspended_s.filter(|s| *s > SUSPENDED_S);
     if still.count == 0 && suspended_s.is_none() {
         return None;
     }
-    let mut words: Vec<String> = still_words(still).into_iter().collect();
+    let mut words: Vec<String> = stall_words(still).into_iter().collect();
     words.extend(suspended_s.map(|s| format!("this machine was suspended for {}", ms(s * 1e3))));
     let touched = share_of(
         still.count as f64 * summary.concurrency_mean,
@@ -92,7 +92,7 @@ pub(super) fn stalls(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> 
 }
 
 /// How long loadlab stalled; `None` if it did not.
-pub(crate) fn still_words(still: Stalls) -> Option<String> {
+pub(crate) fn stall_words(still: Stalls) -> Option<String> {
     let all = match still.count {
         0 => return None,
         1 => String::new(),
@@ -122,12 +122,12 @@ pub(super) fn coarse_ticks(summary: &Summary) -> Option<Doubt> {
 
 /// Connects that failed because loadlab's own machine lacked something. They are counted as failures of the system,
 /// but are not.
-pub(super) fn own_limits(summary: &Summary) -> Option<Doubt> {
-    own_limits_so_far(summary.connections.own_limits, summary.connections.attempted)
+pub(super) fn client_limit(summary: &Summary) -> Option<Doubt> {
+    client_limit_so_far(summary.connections.own_limits, summary.connections.attempted)
 }
 
-/// As [`own_limits`], for the attempts so far.
-pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt> {
+/// As [`client_limit`], for the attempts so far.
+pub(crate) fn client_limit_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt> {
     let kinds = [
         (
             own.open_files,
@@ -186,13 +186,13 @@ pub(super) fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<
 ///
 /// The mean wait is compared with the median response, not the sum of waits with the time: on a machine shared with
 /// the system a busy thread waits for a fifth of its time in slices of microseconds, and no figure shows it.
-pub(super) fn run_delay(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
+pub(super) fn cpu_wait(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let generator = &summary.generator;
     let delay_s = generator.run_delay_s?;
     let share = share_of(delay_s, generator.threads as f64 * grounds.load_s)?;
     let each_ns = share_of(delay_s * 1e9, generator.time_slices? as f64)?;
     let median_ns = quantile_ns(&responses(&grounds.measured.series), 0.5)?;
-    if share <= RUN_DELAY_FLOOR || each_ns <= RUN_DELAY_SHARE * median_ns {
+    if share <= CPU_WAIT_FLOOR || each_ns <= CPU_WAIT_SHARE * median_ns {
         return None;
     }
     doubt(
