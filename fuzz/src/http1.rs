@@ -2,7 +2,7 @@
 //!
 //! Input: byte 0 is flags (bit 0: the requests are HEADs), byte 1 seeds the cuts, the rest is the stream.
 
-use loadlab_load::protocol::http1::{Fault, MAX_HEAD, Memo, Reader};
+use loadlab_load::protocol::http1::{Http1Error, MAX_HEAD, Memo, Reader};
 
 /// One answer as the engine sees it.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ enum Answer {
     /// The stream ended first: the status if the head was complete, and whether the end of the stream ends the answer.
     Open { status: Option<u16>, ends_with_connection: bool },
     /// Not a valid answer.
-    Fault(Fault),
+    Fault(Http1Error),
 }
 
 /// What the reader remembers between heads.

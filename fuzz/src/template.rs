@@ -5,7 +5,7 @@
 
 use loadlab_load::journey::capture::{CaptureSlots, Captured};
 use loadlab_load::journey::rows::Rows;
-use loadlab_load::journey::template::{Fault, Template, Values};
+use loadlab_load::journey::template::{TemplateError, Template, Values};
 use loadlab_load::random::Random;
 use loadlab_record::escape::Escape;
 use loadlab_record::variable::{Unit, Variable};
@@ -33,7 +33,7 @@ fn written(
     slots: &CaptureSlots,
     seed: u64,
     before: &[u8],
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, TemplateError> {
     let mut random = Random::new(seed);
     let mut values = Values {
         user: seed,

@@ -6,7 +6,7 @@
 //! the rest is the stream.
 
 use loadlab_load::protocol::websocket::opening::{Opening, OpeningError};
-use loadlab_load::protocol::websocket::{Event, Fault, MessageType, Socket};
+use loadlab_load::protocol::websocket::{Event, WebSocketError, MessageType, Socket};
 
 use crate::http1::Cuts;
 
@@ -25,7 +25,7 @@ struct Led {
     opened: Option<Result<(), OpeningError>>,
     seen: Vec<Seen>,
     out: Vec<u8>,
-    fault: Option<Fault>,
+    fault: Option<WebSocketError>,
 }
 
 fn keep(led: &mut Led, event: Event<'_>) {

@@ -26,5 +26,5 @@ mod worker;
 pub use loadlab_record::schedule::{Arrivals, Until, WhenBehind};
 pub use measure::batch::Ids;
 pub use pool::ConnectionPool;
-pub use run::{Control, LoadError, LoadEvent, Outcome, run};
+pub use run::{Control, LoadError, LoadEvent, LoadResult, run};
 pub use spec::{IoChoice, LoadSpec, Model};

@@ -117,7 +117,7 @@ pub struct Totals {
 
 /// Result of a load.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct LoadResult {
     /// Everything it measured.
     pub measured: Measured,
     /// What the generator itself used.
@@ -162,7 +162,7 @@ pub fn run(
     control: &Control,
     origin: Origin,
     observer: &mut dyn FnMut(LoadEvent<'_>),
-) -> Result<Outcome, LoadError> {
+) -> Result<LoadResult, LoadError> {
     let start = Start::new(origin.start_ns, origin.first_id, spec.held.as_ref().map(|_| spec.threads));
     let mut collector = Collector::new(spec, origin, &start, spec.threads);
     let (ends, generator) = threads::run(spec, control, &start, &mut |batch| collector.add(batch, observer))?;

@@ -22,7 +22,7 @@ use loadlab_load::random::Random;
 use loadlab_load::run::{Second, simulate};
 use loadlab_load::spec::request::{Request, RequestParts};
 use loadlab_load::spec::{HeldConnections, Http2, Proxy, TlsSpec};
-use loadlab_load::{Arrivals, Control, Ids, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::{Arrivals, Control, Ids, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::load::{Bytes, Counts, Measured, Series, TagMeasured, Tick};
 use loadlab_record::schedule::Stage;
@@ -452,7 +452,7 @@ fn run(case: &Case) -> (LoadSpec, Network, Ran) {
         }
         LoadEvent::Example(_) => {}
     });
-    let Outcome { measured, .. } = outcome.unwrap();
+    let LoadResult { measured, .. } = outcome.unwrap();
     let (books, open) = (sim.books().clone(), seconds.ticks.last().map_or(0, |tick| tick.connections));
     let ledger = sim.into_server().ledger;
     (spec, network, Ran { measured, seconds, open, books, ledger })

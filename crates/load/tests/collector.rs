@@ -4,7 +4,7 @@
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::{Second, simulate};
-use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::load::{Counts, Series};
 
 use crate::support;
@@ -29,7 +29,7 @@ impl Server for Varying {
 }
 
 /// Ten seconds of load from `threads` load threads; nothing is collected between the given times.
-fn go(threads: usize, uncollected: Option<(u64, u64)>) -> (Outcome, Vec<Second>) {
+fn go(threads: usize, uncollected: Option<(u64, u64)>) -> (LoadResult, Vec<Second>) {
     let model = Model::Open {
         rate_per_s: 300.0,
         arrivals: Arrivals::Poisson,

@@ -11,7 +11,7 @@ use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, f
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::simulate;
 use loadlab_load::spec::{HeldConnections, Http2, Proxy};
-use loadlab_load::{Control, LoadSpec, Model, Outcome, Until};
+use loadlab_load::{Control, LoadResult, LoadSpec, Model, Until};
 use loadlab_record::Failure;
 use loadlab_record::escape::Escape;
 use loadlab_record::variable::Variable;
@@ -90,7 +90,7 @@ impl Server for Plain {
     }
 }
 
-fn go<S: Server>(spec: &LoadSpec, server: S) -> (Outcome, S) {
+fn go<S: Server>(spec: &LoadSpec, server: S) -> (LoadResult, S) {
     let mut sim = Sim::new(server);
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |_| {}).unwrap();
     outcome.measured.counts.balance().unwrap();

@@ -12,7 +12,7 @@ use loadlab_load::journey::script::{ConversationAction, Journey, Script};
 use loadlab_load::protocol::websocket::MessageType;
 use loadlab_load::run::simulate;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
 use proptest::prelude::*;
@@ -215,7 +215,7 @@ fn users(users: u64, rounds: u64, scripts: Vec<Script>) -> LoadSpec {
     spec(Model::Closed { users }, Until::Repeats(rounds), scripts)
 }
 
-fn go(spec: &LoadSpec, chat: Chat) -> (Outcome, Chat, Vec<Example>) {
+fn go(spec: &LoadSpec, chat: Chat) -> (LoadResult, Chat, Vec<Example>) {
     let mut sim = Sim::new(chat);
     let mut examples = Vec::new();
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
@@ -229,7 +229,7 @@ fn go(spec: &LoadSpec, chat: Chat) -> (Outcome, Chat, Vec<Example>) {
 }
 
 /// The result of each part: the ok count, and failures by kind.
-fn parts(outcome: &Outcome) -> Vec<String> {
+fn parts(outcome: &LoadResult) -> Vec<String> {
     let by_tag = &outcome.measured.by_tag;
     let one = |counts: &loadlab_record::load::Counts| {
         let failed = Failure::ALL.iter().map(|f| (f.name(), counts.failures.get(*f)));
@@ -263,7 +263,7 @@ fn interim_responses_come_before_an_opening() {
 
 /// Checks one conversation and its close: the result of each part, and the error of the first one that failed.
 #[track_caller]
-fn check(chat: Chat, asks: Vec<Script>, expect: &[&str], error: &str) -> (Outcome, Chat, Vec<Example>) {
+fn check(chat: Chat, asks: Vec<Script>, expect: &[&str], error: &str) -> (LoadResult, Chat, Vec<Example>) {
     let spec = users(1, 1, conversation([vec![open()], asks].concat()));
     let (outcome, chat, examples) = go(&spec, chat);
     assert_eq!(parts(&outcome), expect, "{examples:#?}");

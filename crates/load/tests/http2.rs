@@ -50,7 +50,7 @@ fn drive(address: SocketAddr, settings: Settings, asks: &[Ask], at_once: usize) 
     session.start(&mut out);
     let (mut going_away, mut greeted) = (false, false);
     while answers.iter().any(|a| a.end.is_none()) {
-        while session.open() < if greeted { at_once } else { 5 } && session.room() > 0 {
+        while session.open() < if greeted { at_once } else { 5 } && session.free_streams() > 0 {
             let Some(next) = waiting.pop_front() else { break };
             session.send(next as u32, &asks[next].head, &asks[next].body, &mut out).expect("room for it");
         }

@@ -16,7 +16,7 @@ use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::simulate;
 use loadlab_load::spec::Http2;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::bound::{Bound, Operator};
 use loadlab_record::escape::Escape;
@@ -146,7 +146,7 @@ fn spec(model: Model, until: Until, journey: Journey) -> LoadSpec {
     LoadSpec { journey: Some(Box::new(journey)), ..LoadSpec::new(model, until, requests, support::address()) }
 }
 
-fn go(spec: &LoadSpec, shop: Shop) -> (Outcome, Shop, Vec<Example>) {
+fn go(spec: &LoadSpec, shop: Shop) -> (LoadResult, Shop, Vec<Example>) {
     let mut sim = Sim::new(shop);
     let mut examples = Vec::new();
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
@@ -501,7 +501,7 @@ fn every_id_that_went_out_is_reported_once_by_what_became_of_it() {
 }
 
 /// Runs a load and returns the ids that were accepted, unanswered and refused, each in order, and the other results.
-fn reported_by<S: Server>(spec: &LoadSpec, server: S) -> ([Vec<u64>; 3], Outcome, S) {
+fn reported_by<S: Server>(spec: &LoadSpec, server: S) -> ([Vec<u64>; 3], LoadResult, S) {
     let mut reported: [Vec<u64>; 3] = Default::default();
     let mut sim = Sim::new(server);
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
@@ -858,7 +858,7 @@ fn shopping_over_http2(model: Model, until: Until, journey: Journey, streams: u3
     over_http2(spec(model, until, journey), streams, &[vec![], bearer(), bearer(), bearer()])
 }
 
-fn go_over<S: Server>(spec: &LoadSpec, server: Over<S>) -> (Outcome, Over<S>, Vec<Example>) {
+fn go_over<S: Server>(spec: &LoadSpec, server: Over<S>) -> (LoadResult, Over<S>, Vec<Example>) {
     let mut sim = Sim::new(server);
     let mut examples = Vec::new();
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {

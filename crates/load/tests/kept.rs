@@ -7,7 +7,8 @@ use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::Origin;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{
-    Arrivals, ConnectionPool, Control, IoChoice, LoadError, LoadSpec, Model, Outcome, Until, WhenBehind, run,
+    Arrivals, ConnectionPool, Control, IoChoice, LoadError, LoadResult, LoadSpec, Model, Until, WhenBehind,
+    run,
 };
 
 use crate::server::{Server, good, slow};
@@ -49,7 +50,7 @@ fn rate(rate_per_s: f64) -> Model {
 }
 
 /// Runs the load; `None` if the backend is not allowed here.
-fn loaded(spec: &LoadSpec) -> Option<Outcome> {
+fn loaded(spec: &LoadSpec) -> Option<LoadResult> {
     let start_ns = now_ns() + 5_000_000;
     let origin = Origin { start_ns, zero_ns: start_ns, batch: 0, first_id: 0 };
     match run(spec, &Control::default(), origin, &mut |_| {}) {
@@ -63,7 +64,7 @@ fn loaded(spec: &LoadSpec) -> Option<Outcome> {
 }
 
 /// Connections attempted and reused, requests failed, and the peak of open connections.
-fn reported(outcome: &Outcome) -> (u64, u64, u64, u64) {
+fn reported(outcome: &LoadResult) -> (u64, u64, u64, u64) {
     let (c, counts) = (outcome.measured.connections, &outcome.measured.counts);
     (c.attempted, c.reused, counts.failed(), c.peak)
 }

@@ -10,7 +10,7 @@ use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::protocol::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
 use loadlab_load::run::simulate;
 use loadlab_load::spec::TlsSpec;
-use loadlab_load::{Control, LoadEvent, LoadSpec, Model, Outcome, Until};
+use loadlab_load::{Control, LoadEvent, LoadResult, LoadSpec, Model, Until};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
 use rcgen::{CertificateParams, KeyPair};
@@ -120,7 +120,7 @@ impl Server for Secret {
     }
 }
 
-fn go(end: End, trusting: bool, keep_alive: bool) -> (Outcome, Secret, Vec<Example>) {
+fn go(end: End, trusting: bool, keep_alive: bool) -> (LoadResult, Secret, Vec<Example>) {
     let (secret, pem) = Secret::new(end);
     let parts = TlsParts {
         trust: Trust::Authorities(if trusting { pem } else { Secret::new(end).1 }),
@@ -151,7 +151,7 @@ fn go(end: End, trusting: bool, keep_alive: bool) -> (Outcome, Secret, Vec<Examp
 }
 
 /// The number of ok answers, and the failures by kind.
-fn ends(outcome: &Outcome) -> (u64, Vec<(Failure, u64)>) {
+fn ends(outcome: &LoadResult) -> (u64, Vec<(Failure, u64)>) {
     let counts = &outcome.measured.counts;
     (counts.ok, counts.failures.nonzero().collect())
 }

@@ -12,7 +12,7 @@ use loadlab_load::measure::batch::{Batch, Sizes};
 use loadlab_load::random::Random;
 use loadlab_load::run::{Origin, Part, PartReport, Second, due_between, merge, simulate, simulate_part};
 use loadlab_load::spec::{Elsewhere, Joins};
-use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::escape::Escape;
 use loadlab_record::load::Counts;
 use loadlab_record::schedule::{Stage, Think};
@@ -136,7 +136,7 @@ fn loads(users: u64, rate_per_s: f64, seed: u64) -> Vec<(&'static str, LoadSpec)
 }
 
 /// The seconds a load reports, and its outcome.
-fn whole(spec: &LoadSpec) -> (Vec<Second>, Outcome) {
+fn whole(spec: &LoadSpec) -> (Vec<Second>, LoadResult) {
     let mut seconds = Vec::new();
     let mut sim = Sim::new(Noting::default());
     let outcome =
@@ -145,7 +145,7 @@ fn whole(spec: &LoadSpec) -> (Vec<Second>, Outcome) {
 }
 
 /// The load split across processes with these numbers of threads, their reports merged in an order drawn from the seed.
-fn merged(spec: &LoadSpec, threads: &[usize], seed: u64) -> (Vec<Second>, Outcome) {
+fn merged(spec: &LoadSpec, threads: &[usize], seed: u64) -> (Vec<Second>, LoadResult) {
     let mut random = Random::new(seed);
     let mut reports: Vec<VecDeque<PartReport>> = Vec::new();
     let all: u64 = threads.iter().map(|t| *t as u64).sum();

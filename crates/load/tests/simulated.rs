@@ -7,7 +7,7 @@ use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::simulate;
 use loadlab_load::spec::Proxy;
 use loadlab_load::spec::request::{Request, RequestParts};
-use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::load::{Counts, Stragglers};
 use loadlab_record::schedule::Think;
@@ -59,7 +59,7 @@ impl Server for Stub {
     }
 }
 
-fn go<R: Server>(spec: &LoadSpec, sim: &mut Sim<R>) -> (Outcome, Counts) {
+fn go<R: Server>(spec: &LoadSpec, sim: &mut Sim<R>) -> (LoadResult, Counts) {
     let mut ticks = Counts::default();
     let outcome = simulate(spec, &Control::default(), sim, &mut |event| {
         if let LoadEvent::Second(second) = event {
@@ -73,7 +73,7 @@ fn go<R: Server>(spec: &LoadSpec, sim: &mut Sim<R>) -> (Outcome, Counts) {
     (outcome, ticks)
 }
 
-fn response(outcome: &Outcome) -> Distribution {
+fn response(outcome: &LoadResult) -> Distribution {
     let series = &outcome.measured.series;
     Distribution::with_censored(&series.response_ok, &series.response_censored)
 }
@@ -132,7 +132,7 @@ fn connections_that_cost_more_time_than_there_is_are_opened_one_by_one() {
     let (outcome, _) = go(&spec, &mut sim());
     assert_eq!(outcome.measured.counts.ok, 100_000);
     assert!(outcome.measured.connections.peak <= 50, "{}", outcome.measured.connections.peak);
-    let late = |outcome: &Outcome| outcome.measured.series.late.max_ns().unwrap();
+    let late = |outcome: &LoadResult| outcome.measured.series.late.max_ns().unwrap();
     assert!(late(&outcome) < 2 * MS, "{} ns", late(&outcome));
     // Requests that fell due during the stall do not open one each either.
     let (outcome, _) = go(&spec, &mut sim().stalls(vec![(500 * MS, 50 * MS)]));

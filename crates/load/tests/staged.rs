@@ -7,7 +7,7 @@ use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::order::{Advance, StepOrder};
 use loadlab_load::journey::script::{Journey, Script};
 use loadlab_load::run::{simulate, simulate_share};
-use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::load::{Counts, Tick};
 use loadlab_record::schedule::Stage;
 use loadlab_record::schedule::Think;
@@ -72,7 +72,7 @@ impl Server for Watching {
 
 /// The outcome of a load against a server with this service time.
 struct Ran {
-    outcome: Outcome,
+    outcome: LoadResult,
     ticks: Vec<Tick>,
     sim: Sim<Watching>,
 }

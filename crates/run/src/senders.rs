@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_load::LoadSpec;
 use loadlab_load::journey::capture::CaptureSlots;
-use loadlab_load::run::{Control, LoadEvent, Origin, Outcome};
+use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Body, Isolation, LoadSpec as Planned, MessageContent, PartContent, Plan, Step};
 use loadlab_record::load::Counts;
@@ -81,7 +81,7 @@ pub struct AgentNow {
 /// The result of a load sent by other processes.
 pub struct SentLoad {
     /// The combined measurements of all senders.
-    pub outcome: Outcome,
+    pub outcome: LoadResult,
     /// Why the load ended early, if it did.
     pub trouble: Option<String>,
     /// What each sender contributed.

@@ -9,7 +9,7 @@ use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::simulate;
 use loadlab_load::spec::HeldConnections;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::load::{OwnLimits, Tick};
 use loadlab_record::schedule::Think;
 use loadlab_record::summary::{LoadFacts, Summary, Verdict};
@@ -64,7 +64,7 @@ impl<F: FnMut(ConnId, u64) -> u64> Server for Stub<F> {
 }
 
 /// The outcome of the simulation, and its ticks.
-fn simulated<R: Server>(spec: &LoadSpec, mut sim: Sim<R>) -> (Outcome, Vec<Tick>) {
+fn simulated<R: Server>(spec: &LoadSpec, mut sim: Sim<R>) -> (LoadResult, Vec<Tick>) {
     let mut ticks = Vec::new();
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
         if let LoadEvent::Second(second) = event {
@@ -74,7 +74,7 @@ fn simulated<R: Server>(spec: &LoadSpec, mut sim: Sim<R>) -> (Outcome, Vec<Tick>
     (outcome.unwrap(), ticks)
 }
 
-fn summary_of(spec: &LoadSpec, (outcome, ticks): (Outcome, Vec<Tick>)) -> Summary {
+fn summary_of(spec: &LoadSpec, (outcome, ticks): (LoadResult, Vec<Tick>)) -> Summary {
     let planned = match spec.model {
         Model::Open { max_in_flight, when_behind, .. } => Planned {
             max_in_flight: Some(max_in_flight),

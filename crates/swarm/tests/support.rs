@@ -3,7 +3,7 @@
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::measure::batch::{Batch, Sizes};
-use loadlab_load::run::{Origin, Outcome, Part, PartReport, merge, simulate_part};
+use loadlab_load::run::{LoadResult, Origin, Part, PartReport, merge, simulate_part};
 use loadlab_load::spec::Elsewhere;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadSpec, Model, Until, WhenBehind};
@@ -71,12 +71,12 @@ pub fn reports(spec: &LoadSpec, parts: u64) -> Vec<PartReport> {
 }
 
 /// Merges what parts reported.
-pub fn merged_of(spec: &LoadSpec, parts: usize, mut reports: impl Iterator<Item = PartReport>) -> Outcome {
+pub fn merged_of(spec: &LoadSpec, parts: usize, mut reports: impl Iterator<Item = PartReport>) -> LoadResult {
     merge(spec, ORIGIN, parts, &mut |_| reports.next(), &mut |_| {})
 }
 
 /// Merges blocks whose turn has come; each reuses the memory of the one before.
-pub fn merged_blocks(spec: &LoadSpec, parts: usize, mut blocks: impl Iterator<Item = Next>) -> Outcome {
+pub fn merged_blocks(spec: &LoadSpec, parts: usize, mut blocks: impl Iterator<Item = Next>) -> LoadResult {
     let mut next = |used| {
         let Next { part, block } = blocks.next()?;
         let (what, whole) = block.into_part(used);

@@ -11,7 +11,7 @@ use loadlab_record::load::{Counts, OwnLimits, Series};
 use loadlab_record::summary::{Doubt, LoadFacts, Stalls};
 
 use crate::trial::doubts::{
-    doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far, client_limit_so_far, stall_words,
+    client_limit_so_far, doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far, stall_words,
     throttled_so_far,
 };
 use crate::trial::input::Planned;

@@ -214,7 +214,7 @@ impl<S: Server> SimOps<S> {
         lane.sequence += 1;
     }
 
-    fn answers(&mut self, conn: ConnId, replies: Vec<(u64, Reply)>) {
+    fn schedule_replies(&mut self, conn: ConnId, replies: Vec<(u64, Reply)>) {
         for (at, reply) in replies {
             self.push(at, conn, Happening::Reply(reply));
         }
@@ -242,7 +242,7 @@ impl<S: Server> SimOps<S> {
         self.books.delivered += bytes.len() as u64;
         let (now_ns, peer) = (self.now_ns(), self.peer(conn));
         let replies = self.server.request(now_ns, peer, bytes);
-        self.answers(conn, replies);
+        self.schedule_replies(conn, replies);
     }
 
     /// Sends bytes; the server gets at once as many as the network takes.
@@ -294,7 +294,7 @@ impl<S: Server> SimOps<S> {
             Happening::Connected => {
                 let (now_ns, peer) = (self.now_ns(), self.peer(conn));
                 let greetings = self.server.opened(now_ns, peer);
-                self.answers(conn, greetings);
+                self.schedule_replies(conn, greetings);
                 self.report(Event::Connected(conn), sink);
             }
             Happening::Reply(reply) if self.network.is_some() => self.arrives(conn, reply),

@@ -41,7 +41,7 @@ pub struct Pattern {
 
 /// Why nothing was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum CaptureError {
     /// The value does not exist.
     Nothing,
     /// The body is not JSON.
@@ -52,14 +52,14 @@ pub enum Fault {
     TooLong,
 }
 
-impl Fault {
+impl CaptureError {
     /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
-            Fault::Nothing => "there was nothing to capture",
-            Fault::NotJson => "there was nothing to capture: the body is not JSON",
-            Fault::NotNumber => "the value to capture is not a number",
-            Fault::TooLong => "the value to capture is longer than 64 KiB",
+            CaptureError::Nothing => "there was nothing to capture",
+            CaptureError::NotJson => "there was nothing to capture: the body is not JSON",
+            CaptureError::NotNumber => "the value to capture is not a number",
+            CaptureError::TooLong => "the value to capture is longer than 64 KiB",
         }
     }
 }
@@ -95,25 +95,26 @@ impl Capture {
     /// # Errors
     /// The value is missing, or not of the expected kind. The bytes appended are then of no use.
     #[inline]
-    pub fn take(&mut self, head: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn take(&mut self, head: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), CaptureError> {
         let from = out.len();
         match &mut self.from {
             From::Json(pointer) => {
-                let value = pointer.find(body).map_err(|_| Fault::NotJson)?.ok_or(Fault::Nothing)?;
+                let value =
+                    pointer.find(body).map_err(|_| CaptureError::NotJson)?.ok_or(CaptureError::Nothing)?;
                 if value.raw.len() > 6 * MAX_VALUE {
-                    return Err(Fault::TooLong);
+                    return Err(CaptureError::TooLong);
                 }
-                value.write_text(out).map_err(|_| Fault::NotJson)?;
+                value.write_text(out).map_err(|_| CaptureError::NotJson)?;
             }
-            From::Header(name) => keep(header(head, name).ok_or(Fault::Nothing)?, out)?,
-            From::Regex(pattern) => keep(pattern.find(body).ok_or(Fault::Nothing)?, out)?,
+            From::Header(name) => keep(header(head, name).ok_or(CaptureError::Nothing)?, out)?,
+            From::Regex(pattern) => keep(pattern.find(body).ok_or(CaptureError::Nothing)?, out)?,
             From::Body => keep(body, out)?,
         }
         if out.len() - from > MAX_VALUE {
-            return Err(Fault::TooLong);
+            return Err(CaptureError::TooLong);
         }
         if self.is_number && number(&out[from..]).is_none() {
-            return Err(Fault::NotNumber);
+            return Err(CaptureError::NotNumber);
         }
         Ok(())
     }
@@ -124,9 +125,9 @@ impl Capture {
     }
 }
 
-fn keep(value: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+fn keep(value: &[u8], out: &mut Vec<u8>) -> Result<(), CaptureError> {
     if value.len() > MAX_VALUE {
-        return Err(Fault::TooLong);
+        return Err(CaptureError::TooLong);
     }
     out.extend_from_slice(value);
     Ok(())
@@ -177,7 +178,7 @@ impl CaptureSlots {
     ///
     /// # Errors
     /// The value is longer than [`MAX_VALUE`]; the slot is then unset.
-    pub fn set(&mut self, slot: u16, value: &[u8]) -> Result<(), Fault> {
+    pub fn set(&mut self, slot: u16, value: &[u8]) -> Result<(), CaptureError> {
         self.unset(slot);
         let Some(found) = self.values.get_mut(usize::from(slot)) else { return Ok(()) };
         keep(value, &mut found.value)?;
@@ -189,7 +190,13 @@ impl CaptureSlots {
     ///
     /// # Errors
     /// See [`Capture::take`]; the slot is then unset, so that no later step mistakes an old value for a new one.
-    pub fn take(&mut self, slot: u16, capture: &mut Capture, head: &[u8], body: &[u8]) -> Result<(), Fault> {
+    pub fn take(
+        &mut self,
+        slot: u16,
+        capture: &mut Capture,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<(), CaptureError> {
         self.unset(slot);
         let Some(found) = self.values.get_mut(usize::from(slot)) else { return Ok(()) };
         capture.take(head, body, &mut found.value)?;
@@ -253,7 +260,7 @@ mod tests {
     const HEAD: &[u8] =
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nlocation:   /next?a=1 \r\nX-Empty:\r\nLocation: /second\r\n\r\n";
 
-    fn taken(from: From, is_number: bool, body: &str) -> Result<String, Fault> {
+    fn taken(from: From, is_number: bool, body: &str) -> Result<String, CaptureError> {
         let mut slots = CaptureSlots::new(1);
         slots.set(0, b"old").unwrap();
         let result = slots.take(0, &mut Capture { from, is_number }, HEAD, body.as_bytes());
@@ -270,21 +277,21 @@ mod tests {
         for (from, is_number, expect) in [
             (json("/token"), false, Ok("a\"b")),
             (json("/price"), true, Ok("12.5")),
-            (json("/token"), true, Err(Fault::NotNumber)),
-            (json("/none"), false, Err(Fault::Nothing)),
+            (json("/token"), true, Err(CaptureError::NotNumber)),
+            (json("/none"), false, Err(CaptureError::Nothing)),
             (header("Location"), false, Ok("/next?a=1")),
             (header("x-empty"), false, Ok("")),
-            (header("cookie"), false, Err(Fault::Nothing)),
+            (header("cookie"), false, Err(CaptureError::Nothing)),
             (regex(r"id=(\d+)"), true, Ok("77")),
-            (regex(r"(?:no)?(z)"), false, Err(Fault::Nothing)),
-            (regex(r"token|(x)"), false, Err(Fault::Nothing)),
+            (regex(r"(?:no)?(z)"), false, Err(CaptureError::Nothing)),
+            (regex(r"token|(x)"), false, Err(CaptureError::Nothing)),
             (From::Body, false, Ok(body)),
         ] {
             let shown = format!("{from:?}");
             assert_eq!(taken(from, is_number, body).as_deref(), expect.as_deref(), "{shown}");
         }
-        assert_eq!(taken(json("/a"), false, "<html>"), Err(Fault::NotJson));
-        assert_eq!(taken(From::Body, false, &"x".repeat(MAX_VALUE + 1)), Err(Fault::TooLong));
+        assert_eq!(taken(json("/a"), false, "<html>"), Err(CaptureError::NotJson));
+        assert_eq!(taken(From::Body, false, &"x".repeat(MAX_VALUE + 1)), Err(CaptureError::TooLong));
         assert!(taken(From::Body, false, &"x".repeat(MAX_VALUE)).is_ok());
     }
 

@@ -164,31 +164,31 @@ impl Checks {
     /// # Errors
     /// The first check that fails: status, head, size, body, time.
     #[inline]
-    pub fn judge(&self, answer: &CheckedResponse<'_>) -> Result<(), Failed> {
-        if !self.status_is_good(answer.status) {
+    pub fn judge(&self, response: &CheckedResponse<'_>) -> Result<(), Failed> {
+        if !self.status_is_good(response.status) {
             return Err(Failed::Status);
         }
         let first = |at: Option<usize>, kind: fn(u16) -> Failed| at.map_or(Ok(()), |at| Err(kind(at as u16)));
-        let header = |(name, expect): &(Box<[u8]>, Expect)| !expect.of_header(header(answer.head, name));
+        let header = |(name, expect): &(Box<[u8]>, Expect)| !expect.of_header(header(response.head, name));
         first(self.headers.iter().position(header), Failed::Header)?;
-        first(self.size.iter().position(|b| !b.holds(answer.size as f64)), Failed::Size)?;
-        first(self.contains.iter().position(|t| !t.is_in(answer.body)), Failed::Contains)?;
-        let misses = |text: &Vec<u8>| memmem::find(answer.body, text).is_none();
+        first(self.size.iter().position(|b| !b.holds(response.size as f64)), Failed::Size)?;
+        first(self.contains.iter().position(|t| !t.is_in(response.body)), Failed::Contains)?;
+        let misses = |text: &Vec<u8>| memmem::find(response.body, text).is_none();
         let missing = self.holds.iter().position(misses).map(|at| self.contains.len() + at);
         first(missing, Failed::Contains)?;
-        first(self.json.iter().position(|c| !c.holds(answer.body)), Failed::Json)?;
-        first(self.time.iter().position(|b| !b.holds(answer.time_ns as f64)), Failed::Time)
+        first(self.json.iter().position(|c| !c.holds(response.body)), Failed::Json)?;
+        first(self.time.iter().position(|b| !b.holds(response.time_ns as f64)), Failed::Time)
     }
 
     /// Describes a failed check, with what the response had instead, and without secrets.
     #[cold]
-    pub fn describe(&self, failed: Failed, answer: &CheckedResponse<'_>, secrets: &Secrets) -> String {
+    pub fn describe(&self, failed: Failed, response: &CheckedResponse<'_>, secrets: &Secrets) -> String {
         let quoted = |bytes: &[u8]| quoted(&secrets.mask_bytes(bytes));
         let missing = || "a check failed".to_owned();
         match failed {
-            Failed::Status => format!("status {} is not {}", answer.status, self.good_statuses()),
+            Failed::Status => format!("status {} is not {}", response.status, self.good_statuses()),
             Failed::Header(at) => self.headers.get(usize::from(at)).map_or_else(missing, |(name, expect)| {
-                let found = header(answer.head, name).map_or("not present".to_owned(), &quoted);
+                let found = header(response.head, name).map_or("not present".to_owned(), &quoted);
                 format!("header `{}` {}: {found}", String::from_utf8_lossy(name), expect.describe(&quoted))
             }),
             Failed::Contains(at) => {
@@ -198,7 +198,7 @@ impl Checks {
                 text.map_or_else(missing, |t| format!("the body does not contain {}", quoted(t)))
             }
             Failed::Json(at) => self.json.get(usize::from(at)).map_or_else(missing, |check| {
-                let found = match check.pointer.find(answer.body) {
+                let found = match check.pointer.find(response.body) {
                     Ok(Some(value)) => {
                         String::from_utf8_lossy(&secrets.mask_bytes(value.raw)).chars().take(60).collect()
                     }
@@ -208,12 +208,12 @@ impl Checks {
                 format!("JSON `{}` {}: {found}", check.shown, check.expect.describe(&quoted))
             }),
             Failed::Size(at) => self.size.get(usize::from(at)).map_or_else(missing, |bound| {
-                format!("size {} B is not {} {} B", answer.size, bound.operator.sign(), bound.value)
+                format!("size {} B is not {} {} B", response.size, bound.operator.sign(), bound.value)
             }),
             Failed::Time(at) => self.time.get(usize::from(at)).map_or_else(missing, |bound| {
                 let ms = |ns: f64| loadlab_record::units::format_duration_ns(ns);
                 let (sign, most) = (bound.operator.sign(), ms(bound.value));
-                format!("time {} is not {sign} {most}", ms(answer.time_ns as f64))
+                format!("time {} is not {sign} {most}", ms(response.time_ns as f64))
             }),
         }
     }
@@ -315,16 +315,16 @@ mod tests {
         br#"{"id":9007199254740993,"name":"a\/b","price":2.50,"on":true,"gone":null,"list":[1],"as_text":"3"}"#;
 
     fn judged(checks: Checks) -> String {
-        let answer = CheckedResponse {
+        let response = CheckedResponse {
             status: 200,
             head: HEAD,
             body: BODY,
             size: BODY.len() as u64,
             time_ns: 5_000_000,
         };
-        match checks.judge(&answer) {
+        match checks.judge(&response) {
             Ok(()) => "good".to_owned(),
-            Err(failed) => checks.describe(failed, &answer, &Secrets::default()),
+            Err(failed) => checks.describe(failed, &response, &Secrets::default()),
         }
     }
 
@@ -405,10 +405,10 @@ mod tests {
             expect: Expect::Exists(false),
         };
         let checks = Checks { json: vec![check], ..Checks::default() };
-        let answer = CheckedResponse { status: 200, head: b"", body: b"<html>", size: 6, time_ns: 0 };
-        let failed = checks.judge(&answer).unwrap_err();
+        let response = CheckedResponse { status: 200, head: b"", body: b"<html>", size: 6, time_ns: 0 };
+        let failed = checks.judge(&response).unwrap_err();
         assert_eq!(
-            checks.describe(failed, &answer, &Secrets::default()),
+            checks.describe(failed, &response, &Secrets::default()),
             "JSON `/a` should not be present: the body is not JSON"
         );
     }

@@ -8,7 +8,7 @@ use crate::journey::capture::header;
 
 /// Why a body cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DecodeError {
     /// Its encoding is neither gzip nor deflate.
     Unknown,
     /// It is not valid in its encoding.
@@ -17,13 +17,13 @@ pub enum Fault {
     TooLong,
 }
 
-impl Fault {
+impl DecodeError {
     /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
-            Fault::Unknown => "the body has a content encoding other than gzip and deflate",
-            Fault::Broken => "the body cannot be decoded as its content-encoding says",
-            Fault::TooLong => "the decoded body is too long for checks and captures",
+            DecodeError::Unknown => "the body has a content encoding other than gzip and deflate",
+            DecodeError::Broken => "the body cannot be decoded as its content-encoding says",
+            DecodeError::TooLong => "the decoded body is too long for checks and captures",
         }
     }
 }
@@ -42,8 +42,8 @@ fn encoding(head: &[u8]) -> Option<&[u8]> {
 /// body is not encoded.
 ///
 /// # Errors
-/// See [`Fault`].
-pub fn decode(head: &[u8], body: &[u8], most: usize, out: &mut Vec<u8>) -> Result<bool, Fault> {
+/// See [`DecodeError`].
+pub fn decode(head: &[u8], body: &[u8], most: usize, out: &mut Vec<u8>) -> Result<bool, DecodeError> {
     out.clear();
     let Some(encoding) = encoding(head).filter(|_| !body.is_empty()) else { return Ok(false) };
     let is = |name: &[u8]| encoding.eq_ignore_ascii_case(name);
@@ -53,19 +53,19 @@ pub fn decode(head: &[u8], body: &[u8], most: usize, out: &mut Vec<u8>) -> Resul
         // zlib by the standard (RFC 9110 §8.4.1.2), but some servers send raw deflate.
         let zlib = read_all(ZlibDecoder::new(body), most, out);
         match zlib {
-            Err(Fault::Broken) => read_all(DeflateDecoder::new(body), most, out),
+            Err(DecodeError::Broken) => read_all(DeflateDecoder::new(body), most, out),
             other => other,
         }
     } else {
-        Err(Fault::Unknown)
+        Err(DecodeError::Unknown)
     };
     read.map(|()| true)
 }
 
-fn read_all(decoder: impl Read, most: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn read_all(decoder: impl Read, most: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
     out.clear();
-    decoder.take(most as u64 + 1).read_to_end(out).map_err(|_| Fault::Broken)?;
-    if out.len() > most { Err(Fault::TooLong) } else { Ok(()) }
+    decoder.take(most as u64 + 1).read_to_end(out).map_err(|_| DecodeError::Broken)?;
+    if out.len() > most { Err(DecodeError::TooLong) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
         bytes
     }
 
-    fn check(encoding: &str, body: &[u8], expect: Result<Option<&[u8]>, Fault>) {
+    fn check(encoding: &str, body: &[u8], expect: Result<Option<&[u8]>, DecodeError>) {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n\r\n");
         let mut out = b"before".to_vec();
         let got = decode(head.as_bytes(), body, 1000, &mut out);
@@ -96,10 +96,10 @@ mod tests {
         check("deflate", &all(ZlibEncoder::new(&text[..], best)), Ok(Some(text)));
         check("deflate", &all(DeflateEncoder::new(&text[..], best)), Ok(Some(text)));
         check("identity", text, Ok(None));
-        check("br", text, Err(Fault::Unknown));
-        check("gzip", text, Err(Fault::Broken));
-        check("gzip", &all(GzEncoder::new(&text[..], best))[..20], Err(Fault::Broken));
+        check("br", text, Err(DecodeError::Unknown));
+        check("gzip", text, Err(DecodeError::Broken));
+        check("gzip", &all(GzEncoder::new(&text[..], best))[..20], Err(DecodeError::Broken));
         let bomb = all(GzEncoder::new(&[0u8; 1 << 20][..], best));
-        check("gzip", &bomb, Err(Fault::TooLong));
+        check("gzip", &bomb, Err(DecodeError::TooLong));
     }
 }

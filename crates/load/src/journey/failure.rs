@@ -7,17 +7,17 @@ use crate::journey::{capture, decode, redirect, template};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepFailure {
     /// The request could not be written.
-    Unwritten(template::Fault),
+    Unwritten(template::TemplateError),
     /// A check failed.
     Check(Failed),
     /// A value is missing or unsuitable; index of the capture within the step.
-    Capture(u16, capture::Fault),
+    Capture(u16, capture::CaptureError),
     /// The body is longer than [`MAX_BODY`](crate::journey::response::MAX_BODY).
     TooLong,
     /// A redirect was not followed.
-    Redirect(redirect::Fault),
+    Redirect(redirect::RedirectError),
     /// The body does not decode.
-    Encoded(decode::Fault),
+    Encoded(decode::DecodeError),
     /// A text to be sent is not UTF-8.
     NotText,
     /// A text with variables does not occur in the response.

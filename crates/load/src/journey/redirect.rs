@@ -16,7 +16,7 @@ pub struct Site {
 
 /// Why a redirect is not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum RedirectError {
     /// It leads to a host that the plan does not name.
     Elsewhere,
     /// The location cannot be parsed.
@@ -25,13 +25,13 @@ pub enum Fault {
     TooMany,
 }
 
-impl Fault {
+impl RedirectError {
     /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
-            Fault::Elsewhere => "it is redirected to a host that no step of the load uses",
-            Fault::Unreadable => "the location of the redirect is not valid",
-            Fault::TooMany => "it was redirected more often than the plan allows",
+            RedirectError::Elsewhere => "it is redirected to a host that no step of the load uses",
+            RedirectError::Unreadable => "the location of the redirect is not valid",
+            RedirectError::TooMany => "it was redirected more often than the plan allows",
         }
     }
 }
@@ -62,19 +62,24 @@ fn origin(authority: &str, is_secure: bool) -> String {
 /// `asked` the target requested from it.
 ///
 /// # Errors
-/// See [`Fault`].
-pub fn leads_to(location: &[u8], from: u16, asked: &[u8], sites: &[Site]) -> Result<(u16, Vec<u8>), Fault> {
-    let text = std::str::from_utf8(location).map_err(|_| Fault::Unreadable)?.trim();
+/// See [`RedirectError`].
+pub fn leads_to(
+    location: &[u8],
+    from: u16,
+    asked: &[u8],
+    sites: &[Site],
+) -> Result<(u16, Vec<u8>), RedirectError> {
+    let text = std::str::from_utf8(location).map_err(|_| RedirectError::Unreadable)?.trim();
     let text = text.split('#').next().unwrap_or_default();
     if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
-        return Err(Fault::Unreadable);
+        return Err(RedirectError::Unreadable);
     }
-    let here = sites.get(usize::from(from)).ok_or(Fault::Unreadable)?;
+    let here = sites.get(usize::from(from)).ok_or(RedirectError::Unreadable)?;
     let (secure, rest) = match text.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
         Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-            return Err(Fault::Elsewhere);
+            return Err(RedirectError::Elsewhere);
         }
         _ => match text.strip_prefix("//") {
             Some(rest) => (here.is_secure, rest),
@@ -85,7 +90,8 @@ pub fn leads_to(location: &[u8], from: u16, asked: &[u8], sites: &[Site]) -> Res
     let wanted = origin(authority, secure);
     let same = |s: &Site| s.is_secure == secure && origin(&s.authority, secure) == wanted;
     // Sites on Unix sockets may share a name: the redirect stays on its own site if possible.
-    let site = if same(here) { from } else { sites.iter().position(same).ok_or(Fault::Elsewhere)? as u16 };
+    let site =
+        if same(here) { from } else { sites.iter().position(same).ok_or(RedirectError::Elsewhere)? as u16 };
     let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     Ok((site, target.into_bytes()))
 }
@@ -132,7 +138,7 @@ fn without_dots(path: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn check(location: &str, expect: Result<(u16, &str), Fault>) {
+    fn check(location: &str, expect: Result<(u16, &str), RedirectError>) {
         let site = |authority: &str, is_secure| Site {
             authority: authority.into(),
             host: authority.split(':').next().unwrap().into(),
@@ -158,10 +164,10 @@ mod tests {
         check("http://shop:80", Ok((2, "/")));
         check("https://pay?x", Ok((1, "/?x")));
         check("//shop:8080/y", Ok((0, "/y")));
-        check("http://other/", Err(Fault::Elsewhere));
-        check("http://pay/", Err(Fault::Elsewhere));
-        check("ftp://shop/", Err(Fault::Elsewhere));
-        check("/a b", Err(Fault::Unreadable));
+        check("http://other/", Err(RedirectError::Elsewhere));
+        check("http://pay/", Err(RedirectError::Elsewhere));
+        check("ftp://shop/", Err(RedirectError::Elsewhere));
+        check("/a b", Err(RedirectError::Unreadable));
         check("/search?u=http://x/", Ok((0, "/search?u=http://x/")));
     }
 

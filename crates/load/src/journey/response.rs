@@ -120,7 +120,7 @@ impl BufferedResponse {
     }
 
     /// Undoes the content encoding, if there is one.
-    pub fn decode(&mut self) -> Result<(), decode::Fault> {
+    pub fn decode(&mut self) -> Result<(), decode::DecodeError> {
         self.is_decoded = decode::decode(&self.head, &self.body, MAX_BODY, &mut self.decoded)?;
         Ok(())
     }
@@ -133,7 +133,7 @@ impl BufferedResponse {
         &mut self,
         text: &Template,
         values: &mut template::Values<'_>,
-    ) -> Result<(), template::Fault> {
+    ) -> Result<(), template::TemplateError> {
         text.write(values, &mut self.echoes)?;
         self.echo_ends.push(self.echoes.len());
         Ok(())
@@ -186,7 +186,7 @@ impl BufferedResponse {
     }
 
     /// The response as checks and captures see it.
-    pub fn answer(&self, ended: Ended) -> CheckedResponse<'_> {
+    pub fn checked(&self, ended: Ended) -> CheckedResponse<'_> {
         let (body, size) = match self.is_decoded {
             true => (self.decoded.as_slice(), self.decoded.len() as u64),
             false => (self.body.as_slice(), self.size),

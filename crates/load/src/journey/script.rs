@@ -14,7 +14,7 @@ use crate::journey::order::{Advance, StepOrder};
 use crate::journey::redirect::Site;
 use crate::journey::response::{BufferedResponse, Buffering, Ended};
 use crate::journey::rows::{Dealing, Rows};
-use crate::journey::template::{Fault, Template, Values};
+use crate::journey::template::{Template, TemplateError, Values};
 use crate::protocol::http2::Outline;
 use crate::protocol::websocket::MessageType;
 use crate::protocol::websocket::opening::Opening;
@@ -194,7 +194,7 @@ impl Script {
 
     /// Whether the exchange has to be kept until it is judged: its response, or a request that could not be written
     /// again.
-    pub fn wants_room(&self) -> bool {
+    pub fn wants_buffer(&self) -> bool {
         let checks = &self.checks;
         self.message.is_some()
             || !self.captures.is_empty()
@@ -220,7 +220,7 @@ impl Script {
     ///
     /// # Errors
     /// A value is missing.
-    pub fn expect(&mut self, values: &mut Values<'_>) -> Result<(), Fault> {
+    pub fn expect(&mut self, values: &mut Values<'_>) -> Result<(), TemplateError> {
         let Script { checks, expected, .. } = self;
         for (place, text) in expected {
             let room = match *place {
@@ -262,13 +262,13 @@ impl Script {
         {
             return failed(StepFailure::Encoded(fault));
         }
-        let answer = &kept.answer(ended);
-        if let Err(failed) = self.checks.judge(answer) {
+        let response = &kept.checked(ended);
+        if let Err(failed) = self.checks.judge(response) {
             return (Outcome::Failed(Failure::Check), Some(StepFailure::Check(failed)));
         }
         let mut failure = None;
         for (i, (slot, capture)) in self.captures.iter_mut().enumerate() {
-            if let Err(fault) = slots.take(*slot, capture, answer.head, answer.body) {
+            if let Err(fault) = slots.take(*slot, capture, response.head, response.body) {
                 failure = failure.or(Some(StepFailure::Capture(i as u16, fault)));
             }
         }
@@ -288,7 +288,7 @@ impl Script {
             (StepFailure::Check(failed), _) => {
                 let empty = BufferedResponse::default();
                 let kept = kept.unwrap_or(&empty);
-                self.checks.describe(failed, &kept.answer(ended), secrets)
+                self.checks.describe(failed, &kept.checked(ended), secrets)
             }
             (other, _) => other.describe().to_owned(),
         }

@@ -14,7 +14,7 @@ use crate::random::Random;
 
 /// Why a request cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum TemplateError {
     /// Nothing has been captured for this slot.
     Unset(u16),
     /// The user has no row of this feed: it ran out.
@@ -23,20 +23,20 @@ pub enum Fault {
     ControlCharacter,
 }
 
-impl Fault {
+impl TemplateError {
     /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
-            Fault::Unset(_) => "a value it needs was not captured",
-            Fault::NoRow(_) => "a data feed is exhausted",
-            Fault::ControlCharacter => "a value for a header field contains a control character",
+            TemplateError::Unset(_) => "a value it needs was not captured",
+            TemplateError::NoRow(_) => "a data feed is exhausted",
+            TemplateError::ControlCharacter => "a value for a header field contains a control character",
         }
     }
 }
 
-impl From<ControlCharacter> for Fault {
-    fn from(_: ControlCharacter) -> Fault {
-        Fault::ControlCharacter
+impl From<ControlCharacter> for TemplateError {
+    fn from(_: ControlCharacter) -> TemplateError {
+        TemplateError::ControlCharacter
     }
 }
 
@@ -86,7 +86,7 @@ impl Template {
     ///
     /// # Errors
     /// The text contains a control character, in a header field.
-    pub fn push_text(&mut self, text: &[u8], escape: Escape) -> Result<(), Fault> {
+    pub fn push_text(&mut self, text: &[u8], escape: Escape) -> Result<(), TemplateError> {
         let mut bytes = match self.segments.last_mut() {
             Some(Segment::Text(last)) => std::mem::take(last).into_vec(),
             _ => {
@@ -150,7 +150,7 @@ impl Template {
     /// # Errors
     /// A value is missing, or not allowed in its place.
     #[inline]
-    pub fn write(&self, values: &mut Values<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn write(&self, values: &mut Values<'_>, out: &mut Vec<u8>) -> Result<(), TemplateError> {
         for segment in &self.segments {
             match segment {
                 Segment::Text(text) => out.extend_from_slice(text),
@@ -167,7 +167,12 @@ impl Template {
 }
 
 #[inline]
-fn put(variable: Variable, escape: Escape, values: &mut Values<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn put(
+    variable: Variable,
+    escape: Escape,
+    values: &mut Values<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), TemplateError> {
     match variable {
         Variable::User => number(values.user, out),
         Variable::Iteration => number(values.iteration, out),
@@ -184,12 +189,12 @@ fn put(variable: Variable, escape: Escape, values: &mut Values<'_>, out: &mut Ve
         }
         Variable::Feed { feed, column } => {
             let row = values.rows.get(usize::from(feed)).copied().unwrap_or(Rows::NONE);
-            let rows = values.feeds.get(usize::from(feed)).ok_or(Fault::NoRow(feed))?;
-            let cell = rows.cell(row, column).ok_or(Fault::NoRow(feed))?;
+            let rows = values.feeds.get(usize::from(feed)).ok_or(TemplateError::NoRow(feed))?;
+            let cell = rows.cell(row, column).ok_or(TemplateError::NoRow(feed))?;
             escape.write(cell, out)?;
         }
         Variable::Capture { slot, .. } => {
-            let value = values.captured.get(slot).ok_or(Fault::Unset(slot))?;
+            let value = values.captured.get(slot).ok_or(TemplateError::Unset(slot))?;
             escape.write(value, out)?;
         }
     }
@@ -302,7 +307,7 @@ mod tests {
     use crate::journey::capture::CaptureSlots;
     use proptest::prelude::*;
 
-    fn written(template: &Template, slots: &CaptureSlots, seed: u64) -> Result<String, Fault> {
+    fn written(template: &Template, slots: &CaptureSlots, seed: u64) -> Result<String, TemplateError> {
         let feeds =
             [Rows::from_csv(b"name,mail\nAda,a@x\nB C,\"b,\"\"c\"\n", &["name".into(), "mail".into()])
                 .unwrap()];
@@ -359,12 +364,12 @@ mod tests {
         let mut template = Template::default();
         template.push(Variable::Capture { slot: 0, is_number: false }, Escape::Raw);
         let mut slots = CaptureSlots::new(1);
-        assert_eq!(written(&template, &slots, 1), Err(Fault::Unset(0)));
+        assert_eq!(written(&template, &slots, 1), Err(TemplateError::Unset(0)));
         slots.set(0, b"x y").unwrap();
         assert_eq!(written(&template, &slots, 1).as_deref(), Ok("x y"));
         let mut template = Template::default();
         template.push(Variable::Feed { feed: 1, column: 0 }, Escape::Raw);
-        assert_eq!(written(&template, &slots, 1), Err(Fault::NoRow(1)));
+        assert_eq!(written(&template, &slots, 1), Err(TemplateError::NoRow(1)));
     }
 
     #[test]
@@ -373,7 +378,7 @@ mod tests {
         template.push_text(b" b", Escape::Url).unwrap();
         template.append(Template::fixed(b"c"));
         assert_eq!(template.as_fixed(), Some(&b"a%20bc"[..]));
-        assert_eq!(template.push_text(b"\n", Escape::Header), Err(Fault::ControlCharacter));
+        assert_eq!(template.push_text(b"\n", Escape::Header), Err(TemplateError::ControlCharacter));
         let mut inner = Template::default();
         inner.push(Variable::Feed { feed: 0, column: 0 }, Escape::Raw);
         inner.push_text(b":secret", Escape::Raw).unwrap();

@@ -29,7 +29,7 @@ pub struct Ending<'a> {
     /// What went wrong, if anything.
     pub error: Option<Reason>,
     /// What went wrong in words, including what the response contained instead.
-    pub words: Option<&'a str>,
+    pub error_text: Option<&'a str>,
     /// Beginning of the request, if it was written for this exchange.
     pub written: Option<&'a [u8]>,
     /// The user, in the closed model.
@@ -95,7 +95,7 @@ struct Slot {
     status: Option<u16>,
     head_end: Option<usize>,
     bytes: Vec<u8>,
-    words: Option<Box<str>>,
+    error_text: Option<Box<str>>,
     written: Option<Box<[u8]>>,
     shown: Option<Box<ExampleContext>>,
 }
@@ -192,7 +192,11 @@ impl ExampleStore {
             step: slot.shown.as_ref().map(|s| s.step.clone()),
             captured: slot.shown.iter().flat_map(|s| s.captured.iter().cloned()).collect(),
             address: slot.address.as_ref().map(Address::to_string).unwrap_or_default(),
-            error: slot.words.as_deref().map(str::to_owned).or_else(|| slot.error.map(|e| e.to_string())),
+            error: slot
+                .error_text
+                .as_deref()
+                .map(str::to_owned)
+                .or_else(|| slot.error.map(|e| e.to_string())),
             request: self.secrets.mask(&request.label).into_owned(),
             request_head: masked(&text(
                 slot.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of),
@@ -243,7 +247,7 @@ impl Slot {
             status: exchange.status,
             head_end,
             bytes,
-            words: exchange.words.map(Into::into),
+            error_text: exchange.error_text.map(Into::into),
             written: exchange.written.map(Into::into),
             shown: exchange.shown.cloned().map(Box::new),
         }

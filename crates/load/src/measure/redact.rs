@@ -25,7 +25,7 @@ pub struct Hidden {
     response: Vec<u8>,
     head_end: Option<usize>,
     written: Vec<u8>,
-    words: Option<String>,
+    error_text: Option<String>,
 }
 
 impl Hidden {
@@ -55,14 +55,14 @@ impl Hidden {
         let written = ending.written.unwrap_or(&request.bytes[..request.head_len]);
         let is_cut = ending.written.is_some() && written.len() >= HEAD_BYTES;
         let written = mask(secrets, written, !is_cut).into_owned();
-        let words = ending.words.map(|t| secrets.mask(t).into_owned());
-        Hidden { response, head_end, written, words }
+        let error_text = ending.error_text.map(|t| secrets.mask(t).into_owned());
+        Hidden { response, head_end, written, error_text }
     }
 
     /// The same exchange, with its secrets redacted.
     pub fn instead_of<'a>(&'a self, ending: Ending<'a>) -> Ending<'a> {
         let response = ResponseBytes { bytes: &self.response, head_end: self.head_end };
-        Ending { response, words: self.words.as_deref(), written: Some(&self.written), ..ending }
+        Ending { response, error_text: self.error_text.as_deref(), written: Some(&self.written), ..ending }
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
             times: Times { due_ns: 0, started_ns: 0, end_ns: 1 },
             outcome,
             error: None,
-            words: None,
+            error_text: None,
             written: None,
             user: None,
             status: None,

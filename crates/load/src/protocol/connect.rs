@@ -54,8 +54,8 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_connect() {
-        for (answer, expect) in [
+    fn responses_to_connect() {
+        for (response, expect) in [
             ("", ConnectReply::Partial),
             ("HTTP/1.1 200 OK\r\n", ConnectReply::Partial),
             ("HTTP/1.1 200 Connection established\r\n\r\n", ConnectReply::Open(39)),
@@ -69,7 +69,7 @@ mod tests {
             ("HTTP/1.1 502\r\n\r\n", refused("the proxy answered 502")),
             ("SSH-2.0-x\r\n\r\n", refused("the proxy did not respond with HTTP")),
         ] {
-            assert_eq!(read(answer.as_bytes()), expect, "{answer:?}");
+            assert_eq!(read(response.as_bytes()), expect, "{response:?}");
         }
         let long = format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(MAX_HEAD));
         assert_eq!(read(long.as_bytes()), refused("the head of the proxy's response is longer than 16 KiB"));

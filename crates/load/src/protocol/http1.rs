@@ -16,19 +16,19 @@ const MAX_CHUNK_LINE: u32 = 4096;
 
 /// Why bytes are not a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Http1Error {
     /// The head does not follow the grammar, for this reason.
     Malformed(&'static str),
     /// The head (or trailers) is longer than [`MAX_HEAD`].
     HeadTooLarge,
 }
 
-impl Fault {
+impl Http1Error {
     /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
-            Fault::Malformed(words) => words,
-            Fault::HeadTooLarge => "response head longer than 64 KiB",
+            Http1Error::Malformed(words) => words,
+            Http1Error::HeadTooLarge => "response head longer than 64 KiB",
         }
     }
 }
@@ -168,7 +168,7 @@ impl Reader {
 
     /// Takes the next bytes of the connection. `no_body`: the request was a HEAD.
     #[inline]
-    pub fn feed(&mut self, bytes: &[u8], no_body: bool, memo: &mut Memo) -> Result<Fed, Fault> {
+    pub fn feed(&mut self, bytes: &[u8], no_body: bool, memo: &mut Memo) -> Result<Fed, Http1Error> {
         self.feed_to(bytes, no_body, memo, &mut ())
     }
 
@@ -180,7 +180,7 @@ impl Reader {
         no_body: bool,
         memo: &mut Memo,
         sink: &mut impl BodySink,
-    ) -> Result<Fed, Fault> {
+    ) -> Result<Fed, Http1Error> {
         let mut fed = Fed { done: false, used: 0, head_end: None };
         if self.state == State::Head {
             match self.feed_head(bytes, no_body, memo, sink)? {
@@ -222,7 +222,7 @@ impl Reader {
         no_body: bool,
         memo: &mut Memo,
         sink: &mut impl BodySink,
-    ) -> Result<Option<(usize, bool)>, Fault> {
+    ) -> Result<Option<(usize, bool)>, Http1Error> {
         if self.partial.as_ref().is_none_or(|partial| partial.is_empty())
             && let Some(head) = memo.head
             && memo.no_body == no_body
@@ -243,7 +243,7 @@ impl Reader {
         no_body: bool,
         memo: &mut Memo,
         sink: &mut impl BodySink,
-    ) -> Result<Option<(usize, bool)>, Fault> {
+    ) -> Result<Option<(usize, bool)>, Http1Error> {
         if let Some(mut partial) = self.partial.take() {
             let parsed = self.parse_after(&mut partial, bytes, no_body, memo, sink);
             self.partial = Some(partial);
@@ -265,7 +265,7 @@ impl Reader {
         no_body: bool,
         memo: &mut Memo,
         sink: &mut impl BodySink,
-    ) -> Result<Option<(usize, bool)>, Fault> {
+    ) -> Result<Option<(usize, bool)>, Http1Error> {
         let before = partial.len();
         let mut start = 0;
         loop {
@@ -300,7 +300,7 @@ impl Reader {
                         partial.clear();
                         partial.extend_from_slice(&bytes[start..]);
                     }
-                    return if partial.len() > MAX_HEAD { Err(Fault::HeadTooLarge) } else { Ok(None) };
+                    return if partial.len() > MAX_HEAD { Err(Http1Error::HeadTooLarge) } else { Ok(None) };
                 }
                 Some((head, _, used)) if head.status < 200 => {
                     self.passes_over(head.status)?;
@@ -319,11 +319,11 @@ impl Reader {
     }
 
     /// Counts an interim response.
-    fn passes_over(&mut self, status: u16) -> Result<(), Fault> {
+    fn passes_over(&mut self, status: u16) -> Result<(), Http1Error> {
         self.interim += 1;
         match status {
-            101 => Err(Fault::Malformed("status 101, although no upgrade was requested")),
-            _ if self.interim > MAX_INTERIM => Err(Fault::Malformed(TOO_MANY_INTERIM)),
+            101 => Err(Http1Error::Malformed("status 101, although no upgrade was requested")),
+            _ if self.interim > MAX_INTERIM => Err(Http1Error::Malformed(TOO_MANY_INTERIM)),
             _ => Ok(()),
         }
     }
@@ -340,17 +340,17 @@ impl Reader {
 }
 
 /// The head at the start of `bytes`, how its body ends, and the head's length; `None` if it is not complete.
-fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, Framing, usize)>, Fault> {
+fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, Framing, usize)>, Http1Error> {
     let mut headers = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let used = match config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers) {
         Ok(httparse::Status::Complete(used)) => used,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(Fault::Malformed(describe(error))),
+        Err(error) => return Err(Http1Error::Malformed(describe(error))),
     };
     if used > MAX_HEAD {
-        return Err(Fault::HeadTooLarge);
+        return Err(Http1Error::HeadTooLarge);
     }
     let status = response.code.unwrap_or(0);
     let mut length: Option<u64> = None;
@@ -360,7 +360,7 @@ fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, Framing, usiz
         if header.name.eq_ignore_ascii_case("content-length") {
             let n = content_length(header.value)?;
             if length.is_some_and(|l| l != n) {
-                return Err(Fault::Malformed("content-length given twice with different values"));
+                return Err(Http1Error::Malformed("content-length given twice with different values"));
             }
             length = Some(n);
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
@@ -377,12 +377,12 @@ fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, Framing, usiz
         }
     }
     if !(100..=999).contains(&status) {
-        return Err(Fault::Malformed("status code out of range"));
+        return Err(Http1Error::Malformed("status code out of range"));
     }
     let framing = if status < 200 || status == 204 || status == 304 || no_body {
         Framing::Length(0)
     } else if encoded && length.is_some() {
-        return Err(Fault::Malformed("content-length and transfer-encoding both given"));
+        return Err(Http1Error::Malformed("content-length and transfer-encoding both given"));
     } else if chunked {
         Framing::Chunked
     } else if encoded {
@@ -395,22 +395,22 @@ fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, Framing, usiz
 }
 
 /// RFC 9110 §8.6: a number, or a list that repeats the same number.
-fn content_length(value: &[u8]) -> Result<u64, Fault> {
+fn content_length(value: &[u8]) -> Result<u64, Http1Error> {
     let mut length: Option<u64> = None;
     for item in value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
         if item.is_empty() || !item.iter().all(u8::is_ascii_digit) {
-            return Err(Fault::Malformed("content-length is not a number"));
+            return Err(Http1Error::Malformed("content-length is not a number"));
         }
         let n = std::str::from_utf8(item)
             .ok()
             .and_then(|s| s.parse::<u64>().ok())
-            .ok_or(Fault::Malformed("content-length overflows"))?;
+            .ok_or(Http1Error::Malformed("content-length overflows"))?;
         if length.is_some_and(|l| l != n) {
-            return Err(Fault::Malformed("content-length given twice with different values"));
+            return Err(Http1Error::Malformed("content-length given twice with different values"));
         }
         length = Some(n);
     }
-    length.ok_or(Fault::Malformed("content-length is not a number"))
+    length.ok_or(Http1Error::Malformed("content-length is not a number"))
 }
 
 fn last_item_is(value: &[u8], item: &[u8]) -> bool {
@@ -430,7 +430,11 @@ fn describe(error: httparse::Error) -> &'static str {
 }
 
 /// Number of bytes used, and whether the body is complete.
-fn feed_chunked(chunk: &mut Chunk, bytes: &[u8], sink: &mut impl BodySink) -> Result<(usize, bool), Fault> {
+fn feed_chunked(
+    chunk: &mut Chunk,
+    bytes: &[u8],
+    sink: &mut impl BodySink,
+) -> Result<(usize, bool), Http1Error> {
     let mut i = 0;
     while i < bytes.len() {
         let b = bytes[i];
@@ -446,23 +450,25 @@ fn feed_chunked(chunk: &mut Chunk, bytes: &[u8], sink: &mut impl BodySink) -> Re
             Chunk::Extension { value, seen } => {
                 *chunk = match b {
                     b'\r' => Chunk::SizeLf { value },
-                    b'\n' => return Err(Fault::Malformed("invalid line ending in a chunk size")),
-                    _ if seen >= MAX_CHUNK_LINE => return Err(Fault::Malformed("chunk size line too long")),
+                    b'\n' => return Err(Http1Error::Malformed("invalid line ending in a chunk size")),
+                    _ if seen >= MAX_CHUNK_LINE => {
+                        return Err(Http1Error::Malformed("chunk size line too long"));
+                    }
                     _ => Chunk::Extension { value, seen: seen + 1 },
                 }
             }
             Chunk::SizeLf { value } => {
                 if b != b'\n' {
-                    return Err(Fault::Malformed("invalid line ending in a chunk size"));
+                    return Err(Http1Error::Malformed("invalid line ending in a chunk size"));
                 }
                 *chunk = if value == 0 { Chunk::Trailer { seen: 0, line: 0 } } else { Chunk::Data(value) };
             }
             Chunk::DataCr if b == b'\r' => *chunk = Chunk::DataLf,
             Chunk::DataLf if b == b'\n' => *chunk = Chunk::Size { digits: 0, value: 0 },
-            Chunk::DataCr | Chunk::DataLf => return Err(Fault::Malformed("chunk longer than its size")),
+            Chunk::DataCr | Chunk::DataLf => return Err(Http1Error::Malformed("chunk longer than its size")),
             Chunk::Trailer { seen, line } => {
                 if seen as usize >= MAX_HEAD {
-                    return Err(Fault::HeadTooLarge);
+                    return Err(Http1Error::HeadTooLarge);
                 }
                 match b {
                     b'\n' if line == 0 => return Ok((i + 1, true)),
@@ -477,18 +483,18 @@ fn feed_chunked(chunk: &mut Chunk, bytes: &[u8], sink: &mut impl BodySink) -> Re
     Ok((i, false))
 }
 
-fn chunk_size(digits: u8, value: u64, b: u8) -> Result<Chunk, Fault> {
+fn chunk_size(digits: u8, value: u64, b: u8) -> Result<Chunk, Http1Error> {
     let digit = match b {
         b'0'..=b'9' => b - b'0',
         b'a'..=b'f' => b - b'a' + 10,
         b'A'..=b'F' => b - b'A' + 10,
-        _ if digits == 0 => return Err(Fault::Malformed("invalid chunk size")),
+        _ if digits == 0 => return Err(Http1Error::Malformed("invalid chunk size")),
         b'\r' => return Ok(Chunk::SizeLf { value }),
         b';' | b' ' | b'\t' => return Ok(Chunk::Extension { value, seen: 0 }),
-        _ => return Err(Fault::Malformed("invalid chunk size")),
+        _ => return Err(Http1Error::Malformed("invalid chunk size")),
     };
     if digits >= 16 || value >> 60 != 0 {
-        return Err(Fault::Malformed("chunk size overflows"));
+        return Err(Http1Error::Malformed("chunk size overflows"));
     }
     Ok(Chunk::Size { digits: digits + 1, value: value << 4 | u64::from(digit) })
 }
@@ -670,7 +676,7 @@ mod tests {
             }
             assert!(fed < 2 * MAX_HEAD);
         };
-        assert_eq!(fault, Fault::HeadTooLarge);
+        assert_eq!(fault, Http1Error::HeadTooLarge);
     }
 
     #[test]

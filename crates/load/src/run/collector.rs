@@ -7,7 +7,7 @@ use loadlab_record::summary::{Generator, Stalls};
 use crate::measure::batch::{Batch, Gaps};
 use crate::run::peaks::{Levels, Peaks, larger};
 use crate::run::seconds::{Complete, SECOND_NS, Seconds};
-use crate::run::{LoadEvent, Origin, Outcome, Second, Totals};
+use crate::run::{LoadEvent, LoadResult, Origin, Second, Totals};
 use crate::spec::{LoadSpec, Model};
 use crate::start::Start;
 use crate::worker::WorkerEnd;
@@ -199,7 +199,7 @@ impl<'s> Collector<'s> {
         }
     }
 
-    pub fn outcome(self, mut ends: Vec<WorkerEnd>, mut generator: Generator) -> Outcome {
+    pub fn outcome(self, mut ends: Vec<WorkerEnd>, mut generator: Generator) -> LoadResult {
         let ended_ns = ends.iter().map(|e| e.ended_ns).max().unwrap_or(0);
         let stopped_ns = ends.iter().filter_map(|e| Some(e.stopped?.at_ns)).max();
         let planned_ns = self.spec.schedule_ns();
@@ -246,7 +246,7 @@ impl<'s> Collector<'s> {
         generator.stalls = still.fold(Stalls::default(), Stalls::beside);
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
         slowest.iter_mut().for_each(|e| e.due_s += shift_s);
-        Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s, captured }
+        LoadResult { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s, captured }
     }
 }
 

@@ -9,7 +9,7 @@ use loadlab_record::summary::Generator;
 use super::collector::Collector;
 use super::peaks::{Levels, Peaks, larger};
 use super::seconds::{Complete, SECOND_NS, Seconds};
-use super::{Control, LoadError, LoadEvent, Origin, Outcome, simulated, threads};
+use super::{Control, LoadError, LoadEvent, LoadResult, Origin, simulated, threads};
 use crate::io::sim;
 use crate::measure::batch::{BATCH_NS, Batch, Gaps, Sizes};
 use crate::spec::LoadSpec;
@@ -97,7 +97,7 @@ pub fn merge(
     parts: usize,
     next: &mut dyn FnMut(Option<Box<Batch>>) -> Option<PartReport>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
-) -> Outcome {
+) -> LoadResult {
     let start = Start::new(origin.start_ns, origin.first_id, None);
     let mut collector = Collector::new(spec, origin, &start, parts);
     let mut ends: BTreeMap<usize, PartEnd> = BTreeMap::new();

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use loadlab_record::summary::Generator;
 
 use super::threads::{Channels, give_back, recorder_for};
-use super::{Collector, Control, LoadError, LoadEvent, Origin, Outcome};
+use super::{Collector, Control, LoadError, LoadEvent, LoadResult, Origin};
 use crate::io::{Io, Ops, Wait, sim};
 use crate::measure::batch::Batch;
 use crate::spec::LoadSpec;
@@ -23,7 +23,7 @@ pub fn simulate<S: sim::Server>(
     control: &Control,
     io: &mut sim::Sim<S>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
-) -> Result<Outcome, LoadError> {
+) -> Result<LoadResult, LoadError> {
     let first = spec.elsewhere.before;
     simulate_slots(spec, first..first + spec.threads as u64, control, io, observer)
 }
@@ -38,7 +38,7 @@ pub fn simulate_share<S: sim::Server>(
     control: &Control,
     io: &mut sim::Sim<S>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
-) -> Result<Outcome, LoadError> {
+) -> Result<LoadResult, LoadError> {
     simulate_slots(spec, slot..slot + 1, control, io, observer)
 }
 
@@ -48,7 +48,7 @@ fn simulate_slots<S: sim::Server>(
     control: &Control,
     io: &mut sim::Sim<S>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
-) -> Result<Outcome, LoadError> {
+) -> Result<LoadResult, LoadError> {
     let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0, first_id: 0 };
     let start = Start::new(origin.start_ns, origin.first_id, None);
     let threads = slots.end - slots.start;

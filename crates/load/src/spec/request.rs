@@ -14,7 +14,7 @@ pub struct Request {
     /// Length of the head within `bytes`.
     pub head_len: usize,
     /// The response to this method has no body, whatever its head says (HEAD).
-    pub answer_has_no_body: bool,
+    pub response_has_no_body: bool,
     /// The method is safe (RFC 9110 §9.2.1): repeating the request does no harm.
     pub safe: bool,
     /// Where it goes: index into the load's hosts.
@@ -118,7 +118,7 @@ impl RequestParts {
             label: format!("{} {}", self.method, self.path),
             bytes,
             head_len,
-            answer_has_no_body: self.method == "HEAD",
+            response_has_no_body: self.method == "HEAD",
             safe: matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE"),
             host: 0,
             ok_statuses: Vec::new(),

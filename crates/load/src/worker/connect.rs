@@ -129,15 +129,15 @@ impl<'r> Worker<'r> {
     /// Handles bytes on a connection that is waiting for its tunnel.
     pub(crate) fn tunnel_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         let Some(asked) = self.conns.tunnels.as_mut().map(|tunnels| tunnels.asked(id)) else { return };
-        let Some(mut answer) = asked.take() else { return };
-        answer.extend_from_slice(chunk.bytes);
-        match read(&answer) {
-            ConnectReply::Partial => *asked = Some(answer),
+        let Some(mut response) = asked.take() else { return };
+        response.extend_from_slice(chunk.bytes);
+        match read(&response) {
+            ConnectReply::Partial => *asked = Some(response),
             ConnectReply::Refused(words) => self.no_tunnel(ops, id, words),
             ConnectReply::Open(length) => {
                 self.reached(ops, id);
                 // A server that speaks first may already have done so.
-                let rest = &answer[length..];
+                let rest = &response[length..];
                 let is_open =
                     !matches!(self.conns.table[id as usize].phase, Phase::Closed | Phase::Connecting);
                 if !rest.is_empty() && is_open {
@@ -151,7 +151,7 @@ impl<'r> Worker<'r> {
     #[cold]
     fn no_tunnel(&mut self, ops: &mut impl Ops<'r>, id: ConnId, words: String) {
         if let Some(tunnels) = &mut self.conns.tunnels {
-            tunnels.words = words;
+            tunnels.last_error = words;
             tunnels.forget(id);
         }
         self.not_made(ops, id, Failure::Connect, Reason::Proxy);
@@ -164,9 +164,9 @@ impl<'r> Worker<'r> {
             return self.plain_received(ops, id, chunk, now);
         }
         let received = tls.receive(id, chunk.bytes);
-        let answer = tls.answer();
-        if received.result.is_ok() && !answer.is_empty() {
-            self.measure.recorder.sent(ops.send_copy(id, answer));
+        let reply = tls.reply();
+        if received.result.is_ok() && !reply.is_empty() {
+            self.measure.recorder.sent(ops.send_copy(id, reply));
         }
         if received.has_opened && received.result.is_ok() {
             self.tls_established(ops, id);
@@ -202,7 +202,7 @@ impl<'r> Worker<'r> {
     #[cold]
     fn tls_failed(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: &TlsError) {
         if let Some(tls) = &mut self.conns.tls {
-            tls.words = error.to_string().lines().next().unwrap_or_default().to_owned();
+            tls.last_error = error.to_string().lines().next().unwrap_or_default().to_owned();
         }
         self.not_made(ops, id, Failure::Tls, Reason::Tls);
     }
@@ -248,10 +248,10 @@ impl<'r> Worker<'r> {
                 Mode::Http2(_) => self.streams_ended(ops, id, Some((Failure::Reset, reason))),
                 Mode::WebSocket(_) => {
                     if !self.conversation_ended(ops, id, error) {
-                        self.answer_ended(ops, id, error, reason);
+                        self.connection_ended(ops, id, error, reason);
                     }
                 }
-                Mode::Http1 => self.answer_ended(ops, id, error, reason),
+                Mode::Http1 => self.connection_ended(ops, id, error, reason),
             },
         }
     }

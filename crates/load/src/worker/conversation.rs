@@ -16,7 +16,7 @@ use crate::journey::script::ConversationAction;
 use crate::measure::examples::{Reason, ResponseBytes};
 use crate::protocol::websocket::NORMAL;
 use crate::protocol::websocket::opening::OpeningError;
-use crate::protocol::websocket::{Event, Fault, MessageType};
+use crate::protocol::websocket::{Event, MessageType, WebSocketError};
 use crate::worker::exchange::RequestEnd;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::Phase;
@@ -136,8 +136,8 @@ impl<'r> Worker<'r> {
             return;
         };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
-        let mut kept = journey.room(request, exchange.buffered.take());
-        let Conversations { links, out, rooms, .. } = conversations;
+        let mut kept = journey.take_buffer(request, exchange.buffered.take());
+        let Conversations { links, out, buffers, .. } = conversations;
         let Some(link) = &mut links[conn as usize] else { return };
         link.passed = 0;
         exchange.sends(0, 0);
@@ -160,7 +160,7 @@ impl<'r> Worker<'r> {
             (Ok(_), None) => {}
         }
         if waits && kind.is_some() {
-            link.asks(rooms);
+            link.asks(buffers);
         }
         let all_gone = link.unsent == 0;
         exchange.set_id(journey.last_id().filter(|_| kind.is_some() && result.is_ok()));
@@ -186,7 +186,7 @@ impl<'r> Worker<'r> {
             }
             message.clear();
             if let Mode::WebSocket(conversations) = &mut self.mode {
-                conversations.rooms.take_back(&mut message);
+                conversations.buffers.take_back(&mut message);
             }
             if let Some((outcome, failure)) = verdict {
                 return self.ends_soon(id, End::Heard(outcome, failure));
@@ -272,8 +272,8 @@ impl<'r> Worker<'r> {
     #[cold]
     fn fail_for(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, words: &str) {
         if let Mode::WebSocket(conversations) = &mut self.mode {
-            conversations.words.clear();
-            conversations.words.push_str(words);
+            conversations.last_error.clear();
+            conversations.last_error.push_str(words);
         }
         self.fail(ops, id, failure, Reason::WebSocket);
     }
@@ -294,8 +294,8 @@ impl<'r> Worker<'r> {
             self.opening_received(ops, conn, bytes, now);
             return true;
         }
-        let Conversations { heard, ends, out, rooms, .. } = conversations;
-        rooms.lend(&mut link.partial);
+        let Conversations { heard, ends, out, buffers, .. } = conversations;
+        buffers.lend(&mut link.partial);
         heard.clear();
         ends.clear();
         out.clear();
@@ -319,13 +319,13 @@ impl<'r> Worker<'r> {
             Event::Close { code, .. } => closed = Some(code),
             Event::Ping(_) | Event::Pong(_) => {}
         });
-        rooms.take_back(&mut link.partial);
+        buffers.take_back(&mut link.partial);
         let mut flooded = false;
         if !out.is_empty() {
             let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
-            link.answers = if link.unsent == 0 { length - sent } else { link.answers + length };
+            link.unsent_pongs = if link.unsent == 0 { length - sent } else { link.unsent_pongs + length };
             link.unsent += length - sent;
-            flooded = link.answers > MAX_UNSENT;
+            flooded = link.unsent_pongs > MAX_UNSENT;
             self.measure.recorder.sent(sent);
         }
         let (number, asked) = (link.number, link.asked);
@@ -334,7 +334,7 @@ impl<'r> Worker<'r> {
         if self.mode.conversations().and_then(|t| t.open(conn)).is_some_and(|link| link.number == number) {
             const FLOOD: &str = "a flood of pings whose replies the server does not read";
             let broken = match result {
-                Err(Fault { code: TOO_BIG, words }) => Some((Failure::TooLarge, words)),
+                Err(WebSocketError { code: TOO_BIG, words }) => Some((Failure::TooLarge, words)),
                 Err(fault) => Some((Failure::Protocol, fault.words)),
                 Ok(()) if flooded => Some((Failure::Protocol, FLOOD)),
                 Ok(()) => None,
@@ -418,7 +418,7 @@ impl<'r> Worker<'r> {
     fn opening_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
         let id = self.conns.table[conn as usize].exchange;
         let Some(exchange) = self.slots.exchanges.get_mut(id as usize) else { return self.shut(ops, conn) };
-        exchange.answered = true;
+        exchange.has_response_bytes = true;
         let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &self.journey) else { return };
         let conversation = journey.conversation(exchange.request).map(|t| &t.part);
         let (Some(link), Some(ConversationAction::Open { opening, .. })) =
@@ -508,7 +508,7 @@ impl<'r> Worker<'r> {
     fn close_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, code: Option<u16>, now: u64) {
         if self.doing(conn) != Doing::Leaving {
             if let Mode::WebSocket(conversations) = &mut self.mode {
-                conversations.words = closed_words(code);
+                conversations.last_error = closed_words(code);
             }
             return self.closed_by_server(ops, conn, Gone::Closed(code), Failure::Reset, Reason::WebSocket);
         }
@@ -595,13 +595,15 @@ impl<'r> Worker<'r> {
             return Reason::Words(NO_RESPONSE);
         };
         let (passed, unkept) = conversations.link(conn).map_or((0, 0), |link| (link.passed, link.unkept));
-        conversations.words = match passed {
+        conversations.last_error = match passed {
             0 => format!("no message within {within}"),
             1 => format!("no message as expected within {within}; another one arrived"),
             _ => format!("no message as expected within {within}; {passed} others arrived"),
         };
         if unkept > 0 {
-            conversations.words.push_str(&format!("; {unkept} earlier messages did not fit in the buffer"));
+            conversations
+                .last_error
+                .push_str(&format!("; {unkept} earlier messages did not fit in the buffer"));
         }
         Reason::WebSocket
     }

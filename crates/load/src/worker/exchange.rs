@@ -12,7 +12,7 @@ use crate::journey::users::Users;
 use crate::measure::examples::{Ending, Reason, ResponseBytes};
 use crate::measure::recorder::Times;
 use crate::measure::redact::{self, Hidden};
-use crate::protocol::http1::Fault;
+use crate::protocol::http1::Http1Error;
 use crate::spec::Model;
 use crate::spec::request::Request;
 use crate::worker::Worker;
@@ -159,12 +159,12 @@ impl<'r> Worker<'r> {
         let Some(journey) = &mut self.journey else { return };
         let exchange = &mut self.slots.exchanges[user as usize];
         let written = journey.script(exchange.request).message.is_some();
-        let has_late_room = match self.mode {
+        let has_late_buffer = match self.mode {
             Mode::WebSocket(_) => {
-                journey.make_room(exchange.request, &mut exchange.buffered);
+                journey.provide_buffer(exchange.request, &mut exchange.buffered);
                 false
             }
-            _ => journey.make_early_room(user, exchange.request, &mut exchange.buffered),
+            _ => journey.provide_early_buffer(user, exchange.request, &mut exchange.buffered),
         };
         let (length, sent) = if written {
             match journey.write(user, exchange.request, now) {
@@ -191,7 +191,7 @@ impl<'r> Worker<'r> {
             }
         };
         exchange.sends(length, sent);
-        exchange.has_late_room = has_late_room;
+        exchange.has_late_buffer = has_late_buffer;
         self.measure.recorder.sent(sent);
     }
 
@@ -248,21 +248,24 @@ impl<'r> Worker<'r> {
         let Chunk { bytes, last } = chunk;
         let conn = &self.conns.table[id as usize];
         if conn.phase != Phase::Busy {
-            // Unsolicited bytes: the connection cannot be trusted to answer the next request.
+            // Unsolicited bytes: the connection cannot be trusted with the response to the next request.
             return self.shut(ops, id);
         }
         let exchange_id = conn.exchange;
         let exchange = &mut self.slots.exchanges[exchange_id as usize];
-        exchange.answered = true;
+        exchange.has_response_bytes = true;
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
-        if exchange.has_late_room {
-            exchange.make_late_room(exchange_id, &mut self.journey);
+        if exchange.has_late_buffer {
+            exchange.provide_late_buffer(exchange_id, &mut self.journey);
         }
         let fed = match &mut exchange.buffered {
-            None => exchange.reader.feed(bytes, request.answer_has_no_body, &mut self.slots.memo),
-            Some(kept) => {
-                exchange.reader.feed_to(bytes, request.answer_has_no_body, &mut self.slots.memo, &mut **kept)
-            }
+            None => exchange.reader.feed(bytes, request.response_has_no_body, &mut self.slots.memo),
+            Some(kept) => exchange.reader.feed_to(
+                bytes,
+                request.response_has_no_body,
+                &mut self.slots.memo,
+                &mut **kept,
+            ),
         };
         match fed {
             Ok(fed) if fed.done => {
@@ -277,8 +280,8 @@ impl<'r> Worker<'r> {
             Err(fault) => {
                 self.slots.stash(exchange_id, bytes, None);
                 let failure = match fault {
-                    Fault::HeadTooLarge => Failure::TooLarge,
-                    Fault::Malformed(_) => Failure::Protocol,
+                    Http1Error::HeadTooLarge => Failure::TooLarge,
+                    Http1Error::Malformed(_) => Failure::Protocol,
                 };
                 self.fail(ops, exchange_id, failure, Reason::Words(fault.describe()));
             }
@@ -325,7 +328,7 @@ impl<'r> Worker<'r> {
     }
 
     /// The connection ended during a request, or while it was idle.
-    pub(crate) fn answer_ended(
+    pub(crate) fn connection_ended(
         &mut self,
         ops: &mut impl Ops<'r>,
         id: ConnId,
@@ -349,7 +352,7 @@ impl<'r> Worker<'r> {
             self.measure.recorder.roll(now);
             return self.complete(ops, id, now, false, ResponseBytes::default());
         }
-        let answered = exchange.answered;
+        let has_response_bytes = exchange.has_response_bytes;
         let unread = is_unread(exchange, error);
         if rested && self.may_resend(exchange, unread) && ops.unseen(id) {
             self.shut(ops, id);
@@ -361,7 +364,7 @@ impl<'r> Worker<'r> {
             self.slots.exchanges[exchange_id as usize].resent = true;
             return self.connect(ops, id, host, now);
         }
-        let failure = if answered { Failure::Truncated } else { Failure::Reset };
+        let failure = if has_response_bytes { Failure::Truncated } else { Failure::Reset };
         self.fail(ops, exchange_id, failure, reason);
     }
 
@@ -391,11 +394,11 @@ impl<'r> Worker<'r> {
         let conn = exchange.conn;
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
         let times = Times { due_ns: exchange.due_ns, started_ns: exchange.started_ns, end_ns: now };
-        let head = exchange.reader.head().filter(|_| exchange.answered);
+        let head = exchange.reader.head().filter(|_| exchange.has_response_bytes);
         // For HTTP/2 and WebSockets the status arrives as an event instead of through `reader`.
         let reported = Some(exchange.status).filter(|status| *status > 0);
         let status = match self.mode {
-            Mode::Http2(_) => reported.filter(|_| exchange.answered),
+            Mode::Http2(_) => reported.filter(|_| exchange.has_response_bytes),
             Mode::Http1 | Mode::WebSocket(_) => head.map(|h| h.status).or(reported),
         };
         self.measure.recorder.ended(request, times, outcome);
@@ -413,7 +416,7 @@ impl<'r> Worker<'r> {
                     times,
                     outcome,
                     error,
-                    words: None,
+                    error_text: None,
                     written: None,
                     user: matches!(self.spec.model, Model::Closed { .. }).then(|| self.share.number_of(id)),
                     status,
@@ -444,8 +447,8 @@ impl<'r> Worker<'r> {
     fn keep(&mut self, id: u32, ending: Ending<'_>) {
         let stash = self.slots.exchanges[id as usize].stash.take();
         let exchange = &mut self.slots.exchanges[id as usize];
-        if exchange.has_late_room {
-            exchange.make_late_room(id, &mut self.journey);
+        if exchange.has_late_buffer {
+            exchange.provide_late_buffer(id, &mut self.journey);
         }
         let exchange = &self.slots.exchanges[id as usize];
         let kept = exchange.buffered.as_deref();
@@ -469,16 +472,16 @@ impl<'r> Worker<'r> {
             (None, Some(stash)) => ResponseBytes { bytes: &stash.bytes, head_end: stash.head_end },
             (None, None) => ending.response,
         };
-        let words = match (ending.error, &self.journey) {
+        let error_text = match (ending.error, &self.journey) {
             (Some(Reason::Script(failure)), Some(journey)) => {
                 let Times { started_ns, end_ns, .. } = ending.times;
                 let status = ending.status.unwrap_or(0);
                 let ended = Ended { status, time_ns: end_ns - started_ns, now_ns: end_ns };
                 Some(journey.script(exchange.request).describe(failure, kept, ended, &secrets))
             }
-            (Some(Reason::Tls), _) => self.conns.tls.as_ref().map(|tls| tls.words.clone()),
-            (Some(Reason::Proxy), _) => self.conns.tunnels.as_ref().map(|tunnels| tunnels.words.clone()),
-            (Some(Reason::WebSocket), _) => self.mode.conversations().map(|c| c.words.clone()),
+            (Some(Reason::Tls), _) => self.conns.tls.as_ref().map(|tls| tls.last_error.clone()),
+            (Some(Reason::Proxy), _) => self.conns.tunnels.as_ref().map(|tunnels| tunnels.last_error.clone()),
+            (Some(Reason::WebSocket), _) => self.mode.conversations().map(|c| c.last_error.clone()),
             _ => None,
         };
         let said = self.spec.http2.as_ref().and_then(|h| h.heads.get(exchange.request as usize));
@@ -487,7 +490,8 @@ impl<'r> Worker<'r> {
         let number = exchange.request as usize;
         let is_somebody = |j: &Users<'_>| j.has_sessions() || matches!(self.spec.model, Model::Closed { .. });
         let shown = self.journey.as_ref().map(|j| j.shown(id, exchange.request, is_somebody(j), &secrets));
-        let ending = Ending { response, words: words.as_deref(), written, shown: shown.as_ref(), ..ending };
+        let ending =
+            Ending { response, error_text: error_text.as_deref(), written, shown: shown.as_ref(), ..ending };
         let hidden = as_it_came.then(|| Hidden::of(&ending, &secrets, is_known));
         let ending = hidden.as_ref().map_or(ending, |hidden| hidden.instead_of(ending));
         if let Some(example) = self.measure.examples.keep(&ending, number) {
@@ -500,7 +504,7 @@ impl<'r> Worker<'r> {
     /// that the server may have read is resent only if it is safe to repeat, as browsers do (RFC 9110 §9.2.2).
     fn may_resend(&self, exchange: &Exchange, unread: bool) -> bool {
         let request = &self.spec.requests[exchange.request as usize];
-        !exchange.answered && !exchange.resent && (unread || request.safe)
+        !exchange.has_response_bytes && !exchange.resent && (unread || request.safe)
     }
 }
 

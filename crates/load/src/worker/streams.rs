@@ -70,12 +70,12 @@ impl<'r> Worker<'r> {
             return;
         };
         // A step that cannot be written needs no stream.
-        while let ready @ 1.. = (session.room() as usize).min(waiting.len()) {
+        while let ready @ 1.. = (session.free_streams() as usize).min(waiting.len()) {
             for id in waiting.drain(..ready) {
                 let exchange = &mut self.slots.exchanges[id as usize];
                 let request = &self.spec.requests[exchange.request as usize];
                 if let Some(journey) = &mut self.journey {
-                    journey.make_room(exchange.request, &mut exchange.buffered);
+                    journey.provide_buffer(exchange.request, &mut exchange.buffered);
                     if let Some(written) = spec.written(exchange.request) {
                         let spoken = match journey.speak(id, exchange.request, now, written) {
                             Ok(spoken) => spoken,
@@ -86,7 +86,7 @@ impl<'r> Worker<'r> {
                                 continue;
                             }
                         };
-                        let no_body = request.answer_has_no_body;
+                        let no_body = request.response_has_no_body;
                         let sent = session.send_parts(id, no_body, spoken.parts(), spoken.body, out);
                         exchange.set_id(spoken.id);
                         if let Some(kept) = &mut exchange.buffered {
@@ -213,7 +213,7 @@ impl<'r> Worker<'r> {
             }
             StreamOutcome::Again(id) => {
                 let exchange = &mut self.slots.exchanges[id as usize];
-                (exchange.resent, exchange.answered) = (true, false);
+                (exchange.resent, exchange.has_response_bytes) = (true, false);
                 self.measure.recorder.resent();
                 if let Some(stash) = &mut exchange.stash {
                     stash.bytes.clear();
@@ -328,8 +328,9 @@ impl<'r> Worker<'r> {
             lost.extend(&waiting);
         }
         for id in lost {
-            let answered = self.slots.exchanges[id as usize].answered;
-            let failure = if failure == Failure::Reset && answered { Failure::Truncated } else { failure };
+            let has_response_bytes = self.slots.exchanges[id as usize].has_response_bytes;
+            let failure =
+                if failure == Failure::Reset && has_response_bytes { Failure::Truncated } else { failure };
             self.finish(ops, id, now, RequestEnd::failed(failure, reason));
         }
         if !connecting && !waiting.is_empty() {

@@ -8,7 +8,7 @@ use loadlab_analysis::trial::live::{Live, SoFar};
 use loadlab_analysis::trial::steady;
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::measure::own_usage;
-use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
+use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin, Second, Totals};
 use loadlab_load::{LoadSpec, Model, run};
 use loadlab_record::event::EventKind;
 use loadlab_record::example::Example;
@@ -398,7 +398,7 @@ impl Measuring<'_> {
     }
 
     /// The load's progress when it ended. Keeps the last rate: later responses arrived in the grace period.
-    fn last(&mut self, outcome: &Outcome) -> Progress {
+    fn last(&mut self, outcome: &LoadResult) -> Progress {
         let measured = &outcome.measured;
         if self.recent.is_empty() {
             self.recent.push_back((measured.elapsed_s, measured.counts.ok));
@@ -424,7 +424,7 @@ impl Measuring<'_> {
         }
     }
 
-    fn finish(mut self, outcome: Outcome) -> MeasuredLoad {
+    fn finish(mut self, outcome: LoadResult) -> MeasuredLoad {
         for example in &outcome.slowest {
             self.state.write(|w| w.example(example));
         }

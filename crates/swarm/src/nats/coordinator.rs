@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use loadlab_load::LoadSpec;
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::measure::batch::Batch;
-use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Part, PartReport, due_between, merge};
+use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin, Part, PartReport, due_between, merge};
 use loadlab_load::spec::Elsewhere;
 use loadlab_record::load::Counts;
 use serde_json::Value;
@@ -375,7 +375,7 @@ pub struct ReadyLoad {
 /// The result of a load sent by agents.
 pub struct Sent {
     /// The merged measurements.
-    pub outcome: Outcome,
+    pub outcome: LoadResult,
     /// Why the load was ended early, if it was.
     pub trouble: Option<SwarmError>,
     /// What was sent of each part, by slot.

@@ -3,7 +3,7 @@
 
 use crate::journey::cookies;
 use crate::journey::script::Written;
-use crate::journey::template::{self, Fault};
+use crate::journey::template::{self, TemplateError};
 use crate::journey::users::{Redirect, SECOND_NS, Users, path_of, rows_of};
 use crate::protocol::http2::head::{AUTHORITY, CONTENT_LENGTH, COOKIE, METHOD, PATH, SCHEME};
 use crate::protocol::http2::{Head, HeadPart, Name};
@@ -55,8 +55,8 @@ impl<'r> HeadWriter<'_, 'r> {
     fn field(
         &mut self,
         name: &'r Name,
-        write: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), TemplateError>,
+    ) -> Result<(), TemplateError> {
         let is_pseudo = name.text().starts_with(':');
         self.text.extend_from_slice(name.text().as_bytes());
         self.text.extend_from_slice(if is_pseudo { b" " } else { b": " });
@@ -70,7 +70,7 @@ impl<'r> HeadWriter<'_, 'r> {
         Ok(())
     }
 
-    fn known(&mut self, name: &'r Name, value: &[u8]) -> Result<(), Fault> {
+    fn known(&mut self, name: &'r Name, value: &[u8]) -> Result<(), TemplateError> {
         self.field(name, |out| {
             out.extend_from_slice(value);
             Ok(())
@@ -89,7 +89,7 @@ impl<'r> Users<'r> {
         request: u32,
         now_ns: u64,
         written: &'r Written,
-    ) -> Result<Spoken<'_, 'r>, Fault> {
+    ) -> Result<Spoken<'_, 'r>, TemplateError> {
         let draw = self.draw(user, request, now_ns);
         let mut random = draw.random;
         let script = &self.scripts[request as usize];

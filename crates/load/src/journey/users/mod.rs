@@ -27,7 +27,7 @@ use crate::schedule::share::Share;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Most buffers that one thread provides before responses have come, and most that it keeps unused.
-const MOST_ROOMS: usize = 4096;
+const MAX_BUFFERS: usize = 4096;
 
 /// One user's state.
 #[derive(Debug)]
@@ -370,7 +370,7 @@ impl<'r> Users<'r> {
     ///
     /// # Errors
     /// A value is missing, or not allowed in its place.
-    pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::Fault> {
+    pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::TemplateError> {
         let draw = self.draw(user, request, now_ns);
         let used = self.compose(user, request, now_ns, draw)?;
         self.drawn(user, draw, used);
@@ -384,7 +384,7 @@ impl<'r> Users<'r> {
         request: u32,
         now_ns: u64,
         draw: Draw,
-    ) -> Result<Random, template::Fault> {
+    ) -> Result<Random, template::TemplateError> {
         let mut random = draw.random;
         let script = &self.scripts[request as usize];
         self.head.clear();
@@ -445,7 +445,7 @@ impl<'r> Users<'r> {
     ///
     /// # Errors
     /// See [`Users::write`].
-    pub fn try_out(&mut self, user: u32, request: u32, now_ns: u64) -> Result<(), template::Fault> {
+    pub fn try_out(&mut self, user: u32, request: u32, now_ns: u64) -> Result<(), template::TemplateError> {
         let Some(message) = &self.scripts[request as usize].message else { return Ok(()) };
         let state = &self.users[user as usize];
         let (sequence, id, mut random) = (self.sequence.0, self.ids.0, state.random);
@@ -498,7 +498,7 @@ impl<'r> Users<'r> {
         request: u32,
         now_ns: u64,
         kept: &mut BufferedResponse,
-    ) -> Result<&[u8], template::Fault> {
+    ) -> Result<&[u8], template::TemplateError> {
         self.body.clear();
         let Some(ConversationAction::Say { send, echoes, .. }) = self.conversation(request).map(|t| &t.part)
         else {
@@ -528,54 +528,58 @@ impl<'r> Users<'r> {
 
     /// Provides a buffer for a request and the response to it, if they have to be kept.
     #[inline]
-    pub fn make_room(&mut self, request: u32, room: &mut Option<Box<BufferedResponse>>) {
-        if self.scripts[request as usize].wants_room() {
-            *room = Some(self.room(request, room.take()));
+    pub fn provide_buffer(&mut self, request: u32, buffer: &mut Option<Box<BufferedResponse>>) {
+        if self.scripts[request as usize].wants_buffer() {
+            *buffer = Some(self.take_buffer(request, buffer.take()));
         }
     }
 
-    /// As `make_room`, when a request is sent. Returns whether the buffer is to be [provided later](Users::late_room):
+    /// As `provide_buffer`, when a request is sent. Returns whether the buffer is to be [provided later](Users::late_buffer):
     /// if very many requests are in flight, each has one only once its response arrives. Then the request is written
     /// again, so it must not have cookies, which may expire meanwhile.
     #[inline]
-    pub fn make_early_room(
+    pub fn provide_early_buffer(
         &mut self,
         user: u32,
         request: u32,
-        room: &mut Option<Box<BufferedResponse>>,
+        buffer: &mut Option<Box<BufferedResponse>>,
     ) -> bool {
         let has_cookies = || self.users[user as usize].jar.as_ref().is_some_and(|jar| !jar.is_empty());
-        if self.lent < MOST_ROOMS || room.is_some() || has_cookies() {
-            self.make_room(request, room);
+        if self.lent < MAX_BUFFERS || buffer.is_some() || has_cookies() {
+            self.provide_buffer(request, buffer);
             return false;
         }
-        self.scripts[request as usize].wants_room()
+        self.scripts[request as usize].wants_buffer()
     }
 
     /// A buffer for a request that was sent without one, with the request as it was sent. Its response must not have
     /// been judged yet, since it may change the values.
     #[cold]
-    pub fn late_room(&mut self, user: u32, request: u32) -> Box<BufferedResponse> {
-        let mut room = self.room(request, None);
+    pub fn late_buffer(&mut self, user: u32, request: u32) -> Box<BufferedResponse> {
+        let mut buffer = self.take_buffer(request, None);
         let draw = self.users[user as usize].draw;
         if self.compose(user, request, draw.now_ns, draw).is_ok() {
-            room.request.extend_from_slice(&self.head[..self.head.len().min(HEAD_BYTES)]);
+            buffer.request.extend_from_slice(&self.head[..self.head.len().min(HEAD_BYTES)]);
         }
-        room
+        buffer
     }
 
     /// Provides a buffer for a conversation's messages.
-    pub fn room(&mut self, request: u32, room: Option<Box<BufferedResponse>>) -> Box<BufferedResponse> {
-        self.lent += usize::from(room.is_none());
-        let mut room = room.or_else(|| self.spare.pop()).unwrap_or_default();
-        room.begin(self.scripts[request as usize].keeps());
-        room
+    pub fn take_buffer(
+        &mut self,
+        request: u32,
+        buffer: Option<Box<BufferedResponse>>,
+    ) -> Box<BufferedResponse> {
+        self.lent += usize::from(buffer.is_none());
+        let mut buffer = buffer.or_else(|| self.spare.pop()).unwrap_or_default();
+        buffer.begin(self.scripts[request as usize].keeps());
+        buffer
     }
 
     /// Takes back a buffer.
     pub fn give_back(&mut self, mut kept: Box<BufferedResponse>) {
         self.lent -= 1;
-        if self.spare.len() < MOST_ROOMS {
+        if self.spare.len() < MAX_BUFFERS {
             kept.clear();
             self.spare.push(kept);
         }
@@ -610,7 +614,7 @@ impl<'r> Users<'r> {
         {
             let led = match state.redirected < script.redirects {
                 true => redirect::leads_to(location, host, kept.target(), &self.journey.sites),
-                false => Err(redirect::Fault::TooMany),
+                false => Err(redirect::RedirectError::TooMany),
             };
             match led {
                 Ok((to, target)) => {

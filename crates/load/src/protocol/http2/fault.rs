@@ -4,25 +4,25 @@ use super::frame::Code;
 
 /// Why a connection, or a response, is not valid HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct Http2Error {
     /// Error code sent to the server.
     pub code: Code,
     /// Message for the user.
     pub words: &'static str,
 }
 
-pub(super) const fn protocol(words: &'static str) -> Fault {
-    Fault { code: Code::PROTOCOL_ERROR, words }
+pub(super) const fn protocol(words: &'static str) -> Http2Error {
+    Http2Error { code: Code::PROTOCOL_ERROR, words }
 }
 
-pub(super) const fn size(words: &'static str) -> Fault {
-    Fault { code: Code::FRAME_SIZE_ERROR, words }
+pub(super) const fn size(words: &'static str) -> Http2Error {
+    Http2Error { code: Code::FRAME_SIZE_ERROR, words }
 }
 
-pub(super) const fn flow(words: &'static str) -> Fault {
-    Fault { code: Code::FLOW_CONTROL_ERROR, words }
+pub(super) const fn flow(words: &'static str) -> Http2Error {
+    Http2Error { code: Code::FLOW_CONTROL_ERROR, words }
 }
 
-pub(super) const fn flood(words: &'static str) -> Fault {
-    Fault { code: Code::ENHANCE_YOUR_CALM, words }
+pub(super) const fn flood(words: &'static str) -> Http2Error {
+    Http2Error { code: Code::ENHANCE_YOUR_CALM, words }
 }

@@ -4,12 +4,12 @@
 //! Frames caused by this side's own actions (more room for a body being sent, frames in flight when a stream was
 //! abandoned) do not count as idle, as far as those actions explain them.
 
-use super::fault::{Fault, flood};
+use super::fault::{Http2Error, flood};
 
 /// Most frames that do not advance a response, beyond those that responses offset.
 pub const MAX_IDLE_FRAMES: u32 = 100_000;
 /// Most replies to PING and SETTINGS that may wait until the server reads, of at most 17 bytes each.
-pub const MAX_ANSWERS: u32 = 20_000;
+pub const MAX_REPLIES: u32 = 20_000;
 /// Number of idle frames that a response offsets.
 const RESPONSE_WORTH: u32 = 100;
 /// A DATA frame offsets one idle frame, and one more per this many bytes.
@@ -29,13 +29,13 @@ pub(super) struct Floods {
     /// Frames that open windows for bodies and may still arrive.
     updates: u64,
     /// Replies since the server last took everything written.
-    answers: u32,
+    unread_replies: u32,
 }
 
 impl Floods {
     /// Counts a frame that does not advance a response.
     #[inline]
-    pub fn idle(&mut self) -> Result<(), Fault> {
+    pub fn idle(&mut self) -> Result<(), Http2Error> {
         self.idle += 1;
         if self.idle > MAX_IDLE_FRAMES {
             return Err(flood("a flood of frames that advance no response"));
@@ -45,7 +45,7 @@ impl Floods {
 
     /// Counts a frame for an ended stream.
     #[inline]
-    pub fn stray(&mut self) -> Result<(), Fault> {
+    pub fn stray(&mut self) -> Result<(), Http2Error> {
         match self.strays.checked_sub(1) {
             Some(left) => self.strays = left,
             None => return self.idle(),
@@ -60,7 +60,7 @@ impl Floods {
 
     /// Counts a frame that opens a window for bodies.
     #[inline]
-    pub fn update(&mut self) -> Result<(), Fault> {
+    pub fn update(&mut self) -> Result<(), Http2Error> {
         match self.updates.checked_sub(1) {
             Some(left) => self.updates = left,
             None => return self.idle(),
@@ -75,9 +75,9 @@ impl Floods {
     }
 
     /// Counts a frame that requires a reply, which is written.
-    pub fn answer(&mut self) -> Result<(), Fault> {
-        self.answers += 1;
-        if self.answers > MAX_ANSWERS {
+    pub fn reply(&mut self) -> Result<(), Http2Error> {
+        self.unread_replies += 1;
+        if self.unread_replies > MAX_REPLIES {
             return Err(flood("a flood of frames that need replies, which the server does not read"));
         }
         Ok(())
@@ -86,7 +86,7 @@ impl Floods {
     /// Everything written has gone out.
     #[inline]
     pub fn all_gone(&mut self) {
-        self.answers = 0;
+        self.unread_replies = 0;
     }
 
     /// Counts the head of a response, or its end.

@@ -79,7 +79,7 @@ pub struct Head {
     bytes: Box<[u8]>,
     pieces: Box<[Piece]>,
     /// The response to this method never has a body, whatever its head says (HEAD).
-    pub answer_has_no_body: bool,
+    pub response_has_no_body: bool,
     /// The head for display: `:method GET`, `accept: */*`, each with its line end.
     text: Box<str>,
 }
@@ -243,7 +243,7 @@ fn pack(parts: &HeadParts<'_>, number: impl FnMut(&str, &str) -> u8) -> Result<H
 
 fn packed(
     fields: Vec<(String, String)>,
-    answer_has_no_body: bool,
+    response_has_no_body: bool,
     mut number: impl FnMut(&str, &str) -> u8,
 ) -> Head {
     let mut text = String::new();
@@ -284,7 +284,7 @@ fn packed(
             }),
         }
     }
-    Head { bytes: bytes.into(), pieces: pieces.into(), answer_has_no_body, text: text.into() }
+    Head { bytes: bytes.into(), pieces: pieces.into(), response_has_no_body, text: text.into() }
 }
 
 /// Writes a literal with these upper bits, and the length of its index's prefix.
@@ -539,7 +539,7 @@ mod tests {
         let first = pair.send(&head);
         assert_eq!(pair.send(&head), first);
         assert_eq!(pair.encoder.entered, 0);
-        assert!(Head::plain(&HeadParts { method: "HEAD", ..parts("/", &[]) }).unwrap().answer_has_no_body);
+        assert!(Head::plain(&HeadParts { method: "HEAD", ..parts("/", &[]) }).unwrap().response_has_no_body);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::fault::Fault;
+use super::fault::Http2Error;
 use super::frame::Code;
 use super::huffman;
 
@@ -101,11 +101,11 @@ pub struct Decoder {
     value: Vec<u8>,
 }
 
-const fn fault(words: &'static str) -> Fault {
-    Fault { code: Code::COMPRESSION_ERROR, words }
+const fn fault(words: &'static str) -> Http2Error {
+    Http2Error { code: Code::COMPRESSION_ERROR, words }
 }
 
-const TRUNCATED: Fault = fault("a header block ends inside a field");
+const TRUNCATED: Http2Error = fault("a header block ends inside a field");
 
 impl Decoder {
     /// With the announced table size and the longest list of fields, in bytes; names and values count, plus 32 bytes
@@ -124,7 +124,11 @@ impl Decoder {
     ///
     /// # Errors
     /// The encoding is broken, or the list is too long. Either makes the connection unusable.
-    pub fn decode(&mut self, block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<Touched, Fault> {
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        mut field: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Touched, Http2Error> {
         let mut touched = Touched::default();
         let mut list = 0;
         let mut rest = block;
@@ -169,10 +173,10 @@ impl Decoder {
     }
 
     #[inline]
-    fn count(&self, list: &mut usize, name: &[u8], value: &[u8]) -> Result<(), Fault> {
+    fn count(&self, list: &mut usize, name: &[u8], value: &[u8]) -> Result<(), Http2Error> {
         *list += name.len() + value.len() + ENTRY_OVERHEAD;
         if *list > self.max_list {
-            return Err(Fault { code: Code::ENHANCE_YOUR_CALM, words: "a response head is too long" });
+            return Err(Http2Error { code: Code::ENHANCE_YOUR_CALM, words: "a response head is too long" });
         }
         Ok(())
     }
@@ -190,7 +194,7 @@ impl Decoder {
 
 /// Reads an integer with a prefix of `prefix` bits (RFC 7541 §5.1). Values beyond 2²⁸ are rejected.
 #[inline]
-fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Fault> {
+fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Http2Error> {
     let mask = (1usize << prefix) - 1;
     let (first, mut after) = rest.split_first().ok_or(TRUNCATED)?;
     let mut value = usize::from(*first) & mask;
@@ -215,7 +219,7 @@ fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Fault> {
 
 /// Reads a string and appends it (RFC 7541 §5.2).
 #[inline]
-fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Http2Error> {
     let encoded = rest.first().ok_or(TRUNCATED)? & 0x80 != 0;
     let length = integer(rest, 7)?;
     let (text, after) = rest.split_at_checked(length).ok_or(TRUNCATED)?;
@@ -253,7 +257,7 @@ impl Entry {
 
 impl Table {
     #[inline]
-    fn get(&self, index: usize) -> Result<(&[u8], &[u8]), Fault> {
+    fn get(&self, index: usize) -> Result<(&[u8], &[u8]), Http2Error> {
         if let Some((name, value)) = index.checked_sub(1).and_then(|i| STATIC.get(i)) {
             return Ok((name.as_bytes(), value.as_bytes()));
         }

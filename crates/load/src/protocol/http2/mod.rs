@@ -21,7 +21,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use fault::Fault;
+pub use fault::Http2Error;
 pub use frame::Code;
 pub use head::{Head, HeadError, HeadPart, HeadParts, Heads, Name, Outline};
 pub use session::{Event, NotSent, Session, Settings};

@@ -4,7 +4,7 @@
 //! its stream (RFC 9113 §5.4). Frames for ended streams are ignored: they may have been in flight when this side ended
 //! the stream.
 
-use super::fault::{Fault, flood, flow, protocol, size};
+use super::fault::{Http2Error, flood, flow, protocol, size};
 use super::fields::Facts;
 use super::frame::{
     self, Code, DEFAULT_MAX_FRAME, FrameHead, LARGEST_FRAME, MAX_31, flag, kind, read_u32, setting,
@@ -23,7 +23,7 @@ impl Session {
         head: FrameHead,
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         if head.stream == 0 || self.is_unopened(head.stream) {
             return Err(protocol("DATA for a stream that was not opened"));
         }
@@ -50,7 +50,7 @@ impl Session {
 
     /// Counts a DATA frame against both windows, and reopens them in large steps. Returns whether its stream is open.
     #[inline]
-    fn count_data(&mut self, head: FrameHead, end: bool, out: &mut Vec<u8>) -> Result<bool, Fault> {
+    fn count_data(&mut self, head: FrameHead, end: bool, out: &mut Vec<u8>) -> Result<bool, Http2Error> {
         let len = i64::from(head.len);
         let allowed = i64::from(self.settings.connection_window);
         self.receive_window -= len;
@@ -82,7 +82,7 @@ impl Session {
         bytes: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, Http2Error> {
         let mut used = 0;
         if data.pad_to_come {
             data.pad_to_come = false;
@@ -123,7 +123,7 @@ impl Session {
         end: bool,
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         let Some(stream) = self.streams.get(id) else { return Ok(()) };
         let token = stream.token;
         if !stream.head {
@@ -191,7 +191,7 @@ impl Session {
         payload: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         match head.kind {
             kind::HEADERS => return self.headers(head, payload, out, sink),
             kind::CONTINUATION => return self.continuation(head, payload, out, sink),
@@ -218,7 +218,7 @@ impl Session {
         payload: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         if head.stream == 0 || self.is_unopened(head.stream) {
             return Err(protocol("a head for a stream that was not opened"));
         }
@@ -252,7 +252,7 @@ impl Session {
         payload: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         let Some(open) = self.head.as_mut().filter(|open| open.stream == head.stream) else {
             return Err(protocol("a CONTINUATION without a head to continue"));
         };
@@ -274,7 +274,7 @@ impl Session {
         result
     }
 
-    fn bound_block(&self) -> Result<(), Fault> {
+    fn bound_block(&self) -> Result<(), Http2Error> {
         if self.block.len() > MAX_LIST { Err(flood("a response head is too long")) } else { Ok(()) }
     }
 
@@ -287,7 +287,7 @@ impl Session {
         block: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         let token = self.streams.get(id).map(|stream| stream.token);
         // Also for an ended stream: the table must keep up.
         let facts = self.unpack(block, token, sink)?;
@@ -338,7 +338,7 @@ impl Session {
         block: &[u8],
         token: Option<u32>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<Facts, Fault> {
+    ) -> Result<Facts, Http2Error> {
         let known = !block.is_empty() && self.memo.block == block;
         let Settings { report_fields, report_failures, .. } = self.settings;
         let reported = token.filter(|_| report_fields || report_failures);
@@ -369,7 +369,7 @@ impl Session {
         head: FrameHead,
         payload: &[u8],
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         if head.stream == 0 || self.is_unopened(head.stream) {
             return Err(protocol("RST_STREAM for a stream that was not opened"));
         }
@@ -391,7 +391,7 @@ impl Session {
         head: FrameHead,
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         if head.stream == 0 {
             return Err(protocol("PRIORITY for the connection"));
         }
@@ -407,7 +407,7 @@ impl Session {
         payload: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         if head.stream != 0 {
             return Err(protocol("SETTINGS for a stream"));
         }
@@ -430,7 +430,7 @@ impl Session {
         }
         self.resize_windows(window)?;
         frame::write(out, kind::SETTINGS, flag::ACK, 0, &[]);
-        self.floods.answer()?;
+        self.floods.reply()?;
         if !self.greeted || before != self.peer_max_streams {
             sink(Event::SettingsChanged { max_streams: self.peer_max_streams });
         }
@@ -438,7 +438,7 @@ impl Session {
         Ok(())
     }
 
-    fn setting(&mut self, id: u16, value: u32) -> Result<(), Fault> {
+    fn setting(&mut self, id: u16, value: u32) -> Result<(), Http2Error> {
         match id {
             setting::HEADER_TABLE_SIZE => self.encoder.allow(value),
             setting::ENABLE_PUSH if value != 0 => {
@@ -459,7 +459,7 @@ impl Session {
 
     /// Adjusts the windows of open streams to a new initial size (RFC 9113 §6.9.2). Once per frame: visiting every
     /// stream for each setting in it would make an attack cheap.
-    fn resize_windows(&mut self, window: i64) -> Result<(), Fault> {
+    fn resize_windows(&mut self, window: i64) -> Result<(), Http2Error> {
         let more = window - self.peer_window;
         if more == 0 {
             return Ok(());
@@ -475,7 +475,7 @@ impl Session {
         Ok(())
     }
 
-    fn ping(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn ping(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Http2Error> {
         if head.stream != 0 {
             return Err(protocol("PING for a stream"));
         }
@@ -486,7 +486,7 @@ impl Session {
             return Ok(());
         }
         frame::write(out, kind::PING, flag::ACK, 0, payload);
-        self.floods.answer()
+        self.floods.reply()
     }
 
     fn go_away(
@@ -494,7 +494,7 @@ impl Session {
         head: FrameHead,
         payload: &[u8],
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         if head.stream != 0 {
             return Err(protocol("GOAWAY for a stream"));
         }
@@ -520,7 +520,7 @@ impl Session {
         payload: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         let (Some(word), 4) = (read_u32(payload), payload.len()) else {
             return Err(size("WINDOW_UPDATE of a wrong size"));
         };

@@ -8,14 +8,14 @@
 //! encoded and decoded, and [`MAX_CONTINUATIONS`] frames. Frames that do not advance a response (PING, SETTINGS, empty
 //! DATA, interim heads, unknown ones, and more WINDOW_UPDATEs and frames for ended streams than this side caused) are
 //! counted, and [`super::floods::MAX_IDLE_FRAMES`] of them beyond what responses offset are a flood. So are
-//! [`super::floods::MAX_ANSWERS`] replies to PING and SETTINGS that the server does not read.
+//! [`super::floods::MAX_REPLIES`] replies to PING and SETTINGS that the server does not read.
 //!
 //! **What it does not do.** No pushes, no tunnels, no priorities. If a response ends before its request does, the
 //! request is cut off with CANCEL: the response is known, and the rest of the body would change nothing.
 
 use std::collections::VecDeque;
 
-use super::fault::{Fault, protocol, size};
+use super::fault::{Http2Error, protocol, size};
 use super::fields::Facts;
 use super::floods::Floods;
 use super::frame::{
@@ -138,7 +138,7 @@ pub enum Event<'a> {
 /// Why a request was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSent {
-    /// The maximum number of streams is open; see [`Session::room`].
+    /// The maximum number of streams is open; see [`Session::free_streams`].
     Full,
     /// The server has sent GOAWAY.
     GoingAway,
@@ -193,7 +193,7 @@ pub(super) struct Memo {
 #[derive(Debug)]
 pub struct Session {
     pub(super) settings: Settings,
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<Http2Error>,
     // Reading.
     pub(super) reading: Reading,
     pub(super) partial: Vec<u8>,
@@ -280,7 +280,7 @@ impl Session {
 
     /// Number of requests that may be sent now.
     #[inline]
-    pub fn room(&self) -> u32 {
+    pub fn free_streams(&self) -> u32 {
         if self.going_away.is_some() || self.fault.is_some() || self.next_stream > MAX_31 {
             return 0;
         }
@@ -314,7 +314,7 @@ impl Session {
     /// Nothing was sent.
     #[inline]
     pub fn send(&mut self, token: u32, head: &Head, body: &[u8], out: &mut Vec<u8>) -> Result<bool, NotSent> {
-        self.send_parts(token, head.answer_has_no_body, [HeadPart::Packed(head)].into_iter(), body, out)
+        self.send_parts(token, head.response_has_no_body, [HeadPart::Packed(head)].into_iter(), body, out)
     }
 
     /// As `send`, with a head assembled from parts. `no_body`: the response has no body, whatever its head says.
@@ -330,7 +330,7 @@ impl Session {
         body: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<bool, NotSent> {
-        if self.room() == 0 {
+        if self.free_streams() == 0 {
             return Err(self.why_not());
         }
         let id = self.next_stream;
@@ -484,7 +484,7 @@ impl Session {
         bytes: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Http2Error> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
@@ -519,7 +519,7 @@ impl Session {
         bytes: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, Http2Error> {
         if !self.partial.is_empty() {
             return self.read_partial(bytes, out, sink);
         }
@@ -546,7 +546,7 @@ impl Session {
         bytes: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, Http2Error> {
         let mut used = HEAD_LEN.saturating_sub(self.partial.len()).min(bytes.len());
         self.partial.extend_from_slice(&bytes[..used]);
         let Some(head) = FrameHead::read(&self.partial) else { return Ok(used) };
@@ -576,7 +576,7 @@ impl Session {
         head: FrameHead,
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, Http2Error> {
         if !self.greeted && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
             return Err(no_http2(head));
         }
@@ -622,9 +622,9 @@ pub(super) fn slim(scratch: &mut Vec<u8>) {
     }
 }
 
-/// Fault if the first frame was not SETTINGS.
+/// Http2Error if the first frame was not SETTINGS.
 #[cold]
-fn no_http2(head: FrameHead) -> Fault {
+fn no_http2(head: FrameHead) -> Http2Error {
     let bytes = head.bytes();
     if bytes.starts_with(b"HTTP/") {
         protocol("the server speaks HTTP/1, not HTTP/2")

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::floods::{MAX_ANSWERS, MAX_IDLE_FRAMES};
+use super::floods::{MAX_IDLE_FRAMES, MAX_REPLIES};
 use super::frame::{self, FrameHead, flag, kind, setting};
 use super::hpack::tests::hex;
 use super::session::{MAX_CONTINUATIONS, MAX_LIST, MAX_OUT};
@@ -20,7 +20,7 @@ enum Seen {
     GoAway(u32, &'static str),
     Unprocessed(u32),
     MaxStreams(u32),
-    Fault(Fault),
+    Fault(Http2Error),
 }
 
 /// A session, the events it reported and the bytes it wrote.
@@ -135,7 +135,7 @@ fn check(input: &[u8], expect: &[Seen], answer: &[u8]) {
 fn check_fault(input: &[u8], code: Code, words: &'static str) {
     check(
         input,
-        &[Seen::Fault(Fault { code, words })],
+        &[Seen::Fault(Http2Error { code, words })],
         &frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, code.0 as u8]),
     );
 }
@@ -156,19 +156,19 @@ fn hello() {
     assert_eq!(out, [frame::PREFACE, &settings, &update].concat());
 
     let mut driven = Driven::new(Settings::default(), 0);
-    assert_eq!(driven.session.room(), 1 << 30, "as many as a connection has");
-    assert_eq!(Session::new(Settings::default()).room(), 100);
+    assert_eq!(driven.session.free_streams(), 1 << 30, "as many as a connection has");
+    assert_eq!(Session::new(Settings::default()).free_streams(), 100);
     driven.receive(&settings_frame(&[(frame::setting::MAX_CONCURRENT_STREAMS, 2)]));
     assert_eq!(driven.seen, [Seen::MaxStreams(2)]);
     assert_eq!(driven.out, frame(kind::SETTINGS, flag::ACK, 0, b""));
     driven.send(1, b"");
     driven.send(2, b"");
-    assert_eq!(driven.session.room(), 0);
+    assert_eq!(driven.session.free_streams(), 0);
     assert_eq!(driven.session.send(3, &get(), b"", &mut Vec::new()), Err(NotSent::Full));
 }
 
 #[test]
-fn answers() {
+fn responses() {
     check(&headers(1, true, OK), &[Seen::Head(100, 200, true)], b"");
     let length = block(&[(":status", "404"), ("content-length", "5")]);
     let head = Seen::Head(100, 404, false);
@@ -339,13 +339,13 @@ fn servers_that_speak_something_else() {
             let mut ends =
                 input.chunks(piece).map(|part| session.receive(part, &mut Vec::new(), &mut |_| {}));
             let end = ends.find_map(Result::err);
-            assert_eq!(end, Some(Fault { code: Code::PROTOCOL_ERROR, words }));
+            assert_eq!(end, Some(Http2Error { code: Code::PROTOCOL_ERROR, words }));
         }
     }
 }
 
 #[test]
-fn malformed_answers_end_their_stream_alone() {
+fn malformed_responses_end_their_stream_alone() {
     let of = |fields: &[(&str, &str)], end| headers(1, end, &block(fields));
     let ok = |length| [(":status", "200"), ("content-length", length)];
     for (input, words) in [
@@ -389,7 +389,7 @@ fn malformed_after_a_good_head() {
 }
 
 #[test]
-fn answers_that_have_no_body() {
+fn responses_that_have_no_body() {
     let parts = HeadParts { method: "HEAD", scheme: "http", authority: "a", path: "/", headers: &[] };
     let head = Head::plain(&parts).unwrap();
     let mut driven = Driven::new(Settings::default(), 0);
@@ -417,11 +417,11 @@ fn answers_that_have_no_body() {
 fn a_connection_has_so_many_streams() {
     let mut driven = Driven::new(Settings::default(), 0);
     driven.session.next_stream = 0x7fff_ffff - 2;
-    assert_eq!((driven.session.room(), driven.session.is_ending()), (2, false));
+    assert_eq!((driven.session.free_streams(), driven.session.is_ending()), (2, false));
     for token in [7, 8] {
         assert_eq!(driven.session.send(token, &get(), b"", &mut driven.out), Ok(true));
     }
-    assert_eq!((driven.session.room(), driven.session.is_ending()), (0, true));
+    assert_eq!((driven.session.free_streams(), driven.session.is_ending()), (0, true));
     assert_eq!(driven.session.send(9, &get(), b"", &mut driven.out), Err(NotSent::Exhausted));
     driven.receive(&[headers(0x7fff_fffd, true, OK), headers(0x7fff_ffff, true, OK)].concat());
     assert_eq!(driven.seen, [Seen::Head(7, 200, true), Seen::Head(8, 200, true)]);
@@ -440,7 +440,7 @@ fn goodbye_tells_what_may_be_sent_again() {
     assert_eq!(driven.seen[3..], rest);
     driven.receive(&frame(kind::GOAWAY, 0, 0, b"\0\0\0\x07\0\0\0\0"));
     assert_eq!(driven.seen.last(), Some(&Seen::GoAway(1, "NO_ERROR")));
-    assert_eq!((driven.session.open(), driven.session.room()), (0, 0));
+    assert_eq!((driven.session.open(), driven.session.free_streams()), (0, 0));
 }
 
 #[test]
@@ -530,7 +530,7 @@ fn windows_that_a_server_takes_back() {
 }
 
 #[test]
-fn an_answer_before_the_request_is_whole_cuts_it_off() {
+fn a_response_before_the_request_is_whole_cuts_it_off() {
     let body = vec![7; 100_000];
     let mut driven = Driven::new(Settings::default(), 0);
     driven.send(1, &body);
@@ -593,7 +593,8 @@ fn our_windows_open_again_in_large_steps() {
     assert!(matches!(driven.seen.last(), Some(Seen::Data(..))), "each step opened it again");
     let mut driven = Driven::new(Settings { stream_window: 100, ..settings }, 1);
     driven.receive(&[headers(1, false, OK), data(1, false, &[0; 101])].concat());
-    let fault = Fault { code: Code::FLOW_CONTROL_ERROR, words: "more DATA than the stream's window allows" };
+    let fault =
+        Http2Error { code: Code::FLOW_CONTROL_ERROR, words: "more DATA than the stream's window allows" };
     assert_eq!(driven.seen.last(), Some(&Seen::Fault(fault)));
 }
 
@@ -672,23 +673,23 @@ fn a_byte_now_and_then_makes_up_for_no_flood() {
 }
 
 #[test]
-fn answers_that_nobody_reads_are_bounded() {
+fn replies_that_nobody_reads_are_bounded() {
     for wants in [frame(kind::PING, 0, 0, &[0; 8]), settings_frame(&[])] {
         let mut driven = Driven::new(Settings::default(), 0);
-        let mut answers = 0;
-        for (number, stream) in (0..MAX_ANSWERS).zip((1..).step_by(2)) {
+        let mut replies = 0;
+        for (number, stream) in (0..MAX_REPLIES).zip((1..).step_by(2)) {
             driven.send(number, b"");
             let whole = [wants.as_slice(), &wants, &headers(stream, true, OK)].concat();
             driven.receive(&whole);
-            answers += 2;
+            replies += 2;
             if matches!(driven.seen.last(), Some(Seen::Fault(_))) {
                 break;
             }
         }
         let words = "a flood of frames that need replies, which the server does not read";
-        let fault = Fault { code: Code::ENHANCE_YOUR_CALM, words };
+        let fault = Http2Error { code: Code::ENHANCE_YOUR_CALM, words };
         assert_eq!(driven.seen.last(), Some(&Seen::Fault(fault)));
-        assert!(answers <= MAX_ANSWERS + 2, "{answers}");
+        assert!(replies <= MAX_REPLIES + 2, "{replies}");
     }
 }
 
@@ -736,13 +737,13 @@ fn heads_without_end_are_bounded() {
         for _ in 0..=MAX_CONTINUATIONS {
             driven.receive(&frame(kind::CONTINUATION, 0, 1, piece));
         }
-        let fault = Fault { code: Code::ENHANCE_YOUR_CALM, words };
+        let fault = Http2Error { code: Code::ENHANCE_YOUR_CALM, words };
         assert_eq!(driven.seen, [Seen::Fault(fault)]);
     }
     // Short when encoded, long when decoded.
     let mut driven = Driven::new(Settings::default(), 1);
     driven.receive(&headers(1, true, &[0x88].repeat(MAX_LIST / 40)));
-    assert!(matches!(driven.seen[..], [Seen::Fault(Fault { code: Code::ENHANCE_YOUR_CALM, .. })]));
+    assert!(matches!(driven.seen[..], [Seen::Fault(Http2Error { code: Code::ENHANCE_YOUR_CALM, .. })]));
 }
 
 #[test]

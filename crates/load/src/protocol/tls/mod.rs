@@ -509,7 +509,7 @@ impl Tls {
     /// The buffer for an incomplete record; it is lent before bytes are received, and returned when no partial record
     /// is left.
     #[inline]
-    pub fn room(&mut self) -> &mut Vec<u8> {
+    pub fn record_buffer(&mut self) -> &mut Vec<u8> {
         &mut self.partial
     }
 

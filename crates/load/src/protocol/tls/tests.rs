@@ -211,7 +211,7 @@ fn bytes_go_both_ways_in_both_versions_and_any_pieces() {
             assert!(!pair.wire.is_empty());
             assert_eq!(pair.client.send(b"late", &mut pair.wire), Err(TlsError::NotOpen));
             pair.carry();
-            assert!(pair.client.room().is_empty(), "it holds none at rest");
+            assert!(pair.client.record_buffer().is_empty(), "it holds none at rest");
         }
     }
 }

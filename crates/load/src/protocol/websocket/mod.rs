@@ -32,18 +32,18 @@ pub enum MessageType {
 
 /// Why bytes are not valid WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct WebSocketError {
     /// The close code that is sent to the server (RFC 6455 §7.4.1).
     pub code: u16,
     /// Message for the user.
     pub words: &'static str,
 }
 
-const fn protocol(words: &'static str) -> Fault {
-    Fault { code: 1002, words }
+const fn protocol(words: &'static str) -> WebSocketError {
+    WebSocketError { code: 1002, words }
 }
 
-const NOT_UTF8: Fault = Fault { code: 1007, words: "a text that is not UTF-8" };
+const NOT_UTF8: WebSocketError = WebSocketError { code: 1007, words: "a text that is not UTF-8" };
 
 /// Something that happened on a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub enum Event<'a> {
 pub struct Socket {
     max_message: u64,
     random: u64,
-    fault: Option<Fault>,
+    fault: Option<WebSocketError>,
     closed: bool,
     close_sent: bool,
     idle_frames: u32,
@@ -189,7 +189,7 @@ impl Socket {
         bytes: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), WebSocketError> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
@@ -214,7 +214,7 @@ impl Socket {
         bytes: &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, WebSocketError> {
         let mut used = 0;
         if !self.in_payload {
             used = self.read_head(bytes)?;
@@ -242,7 +242,7 @@ impl Socket {
 
     /// Reads a frame's head. Its first two bytes are checked before the rest arrives.
     #[inline]
-    fn read_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+    fn read_head(&mut self, bytes: &[u8]) -> Result<usize, WebSocketError> {
         let mut used = 0;
         for byte in bytes {
             self.head[usize::from(self.head_len)] = *byte;
@@ -266,7 +266,7 @@ impl Socket {
     }
 
     #[inline]
-    fn judge_head(&self) -> Result<(), Fault> {
+    fn judge_head(&self) -> Result<(), WebSocketError> {
         let [first, second, ..] = self.head;
         if first & 0x70 != 0 {
             return Err(protocol("an extension that was not negotiated"));
@@ -290,7 +290,7 @@ impl Socket {
     }
 
     #[inline]
-    fn begin_payload(&mut self) -> Result<(), Fault> {
+    fn begin_payload(&mut self) -> Result<(), WebSocketError> {
         let [first, short, a, b, ..] = self.head;
         let (length, least) = match short {
             126 => (u64::from(u16::from_be_bytes([a, b])), 126),
@@ -315,12 +315,15 @@ impl Socket {
             _ => self.control.clear(),
         }
         if !is_control && self.length > self.max_message {
-            return Err(Fault { code: 1009, words: "a message longer than allowed" });
+            return Err(WebSocketError { code: 1009, words: "a message longer than allowed" });
         }
         if is_control || (length == 0 && first & 0x80 == 0) {
             self.idle_frames += 1;
             if self.idle_frames > MAX_IDLE_FRAMES {
-                return Err(Fault { code: 1008, words: "a flood of frames that advance no message" });
+                return Err(WebSocketError {
+                    code: 1008,
+                    words: "a flood of frames that advance no message",
+                });
             }
         } else {
             self.idle_frames = 0;
@@ -338,7 +341,7 @@ impl Socket {
         piece: &[u8],
         end: bool,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), WebSocketError> {
         let good = if kind == MessageType::Text { self.character.check(piece) } else { piece.len() };
         let cut = good < piece.len() || (end && kind == MessageType::Text && self.character.is_open());
         let end = end && !cut;
@@ -358,7 +361,7 @@ impl Socket {
         whole: bool,
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), WebSocketError> {
         self.control.extend_from_slice(piece);
         if !whole {
             return Ok(());
@@ -387,7 +390,7 @@ impl Socket {
 }
 
 /// Code and reason of a close frame.
-fn read_close(payload: &[u8]) -> Result<(Option<u16>, &str), Fault> {
+fn read_close(payload: &[u8]) -> Result<(Option<u16>, &str), WebSocketError> {
     match payload {
         [] => Ok((None, "")),
         [_] => Err(protocol("a close code of one byte")),

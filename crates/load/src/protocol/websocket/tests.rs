@@ -16,7 +16,7 @@ enum Seen {
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(Option<u16>, String),
-    Fault(Fault),
+    Fault(WebSocketError),
 }
 
 fn keep(seen: &mut Vec<Seen>, event: Event<'_>) {
@@ -88,7 +88,7 @@ fn messages_in_pieces_with_others_between() {
 }
 
 #[test]
-fn answers_are_masked_and_say_the_same() {
+fn replies_are_masked_and_say_the_same() {
     let (_, out) = run(b"\x89\x03abc", &mut std::iter::repeat(1));
     let mut payload = out[6..].to_vec();
     apply_mask(&mut payload, [out[2], out[3], out[4], out[5]]);
@@ -122,10 +122,10 @@ fn faults() {
         (b"\x81\x01\xff", 1007, utf8),
         (b"\x81\x01\x80", 1007, utf8),
     ] {
-        check(input, &[Seen::Fault(Fault { code, words })]);
+        check(input, &[Seen::Fault(WebSocketError { code, words })]);
     }
     let begun = |text: &[u8]| Seen::Message(MessageType::Text, text.to_vec(), false);
-    let inside = Fault { code: 1002, words: "a message inside another" };
+    let inside = WebSocketError { code: 1002, words: "a message inside another" };
     check(b"\x01\x01a\x81\x01b", &[begun(b"a"), Seen::Fault(inside)]);
     for (input, reported) in [
         (&b"\x81\x03ab\xff"[..], &b"ab"[..]),

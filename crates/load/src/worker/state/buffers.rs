@@ -10,34 +10,34 @@ const LARGEST: usize = 64 * 1024;
 
 /// One load thread's unused buffers.
 #[derive(Debug, Default)]
-pub struct Rooms {
-    rooms: Vec<Vec<u8>>,
+pub struct BufferPool {
+    buffers: Vec<Vec<u8>>,
     /// Sum of their capacities.
     bytes: usize,
 }
 
-impl Rooms {
-    /// Lends a buffer if `room` has none.
+impl BufferPool {
+    /// Lends a buffer if `buffer` has no memory.
     #[inline]
-    pub fn lend(&mut self, room: &mut Vec<u8>) {
-        if room.capacity() == 0
-            && let Some(spare) = self.rooms.pop()
+    pub fn lend(&mut self, buffer: &mut Vec<u8>) {
+        if buffer.capacity() == 0
+            && let Some(spare) = self.buffers.pop()
         {
             self.bytes -= spare.capacity();
-            *room = spare;
+            *buffer = spare;
         }
     }
 
     /// Takes back a buffer if it is empty.
     #[inline]
-    pub fn take_back(&mut self, room: &mut Vec<u8>) {
-        if !room.is_empty() || room.capacity() == 0 {
+    pub fn take_back(&mut self, buffer: &mut Vec<u8>) {
+        if !buffer.is_empty() || buffer.capacity() == 0 {
             return;
         }
-        let room = std::mem::take(room);
-        if room.capacity() <= LARGEST && self.bytes + room.capacity() <= MOST_BYTES {
-            self.bytes += room.capacity();
-            self.rooms.push(room);
+        let buffer = std::mem::take(buffer);
+        if buffer.capacity() <= LARGEST && self.bytes + buffer.capacity() <= MOST_BYTES {
+            self.bytes += buffer.capacity();
+            self.buffers.push(buffer);
         }
     }
 }
@@ -47,21 +47,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rooms_are_lent_again_and_bounded() {
-        let mut rooms = Rooms::default();
-        let mut room = Vec::with_capacity(100);
-        room.push(1);
-        rooms.take_back(&mut room);
-        assert_eq!((room.len(), rooms.rooms.len()), (1, 0), "something is in it");
-        room.clear();
-        let at = room.as_ptr();
-        rooms.take_back(&mut room);
-        assert_eq!((room.capacity(), rooms.bytes >= 100), (0, true));
-        rooms.lend(&mut room);
-        assert_eq!((room.as_ptr(), rooms.bytes), (at, 0));
-        rooms.take_back(&mut Vec::with_capacity(LARGEST + 1));
-        assert_eq!(rooms.bytes, 0);
-        (0..1000).for_each(|_| rooms.take_back(&mut Vec::with_capacity(LARGEST)));
-        assert!((1..=MOST_BYTES).contains(&rooms.bytes), "{} bytes", rooms.bytes);
+    fn buffers_are_lent_again_and_bounded() {
+        let mut buffers = BufferPool::default();
+        let mut buffer = Vec::with_capacity(100);
+        buffer.push(1);
+        buffers.take_back(&mut buffer);
+        assert_eq!((buffer.len(), buffers.buffers.len()), (1, 0), "something is in it");
+        buffer.clear();
+        let at = buffer.as_ptr();
+        buffers.take_back(&mut buffer);
+        assert_eq!((buffer.capacity(), buffers.bytes >= 100), (0, true));
+        buffers.lend(&mut buffer);
+        assert_eq!((buffer.as_ptr(), buffers.bytes), (at, 0));
+        buffers.take_back(&mut Vec::with_capacity(LARGEST + 1));
+        assert_eq!(buffers.bytes, 0);
+        (0..1000).for_each(|_| buffers.take_back(&mut Vec::with_capacity(LARGEST)));
+        assert!((1..=MOST_BYTES).contains(&buffers.bytes), "{} bytes", buffers.bytes);
     }
 }

@@ -11,7 +11,7 @@ use crate::journey::failure::StepFailure;
 use crate::journey::response::MAX_BODY;
 use crate::protocol::websocket::{NORMAL, Socket};
 use crate::spec::LoadSpec;
-use crate::worker::state::buffers::Rooms;
+use crate::worker::state::buffers::BufferPool;
 
 /// Most bytes, and most messages, kept for one user that is not waiting; further messages are skipped.
 const INBOX_BYTES: usize = 64 * 1024;
@@ -29,12 +29,12 @@ pub struct Conversations {
     pub heard: Vec<u8>,
     pub ends: Vec<usize>,
     /// Buffers for messages that arrive in pieces, or too early.
-    pub rooms: Rooms,
+    pub buffers: BufferPool,
     /// Parts that ended as soon as they began, to be finished in the next turn.
     pub settled: Vec<Settled>,
     pub spare: Vec<Settled>,
     /// The last error, for examples.
-    pub words: String,
+    pub last_error: String,
 }
 
 /// One WebSocket.
@@ -53,7 +53,7 @@ pub struct WebSocketConnection {
     /// Number of bytes that have not gone out.
     pub unsent: usize,
     /// Bytes of pongs written since everything had last gone out.
-    pub answers: usize,
+    pub unsent_pongs: usize,
     /// The current part has ended, and will be finished in the next turn.
     pub settling: bool,
     /// Number of messages sent that expect an answer.
@@ -114,7 +114,7 @@ impl WebSocketConnection {
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             unsent: 0,
-            answers: 0,
+            unsent_pongs: 0,
             settling: false,
             asked: 0,
             passed: 0,
@@ -123,7 +123,7 @@ impl WebSocketConnection {
     }
 
     /// Keeps a message for later, if wanted and if there is room.
-    fn store(&mut self, message: &[u8], rooms: &mut Rooms) {
+    fn store(&mut self, message: &[u8], buffers: &mut BufferPool) {
         let room = self.inbox.len() < INBOX_MESSAGES && self.inbox_bytes + message.len() <= INBOX_BYTES;
         if !self.keeps {
             return;
@@ -134,7 +134,7 @@ impl WebSocketConnection {
         }
         self.inbox_bytes += message.len();
         let mut kept = Vec::new();
-        rooms.lend(&mut kept);
+        buffers.lend(&mut kept);
         kept.extend_from_slice(message);
         self.inbox.push_back(kept);
     }
@@ -147,10 +147,10 @@ impl WebSocketConnection {
     }
 
     /// Starts a wait for an answer: messages kept so far, and the one being received, do not answer what is sent now.
-    pub fn asks(&mut self, rooms: &mut Rooms) {
+    pub fn asks(&mut self, buffers: &mut BufferPool) {
         for mut message in self.inbox.drain(..) {
             message.clear();
-            rooms.take_back(&mut message);
+            buffers.take_back(&mut message);
         }
         (self.inbox_bytes, self.unkept) = (0, 0);
         self.stale = self.socket.is_inside();
@@ -177,10 +177,10 @@ impl Conversations {
             out: Vec::new(),
             heard: Vec::new(),
             ends: Vec::new(),
-            rooms: Rooms::default(),
+            buffers: BufferPool::default(),
             settled: Vec::new(),
             spare: Vec::new(),
-            words: String::new(),
+            last_error: String::new(),
         })
     }
 
@@ -197,7 +197,7 @@ impl Conversations {
     /// Keeps a message of a connection for later, if wanted.
     pub fn store(&mut self, conn: ConnId, message: &[u8]) {
         if let Some(Some(link)) = self.links.get_mut(conn as usize) {
-            link.store(message, &mut self.rooms);
+            link.store(message, &mut self.buffers);
         }
     }
 

@@ -24,13 +24,13 @@ pub struct Exchange {
     /// Whether it was sent before, on a connection that turned out to be closed.
     pub resent: bool,
     /// Whether at least one byte of its response has arrived.
-    pub answered: bool,
+    pub has_response_bytes: bool,
     /// Status of its response, where the reader does not know it.
     pub status: u16,
     /// Whether some of its bytes have gone out.
     pub is_partly_sent: bool,
     /// Whether it gets `buffered` only when its response arrives.
-    pub has_late_room: bool,
+    pub has_late_buffer: bool,
     /// Whether it carries an id, and has been written.
     has_id: bool,
     id: u64,
@@ -96,10 +96,10 @@ impl Exchange {
             request: 0,
             under_way: false,
             resent: false,
-            answered: false,
+            has_response_bytes: false,
             status: 0,
             is_partly_sent: false,
-            has_late_room: false,
+            has_late_buffer: false,
             has_id: false,
             id: 0,
             unsent: 0,
@@ -121,10 +121,10 @@ impl Exchange {
         self.started_ns = started_ns;
         self.under_way = true;
         self.resent = false;
-        self.answered = false;
+        self.has_response_bytes = false;
         self.status = 0;
         self.has_id = false;
-        self.has_late_room = false;
+        self.has_late_buffer = false;
     }
 
     /// Records that a request of this length is being sent, and how much of it has gone out.
@@ -159,9 +159,9 @@ impl Exchange {
 
     /// Provides the buffer that the request was sent without.
     #[cold]
-    pub fn make_late_room(&mut self, user: u32, journey: &mut Option<Users<'_>>) {
-        self.has_late_room = false;
-        self.buffered = journey.as_mut().map(|journey| journey.late_room(user, self.request));
+    pub fn provide_late_buffer(&mut self, user: u32, journey: &mut Option<Users<'_>>) {
+        self.has_late_buffer = false;
+        self.buffered = journey.as_mut().map(|journey| journey.late_buffer(user, self.request));
     }
 
     /// Records that the current request could not be written.

@@ -131,7 +131,7 @@ impl EventApplier<'_> {
     #[inline]
     fn head(&mut self, token: u32, status: u16, end: bool) {
         let exchange = &mut self.slots.exchanges[token as usize];
-        (exchange.answered, exchange.status) = (true, status);
+        (exchange.has_response_bytes, exchange.status) = (true, status);
         if let Some(kept) = &mut exchange.buffered {
             kept.end_head();
         }
@@ -163,7 +163,7 @@ impl EventApplier<'_> {
     /// head and are not kept.
     fn field(&mut self, token: u32, name: &[u8], value: &[u8]) {
         let exchange = &mut self.slots.exchanges[token as usize];
-        if exchange.answered {
+        if exchange.has_response_bytes {
             return;
         }
         if let Some(kept) = &mut exchange.buffered {

@@ -5,7 +5,7 @@
 use crate::io::{ConnId, Ops};
 use crate::protocol::tls::{Tls, TlsConfig, TlsError, TlsEvent};
 use crate::spec::TlsSpec;
-use crate::worker::state::buffers::Rooms;
+use crate::worker::state::buffers::BufferPool;
 
 /// All connections of one worker that are under TLS.
 pub struct TlsTransport<'r> {
@@ -18,11 +18,11 @@ pub struct TlsTransport<'r> {
     plain: Vec<u8>,
     wire: Vec<u8>,
     /// Buffers for records that arrive in pieces.
-    rooms: Rooms,
+    buffers: BufferPool,
     /// The alert sent to the server on a connection that failed.
     alert: Vec<u8>,
     /// The last error, for examples.
-    pub words: String,
+    pub last_error: String,
 }
 
 /// The result of receiving bytes of TLS.
@@ -44,9 +44,9 @@ impl<'r> TlsTransport<'r> {
             input: Vec::new(),
             plain: Vec::new(),
             wire: Vec::new(),
-            rooms: Rooms::default(),
+            buffers: BufferPool::default(),
             alert: Vec::new(),
-            words: String::new(),
+            last_error: String::new(),
         }
     }
 
@@ -75,7 +75,7 @@ impl<'r> TlsTransport<'r> {
         })
     }
 
-    /// Handles bytes of a connection under TLS. The reply to send is the [`answer`](Self::answer).
+    /// Handles bytes of a connection under TLS. The reply to send is the [`reply`](Self::reply).
     pub fn receive(&mut self, conn: ConnId, bytes: &[u8]) -> Received {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
@@ -86,13 +86,13 @@ impl<'r> TlsTransport<'r> {
         let Some(mut tls) = self.link(conn).take() else {
             return Received { plain, has_opened, result: Ok(()) };
         };
-        self.rooms.lend(tls.room());
+        self.buffers.lend(tls.record_buffer());
         let result = tls.receive(&mut self.input, &mut self.wire, &mut |event| match event {
             TlsEvent::Open => has_opened = true,
             TlsEvent::Plain(bytes) => plain.extend_from_slice(bytes),
             TlsEvent::Closed => {}
         });
-        self.rooms.take_back(tls.room());
+        self.buffers.take_back(tls.record_buffer());
         *self.link(conn) = Some(tls);
         if result.is_err() {
             std::mem::swap(&mut self.alert, &mut self.wire);
@@ -101,7 +101,7 @@ impl<'r> TlsTransport<'r> {
     }
 
     /// What TLS itself sends in reply to the bytes received last.
-    pub fn answer(&self) -> &[u8] {
+    pub fn reply(&self) -> &[u8] {
         &self.wire
     }
 

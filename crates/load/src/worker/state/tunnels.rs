@@ -13,12 +13,12 @@ pub(crate) struct Tunnels<'r> {
     /// By connection: the part of the response received so far, if a tunnel was asked for and is not open yet.
     asked: Vec<Option<Vec<u8>>>,
     /// The last error, for examples.
-    pub words: String,
+    pub last_error: String,
 }
 
 impl<'r> Tunnels<'r> {
     pub fn new(spec: &'r Proxy) -> Self {
-        Tunnels { spec, asked: Vec::new(), words: String::new() }
+        Tunnels { spec, asked: Vec::new(), last_error: String::new() }
     }
 
     /// Asks for a tunnel to a host, if it needs one: returns the bytes to send.
