@@ -5,7 +5,7 @@
 //! many GETs are sent; bit 5: whether a POST with a body is sent as well), byte 1 seeds the cuts, the rest is the
 //! stream.
 
-use loadlab_load::protocol::http2::{Event, Http2Error, Head, HeadParts, Session, Settings};
+use loadlab_load::protocol::http2::{Event, Head, HeadParts, Http2Error, Session, Settings};
 
 use crate::http1::Cuts;
 

@@ -5,7 +5,7 @@
 
 use loadlab_load::journey::capture::{CaptureSlots, Captured};
 use loadlab_load::journey::rows::Rows;
-use loadlab_load::journey::template::{TemplateError, Template, Values};
+use loadlab_load::journey::template::{Template, TemplateError, Values};
 use loadlab_load::random::Random;
 use loadlab_record::escape::Escape;
 use loadlab_record::variable::{Unit, Variable};

@@ -6,7 +6,7 @@
 //! the rest is the stream.
 
 use loadlab_load::protocol::websocket::opening::{Opening, OpeningError};
-use loadlab_load::protocol::websocket::{Event, WebSocketError, MessageType, Socket};
+use loadlab_load::protocol::websocket::{Event, MessageType, Socket, WebSocketError};
 
 use crate::http1::Cuts;
 

@@ -179,7 +179,7 @@ fn case_findings<'a>(run: &'a DiagnosedRun, case: &'a CaseRecord, labels: &Label
     let typical = found.typical().map(|t| t.number);
     let said = all.iter().find(|(n, _)| Some(*n) == typical).or(all.first());
     if let Some((_, diagnosis)) = said {
-        let key = |d: &Diagnosis| d.suspects.first().map(|s| (s.kind, s.who.clone()));
+        let key = |d: &Diagnosis| d.suspects.first().map(|s| (s.kind, s.component.clone()));
         found.agreeing = all.iter().filter(|(_, d)| key(d) == key(diagnosis)).count();
         found.diagnosis = (*diagnosis).clone();
     }

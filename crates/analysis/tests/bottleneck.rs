@@ -123,7 +123,7 @@ impl Made {
     #[track_caller]
     fn check(&self, expect: &[(BottleneckKind, Option<&str>)]) {
         let suspects = self.suspects();
-        let got: Vec<_> = suspects.iter().map(|s| (s.kind, s.who.as_deref())).collect();
+        let got: Vec<_> = suspects.iter().map(|s| (s.kind, s.component.as_deref())).collect();
         assert_eq!(got, expect, "{suspects:#?}");
     }
 }
@@ -296,7 +296,7 @@ fn a_queue_grows_and_falls_and_a_count_stays() {
         made.suspects()[0].clone()
     };
     let falls = with_probe("jobs", |t| if t <= 10.0 { t * 50.0 } else { 500.0 - (t - 10.0) * 120.0 });
-    assert_eq!((falls.kind, falls.who.as_deref()), (Queue, Some("jobs")));
+    assert_eq!((falls.kind, falls.component.as_deref()), (Queue, Some("jobs")));
     // rows stored go up as well, which is fine
     assert_eq!(with_probe("stored", |t| t.min(10.0) * 50.0).kind, Latency);
     for name in ["queue.depth", "jobQueue", "rabbitmq_queues", "messages_ready"] {
@@ -421,7 +421,8 @@ fn what_is_known_of_one_component_stays() {
             }];
         });
         let of = made.suspects().into_iter().filter(|s| s.kind == Refused);
-        let texts: Vec<String> = of.filter(|s| s.who.as_deref() == Some(name)).map(|s| s.text).collect();
+        let texts: Vec<String> =
+            of.filter(|s| s.component.as_deref() == Some(name)).map(|s| s.text).collect();
         assert_eq!(texts.len(), 2, "{texts:?}");
         assert!(texts[0].contains("rejected connections") && texts[1].contains("connects to"), "{texts:?}");
     }
@@ -451,7 +452,7 @@ fn a_unix_socket_is_called_by_its_path_or_by_who_listens_there() {
             line.listeners = vec![Listener { component, address, ..Listener::default() }];
         });
         let found = made.suspects();
-        let refused = found.iter().find(|s| s.kind == Refused).and_then(|s| s.who.as_deref());
+        let refused = found.iter().find(|s| s.kind == Refused).and_then(|s| s.component.as_deref());
         assert_eq!(refused, Some(expect), "{url} {address}");
     }
 }
@@ -462,7 +463,7 @@ fn a_relay_of_loadlab_is_not_a_component() {
     let of = |components: &[(&str, Does)]| {
         let made = made(20, 100, 90, components);
         let all = made.suspects();
-        (all[0].kind, all[0].who.clone())
+        (all[0].kind, all[0].component.clone())
     };
     assert_eq!(of(&[("edge", QUIET), ("edge-relay", QUIET)]), (Latency, Some("edge".to_owned())));
     // It holds each connection twice.
@@ -748,7 +749,10 @@ fn a_full_pool_is_its_owners_unless_what_is_behind_is_saturated() {
     let full = Does { cores: 0.0098, limit: Some(0.01), throttled: 0.7, ..QUIET };
     let mut behind = made(40, 160, 4, &[("edge", QUIET), ("mid", QUIET), ("db", full)]);
     watched(&mut behind, &pairs, |_| ());
-    assert_eq!((behind.suspects()[0].kind, behind.suspects()[0].who.as_deref()), (CpuLimit, Some("db")));
+    assert_eq!(
+        (behind.suspects()[0].kind, behind.suspects()[0].component.as_deref()),
+        (CpuLimit, Some("db"))
+    );
     // A pool with mostly idle connections does not count.
     let mut idle = chain();
     let mut with_ties = pair("edge", "db", 20.0, 0.2);
@@ -935,13 +939,17 @@ fn an_accept_queue_comes_before_the_resets_it_causes_and_has_a_name() {
     full.evidence.insert(0, Evidence { from_s: -1.0, to_s: -0.1, ..full.evidence[0].clone() });
     full.evidence[0].listeners[0].drops = 1000;
     let suspects = full.suspects();
-    assert_eq!((suspects[0].kind, suspects[0].who.as_deref()), (AcceptQueue, Some("db")), "{suspects:#?}");
+    assert_eq!(
+        (suspects[0].kind, suspects[0].component.as_deref()),
+        (AcceptQueue, Some("db")),
+        "{suspects:#?}"
+    );
     assert!(
         suspects[0].text.contains("(127.0.0.1:8080) was full: 372,258 connections were dropped"),
         "{}",
         suspects[0].text
     );
-    let named = |s: &Suspect| s.kind == Refused && s.who.as_deref() == Some("db");
+    let named = |s: &Suspect| s.kind == Refused && s.component.as_deref() == Some("db");
     assert!(suspects[1..].iter().any(named), "{suspects:#?}");
     // Restarted in the middle, its socket counts from 0: what it had dropped before is not forgotten.
     let restarted = full.evidence.iter_mut().filter(|line| line.from_s >= 5.0);
@@ -1280,7 +1288,7 @@ fn a_pool_over_a_unix_socket_is_full_if_it_has_as_many_connections_as_requests_g
         let hidden =
             Pair { is_unix: true, unknown: open, address: "/run/db".into(), ..pair("edge", "db", open, 0.0) };
         watched(&mut made, &[pair("loadlab", "edge", 40.0, 40.0), hidden], |_| ());
-        (made.suspects()[0].kind, made.suspects()[0].who.clone())
+        (made.suspects()[0].kind, made.suspects()[0].component.clone())
     };
     assert_eq!(kind(1.0), (Pool, Some("edge".into())));
     assert_eq!(kind(5.0), (LimitedConcurrency, Some("edge".into())));
@@ -1305,7 +1313,7 @@ fn requests_that_are_not_read_wait_for_a_worker() {
         let mut made = made(40, 160, 150, &[("edge", QUIET), ("db", QUIET)]);
         let to_db = Pair { unread, ..pair("edge", "db", 40.0, 38.0) };
         watched(&mut made, &[pair("loadlab", "edge", 40.0, 40.0), to_db], |_| ());
-        (made.suspects()[0].kind, made.suspects()[0].who.clone())
+        (made.suspects()[0].kind, made.suspects()[0].component.clone())
     };
     assert_eq!(kind(34.0), (LimitedConcurrency, Some("db".into())));
     assert_eq!(kind(1.0), (Latency, Some("db".into())));

@@ -271,7 +271,7 @@
       outcomes,
       load.outcomes,
       (o) => o.name,
-      (o) => make("li", {}, make("span", {}, o.name), make("span", { className: "track" }, make("i", { className: `bar ${o.weight}` })), make("span", { className: "told" })),
+      (o) => make("li", {}, make("span", {}, o.name), make("span", { className: "track" }, make("i", { className: `bar ${o.weight}` })), make("span", { className: "readout" })),
       (row, o) => {
         row.children[1].firstChild.style.width = `${((100 * o.count) / all).toFixed(2)}%`;
         row.dataset.count = o.count;
@@ -287,8 +287,8 @@
 
   const createComponent = (c) => {
     const cell = (...children) => make("td", {}, ...children);
-    const cpu = [meter(`CPU of ${c.name}`), make("span", { className: "told" })];
-    const memory = [meter(`memory of ${c.name}`), make("span", { className: "told" })];
+    const cpu = [meter(`CPU of ${c.name}`), make("span", { className: "readout" })];
+    const memory = [meter(`memory of ${c.name}`), make("span", { className: "readout" })];
     const [stopped, net, line] = [make("td", { className: "stopped" }), make("td"), spark()];
     const name = make("th", { scope: "row" }, c.name);
     const row = make("tr", {}, name, cell(...cpu), cell(...memory), stopped, net, cell(line));

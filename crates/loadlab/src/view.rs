@@ -92,7 +92,7 @@ struct Running {
     planned_s: Option<f64>,
     planned_requests: Option<u64>,
     /// Last whole second that was printed as a plain line.
-    told_s: u64,
+    printed_s: u64,
     prefix: String,
     /// The first figures that matter, each as `NAME VALUE`.
     figures: Vec<String>,
@@ -276,8 +276,8 @@ impl View {
             let text = progress_line(&name, load, progress, width);
             output::renew(&text);
             state.drawn = true;
-        } else if progress.at_s as u64 > load.told_s {
-            load.told_s = progress.at_s as u64;
+        } else if progress.at_s as u64 > load.printed_s {
+            load.printed_s = progress.at_s as u64;
             let text = progress_line(&name, load, progress, 200);
             crate::exit::line(text.trim_end());
         }

@@ -110,7 +110,7 @@ fn it_names_the_figures_that_matter() {
     browser.until(&format!("{} === '–'", shown("all done")));
     browser.until("document.querySelector('#figures .spark path[d*=L]') !== null");
     // The components' resource use is shown, too.
-    browser.until("document.querySelector('#components .told').textContent.includes('%')");
+    browser.until("document.querySelector('#components .readout').textContent.includes('%')");
     for size in [(420, 900), (1280, 900)] {
         browser.screen(size, "light");
         browser.until(

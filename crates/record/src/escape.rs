@@ -40,14 +40,14 @@ impl Escape {
                 }
                 out.extend_from_slice(value);
             }
-            Escape::Url => percent(value, out, is_unreserved),
-            Escape::UrlRaw => percent(value, out, |b| b > b' ' && b < 0x7f && b != b'#'),
+            Escape::Url => percent_encode(value, out, is_unreserved),
+            Escape::UrlRaw => percent_encode(value, out, |b| b > b' ' && b < 0x7f && b != b'#'),
             Escape::UrlTarget => {
                 let target = behind_host(value);
                 if !target.starts_with(b"/") {
                     out.push(b'/');
                 }
-                percent(target, out, |b| b > b' ' && b < 0x7f && b != b'#');
+                percent_encode(target, out, |b| b > b' ' && b < 0x7f && b != b'#');
             }
             Escape::Form => form(value, out),
             Escape::Json => json(value, out),
@@ -80,7 +80,7 @@ fn is_unreserved(byte: u8) -> bool {
 
 const HEX_UPPER: &[u8; 16] = b"0123456789ABCDEF";
 
-fn percent(value: &[u8], out: &mut Vec<u8>, plain: impl Fn(u8) -> bool) {
+fn percent_encode(value: &[u8], out: &mut Vec<u8>, plain: impl Fn(u8) -> bool) {
     for &byte in value {
         if plain(byte) {
             out.push(byte);
@@ -100,7 +100,7 @@ fn form(value: &[u8], out: &mut Vec<u8>) {
             Some(part) => (part, true),
             None => (part, false),
         };
-        percent(part, out, |b| b.is_ascii_alphanumeric() || matches!(b, b'*' | b'-' | b'.' | b'_'));
+        percent_encode(part, out, |b| b.is_ascii_alphanumeric() || matches!(b, b'*' | b'-' | b'.' | b'_'));
         if blank {
             out.push(b'+');
         }

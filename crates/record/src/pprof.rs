@@ -166,7 +166,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::profile::{Stack, Window};
+    use crate::profile::{Stack, TimeSpan};
 
     /// Fields of a message: numbers, and what has a length.
     fn fields(mut bytes: &[u8]) -> Vec<(u32, Result<u64, Vec<u8>>)> {
@@ -202,7 +202,7 @@ mod tests {
             stacks: vec![Stack { frames: vec![0, 1], samples: 300 }],
             ..ComponentProfile::default()
         };
-        let windows = vec![Window { from_s: 1.0, to_s: 2.0 }];
+        let windows = vec![TimeSpan { from_s: 1.0, to_s: 2.0 }];
         let profile = Profile { rate_per_s: 200, windows, components: vec![component], ..Profile::default() };
         let mut message = Vec::new();
         let zipped = cpu(&profile, &|name| name.replace("secret", "***"));

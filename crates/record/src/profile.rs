@@ -14,7 +14,7 @@ pub struct Profile {
     pub rate_per_s: u32,
     /// When samples were taken, seconds on the trial's clock: in every two seconds, one chosen at random. The others
     /// are the control that shows what profiling costs.
-    pub windows: Vec<Window>,
+    pub windows: Vec<TimeSpan>,
     /// Samples that did not fit into the kernel's buffers.
     pub lost: u64,
     /// CPU time spent reading samples and resolving names, seconds; the kernel takes the samples, and that is in the
@@ -38,7 +38,7 @@ pub struct Profile {
 
 /// Seconds from a start to an end, on the trial's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Window {
+pub struct TimeSpan {
     /// Its start.
     pub from_s: f64,
     /// Its end.
@@ -113,8 +113,8 @@ impl Profile {
     }
 
     /// Share of a time in which samples were taken, 0 to 1.
-    pub fn sampled_share(&self, time: Window) -> f64 {
-        let within = |window: &Window| window.to_s.min(time.to_s) - window.from_s.max(time.from_s);
+    pub fn sampled_share(&self, time: TimeSpan) -> f64 {
+        let within = |window: &TimeSpan| window.to_s.min(time.to_s) - window.from_s.max(time.from_s);
         let sampled: f64 = self.windows.iter().map(|window| within(window).max(0.0)).sum();
         sampled / (time.to_s - time.from_s).max(f64::MIN_POSITIVE)
     }
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_second_is_sampled_as_far_as_windows_cover_it() {
-        let window = |from_s, to_s| Window { from_s, to_s };
+        let window = |from_s, to_s| TimeSpan { from_s, to_s };
         let profile = Profile { windows: vec![window(1.5, 2.0), window(3.0, 4.0)], ..Profile::default() };
         let share = |from_s| profile.sampled_share(window(from_s, from_s + 1.0));
         assert_eq!([0.0, 1.0, 2.5, 3.0].map(share), [0.0, 0.5, 0.5, 1.0]);

@@ -197,6 +197,17 @@ pub fn format_count(value: f64) -> String {
     if value < 0.0 { format!("-{out}") } else { out }
 }
 
+/// A share in 0..=1 as whole per cent: `42 %`.
+pub fn format_percent_whole(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// A share in 0..=1 as per cent, with one decimal below 10: `4.2 %`, `42 %`.
+pub fn format_percent_short(share: f64) -> String {
+    let value = share * 100.0;
+    if value < 10.0 { format!("{value:.1} %") } else { format!("{value:.0} %") }
+}
+
 /// A number to this many significant digits, without exponent and never cutting the integer part.
 pub fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {

@@ -154,7 +154,7 @@ pub struct Table {
     /// Heads, the first column's included.
     pub head: Vec<String>,
     /// Columns that hold words and are left-aligned, by index; all others but the first hold figures.
-    pub words: Vec<usize>,
+    pub text_columns: Vec<usize>,
     /// Rows, each as long as the head.
     pub rows: Vec<Vec<Cell>>,
     /// What a reader must know about it.

@@ -139,7 +139,7 @@ fn derived(d: &Derived) -> Json {
 }
 
 fn suspect(s: &Suspect) -> Json {
-    json!({ "kind": s.kind.name(), "who": s.who, "at_s": s.at_s, "share": s.share, "text": s.text, "evidence": s.evidence })
+    json!({ "kind": s.kind.name(), "who": s.component, "at_s": s.at_s, "share": s.share, "text": s.text, "evidence": s.evidence })
 }
 
 /// Comparisons of two cases each, as `loadlab compare --format json` prints them.

@@ -54,7 +54,7 @@ pub fn list_text(runs: &[Listed], width: usize, colour: bool) -> String {
     let table = Table {
         caption: figures::plural(runs.len() as u64, "run", "runs"),
         head,
-        words: vec![1, 2, 3],
+        text_columns: vec![1, 2, 3],
         rows,
         note: (!note.is_empty()).then_some(note),
     };
@@ -566,7 +566,7 @@ fn trend_table(of: &[(&Listed, &CaseFindings<'_>)], name: &str, metrics: &[Metri
     Table {
         caption: name.to_owned(),
         head,
-        words: if has_commits { vec![1, 2, 4 + metrics.len()] } else { vec![1, 2] },
+        text_columns: if has_commits { vec![1, 2, 4 + metrics.len()] } else { vec![1, 2] },
         rows: of.iter().map(row).collect(),
         note: Some("Each figure is the median over the valid trials (of an even number, the worse of the middle two), with their range.".into()),
     }

@@ -42,7 +42,7 @@ fn document(names: Vec<String>, nodes: Vec<FlameNode>) -> Document {
     let hottest = Table {
         caption: "Hottest functions".into(),
         head: vec!["function".into(), "samples".into()],
-        words: Vec::new(),
+        text_columns: Vec::new(),
         rows: order.iter().take(30).map(row).collect(),
         note: Some("Samples of a function and of what it calls.".into()),
     };

@@ -58,7 +58,7 @@ pub fn with(mut limits: Limits, name: LimitName, value: Option<f64>) -> Limits {
 }
 
 /// A case whose limits are all known.
-pub struct Settled {
+pub struct SettledCase {
     /// The case with values for the limits that were to be measured.
     pub case: Case,
     /// How each limit was derived, one line each.
@@ -69,11 +69,11 @@ pub struct Settled {
 ///
 /// # Errors
 /// A needed figure was not measured; the reason in words.
-pub fn settle(case: &Case, cases: &[Case], done: &[TrialEnd]) -> Result<Option<Settled>, String> {
+pub fn settle(case: &Case, cases: &[Case], done: &[TrialEnd]) -> Result<Option<SettledCase>, String> {
     if case.system.components.iter().all(|c| c.limits.measured.is_empty()) {
         return Ok(None);
     }
-    let mut settled = Settled { case: case.clone(), words: Vec::new() };
+    let mut settled = SettledCase { case: case.clone(), words: Vec::new() };
     for component in &mut settled.case.system.components {
         for measured in std::mem::take(&mut component.limits.measured) {
             let (value, figures) = value_of(&measured, cases, done)

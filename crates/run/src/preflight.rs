@@ -14,7 +14,7 @@ use std::fmt;
 use loadlab_plan::Isolation;
 
 pub use facts::{CgroupLimits, Conntrack, CpuUse, Facts, Governor, IoUring, Limit, Memory, read, read_in};
-pub use planned::Planned;
+pub use planned::Demand;
 
 /// How serious a finding is for a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +86,7 @@ impl fmt::Display for Finding {
 
 /// All checks in a fixed order, good or bad. Without a load, they report how much the machine could handle, and only
 /// what would spoil every load is rated above a note.
-pub fn findings(planned: Option<&Planned>, facts: &Facts) -> Vec<Finding> {
+pub fn findings(planned: Option<&Demand>, facts: &Facts) -> Vec<Finding> {
     let isolation = planned.map_or(Isolation::None, |planned| planned.isolation);
     if isolation == Isolation::None {
         return checks::ALL.iter().filter_map(|check| check(planned, facts)).collect();
@@ -120,7 +120,7 @@ fn in_own_network(mut finding: Finding, isolation: Isolation) -> Finding {
 }
 
 /// Doubts and blockers of a load, one line each, most serious first; printed before a run.
-pub fn notes(planned: &Planned, facts: &Facts) -> Vec<String> {
+pub fn notes(planned: &Demand, facts: &Facts) -> Vec<String> {
     let mut found = findings(Some(planned), facts);
     found.retain(|f| f.severity >= Severity::Doubt);
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));

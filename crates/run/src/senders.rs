@@ -10,7 +10,7 @@ use loadlab_load::LoadSpec;
 use loadlab_load::journey::capture::CaptureSlots;
 use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin};
 use loadlab_load::target::Allowed;
-use loadlab_plan::{Body, Isolation, LoadSpec as Planned, MessageContent, PartContent, Plan, Step};
+use loadlab_plan::{Body, Isolation, LoadSpec as PlannedLoad, MessageContent, PartContent, Plan, Step};
 use loadlab_record::load::Counts;
 use loadlab_record::summary::AgentSummary;
 use serde::{Deserialize, Serialize};
@@ -173,9 +173,9 @@ pub fn files_of(plan: &Plan) -> Vec<(String, String)> {
 }
 
 /// The file names of a load, each with a description of what uses it.
-fn files_of_load(load: &mut Planned) -> Vec<(&mut String, String)> {
+fn files_of_load(load: &mut PlannedLoad) -> Vec<(&mut String, String)> {
     let whats: Vec<String> = all_steps(load).map(|(_, _, what)| what).collect();
-    let Planned { name, script, journey, http, .. } = load;
+    let PlannedLoad { name, script, journey, http, .. } = load;
     let steps = script.user_setup.iter_mut().chain(journey).chain(&mut script.user_teardown);
     let mut files = Vec::new();
     for (step, what) in steps.zip(whats) {

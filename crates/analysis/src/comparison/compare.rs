@@ -415,9 +415,9 @@ pub(crate) fn read(
         |trials: &[(u32, &Summary)]| -> Vec<Value> { trials.iter().map(|(_, s)| measure.of(s)).collect() };
     let scale = scale_of(measure);
     let (of_base, of_other) = (values(base), values(other));
-    let is_told = |v: &Value| !matches!(v, Value::Nothing);
+    let is_known = |v: &Value| !matches!(v, Value::Nothing);
     let all = || of_base.iter().chain(&of_other);
-    if !all().any(is_told) {
+    if !all().any(is_known) {
         return None;
     }
     if scale == Scale::Difference && all().all(|v| *v == Value::Known(0.0)) {
@@ -666,7 +666,7 @@ fn row(
     call = directed(call, measure);
     let settled = call != Call::CannotTell || unsupported && reported.bounds != (false, false);
     let trials_needed = judged.filter(|_| !settled && has_interval).and_then(|j| j.trials_needed(same));
-    let told_effect = |j: Judged| {
+    let reported_effect = |j: Judged| {
         let out = |v: f64| if scale == Scale::Ratio { v.exp() } else { v };
         let interval = Interval {
             low: out(j.mean - j.half),
@@ -681,7 +681,7 @@ fn row(
         scale,
         base: reported.base,
         other: reported.other,
-        effect: judged.map(told_effect),
+        effect: judged.map(reported_effect),
         call,
         decides: true,
         visible: None,

@@ -13,7 +13,7 @@ mod resets;
 use loadlab_record::Histogram;
 use loadlab_record::load::Tick;
 use loadlab_record::summary::{Doubt, Ended, LoadFacts, LostAgent, Summary};
-use loadlab_record::units::{format_count, format_duration_ns};
+use loadlab_record::units::{format_count, format_duration_ns, format_percent_short};
 
 pub(crate) use generator::{client_limit_so_far, stall_words, throttled_so_far};
 pub(crate) use lateness::{has_due_times, late_is_grave, late_so_far};
@@ -99,11 +99,6 @@ pub(crate) fn doubt(kind: &str, grave: bool, evidence: String, hint: impl Into<S
     Some(Doubt { kind: kind.to_owned(), grave, evidence, hint: hint.into() })
 }
 
-fn percent(share: f64) -> String {
-    let value = share * 100.0;
-    if value < 10.0 { format!("{value:.1} %") } else { format!("{value:.0} %") }
-}
-
 fn ms(value_ms: f64) -> String {
     format_duration_ns(value_ms * 1e6)
 }
@@ -133,7 +128,7 @@ fn agents_lost(summary: &Summary) -> Option<Doubt> {
             let covered = requests.due as f64 / ((requests.due + most) as f64).max(1.0);
             format!(
                 "{missing} requests were not offered; the load covers {} of its schedule",
-                percent(covered)
+                format_percent_short(covered)
             )
         }
         None => "how much of the load was not sent is unknown, since it depends on how fast it is answered"
@@ -184,7 +179,7 @@ fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         format!(
             "{:.1} requests in flight on average, but throughput × service time gives {from_times:.1}: {} off",
             summary.concurrency_mean,
-            percent(off)
+            format_percent_short(off)
         ),
         "the recorded times do not add up to the load: please report it with the record",
     )
@@ -216,7 +211,7 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             "{} users, yet only {:.1} requests in flight on average: users were idle for {} of the time",
             format_count(users),
             summary.concurrency_mean,
-            percent(idle)
+            format_percent_short(idle)
         ),
         "give loadlab more cores, or cores that are less busy (`--threads`, `--cpus`); throughput here is a lower bound",
     )
@@ -316,7 +311,7 @@ pub(crate) fn dropped_so_far(dropped: u64, due: u64, load: &LoadFacts, planned: 
             "{} of {} requests due ({}) were never sent, {how}",
             format_count(dropped as f64),
             format_count(due as f64),
-            percent(share)
+            format_percent_short(share)
         ),
         format!(
             "the system does not keep up with this {pace}; percentiles count dropped requests at their age, as a lower bound"
@@ -424,7 +419,7 @@ fn tail(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         format!(
             "the last answer came {} after the last request had begun, {} of the load: few requests were in flight then, but rates include that time",
             ms(tail_s * 1e3),
-            percent(share)
+            format_percent_short(share)
         ),
         "limit the load by time (`-d`, `duration`), whose rates exclude stragglers",
     )

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::histogram::Histogram;
-use loadlab_record::profile::{ComponentProfile, Profile, Window};
+use loadlab_record::profile::{ComponentProfile, Profile, TimeSpan};
 use loadlab_record::store::TrialRecord;
 use loadlab_record::why::Effect;
 
@@ -63,7 +63,7 @@ pub fn of_case<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Case
         all.waits_s += profile.waits_s;
         ratios.extend(pairs(trial, profile));
         for interval in trial.intervals.iter().filter(|interval| interval.is("response")) {
-            let time = Window { from_s: interval.from_s, to_s: interval.from_s + interval.length_s };
+            let time = TimeSpan { from_s: interval.from_s, to_s: interval.from_s + interval.length_s };
             if let Some(is_sampled) = is_sampled(profile, time) {
                 interval.merge_into(&mut responses[usize::from(is_sampled)]);
             }
@@ -89,7 +89,7 @@ fn add(all: &mut Vec<ComponentProfile>, more: &[ComponentProfile]) {
 }
 
 /// Whether samples were taken in this time; `None` if only in part of it, by a thread that woke late.
-fn is_sampled(profile: &Profile, time: Window) -> Option<bool> {
+fn is_sampled(profile: &Profile, time: TimeSpan) -> Option<bool> {
     match profile.sampled_share(time) {
         share if share >= 0.9 => Some(true),
         share if share <= 0.1 => Some(false),
@@ -111,7 +111,7 @@ fn pairs(trial: &TrialRecord, profile: &Profile) -> Vec<f64> {
         let (other, is_other_whole) = seconds.get(&(second ^ 1))?;
         let is_usable = *is_whole && *is_other_whole && *ok > 0 && *other > 0;
         let of =
-            |second: u64| is_sampled(profile, Window { from_s: second as f64, to_s: second as f64 + 1.0 });
+            |second: u64| is_sampled(profile, TimeSpan { from_s: second as f64, to_s: second as f64 + 1.0 });
         let is_pair = of(*second) == Some(true) && of(second ^ 1) == Some(false);
         (is_usable && is_pair).then(|| (*ok as f64 / *other as f64).ln())
     };
@@ -144,7 +144,7 @@ mod tests {
             counts: Counts { ok: *ok, ..Counts::default() },
             ..Tick::default()
         };
-        let window = |second: &u64| Window { from_s: *second as f64 + 0.005, to_s: *second as f64 + 1.0 };
+        let window = |second: &u64| TimeSpan { from_s: *second as f64 + 0.005, to_s: *second as f64 + 1.0 };
         let profile = Profile { windows: sampled.iter().map(window).collect(), ..Profile::default() };
         TrialRecord {
             ticks: ok.iter().enumerate().map(tick).collect(),

@@ -73,7 +73,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         let facts = preflight::read(Duration::ZERO);
         (before.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), facts)
     });
-    view.remarks(preflight::notes(&preflight::Planned::of(&order.spec), &facts));
+    view.remarks(preflight::notes(&preflight::Demand::of(&order.spec), &facts));
     let result = bench(&order, before, &cancel, &|event| view.event(&event));
     view.done();
     let (ended, result) = match result {

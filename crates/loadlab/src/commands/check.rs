@@ -8,7 +8,7 @@ use loadlab_plan::{Options, Outside, Plan, Revision};
 use loadlab_report::terminal::{self, Paint, Tone};
 use loadlab_run::foreseen::foreseen;
 use loadlab_run::needs;
-use loadlab_run::preflight::{self, Finding, Planned, Severity};
+use loadlab_run::preflight::{self, Demand, Finding, Severity};
 use loadlab_system::open_files;
 
 use super::bench::default_threads;
@@ -163,7 +163,7 @@ fn machine(plan: Option<&Plan>) -> Ended {
         None => preflight::findings(None, &facts),
         Some(plan) => {
             let of_case = |case: &loadlab_plan::Case| {
-                let planned = Planned::of_case(case, threads)?.isolated(plan.isolate);
+                let planned = Demand::of_case(case, threads)?.isolated(plan.isolate);
                 Some((case.name.clone(), preflight::findings(Some(&planned), &facts)))
             };
             preflight::worst(&plan.cases().iter().filter_map(of_case).collect::<Vec<_>>())

@@ -237,7 +237,7 @@ pub fn usual(
 fn fitness(read: &ReadPlan, threads: usize) -> Vec<String> {
     let facts = preflight::read(Duration::ZERO);
     let mut notes: Vec<String> = Vec::new();
-    let of_case = |case| Some(preflight::Planned::of_case(case, threads)?.isolated(read.plan.isolate));
+    let of_case = |case| Some(preflight::Demand::of_case(case, threads)?.isolated(read.plan.isolate));
     for planned in read.plan.cases().iter().filter_map(of_case) {
         for note in preflight::notes(&planned, &facts) {
             if !notes.contains(&note) {

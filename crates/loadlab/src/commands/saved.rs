@@ -61,7 +61,7 @@ pub fn command(args: &BenchArgs) -> Ended {
     };
     view.title(&title);
     let facts = preflight::read(Duration::ZERO);
-    let planned = read.plan.cases().first().and_then(|c| preflight::Planned::of_case(c, options.threads));
+    let planned = read.plan.cases().first().and_then(|c| preflight::Demand::of_case(c, options.threads));
     let planned = planned.map(|planned| planned.isolated(read.plan.isolate));
     view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
     let result = conduct(&read.plan, &options, &cancel, &|event| view.event(&event));

@@ -22,8 +22,8 @@ const WITHIN_NS: u64 = 600 * SECOND_NS;
 pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Option<LoadSpec> {
     for entry in fields.entries().iter().filter(|e| keys::LOAD.key(&e.key).is_some()) {
         // Keys that exclude each other were already reported.
-        let is_told = keys::LOAD.groups.iter().any(|g| g.keys.contains(&entry.key.as_str()));
-        if is_told || keys::BESIDE_COMMAND.contains(&entry.key.as_str()) {
+        let is_reported = keys::LOAD.groups.iter().any(|g| g.keys.contains(&entry.key.as_str()));
+        if is_reported || keys::BESIDE_COMMAND.contains(&entry.key.as_str()) {
             continue;
         }
         let message = format!("`{}` cannot be combined with `command`", entry.key);

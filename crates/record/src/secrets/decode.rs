@@ -58,7 +58,7 @@ pub fn each(text: &[u8], at: usize, depth: u8, take: &mut dyn FnMut(Read)) {
         b'%' | b'\\' | b'&' if depth > 0 => {
             each(text, at, depth - 1, &mut |read| match read {
                 Read::Unit(sign) => match sign.bytes() {
-                    b"%" => percent(text, sign.end, take),
+                    b"%" => hex_pair(text, sign.end, take),
                     b"\\" => backslash(text, sign.end, depth, take),
                     b"&" => ampersand(text, sign.end, take),
                     _ if sign.end > at + 1 => take(read),
@@ -71,7 +71,7 @@ pub fn each(text: &[u8], at: usize, depth: u8, take: &mut dyn FnMut(Read)) {
     }
 }
 
-fn percent(text: &[u8], at: usize, take: &mut dyn FnMut(Read)) {
+fn hex_pair(text: &[u8], at: usize, take: &mut dyn FnMut(Read)) {
     match number(text, at, 16, 2) {
         Digits { count: 2, value, end, .. } => take(Read::Unit(Unit::byte(value as u8, end))),
         Digits { is_cut_off: true, .. } => take(Read::CutOff),
@@ -90,7 +90,7 @@ fn backslash(text: &[u8], at: usize, depth: u8, take: &mut dyn FnMut(Read)) {
         b'f' => byte(12),
         b'v' => byte(11),
         b'0' => byte(0),
-        b'x' => percent(text, at + 1, take),
+        b'x' => hex_pair(text, at + 1, take),
         b'u' => unicode(text, at + 1, take),
         sign if sign.is_ascii_punctuation() => each(text, at, depth - 1, &mut |read| match read {
             Read::Unit(unit) if !matches!(unit.bytes(), [b] if b.is_ascii_punctuation()) => {}

@@ -132,7 +132,7 @@ pub fn read_run_with<T: Send + Sync>(
     dir: &Path,
     conclude: impl Fn(&Manifest, &CaseFacts, &mut TrialRecord) -> T + Sync,
 ) -> Result<(RunRecord, Vec<Vec<T>>)> {
-    let mut notes = Notes { dir, said: Vec::new() };
+    let mut notes = Notes { dir, texts: Vec::new() };
     let manifest = read_manifest(dir)?;
     let mut found = Vec::new();
     for facts in &manifest.cases {
@@ -145,34 +145,34 @@ pub fn read_run_with<T: Send + Sync>(
     let all: Vec<(&CaseFacts, &Found)> =
         of_cases.flat_map(|(facts, (trials, _))| trials.iter().map(move |found| (facts, found))).collect();
     let mut read = at_once(&all, |(facts, (number, path))| {
-        let mut notes = Notes { dir, said: Vec::new() };
+        let mut notes = Notes { dir, texts: Vec::new() };
         let mut trial = read_trial(*number, path.clone(), &mut notes)?;
         let concluded = conclude(&manifest, facts, &mut trial);
-        Ok(((trial, concluded), notes.said))
+        Ok(((trial, concluded), notes.texts))
     })
     .into_iter();
     let (mut cases, mut conclusions) = (Vec::new(), Vec::new());
-    for (facts, (trials, said)) in manifest.cases.iter().zip(&found) {
-        notes.said.extend_from_slice(said);
+    for (facts, (trials, texts)) in manifest.cases.iter().zip(&found) {
+        notes.texts.extend_from_slice(texts);
         let trials: Result<Vec<_>> = read.by_ref().take(trials.len()).collect();
-        let (trials, said): (Vec<_>, Vec<Vec<String>>) = trials?.into_iter().unzip();
+        let (trials, texts): (Vec<_>, Vec<Vec<String>>) = trials?.into_iter().unzip();
         let (trials, concluded): (Vec<TrialRecord>, Vec<T>) = trials.into_iter().unzip();
-        notes.said.extend(said.into_iter().flatten());
+        notes.texts.extend(texts.into_iter().flatten());
         conclusions.push(concluded);
         if let Some(planned) =
             manifest.trials_of_each().filter(|planned| trials.len() as u64 != u64::from(*planned))
         {
             let what = format!("{} of {planned} trials found", trials.len());
-            notes.say(&dir.join(CASES).join(&facts.dir), &what);
+            notes.add(&dir.join(CASES).join(&facts.dir), &what);
         }
         cases.push(CaseRecord { facts: facts.clone(), trials });
     }
     for name in folder(&dir.join(CASES), &mut notes)? {
         if !manifest.cases.iter().any(|case| case.dir == name) {
-            notes.say(&dir.join(CASES).join(&name), "not a case of the manifest, ignored");
+            notes.add(&dir.join(CASES).join(&name), "not a case of the manifest, ignored");
         }
     }
-    Ok((RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said }, conclusions))
+    Ok((RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.texts }, conclusions))
 }
 
 /// Reads a run's manifest and its trials' summaries, without the data of single seconds: enough for lists of many runs.
@@ -181,7 +181,7 @@ pub fn read_run_with<T: Send + Sync>(
 /// # Errors
 /// As [`read_run`].
 pub fn read_summaries(dir: &Path) -> Result<RunRecord> {
-    let mut notes = Notes { dir, said: Vec::new() };
+    let mut notes = Notes { dir, texts: Vec::new() };
     let manifest = read_manifest(dir)?;
     let mut cases = Vec::new();
     for facts in &manifest.cases {
@@ -190,28 +190,28 @@ pub fn read_summaries(dir: &Path) -> Result<RunRecord> {
         }
         let case_dir = dir.join(CASES).join(&facts.dir);
         let mut trials = Vec::new();
-        let (found, said) = trials_in(&case_dir, dir)?;
-        notes.said.extend(said);
+        let (found, texts) = trials_in(&case_dir, dir)?;
+        notes.texts.extend(texts);
         for (number, dir) in found.into_iter().filter(|(_, dir)| dir.is_dir()) {
             let summary = read_summary(&dir.join(SUMMARY), &mut notes)?;
             trials.push(TrialRecord { summary, ..TrialRecord::empty(number, dir) });
         }
         cases.push(CaseRecord { facts: facts.clone(), trials });
     }
-    Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said })
+    Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.texts })
 }
 
 /// Collects notes about what is missing or was cut off, so that none goes unreported.
 struct Notes<'a> {
     dir: &'a Path,
-    said: Vec<String>,
+    texts: Vec<String>,
 }
 
 impl Notes<'_> {
     /// Adds a sentence about a file, named relative to the run directory.
-    fn say(&mut self, path: &Path, what: &str) {
+    fn add(&mut self, path: &Path, what: &str) {
         let path = path.strip_prefix(self.dir).unwrap_or(path);
-        self.said.push(format!("{}: {what}", path.display()));
+        self.texts.push(format!("{}: {what}", path.display()));
     }
 }
 
@@ -244,7 +244,7 @@ fn folder(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<String>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            notes.say(path, "missing");
+            notes.add(path, "missing");
             return Ok(Vec::new());
         }
         Err(e) => return Err(StoreError::read(path, e)),
@@ -263,18 +263,18 @@ type Found = (u32, PathBuf);
 
 /// A case's trials in order, and notes about its folder.
 fn trials_in(case: &Path, run: &Path) -> Result<(Vec<Found>, Vec<String>)> {
-    let mut notes = Notes { dir: run, said: Vec::new() };
+    let mut notes = Notes { dir: run, texts: Vec::new() };
     let mut trials = Vec::new();
     // A case that never got its turn has no folder; the caller reports how many trials there are.
     let names = if case.exists() { folder(case, &mut notes)? } else { Vec::new() };
     for name in names {
         match name.parse::<u32>() {
             Ok(number) if number.to_string() == name => trials.push((number, case.join(&name))),
-            _ => notes.say(&case.join(&name), "not a trial, ignored"),
+            _ => notes.add(&case.join(&name), "not a trial, ignored"),
         }
     }
     trials.sort_by_key(|(number, _)| *number);
-    Ok((trials, notes.said))
+    Ok((trials, notes.texts))
 }
 
 /// Applies `work` to each item, on all cores; the results are in the order of the items.
@@ -303,7 +303,7 @@ fn at_once<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T) -> R + Sync) ->
 fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialRecord> {
     let is_search = dir.join(LEVELS).is_dir();
     if is_search && !dir.join(TICKS).exists() {
-        notes.say(&dir, "the search was cut off; what it measured is in `levels`");
+        notes.add(&dir, "the search was cut off; what it measured is in `levels`");
         return Ok(TrialRecord { is_search, ..TrialRecord::empty(number, dir) });
     }
     let mut trial = TrialRecord {
@@ -358,7 +358,7 @@ fn bytes_of(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            notes.say(path, "missing");
+            notes.add(path, "missing");
             Ok(None)
         }
         Err(e) => Err(StoreError::read(path, e)),
@@ -382,7 +382,7 @@ fn read_document<T: DeserializeOwned>(
         Ok(document) => Ok(Some(document)),
         // It is replaced as a whole, so loadlab never leaves it half written, but a power loss or a copy may.
         Err(e) if e.is_eof() => {
-            notes.say(path, &format!("truncated ({}), ignored", json_message(&e)));
+            notes.add(path, &format!("truncated ({}), ignored", json_message(&e)));
             Ok(None)
         }
         Err(e) => Err(StoreError::json(path, 1, &e, hint)),
@@ -412,7 +412,7 @@ fn for_each_line<T: DeserializeOwned>(
     let mut file = match fs::File::open(path) {
         Ok(file) => BufReader::with_capacity(64 << 10, file),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            notes.say(path, "missing");
+            notes.add(path, "missing");
             return Ok(());
         }
         Err(e) => return Err(StoreError::read(path, e)),
@@ -426,7 +426,7 @@ fn for_each_line<T: DeserializeOwned>(
         match serde_json::from_slice(&line) {
             Ok(value) => take(value),
             Err(_) if !line.ends_with(b"\n") => {
-                notes.say(path, &format!("line {number} was truncated when its writer ended, ignored"));
+                notes.add(path, &format!("line {number} was truncated when its writer ended, ignored"));
             }
             Err(e) => return Err(StoreError::json(path, number, &e, HINT)),
         }
@@ -440,7 +440,7 @@ fn read_intervals(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Interval>> {
     };
     let log = hlog::read(&bytes, path)?;
     if let Some(line) = log.torn_line {
-        notes.say(path, &format!("line {line} was truncated when its writer ended, ignored"));
+        notes.add(path, &format!("line {line} was truncated when its writer ended, ignored"));
     }
     Ok(log.intervals)
 }

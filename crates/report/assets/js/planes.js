@@ -28,7 +28,7 @@
     field.addEventListener("blur", () => show(undefined));
     field.tabIndex = 0;
     field.setAttribute("role", "application");
-    field.setAttribute("aria-label", field.dataset.told);
+    field.setAttribute("aria-label", field.dataset.label);
     const go = (spot) => {
       if (!spot) return;
       show(spot);

@@ -72,7 +72,7 @@
         figure.classList.contains("ratios") ? ["figure", "call", "ratio"] : ["case", ...(names.length ? names : [title])],
         ...[...figure.querySelectorAll(".row")].map((row) => [
           row.querySelector(".name").textContent,
-          ...row.querySelector(".told").textContent.split(" · "),
+          ...row.querySelector(".readout").textContent.split(" · "),
         ]),
       ];
       figure.append(copies(title, rows, rows));

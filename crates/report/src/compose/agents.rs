@@ -34,7 +34,7 @@ fn of_agents(agents: &[AgentSummary]) -> Table {
     Table {
         caption: "Agents that sent the load".into(),
         head: head.map(str::to_owned).to_vec(),
-        words: vec![1, 8],
+        text_columns: vec![1, 8],
         rows: agents.into_iter().take(MOST_ROWS).map(row).collect(),
         note: Some(notes.join(" ")),
     }

@@ -116,7 +116,7 @@ fn by_load(case: &CaseFindings<'_>) -> Option<Table> {
     Some(Table {
         caption: "By load".into(),
         head: head.into_iter().chain(times).map(str::to_owned).collect(),
-        words: Vec::new(),
+        text_columns: Vec::new(),
         rows: rows.collect(),
         note: Some("From and to: the interval that its rate and times cover, on the trial's clock.".into()),
     })
@@ -151,7 +151,7 @@ fn by_tag(case: &CaseFindings<'_>) -> Option<Table> {
     Some(Table {
         caption: "By tag".into(),
         head: ["tag", "requests", "failed"].into_iter().chain(times).map(str::to_owned).collect(),
-        words: Vec::new(),
+        text_columns: Vec::new(),
         rows: rows.collect(),
         note: None,
     })
@@ -177,7 +177,7 @@ fn numbers(case: &CaseFindings<'_>) -> Option<Table> {
     Some(Table {
         caption: "Captured numbers".into(),
         head: std::iter::once("number").chain(shown).map(str::to_owned).collect(),
-        words: Vec::new(),
+        text_columns: Vec::new(),
         rows: rows.collect(),
         note: Some("Values captured from responses with `number: true`.".into()),
     })
@@ -204,7 +204,7 @@ fn probes(case: &CaseFindings<'_>) -> Option<Table> {
     Some(Table {
         caption: "Probes".into(),
         head: ["probe", "first", "mean", "largest", "last (drained)"].map(str::to_owned).to_vec(),
-        words: Vec::new(),
+        text_columns: Vec::new(),
         rows: rows.collect(),
         note: None,
     })

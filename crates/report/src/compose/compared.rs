@@ -287,7 +287,7 @@ fn details(comparison: &Comparison) -> Option<Table> {
         head: ["part", &comparison.base, &comparison.other, "ratio", "interval", "verdict"]
             .map(str::to_owned)
             .to_vec(),
-        words: vec![5],
+        text_columns: vec![5],
         rows: comparison.details.iter().map(row).collect(),
         note: Some(
             "A figure that differs is looked for in the parts of the trial, at the level that it leaves: figures and parts \
@@ -324,7 +324,7 @@ pub fn table(comparison: &Comparison) -> Table {
         head: ["figure", &comparison.base, &comparison.other, ratio_head, "interval", "verdict"]
             .map(str::to_owned)
             .to_vec(),
-        words: vec![5],
+        text_columns: vec![5],
         rows: comparison.rows.iter().map(row).collect(),
         note: Some(format!("{columns}{of}")),
     };

@@ -76,7 +76,7 @@ pub(super) fn table(
     let mut table = Table {
         caption: String::new(),
         head,
-        words: if several { vec![1] } else { Vec::new() },
+        text_columns: if several { vec![1] } else { Vec::new() },
         rows,
         note: match most {
             None => Some(

@@ -218,7 +218,7 @@ fn hottest(of: Of, component: &ComponentProfile) -> Table {
     Table {
         caption,
         head: ["function", "itself", "and its calls"].map(str::to_owned).to_vec(),
-        words: vec![],
+        text_columns: vec![],
         rows: real
             .take(MOST_FUNCTIONS)
             .map(|function| vec![Cell::new(function.name), share(function.own), share(function.total)])
@@ -256,7 +256,7 @@ fn changed(of: Of, now: &ComponentProfile, before: &ComponentProfile, name: &str
     Table {
         caption: format!("Functions of {} whose own share changed most", now.component),
         head: vec!["function".into(), name.to_owned(), "now".into(), "percentage points".into()],
-        words: vec![],
+        text_columns: vec![],
         rows: rows.into_iter().take(MOST_FUNCTIONS).map(row).collect(),
         note: None,
     }

@@ -261,7 +261,7 @@ fn table(curve: &Scalability) -> Table {
     Table {
         caption: "Throughput and latency over users".into(),
         head: ["users", "goodput", "by the law", "of one user's", "p50", "p99"].map(str::to_owned).to_vec(),
-        words: Vec::new(),
+        text_columns: Vec::new(),
         rows: curve.levels.iter().map(row).collect(),
         note: Some(
             "“by the law”: with the 95 % interval of the curve. “of one user's”: what each user gets, of what a single one would. The knee is where throughput over response \

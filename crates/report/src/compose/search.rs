@@ -133,7 +133,7 @@ fn found(vary: SearchVariable, searches: &[OfCase<'_>]) -> Table {
         head: ["case", "trial", "capacity", "95 %", "met", "missed", "levels", "held back by"]
             .map(str::to_owned)
             .to_vec(),
-        words: vec![0, 7],
+        text_columns: vec![0, 7],
         rows: rows.collect(),
         note: Some(
             "The capacity and its interval come from a curve fitted to all levels of the search, the last columns from the \
@@ -248,7 +248,7 @@ fn section(search: &SearchFacts) -> Section {
     let table = Table {
         caption: "Levels tried, in order".into(),
         head: ["trial", search.vary.name(), "outcome", "by"].map(str::to_owned).to_vec(),
-        words: vec![2, 3],
+        text_columns: vec![2, 3],
         rows: search.path.iter().enumerate().map(row).collect(),
         note: Some(
             "Levels are halved on a logarithmic scale until two per cent apart; both ends of the answer are measured again, \

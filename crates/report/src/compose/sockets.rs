@@ -70,7 +70,7 @@ pub fn pairs(case: &CaseFindings<'_>) -> Option<Table> {
     let mut table = Table {
         caption: "Connections between components".into(),
         head: head.map(str::to_owned).to_vec(),
-        words: vec![1, 2],
+        text_columns: vec![1, 2],
         rows: pairs.iter().take(MOST_PAIRS).map(row).collect(),
         note: Some(note),
     };
@@ -94,7 +94,7 @@ fn of(lists: &[(&str, &[Sample])]) -> Table {
     let mut table = Table {
         caption: "Sockets and waiting".into(),
         head: head.map(str::to_owned).to_vec(),
-        words: vec![4],
+        text_columns: vec![4],
         rows: lists.iter().map(|(name, list)| row(name, list)).collect(),
         note: Some(
             "The most at one time; of connections and segments that the kernel threw away or sent again, how many. Of \
@@ -192,7 +192,7 @@ mod tests {
             "component | established | by state | accept queue full | load average | waited for a core"
         );
         assert_eq!(rows, ["web | – | – | – | – | 25.0 %", "host | 10 | LISTEN 5 | 7 | 1.5 | 50.0 %"]);
-        assert_eq!(table.words, [2]);
+        assert_eq!(table.text_columns, [2]);
     }
 
     #[test]

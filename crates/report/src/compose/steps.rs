@@ -51,7 +51,7 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<Table> {
     Some(Table {
         caption: String::new(),
         head: head.into_iter().map(str::to_owned).collect(),
-        words: if several { vec![1] } else { Vec::new() },
+        text_columns: if several { vec![1] } else { Vec::new() },
         rows,
         note: None,
     })

@@ -75,7 +75,7 @@ fn rows_of(findings: &Findings<'_>, caption: &str, metrics: &[Metric]) -> Table 
     Table {
         caption: caption.to_owned(),
         head: std::iter::once("figure".to_owned()).chain(cases.iter().map(|c| c.label.clone())).collect(),
-        words: Vec::new(),
+        text_columns: Vec::new(),
         rows: rows.collect(),
         note: None,
     }
@@ -151,7 +151,7 @@ pub fn latency_block(findings: &Findings<'_>) -> Table {
     Table {
         caption: "In wrk's layout".into(),
         head: std::iter::once("case".to_owned()).chain(metrics.iter().map(|(label, _)| (*label).to_owned())).collect(),
-        words: Vec::new(),
+        text_columns: Vec::new(),
         rows: findings.cases.iter().map(row).collect(),
         note: joined([
             Some(
@@ -189,7 +189,7 @@ pub fn after(findings: &Findings<'_>) -> Option<Table> {
     Some(Table {
         caption: "After the load".into(),
         head: std::iter::once("case".to_owned()).chain(head).collect(),
-        words: Vec::new(),
+        text_columns: Vec::new(),
         rows: findings.cases.iter().map(row).collect(),
         note: Some(
             "Drain: from the end of the load until all work was done. Lost: accepted but never stored."
@@ -226,7 +226,7 @@ pub fn derived(findings: &Findings<'_>) -> Option<Table> {
     let mut table = Table {
         caption: "Derived figures".into(),
         head: head.map(str::to_owned).to_vec(),
-        words: vec![head.len() - 1],
+        text_columns: vec![head.len() - 1],
         rows: findings.derived.iter().map(row).collect(),
         note: None,
     };
@@ -267,7 +267,7 @@ pub fn components(case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Option<Tabl
     let mut table = Table {
         caption: "Component usage during the load".into(),
         head: head.map(str::to_owned).to_vec(),
-        words: vec![head.len() - 1],
+        text_columns: vec![head.len() - 1],
         rows: names.iter().map(|name| component_row(case, name)).collect(),
         note: Some(
             "CPU % is of one core, its mean over the load without the wait for stragglers; memory % is of the component's limit. “–”: not available on this host."
@@ -363,7 +363,7 @@ pub(super) fn drop_unknown_columns(table: &mut Table) {
     let described: Vec<bool> = (0..table.head.len())
         .map(|i| table.rows.iter().any(|r| !matches!(r[i].text.as_str(), "" | NOTHING)))
         .collect();
-    let words: Vec<String> = table.words.iter().map(|i| table.head[*i].clone()).collect();
+    let words: Vec<String> = table.text_columns.iter().map(|i| table.head[*i].clone()).collect();
     let keep = |i: usize| i == 0 || described[i];
     let mut at = 0..;
     table.head.retain(|_| at.next().is_some_and(keep));
@@ -371,5 +371,5 @@ pub(super) fn drop_unknown_columns(table: &mut Table) {
         let mut at = 0..;
         row.retain(|_| at.next().is_some_and(keep));
     }
-    table.words = words.iter().filter_map(|w| table.head.iter().position(|h| h == w)).collect();
+    table.text_columns = words.iter().filter_map(|w| table.head.iter().position(|h| h == w)).collect();
 }

@@ -132,7 +132,7 @@ fn levers(why: &WhyFacts) -> Table {
         head: ["lever", "now", "used", "changed to", "goodput", "elasticity", "p99", "call"]
             .map(str::to_owned)
             .to_vec(),
-        words: vec![1, 3, 7],
+        text_columns: vec![1, 3, 7],
         rows: why.levers.iter().map(row).collect(),
         note: Some(format!(
             "{without}Elasticity: the share of a change that the goodput takes on; 1 is all of it. The p99 is reported and \
@@ -169,7 +169,7 @@ fn raised(lever: &LeverFacts) -> Table {
     Table {
         caption: format!("What more of {} brings", lever.name),
         head: ["raised to", "predicted", "goodput", "", "p99", "CPU used of the limit"].map(str::to_owned).to_vec(),
-        words: vec![3, 5],
+        text_columns: vec![3, 5],
         rows: lever.raised.iter().map(row).collect(),
         note: Some(
             "The prediction takes the goodput to be as elastic upwards as downwards, until another CPU limit is reached, and is as \

@@ -10,19 +10,19 @@ pub(crate) fn table_of(cases: &CaseTable, bars: Option<usize>) -> Table {
     let verdicts: Vec<&str> = cases.rows.iter().map(|r| verdict_word(r.verdict)).collect();
     let differ = verdicts.iter().any(|v| *v != verdicts[0]);
     let mut head = cases.labels.clone();
-    let mut words: Vec<usize> = (1..head.len()).collect();
+    let mut text_columns: Vec<usize> = (1..head.len()).collect();
     if differ {
-        words.push(head.len());
+        text_columns.push(head.len());
         head.push("verdict".to_owned());
     }
     for (i, figure) in cases.figures.iter().enumerate() {
         head.push(figure.name.clone());
         if i == 0 && bars.is_some() {
-            words.push(head.len());
+            text_columns.push(head.len());
             head.push(if figure.is_logarithmic { "(log)" } else { "" }.to_owned());
         }
     }
-    words.push(head.len());
+    text_columns.push(head.len());
     head.push("bottleneck".to_owned());
     let rows = cases.rows.iter().map(|row| {
         let mut cells: Vec<Cell> = row.labels.iter().map(Cell::new).collect();
@@ -44,7 +44,7 @@ pub(crate) fn table_of(cases: &CaseTable, bars: Option<usize>) -> Table {
         cells.push(Cell::new(&row.bottleneck));
         cells
     });
-    Table { caption: String::new(), head, words, rows: rows.collect(), note: cases.note.clone() }
+    Table { caption: String::new(), head, text_columns, rows: rows.collect(), note: cases.note.clone() }
 }
 
 fn weight_of(verdict: loadlab_record::summary::Verdict) -> Weight {
@@ -81,7 +81,7 @@ pub(crate) fn tables_of(grids: &Grids) -> Vec<Table> {
                 format!("{}, {}", grid.figure, grid.facet)
             },
             head: head.chain(grids.columns.iter().cloned()).collect(),
-            words: Vec::new(),
+            text_columns: Vec::new(),
             rows: rows.collect(),
             note: None,
         }

@@ -98,7 +98,7 @@ fn table(out: &mut String, table: &Table) {
     }
     let head: Vec<String> = table.head.iter().map(|h| cell(h)).collect();
     let _ = writeln!(out, "| {} |", head.join(" | "));
-    let align = |i: usize| if i == 0 || table.words.contains(&i) { "---" } else { "---:" };
+    let align = |i: usize| if i == 0 || table.text_columns.contains(&i) { "---" } else { "---:" };
     let rule: Vec<&str> = (0..table.head.len()).map(align).collect();
     let _ = writeln!(out, "|{}|", rule.join("|"));
     for row in &table.rows {

@@ -23,7 +23,7 @@ pub fn text(document: &Document, width: usize, colour: bool) -> String {
         width: width.clamp(24, 400),
         paint: Paint { colour },
         is_brief: document.is_brief,
-        is_said: std::cell::Cell::new(false),
+        is_omission_reported: std::cell::Cell::new(false),
     };
     let mut out = String::new();
     page.header(&mut out, document);
@@ -48,7 +48,7 @@ pub fn table(table: &Table, width: usize, colour: bool) -> String {
         width: width.clamp(24, 400),
         paint: Paint { colour },
         is_brief: false,
-        is_said: std::cell::Cell::new(false),
+        is_omission_reported: std::cell::Cell::new(false),
     }
     .table(&mut out, table);
     out
@@ -59,7 +59,7 @@ struct TextPage {
     paint: Paint,
     is_brief: bool,
     /// Whether omitted columns have been mentioned, which happens only once.
-    is_said: std::cell::Cell<bool>,
+    is_omission_reported: std::cell::Cell<bool>,
 }
 
 fn tone_of(weight: Weight) -> Tone {
@@ -235,7 +235,7 @@ impl TextPage {
         }
         let heads = left_out.iter().flatten().map(|(i, _)| harmless(&table.head[*i]));
         let heads: Vec<String> = heads.filter(|head| !head.is_empty()).collect();
-        if !heads.is_empty() && !self.is_said.replace(true) {
+        if !heads.is_empty() && !self.is_omission_reported.replace(true) {
             let text = format!("no room for {}: `loadlab show --full`", heads.join(", "));
             hanging(out, "", &text, self.width, |t| self.paint.tone(Tone::Faint, t));
         }
@@ -247,7 +247,7 @@ impl TextPage {
     fn table_block(&self, out: &mut String, table: &Table, names: usize, columns: &[(usize, usize)]) {
         let place = |i: usize, text: &str, width: usize| {
             let text = cut(text, width.saturating_sub(2));
-            if table.words.contains(&i) {
+            if table.text_columns.contains(&i) {
                 format!("  {}", left(&text, width.saturating_sub(2)))
             } else {
                 right(&text, width)

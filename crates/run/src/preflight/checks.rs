@@ -4,9 +4,9 @@ use loadlab_load::IoChoice;
 use loadlab_plan::Isolation;
 use loadlab_record::units::{format_bytes, format_count};
 
-use super::{Conntrack, Facts, Finding, Planned, Severity};
+use super::{Conntrack, Demand, Facts, Finding, Severity};
 
-type Check = fn(Option<&Planned>, &Facts) -> Option<Finding>;
+type Check = fn(Option<&Demand>, &Facts) -> Option<Finding>;
 
 /// All checks, in the order they are reported.
 pub(super) const ALL: &[Check] = &[
@@ -59,11 +59,11 @@ fn by_certainty(sure: bool) -> Severity {
     if sure { Severity::Blocker } else { Severity::Doubt }
 }
 
-fn on_uring(planned: Option<&Planned>, facts: &Facts) -> bool {
+fn on_uring(planned: Option<&Demand>, facts: &Facts) -> bool {
     planned.is_none_or(|p| p.io != IoChoice::Epoll) && facts.io_uring.refused.is_none()
 }
 
-fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn open_files(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let limit = facts.open_files?;
     let found = |figure: String| Finding::new("open files", figure);
     let Some(soft) = limit.soft else {
@@ -101,7 +101,7 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
 }
 
 /// A component that is to have more open files than this process can grant would not start.
-fn component_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn component_files(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let (wanted, component) = planned?.component_files.as_ref()?;
     let found = Finding::new("component files", format!("{} for `{component}`", n(*wanted)));
     match facts.open_files?.hard {
@@ -115,7 +115,7 @@ fn component_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> 
 }
 
 /// io_uring sockets use no descriptors, but the same limit bounds the size of a ring's table.
-fn rings(planned: &Planned, soft: u64, of_server: u64, found: Finding) -> Finding {
+fn rings(planned: &Demand, soft: u64, of_server: u64, found: Finding) -> Finding {
     let per_ring = soft.saturating_sub(RESERVED_FILES).max(1);
     let threads = planned.threads.max(1);
     let rings = planned.connections_most.div_ceil(threads).div_ceil(per_ring).max(1);
@@ -156,11 +156,11 @@ fn ports(facts: &Facts) -> Option<u64> {
 }
 
 /// Number of ports from all sources to all destinations.
-fn all_ports(each: u64, planned: &Planned) -> u64 {
+fn all_ports(each: u64, planned: &Demand) -> u64 {
     each.saturating_mul(planned.sources.max(1)).saturating_mul((planned.destinations.len() as u64).max(1))
 }
 
-fn port_figure(each: u64, planned: &Planned) -> String {
+fn port_figure(each: u64, planned: &Demand) -> String {
     let times = |count: u64, name: &str| match count {
         0 | 1 => String::new(),
         _ => format!(" × {} {name}", n(count)),
@@ -170,12 +170,12 @@ fn port_figure(each: u64, planned: &Planned) -> String {
 }
 
 /// The most serious finding among groups of loads that share ports; the first, if several are equally serious.
-fn worst_of(groups: &[Planned], of: impl Fn(&Planned) -> Finding) -> Option<Finding> {
+fn worst_of(groups: &[Demand], of: impl Fn(&Demand) -> Finding) -> Option<Finding> {
     groups.iter().map(of).min_by_key(|found| std::cmp::Reverse(found.severity))
 }
 
 /// The remedy: a wider port range if that is enough, otherwise more source addresses.
-fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
+fn more_ports(planned: &Demand, each: u64, needed: f64) -> String {
     const WIDEST: u64 = 65_535 - 1024 + 1;
     let destinations = (planned.destinations.len() as u64).max(1);
     let pairs = planned.sources.max(1) * destinations;
@@ -188,7 +188,7 @@ fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
     format!("loadlab bench … --source 127.0.1.1-{last}")
 }
 
-fn source_ports(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn source_ports(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let each = ports(facts)?;
     let Some(planned) = planned else {
         let words = format!("{} connections from one address to one server", n(each));
@@ -201,7 +201,7 @@ fn source_ports(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
 }
 
 /// The finding about the ports of loads that share them.
-fn ports_of(planned: &Planned, each: u64) -> Finding {
+fn ports_of(planned: &Demand, each: u64) -> Finding {
     let found = Finding::new("source ports", port_figure(each, planned));
     let (capacity, most) = (all_ports(each, planned), planned.connections_most);
     if most > capacity {
@@ -221,7 +221,7 @@ fn ports_of(planned: &Planned, each: u64) -> Finding {
 }
 
 /// Without keep-alive: ports still held by closed connections.
-fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn closed_connections(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let each = ports(facts)?;
     let reuse = facts.tw_reuse?;
     let Some(planned) = planned else {
@@ -230,12 +230,12 @@ fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Findin
         let per_s = format!("{} new connections/s", format_count((each as f64 / held_s).floor()));
         return Some(found.effect(Severity::Ok, format!("up to {per_s} without keep-alive")));
     };
-    let closing: Vec<Planned> = planned.by_ports().into_iter().filter(|loads| !loads.keep_alive).collect();
+    let closing: Vec<Demand> = planned.by_ports().into_iter().filter(|loads| !loads.keep_alive).collect();
     worst_of(&closing, |loads| closed_of(loads, each, reuse))
 }
 
 /// The finding about shared ports held by closed connections.
-fn closed_of(planned: &Planned, each: u64, reuse: u64) -> Finding {
+fn closed_of(planned: &Demand, each: u64, reuse: u64) -> Finding {
     // 2: only over the loopback interface.
     let is_over_loopback = planned.loopback && planned.isolation != Isolation::Each;
     let reused = reuse == 1 || reuse == 2 && is_over_loopback;
@@ -272,13 +272,13 @@ fn closed_of(planned: &Planned, each: u64, reuse: u64) -> Finding {
 }
 
 /// When new connections will have filled the room left by those kept open, in seconds.
-fn full_after_s(planned: &Planned, room: f64) -> Option<f64> {
+fn full_after_s(planned: &Demand, room: f64) -> Option<f64> {
     let kept = planned.surely_opened_within(0.0)?;
     planned.new_per_s.filter(|per_s| *per_s > 0.0).map(|per_s| (room - kept).max(0.0) / per_s)
 }
 
 /// Users that connect at the same moment, compared with the queue of a server on this machine.
-fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn accept_queue(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let longest = facts.somaxconn?;
     let found = Finding::new("accept queue", format!("somaxconn {}", n(longest)));
     let Some(planned) = planned else {
@@ -312,7 +312,7 @@ fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(found.effect(Severity::Ok, "long enough for all that connect at once"))
 }
 
-fn half_open(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn half_open(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let longest = facts.syn_backlog?;
     let cookies = if facts.syn_cookies { "cookies beyond" } else { "no cookies" };
     let found = Finding::new("half-open queue", format!("{}, {cookies}", n(longest)));
@@ -328,7 +328,7 @@ fn half_open(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(found.effect(severity, format!("{} connect at once: {words}", n(burst))).remedy(remedy))
 }
 
-fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn connection_tracking(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let Some(table) = facts.conntrack else {
         return Some(Finding::new("connection tracking", "none").effect(Severity::Ok, "no table to fill"));
     };
@@ -383,7 +383,7 @@ fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Findi
 }
 
 /// A separate namespace has no rules, so nothing in it is tracked; for a target elsewhere, a larger table.
-fn track_less(planned: &Planned, table: Conntrack, needed: f64) -> String {
+fn track_less(planned: &Demand, table: Conntrack, needed: f64) -> String {
     match planned.loopback {
         true => "unshare -rn sh -c 'ip link set lo up && exec loadlab …'   # or, as root, `isolate: shared` in the plan"
             .to_owned(),
@@ -394,7 +394,7 @@ fn track_less(planned: &Planned, table: Conntrack, needed: f64) -> String {
     }
 }
 
-fn io_uring(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn io_uring(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let Some(reason) = &facts.io_uring.refused else {
         return Some(Finding::new("io_uring", "allowed").effect(Severity::Ok, "the faster backend is used"));
     };
@@ -418,7 +418,7 @@ fn io_uring(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     }))
 }
 
-fn cores(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn cores(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let figure = match facts.cores < facts.cores_online {
         true => format!("{} of {}", n(facts.cores), n(facts.cores_online)),
         false => n(facts.cores),
@@ -460,7 +460,7 @@ fn cores(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(found.effect(Severity::Ok, format!("{} for the load{rest}", n(threads))))
 }
 
-fn cpu_quota(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn cpu_quota(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let Some((quota, path)) = &facts.cgroup.cpu_cores else {
         return Some(
             Finding::new("CPU quota on loadlab", "none").effect(Severity::Ok, "it may use whole cores"),
@@ -484,7 +484,7 @@ fn cpu_quota(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(found.effect(Severity::Note, words).remedy(remedy))
 }
 
-fn others(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn others(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let busy = facts.cpu.busy_cores?;
     let found = Finding::new("other programs", format!("{busy:.1} cores busy"));
     let needed = planned.map_or(1, |p| p.threads + u64::from(p.loopback)).min(facts.cores);
@@ -503,7 +503,7 @@ fn others(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(found.effect(Severity::Doubt, words).remedy("top -o %CPU"))
 }
 
-fn steal(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn steal(_: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let steal = facts.cpu.steal_percent?;
     let found = Finding::new("steal time", format!("{steal:.1}%"));
     Some(match steal {
@@ -517,7 +517,7 @@ fn steal(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn governor(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn governor(_: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let Some(slow) = facts.governors.iter().find(|g| g.name != "performance") else {
         let figure = facts.governors.first().map_or("none", |_| "performance");
         let words = "the clock rate is fixed";
@@ -542,7 +542,7 @@ fn governor(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(found.remedy("cpupower frequency-set -g performance"))
 }
 
-fn clock(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn clock(_: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let source = facts.clock_source.as_ref()?;
     let found = Finding::new("clock source", source.clone());
     const SLOW: [&str; 6] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit", "xen"];
@@ -564,7 +564,7 @@ fn clock(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn memory(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn memory(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let of_group = facts
         .cgroup
         .memory_bytes
@@ -608,7 +608,7 @@ fn memory(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn swap(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+fn swap(_: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     const LITTLE: u64 = 64 << 20;
     let used = facts.memory.swap_used_bytes;
     let found = Finding::new("swap", format!("{} in use", format_bytes(used as f64)));

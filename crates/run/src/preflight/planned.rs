@@ -6,7 +6,7 @@ use loadlab_plan as plan;
 
 /// What a load, or several concurrent loads, will demand of the machine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct Demand {
     /// Connections that will be open at the same time.
     pub connections: u64,
     /// Connections that may be open if the system falls behind; at least `connections`.
@@ -39,7 +39,7 @@ pub struct Planned {
     pub isolation: plan::Isolation,
     /// The individual loads, if there are several: each has its own connections, and what one load needs is not covered
     /// by what another has.
-    pub parts: Vec<Planned>,
+    pub parts: Vec<Demand>,
 }
 
 /// When users or requests are due; common to engine and plan loads.
@@ -48,9 +48,9 @@ enum Load {
     Rate { rate_per_s: f64, max_in_flight: u64 },
 }
 
-impl Planned {
+impl Demand {
     /// For a load in the engine's form.
-    pub fn of(spec: &LoadSpec) -> Planned {
+    pub fn of(spec: &LoadSpec) -> Demand {
         let every_ns = spec.pace_ns.or(spec.think.mean_ns());
         let steps = spec.stages.iter().map(|s| (s.from, s.to, s.over_ns));
         let load = match spec.model {
@@ -58,7 +58,7 @@ impl Planned {
             Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
         };
         let hosts = || spec.hosts.iter().flatten().filter(|a| matches!(a, Address::Inet(_)));
-        let mut planned = Planned::shaped(&load, spec.ramp_ns);
+        let mut planned = Demand::shaped(&load, spec.ramp_ns);
         planned.rise_in(steps);
         if let Some(held) = &spec.held {
             planned.connections = held.connections;
@@ -88,7 +88,7 @@ impl Planned {
     }
 
     /// For a load of the plan. Names filled in only at run time are assumed to be components on this machine.
-    pub fn of_load(load: &plan::LoadSpec, threads: usize) -> Planned {
+    pub fn of_load(load: &plan::LoadSpec, threads: usize) -> Demand {
         let shape = match load.model {
             plan::Model::Closed { users, pace_ns } => {
                 let every_ns = pace_ns.or(load.think.mean_ns());
@@ -102,7 +102,7 @@ impl Planned {
             // The command's connections are not known.
             plan::Model::Command(_) => Load::Users { users: 0, at_most_per_s: None },
         };
-        let mut planned = Planned::shaped(&shape, load.ramp_ns);
+        let mut planned = Demand::shaped(&shape, load.ramp_ns);
         planned.rise_in(load.stages.iter().map(|s| (s.from, s.to, s.over_ns)));
         planned.keep_alive = load.keep_alive;
         let batches = u64::from(load.batches.max(1));
@@ -182,9 +182,9 @@ impl Planned {
     }
 
     /// For a case: all its loads together. `None` if it has no load that the engine sends.
-    pub fn of_case(case: &plan::Case, threads: usize) -> Option<Planned> {
+    pub fn of_case(case: &plan::Case, threads: usize) -> Option<Demand> {
         let loads = case.loads.iter().filter(|l| l.command().is_none());
-        let mut planned = Planned::together(loads.map(|l| Planned::of_load(l, threads)).collect())?;
+        let mut planned = Demand::together(loads.map(|l| Demand::of_load(l, threads)).collect())?;
         let processes =
             case.system.components.iter().filter(|c| matches!(c.part, plan::ComponentKind::Process(_)));
         let files = processes.filter_map(|c| Some((c.limits.open_files?, c.name.clone())));
@@ -192,7 +192,7 @@ impl Planned {
         Some(planned)
     }
 
-    fn shaped(load: &Load, ramp_ns: u64) -> Planned {
+    fn shaped(load: &Load, ramp_ns: u64) -> Demand {
         let (connections, connections_most, burst, rate_per_s) = match *load {
             Load::Users { users, at_most_per_s } => {
                 let in_a_second = users as f64 * (1e9 / ramp_ns.max(1) as f64).min(1.0);
@@ -203,7 +203,7 @@ impl Planned {
                 (1.min(max_in_flight), max_in_flight, 0, Some(rate_per_s))
             }
         };
-        Planned {
+        Demand {
             connections,
             connections_most,
             burst,
@@ -225,7 +225,7 @@ impl Planned {
 
     /// This demand, within the networks that the plan creates for a run.
     #[must_use]
-    pub fn isolated(mut self, isolation: plan::Isolation) -> Planned {
+    pub fn isolated(mut self, isolation: plan::Isolation) -> Demand {
         self.parts = self.parts.into_iter().map(|part| part.isolated(isolation)).collect();
         self.isolation = isolation;
         // A component is then reached at the address of its link, from the load's single address.
@@ -249,17 +249,17 @@ impl Planned {
     }
 
     /// Combines concurrent loads; `None` if there are none.
-    fn together(mut loads: Vec<Planned>) -> Option<Planned> {
+    fn together(mut loads: Vec<Demand>) -> Option<Demand> {
         if loads.len() <= 1 {
             return loads.pop();
         }
-        let sum = |of: fn(&Planned) -> u64| loads.iter().map(of).fold(0, u64::saturating_add);
+        let sum = |of: fn(&Demand) -> u64| loads.iter().map(of).fold(0, u64::saturating_add);
         let closing = || loads.iter().filter(|load| !load.keep_alive);
         let first = loads.first()?;
         let io = if loads.iter().all(|load| load.io == first.io) { first.io } else { IoChoice::Auto };
         let durations =
             loads.iter().map(|load| load.duration_s).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b)));
-        Some(Planned {
+        Some(Demand {
             connections: sum(|load| load.connections),
             connections_most: sum(|load| load.connections_most),
             burst: sum(|load| load.burst),
@@ -282,12 +282,12 @@ impl Planned {
 
     /// The loads that connect over TCP, grouped by the pool of ports they share: they have a destination in common, and
     /// all connect either from the kernel's address or from addresses that loadlab chooses.
-    pub(super) fn by_ports(&self) -> Vec<Planned> {
-        let mut groups: Vec<Vec<Planned>> = Vec::new();
+    pub(super) fn by_ports(&self) -> Vec<Demand> {
+        let mut groups: Vec<Vec<Demand>> = Vec::new();
         let parts = if self.parts.is_empty() { std::slice::from_ref(self) } else { &self.parts };
         for part in parts.iter().filter(|part| part.is_tcp) {
             let is_chosen = part.sources > 1;
-            let is_shared = |other: &Planned| {
+            let is_shared = |other: &Demand| {
                 is_chosen == (other.sources > 1)
                     && other.destinations.iter().any(|d| part.destinations.contains(d))
             };
@@ -296,7 +296,7 @@ impl Planned {
             groups = others;
             groups.push(same.into_iter().flatten().chain([part.clone()]).collect());
         }
-        groups.into_iter().filter_map(Planned::together).collect()
+        groups.into_iter().filter_map(Demand::together).collect()
     }
 
     /// Maximum number of connections opened within `seconds`, including closed ones; `None` if unbounded.
@@ -309,7 +309,7 @@ impl Planned {
         self.opened(seconds, |kept| kept.connections)
     }
 
-    fn opened(&self, seconds: f64, kept: fn(&Planned) -> u64) -> Option<f64> {
+    fn opened(&self, seconds: f64, kept: fn(&Demand) -> u64) -> Option<f64> {
         if !self.parts.is_empty() {
             return self.parts.iter().map(|part| part.opened(seconds, kept)).sum();
         }
@@ -393,7 +393,7 @@ mod tests {
         let text = "loadlab: 1\nname: n\nloads:\n  a: { users: 3000, ramp: 10s, duration: 1m, journey: [ { get: \"http://127.0.0.1:1/\" } ] }\n  \
             b: { rate: 50/s, max_in_flight: 70, duration: 30s, keep_alive: false, threads: 3, journey: [ { get: \"http://127.0.0.1:1/x\" }, { get: \"http://10.0.0.9:2/\" } ] }\n";
         let plan = plan::Plan::parse("p.yaml", text, &plan::Options::default()).unwrap();
-        let planned = Planned::of_case(&plan.cases()[0], 1).unwrap();
+        let planned = Demand::of_case(&plan.cases()[0], 1).unwrap();
         assert_eq!((planned.connections, planned.connections_most, planned.burst), (3001, 3070, 300));
         assert_eq!((planned.threads, planned.loopback, planned.keep_alive), (4, false, false));
         assert_eq!(planned.destinations, ["127.0.0.1:1", "10.0.0.9:2"]);
@@ -402,20 +402,20 @@ mod tests {
             "start: 1m, stages: [{ from: 50, to: 3000, over: 10s }, { hold: 1m }]",
         );
         let plan = plan::Plan::parse("p.yaml", &staged, &plan::Options::default()).unwrap();
-        let stages = Planned::of_case(&plan.cases()[0], 1).unwrap();
+        let stages = Demand::of_case(&plan.cases()[0], 1).unwrap();
         assert_eq!((stages.connections, stages.burst, stages.duration_s), (3001, 345, Some(130.0)));
         let limited = format!(
             "{text}system: {{ components: {{ a: {{ run: x }}, b: {{ run: x, limits: {{ open_files: 50000 }} }} }} }}\n"
         );
         let plan = plan::Plan::parse("p.yaml", &limited, &plan::Options::default()).unwrap();
-        let of_b = Planned::of_case(&plan.cases()[0], 1).unwrap().component_files;
+        let of_b = Demand::of_case(&plan.cases()[0], 1).unwrap().component_files;
         assert_eq!(of_b, Some((50_000, "b".to_owned())));
         // On loopback, many users connect from addresses that loadlab chooses.
         let many = "loadlab: 1\nname: n\nload: { users: 20000, duration: 1m, journey: [ { get: \"http://127.0.0.1:${components.a.port}/\" } ] }\n\
             system: { components: { a: { run: x, port: auto } } }\n";
         let sources = |text: &str| {
             let plan = plan::Plan::parse("p.yaml", text, &plan::Options::default()).unwrap();
-            Planned::of_case(&plan.cases()[0], 1).unwrap().sources
+            Demand::of_case(&plan.cases()[0], 1).unwrap().sources
         };
         assert_eq!((sources(many), sources(text), planned.component_files.clone()), (3, 1, None));
         // Without a pace, the rate of users is limited only by the responses.
@@ -433,7 +433,7 @@ mod tests {
                 "loadlab: 1\nname: n\nload:\n  users: 9\n  requests: 9\n{load}  journey:\n    - {{ {step} }}\n    - {{ get: \"unix:/run/x:/\" }}\n"
             );
             let plan = plan::Plan::parse("p.yaml", &text, &plan::Options::default()).unwrap();
-            let planned = Planned::of_case(&plan.cases()[0], 1).unwrap();
+            let planned = Demand::of_case(&plan.cases()[0], 1).unwrap();
             (planned.destinations, planned.loopback)
         };
         assert_eq!(destinations("", "get: \"unix:/run/x:/y\""), (vec![], true));
@@ -462,14 +462,14 @@ mod tests {
             ("users: 10, duration: 10s", None),
         ] {
             let plan = plan::Plan::parse("p.yaml", &text(more), &plan::Options::default()).unwrap();
-            let planned = Planned::of_case(&plan.cases()[0], 1).unwrap();
+            let planned = Demand::of_case(&plan.cases()[0], 1).unwrap();
             assert_eq!(planned.opened_within(60.0), expect, "{more}");
         }
     }
 
-    fn planned(text: &str) -> Planned {
+    fn planned(text: &str) -> Demand {
         let plan = plan::Plan::parse("p.yaml", text, &plan::Options::default()).unwrap();
-        Planned::of_case(&plan.cases()[0], 1).unwrap().isolated(plan.isolate)
+        Demand::of_case(&plan.cases()[0], 1).unwrap().isolated(plan.isolate)
     }
 
     #[test]

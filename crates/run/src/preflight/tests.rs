@@ -34,8 +34,8 @@ fn good() -> Facts {
 }
 
 /// Fifty users on loopback for ten seconds.
-fn small() -> Planned {
-    Planned {
+fn small() -> Demand {
+    Demand {
         connections: 50,
         connections_most: 50,
         burst: 50,
@@ -55,13 +55,13 @@ fn small() -> Planned {
     }
 }
 
-fn users(connections: u64) -> Planned {
-    Planned { connections, connections_most: connections, burst: connections, ..small() }
+fn users(connections: u64) -> Demand {
+    Demand { connections, connections_most: connections, burst: connections, ..small() }
 }
 
 /// Requests at a fixed rate, each on a new connection.
-fn opening(rate_per_s: f64, duration_s: f64) -> Planned {
-    Planned {
+fn opening(rate_per_s: f64, duration_s: f64) -> Demand {
+    Demand {
         connections: 1,
         connections_most: 10_000,
         burst: 0,
@@ -72,8 +72,8 @@ fn opening(rate_per_s: f64, duration_s: f64) -> Planned {
     }
 }
 
-fn epoll(planned: Planned) -> Planned {
-    Planned { io: IoChoice::Epoll, ..planned }
+fn epoll(planned: Demand) -> Demand {
+    Demand { io: IoChoice::Epoll, ..planned }
 }
 
 fn tracked(max: u64, count: u64, tracks: Option<bool>) -> Facts {
@@ -81,7 +81,7 @@ fn tracked(max: u64, count: u64, tracks: Option<bool>) -> Facts {
 }
 
 /// Asserts severity, effect (a substring) and remedy (a substring; empty: none) of one finding.
-fn check(what: &str, planned: &Planned, facts: &Facts, expect: (Severity, &str, &str)) {
+fn check(what: &str, planned: &Demand, facts: &Facts, expect: (Severity, &str, &str)) {
     let found = findings(Some(planned), facts);
     let found = found.iter().find(|f| f.what == what).unwrap_or_else(|| panic!("nothing about {what}"));
     let remedy = found.remedy.as_deref().unwrap_or_default();
@@ -98,8 +98,7 @@ fn a_good_machine_has_nothing_to_say() {
     assert!(findings(Some(&small()), &good()).iter().all(|f| f.severity == Fine));
     let found = findings(None, &good());
     assert!(found.iter().all(|f| f.severity == Fine && !f.effect.is_empty()), "{found:?}");
-    let open =
-        Planned { connections: 1, connections_most: 10_000, burst: 0, new_per_s: Some(1e4), ..small() };
+    let open = Demand { connections: 1, connections_most: 10_000, burst: 0, new_per_s: Some(1e4), ..small() };
     assert_eq!(notes(&open, &good()), Vec::<String>::new());
 }
 
@@ -125,13 +124,13 @@ fn open_files() {
     let beyond = (Blocker, "as `connect`", "sudo prlimit --pid $$ --nofile=30074:30074");
     check(what, &epoll(users(30_000)), &tight, beyond);
     // With a cap that may never be reached, it is only a doubt.
-    let open = Planned { connections: 1, burst: 0, ..epoll(users(5000)) };
+    let open = Demand { connections: 1, burst: 0, ..epoll(users(5000)) };
     check(what, &open, &tight, (Doubt, "4,050 of 5,000", "ulimit -n 5074"));
     check(what, &users(900), &tight, (Fine, "sockets of io_uring need none", ""));
     check(what, &users(5000), &tight, (Note, "accepts 1,024 of 5,000", "ulimit -n 5064"));
-    let away = Planned { loopback: false, ..users(5000) };
+    let away = Demand { loopback: false, ..users(5000) };
     check(what, &away, &tight, (Fine, "3 rings a thread", ""));
-    let million = Planned { loopback: false, ..users(1_000_000) };
+    let million = Demand { loopback: false, ..users(1_000_000) };
     check(
         what,
         &million,
@@ -147,7 +146,7 @@ fn open_files() {
 #[test]
 fn files_of_components() {
     let what = "component files";
-    let with = |files| Planned { component_files: Some((files, "web".to_owned())), ..small() };
+    let with = |files| Demand { component_files: Some((files, "web".to_owned())), ..small() };
     assert!(findings(Some(&small()), &good()).iter().all(|f| f.what != what));
     check(what, &with(20_000), &good(), (Fine, "allowed", ""));
     let beyond = (Blocker, "the hard limit is 20,000: the component would not start", "--nofile=50000:50000");
@@ -167,13 +166,13 @@ fn source_ports() {
     check(what, &users(100_000), &good(), (Blocker, "71,768 of 100,000", "--source 127.0.1.1-127.0.1.13"));
     check(what, &users(1_000_000), &good(), (Blocker, "as `connect`", "--source 127.0.1.1-127.0.1.125"));
     let two =
-        Planned { destinations: vec!["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()], ..users(30_000) };
+        Demand { destinations: vec!["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()], ..users(30_000) };
     check(what, &two, &good(), (Fine, "30,000", ""));
-    let many = Planned { sources: 125, ..users(1_000_000) };
+    let many = Demand { sources: 125, ..users(1_000_000) };
     check(what, &many, &good(), (Fine, "1,000,000", ""));
     let reserved = Facts { ports_reserved: 28_000, ..good() };
     check(what, &users(300), &reserved, (Blocker, "68 of 300", "1024 65535"));
-    let open = Planned { connections: 1, connections_most: 50_000, ..small() };
+    let open = Demand { connections: 1, connections_most: 50_000, ..small() };
     check(what, &open, &good(), (Doubt, "21,768 of 50,000", "1024 65535"));
 }
 
@@ -190,12 +189,12 @@ fn closed_connections() {
     check(what, &opening(1000.0, 600.0), &good(), (Fine, "1,000 connections in that time", ""));
     check(what, &opening(40_000.0, 600.0), &good(), (Doubt, "40,000 connections", "1024 65535"));
     // Ports to other machines are reused early only if the setting is 1.
-    let away = Planned { loopback: false, ..opening(1000.0, 600.0) };
+    let away = Demand { loopback: false, ..opening(1000.0, 600.0) };
     check(what, &away, &good(), (Doubt, "60,000", "tcp_tw_reuse=1"));
-    let closed = Planned { keep_alive: false, ..small() };
+    let closed = Demand { keep_alive: false, ..small() };
     check(what, &closed, &good(), (Fine, "up to 28,232 new connections/s", ""));
     check(what, &closed, &none, (Doubt, "above 470 new connections/s", "tcp_tw_reuse=1"));
-    check(what, &Planned { new_in_all: Some(20_000), ..closed }, &none, (Fine, "20,000", ""));
+    check(what, &Demand { new_in_all: Some(20_000), ..closed }, &none, (Fine, "20,000", ""));
 }
 
 /// What one load demands is not mixed up with the other loads' behaviour.
@@ -205,7 +204,7 @@ fn several_loads_at_once() {
         let url = "journey: [ { get: \"http://127.0.0.1:1/\" } ]";
         let text = format!("loadlab: 1\nname: n\nloads:\n{}", loads.replace("URL", url));
         let plan = loadlab_plan::Plan::parse("p.yaml", &text, &loadlab_plan::Options::default()).unwrap();
-        Planned::of_case(&plan.cases()[0], 1).unwrap()
+        Demand::of_case(&plan.cases()[0], 1).unwrap()
     };
     let big = "  a: { users: 60000, duration: 1m, URL }\n";
     let beside = planned(&format!("{big}  b: {{ users: 5, duration: 1m, URL }}\n"));
@@ -264,9 +263,9 @@ fn queues_of_a_server_here() {
     check("accept queue", &users(511), &good(), (Fine, "long enough", ""));
     check("accept queue", &users(512), &good(), (Note, "queue of 511", "--ramp 2s"));
     check("accept queue", &users(5000), &good(), (Doubt, "5,000 connect at once", "somaxconn=8192"));
-    let ramped = Planned { burst: 500, ..users(5000) };
+    let ramped = Demand { burst: 500, ..users(5000) };
     check("accept queue", &ramped, &good(), (Fine, "long enough", ""));
-    let away = Planned { loopback: false, ..users(5000) };
+    let away = Demand { loopback: false, ..users(5000) };
     check("accept queue", &away, &good(), (Fine, "another machine", ""));
     check("half-open queue", &users(5000), &good(), (Note, "cookies", "tcp_max_syn_backlog=8192"));
     check("half-open queue", &away, &good(), (Fine, "long enough", ""));
@@ -287,12 +286,12 @@ fn connection_tracking() {
     check(what, &opening(5000.0, 30.0), &table(Some(true)), (Fine, "room for 150,000", ""));
     check(what, &opening(2000.0, 600.0), &table(Some(true)), (Fine, "room for 240,000", ""));
     // Without a rate, the machine sets the pace, and it can exceed this rate.
-    let closed = Planned { keep_alive: false, ..small() };
+    let closed = Demand { keep_alive: false, ..small() };
     check(what, &closed, &table(Some(true)), (Doubt, "above 2,185 new connections/s", "unshare -rn"));
     check(what, &users(300_000), &table(Some(true)), (Blocker, "it will be full", "unshare -rn"));
     check(what, &users(200_000), &table(Some(true)), (Fine, "room for 200,000", ""));
     check(what, &users(200_000), &tracked(262_144, 100_000, Some(true)), (Blocker, "full", "unshare -rn"));
-    let away = Planned { loopback: false, ..opening(5000.0, 600.0) };
+    let away = Demand { loopback: false, ..opening(5000.0, 600.0) };
     check(what, &away, &table(Some(false)), (Doubt, "full", "nf_conntrack_max=1048576"));
 }
 
@@ -306,7 +305,7 @@ fn io_uring() {
     check("io_uring", &small(), &refused(2), (Note, "epoll is used", "kernel.io_uring_disabled=0"));
     check("io_uring", &small(), &refused(0), (Note, "epoll is used", "seccomp=unconfined"));
     check("io_uring", &epoll(small()), &refused(2), (Fine, "asked for", ""));
-    let forced = Planned { io: IoChoice::Uring, ..small() };
+    let forced = Demand { io: IoChoice::Uring, ..small() };
     check("io_uring", &forced, &refused(2), (Blocker, "cannot work", "io_uring_disabled=0"));
 }
 
@@ -315,9 +314,9 @@ fn cores_and_what_takes_them() {
     let cores = |cores| Facts { cores, ..good() };
     check("cores", &small(), &cores(3), (Fine, "2 for the load, 1 left to the system", ""));
     check("cores", &small(), &cores(2), (Doubt, "leave no core", "-t 1"));
-    check("cores", &Planned { threads: 1, ..small() }, &cores(1), (Doubt, "leave no core", ""));
-    check("cores", &Planned { threads: 9, ..small() }, &cores(4), (Doubt, "compete for cores", "-t 2"));
-    check("cores", &Planned { loopback: false, ..small() }, &cores(2), (Fine, "2 for the load", ""));
+    check("cores", &Demand { threads: 1, ..small() }, &cores(1), (Doubt, "leave no core", ""));
+    check("cores", &Demand { threads: 9, ..small() }, &cores(4), (Doubt, "compete for cores", "-t 2"));
+    check("cores", &Demand { loopback: false, ..small() }, &cores(2), (Fine, "2 for the load", ""));
 
     let quota = |n, path: &str| {
         let cgroup = CgroupLimits { cpu_cores: Some((n, path.into())), ..CgroupLimits::default() };
@@ -369,7 +368,7 @@ fn memory_and_swap() {
     check("memory", &users(100_000), &free(4 << 30), (Fine, "100,000 connections take", ""));
     check("memory", &users(100_000), &free(1 << 30), (Note, "leaves little", ""));
     check("memory", &users(100_000), &free(500 << 20), (Blocker, "would kill", ""));
-    let open = Planned { connections: 1, ..users(100_000) };
+    let open = Demand { connections: 1, ..users(100_000) };
     check("memory", &open, &free(500 << 20), (Doubt, "would kill", ""));
     let limit = CgroupLimits {
         memory_bytes: Some((20 << 20, "/a/memory.max".into())),

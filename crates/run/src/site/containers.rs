@@ -310,7 +310,7 @@ impl RunningSystem {
                 is_ready: false,
                 service: Some(service),
                 ready: None,
-                reported: Vec::new(),
+                names_passed: Vec::new(),
                 logs: logs.clone(),
             });
         }

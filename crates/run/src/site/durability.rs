@@ -54,7 +54,7 @@ impl Ids {
     }
 
     /// Whether this many requests of a trial have unique ids, however they are distributed over its parts.
-    fn tell_apart(self, requests: u64) -> Result<(), String> {
+    fn check_room(self, requests: u64) -> Result<(), String> {
         let room = 1u64 << self.request_bits;
         if requests <= room {
             return Ok(());
@@ -107,7 +107,7 @@ pub fn prepare(
 /// What was stored cannot be determined, or there were more requests than the trial has ids; in words.
 pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Counts) -> Result<Loss, String> {
     if !matches!(persisted, Persisted::Probe(..)) {
-        ids.tell_apart(counts.started)?;
+        ids.check_room(counts.started)?;
     }
     let sent = state.sent_ids()?;
     let stop = &mut || state.must_end();
@@ -315,8 +315,8 @@ mod tests {
         // All ids of a trial can be used, and no more.
         for (trials, parts, room) in [(1, 1, 1 << 40), (10_000, 209, 1 << 32)] {
             let ids = Ids::for_blocks(trials, parts);
-            assert_eq!(ids.tell_apart(room), Ok(()), "{trials} x {parts}");
-            let why = ids.tell_apart(room + 1).unwrap_err();
+            assert_eq!(ids.check_room(room), Ok(()), "{trials} x {parts}");
+            let why = ids.check_room(room + 1).unwrap_err();
             assert!(why.contains("hint: ") && why.contains(&(room + 1).to_string()), "{why}");
         }
         // In a plan of typical size, a trial's ids start with its index.

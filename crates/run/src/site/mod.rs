@@ -63,7 +63,7 @@ pub(crate) struct Up {
     /// When a container counts as up; a process has this in its spec already.
     pub ready: Option<Ready>,
     /// Names of other components' ports that it was started with.
-    pub reported: Vec<String>,
+    pub names_passed: Vec<String>,
     /// Where its output goes: a folder of the trial it was started in, relative to the record.
     pub logs: String,
 }
@@ -354,7 +354,7 @@ impl RunningSystem {
             is_ready: false,
             service: None,
             ready: None,
-            reported: component::names_told(planned),
+            names_passed: component::names_passed(planned),
             logs: state.writer.as_ref().map_or_else(String::new, |w| within_record(w.logs())),
         });
         Ok(())
@@ -446,11 +446,11 @@ impl RunningSystem {
     /// given the others' ports.
     fn find_ports(&mut self, case: &Case) -> Result<(), SiteError> {
         let RunningSystem { up, ports, .. } = self;
-        let is_told = |name: &str| up.iter().any(|u| u.reported.iter().any(|reported| reported == name));
+        let is_in_use = |name: &str| up.iter().any(|u| u.names_passed.iter().any(|passed| passed == name));
         for component in &case.system.components {
             if !up.iter().any(|u| u.component.name() == component.name) {
                 let failed = |error| SiteError::Port { component: component.name.clone(), error };
-                ports.find(component, &is_told).map_err(failed)?;
+                ports.find(component, &is_in_use).map_err(failed)?;
             }
         }
         Ok(())

@@ -39,18 +39,22 @@ impl Ports {
         component.ports.iter().filter_map(|p| self.get(&name_of(component, &p.variable()))).collect()
     }
 
-    /// Finds the ports of a component that is about to be started. `is_told` reports whether a running component was
+    /// Finds the ports of a component that is about to be started. `is_in_use` reports whether a running component was
     /// started with a given port name: such a port keeps its number, or that component would talk to the wrong one.
     ///
     /// # Errors
     /// No port is free.
-    pub fn find(&mut self, component: &ComponentSpec, is_told: &dyn Fn(&str) -> bool) -> std::io::Result<()> {
+    pub fn find(
+        &mut self,
+        component: &ComponentSpec,
+        is_in_use: &dyn Fn(&str) -> bool,
+    ) -> std::io::Result<()> {
         self.release(component);
         for port in &component.ports {
             let name = name_of(component, &port.variable());
-            let number = match (port.number, self.get(&name).filter(|_| is_told(&name))) {
+            let number = match (port.number, self.get(&name).filter(|_| is_in_use(&name))) {
                 (Some(given), _) => given,
-                (None, Some(reported)) => reported,
+                (None, Some(number)) => number,
                 (None, None) => {
                     let (number, socket) = hold_a_free_one()?;
                     self.held.entry(component.name.clone()).or_default().push(socket);
@@ -58,7 +62,7 @@ impl Ports {
                 }
             };
             // A relay port that others were started with keeps its number.
-            if component.is_relayed && !(is_told(&name) && self.outside.contains_key(&name)) {
+            if component.is_relayed && !(is_in_use(&name) && self.outside.contains_key(&name)) {
                 let (number, socket) = hold_a_free_one()?;
                 self.held.entry(component.name.clone()).or_default().push(socket);
                 self.outside.insert(name.clone(), number);

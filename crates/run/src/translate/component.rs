@@ -127,7 +127,7 @@ pub fn words_of(
 }
 
 /// Names of components' addresses and ports that a component is started with.
-pub fn names_told(component: &plan::ComponentSpec) -> Vec<String> {
+pub fn names_passed(component: &plan::ComponentSpec) -> Vec<String> {
     let env = component.env.iter().map(|(_, value)| value);
     let names = component.part.templates().into_iter().chain(env).flat_map(plan::Template::names);
     names.filter(|name| name.starts_with("components.")).map(str::to_owned).collect()

@@ -102,7 +102,7 @@ pub fn nothing_tried(not_tried: &[NotTried], have_room: bool) -> (String, Exit) 
 
 /// The answer in a sentence.
 pub fn found(facts: &WhyFacts) -> String {
-    let percent = |ratio: f64| (1.0 - ratio) * 100.0;
+    let lost_percent = |ratio: f64| (1.0 - ratio) * 100.0;
     let binding: Vec<&LeverFacts> = facts.levers.iter().filter(|l| l.call == LeverCall::Binds).collect();
     // Rounded to drop the digits that the multiplication adds.
     let margin = (facts.margin * 1e5).round() / 1e3;
@@ -137,9 +137,12 @@ pub fn found(facts: &WhyFacts) -> String {
         factor if factor > 1.0 => format!("{:.0} % more", (factor - 1.0) * 100.0),
         factor => format!("{:.0} % less", (1.0 - factor) * 100.0),
     };
-    let half = (percent(goodput.low) - percent(goodput.high)) / 2.0;
-    let mut text =
-        format!("{}: {change} costs {:.1} ± {half:.1} % of the goodput", first.name, percent(goodput.value));
+    let half = (lost_percent(goodput.low) - lost_percent(goodput.high)) / 2.0;
+    let mut text = format!(
+        "{}: {change} costs {:.1} ± {half:.1} % of the goodput",
+        first.name,
+        lost_percent(goodput.value)
+    );
     let mut others = facts.levers.iter().filter(|other| !std::ptr::eq(*other, first));
     if let Some(other) = others.find(|other| !is_apart(first, other)) {
         text.push_str(&match other.goodput {

@@ -38,13 +38,13 @@ impl Change<'_> {
 /// A load in blocks.
 pub struct Blocks<'a> {
     changes: Vec<Change<'a>>,
-    planned: Vec<Planned>,
+    planned: Vec<PlannedBlock>,
     /// Length of the load in seconds.
     pub length_s: u64,
 }
 
 /// A block.
-struct Planned {
+struct PlannedBlock {
     round: u32,
     /// Index of the change; `None`: nothing is changed.
     change: Option<usize>,
@@ -73,9 +73,9 @@ impl<'a> Blocks<'a> {
         let planned =
             [(1, None)].into_iter().chain(changed).zip(0..).map(|((round, change), number): (_, u64)| {
                 let from_s = WARM_UP_S + number * block_s;
-                Planned { round, change, from_s, to_s: from_s + block_s, counts: false }
+                PlannedBlock { round, change, from_s, to_s: from_s + block_s, counts: false }
             });
-        let planned: Vec<Planned> = planned.collect();
+        let planned: Vec<PlannedBlock> = planned.collect();
         let length_s = planned.last().map_or(WARM_UP_S, |last| last.to_s);
         Blocks { changes, planned, length_s }
     }
@@ -132,7 +132,7 @@ impl<'a> Blocks<'a> {
             let goodput = goodput(&trial.ticks, block.from_s + SETTLES_S, block.to_s, loads);
             block.counts = is_in_time && goodput.is_some();
         }
-        let of = |block: &Planned| {
+        let of = |block: &PlannedBlock| {
             let from_s = block.from_s + SETTLES_S;
             BlockFacts {
                 case: case.to_owned(),
@@ -148,7 +148,7 @@ impl<'a> Blocks<'a> {
 
     /// The blocks for the analysis, without incomplete ones.
     pub fn measured(&self, facts: &[BlockFacts]) -> Vec<Block> {
-        let of = |(place, (block, facts)): (u32, (&Planned, &BlockFacts))| {
+        let of = |(place, (block, facts)): (u32, (&PlannedBlock, &BlockFacts))| {
             let goodput_per_s = facts.goodput_per_s?;
             Some(Block { place, change: block.change, goodput_per_s })
         };

@@ -92,7 +92,7 @@ pub trait Loads: Send + Sync {
 }
 
 /// Receives the agent's messages to its user.
-pub type Tell<'a> = &'a (dyn Fn(&str) + Sync);
+pub type AgentLog<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Takes part in runs until `cancelled`, or in a single run if the options say so.
 ///
@@ -101,15 +101,15 @@ pub type Tell<'a> = &'a (dyn Fn(&str) + Sync);
 pub fn serve(
     options: &AgentOptions,
     loads: &Arc<dyn Loads>,
-    tell: Tell<'_>,
+    log: AgentLog<'_>,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), SwarmError> {
     runtime()?.block_on(async {
         let (client, denied) = options.server.connect().await?;
-        tell(&format!("connected to {}", options.server.shown()));
+        log(&format!("connected to {}", options.server.shown()));
         let random = || RandomState::new().build_hasher().finish();
         let id = format!("{:016x}{:016x}", random(), random());
-        let agent = Agent { options, loads, tell, client: &client, context: context_of(&client), id };
+        let agent = Agent { options, loads, log, client: &client, context: context_of(&client), id };
         tokio::select! {
             () = agent.runs() => Ok(()),
             () = agent.report_denials(denied) => Ok(()),
@@ -127,7 +127,7 @@ async fn until(cancelled: &(dyn Fn() -> bool + Sync)) {
 struct Agent<'a> {
     options: &'a AgentOptions,
     loads: &'a Arc<dyn Loads>,
-    tell: Tell<'a>,
+    log: AgentLog<'a>,
     client: &'a Client,
     context: Context,
     /// Random id of this process; see [`Claim::id`].
@@ -137,10 +137,10 @@ struct Agent<'a> {
 impl Agent<'_> {
     /// Reports what the server does not allow, each denial once.
     async fn report_denials(&self, mut denied: Denied) {
-        let mut said = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         while let Some(why) = denied.recv().await {
-            if said.len() < MOST_DENIALS && said.insert(why.clone()) {
-                (self.tell)(&format!("the NATS server does not allow it: {why}"));
+            if reported.len() < MOST_DENIALS && reported.insert(why.clone()) {
+                (self.log)(&format!("the NATS server does not allow it: {why}"));
             }
         }
         std::future::pending().await
@@ -155,7 +155,7 @@ impl Agent<'_> {
                 Some(most) => match tokio::time::timeout(most, announced).await {
                     Ok(announcement) => announcement,
                     Err(_) => {
-                        return (self.tell)(&format!("no run is announced within {} s", most.as_secs_f64()));
+                        return (self.log)(&format!("no run is announced within {} s", most.as_secs_f64()));
                     }
                 },
                 None => announced.await,
@@ -165,17 +165,17 @@ impl Agent<'_> {
             match self.claim(&subjects, &announcement.open).await {
                 Some(place) => {
                     done.push(run.clone());
-                    (self.tell)(&format!("run {run}: slot {} of {slots}", place.slot));
+                    (self.log)(&format!("run {run}: slot {} of {slots}", place.slot));
                     let ended = self.run(&subjects, place, announcement.bundle, &announcement.files).await;
                     if ended == PartEnded::GivenUp {
                         let slot = place.slot;
-                        (self.tell)(&format!(
+                        (self.log)(&format!(
                             "run {run}: slot {slot} is free again, because the coordinator did not hear from this agent"
                         ));
                         done.pop();
                         continue;
                     }
-                    (self.tell)(&format!("run {run}: over"));
+                    (self.log)(&format!("run {run}: over"));
                     if self.options.once {
                         return;
                     }
@@ -187,7 +187,7 @@ impl Agent<'_> {
                         None => format!("run {run}: all slots are taken"),
                     };
                     if why != refused {
-                        (self.tell)(&why);
+                        (self.log)(&why);
                         refused = why;
                     }
                 }
@@ -210,7 +210,7 @@ impl Agent<'_> {
                         Err(error) => format!("a run is announced, but {error}"),
                     };
                     if why != *refused {
-                        (self.tell)(&why);
+                        (self.log)(&why);
                         *refused = why;
                     }
                 }
@@ -247,7 +247,7 @@ impl Agent<'_> {
         bundle: Value,
         offered: &[FileOffer],
     ) -> PartEnded {
-        let (say, said) = mpsc::unbounded_channel();
+        let (outgoing, queue) = mpsc::unbounded_channel();
         let crew = Arc::new(Under {
             clock: Mutex::new(Bounds::default()),
             heard_ns: AtomicU64::new(now_ns()),
@@ -262,7 +262,7 @@ impl Agent<'_> {
             bundle,
             files: Ok(Arc::default()),
             under: crew.clone(),
-            say,
+            outgoing,
             next_order: 0,
             spool: self.options.spool.join(format!("{}-{}-{}", subjects.run, place.slot, place.epoch)),
         };
@@ -275,7 +275,7 @@ impl Agent<'_> {
         };
         tokio::select! {
             () = orders => {}
-            () = self.say(subjects, place, said) => {}
+            () = self.send_outgoing(subjects, place, queue) => {}
             () = self.beat(subjects, place) => {}
             () = self.live(subjects, place) => {}
             () = self.ask_time(subjects, &crew) => {}
@@ -286,18 +286,23 @@ impl Agent<'_> {
                 }
                 let s = crew.silent_ns() / 1_000_000_000;
                 let text = format!("nothing heard of the coordinator for {s} s, so nothing more is sent");
-                (self.tell)(&format!("run {}: {text}", subjects.run));
+                (self.log)(&format!("run {}: {text}", subjects.run));
             }
         }
         PartEnded::Over
     }
 
     /// Sends the loads' answers and reports in order, each until the server has acknowledged it.
-    async fn say(&self, subjects: &Subjects, place: OpenSlot, mut said: mpsc::UnboundedReceiver<Said>) {
+    async fn send_outgoing(
+        &self,
+        subjects: &Subjects,
+        place: OpenSlot,
+        mut queue: mpsc::UnboundedReceiver<Outgoing>,
+    ) {
         let OpenSlot { slot, epoch, .. } = place;
-        while let Some(said) = said.recv().await {
-            match said {
-                Said::Answer(answer) => {
+        while let Some(message) = queue.recv().await {
+            match message {
+                Outgoing::Answer(answer) => {
                     let id = format!(
                         "{}/answer/{slot}/{epoch}/{}/{}",
                         subjects.run,
@@ -308,7 +313,7 @@ impl Agent<'_> {
                     let message = PublishMessage::build().payload(bytes.into()).message_id(id);
                     keep(&self.context, subjects.answer(slot, epoch), message).await;
                 }
-                Said::Report { load, number, bytes } => {
+                Outgoing::Report { load, number, bytes } => {
                     let most = self.client.max_payload().saturating_sub(HEADER_BYTES).max(HEADER_BYTES);
                     let pieces: Vec<&[u8]> = bytes.chunks(most).collect();
                     for (piece, part) in pieces.iter().enumerate() {
@@ -513,7 +518,7 @@ impl Load {
 }
 
 /// A message from a load's thread to the coordinator.
-enum Said {
+enum Outgoing {
     Answer(Answer),
     Report { load: u64, number: u64, bytes: Vec<u8> },
 }
@@ -526,7 +531,7 @@ struct Work<'a> {
     /// The run's files; `Err` has the reason why they could not be received.
     files: Result<Arc<Vec<PathBuf>>, String>,
     under: Arc<Under>,
-    say: mpsc::UnboundedSender<Said>,
+    outgoing: mpsc::UnboundedSender<Outgoing>,
     next_order: u64,
     spool: PathBuf,
 }
@@ -538,7 +543,7 @@ impl Work<'_> {
         let numbered = match self.agent.options.coordinator.open::<Numbered>(&message.payload) {
             Ok(numbered) => numbered,
             Err(error) => {
-                (self.agent.tell)(&format!("run {}: an order was refused: {error}", subjects.run));
+                (self.agent.log)(&format!("run {}: an order was refused: {error}", subjects.run));
                 return true;
             }
         };
@@ -555,7 +560,7 @@ impl Work<'_> {
             Order::Prepare(order) => self.prepare(order, None),
             Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }) if slot == self.place.slot => {
                 if epoch > self.place.epoch {
-                    (self.agent.tell)(&format!("run {}: another agent has taken slot {slot}", subjects.run));
+                    (self.agent.log)(&format!("run {}: another agent has taken slot {slot}", subjects.run));
                     return false;
                 }
                 let load = order.load;
@@ -593,14 +598,18 @@ impl Work<'_> {
         let number = order.load;
         if order.agents.get(self.place.slot) != Some(&self.agent.id) {
             let why = "it is for the agent of another run".to_owned();
-            (self.agent.tell)(&format!("an order was refused: {why}"));
-            let _ = self.say.send(Said::Answer(Answer { load: number, ready: Err(why), joins_ns: None }));
+            (self.agent.log)(&format!("an order was refused: {why}"));
+            let _ = self.outgoing.send(Outgoing::Answer(Answer {
+                load: number,
+                ready: Err(why),
+                joins_ns: None,
+            }));
             return;
         }
         let body = move || part.send(&order);
         if let Err(error) = std::thread::Builder::new().name(format!("loadlab-part-{number}")).spawn(body) {
             let ready = Err(format!("cannot start a thread: {error}"));
-            let _ = self.say.send(Said::Answer(Answer { load: number, ready, joins_ns: None }));
+            let _ = self.outgoing.send(Outgoing::Answer(Answer { load: number, ready, joins_ns: None }));
         }
     }
 }
@@ -623,7 +632,7 @@ struct PartOfLoad {
     loads: Arc<dyn Loads>,
     threads: usize,
     under: Arc<Under>,
-    say: mpsc::UnboundedSender<Said>,
+    outgoing: mpsc::UnboundedSender<Outgoing>,
     spool: PathBuf,
     load: Arc<Load>,
 }
@@ -638,7 +647,7 @@ impl PartOfLoad {
 
     fn answer(&self, load: u64, ready: Result<Clock, String>, joins_ns: Option<u64>) {
         // The receiver lives as long as the run.
-        let _ = self.say.send(Said::Answer(Answer { load, ready, joins_ns }));
+        let _ = self.outgoing.send(Outgoing::Answer(Answer { load, ready, joins_ns }));
     }
 
     /// When to join a load that has already begun: shortly from now, on the load's clock.
@@ -698,7 +707,7 @@ impl PartOfLoad {
             }
         };
         let mut report = |bytes: Vec<u8>| match spool.append(&bytes) {
-            Ok(number) => drop(self.say.send(Said::Report { load: order.load, number, bytes })),
+            Ok(number) => drop(self.outgoing.send(Outgoing::Report { load: order.load, number, bytes })),
             Err(error) => {
                 *failed.lock().unwrap_or_else(PoisonError::into_inner) =
                     Some(format!("cannot keep reports in {}: {error}", self.spool.display()));

@@ -72,7 +72,7 @@ pub enum EngineError {
     Refused {
         /// What was being done, in words.
         doing: String,
-        /// HTTP status of the answer.
+        /// HTTP status of the response.
         status: u16,
         /// The engine's message.
         message: String,
@@ -91,14 +91,14 @@ pub enum EngineError {
         /// What Compose reported; may be empty.
         said: String,
     },
-    /// The engine's answer lacks something.
+    /// The engine's response lacks something.
     #[error("cannot {doing}: the container engine at {} answered without {missing}", socket.display())]
-    Answer {
+    Incomplete {
         /// What was being done, in words.
         doing: String,
         /// The engine's socket.
         socket: PathBuf,
-        /// What is missing from the answer.
+        /// What is missing from the response.
         missing: &'static str,
     },
     /// A file for an image build cannot be read.

@@ -118,19 +118,19 @@ impl Engine {
         cancel: &Cancel,
         log: &mut dyn Write,
     ) -> Result<()> {
-        self.send_file(call, file, bytes, &|| cancel.is_cancelled(), |answer| {
-            let status = answer.status()?;
-            words_of(&call.doing, status, &mut BufReader::new(answer), log)
+        self.send_file(call, file, bytes, &|| cancel.is_cancelled(), |response| {
+            let status = response.status()?;
+            words_of(&call.doing, status, &mut BufReader::new(response), log)
         })?
     }
 }
 
-/// Logs the lines of an answer as they arrive, since a long build may print more than should be kept in memory. If the
+/// Logs the lines of a response as they arrive, since a long build may print more than should be kept in memory. If the
 /// call failed, returns the first error among them.
 fn words_of(
     doing: &str,
     status: u16,
-    answer: &mut impl BufRead,
+    response: &mut impl BufRead,
     log: &mut dyn Write,
 ) -> std::io::Result<Result<()>> {
     let mut error = None;
@@ -139,7 +139,7 @@ fn words_of(
     let mut line = Vec::new();
     while {
         line.clear();
-        answer.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line)? > 0
+        response.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line)? > 0
     } {
         if status >= 400 {
             let room = LINE_BYTES as usize - refusal.len().min(LINE_BYTES as usize);

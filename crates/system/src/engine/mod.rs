@@ -66,8 +66,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The engine's answer: its status, and its body as JSON (`null` if it is not JSON).
-pub(crate) struct Answer {
+/// The engine's response: its status, and its body as JSON (`null` if it is not JSON).
+pub(crate) struct EngineResponse {
     pub status: u16,
     pub body: Value,
 }
@@ -103,15 +103,15 @@ impl Engine {
     /// The engine behind a socket.
     pub(crate) fn at(socket: &Path) -> Result<Engine> {
         let asked = Engine { socket: socket.to_owned(), version: (0, 0), is_podman: false };
-        let answer = asked.call(Call::new("ask for the engine's version", "GET", "/version"))?;
-        let text = |key: &str| answer.body[key].as_str().unwrap_or_default().to_owned();
+        let response = asked.call(Call::new("ask for the engine's version", "GET", "/version"))?;
+        let text = |key: &str| response.body[key].as_str().unwrap_or_default().to_owned();
         let (least, most) = (text("MinAPIVersion"), text("ApiVersion"));
         let found = version_of(&most).map(|most| most.min(NEWEST));
         let least_wanted = version_of(&least).unwrap_or(OLDEST).max(OLDEST);
         let Some(version) = found.filter(|version| *version >= least_wanted) else {
             return Err(EngineError::Version { socket: socket.to_owned(), least, most });
         };
-        let parts = answer.body["Components"].as_array().cloned().unwrap_or_default();
+        let parts = response.body["Components"].as_array().cloned().unwrap_or_default();
         let is_podman = parts.iter().any(|p| p["Name"].as_str().is_some_and(|n| n.contains("Podman")));
         Ok(Engine { version, is_podman, ..asked })
     }
@@ -126,13 +126,17 @@ impl Engine {
         self.is_podman
     }
 
-    /// Makes a call; a status below 400, or 404, counts as an answer.
-    pub(crate) fn call(&self, call: Call<'_>) -> Result<Answer> {
+    /// Makes a call; a status below 400, or 404, counts as a response.
+    pub(crate) fn call(&self, call: Call<'_>) -> Result<EngineResponse> {
         self.call_while(call, &mut || false)
     }
 
     /// As [`Engine::call`], but gives up when `stop` returns true.
-    pub(crate) fn call_while(&self, call: Call<'_>, stop: &mut dyn FnMut() -> bool) -> Result<Answer> {
+    pub(crate) fn call_while(
+        &self,
+        call: Call<'_>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<EngineResponse> {
         let body = call.body.map(Value::to_string).unwrap_or_default();
         let head = self.head(&call, "application/json", body.len() as u64);
         let until_ns = clock::now_ns().saturating_add(call.within_ns);
@@ -140,10 +144,10 @@ impl Engine {
         let mut stream = self.open().map_err(failed)?;
         let request = format!("{head}{body}");
         let response = http::exchange(&mut stream, request.as_bytes(), until_ns, stop, &|e| self.broken(e));
-        answer_of(&call.doing, response.map_err(failed)?)
+        response_of(&call.doing, response.map_err(failed)?)
     }
 
-    /// Sends a file as the body; `read` consumes the answer as it arrives, and its result is returned. `stop` is
+    /// Sends a file as the body; `read` consumes the response as it arrives, and its result is returned. `stop` is
     /// checked before each read.
     fn send_file<T>(
         &self,
@@ -162,18 +166,18 @@ impl Engine {
             stream.write_all(head.as_bytes())?;
             std::io::copy(file, &mut stream).map(drop)
         };
-        // An engine that refuses may close before it has read everything; its answer then has the reason.
+        // An engine that refuses may close before it has read everything; its response then has the reason.
         let sent = send();
         let give_up: &dyn Fn() -> bool = &|| stop() || is_late();
-        let answer = read(&mut Body::new(stream, give_up));
-        answer.map_err(|e| match e {
+        let response = read(&mut Body::new(stream, give_up));
+        response.map_err(|e| match e {
             _ if stop() => failed(HttpError::Interrupted),
             _ if is_late() => failed(HttpError::Timeout),
             e => failed(self.broken(sent.err().unwrap_or(e))),
         })
     }
 
-    /// Opens the stream of an endless answer; it includes the head and the chunk framing.
+    /// Opens the stream of an endless response; it includes the head and the chunk framing.
     pub(crate) fn stream(&self, call: &Call<'_>) -> Result<UnixStream> {
         let failed = |source| self.failed(&call.doing, source);
         let mut stream = self.open().map_err(failed)?;
@@ -214,17 +218,17 @@ impl Engine {
         )
     }
 
-    /// The error for an answer that lacks something.
+    /// The error for a response that lacks something.
     pub(crate) fn missing(&self, doing: &str, missing: &'static str) -> EngineError {
-        EngineError::Answer { doing: doing.to_owned(), socket: self.socket.clone(), missing }
+        EngineError::Incomplete { doing: doing.to_owned(), socket: self.socket.clone(), missing }
     }
 }
 
-fn answer_of(doing: &str, response: http::Response) -> Result<Answer> {
+fn response_of(doing: &str, response: http::Response) -> Result<EngineResponse> {
     let http::Response { status, body } = response;
     let parsed: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
     if status < 400 || status == 404 {
-        return Ok(Answer { status, body: parsed });
+        return Ok(EngineResponse { status, body: parsed });
     }
     Err(refused(doing, status, &parsed, &body))
 }
@@ -247,8 +251,8 @@ pub(crate) fn refused(doing: &str, status: u16, parsed: &Value, body: &[u8]) -> 
     EngineError::Refused { doing: doing.to_owned(), status, message, hint }
 }
 
-impl Answer {
-    /// The answer's body, if the requested resource exists.
+impl EngineResponse {
+    /// The response's body, if the requested resource exists.
     pub fn found(self, doing: &str) -> Result<Value> {
         match self.status {
             404 => Err(refused(doing, 404, &self.body, b"not found")),

@@ -26,11 +26,11 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     let asked = trial.summary.requests.started > 0 || trial.summary.load.is_command();
     let first = suspects.first().filter(|_| asked);
     let mut unseen = not_seen(trial);
-    let who = first.and_then(|first| first.who.as_deref());
+    let who = first.and_then(|first| first.component.as_deref());
     unseen.retain(|text| concerns(trial, text, who));
     unseen.extend(flow.iter().flat_map(|flow| flow.unseen.clone()));
     let bottleneck = first.map(|first| Bottleneck {
-        component: first.who.clone(),
+        component: first.component.clone(),
         kind: first.kind,
         evidence: std::iter::once(&first.text).chain(&first.evidence).cloned().collect(),
         confidence: confidence(trial, first, flow.as_ref()),
@@ -76,9 +76,9 @@ fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Co
     if !is_measured && is_located {
         match flow.and_then(|flow| site(trial, flow)) {
             // Certainly one of them, but which one is unknown.
-            Some(Site::Among(_)) if first.who.is_none() => return Confidence::Low,
+            Some(Site::Among(_)) if first.component.is_none() => return Confidence::Low,
             // The requests are in several places.
-            None if first.who.is_none() => return Confidence::Low,
+            None if first.component.is_none() => return Confidence::Low,
             Some(Site::At(place)) if is_range(&place, trial.summary.concurrency_mean) => {
                 return Confidence::Medium;
             }

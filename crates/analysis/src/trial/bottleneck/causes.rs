@@ -47,7 +47,7 @@ pub fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option
     let (kind, text) = CAUSES.iter().find_map(of)?;
     Some(Suspect {
         kind,
-        who: Some(top.name.clone()),
+        component: Some(top.name.clone()),
         at_s: None,
         text,
         share: (top.requests / trial.summary.concurrency_mean.max(f64::MIN_POSITIVE)).min(1.0),

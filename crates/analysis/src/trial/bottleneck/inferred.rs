@@ -64,7 +64,7 @@ pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
     let inside = holder.as_deref().map_or("in the system".to_owned(), |name| format!("inside {name}"));
     Some(Suspect {
         kind: BottleneckKind::LimitedConcurrency,
-        who: holder,
+        component: holder,
         at_s: None,
         text: format!(
             "requests wait {inside}: about {} of {} in flight are served at a time (throughput × the fastest response of {}), and no component is busy: a pool, a lock or a worker count is too small",
@@ -129,7 +129,7 @@ fn inside_whom(trial: &TrialData<'_>) -> Suspect {
         };
         return Suspect {
             kind: BottleneckKind::Nothing,
-            who: None,
+            component: None,
             at_s: None,
             text,
             share: 0.0,
@@ -140,7 +140,7 @@ fn inside_whom(trial: &TrialData<'_>) -> Suspect {
         let text = "no saturated resource found; what the programs waited for was not measured".to_owned();
         return Suspect {
             kind: BottleneckKind::Latency,
-            who: None,
+            component: None,
             at_s: None,
             text,
             share: 0.0,
@@ -165,5 +165,12 @@ fn inside_whom(trial: &TrialData<'_>) -> Suspect {
         }
         (None, None) => (None, "no saturated resource found".to_owned()),
     };
-    Suspect { kind: BottleneckKind::Latency, who, at_s: None, text, share: 0.0, evidence: Vec::new() }
+    Suspect {
+        kind: BottleneckKind::Latency,
+        component: who,
+        at_s: None,
+        text,
+        share: 0.0,
+        evidence: Vec::new(),
+    }
 }

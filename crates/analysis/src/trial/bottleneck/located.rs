@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::evidence::{Pair, Threads};
-use loadlab_record::units::{format_count, significant};
+use loadlab_record::units::{format_count, format_percent_whole, significant};
 
 use super::causes::{few_at_a_time, full_pool, holds_back, keeps_up, link_of_relay, made_of, relayed};
 use super::flow::{FEWEST_READINGS, Flow, Site, WaitPlace, describe, short, waiting};
-use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, percent, rank};
+use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, rank};
 
 /// A component with less than this share of the requests holds nothing back, however busy it is.
 const HARDLY_SHARE: f64 = 0.2;
@@ -54,8 +54,9 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     let behind = flow.behind(&top.name);
     // A full accept queue is what holds back the connections waiting to be accepted.
     let is_resource = |s: &Suspect| (2..=3).contains(&rank(s)) || s.kind == BottleneckKind::AcceptQueue;
-    let at_top = |s: &Suspect| is_resource(s) && s.who.as_deref() == Some(top.name.as_str());
-    let beyond = |s: &Suspect| is_resource(s) && s.who.as_deref().is_some_and(|who| behind.contains(who));
+    let at_top = |s: &Suspect| is_resource(s) && s.component.as_deref() == Some(top.name.as_str());
+    let beyond =
+        |s: &Suspect| is_resource(s) && s.component.as_deref().is_some_and(|who| behind.contains(who));
     let sentence = waits_there(trial, flow, top);
     let has_pool = full_pool(flow, top).is_some();
     // A full pool is the symptom of what is behind it, if that is saturated.
@@ -135,7 +136,7 @@ fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Opt
     let each = |((from, to), requests): &&Link| format!("{} on {from}→{to}", short(*requests));
     Some(Suspect {
         kind: BottleneckKind::Link,
-        who: Some(name.clone()),
+        component: Some(name.clone()),
         at_s: None,
         text: format!(
             "links of {name}: {} of {} requests in flight are on the wire there{given}",
@@ -167,7 +168,7 @@ fn few_words(flow: &Flow) -> &'static str {
 /// component named only for its open connections, has hardly any.
 pub fn in_several_places(trial: &TrialData<'_>, flow: &Flow, guessed: &Suspect) -> Option<Suspect> {
     let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
-    let who = guessed.who.as_deref().filter(|_| guessed.kind == BottleneckKind::Latency)?;
+    let who = guessed.component.as_deref().filter(|_| guessed.kind == BottleneckKind::Latency)?;
     let places = flow.places(in_flight, rate_per_s);
     let has = places.iter().find(|place| place.name == who)?.requests;
     // If it is unknown who waits, a guess is as good as what was seen.
@@ -179,7 +180,7 @@ pub fn in_several_places(trial: &TrialData<'_>, flow: &Flow, guessed: &Suspect) 
     let names: Vec<String> = largest.iter().map(|place| name(place)).collect();
     let each = |place: &&WaitPlace| format!("{} in {}", short(place.requests), name(place));
     Some(Suspect {
-        who: None,
+        component: None,
         text: format!(
             "no saturated resource found: requests wait in several places, the largest shares in {}",
             names.join(", ")
@@ -210,7 +211,7 @@ fn insert(suspect: Suspect, found: &mut Vec<Suspect>, has_some: impl Fn(&str) ->
             BottleneckKind::Latency => rank(s) <= 6,
             _ => rank(s) <= 3,
         };
-        is_worse && s.who.as_deref().is_none_or(&has_some) && s.kind != BottleneckKind::Neighbours
+        is_worse && s.component.as_deref().is_none_or(&has_some) && s.kind != BottleneckKind::Neighbours
     };
     let before = found.iter().filter(|s| may_be(s)).count();
     found.sort_by_key(|s| !may_be(s));
@@ -223,7 +224,7 @@ fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[WaitPlace], found: 
     let in_flight = trial.summary.concurrency_mean;
     let is_one = |who: &str| among.iter().any(|place| place.name == who);
     let sentence = waits_among(flow, among, in_flight);
-    let is_resource = |s: &Suspect| (2..=3).contains(&rank(s)) && s.who.as_deref().is_some_and(is_one);
+    let is_resource = |s: &Suspect| (2..=3).contains(&rank(s)) && s.component.as_deref().is_some_and(is_one);
     if let Some(at) = found.iter().position(is_resource) {
         let mut first = found.remove(at);
         first.evidence.push(sentence);
@@ -245,7 +246,7 @@ fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[WaitPlace], found: 
     };
     let threads = among.iter().filter_map(|p| describe_threads(&flow.threads.get(&p.name)?.means));
     let evidence = std::iter::once(sentence).chain(threads).collect();
-    let suspect = Suspect { kind, who: None, at_s: None, text, share: MOST_SHARE, evidence };
+    let suspect = Suspect { kind, component: None, at_s: None, text, share: MOST_SHARE, evidence };
     insert(suspect, found, is_one);
 }
 
@@ -343,20 +344,20 @@ pub fn one_thread(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
             all.map_or(String::new(), |all| format!("; the component used {} cores", significant(all, 2)));
         Some(Suspect {
             kind: BottleneckKind::OneCore,
-            who: Some(name.clone()),
+            component: Some(name.clone()),
             at_s: None,
             text: match is_full {
                 true => format!(
                     "{name}: one of its {} threads (`{}`) kept a core busy for {} of the time{beside}",
                     format_count(t.count.round().max(1.0)),
                     t.busiest_name,
-                    percent(busy.min(1.0))
+                    format_percent_whole(busy.min(1.0))
                 ),
                 false => format!(
                     "{name}: one of its {} threads (`{}`) was always busy: it ran for {} of the time, and waited for a core for most of the rest",
                     format_count(t.count.round().max(1.0)),
                     t.busiest_name,
-                    percent(busy)
+                    format_percent_whole(busy)
                 ),
             },
             share: if is_full { busy.min(1.0) } else { FULL_THREAD },

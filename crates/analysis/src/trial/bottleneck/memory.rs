@@ -3,9 +3,9 @@
 
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::ComponentSummary;
-use loadlab_record::units::{format_bytes, format_count};
+use loadlab_record::units::{format_bytes, format_count, format_percent_whole};
 
-use super::{BottleneckKind, FULL_WEIGHT, SHORTEST_S, Suspect, TrialData, during, percent};
+use super::{BottleneckKind, FULL_WEIGHT, SHORTEST_S, Suspect, TrialData, during};
 use crate::trial::counter::{Counter, During};
 
 /// Memory above this share of its limit counts as full: the rest is less than the kernel needs to reclaim calmly.
@@ -41,7 +41,7 @@ pub fn memory(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&S
 fn suspect(name: &str, at_s: Option<f64>, text: String, share: f64) -> Suspect {
     Suspect {
         kind: BottleneckKind::Memory,
-        who: Some(name.to_owned()),
+        component: Some(name.to_owned()),
         at_s,
         text,
         share,
@@ -73,8 +73,8 @@ fn at_limit(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspec
         "{name} reached its memory limit: up to {} of {} (above {} of it for {} of the time)",
         format_bytes(used),
         format_bytes(limit),
-        percent(FULL_SHARE),
-        percent(share)
+        format_percent_whole(FULL_SHARE),
+        format_percent_whole(share)
     );
     // Full does not mean slow: a component that is also at its CPU limit is held back by that.
     Some(suspect(name, at, text, share * FULL_WEIGHT))
@@ -101,10 +101,12 @@ fn pressed(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspect
             format_bytes(used),
             format_bytes(limit)
         ),
-        (_, Some(waited), _) => format!("it waited for memory for {} of the time", percent(waited.min(1.0))),
+        (_, Some(waited), _) => {
+            format!("it waited for memory for {} of the time", format_percent_whole(waited.min(1.0)))
+        }
         (_, _, Some(waited)) => format!(
             "the machine is short of memory: tasks waited for it for {} of the time",
-            percent(waited.min(1.0))
+            format_percent_whole(waited.min(1.0))
         ),
         _ => return None,
     };

@@ -35,7 +35,9 @@ use loadlab_record::evidence::{Evidence, Listener};
 use loadlab_record::load::Tick;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, Doubt, Summary};
-use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
+use loadlab_record::units::{
+    format_bytes, format_count, format_duration_ns, format_percent_whole, significant,
+};
 
 pub use self::answer::{Diagnosis, answer_of_watched, diagnose};
 use self::flow::Flow;
@@ -85,7 +87,7 @@ pub struct Suspect {
     /// What kind of bottleneck it is.
     pub kind: BottleneckKind,
     /// Which component, probe or machine; `None` if none can be named.
-    pub who: Option<String>,
+    pub component: Option<String>,
     /// When it first happened, seconds on the trial's clock, if known.
     pub at_s: Option<f64>,
     /// The statement about it, without a full stop.
@@ -159,14 +161,14 @@ fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     // If the load is answered as it arrives, the CPU it needs is no limit, even at about one core.
     let by_use = if causes::keeps_up(trial) { Vec::new() } else { by_component(trial, one_core) };
     let by_use = by_use.into_iter().filter_map(|mut suspect| {
-        let who = suspect.who.as_deref()?;
-        if found.iter().any(|s| s.who.as_deref() == Some(who)) {
+        let who = suspect.component.as_deref()?;
+        if found.iter().any(|s| s.component.as_deref() == Some(who)) {
             return None;
         }
         let threads = flow.and_then(|flow| flow.threads.get(who)).map(|t| &t.means);
         if let Some((threads, busiest)) = threads.and_then(|t| Some((t, t.busiest_cores?))) {
             let all = format_count(threads.count.round().max(1.0));
-            let used = percent(busiest.min(1.0));
+            let used = format_percent_whole(busiest.min(1.0));
             let is_most = threads.cpu_cores.is_some_and(|cores| busiest >= 0.5 * cores);
             let how = match is_most {
                 true => format!(
@@ -202,7 +204,7 @@ fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
                 format_count(l.drops as f64),
                 format_count(f64::from(l.backlog))
             ),
-            who: Some(who),
+            component: Some(who),
             share: (l.drops as f64 / started).min(1.0),
             evidence: Vec::new(),
         }
@@ -214,7 +216,8 @@ fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
 /// same component stay, and so do addresses and probes, which may just happen to end in a number.
 fn replicas_together(trial: &TrialData<'_>, sorted: Vec<Suspect>) -> Vec<Suspect> {
     let stem = |suspect: &Suspect| {
-        let name = suspect.who.as_deref().filter(|name| trial.summary.components.contains_key(*name))?;
+        let name =
+            suspect.component.as_deref().filter(|name| trial.summary.components.contains_key(*name))?;
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         (!stem.is_empty() && stem.len() < name.len()).then(|| stem.to_owned())
     };
@@ -223,9 +226,9 @@ fn replicas_together(trial: &TrialData<'_>, sorted: Vec<Suspect>) -> Vec<Suspect
         let like = |(first, _): &&mut (Suspect, Vec<String>)| {
             let are_replicas =
                 stem(first).is_some_and(|own| stem(&suspect).is_some_and(|other| own == other));
-            first.kind == suspect.kind && first.who != suspect.who && are_replicas
+            first.kind == suspect.kind && first.component != suspect.component && are_replicas
         };
-        match (reported.iter_mut().find(like), &suspect.who) {
+        match (reported.iter_mut().find(like), &suspect.component) {
             (Some((_, others)), Some(name)) => {
                 if !others.contains(name) {
                     others.push(name.clone());
@@ -277,10 +280,6 @@ fn when(suspect: &Suspect) -> f64 {
     suspect.at_s.unwrap_or(f64::INFINITY)
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
-
 /// The load on the trial's clock, to the end of its window.
 fn during(trial: &TrialData<'_>) -> During {
     let from_s = trial.ticks.iter().map(|t| t.from_s).fold(f64::INFINITY, f64::min);
@@ -313,7 +312,7 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     let limit = if worst.grave { "" } else { "; how much more the system could do is unknown" };
     vec![Suspect {
         kind: BottleneckKind::Generator,
-        who: Some("loadlab".into()),
+        component: Some("loadlab".into()),
         at_s: None,
         text: format!("loadlab itself: {}{limit}", worst.evidence),
         share: if worst.grave { 1.0 } else { 0.9 },
@@ -325,7 +324,7 @@ fn died(trial: &TrialData<'_>) -> Vec<Suspect> {
     let died = trial.events.iter().filter_map(|e| match &e.what {
         EventKind::Died { component, status } => Some(Suspect {
             kind: BottleneckKind::Died,
-            who: Some(component.clone()),
+            component: Some(component.clone()),
             at_s: Some(e.at_s),
             text: format!("{component} died at {}: {status}", seconds(e.at_s)),
             share: 1.0,
@@ -378,7 +377,7 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
     });
     let of = match (c.cpu_limit, used) {
         (Some(limit), Some(used)) => {
-            format!(" used {} of its CPU limit of {}", percent(used), cores(limit))
+            format!(" used {} of its CPU limit of {}", format_percent_whole(used), cores(limit))
         }
         _ => " has a CPU limit".to_owned(),
     };
@@ -387,7 +386,10 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
     };
     let was = match (counted(|s| s.throttled_periods).zip(counted(|s| s.periods)), throttled_s) {
         (Some((throttled, all)), _) => {
-            format!(" and was throttled in {} of its periods", percent((throttled / all).min(1.0)))
+            format!(
+                " and was throttled in {} of its periods",
+                format_percent_whole((throttled / all).min(1.0))
+            )
         }
         (None, Some(s)) if s > 0.0 => {
             format!(" and was throttled, for {} over all cores in {}", seconds(s), seconds(length_s))
@@ -397,7 +399,7 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
     let share = used.unwrap_or(0.0).max(if bursts { 0.0 } else { stopped.min(1.0) });
     Some(Suspect {
         kind: BottleneckKind::CpuLimit,
-        who: Some(name.to_owned()),
+        component: Some(name.to_owned()),
         at_s: first.map(|w| w[0].at_s.max(load.from_s)),
         text: format!("{name}{of}{was}"),
         share: share.min(1.0),
@@ -425,11 +427,11 @@ fn open_files(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&S
     let most = c.open_files_max.map_or(String::new(), |n| format!(", {} in total", format_count(n as f64)));
     Some(Suspect {
         kind: BottleneckKind::OpenFiles,
-        who: Some(name.to_owned()),
+        component: Some(name.to_owned()),
         at_s: Some(at_s),
         text: format!(
             "{name} ran out of file descriptors: one of its processes was at its limit (`ulimit -n`) for {} of the time{most}",
-            percent(share)
+            format_percent_whole(share)
         ),
         share,
         evidence: Vec::new(),
@@ -446,11 +448,11 @@ fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]
     let bytes = |v: Option<u64>| v.map_or("–".to_owned(), |v| format_bytes(v as f64));
     Some(Suspect {
         kind: BottleneckKind::Disk,
-        who: Some(name.to_owned()),
+        component: Some(name.to_owned()),
         at_s: None,
         text: format!(
             "{name} waited for its disk for {} of the time (read {}, written {})",
-            percent(waited.min(1.0)),
+            format_percent_whole(waited.min(1.0)),
             bytes(c.block_bytes.read),
             bytes(c.block_bytes.written)
         ),
@@ -468,7 +470,7 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sa
     let text = match used <= WHOLE_SHARE {
         true => format!(
             "{name} kept one core busy for {} of the time: it does not use a second one",
-            percent(used.min(1.0))
+            format_percent_whole(used.min(1.0))
         ),
         false => format!(
             "{name} used {} cores: apparently one thread was always busy, and the others did little",
@@ -477,7 +479,7 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sa
     };
     (one && trial.cores != 1).then(|| Suspect {
         kind: BottleneckKind::OneCore,
-        who: Some(name.to_owned()),
+        component: Some(name.to_owned()),
         at_s: None,
         text,
         share: used.min(1.0),
@@ -513,11 +515,11 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
         shares.iter().take(3).map(|(n, s)| format!("{n} {}", significant(*s, 2))).collect();
     Some(Suspect {
         kind: if is_ours { BottleneckKind::HostCpu } else { BottleneckKind::Neighbours },
-        who: Some("host".into()),
+        component: Some("host".into()),
         at_s: None,
         text: format!(
             "the machine: its {cores} cores were busy for {} of the time (in cores: {})",
-            percent(used.min(1.0)),
+            format_percent_whole(used.min(1.0)),
             words.join(", ")
         ),
         share: used.min(1.0),
@@ -542,7 +544,7 @@ fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<S
     let mut say = |share: f64, text: String| {
         found.push(Suspect {
             kind: BottleneckKind::Refused,
-            who: Some(host.to_owned()),
+            component: Some(host.to_owned()),
             at_s: at.map(|t| t.from_s),
             text,
             share: share.min(1.0),
@@ -647,7 +649,7 @@ fn queues(trial: &TrialData<'_>) -> Vec<Suspect> {
         let at = loaded.iter().find(|p| p.1 > first.max(1.0) * 1.5).map(|p| p.0);
         Some(Suspect {
             kind: BottleneckKind::Queue,
-            who: Some(name.clone()),
+            component: Some(name.clone()),
             at_s: at,
             text: format!(
                 "{name} grew from {} to {} during the load: its consumer cannot keep up",

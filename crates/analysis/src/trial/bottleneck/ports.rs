@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::units::format_count;
+use loadlab_record::units::{format_count, format_percent_whole};
 
 use super::flow::{Flow, GENERATOR, PortLine};
-use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, percent};
+use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during};
 
 /// Taken ports above this share of the range count as all: those held by others are not available either.
 const FULL_SHARE: f64 = 0.97;
@@ -90,13 +90,13 @@ fn suspect(
     };
     Some(Suspect {
         kind: BottleneckKind::Ports,
-        who: (!component.is_empty()).then(|| component.to_owned()),
+        component: (!component.is_empty()).then(|| component.to_owned()),
         at_s: reached.first().map(|line| line.at_s.max(during(trial).from_s)),
         text: format!(
             "{who} {what} towards {to}: {} of {} (`net.ipv4.ip_local_port_range`) were taken for {} of the time{cause}",
             format_count(f64::from(most.taken)),
             format_count(f64::from(most.range)),
-            percent(share)
+            format_percent_whole(share)
         ),
         // If some are left, the place where requests wait decides whether that holds them back.
         share: if stage == Stage::Full { share } else { share.min(0.99 * DECIDES_SHARE) },

@@ -2,12 +2,12 @@
 
 use loadlab_record::load::OwnLimits;
 use loadlab_record::summary::{Doubt, LoadFacts, Stalls, Summary};
-use loadlab_record::units::{format_count, format_duration_ns};
+use loadlab_record::units::{format_count, format_duration_ns, format_percent_short};
 
 use super::lateness::{
     figures_in, has_due_times, late_is_grave, quantile_ns, responses, shortage_is_grave, tail_of,
 };
-use super::{Grounds, doubt, ms, percent, share_of};
+use super::{Grounds, doubt, ms, share_of};
 
 /// Load threads busier than this have no reserve left to react on time.
 const BUSY_SHARE: f64 = 0.90;
@@ -175,7 +175,7 @@ pub(super) fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<
         format!(
             "{} {threads} busy for {} of the time{}",
             generator.threads,
-            percent(share),
+            format_percent_short(share),
             lower_bound(&summary.load)
         ),
         "give loadlab more cores (`--threads`, `--cpus`), or send the load from another machine",
@@ -201,7 +201,7 @@ pub(super) fn cpu_wait(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt
         format!(
             "load threads waited {} for a core each time they were ready ({} of the time in total), compared with a median response of {}",
             format_duration_ns(each_ns),
-            percent(share),
+            format_percent_short(share),
             format_duration_ns(median_ns)
         ),
         "give loadlab and the system under test separate cores (`--cpus`), or expect times to include the wait",

@@ -5,9 +5,9 @@
 use loadlab_record::Failure;
 use loadlab_record::expr::{Expr, SummaryNumbers};
 use loadlab_record::summary::{Doubt, Summary};
-use loadlab_record::units::format_count;
+use loadlab_record::units::{format_count, format_percent_short};
 
-use super::{doubt, percent, share_of};
+use super::{doubt, share_of};
 
 /// Fewer than one request in a thousand change no share of failures that matters.
 const SHARE: f64 = 0.001;
@@ -36,9 +36,9 @@ pub(super) fn resent_after_reset(summary: &Summary) -> Option<Doubt> {
              answer; if the server had read them, up to {} of the requests failed instead of {}{so}",
             format_count(resent as f64),
             format_count(summary.requests.started as f64),
-            percent(share),
-            percent(most),
-            percent(failed),
+            format_percent_short(share),
+            format_percent_short(most),
+            format_percent_short(failed),
         ),
         "compare the server's own count of requests; on a connection for each request (`--no-keep-alive`, `keep_alive: false`) \
          every reset counts as a failure",

@@ -388,7 +388,7 @@ impl Search<'_> {
         let likeliest = search.likeliest();
         let so_far = match likeliest.first() {
             Some((k, p)) if *p >= 0.1 => {
-                format!("; likeliest so far {} ({})", self.revisions[*k].name, percent(*p))
+                format!("; likeliest so far {} ({})", self.revisions[*k].name, probability(*p))
             }
             _ => String::new(),
         };
@@ -445,12 +445,12 @@ impl Search<'_> {
         let together: f64 = named.iter().map(|(_, p)| p).sum();
         let line = match (verdict, named) {
             ("found", [(k, p)]) => {
-                format!("{} changed it: {}, after {trials}{}", self.named(*k), percent(*p), by(*k))
+                format!("{} changed it: {}, after {trials}{}", self.named(*k), probability(*p), by(*k))
             }
             ("found", several) => {
                 let all: Vec<String> = several.iter().map(|(k, _)| self.named(*k)).collect();
                 let k = several.iter().map(|(k, _)| *k).max().unwrap_or(1);
-                let of = format!("{} after {trials}{}", percent(together), by(k));
+                let of = format!("{} after {trials}{}", probability(together), by(k));
                 format!(
                     "one of these changed it ({of}); those between cannot be measured: {}",
                     all.join(", ")
@@ -464,7 +464,11 @@ impl Search<'_> {
                 )
             }
             (_, [(k, p), ..]) => {
-                format!("not certain after {trials}; the likeliest is {}: {}", self.named(*k), percent(*p))
+                format!(
+                    "not certain after {trials}; the likeliest is {}: {}",
+                    self.named(*k),
+                    probability(*p)
+                )
             }
             _ => format!("not certain after {trials}: only the ends were measured"),
         };
@@ -528,7 +532,7 @@ fn masked(document: &Value) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn percent(share: f64) -> String {
+fn probability(share: f64) -> String {
     // What is nearly certain must not read 100 %.
     format!("{:.0} %", (share * 100.0).min(99.0))
 }

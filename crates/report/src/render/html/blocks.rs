@@ -83,14 +83,14 @@ fn table(out: &mut String, table: &Table) {
         escape(label)
     );
     for (i, head) in table.head.iter().enumerate() {
-        let class = if i == 0 || table.words.contains(&i) { "" } else { " class=\"n\"" };
+        let class = if i == 0 || table.text_columns.contains(&i) { "" } else { " class=\"n\"" };
         let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", escape(head));
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for row in &table.rows {
         out.push_str("<tr>");
         for (i, cell) in row.iter().enumerate() {
-            self::cell(out, cell, i, table.words.contains(&i));
+            self::cell(out, cell, i, table.text_columns.contains(&i));
         }
         out.push_str("</tr>\n");
     }
@@ -153,7 +153,8 @@ fn compare(out: &mut String, compare: &Compare) {
         for (i, point) in points.iter().enumerate() {
             self::point(out, (i, compare.figures.len()), point, &at);
         }
-        let _ = writeln!(out, "</span><span class=\"told\">{}</span></div>", escape(&described.join(" · ")));
+        let _ =
+            writeln!(out, "</span><span class=\"readout\">{}</span></div>", escape(&described.join(" · ")));
     }
     out.push_str("</div>\n");
     let open =
@@ -235,7 +236,7 @@ fn ratios(out: &mut String, ratios: &Ratios) {
         }
         let _ = writeln!(
             out,
-            "</span><span class=\"told\"><b class=\"{}\">{}</b> · {}</span></div>",
+            "</span><span class=\"readout\"><b class=\"{}\">{}</b> · {}</span></div>",
             class_of(row.weight),
             escape(&row.call),
             escape(&row.described())

@@ -175,7 +175,8 @@ mod tests {
     use crate::document::Table;
 
     fn of(nodes: &[(u32, u32, u64)]) -> Flame {
-        let hottest = Table { caption: String::new(), head: vec![], words: vec![], rows: vec![], note: None };
+        let hottest =
+            Table { caption: String::new(), head: vec![], text_columns: vec![], rows: vec![], note: None };
         let node = |&(depth, name, samples)| FlameNode { depth, name, samples, before: None };
         Flame {
             id: "f".into(),

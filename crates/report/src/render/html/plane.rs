@@ -58,7 +58,7 @@ pub(super) fn plane(out: &mut String, plane: &Plane) {
     legend(out, plane);
     let _ = write!(
         out,
-        "<div class=\"field\" data-told=\"{}\">\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+        "<div class=\"field\" data-label=\"{}\">\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
         escape(&format!("{}. Arrow keys move between points; {} has all values.", plane.title, plane.behind)),
         escape(&summary(plane))
     );

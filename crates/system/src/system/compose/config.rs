@@ -153,16 +153,16 @@ impl System {
     ) -> Result<()> {
         for (kind, name) in config.named() {
             let doing = format!("look for the {} `{name}`", kind.word());
-            let answer = engine.call(Call::new(doing, "GET", kind.path(name)))?;
+            let response = engine.call(Call::new(doing, "GET", kind.path(name)))?;
             // An engine also finds resources whose id begins with this name.
-            let is_it = answer.body["Name"].as_str().is_some_and(|n| n.trim_start_matches('/') == name);
-            if answer.status == 404 || !is_it {
+            let is_it = response.body["Name"].as_str().is_some_and(|n| n.trim_start_matches('/') == name);
+            if response.status == 404 || !is_it {
                 continue;
             }
             let labels = if kind == NamedKind::Container {
-                &answer.body["Config"]["Labels"]
+                &response.body["Config"]["Labels"]
             } else {
-                &answer.body["Labels"]
+                &response.body["Labels"]
             };
             let owner = labels[PROJECT_LABEL].as_str().unwrap_or_default();
             if owner == project {

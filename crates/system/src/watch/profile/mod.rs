@@ -15,7 +15,7 @@ mod waits;
 
 use std::thread::JoinHandle;
 
-use loadlab_record::profile::{Profile, Window};
+use loadlab_record::profile::{Profile, TimeSpan};
 
 use self::events::Events;
 use self::ring::Record;
@@ -51,7 +51,7 @@ pub struct Samples {
     cpu: Stacks,
     waits: Stacks,
     waits_ns: u64,
-    windows: Vec<Window>,
+    windows: Vec<TimeSpan>,
     lost: u64,
     has_kernel: bool,
     not_seen: Vec<String>,
@@ -209,7 +209,7 @@ struct Sampling {
     spec: ProfileSpec,
     clock: TrialClock,
     random: Random,
-    windows: Vec<Window>,
+    windows: Vec<TimeSpan>,
     cpu: CpuClock,
 }
 
@@ -288,7 +288,7 @@ impl Sampling {
         };
         let at_s = |ns| self.clock.at_s(ns);
         // The end of the load may have cut the second short: record only the part that was sampled.
-        self.windows.push(Window { from_s: at_s(began_ns), to_s: at_s(clock::now_ns().min(end_ns)) });
+        self.windows.push(TimeSpan { from_s: at_s(began_ns), to_s: at_s(clock::now_ns().min(end_ns)) });
         is_stopped
     }
 
