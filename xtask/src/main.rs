@@ -10,8 +10,7 @@ mod agents;
 mod big_report;
 mod blocks;
 mod book;
-// The report's tests use the same driver.
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the report's tests use the same driver")]
 #[path = "../../crates/report/tests/support/browser.rs"]
 mod browser;
 mod changes;

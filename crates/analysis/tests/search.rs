@@ -2,7 +2,10 @@
 
 use loadlab_analysis::scaling::search::{Answer, MAX_LEVELS, Next, Outcome, Search};
 use loadlab_analysis::trial::steady::growing_backlog;
+use loadlab_analysis::verdict_of_search;
 use loadlab_record::load::{Counts, Tick};
+use loadlab_record::search::{SearchFacts, SearchStep, SearchVariable};
+use loadlab_record::summary::Verdict;
 
 use crate::chance::Chance;
 
@@ -135,4 +138,39 @@ fn a_backlog_that_grows_is_seen_and_one_that_does_not_is_not() {
         growing_backlog(&[tick(0), tick(1)], 2.0).as_deref(),
         Some("the backlog grew to 200 of 2000 requests")
     );
+}
+
+#[test]
+fn the_verdict_is_that_of_the_lowest_level_that_was_not_met() {
+    let of = |level: Option<u64>, above: Option<u64>, outcomes: &[&str]| {
+        let step = |outcome: &&str| SearchStep {
+            level: above.unwrap_or(1),
+            outcome: (*outcome).to_owned(),
+            ..SearchStep::default()
+        };
+        verdict_of_search(&SearchFacts {
+            vary: SearchVariable::Users,
+            low: 10,
+            high: 100,
+            found: Some("so".to_owned()),
+            level,
+            above,
+            confirmed: false,
+            capacity: None,
+            bottleneck: None,
+            path: outcomes.iter().map(step).collect(),
+        })
+    };
+    assert_eq!(of(Some(20), Some(21), &["missed", "missed"]), Verdict::Pass);
+    assert_eq!(of(Some(100), None, &[]), Verdict::Pass);
+    assert_eq!(of(None, Some(10), &["missed"]), Verdict::Fail);
+    // loadlab itself was saturated; one trial that could be judged outweighs those that could not.
+    assert_eq!(of(Some(20), Some(21), &["invalid", "invalid", "met"]), Verdict::Invalid);
+    assert_eq!(of(None, Some(10), &["invalid"]), Verdict::Invalid);
+    assert_eq!(of(None, Some(10), &["invalid", "missed"]), Verdict::Fail);
+    assert_eq!(of(Some(20), Some(21), &["invalid", "undecided"]), Verdict::Pass);
+    // Too few samples; a lower level was not tried; one that contradicts itself.
+    assert_eq!(of(None, Some(10), &["undecided", "undecided"]), Verdict::Undecided);
+    assert_eq!(of(None, Some(32), &["missed"]), Verdict::Undecided);
+    assert_eq!(of(None, Some(10), &["missed", "met"]), Verdict::Undecided);
 }

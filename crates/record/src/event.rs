@@ -16,7 +16,7 @@ pub struct Event {
 }
 
 /// What happened; each variant documents its fields.
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "each variant documents its fields")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {

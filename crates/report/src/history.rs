@@ -9,12 +9,13 @@ use loadlab_analysis::cases::metric::{self, Better, Metric, Unit, Value};
 use loadlab_analysis::comparison::changes::{ChangePoint, change_points};
 use loadlab_analysis::comparison::compare::Scale;
 use loadlab_analysis::findings::{Findings, findings};
+use loadlab_analysis::verdict_of_search;
 use loadlab_record::manifest::{CommitFacts, Manifest, RunEnded, short_commit};
 use loadlab_record::summary::{Ended, Verdict};
 use serde_json::{Value as Json, json};
 
 use crate::compose::numeric::{HOLLOW, height};
-use crate::compose::{ranged, search, worst};
+use crate::compose::{ranged, worst};
 use crate::document::{Block, Cell, Document, Fact, Point, Section, Table, Weight};
 use crate::figures;
 use crate::plane::RangedValue;
@@ -113,7 +114,7 @@ fn row(listed: &Listed) -> Vec<Cell> {
 /// The worst of its cases; a search has its own verdict, since levels that missed are no failure.
 fn verdict(manifest: &Manifest, findings: &Findings<'_>) -> Verdict {
     match &manifest.search {
-        Some(facts) => search::verdict(facts),
+        Some(facts) => verdict_of_search(facts),
         None => worst(findings.cases.iter().map(|c| c.verdict)),
     }
 }

@@ -8,9 +8,9 @@ use std::fmt::Write;
 
 use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::findings::findings;
+use loadlab_analysis::verdict_of_search;
 use loadlab_record::summary::{Expectation, Summary, Verdict};
 
-use crate::compose::search::verdict;
 use crate::figures::described;
 use crate::markup::escaped;
 use crate::trial::expectation_words;
@@ -68,7 +68,7 @@ pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String 
 pub fn junit_of_search(run: &DiagnosedRun) -> String {
     let name = escape(&run.manifest.name);
     let answer = run.manifest.search.as_ref().and_then(|search| search.found.as_deref());
-    let result = match run.manifest.search.as_ref().map(verdict) {
+    let result = match run.manifest.search.as_ref().map(verdict_of_search) {
         Some(Verdict::Pass) => "good",
         Some(Verdict::Fail) => "failure",
         Some(Verdict::Undecided) => "skipped",

@@ -10,6 +10,7 @@ use loadlab_record::figure::FigureValue;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Tick, Window};
 use loadlab_record::sample::Sample;
+use loadlab_record::search::SearchFacts;
 use loadlab_record::summary::{Ended, Expectation, Summary, Verdict};
 
 use crate::trial::components::{self, probe_name};
@@ -181,6 +182,24 @@ pub fn verdict(summary: &Summary) -> Verdict {
         return Verdict::Undecided;
     }
     if summary.expectations.is_empty() { Verdict::None } else { Verdict::Pass }
+}
+
+/// The verdict on a search: INVALID if loadlab itself was saturated in the end; undecided if no level met the
+/// expectations, but the lowest one did not definitely miss any, or was not reached.
+pub fn verdict_of_search(search: &SearchFacts) -> Verdict {
+    let above = || search.path.iter().filter(|step| Some(step.level) == search.above);
+    let count = |outcome: &str| above().filter(|step| step.outcome == outcome).count();
+    // One trial that could be judged outweighs those that could not.
+    let is_invalid = count("invalid") > count("met") && count("missed") + count("undecided") == 0;
+    let is_open = search.above.is_some() && above().all(|step| step.outcome == "undecided");
+    let ran_out = search.above.is_some_and(|above| above > search.low);
+    match (&search.found, search.level) {
+        (None, _) => Verdict::None,
+        (Some(_), _) if is_invalid => Verdict::Invalid,
+        (Some(_), Some(_)) => Verdict::Pass,
+        (Some(_), None) if is_open || ran_out || count("met") > 0 => Verdict::Undecided,
+        (Some(_), None) => Verdict::Fail,
+    }
 }
 
 /// How loadlab exits.

@@ -239,9 +239,11 @@ impl Cursor {
     }
 
     /// The next row; `None` when the feed has run out.
-    // Not an iterator: the order repeats endlessly, and must not be collected.
     #[inline]
-    #[allow(clippy::should_implement_trait)]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the order repeats endlessly, and must not be collected"
+    )]
     pub fn next(&mut self) -> Option<u32> {
         if self.rows == 0 || self.dealing.is_once && self.position >= self.rows {
             return None;

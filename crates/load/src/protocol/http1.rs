@@ -95,7 +95,10 @@ pub struct Reader {
     state: State,
     head: Option<Head>,
     /// The beginning of the head, if it arrived in pieces. Few do: all the others need no room for it.
-    #[allow(clippy::box_collection)]
+    #[expect(
+        clippy::box_collection,
+        reason = "few heads arrive in pieces: all the others need no room for it"
+    )]
     partial: Option<Box<Vec<u8>>>,
     /// Number of interim responses so far.
     interim: u8,

@@ -16,8 +16,7 @@ use crate::spec::{LoadSpec, Model};
 const BACKLOG_RUNS: usize = 1 << 16;
 
 /// Source of requests.
-// One per worker: its size does not matter.
-#[allow(clippy::large_enum_variant)]
+#[expect(clippy::large_enum_variant, reason = "one per worker: its size does not matter")]
 pub enum Pacer {
     /// Users, in the closed model.
     Closed(ClosedPacer),

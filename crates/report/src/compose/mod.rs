@@ -22,7 +22,7 @@ mod quiet;
 mod readings;
 mod remarks;
 mod scalability;
-pub(crate) mod search;
+mod search;
 mod shapes;
 mod sockets;
 mod steps;

@@ -3,6 +3,7 @@
 use loadlab_analysis::cases::case::{CaseFindings, TrialFindings};
 use loadlab_analysis::cases::metric::Unit;
 use loadlab_analysis::findings::Findings;
+use loadlab_analysis::verdict_of_search;
 use loadlab_record::manifest::Manifest;
 use loadlab_record::search::{Capacity, SearchFacts, SearchStep, SearchVariable};
 use loadlab_record::summary::Verdict;
@@ -46,7 +47,7 @@ pub fn described(mut document: Document, manifest: &Manifest, findings: &Finding
     }
     document.answer.insert(0, Fact::new("Searched", format!("{tested}.")));
     document.answer.insert(1, Fact::new("Found", format!("{found}.")));
-    document.verdict = verdict(search);
+    document.verdict = verdict_of_search(search);
     document.sections.insert(0, section(search));
     document
 }
@@ -213,24 +214,6 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
 /// Values that span more than this factor are drawn on a logarithmic scale.
 const DECADES_FROM: f64 = 30.0;
 
-/// The verdict on a search: INVALID if loadlab itself was saturated in the end; undecided if no level met the
-/// expectations, but the lowest one did not definitely miss any, or was not reached.
-pub fn verdict(search: &SearchFacts) -> Verdict {
-    let above = || search.path.iter().filter(|step| Some(step.level) == search.above);
-    let count = |outcome: &str| above().filter(|step| step.outcome == outcome).count();
-    // One trial that could be judged outweighs those that could not.
-    let is_invalid = count("invalid") > count("met") && count("missed") + count("undecided") == 0;
-    let is_open = search.above.is_some() && above().all(|step| step.outcome == "undecided");
-    let ran_out = search.above.is_some_and(|above| above > search.low);
-    match (&search.found, search.level) {
-        (None, _) => Verdict::None,
-        (Some(_), _) if is_invalid => Verdict::Invalid,
-        (Some(_), Some(_)) => Verdict::Pass,
-        (Some(_), None) if is_open || ran_out || count("met") > 0 => Verdict::Undecided,
-        (Some(_), None) => Verdict::Fail,
-    }
-}
-
 fn section(search: &SearchFacts) -> Section {
     let row = |(place, step): (usize, &SearchStep)| {
         let weight = match step.outcome.as_str() {
@@ -259,44 +242,4 @@ fn section(search: &SearchFacts) -> Section {
     let mut blocks = vec![Block::Table(table)];
     blocks.extend(response(search.vary, &[("levels".to_owned(), vec![search])]).map(Block::Plane));
     Section::new("search", "The search", blocks)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_verdict_is_that_of_the_lowest_level_that_was_not_met() {
-        let of = |level: Option<u64>, above: Option<u64>, outcomes: &[&str]| {
-            let step = |outcome: &&str| SearchStep {
-                level: above.unwrap_or(1),
-                outcome: (*outcome).to_owned(),
-                ..SearchStep::default()
-            };
-            verdict(&SearchFacts {
-                vary: SearchVariable::Users,
-                low: 10,
-                high: 100,
-                found: Some("so".to_owned()),
-                level,
-                above,
-                confirmed: false,
-                capacity: None,
-                bottleneck: None,
-                path: outcomes.iter().map(step).collect(),
-            })
-        };
-        assert_eq!(of(Some(20), Some(21), &["missed", "missed"]), Verdict::Pass);
-        assert_eq!(of(Some(100), None, &[]), Verdict::Pass);
-        assert_eq!(of(None, Some(10), &["missed"]), Verdict::Fail);
-        // loadlab itself was saturated; one trial that could be judged outweighs those that could not.
-        assert_eq!(of(Some(20), Some(21), &["invalid", "invalid", "met"]), Verdict::Invalid);
-        assert_eq!(of(None, Some(10), &["invalid"]), Verdict::Invalid);
-        assert_eq!(of(None, Some(10), &["invalid", "missed"]), Verdict::Fail);
-        assert_eq!(of(Some(20), Some(21), &["invalid", "undecided"]), Verdict::Pass);
-        // Too few samples; a lower level was not tried; one that contradicts itself.
-        assert_eq!(of(None, Some(10), &["undecided", "undecided"]), Verdict::Undecided);
-        assert_eq!(of(None, Some(32), &["missed"]), Verdict::Undecided);
-        assert_eq!(of(None, Some(10), &["missed", "met"]), Verdict::Undecided);
-    }
 }

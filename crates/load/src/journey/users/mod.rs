@@ -94,8 +94,7 @@ pub struct Users<'r> {
     body: Vec<u8>,
     /// The head of an HTTP/2 request, in pieces.
     pieces: Vec<http2::Piece<'r>>,
-    // Boxes, since they move into exchanges and back.
-    #[allow(clippy::vec_box)]
+    #[expect(clippy::vec_box, reason = "they move into exchanges and back")]
     spare: Vec<Box<BufferedResponse>>,
     /// Number of buffers that exchanges have.
     lent: usize,

@@ -184,8 +184,7 @@ pub struct Slots {
     pub service_ns: u64,
     /// What the HTTP/1 readers remember of the last response head.
     pub memo: Memo,
-    // Boxes, since they move into exchanges and back.
-    #[allow(clippy::vec_box)]
+    #[expect(clippy::vec_box, reason = "they move into exchanges and back")]
     spare_stashes: Vec<Box<Stash>>,
     stashed: usize,
 }
