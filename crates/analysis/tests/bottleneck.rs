@@ -366,15 +366,49 @@ fn what_the_plan_did_is_reported_where_nothing_else_is() {
     };
     let mut chaos = made(1, 500, 20, &[("edge", QUIET)]);
     chaos.events = vec![
-        act(1.0, "kill db", None),
-        act(2.5, "restart db", None),
+        act(1.0, "limit db cpu 5%", None),
+        act(2.5, "limit db cpu none", None),
         act(3.0, "pause db", Some("it is not there")),
         act(60.0, "kill db", None),
     ];
     chaos.check(&[(Latency, Some("edge"))]);
     let text = &chaos.suspects()[0].text;
-    let expect = "; during the load the plan did `kill db` at 1.00 s, `restart db` at 2.50 s";
+    let expect = "; during the load the plan did `limit db cpu 5%` at 1.00 s, `limit db cpu none` at 2.50 s";
     assert!(text.ends_with(expect), "{text}");
+}
+
+/// Wherever requests wait while the plan has a component down: the plan is why.
+#[test]
+fn what_the_plan_took_away_is_part_of_every_answer() {
+    let act = |at_s: f64, what: &str| {
+        let component = what.split_whitespace().nth(1).unwrap_or_default().to_owned();
+        let what = EventKind::Action { what: what.into(), components: vec![component], error: None };
+        Event { at_s, what }
+    };
+    let limited = Does { cores: 0.5, limit: Some(0.5), throttled: 0.5, ..QUIET };
+    let mut chaos = made(10, 20, 18, &[("edge", limited)]);
+    chaos.events = vec![
+        act(1.0, "kill db"),
+        act(2.0, "kill cache"),
+        act(2.3, "restart cache"),
+        act(4.5, "restart db"),
+        act(6.0, "pause db"),
+        act(60.0, "resume db"),
+        act(70.0, "kill db"),
+    ];
+    assert_eq!(
+        answer(&chaos).evidence[1..],
+        [
+            "the plan's event `kill db`: db was down for 35 % of the load (3.50 s)",
+            "the plan's event `pause db`: db was suspended for 40 % of the load (4.00 s)",
+        ]
+    );
+    let mut idle = made(1, 500, 20, &[("edge", QUIET)]);
+    idle.events = vec![act(1.0, "disconnect edge")];
+    let answer = answer(&idle);
+    let expect = "the plan's event `disconnect edge`: edge was disconnected for 90 % of the load (9.00 s)";
+    assert_eq!(answer.evidence[1..], [expect]);
+    assert!(!answer.evidence[0].contains("the plan did"), "{answer:?}");
 }
 
 /// In a search the edge still has the connections of the previous level when a trial begins: what it has on its own

@@ -10,8 +10,8 @@ use crate::root::{root, target};
 use crate::steps::Outcome;
 
 /// Profiles that differ in the same way, and what makes them short. `cargo xtask test` runs `quick`, and other steps of
-/// `cargo xtask long` run `careless` and `swarm-agents`.
-const SHORT: [(&str, &[&str], &[&str]); 9] = [
+/// `cargo xtask long` run `careless`, `slow-disk` and `swarm-agents`.
+const SHORT: [(&str, &[&str], &[&str]); 10] = [
     ("edge-tiers", &["full", "half", "as-slow", "far", "isolated"], &["load.duration=2s"]),
     ("index-page", &["full", "round", "to-the-end"], &["load.repeats=3"]),
     ("index-page", &["by-time", "isolated", "which-limit"], &["load.duration=2s"]),
@@ -27,6 +27,7 @@ const SHORT: [(&str, &[&str], &[&str]); 9] = [
             "events.0.at=3s",
         ],
     ),
+    ("message-inserts", &["growth"], &["loads.post.requests=1000"]),
     ("stair-stepper", &["full", "medium", "many-workers", "climb", "waits", "mixed"], &["load.requests=48"]),
     (
         "trade-processor",
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn every_profile_runs_somewhere() {
-        let elsewhere = ["quick", "careless", "swarm-agents"];
+        let elsewhere = ["quick", "careless", "slow-disk", "swarm-agents"];
         for lab in super::super::LABS {
             let plan = fs::read_to_string(lab.dir().join("plan.yaml")).unwrap();
             let plan: serde_json::Value = serde_saphyr::from_str(&plan).unwrap();

@@ -57,7 +57,7 @@ pub fn written(
         label: label_of(step.method, &shown),
         bytes: Vec::new(),
         head_len: 0,
-        answer_has_no_body: step.method == "HEAD",
+        response_has_no_body: step.method == "HEAD",
         safe: matches!(step.method, "GET" | "HEAD" | "OPTIONS" | "TRACE"),
         host,
         ok_statuses: step.statuses.clone().unwrap_or_default(),

@@ -590,7 +590,7 @@ impl Work<'_> {
             loads: self.agent.loads.clone(),
             threads: self.agent.options.threads,
             under: self.under.clone(),
-            say: self.say.clone(),
+            outgoing: self.outgoing.clone(),
             spool: self.spool.join(order.load.to_string()),
             load: load.clone(),
         };

@@ -6,6 +6,7 @@ use loadlab_record::summary::Summary;
 
 use super::flow::{FEWEST_READINGS, Flow, NOT_READ, Site, not_seen};
 use super::located::{is_range, site};
+use super::taken_down::taken_down;
 use super::{Suspect, TrialData, suspects_in};
 
 /// What a trial's record shows about its bottleneck.
@@ -22,18 +23,22 @@ pub struct Diagnosis {
 /// Finds what held a trial back.
 pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     let flow = Flow::of(trial);
-    let suspects = suspects_in(trial, flow.as_ref());
+    let mut suspects = suspects_in(trial, flow.as_ref());
     let asked = trial.summary.requests.started > 0 || trial.summary.load.is_command();
-    let first = suspects.first().filter(|_| asked);
+    let confidence = suspects.first().map(|first| confidence(trial, first, flow.as_ref()));
+    if let Some(first) = suspects.first_mut() {
+        first.evidence.extend(taken_down(trial));
+    }
+    let first = suspects.first().zip(confidence).filter(|_| asked);
     let mut unseen = not_seen(trial);
-    let who = first.and_then(|first| first.component.as_deref());
+    let who = first.and_then(|(first, _)| first.component.as_deref());
     unseen.retain(|text| concerns(trial, text, who));
     unseen.extend(flow.iter().flat_map(|flow| flow.unseen.clone()));
-    let bottleneck = first.map(|first| Bottleneck {
+    let bottleneck = first.map(|(first, confidence)| Bottleneck {
         component: first.component.clone(),
         kind: first.kind,
         evidence: std::iter::once(&first.text).chain(&first.evidence).cloned().collect(),
-        confidence: confidence(trial, first, flow.as_ref()),
+        confidence,
         not_seen: unseen,
     });
     Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }

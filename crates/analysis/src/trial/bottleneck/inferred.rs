@@ -6,6 +6,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
 use super::flow::Flow;
+use super::taken_down::taken_down;
 use super::{BottleneckKind, Suspect, TrialData, during, located, seconds};
 use crate::statistics::trend::median;
 
@@ -92,11 +93,15 @@ fn components<'a>(trial: &'a TrialData<'_>) -> impl Iterator<Item = &'a String> 
     all.keys().filter(move |name| !is_relay(name))
 }
 
-/// No saturated resource was found. The text adds what the plan did to the system on purpose.
+/// No saturated resource was found. The text adds what the plan did to the system on purpose, unless it took components
+/// away: the answer says so itself.
 pub fn inside(trial: &TrialData<'_>, flow: Option<&Flow>) -> Suspect {
     let guessed = inside_whom(trial);
     let seen = flow.and_then(|flow| located::in_several_places(trial, flow, &guessed));
     let mut suspect = seen.unwrap_or(guessed);
+    if !taken_down(trial).is_empty() {
+        return suspect;
+    }
     let load = during(trial);
     let acts = trial.events.iter().filter_map(|e| match &e.what {
         EventKind::Action { what, error: None, .. } if load.has(e.at_s) => {

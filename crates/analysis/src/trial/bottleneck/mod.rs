@@ -1,5 +1,5 @@
-//! The first bottleneck: which part of the system, or of the measurement, was saturated. A ranked list of suspects, each
-//! with the evidence against it.
+//! The first bottleneck: which part of the system, or of the measurement, was saturated. A ranked list of suspects,
+//! each with the evidence against it.
 //!
 //! `suspects_in` asks each kind of evidence for suspects and sorts them by `rank`; `located` then puts what holds
 //! requests back where they wait ahead of what is busy elsewhere. The ranks, from conclusive evidence to inference:
@@ -25,6 +25,7 @@ mod inferred;
 mod located;
 mod memory;
 mod ports;
+mod taken_down;
 
 use std::collections::BTreeMap;
 

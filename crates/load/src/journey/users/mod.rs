@@ -533,9 +533,9 @@ impl<'r> Users<'r> {
         }
     }
 
-    /// As `provide_buffer`, when a request is sent. Returns whether the buffer is to be [provided later](Users::late_buffer):
-    /// if very many requests are in flight, each has one only once its response arrives. Then the request is written
-    /// again, so it must not have cookies, which may expire meanwhile.
+    /// As `provide_buffer`, when a request is sent. Returns whether the buffer is to be
+    /// [provided later](Users::late_buffer): if very many requests are in flight, each has one only once its response
+    /// arrives. Then the request is written again, so it must not have cookies, which may expire meanwhile.
     #[inline]
     pub fn provide_early_buffer(
         &mut self,

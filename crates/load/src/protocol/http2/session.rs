@@ -622,7 +622,7 @@ pub(super) fn slim(scratch: &mut Vec<u8>) {
     }
 }
 
-/// Http2Error if the first frame was not SETTINGS.
+/// The error if the first frame was not SETTINGS.
 #[cold]
 fn no_http2(head: FrameHead) -> Http2Error {
     let bytes = head.bytes();

@@ -15,7 +15,6 @@ use crate::worker::state::conversations::Conversations;
 use crate::worker::state::streams::Streams;
 
 /// How requests use connections.
-#[expect(clippy::large_enum_variant, reason = "one per worker: its size does not matter")]
 pub enum Mode<'r> {
     /// One request at a time.
     Http1,
