@@ -2,8 +2,8 @@
 //!
 //! Request k falls due at Λ⁻¹(k), where Λ(t) is the number of requests called for by time t: the integral of the rate,
 //! which is constant or piecewise linear ([`crate::schedule::level`]; a ramp is one stage). Poisson arrivals are the
-//! same with k replaced by the sum of k unit exponentials (time change of a Poisson process). A slot of n takes every
-//! n-th request of the *same* sequence, so the shares of n slots add up to the whole for every n.
+//! same with k replaced by the sum of k unit exponentials (time change of a Poisson process). A thread of n takes every
+//! n-th request of the *same* sequence, so the shares of n threads add up to the whole for every n.
 
 pub mod level;
 pub mod share;
@@ -14,7 +14,7 @@ use loadlab_record::schedule::Arrivals;
 use self::level::Level;
 use crate::random::Random;
 
-/// One slot's share of a schedule, in order of due time.
+/// One thread's share of a schedule, in order of due time.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     rate: Level,
@@ -23,7 +23,7 @@ pub struct Schedule {
     arrivals: Arrivals,
     /// Number of the next request in the whole sequence.
     next: u64,
-    slots: u64,
+    threads: u64,
     /// No request falls due at or after this.
     end_ns: u64,
     /// No request has this number or a higher one.
@@ -43,7 +43,7 @@ impl Schedule {
             piece: 0,
             arrivals,
             next: 0,
-            slots: 1,
+            threads: 1,
             end_ns: u64::MAX,
             end_number: u64::MAX,
             place: 0.0,
@@ -61,9 +61,9 @@ impl Schedule {
         self.rewind()
     }
 
-    /// Keeps every `slots`-th request, starting with number `slot`.
-    pub fn share(mut self, slot: u64, slots: u64) -> Self {
-        (self.next, self.slots) = (slot, slots);
+    /// Keeps every `threads`-th request, starting with number `thread`.
+    pub fn share(mut self, thread: u64, threads: u64) -> Self {
+        (self.next, self.threads) = (thread, threads);
         self.rewind()
     }
 
@@ -91,7 +91,7 @@ impl Schedule {
     pub fn take(&mut self) -> Option<(u64, u64)> {
         let due = self.peeked?;
         let number = self.next;
-        self.next += self.slots;
+        self.next += self.threads;
         self.peeked = self.compute();
         Some((number, due))
     }
@@ -247,13 +247,13 @@ mod tests {
     proptest! {
         #[test]
         fn shares_add_up_to_the_whole(
-            stages in some_stages(), slots in 1u64..7, seed: u64, poisson: bool, number in 0u64..500, tail: bool
+            stages in some_stages(), threads in 1u64..7, seed: u64, poisson: bool, number in 0u64..500, tail: bool
         ) {
             let arrivals = if poisson { Arrivals::Poisson } else { Arrivals::Constant };
             let end_ns = if tail { 30 * S } else { stages.iter().map(|s| s.over_ns).sum() };
             let whole = Schedule::new(Level::of(&stages), arrivals, seed).until(end_ns, number);
             let mut parts: Vec<_> =
-                (0..slots).flat_map(|slot| all(whole.clone().share(slot, slots))).collect();
+                (0..threads).flat_map(|thread| all(whole.clone().share(thread, threads))).collect();
             parts.sort_unstable();
             prop_assert_eq!(parts, all(whole));
         }

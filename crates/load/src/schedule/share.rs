@@ -4,29 +4,29 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// Number of the thread, from 0.
-    pub slot: u64,
+    pub thread: u64,
     /// Number of threads that have a share.
-    pub slots: u64,
+    pub threads: u64,
 }
 
 impl Share {
     /// How many of `total` items belong to this thread.
     pub fn of(self, total: u64) -> u64 {
-        match self.slot < self.slots {
-            true => total / self.slots + u64::from(self.slot < total % self.slots),
+        match self.thread < self.threads {
+            true => total / self.threads + u64::from(self.thread < total % self.threads),
             false => 0,
         }
     }
 
     /// How many of `total` items belong to the threads before it.
     pub fn before(self, total: u64) -> u64 {
-        total / self.slots * self.slot + self.slot.min(total % self.slots)
+        total / self.threads * self.thread + self.thread.min(total % self.threads)
     }
 
     /// The global number of this thread's item `id`.
     #[inline]
     pub fn number_of(self, id: u32) -> u64 {
-        self.slot + u64::from(id) * self.slots
+        self.thread + u64::from(id) * self.threads
     }
 
     /// Which of `count` things this thread's item `id` uses. Each thread uses all of them in turn, whatever the others
@@ -37,7 +37,7 @@ impl Share {
     #[inline]
     pub fn turn_of(self, id: u32, count: usize) -> usize {
         let count = count as u64;
-        ((self.slot * count / self.slots + u64::from(id)) % count) as usize
+        ((self.thread * count / self.threads + u64::from(id)) % count) as usize
     }
 }
 
@@ -48,11 +48,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_lie_end_to_end_and_add_up(total in 0u64..1000, slots in 1u64..9, beyond in 0u64..3) {
+        fn shares_lie_end_to_end_and_add_up(total in 0u64..1000, threads in 1u64..9, beyond in 0u64..3) {
             let mut before = 0;
-            for slot in 0..slots + beyond {
-                let share = Share { slot, slots };
-                if slot < slots {
+            for thread in 0..threads + beyond {
+                let share = Share { thread, threads };
+                if thread < threads {
                     prop_assert_eq!(share.before(total), before);
                 }
                 before += share.of(total);
@@ -61,10 +61,10 @@ mod tests {
         }
 
         #[test]
-        fn each_thread_uses_all_things_evenly(items in 0u32..200, count in 1usize..20, slots in 1u64..9) {
+        fn each_thread_uses_all_things_evenly(items in 0u32..200, count in 1usize..20, threads in 1u64..9) {
             let mut firsts = Vec::new();
-            for slot in 0..slots {
-                let share = Share { slot, slots };
+            for thread in 0..threads {
+                let share = Share { thread, threads };
                 let mut used = vec![0; count];
                 (0..items).for_each(|id| used[share.turn_of(id, count)] += 1);
                 let (least, most) = (used.iter().min().unwrap(), used.iter().max().unwrap());
@@ -72,7 +72,7 @@ mod tests {
                 firsts.push(share.turn_of(0, count));
             }
             firsts.dedup();
-            prop_assert_eq!(firsts.len(), count.min(slots as usize));
+            prop_assert_eq!(firsts.len(), count.min(threads as usize));
         }
     }
 }

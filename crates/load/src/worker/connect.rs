@@ -23,7 +23,7 @@ const OPENING_AT_ONCE: u64 = 1024;
 /// opened when a request needs them.
 pub fn open_held<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
     let Some(held) = &worker.spec.held else { return Ok(()) };
-    let rate_per_s = held.rate_per_s / worker.share.slots as f64;
+    let rate_per_s = held.rate_per_s / worker.share.threads as f64;
     let begun_ns = io.ops().now();
     worker.start_ns = begun_ns;
     worker.measure.recorder.waits();

@@ -21,7 +21,7 @@ impl<'r> Worker<'r> {
 
     /// This thread's part of the pool.
     fn shard(&self) -> usize {
-        (self.share.slot - self.spec.elsewhere.before) as usize
+        (self.share.thread - self.spec.elsewhere.before) as usize
     }
 
     /// Takes over connections that the previous load left. Call it before the load begins.

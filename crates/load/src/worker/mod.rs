@@ -199,11 +199,11 @@ impl<'r> Worker<'r> {
     pub fn new(
         spec: &'r LoadSpec,
         control: &'r AtomicU8,
-        slot: u64,
+        thread: u64,
         first_id: u64,
         recorder: Recorder,
     ) -> Self {
-        let share = Share { slot, slots: spec.busy_threads() };
+        let share = Share { thread, threads: spec.busy_threads() };
         let pacer = Pacer::new(spec, share);
         let count = match &pacer {
             Pacer::Closed(users) => users.count,

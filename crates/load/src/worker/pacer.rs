@@ -125,9 +125,9 @@ fn schedule_of(spec: &LoadSpec, (rate_per_s, arrivals): (f64, Arrivals), share: 
         Until::Elapsed(ns) => (ns, u64::MAX),
         Until::Requests(n) | Until::Repeats(n) => (u64::MAX, n),
     };
-    let number = if share.slot < share.slots { number } else { 0 };
+    let number = if share.thread < share.threads { number } else { 0 };
     let schedule = Schedule::new(spec.level(rate_per_s), arrivals, spec.seed);
-    schedule.until(end_ns, number).share(share.slot, share.slots)
+    schedule.until(end_ns, number).share(share.thread, share.threads)
 }
 
 /// Number of requests that fall due in this process's part of a load, from one time on its clock to before another;
@@ -138,10 +138,10 @@ pub fn due_between(spec: &LoadSpec, ns: Range<u64>) -> Option<u64> {
         return None;
     }
     let before = spec.elsewhere.before;
-    let slots = spec.busy_threads();
-    let of = |slot| {
+    let threads = spec.busy_threads();
+    let of = |thread| {
         let mut schedule =
-            schedule_of(spec, (rate_per_s, arrivals), Share { slot, slots }).not_before(ns.start);
+            schedule_of(spec, (rate_per_s, arrivals), Share { thread, threads }).not_before(ns.start);
         let mut due = 0;
         while schedule.peek().is_some_and(|at| at < ns.end) {
             schedule.take();
@@ -152,10 +152,10 @@ pub fn due_between(spec: &LoadSpec, ns: Range<u64>) -> Option<u64> {
     Some((before..before + spec.threads as u64).map(of).sum())
 }
 
-/// Number of this slot's requests that were begun before its process joined. Which threads began them is unknown, so
+/// Number of this thread's requests that were begun before its process joined. Which threads began them is unknown, so
 /// they are divided evenly.
 fn begun_before(spec: &LoadSpec, share: Share) -> u64 {
-    let local = Share { slot: share.slot - spec.elsewhere.before, slots: spec.threads as u64 };
+    let local = Share { thread: share.thread - spec.elsewhere.before, threads: spec.threads as u64 };
     local.of(spec.joins.begun)
 }
 

@@ -141,9 +141,9 @@ impl User {
 impl<'r> Users<'r> {
     /// The users of one load thread.
     pub fn new(journey: &'r Journey, count: usize, seed: u64, share: Share) -> Self {
-        let Share { slot, slots } = share;
+        let Share { thread, threads } = share;
         let feeds = journey.feeds.iter().zip(&journey.dealings);
-        let cursors = feeds.map(|(rows, deal)| Cursor::new(rows.count(), deal.dealing, slot, slots));
+        let cursors = feeds.map(|(rows, deal)| Cursor::new(rows.count(), deal.dealing, thread, threads));
         let mut users = Users {
             journey,
             scripts: journey.scripts.clone(),
@@ -151,8 +151,8 @@ impl<'r> Users<'r> {
             users: Vec::with_capacity(count),
             rows: Vec::with_capacity(count * journey.feeds.len()),
             seed: seed ^ 0x5eed_0003,
-            sequence: (slot, slots),
-            ids: (slot, slots),
+            sequence: (thread, threads),
+            ids: (thread, threads),
             last_id: None,
             head: Vec::new(),
             body: Vec::new(),

@@ -4,7 +4,7 @@
 //! Frames caused by this side's own actions (more room for a body being sent, frames in flight when a stream was
 //! abandoned) do not count as idle, as far as those actions explain them.
 
-use super::fault::{Http2Error, flood};
+use super::error::{Http2Error, flood};
 
 /// Most frames that do not advance a response, beyond those that responses offset.
 pub const MAX_IDLE_FRAMES: u32 = 100_000;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::fault::Http2Error;
+use super::error::Http2Error;
 use super::frame::Code;
 use super::huffman;
 

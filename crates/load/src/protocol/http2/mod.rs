@@ -7,7 +7,7 @@
 //! [`head`] writes requests, [`fields`] reads responses, [`hpack`] and [`huffman`] encode both, and [`frame`] frames
 //! them.
 
-mod fault;
+mod error;
 pub mod fields;
 pub mod floods;
 pub mod frame;
@@ -21,7 +21,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use fault::Http2Error;
+pub use error::Http2Error;
 pub use frame::Code;
 pub use head::{Head, HeadError, HeadPart, HeadParts, Heads, Name, Outline};
 pub use session::{Event, NotSent, Session, Settings};

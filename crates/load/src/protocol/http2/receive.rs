@@ -4,7 +4,7 @@
 //! its stream (RFC 9113 §5.4). Frames for ended streams are ignored: they may have been in flight when this side ended
 //! the stream.
 
-use super::fault::{Http2Error, flood, flow, protocol, size};
+use super::error::{Http2Error, flood, flow, protocol, size};
 use super::fields::Facts;
 use super::frame::{
     self, Code, DEFAULT_MAX_FRAME, FrameHead, LARGEST_FRAME, MAX_31, flag, kind, read_u32, setting,

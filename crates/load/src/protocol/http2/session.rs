@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use super::fault::{Http2Error, protocol, size};
+use super::error::{Http2Error, protocol, size};
 use super::fields::Facts;
 use super::floods::Floods;
 use super::frame::{
