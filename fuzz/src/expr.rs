@@ -1,12 +1,12 @@
 //! `expr`: an expression that parses prints as text that parses to an equal expression; every error points at a place
 //! in the text; evaluation never panics, whatever the numbers are.
 
-use loadlab_record::expr::{Expr, ExprError, Known, MAX_BYTES, NumberKind, Numbers, TrialPart};
+use loadlab_record::expr::{Expr, ExprError, Known, MAX_BYTES, NumberKind, NumberSource, TrialPart};
 
 /// Numbers derived from the name, so that every expression meets known, bounded and unknown ones of every kind.
 struct Made;
 
-impl Numbers for Made {
+impl NumberSource for Made {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         const KINDS: [NumberKind; 6] = [
             NumberKind::Plain,

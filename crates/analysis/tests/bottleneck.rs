@@ -1124,7 +1124,7 @@ fn of_two_that_may_hold_the_requests_neither_is_named() {
     let seen = answer(&either);
     assert_eq!((seen.component.as_deref(), seen.confidence), (None, Confidence::Low));
     assert!(seen.evidence[0].starts_with("mid or db: 40 of 40 requests in flight wait there;"), "{seen:?}");
-    assert!(seen.evidence[0].ends_with("; which of them it is, is not known"), "{seen:?}");
+    assert!(seen.evidence[0].ends_with("; which of them is unknown"), "{seen:?}");
     let ranges = "of 40 requests in flight 0 to 40 in mid, 0 to 40 in db (edge→mid: 40 of 40 connections busy, mid→db: 0 of 40 connections busy, 40 not known; 200 readings)";
     assert_eq!(seen.evidence[1], ranges);
     assert_eq!(seen.not_seen.len(), 1);

@@ -204,7 +204,7 @@ fn a_missing_trial_fails_its_case_and_says_why() {
         "{}",
         found.statement.confidence
     );
-    assert!(found.no_differences.is_some_and(|why| why.starts_with("1 trial a case: too few")));
+    assert!(found.no_differences.is_some_and(|why| why.starts_with("1 trial per case: too few")));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The search for capacity on simulated servers whose capacity is known.
 
-use loadlab_analysis::scaling::search::{Answer, MAX_LEVELS, Next, Outcome, Search};
+use loadlab_analysis::scaling::search::{Answer, MAX_LEVELS, NextLevel, Outcome, Search};
 use loadlab_analysis::trial::steady::growing_backlog;
 use loadlab_analysis::verdict_of_search;
 use loadlab_record::load::{Counts, Tick};
@@ -14,8 +14,8 @@ fn search(range: (u64, u64), mut trial: impl FnMut(u64) -> Outcome) -> (Answer, 
     let mut search = Search::new(range.0, range.1, MAX_LEVELS);
     loop {
         match search.next() {
-            Next::Done(answer) => return (answer, search.path().len()),
-            Next::Measure { level, .. } => {
+            NextLevel::Done(answer) => return (answer, search.path().len()),
+            NextLevel::Measure { level, .. } => {
                 let outcome = trial(level);
                 search.add(level, outcome);
             }

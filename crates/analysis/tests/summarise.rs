@@ -619,8 +619,8 @@ fn users_of_whom_some_had_left_before_others_came_are_reported() {
         assert!(found.iter().all(|d| !d.grave));
     };
     let numbered = |users| LoadFacts { duration_s: None, requests: Some(1000), ..closed(users) };
-    let evidence = "at most 37 of 100 users were active at a time: others had not begun when the requests ran out, or began when \
-                    these had made theirs";
+    let evidence = "at most 37 of 100 users were active at a time: the others had not started before the requests ran out, or \
+                    started only after these had finished";
     let few: &[u64] = &[20, 37, 36, 37, 37, 12];
     check(numbered(100), few, (1, None), &[evidence]);
     check(numbered(40), few, (1, None), &[]);

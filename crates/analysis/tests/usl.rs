@@ -26,8 +26,9 @@ fn planted_parameters_lie_in_their_intervals() {
         let mut hits = [0; 3];
         for seed in 0..200 {
             let found = fit(&trials(seed, &LEVELS, (alpha, beta), 0.02)).expect("good data");
-            let within =
-                |i: loadlab_analysis::scaling::usl::Interval, truth: f64| i.low <= truth && truth <= i.high;
+            let within = |i: loadlab_analysis::scaling::usl::FittedValue, truth: f64| {
+                i.low <= truth && truth <= i.high
+            };
             hits[0] += usize::from(within(found.alpha, alpha));
             hits[1] += usize::from(within(found.beta, beta));
             hits[2] += usize::from(match found.peak {

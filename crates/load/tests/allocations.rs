@@ -221,6 +221,26 @@ fn what_is_not_collected_takes_no_more_memory_the_longer_it_lasts() {
     assert!(long < short + short / 4, "{short} bytes after 5 s, {long} after 50 s");
 }
 
+#[test]
+fn ten_times_the_requests_take_no_more_memory() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    LOADS.set(false);
+    let held_with = |think_ns: u64| {
+        let mut spec = plain();
+        (spec.model, spec.until) = (Model::Closed { users: 20 }, Until::Elapsed(20 * S));
+        spec.think = Think::Constant(think_ns);
+        spec.tags = (0..5).map(|tag| format!("tag{tag}")).collect();
+        spec.requests[0].tags = (0..5).collect();
+        let before = HELD.get();
+        let mut sim = Sim::new(Watching { most: 0 });
+        let outcome = simulate(&spec, &Control::default(), &mut sim, &mut |_| {}).expect("it runs");
+        (outcome.measured.counts.ok, sim.into_server().most - before)
+    };
+    let ((few, less), (many, more)) = (held_with(100 * MS), held_with(9 * MS));
+    assert!(many > 9 * few, "{few} and {many} requests");
+    assert!(more < less + less / 10, "{less} bytes with {few} requests, {more} with {many}");
+}
+
 /// Answers after a second, and records the most this thread held at any request.
 struct Slow(Watching);
 

@@ -35,7 +35,7 @@ pub struct View {
     /// The state for screen and page, if there is either.
     live: Option<Arc<Live>>,
     after: Mutex<After>,
-    state: Mutex<State>,
+    state: Mutex<ViewState>,
 }
 
 /// Text that must outlive the screen: it is printed once the screen is gone.
@@ -77,7 +77,7 @@ pub struct Serving {
 }
 
 #[derive(Default)]
-struct State {
+struct ViewState {
     /// A status line that can be redrawn is on the terminal.
     drawn: bool,
     /// Running loads, by name.
@@ -98,7 +98,7 @@ struct Running {
     figures: Vec<String>,
 }
 
-impl State {
+impl ViewState {
     /// Stores the first of the figures that matter, for the line of their load.
     fn figures(&mut self, load: &str, values: &[(String, FigureValue)]) {
         let Some(running) = self.loads.get_mut(load) else { return };
@@ -264,7 +264,7 @@ impl View {
         }
     }
 
-    fn progress(&self, state: &mut State, progress: &Progress) {
+    fn progress(&self, state: &mut ViewState, progress: &Progress) {
         // Several loads at once are shown with their names.
         let name = match state.loads.len() {
             0 | 1 => String::new(),
@@ -283,12 +283,12 @@ impl View {
         }
     }
 
-    fn line(&self, state: &mut State, text: &str) {
+    fn line(&self, state: &mut ViewState, text: &str) {
         self.wipe(state);
         crate::exit::line(text);
     }
 
-    fn wipe(&self, state: &mut State) {
+    fn wipe(&self, state: &mut ViewState) {
         if state.drawn {
             state.drawn = false;
             output::renew("");

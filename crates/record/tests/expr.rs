@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
 use loadlab_record::expr::{
-    Between, Evaluated, Expr, Figure, Known, MAX_DEPTH, NAMES, NumberKind, Numbers, SummaryNumbers,
+    Between, Evaluated, Expr, Figure, Known, MAX_DEPTH, NAMES, NumberKind, NumberSource, SummaryNumbers,
     TrialPart, Window, built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
 };
 use loadlab_record::hlog::Interval;
@@ -19,7 +19,7 @@ use serde_json::json;
 #[derive(Default)]
 struct Table(HashMap<&'static str, Known>, Option<bool>);
 
-impl Numbers for Table {
+impl NumberSource for Table {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match (self.0.get(name), part) {
             (Some(known), None) => known.clone(),
@@ -636,7 +636,7 @@ fn numbers_of_a_window() {
 /// A percentile of few samples, one that never ended, and an unknown number.
 struct Few;
 
-impl Numbers for Few {
+impl NumberSource for Few {
     fn number(&self, name: &str, _: Option<TrialPart>) -> Known {
         let between = |value: f64, low: f64, high: Option<f64>, samples: u64| {
             let estimate = Estimate { value: Some(value), low: Some(low), high };
@@ -752,7 +752,7 @@ fn condition_text() -> impl Strategy<Value = String> {
 /// Returns a value of every kind, so that evaluation covers everything.
 struct Anything;
 
-impl Numbers for Anything {
+impl NumberSource for Anything {
     fn number(&self, name: &str, _part: Option<TrialPart>) -> Known {
         let kinds = [
             NumberKind::Plain,

@@ -9,7 +9,7 @@ use loadlab_analysis::comparison::compare::{Comparison, Method, Row, Scale};
 use loadlab_analysis::comparison::derived::Derived;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::scaling::scalability::{Level, Scalability};
-use loadlab_analysis::scaling::usl::{Interval, Knee};
+use loadlab_analysis::scaling::usl::{FittedValue, Knee};
 use loadlab_analysis::trial::bottleneck::Suspect;
 use loadlab_analysis::trial::profile::{self, CaseProfile};
 use loadlab_record::numbers::NumberSummary;
@@ -190,7 +190,7 @@ fn comparison(c: &Comparison) -> Json {
 }
 
 fn scalability(s: &Scalability) -> Json {
-    let interval = |i: Interval| json!({ "value": i.value, "low": i.low, "high": i.high });
+    let interval = |i: FittedValue| json!({ "value": i.value, "low": i.low, "high": i.high });
     let level = |l: &Level| {
         json!({
             "users": l.users,

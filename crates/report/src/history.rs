@@ -19,7 +19,7 @@ use crate::compose::{ranged, worst};
 use crate::document::{Block, Cell, Document, Fact, Point, Section, Table, Weight};
 use crate::figures;
 use crate::plane::RangedValue;
-use crate::plane::{Axis, Group, Mark, Plane, Spot};
+use crate::plane::{Axis, Group, Plane, PlaneMark, Spot};
 use crate::render::text::{self, open_scale};
 use crate::render::verdict_word;
 use crate::terminal::{Paint, Tone, cut, hanging, left, right, width_of};
@@ -513,9 +513,9 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: &[
     let baseline = |(run, case): &(&Listed, &CaseFindings<'_>)| {
         let at = around(case).filter(|_| run.baseline)?;
         let between = (at.low < at.high).then_some((at.low, at.high));
-        Some(Mark { at: at.value, between, text: "baseline".into() })
+        Some(PlaneMark { at: at.value, between, text: "baseline".into() })
     };
-    let mark = |change: &Change| Mark {
+    let mark = |change: &Change| PlaneMark {
         at: (change.between.0 + change.between.1) as f64 / 2.0,
         between: None,
         text: "changed".into(),

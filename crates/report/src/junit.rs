@@ -20,11 +20,11 @@ struct Suite<'a> {
     name: &'a str,
     /// The figures that matter, with their medians.
     figures: Vec<(String, String)>,
-    trials: Vec<Trial<'a>>,
+    trials: Vec<JunitTrial<'a>>,
 }
 
 /// A trial: its number if there are several, its summary, and what spoiled it.
-struct Trial<'a> {
+struct JunitTrial<'a> {
     number: Option<u32>,
     summary: Option<&'a Summary>,
     trouble: Option<&'a str>,
@@ -47,7 +47,7 @@ pub fn junit(run: &DiagnosedRun) -> String {
         trials: case
             .trials
             .iter()
-            .map(|t| Trial {
+            .map(|t| JunitTrial {
                 number: (case.trials.len() > 1).then_some(t.number),
                 summary: t.summary,
                 trouble: t.trouble.as_deref(),
@@ -59,7 +59,7 @@ pub fn junit(run: &DiagnosedRun) -> String {
 
 /// The expectations of a single load, under this name.
 pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String {
-    let trials = vec![Trial { number: None, summary: Some(summary), trouble }];
+    let trials = vec![JunitTrial { number: None, summary: Some(summary), trouble }];
     document("loadlab bench", &[Suite { name, figures: Vec::new(), trials }])
 }
 
@@ -156,7 +156,7 @@ fn tests(suite: &Suite<'_>) -> Vec<(String, f64, TestResult)> {
 }
 
 /// The trial's time is on its first test, so that sums are right.
-fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, TestResult)> {
+fn of_trial(trial: &JunitTrial<'_>) -> Vec<(String, f64, TestResult)> {
     let named = |text: &str| trial.number.map_or(text.to_owned(), |n| format!("{text} (trial {n})"));
     let mut time_s = trial.summary.map_or(0.0, |s| s.elapsed_s);
     let mut out = Vec::new();

@@ -34,9 +34,9 @@ pub struct Plane {
     /// Curves, as concluded from them.
     pub curves: Vec<Curve>,
     /// Marked positions on the horizontal axis.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<PlaneMark>,
     /// Marked heights.
-    pub heights: Vec<Mark>,
+    pub heights: Vec<PlaneMark>,
     /// Where the values are in a table, in words: `the table below`.
     pub behind: String,
     /// What a reader must know about it.
@@ -111,7 +111,7 @@ pub struct Curve {
 
 /// A position or a height with a name, and the interval it lies in if known.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mark {
+pub struct PlaneMark {
     /// The value.
     pub at: f64,
     /// Its interval.
@@ -150,44 +150,46 @@ impl RangedValue {
 
 /// Maps values to shares of an axis, and positions its labels.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scale {
+pub struct AxisScale {
     low: f64,
     high: f64,
     logarithmic: bool,
 }
 
-impl Scale {
+impl AxisScale {
     /// A scale over these values: from zero, or from below the lowest if that is negative; or logarithmic from a
     /// little below the lowest.
-    pub fn over(values: impl Iterator<Item = f64>, axis: &Axis) -> Scale {
+    pub fn over(values: impl Iterator<Item = f64>, axis: &Axis) -> AxisScale {
         let known = values.filter(|v| v.is_finite() && (!axis.logarithmic || *v > 0.0));
         let (least, most) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), v| (l.min(v), m.max(v)));
         if !axis.names.is_empty() {
             let ends = axis.names.iter().map(|(at, _)| *at);
             let (least, most) = ends.fold((least, most), |(l, m), v| (l.min(v), m.max(v)));
             if axis.is_numeric {
-                return Scale::around(least, most, axis.logarithmic && least > 0.0);
+                return AxisScale::around(least, most, axis.logarithmic && least > 0.0);
             }
-            return Scale { low: least - 0.5, high: most + 0.5, logarithmic: false };
+            return AxisScale { low: least - 0.5, high: most + 0.5, logarithmic: false };
         }
         match axis.logarithmic && least.is_finite() {
-            true => Scale { low: least / 1.2, high: most * 1.2, logarithmic: true },
+            true => AxisScale { low: least / 1.2, high: most * 1.2, logarithmic: true },
             false if least < 0.0 => {
-                Scale { low: least * 1.06, high: most.max(0.0) * 1.06, logarithmic: false }
+                AxisScale { low: least * 1.06, high: most.max(0.0) * 1.06, logarithmic: false }
             }
-            false => Scale { low: 0.0, high: if most > 0.0 { most * 1.06 } else { 1.0 }, logarithmic: false },
+            false => {
+                AxisScale { low: 0.0, high: if most > 0.0 { most * 1.06 } else { 1.0 }, logarithmic: false }
+            }
         }
     }
 
     /// A scale over numbers whose ends are points: with a little room beyond, and not from zero.
-    fn around(least: f64, most: f64, logarithmic: bool) -> Scale {
+    fn around(least: f64, most: f64, logarithmic: bool) -> AxisScale {
         const ROOM: f64 = 0.05;
         if logarithmic {
             let room = (most / least).powf(ROOM).max(1.01);
-            return Scale { low: least / room, high: most * room, logarithmic };
+            return AxisScale { low: least / room, high: most * room, logarithmic };
         }
         let room = ((most - least) * ROOM).max(most.abs() * 1e-9).max(f64::MIN_POSITIVE);
-        Scale { low: least - room, high: most + room, logarithmic }
+        AxisScale { low: least - room, high: most + room, logarithmic }
     }
 
     /// The names of numbers that have room: the ends first, then from left to right.
@@ -254,7 +256,7 @@ impl Scale {
                 Unit::Bytes | Unit::BytesPerS if !self.logarithmic => power_of_1024(self.high),
                 _ => 1.0,
             };
-            let scaled = Scale { low: self.low / factor, high: self.high / factor, ..*self };
+            let scaled = AxisScale { low: self.low / factor, high: self.high / factor, ..*self };
             return scaled.round_numbers().into_iter().map(|v| described(v * factor)).collect();
         }
         if axis.is_numeric {
@@ -271,7 +273,7 @@ impl Scale {
 impl Plane {
     /// Scales of both axes: across, up. They include every point and its range, every curve and mark, but bands only
     /// as far as that reaches anyway: an unbounded interval would squeeze the points into a corner.
-    pub fn scales(&self) -> (Scale, Scale) {
+    pub fn scales(&self) -> (AxisScale, AxisScale) {
         let ends = |a: RangedValue| [a.value, a.low, a.high];
         let spots = || self.groups.iter().flat_map(|g| &g.spots);
         let curve = || self.curves.iter().flat_map(|c| &c.line);
@@ -283,7 +285,7 @@ impl Plane {
             .flat_map(|s| ends(s.up))
             .chain(curve().map(|(_, v)| v.value))
             .chain(self.heights.iter().map(|m| m.at));
-        (Scale::over(across, &self.across), Scale::over(up, &self.up))
+        (AxisScale::over(across, &self.across), AxisScale::over(up, &self.up))
     }
 
     /// A point in words: `64 users: p99 48.2 ms (47.9 ms … 48.4 ms) at 1,200/s`; over a numeric axis, where a point is
@@ -326,7 +328,7 @@ mod tests {
     #[test]
     fn labels_are_round_and_few() {
         let check = |values: &[f64], logarithmic: bool, expect: &[f64]| {
-            let scale = Scale::over(values.iter().copied(), &axis(logarithmic));
+            let scale = AxisScale::over(values.iter().copied(), &axis(logarithmic));
             let got: Vec<f64> = scale.labels(&axis(logarithmic)).into_iter().map(|(v, _)| v).collect();
             assert_eq!(got.len(), expect.len(), "{got:?}");
             assert!(got.iter().zip(expect).all(|(a, b)| (a - b).abs() < 1e-9), "{got:?}");
@@ -344,7 +346,7 @@ mod tests {
     #[test]
     fn what_lies_beyond_stands_at_the_end() {
         for logarithmic in [false, true] {
-            let scale = Scale::over([1.0, 100.0].into_iter(), &axis(logarithmic));
+            let scale = AxisScale::over([1.0, 100.0].into_iter(), &axis(logarithmic));
             assert_eq!((scale.place(-5.0), scale.place(f64::INFINITY)), (0.0, 1.0));
             assert!(scale.place(1.0) > 0.0 && scale.place(100.0) < 1.0 && scale.holds(100.0));
         }
@@ -352,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_is_negative_is_below_zero() {
-        let scale = Scale::over([-3.0, -1.0, 2.0].into_iter(), &axis(false));
+        let scale = AxisScale::over([-3.0, -1.0, 2.0].into_iter(), &axis(false));
         let places = [-3.0, -1.0, 0.0, 2.0].map(|v| scale.place(v));
         assert!(places[0] > 0.0 && places.is_sorted_by(|a, b| a < b) && places[3] < 1.0, "{places:?}");
     }
@@ -361,7 +363,7 @@ mod tests {
     fn the_newest_of_many_names_is_reported() {
         let named =
             Axis { names: (0..20).map(|i| (f64::from(i), format!("run {i}"))).collect(), ..axis(false) };
-        let labels = Scale::over(std::iter::empty(), &named).labels(&named);
+        let labels = AxisScale::over(std::iter::empty(), &named).labels(&named);
         assert_eq!(labels.len(), 5, "{labels:?}");
         assert_eq!(labels.last().map(|(_, name)| name.as_str()), Some("run 19"));
     }

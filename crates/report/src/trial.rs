@@ -448,7 +448,8 @@ pub fn straggler_words(s: &Summary) -> Option<String> {
         }
     };
     Some(format!(
-        "{who} began in time and ended after the load was over, the last answer {} later: their times count, in no rate.",
+        "{who} began in time and ended after the load was over, the last one {} later: their response times count, but no rate \
+         includes them.",
         seconds(tail_s)
     ))
 }

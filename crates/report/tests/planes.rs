@@ -5,7 +5,7 @@ use loadlab_analysis::cases::metric::Unit;
 use loadlab_record::summary::Verdict;
 use loadlab_report::colour::Colour;
 use loadlab_report::document::{Block, Document, Section};
-use loadlab_report::plane::{Axis, Group, Mark, Plane, RangedValue, Spot};
+use loadlab_report::plane::{Axis, Group, Plane, PlaneMark, RangedValue, Spot};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown, text};
 
@@ -46,7 +46,7 @@ fn by_hand(name: &str) -> Document {
         }],
         curves: Vec::new(),
         marks: Vec::new(),
-        heights: vec![Mark { at: 10.5, between: Some((9.0, 12.0)), text: "baseline".into() }],
+        heights: vec![PlaneMark { at: 10.5, between: Some((9.0, 12.0)), text: "baseline".into() }],
         behind: "the table below".into(),
         note: Some("A note.".into()),
     };

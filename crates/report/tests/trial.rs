@@ -384,8 +384,8 @@ fn stragglers_are_named_and_the_rate_says_of_what_it_is() {
         text.starts_with("19,950 requests ok in 8.00 s: 1,290/s over 3.00 s, 42 failed (0.21 %)"),
         "{text}"
     );
-    let described = "32 stragglers (2 failed) began in time and ended after the load was over, the last answer 5.00 s later: \
-                their times count, in no rate.";
+    let described = "32 stragglers (2 failed) began in time and ended after the load was over, the last one 5.00 s later: \
+                their response times count, but no rate includes them.";
     assert!(text.contains(described), "{text}");
     // What every load has – answers that come a moment after its end – is not worth reporting.
     (m.window.to_s, m.elapsed_s, m.stragglers.tail_s) = (3.0, 3.004, 0.004);

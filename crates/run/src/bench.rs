@@ -19,7 +19,7 @@ use loadlab_record::load::{Series, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Generator, LoadFacts, Summary};
 use loadlab_system::{
-    Answering, Cancel, Emit, IdleReadings, SampleTiming, Target, TrialClock, Watched, Watcher, clock,
+    Answering, Cancel, Emit, IdleReadings, SampleTiming, Target, TrialClock, WatchEvent, Watcher, clock,
 };
 
 use crate::event::RunEvent;
@@ -214,8 +214,9 @@ fn watch(
     });
     let file = file.transpose()?;
     let (onto, secrets) = (state.clone(), bench.spec.secrets.clone());
-    let emit: Emit = Arc::new(move |watched: Watched| {
-        if let (Watched::Samples(samples), Some(Ok(mut file))) = (&watched, file.as_ref().map(Mutex::lock)) {
+    let emit: Emit = Arc::new(move |watched: WatchEvent| {
+        if let (WatchEvent::Samples(samples), Some(Ok(mut file))) = (&watched, file.as_ref().map(Mutex::lock))
+        {
             // A full disk ends the file, not the load.
             let _ = secrets.samples_lines(samples).map(|lines| file.write_all(&lines));
         }

@@ -14,7 +14,7 @@ use loadlab_record::ids::{IdLine, SentIds};
 use loadlab_record::profile::Profile;
 use loadlab_record::sample::Sample;
 use loadlab_record::store::{StoreError, TrialWriter};
-use loadlab_system::{Cancel, Component, Notice, ProcessId, TrialClock, Watched, clock};
+use loadlab_system::{Cancel, Component, Notice, ProcessId, TrialClock, WatchEvent, clock};
 
 use crate::event::RunEvent;
 use crate::readings::Readings;
@@ -162,9 +162,9 @@ impl TrialState {
     }
 
     /// Takes in what the watcher read.
-    pub fn watched(&self, watched: Watched) {
+    pub fn watched(&self, watched: WatchEvent) {
         match watched {
-            Watched::Samples(samples) => {
+            WatchEvent::Samples(samples) => {
                 let samples = self.secrets.mask_value(samples).unwrap_or_default();
                 self.write(|w| w.samples(&samples));
                 let mut seen = self.seen();
@@ -179,12 +179,12 @@ impl TrialState {
                 }
                 seen.samples.extend(samples);
             }
-            Watched::Evidence(evidence) => {
+            WatchEvent::Evidence(evidence) => {
                 let Some(evidence) = self.secrets.mask_value(*evidence) else { return };
                 self.write(|w| w.evidence(&evidence));
                 self.seen().evidence.push(evidence);
             }
-            Watched::Note(text) => {
+            WatchEvent::Note(text) => {
                 self.event(EventKind::Note { text });
             }
         }

@@ -3,7 +3,7 @@
 use loadlab_load::LoadSpec;
 use loadlab_load::target::Address;
 use loadlab_record::evidence::Evidence;
-use loadlab_system::{Answering, Listening, ProcessId, Watched, find_answering, is_local, open_files};
+use loadlab_system::{Answering, Listening, ProcessId, WatchEvent, find_answering, is_local, open_files};
 
 /// What to watch if the plan names no components.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +23,10 @@ pub fn leaves_files() -> bool {
 }
 
 /// Evidence for what could not be observed and will not be searched for again during the trial.
-pub fn unseen(found: &Answering) -> Option<Watched> {
+pub fn unseen(found: &Answering) -> Option<WatchEvent> {
     let not_seen = found.not_seen.clone();
-    (!not_seen.is_empty()).then(|| Watched::Evidence(Box::new(Evidence { not_seen, ..Evidence::default() })))
+    (!not_seen.is_empty())
+        .then(|| WatchEvent::Evidence(Box::new(Evidence { not_seen, ..Evidence::default() })))
 }
 
 impl Watch {

@@ -19,7 +19,7 @@ const DEAD_NS: u64 = 15_000_000_000;
 #[derive(Debug)]
 pub struct Crew {
     members: Vec<Member>,
-    loads: BTreeMap<u64, Load>,
+    loads: BTreeMap<u64, OrderedLoad>,
     /// Since when no agent can be heard because the coordinator has no connection.
     deaf_since_ns: Option<u64>,
     /// The time of the last echo that the coordinator received of its own messages through the server, and when it
@@ -44,7 +44,7 @@ struct Member {
 
 /// A load that was ordered.
 #[derive(Debug)]
-struct Load {
+struct OrderedLoad {
     /// Number of the order that prepared it.
     order: u64,
     answers: Vec<Option<Result<Clock, String>>>,
@@ -202,7 +202,7 @@ impl Crew {
     pub fn ordered(&mut self, load: u64, order: u64) {
         let slots = self.slots();
         let epochs: Vec<u32> = self.members.iter().map(|member| member.epoch).collect();
-        let load_state = Load {
+        let load_state = OrderedLoad {
             order,
             answers: vec![None; slots],
             reducer: Reducer::from_epochs(&epochs),
@@ -383,7 +383,7 @@ impl Crew {
     }
 }
 
-impl Load {
+impl OrderedLoad {
     /// Records from when on another agent sends the part of those that were lost.
     fn joined(&mut self, slot: usize, joins_ns: Option<u64>) {
         match joins_ns {

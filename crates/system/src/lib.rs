@@ -64,4 +64,4 @@ pub use watch::probe::{Probe, ProbeError, ProbeSource, ProbeSpec};
 pub use watch::profile::{ProfileSpec, Profiler, Samples};
 pub use watch::scrape::{ScrapeError, Scraper};
 pub use watch::target::Target;
-pub use watch::{Emit, IdleReadings, SampleTiming, Watched, Watcher};
+pub use watch::{Emit, IdleReadings, SampleTiming, WatchEvent, Watcher};

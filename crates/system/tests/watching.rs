@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loadlab_record::sample::Sample;
-use loadlab_system::{Cancel, Probe, ProbeSpec, Ready, Target, TrialClock, Watched, Watcher, clock};
+use loadlab_system::{Cancel, Probe, ProbeSpec, Ready, Target, TrialClock, WatchEvent, Watcher, clock};
 
 use crate::common;
 use crate::common::{Bench, FIXTURE, PATIENCE_NS, eventually, free_port};
@@ -48,24 +48,24 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
     let mut samples: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
     let mut notes = Vec::new();
     let mut take = |watched| match watched {
-        Watched::Samples(all) => {
+        WatchEvent::Samples(all) => {
             all.into_iter().for_each(|s| samples.entry(s.component.clone()).or_default().push(s))
         }
-        Watched::Note(text) => notes.push(text),
-        Watched::Evidence(_) => {}
+        WatchEvent::Note(text) => notes.push(text),
+        WatchEvent::Evidence(_) => {}
     };
     // This few targets are read one after another, once a second.
     let mut seconds = 0;
     while seconds < 3 {
         let watched = receive.recv_timeout(Duration::from_nanos(PATIENCE_NS)).unwrap();
         seconds +=
-            i32::from(matches!(&watched, Watched::Samples(all) if all.len() == 4 && all[0].at_s >= 0.0));
+            i32::from(matches!(&watched, WatchEvent::Samples(all) if all.len() == 4 && all[0].at_s >= 0.0));
         take(watched);
     }
     watcher.read_all().unwrap();
     watcher.stop();
-    let rest: Vec<Watched> = receive.into_iter().collect();
-    let together = rest.iter().filter(|w| matches!(w, Watched::Samples(all) if all.len() == 4)).count();
+    let rest: Vec<WatchEvent> = receive.into_iter().collect();
+    let together = rest.iter().filter(|w| matches!(w, WatchEvent::Samples(all) if all.len() == 4)).count();
     assert!(together >= 2, "all at the load's end, and all when stopped: {rest:?}");
     rest.into_iter().for_each(&mut take);
     // Each sample has its own time, even within one reading.
@@ -116,7 +116,7 @@ fn one_that_is_down_is_left_out_and_one_that_is_up_again_is_read() {
     let read: Arc<Mutex<Vec<usize>>> = Arc::default();
     let theirs = read.clone();
     let emit = Arc::new(move |watched| {
-        if let Watched::Samples(samples) = watched {
+        if let WatchEvent::Samples(samples) = watched {
             theirs.lock().unwrap().push(samples.len());
         }
     });

@@ -22,6 +22,9 @@ const WORDS: &[(&str, &str)] = &[
     ("so many", "that many, or the number"),
     ("believe any", "accept any"),
     ("the baseline no more", "no longer the baseline"),
+    ("so long", "that long, or: within this time"),
+    ("whoever", "anyone who"),
+    ("held on to", "kept"),
 ];
 
 /// The idioms that a text contains, each once.

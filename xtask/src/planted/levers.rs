@@ -50,7 +50,7 @@ const SYSTEMS: [Planted; 10] = [
 
 /// A system that nothing holds back.
 const NOTHING: Planted = Planted { plan: "links", case: "nothing", lever: None, block_s: "2" };
-/// Number of sessions with it, how many run at a time, and how many of them may call a lever.
+/// Number of sessions with it, how many run at a time, and how many of them may report that a lever binds.
 const IDLE_SESSIONS: usize = 40;
 const IDLE_AT_A_TIME: usize = 4;
 const MOST_CALLED: usize = 5;
@@ -113,8 +113,8 @@ pub fn long(sweeps: u32) -> Outcome {
     widths.sort_by(f64::total_cmp);
     let width = widths.get(widths.len() / 2).copied().unwrap_or(f64::NAN);
     let words = format!(
-        "of {} answers {right} rank the planted lever first and apart from the second; {held} of {} predictions hold what \
-         raising it brought, the median one within ± {:.1} %{}",
+        "of {} answers {right} rank the planted lever first and apart from the second; {held} of {} predictions contain \
+         what raising it brought, the median one within ± {:.1} %{}",
         answers.len(),
         predicted.len(),
         100.0 * width,
@@ -129,7 +129,7 @@ pub fn long(sweeps: u32) -> Outcome {
 /// Runs sessions in which nothing holds the load back, as a step of `cargo xtask long`.
 ///
 /// # Errors
-/// Something is missing, or too many sessions call a lever.
+/// Something is missing, or too many sessions report that a lever binds.
 pub fn idle() -> Outcome {
     let tools = Tools::new()?;
     let mut answers = Vec::new();
@@ -142,7 +142,7 @@ pub fn idle() -> Outcome {
     // An answer without any lever shows nothing.
     let untried = answers.iter().filter(|a| !a.is_right && !a.calls_another).count();
     let words = format!(
-        "{} of {} sessions in which nothing binds call a lever, and {untried} tried none{}",
+        "{} of {} sessions in which nothing binds report that a lever binds, and {untried} tried none{}",
         called.len(),
         answers.len(),
         if called.is_empty() { String::new() } else { format!(": {}", called.join("; ")) }

@@ -295,12 +295,12 @@ pub struct Effect {
     pub value: f64,
     /// Where it lies; `None` with fewer than [`TRIALS_FOR_DIFFERENCES`] trials: such an interval would only show how
     /// little they prove, in figures as wide as they are meaningless.
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
 }
 
 /// An interval around an effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// Lower end of the interval.
     pub low: f64,
     /// Upper end.
@@ -375,8 +375,8 @@ fn too_few(trials: usize, method: Method) -> String {
     let what = match (method, trials) {
         (Method::Paired | Method::Sequential, 1) => "1 round in common",
         (Method::Paired | Method::Sequential, _) => "rounds in common",
-        (Method::Welch, 1) => "1 trial a case",
-        (Method::Welch, _) => "trials a case",
+        (Method::Welch, 1) => "1 trial per case",
+        (Method::Welch, _) => "trials per case",
     };
     let count = if trials == 1 { String::new() } else { format!("{trials} ") };
     format!(
@@ -668,7 +668,7 @@ fn row(
     let trials_needed = judged.filter(|_| !settled && has_interval).and_then(|j| j.trials_needed(same));
     let reported_effect = |j: Judged| {
         let out = |v: f64| if scale == Scale::Ratio { v.exp() } else { v };
-        let interval = Interval {
+        let interval = ConfidenceInterval {
             low: out(j.mean - j.half),
             high: out(j.mean + j.half),
             confidence: j.confidence,

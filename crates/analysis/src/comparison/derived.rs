@@ -2,7 +2,7 @@
 //!
 //! Trials with the same number form a round. A round in which a case has no complete trial is left out.
 
-use loadlab_record::expr::{Known, NumberKind, Numbers, Sum, SummaryNumbers, TrialPart};
+use loadlab_record::expr::{Known, NumberKind, NumberSource, Sum, SummaryNumbers, TrialPart};
 use loadlab_record::manifest::DerivedFacts;
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
@@ -63,17 +63,17 @@ fn one(facts: &DerivedFacts, cases: &[CaseFindings<'_>], has_intervals: bool) ->
     }
 }
 
-struct Side {
+struct DerivedSide {
     rounds: Vec<Value>,
     unit: Unit,
     why_not: Option<String>,
 }
 
-fn side(text: &str, cases: &[CaseFindings<'_>]) -> Side {
-    let mut side = Side { rounds: Vec::new(), unit: Unit::Number, why_not: None };
+fn side(text: &str, cases: &[CaseFindings<'_>]) -> DerivedSide {
+    let mut side = DerivedSide { rounds: Vec::new(), unit: Unit::Number, why_not: None };
     let sum = match Sum::parse(text) {
         Ok(sum) => sum,
-        Err(error) => return Side { why_not: Some(error.to_string()), ..side },
+        Err(error) => return DerivedSide { why_not: Some(error.to_string()), ..side },
     };
     let last = cases.iter().flat_map(|c| &c.trials).map(|t| t.number).max().unwrap_or(0);
     for number in 1..=last {
@@ -132,7 +132,7 @@ impl Round<'_> {
     }
 }
 
-impl Numbers for Round<'_> {
+impl NumberSource for Round<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match self.trial(name) {
             None => Known::Unknown("its case was not run".to_owned()),

@@ -19,8 +19,8 @@ use crate::cases::case::Spread;
 use crate::cases::metric::{Better, Metric, Value};
 use crate::cases::parts::{parts_of, probes};
 use crate::comparison::compare::{
-    Call, Comparison, Effect, Interval, Method, Options, Row, Scale, Side, compared, deciding, directed,
-    moved, same_range, scale_of,
+    Call, Comparison, ConfidenceInterval, Effect, Method, Options, Row, Scale, Side, compared, deciding,
+    directed, moved, same_range, scale_of,
 };
 use crate::comparison::control::hidden;
 use crate::comparison::pairs::pairs;
@@ -305,8 +305,12 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
         let is_empty = low > high;
         let (low, high) = if is_empty { (lowest, highest) } else { (low, high) };
         let is_known = !is_empty && (answer.low.is_some() || answer.high.is_some());
-        let interval =
-            is_known.then_some(Interval { low, high, confidence: 1.0 - standing.level, chance: None });
+        let interval = is_known.then_some(ConfidenceInterval {
+            low,
+            high,
+            confidence: 1.0 - standing.level,
+            chance: None,
+        });
         Effect { value: value.clamp(low, high), interval }
     });
     let is_hidden = test.call() != standing.call();

@@ -54,7 +54,7 @@ pub struct Question {
 
 /// The answer after some rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Answer {
+pub struct SequentialAnswer {
     /// The verdict; [`Call::CannotTell`] if it is not settled.
     pub call: Call,
     /// Lower end of the interval for the shift, at a confidence of 1 − level over all rounds at once: a rejected shift
@@ -157,13 +157,13 @@ impl Sequential {
     }
 
     /// The verdict, the interval, and what is still needed.
-    pub fn answer(&self) -> Answer {
-        Answer { low: self.end(1.0), high: self.end(-1.0), ..self.answer_without_interval() }
+    pub fn answer(&self) -> SequentialAnswer {
+        SequentialAnswer { low: self.end(1.0), high: self.end(-1.0), ..self.answer_without_interval() }
     }
 
     /// As [`Sequential::answer`], without the interval, which takes most of the time.
-    pub fn answer_without_interval(&self) -> Answer {
-        Answer {
+    pub fn answer_without_interval(&self) -> SequentialAnswer {
+        SequentialAnswer {
             call: self.call(),
             low: None,
             high: None,
@@ -201,7 +201,7 @@ impl Sequential {
     }
 
     /// About how many more rounds are needed, as if the differences were normal: until the t of their mean is as
-    /// unlikely as the level that may be spent by then. See [`Answer::more`].
+    /// unlikely as the level that may be spent by then. See [`SequentialAnswer::more`].
     pub fn more(&self) -> Option<usize> {
         let rounds = self.rounds();
         if rounds < EARLY || self.call() != Call::CannotTell {
@@ -468,7 +468,7 @@ mod tests {
         for nothing in [None, Some(f64::NAN), Some(f64::INFINITY), Some(f64::NEG_INFINITY)] {
             test.push(nothing);
         }
-        assert_eq!(test.answer(), Answer { missing: 4, ..before });
+        assert_eq!(test.answer(), SequentialAnswer { missing: 4, ..before });
     }
 
     #[test]

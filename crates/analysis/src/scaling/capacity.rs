@@ -86,7 +86,7 @@ fn places(judged: &[(f64, bool)]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scaling::search::{MAX_LEVELS, Next, Search};
+    use crate::scaling::search::{MAX_LEVELS, NextLevel, Search};
     use crate::statistics::random::{GAMMA, mixed};
 
     fn path(levels: &[(u64, bool)]) -> Vec<LevelOutcome> {
@@ -145,7 +145,7 @@ mod tests {
             };
             let truth = 50.0 * 40f64.powf(unit());
             let mut search = Search::new(10, 10_000, MAX_LEVELS).dithered(seed);
-            while let Next::Measure { level, .. } = search.next() {
+            while let NextLevel::Measure { level, .. } = search.next() {
                 let meets = 1.0 / (1.0 + (((level as f64).ln() - truth.ln()) / width).exp());
                 let met = unit() < meets && unit() >= hiccups;
                 search.add(level, if met { Outcome::Met } else { Outcome::Missed });
@@ -174,7 +174,7 @@ mod tests {
             for off in [0.97, 1.0, 1.04] {
                 let start = (truth as f64 * off) as u64;
                 let mut search = Search::new(10, 10_000, MAX_LEVELS).starting_at(start);
-                while let Next::Measure { level, .. } = search.next() {
+                while let NextLevel::Measure { level, .. } = search.next() {
                     search.add(level, if level <= truth { Outcome::Met } else { Outcome::Missed });
                 }
                 let found = capacity(search.path()).expect("both sides");
@@ -184,7 +184,7 @@ mod tests {
         }
         // A search recovers from a start that is far off.
         let mut search = Search::new(10, 10_000, MAX_LEVELS).starting_at(4_000);
-        while let Next::Measure { level, .. } = search.next() {
+        while let NextLevel::Measure { level, .. } = search.next() {
             search.add(level, if level <= 50 { Outcome::Met } else { Outcome::Missed });
         }
         let found = capacity(search.path()).expect("both sides");

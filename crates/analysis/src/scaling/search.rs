@@ -44,7 +44,7 @@ pub struct LevelOutcome {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum NextLevel {
     /// Measure this level.
     Measure {
         /// Users, or requests per second.
@@ -157,34 +157,34 @@ impl Search {
     }
 
     /// What to do next; unchanged until [`Search::add`] is called.
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> NextLevel {
         match self.step() {
-            Next::Measure { .. } if self.path.len() >= self.max_levels as usize => {
-                Next::Done(self.answer(false))
+            NextLevel::Measure { .. } if self.path.len() >= self.max_levels as usize => {
+                NextLevel::Done(self.answer(false))
             }
             next => next,
         }
     }
 
     /// As `next`, without a limit on the number of levels.
-    fn step(&self) -> Next {
+    fn step(&self) -> NextLevel {
         // A level that contradicts itself is settled first: everything else depends on it.
         if let Some(level) = self.levels().into_iter().find(|l| self.known(*l) == Known::Torn) {
-            return Next::Measure { level, again: true };
+            return NextLevel::Measure { level, again: true };
         }
         let (passed, failed) = self.bracket();
         let between = self.between(passed, failed);
         if let (Some(_), Some(level)) = (between, self.suspicious(passed, failed)) {
-            return Next::Measure { level, again: true };
+            return NextLevel::Measure { level, again: true };
         }
         if let Some(level) = between {
-            return Next::Measure { level, again: false };
+            return NextLevel::Measure { level, again: false };
         }
         // Both ends again, the upper first, since a hiccup can fail a trial but nothing can make one pass.
         let once = |level: &u64| self.times(*level) == 1;
         match failed.filter(once).or(passed.filter(once)) {
-            Some(level) => Next::Measure { level, again: true },
-            None => Next::Done(self.answer(true)),
+            Some(level) => NextLevel::Measure { level, again: true },
+            None => NextLevel::Done(self.answer(true)),
         }
     }
 
@@ -330,8 +330,8 @@ mod tests {
         let mut search = Search::new(range.0, range.1, MAX_LEVELS);
         loop {
             match search.next() {
-                Next::Done(answer) => return (answer, search.path().iter().map(|p| p.level).collect()),
-                Next::Measure { level, .. } => {
+                NextLevel::Done(answer) => return (answer, search.path().iter().map(|p| p.level).collect()),
+                NextLevel::Measure { level, .. } => {
                     search.add(level, if level <= takes { Outcome::Met } else { Outcome::Missed });
                 }
             }
@@ -363,10 +363,10 @@ mod tests {
     #[test]
     fn a_level_that_was_not_probed_has_not_failed() {
         let mut search = Search::new(1, 1000, 3);
-        while let Next::Measure { level, .. } = search.next() {
+        while let NextLevel::Measure { level, .. } = search.next() {
             search.add(level, Outcome::Met);
         }
-        assert_eq!(search.next(), Next::Done(Answer::AtLeast { level: 423, is_top: false }));
+        assert_eq!(search.next(), NextLevel::Done(Answer::AtLeast { level: 423, is_top: false }));
     }
 
     #[test]
@@ -375,8 +375,8 @@ mod tests {
             let mut search = Search::new(1, 1000, most);
             loop {
                 match search.next() {
-                    Next::Done(answer) => return answer,
-                    Next::Measure { level, .. } => {
+                    NextLevel::Done(answer) => return answer,
+                    NextLevel::Measure { level, .. } => {
                         search.add(level, if level <= takes { Outcome::Met } else { Outcome::Missed });
                     }
                 }
@@ -392,7 +392,7 @@ mod tests {
         let mut torn = Search::new(1, 1, 2);
         torn.add(1, Outcome::Missed);
         torn.add(1, Outcome::Met);
-        assert_eq!(torn.next(), Next::Done(Answer::LessThan { level: 1, is_bottom: false }));
+        assert_eq!(torn.next(), NextLevel::Done(Answer::LessThan { level: 1, is_bottom: false }));
     }
 
     #[test]
@@ -405,8 +405,8 @@ mod tests {
         let mut search = Search::new(1, 1000, MAX_LEVELS);
         loop {
             match search.next() {
-                Next::Done(answer) => return (answer, search.path().len()),
-                Next::Measure { level, again } => {
+                NextLevel::Done(answer) => return (answer, search.path().len()),
+                NextLevel::Measure { level, again } => {
                     let truth = level <= takes;
                     let says = if wrong.contains(&level) && !again { !truth } else { truth };
                     search.add(level, if says { Outcome::Met } else { Outcome::Missed });
@@ -432,8 +432,8 @@ mod tests {
         let mut search = Search::new(1, 1000, MAX_LEVELS);
         let answer = loop {
             match search.next() {
-                Next::Done(answer) => break answer,
-                Next::Measure { level, .. } => {
+                NextLevel::Done(answer) => break answer,
+                NextLevel::Measure { level, .. } => {
                     search.add(level, if level <= 300 { Outcome::Met } else { Outcome::Invalid });
                 }
             }

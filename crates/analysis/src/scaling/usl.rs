@@ -40,7 +40,7 @@ pub struct Point {
 
 /// An estimate and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
+pub struct FittedValue {
     /// The estimate.
     pub value: f64,
     /// Lower end.
@@ -53,11 +53,11 @@ pub struct Interval {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// Throughput of one user, per second.
-    pub lambda: Interval,
+    pub lambda: FittedValue,
     /// Contention, 0 to 1.
-    pub alpha: Interval,
+    pub alpha: FittedValue,
     /// Coherency.
-    pub beta: Interval,
+    pub beta: FittedValue,
     /// The number of users with the most throughput; or why it is not reported.
     pub peak: Result<Peak, Refused>,
     /// Users at the knee, if it is within the measured levels.
@@ -75,7 +75,7 @@ pub struct Fit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// Number of users there.
-    pub users: Interval,
+    pub users: FittedValue,
     /// The throughput there, per second.
     pub per_s: f64,
 }
@@ -176,14 +176,14 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refused> {
     let Some(covariance) = inverse(normal(points, theta).0) else { return bad(residual, explained) };
     let t = student::critical(0.95, n - 3.0);
     let half = |i: usize| t * residual * covariance[i][i].max(0.0).sqrt();
-    let share = |i: usize| Interval {
+    let share = |i: usize| FittedValue {
         value: theta[i].max(0.0),
         low: (theta[i] - half(i)).max(0.0),
         high: (theta[i] + half(i)).max(0.0),
     };
     let lambda = theta[0].exp();
     Ok(Fit {
-        lambda: Interval { value: lambda, low: lambda * (-half(0)).exp(), high: lambda * half(0).exp() },
+        lambda: FittedValue { value: lambda, low: lambda * (-half(0)).exp(), high: lambda * half(0).exp() },
         alpha: share(1),
         beta: share(2),
         peak: peak(theta, covariance, t * residual, largest),
@@ -205,13 +205,13 @@ impl Fit {
 
     /// As [`Fit::per_s`], with its 95 % interval: where the curve lies, not where single trials fall. From the fit's
     /// linear approximation, on a logarithmic scale (delta method).
-    pub fn per_s_within(&self, users: f64) -> Interval {
+    pub fn per_s_within(&self, users: f64) -> FittedValue {
         let slopes = slopes(users, slowdown(users, self.theta[1], self.theta[2]));
         let pairs = (0..3).flat_map(|i| (0..3).map(move |j| (i, j)));
         let variance: f64 = pairs.map(|(i, j)| slopes[i] * self.covariance[i][j] * slopes[j]).sum();
         let half = self.reach * variance.max(0.0).sqrt();
         let value = self.per_s(users);
-        Interval { value, low: value * (-half).exp(), high: value * half.exp() }
+        FittedValue { value, low: value * (-half).exp(), high: value * half.exp() }
     }
 }
 
@@ -368,7 +368,7 @@ fn peak(
         .map(|(i, j)| slopes[i] * covariance[i][j] * slopes[j])
         .sum();
     let half = half_errors * variance.max(0.0).sqrt();
-    let users = Interval { value: users, low: users * (-half).exp(), high: users * half.exp() };
+    let users = FittedValue { value: users, low: users * (-half).exp(), high: users * half.exp() };
     let per_s = ln_lambda.exp() * users.value / slowdown(users.value, alpha, beta);
     Ok(Peak { users, per_s })
 }

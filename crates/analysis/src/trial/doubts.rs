@@ -251,11 +251,12 @@ fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doub
         "users_not_concurrent",
         false,
         format!(
-            "at most {} of {} users were active at a time: others had not begun when the requests ran out, or began when these had made theirs",
+            "at most {} of {} users were active at a time: the others had not started before the requests ran out, or \
+             started only after these had finished",
             format_count(most as f64),
             format_count(users as f64)
         ),
-        "more requests, a shorter ramp, more cores for loadlab, or more machines (`--swarm`) have more users active at a time",
+        "to have more users active at once: more requests, a shorter ramp, more cores for loadlab, or more machines (`--swarm`)",
     )
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::expr::{
-    Expr, Figure, Known, NumberKind, Numbers, SummaryNumbers, TrialPart, built_in_kind, component_figure,
-    is_probe_figure, number_of_component,
+    Expr, Figure, Known, NumberKind, NumberSource, SummaryNumbers, TrialPart, built_in_kind,
+    component_figure, is_probe_figure, number_of_component,
 };
 use loadlab_record::figure::FigureValue;
 use loadlab_record::hlog::Interval;
@@ -17,7 +17,7 @@ use crate::trial::components::{self, probe_name};
 use crate::trial::counter::During;
 
 /// Each expectation, and whether it held.
-pub fn expectations(expect: &[Expr], numbers: &dyn Numbers) -> Vec<Expectation> {
+pub fn expectations(expect: &[Expr], numbers: &dyn NumberSource) -> Vec<Expectation> {
     let judged = expect.iter().map(|expr| {
         let found = expr.evaluate(numbers);
         Expectation {
@@ -33,7 +33,7 @@ pub fn expectations(expect: &[Expr], numbers: &dyn Numbers) -> Vec<Expectation> 
 }
 
 /// The value of each figure of the plan, by name.
-pub fn figures(figures: &[Figure], numbers: &dyn Numbers) -> BTreeMap<String, FigureValue> {
+pub fn figures(figures: &[Figure], numbers: &dyn NumberSource) -> BTreeMap<String, FigureValue> {
     let of = |f: &Figure| (f.name.clone(), FigureValue::of(f.sum.known(numbers), f.kind));
     figures.iter().map(of).collect()
 }
@@ -123,7 +123,7 @@ impl<'a> TrialNumbers<'a> {
     }
 }
 
-impl Numbers for TrialNumbers<'_> {
+impl NumberSource for TrialNumbers<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         let within = part.and_then(|part| self.within(name, part));
         within.unwrap_or_else(|| self.numbers.number(name, part))

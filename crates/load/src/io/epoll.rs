@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use self::slot::Slot;
+use self::slot::SocketSlot;
 use self::socket::{connect_inet, make_inet, watch};
 use super::{ConnId, Event, Io, NONE, Ops, Sink, Wait};
 use crate::target::Address;
@@ -62,7 +62,7 @@ struct Received {
 /// Operations that the backend accepts.
 pub struct EpollOps<'r> {
     epoll: OwnedFd,
-    slots: Vec<Slot<'r>>,
+    slots: Vec<SocketSlot<'r>>,
     /// Whether sends and connects of this turn are held back: many in a row cost less than one between every two
     /// receives.
     holds: bool,
@@ -376,7 +376,7 @@ impl<'r> Io<'r> for Epoll<'r> {
 impl<'r> EpollOps<'r> {
     /// The slot an event is for; `None` if the event is for an earlier socket in the same place.
     #[inline]
-    fn live(&mut self, key: u64) -> Option<&mut Slot<'r>> {
+    fn live(&mut self, key: u64) -> Option<&mut SocketSlot<'r>> {
         let slot = self.slots.get_mut(key as u32 as usize)?;
         (slot.open && slot.generation == (key >> 32) as u32).then_some(slot)
     }
@@ -438,7 +438,7 @@ impl<'r> EpollOps<'r> {
 
     fn make_place(&mut self, conn: ConnId) {
         if self.slots.len() <= conn as usize {
-            self.slots.resize_with(conn as usize + 1, Slot::default);
+            self.slots.resize_with(conn as usize + 1, SocketSlot::default);
         }
     }
 
@@ -572,7 +572,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
     fn close(&mut self, conn: ConnId) {
         let slot = &mut self.slots[conn as usize];
         let generation = slot.generation.wrapping_add(1);
-        *slot = Slot { generation, ..Slot::default() };
+        *slot = SocketSlot { generation, ..SocketSlot::default() };
     }
 
     fn give(&mut self, conn: ConnId) -> Option<OwnedFd> {

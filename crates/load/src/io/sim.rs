@@ -359,7 +359,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
         // The final bytes could end up in the middle of what is still going out.
         let sent = match (self.wire(conn).has_more(), self.network.as_ref().map(Chance::like)) {
             (true, _) => 0,
-            (false, Some(Like::Uring)) => self.says_at_once(conn, last),
+            (false, Some(Like::Uring)) => self.sends_at_once(conn, last),
             (false, _) => self.give_out(conn, last, true),
         };
         self.close(conn);

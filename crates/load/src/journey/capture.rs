@@ -158,11 +158,11 @@ pub fn headers(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// Captured values, by slot. Values keep their memory, so setting one again does not allocate in the long run.
 #[derive(Clone, Debug)]
 pub struct CaptureSlots {
-    values: Box<[Slot]>,
+    values: Box<[CapturePlace]>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Slot {
+struct CapturePlace {
     is_set: bool,
     value: Vec<u8>,
     before: Vec<u8>,
@@ -171,7 +171,7 @@ struct Slot {
 impl CaptureSlots {
     /// `count` slots, none set; they take no memory until set.
     pub fn new(count: u16) -> CaptureSlots {
-        CaptureSlots { values: vec![Slot::default(); usize::from(count)].into_boxed_slice() }
+        CaptureSlots { values: vec![CapturePlace::default(); usize::from(count)].into_boxed_slice() }
     }
 
     /// Sets a slot.

@@ -36,7 +36,7 @@ pub enum Advance {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum JourneyPhase {
     #[default]
     Outside,
     Before,
@@ -48,7 +48,7 @@ enum Phase {
 /// A user's position.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    stage: Phase,
+    stage: JourneyPhase,
     /// The request that the user makes now or next.
     pub request: u32,
     /// Rounds completed.
@@ -86,23 +86,23 @@ impl StepOrder {
 impl Progress {
     /// Whether the user has left, or never had anything to do.
     pub fn is_gone(&self) -> bool {
-        self.stage == Phase::Gone
+        self.stage == JourneyPhase::Gone
     }
 
     /// Whether the user has not begun yet.
     pub fn is_outside(&self) -> bool {
-        self.stage == Phase::Outside
+        self.stage == JourneyPhase::Outside
     }
 
     /// Whether the user is at the requests after its rounds.
     pub fn is_leaving(&self) -> bool {
-        self.stage == Phase::After
+        self.stage == JourneyPhase::After
     }
 
     /// Whether the next request begins a round: time to take new rows of the feeds.
     pub fn begins_round(&self, step_order: &StepOrder) -> bool {
         match self.stage {
-            Phase::Round => self.request == step_order.before || !step_order.weights.is_empty(),
+            JourneyPhase::Round => self.request == step_order.before || !step_order.weights.is_empty(),
             _ => false,
         }
     }
@@ -116,17 +116,17 @@ impl Progress {
         let rounds = |left: u64| left.saturating_mul(round).saturating_add(after);
         let (at, left) = (u64::from(self.request), step_order.rounds.saturating_sub(self.rounds));
         match self.stage {
-            Phase::Outside => before.saturating_add(rounds(left)),
-            Phase::Before => (before - at).saturating_add(rounds(left)),
-            Phase::Round => (before + round - at).saturating_add(rounds(left.saturating_sub(1))),
-            Phase::After => before + round + after - at,
-            Phase::Gone => 0,
+            JourneyPhase::Outside => before.saturating_add(rounds(left)),
+            JourneyPhase::Before => (before - at).saturating_add(rounds(left)),
+            JourneyPhase::Round => (before + round - at).saturating_add(rounds(left.saturating_sub(1))),
+            JourneyPhase::After => before + round + after - at,
+            JourneyPhase::Gone => 0,
         }
     }
 
     /// Begins with a request from [`StepOrder::first_of`].
     pub fn begin_with(&mut self, step_order: &StepOrder, request: u32) {
-        let stage = if step_order.before > 0 { Phase::Before } else { Phase::Round };
+        let stage = if step_order.before > 0 { JourneyPhase::Before } else { JourneyPhase::Round };
         *self = Progress { stage, request, rounds: 0 };
     }
 
@@ -138,54 +138,56 @@ impl Progress {
                 self.request += requests;
                 return self.step(step_order, random, Advance::On);
             }
-            (Phase::Before | Phase::Round | Phase::After, Advance::Ahead(requests)) => {
+            (JourneyPhase::Before | JourneyPhase::Round | JourneyPhase::After, Advance::Ahead(requests)) => {
                 self.request += requests
             }
-            (Phase::Outside, Advance::Leave) | (Phase::After, Advance::EndRound | Advance::Leave) => {
-                self.stage = Phase::Gone
-            }
-            (Phase::Gone, _) => {}
-            (Phase::Before | Phase::Round, Advance::Leave) => self.leave(step_order),
-            (Phase::Outside, _) => self.begin(step_order, random),
-            (Phase::Before, Advance::On) if self.request + 1 < step_order.before => self.request += 1,
-            (Phase::Before, Advance::On) => self.begin_round(step_order, random),
+            (JourneyPhase::Outside, Advance::Leave)
+            | (JourneyPhase::After, Advance::EndRound | Advance::Leave) => self.stage = JourneyPhase::Gone,
+            (JourneyPhase::Gone, _) => {}
+            (JourneyPhase::Before | JourneyPhase::Round, Advance::Leave) => self.leave(step_order),
+            (JourneyPhase::Outside, _) => self.begin(step_order, random),
+            (JourneyPhase::Before, Advance::On) if self.request + 1 < step_order.before => self.request += 1,
+            (JourneyPhase::Before, Advance::On) => self.begin_round(step_order, random),
             // A user that could not log in tries again; each try counts as a round, or this would never end.
-            (Phase::Before, Advance::EndRound) => {
+            (JourneyPhase::Before, Advance::EndRound) => {
                 self.rounds += 1;
                 self.begin(step_order, random);
             }
-            (Phase::Round, Advance::On) if step_order.weights.is_empty() && self.request + 1 < in_round => {
+            (JourneyPhase::Round, Advance::On)
+                if step_order.weights.is_empty() && self.request + 1 < in_round =>
+            {
                 self.request += 1
             }
-            (Phase::Round, _) => {
+            (JourneyPhase::Round, _) => {
                 self.rounds += 1;
                 self.begin_round(step_order, random);
             }
-            (Phase::After, Advance::On) if self.request + 1 < in_round + step_order.after => {
+            (JourneyPhase::After, Advance::On) if self.request + 1 < in_round + step_order.after => {
                 self.request += 1
             }
-            (Phase::After, Advance::On) => self.stage = Phase::Gone,
+            (JourneyPhase::After, Advance::On) => self.stage = JourneyPhase::Gone,
         }
-        self.stage != Phase::Gone
+        self.stage != JourneyPhase::Gone
     }
 
     fn begin(&mut self, step_order: &StepOrder, random: &mut Random) {
         if step_order.before == 0 || self.rounds >= step_order.rounds {
             return self.begin_round(step_order, random);
         }
-        (self.stage, self.request) = (Phase::Before, 0);
+        (self.stage, self.request) = (JourneyPhase::Before, 0);
     }
 
     fn begin_round(&mut self, step_order: &StepOrder, random: &mut Random) {
         if self.rounds >= step_order.rounds || step_order.round == 0 {
             return self.leave(step_order);
         }
-        (self.stage, self.request) = (Phase::Round, step_order.before + step_order.draw(random));
+        (self.stage, self.request) = (JourneyPhase::Round, step_order.before + step_order.draw(random));
     }
 
     fn leave(&mut self, step_order: &StepOrder) {
         let first = step_order.before + step_order.round;
-        (self.stage, self.request) = (if step_order.after > 0 { Phase::After } else { Phase::Gone }, first);
+        (self.stage, self.request) =
+            (if step_order.after > 0 { JourneyPhase::After } else { JourneyPhase::Gone }, first);
     }
 }
 

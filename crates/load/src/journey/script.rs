@@ -88,7 +88,7 @@ pub struct Wait {
 impl ConversationStep {
     /// Time limit of this part, if it sets one.
     #[inline]
-    pub fn within_ns(&self) -> Option<u64> {
+    pub fn timeout_ns(&self) -> Option<u64> {
         match &self.part {
             ConversationAction::Say { wait, .. } => wait.and_then(|w| w.within_ns),
             ConversationAction::Open { .. } | ConversationAction::Goodbye => None,

@@ -86,7 +86,7 @@ impl std::fmt::Display for Reason {
 
 /// A slow exchange; its texts are generated at the end.
 #[derive(Debug)]
-struct Slot {
+struct SlowExchange {
     label: usize,
     address: Option<Address>,
     times: Times,
@@ -103,8 +103,8 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Group {
     first: usize,
-    slow: Vec<Slot>,
-    /// Response time to beat once the slots are full.
+    slow: Vec<SlowExchange>,
+    /// Response time to beat once [`KEPT`] of them are kept.
     bar_ns: u64,
 }
 
@@ -156,8 +156,8 @@ impl ExampleStore {
             group.insert(exchange, number);
         }
         first.then(|| {
-            let slot = Slot::of(exchange, number, Vec::new());
-            self.example(&slot, exchange.request, exchange.outcome, ExampleReason::Failed)
+            let slow = SlowExchange::of(exchange, number, Vec::new());
+            self.example(&slow, exchange.request, exchange.outcome, ExampleReason::Failed)
         })
     }
 
@@ -176,32 +176,38 @@ impl ExampleStore {
         out
     }
 
-    fn example(&self, slot: &Slot, request: &Request, outcome: Outcome, kept: ExampleReason) -> Example {
+    fn example(
+        &self,
+        slow: &SlowExchange,
+        request: &Request,
+        outcome: Outcome,
+        kept: ExampleReason,
+    ) -> Example {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let head_end = slot.head_end.unwrap_or(slot.bytes.len()).min(slot.bytes.len());
-        let (head, body) = slot.bytes.split_at(head_end);
+        let head_end = slow.head_end.unwrap_or(slow.bytes.len()).min(slow.bytes.len());
+        let (head, body) = slow.bytes.split_at(head_end);
         Example {
             kept,
             outcome: outcome.name().to_owned(),
             load: self.load.clone(),
             tag: request.tags.first().map(|t| self.tags[*t as usize].clone()),
-            due_s: slot.times.due_ns as f64 / 1e9,
-            response_ms: (slot.times.end_ns - slot.times.due_ns) as f64 / 1e6,
-            service_ms: (slot.times.end_ns - slot.times.started_ns) as f64 / 1e6,
-            user: slot.shown.as_ref().map_or(slot.user, |s| s.user),
-            step: slot.shown.as_ref().map(|s| s.step.clone()),
-            captured: slot.shown.iter().flat_map(|s| s.captured.iter().cloned()).collect(),
-            address: slot.address.as_ref().map(Address::to_string).unwrap_or_default(),
-            error: slot
+            due_s: slow.times.due_ns as f64 / 1e9,
+            response_ms: (slow.times.end_ns - slow.times.due_ns) as f64 / 1e6,
+            service_ms: (slow.times.end_ns - slow.times.started_ns) as f64 / 1e6,
+            user: slow.shown.as_ref().map_or(slow.user, |s| s.user),
+            step: slow.shown.as_ref().map(|s| s.step.clone()),
+            captured: slow.shown.iter().flat_map(|s| s.captured.iter().cloned()).collect(),
+            address: slow.address.as_ref().map(Address::to_string).unwrap_or_default(),
+            error: slow
                 .error_text
                 .as_deref()
                 .map(str::to_owned)
-                .or_else(|| slot.error.map(|e| e.to_string())),
+                .or_else(|| slow.error.map(|e| e.to_string())),
             request: self.secrets.mask(&request.label).into_owned(),
             request_head: masked(&text(
-                slot.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of),
+                slow.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of),
             )),
-            status: slot.status,
+            status: slow.status,
             response_head: (!head.is_empty()).then(|| masked(&text(&head[..head.len().min(HEAD_BYTES)]))),
             response_body: (!body.is_empty()).then(|| text(&body[..body.len().min(BODY_BYTES)])),
         }
@@ -219,18 +225,22 @@ impl Group {
         match least {
             Some(i) if self.slow.len() == KEPT => {
                 let bytes = std::mem::take(&mut self.slow[i].bytes);
-                self.slow[i] = Slot::of(exchange, number, bytes);
+                self.slow[i] = SlowExchange::of(exchange, number, bytes);
             }
-            _ => self.slow.push(Slot::of(exchange, number, Vec::with_capacity(HEAD_BYTES + BODY_BYTES))),
+            _ => self.slow.push(SlowExchange::of(
+                exchange,
+                number,
+                Vec::with_capacity(HEAD_BYTES + BODY_BYTES),
+            )),
         }
         if self.slow.len() == KEPT {
-            self.bar_ns = self.slow.iter().map(Slot::response_ns).min().unwrap_or(0);
+            self.bar_ns = self.slow.iter().map(SlowExchange::response_ns).min().unwrap_or(0);
         }
     }
 }
 
-impl Slot {
-    fn of(exchange: &Ending<'_>, label: usize, mut bytes: Vec<u8>) -> Slot {
+impl SlowExchange {
+    fn of(exchange: &Ending<'_>, label: usize, mut bytes: Vec<u8>) -> SlowExchange {
         let ResponseBytes { bytes: response, head_end } = exchange.response;
         let kept = match head_end {
             Some(end) if end <= HEAD_BYTES => response.len().min(end + BODY_BYTES),
@@ -238,7 +248,7 @@ impl Slot {
         };
         bytes.clear();
         bytes.extend_from_slice(&response[..kept]);
-        Slot {
+        SlowExchange {
             label,
             address: exchange.address.cloned(),
             times: exchange.times,

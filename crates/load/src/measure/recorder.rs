@@ -201,6 +201,7 @@ impl Recorder {
     }
 
     /// Records that the worker did not run during this time.
+    #[cold]
     pub fn gap(&mut self, from_ns: u64, to_ns: u64) {
         let length_ns = to_ns - from_ns;
         self.gaps.times += 1;

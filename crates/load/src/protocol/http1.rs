@@ -50,19 +50,19 @@ enum Framing {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReaderState {
     /// Before or inside the head.
     Head,
     /// In a body with this many bytes to come.
     Body(u64),
     /// Inside a chunked body.
-    Chunked(Chunk),
+    Chunked(ChunkState),
     /// In a body that ends with the connection.
     UntilClose,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Chunk {
+enum ChunkState {
     /// In a size: digits so far, and their value.
     Size {
         digits: u8,
@@ -92,7 +92,7 @@ enum Chunk {
 /// Reads one response on one connection, as far as received.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    state: State,
+    state: ReaderState,
     head: Option<Head>,
     /// The beginning of the head, if it arrived in pieces. Few do: all the others need no room for it.
     #[expect(
@@ -142,7 +142,7 @@ pub struct Fed {
 
 impl Default for Reader {
     fn default() -> Self {
-        Reader { state: State::Head, head: None, partial: None, interim: 0 }
+        Reader { state: ReaderState::Head, head: None, partial: None, interim: 0 }
     }
 }
 
@@ -150,7 +150,7 @@ impl Reader {
     /// Prepares for the next response.
     #[inline]
     pub fn reset(&mut self) {
-        self.state = State::Head;
+        self.state = ReaderState::Head;
         self.head = None;
         if let Some(partial) = &mut self.partial {
             partial.clear();
@@ -166,7 +166,7 @@ impl Reader {
 
     /// Whether the response ends with the connection, so that its end is not a fault.
     pub fn ends_with_connection(&self) -> bool {
-        self.state == State::UntilClose
+        self.state == ReaderState::UntilClose
     }
 
     /// Takes the next bytes of the connection. `no_body`: the request was a HEAD.
@@ -185,7 +185,7 @@ impl Reader {
         sink: &mut impl BodySink,
     ) -> Result<Fed, Http1Error> {
         let mut fed = Fed { done: false, used: 0, head_end: None };
-        if self.state == State::Head {
+        if self.state == ReaderState::Head {
             match self.feed_head(bytes, no_body, memo, sink)? {
                 None => {
                     fed.used = bytes.len();
@@ -199,15 +199,15 @@ impl Reader {
         }
         let rest = &bytes[fed.used..];
         let (used, done) = match &mut self.state {
-            State::Head => (0, false),
-            State::Body(left) => {
+            ReaderState::Head => (0, false),
+            ReaderState::Body(left) => {
                 let take = (*left).min(rest.len() as u64);
                 *left -= take;
                 sink.body(&rest[..take as usize]);
                 (take as usize, *left == 0)
             }
-            State::Chunked(chunk) => feed_chunked(chunk, rest, sink)?,
-            State::UntilClose => {
+            ReaderState::Chunked(chunk) => feed_chunked(chunk, rest, sink)?,
+            ReaderState::UntilClose => {
                 sink.body(rest);
                 (rest.len(), false)
             }
@@ -335,9 +335,9 @@ impl Reader {
     fn begin_body(&mut self, (head, framing): (Head, Framing)) {
         self.head = Some(head);
         self.state = match framing {
-            Framing::Length(n) => State::Body(n),
-            Framing::Chunked => State::Chunked(Chunk::Size { digits: 0, value: 0 }),
-            Framing::UntilClose => State::UntilClose,
+            Framing::Length(n) => ReaderState::Body(n),
+            Framing::Chunked => ReaderState::Chunked(ChunkState::Size { digits: 0, value: 0 }),
+            Framing::UntilClose => ReaderState::UntilClose,
         };
     }
 }
@@ -434,7 +434,7 @@ fn describe(error: httparse::Error) -> &'static str {
 
 /// Number of bytes used, and whether the body is complete.
 fn feed_chunked(
-    chunk: &mut Chunk,
+    chunk: &mut ChunkState,
     bytes: &[u8],
     sink: &mut impl BodySink,
 ) -> Result<(usize, bool), Http1Error> {
@@ -442,42 +442,48 @@ fn feed_chunked(
     while i < bytes.len() {
         let b = bytes[i];
         match *chunk {
-            Chunk::Data(left) => {
+            ChunkState::Data(left) => {
                 let take = left.min((bytes.len() - i) as u64);
                 sink.body(&bytes[i..i + take as usize]);
                 i += take as usize;
-                *chunk = if take == left { Chunk::DataCr } else { Chunk::Data(left - take) };
+                *chunk = if take == left { ChunkState::DataCr } else { ChunkState::Data(left - take) };
                 continue;
             }
-            Chunk::Size { digits, value } => *chunk = chunk_size(digits, value, b)?,
-            Chunk::Extension { value, seen } => {
+            ChunkState::Size { digits, value } => *chunk = chunk_size(digits, value, b)?,
+            ChunkState::Extension { value, seen } => {
                 *chunk = match b {
-                    b'\r' => Chunk::SizeLf { value },
+                    b'\r' => ChunkState::SizeLf { value },
                     b'\n' => return Err(Http1Error::Malformed("invalid line ending in a chunk size")),
                     _ if seen >= MAX_CHUNK_LINE => {
                         return Err(Http1Error::Malformed("chunk size line too long"));
                     }
-                    _ => Chunk::Extension { value, seen: seen + 1 },
+                    _ => ChunkState::Extension { value, seen: seen + 1 },
                 }
             }
-            Chunk::SizeLf { value } => {
+            ChunkState::SizeLf { value } => {
                 if b != b'\n' {
                     return Err(Http1Error::Malformed("invalid line ending in a chunk size"));
                 }
-                *chunk = if value == 0 { Chunk::Trailer { seen: 0, line: 0 } } else { Chunk::Data(value) };
+                *chunk = if value == 0 {
+                    ChunkState::Trailer { seen: 0, line: 0 }
+                } else {
+                    ChunkState::Data(value)
+                };
             }
-            Chunk::DataCr if b == b'\r' => *chunk = Chunk::DataLf,
-            Chunk::DataLf if b == b'\n' => *chunk = Chunk::Size { digits: 0, value: 0 },
-            Chunk::DataCr | Chunk::DataLf => return Err(Http1Error::Malformed("chunk longer than its size")),
-            Chunk::Trailer { seen, line } => {
+            ChunkState::DataCr if b == b'\r' => *chunk = ChunkState::DataLf,
+            ChunkState::DataLf if b == b'\n' => *chunk = ChunkState::Size { digits: 0, value: 0 },
+            ChunkState::DataCr | ChunkState::DataLf => {
+                return Err(Http1Error::Malformed("chunk longer than its size"));
+            }
+            ChunkState::Trailer { seen, line } => {
                 if seen as usize >= MAX_HEAD {
                     return Err(Http1Error::HeadTooLarge);
                 }
                 match b {
                     b'\n' if line == 0 => return Ok((i + 1, true)),
-                    b'\n' => *chunk = Chunk::Trailer { seen: seen + 1, line: 0 },
-                    b'\r' => *chunk = Chunk::Trailer { seen: seen + 1, line },
-                    _ => *chunk = Chunk::Trailer { seen: seen + 1, line: line + 1 },
+                    b'\n' => *chunk = ChunkState::Trailer { seen: seen + 1, line: 0 },
+                    b'\r' => *chunk = ChunkState::Trailer { seen: seen + 1, line },
+                    _ => *chunk = ChunkState::Trailer { seen: seen + 1, line: line + 1 },
                 }
             }
         }
@@ -486,20 +492,20 @@ fn feed_chunked(
     Ok((i, false))
 }
 
-fn chunk_size(digits: u8, value: u64, b: u8) -> Result<Chunk, Http1Error> {
+fn chunk_size(digits: u8, value: u64, b: u8) -> Result<ChunkState, Http1Error> {
     let digit = match b {
         b'0'..=b'9' => b - b'0',
         b'a'..=b'f' => b - b'a' + 10,
         b'A'..=b'F' => b - b'A' + 10,
         _ if digits == 0 => return Err(Http1Error::Malformed("invalid chunk size")),
-        b'\r' => return Ok(Chunk::SizeLf { value }),
-        b';' | b' ' | b'\t' => return Ok(Chunk::Extension { value, seen: 0 }),
+        b'\r' => return Ok(ChunkState::SizeLf { value }),
+        b';' | b' ' | b'\t' => return Ok(ChunkState::Extension { value, seen: 0 }),
         _ => return Err(Http1Error::Malformed("invalid chunk size")),
     };
     if digits >= 16 || value >> 60 != 0 {
         return Err(Http1Error::Malformed("chunk size overflows"));
     }
-    Ok(Chunk::Size { digits: digits + 1, value: value << 4 | u64::from(digit) })
+    Ok(ChunkState::Size { digits: digits + 1, value: value << 4 | u64::from(digit) })
 }
 
 /// Whether it is a token of RFC 9110 §5.6.2.

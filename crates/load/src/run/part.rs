@@ -128,7 +128,7 @@ pub fn merge(
 /// Counts of this process's threads, merged into seconds.
 struct Blocks {
     seconds: Seconds<Batch>,
-    threads: Vec<Thread>,
+    threads: Vec<ThreadReport>,
     peaks: Peaks,
     /// Tenths of a second that all threads have reported and that are not in a block yet: their numbers and sums.
     tenths: VecDeque<(u64, Levels)>,
@@ -137,7 +137,7 @@ struct Blocks {
 
 /// A thread's latest report.
 #[derive(Clone, Copy, Default)]
-struct Thread {
+struct ThreadReport {
     until_ns: u64,
     gaps: Gaps,
     window_to_ns: u64,
@@ -147,7 +147,7 @@ struct Thread {
 
 impl Blocks {
     fn new(spec: &LoadSpec) -> Self {
-        let thread = Thread { window_to_ns: u64::MAX, ..Thread::default() };
+        let thread = ThreadReport { window_to_ns: u64::MAX, ..ThreadReport::default() };
         Blocks {
             seconds: Seconds::new(spec.threads),
             threads: vec![thread; spec.threads],
@@ -158,7 +158,7 @@ impl Blocks {
     }
 
     fn add(&mut self, batch: &mut Batch, report: &mut dyn FnMut(&mut Batch)) {
-        self.threads[batch.worker] = Thread {
+        self.threads[batch.worker] = ThreadReport {
             until_ns: if batch.last { u64::MAX } else { batch.until_ns },
             gaps: batch.gaps,
             window_to_ns: batch.window_to_ns,
@@ -207,7 +207,7 @@ impl Blocks {
     /// Fills in the peaks and what is known so far.
     fn finish(&mut self, block: &mut Batch, last: bool) {
         let threads = &self.threads;
-        let most = |of: fn(&Thread) -> u64| threads.iter().map(of).max().unwrap_or(0);
+        let most = |of: fn(&ThreadReport) -> u64| threads.iter().map(of).max().unwrap_or(0);
         block.worker = 0;
         // The block covers an interval of any length, up to its end.
         (block.is_long, block.last) = (true, last);

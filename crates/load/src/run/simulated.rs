@@ -75,7 +75,7 @@ pub(super) fn on_slots<S: sim::Server>(
         let (give_back, empty) = channel();
         let recorder = recorder_for(spec, threads.len(), Channels { full: full.clone(), empty });
         let worker = Worker::new(spec, &control.0, slot, 0, recorder);
-        threads.push(Thread { worker, state: State::Begins });
+        threads.push(Thread { worker, state: ThreadState::Begins });
         empties.push(give_back);
     }
     drop(full);
@@ -93,10 +93,10 @@ pub(super) fn on_slots<S: sim::Server>(
 /// A simulated load thread.
 struct Thread<'r> {
     worker: Worker<'r>,
-    state: State,
+    state: ThreadState,
 }
 
-enum State {
+enum ThreadState {
     Begins,
     Waits(Wait),
     Ended,
@@ -114,27 +114,27 @@ fn take_turns<'r, S: sim::Server>(
         open_held(io, &mut thread.worker)?;
         start_ns = start_ns.max(io.ops().now());
     }
-    threads.iter_mut().for_each(|thread| thread.worker.begin_at(start_ns));
+    threads.iter_mut().for_each(|thread| thread.worker.begin_at(start_ns, None));
     let mut ends: Vec<Option<WorkerEnd>> = threads.iter().map(|_| None).collect();
     let next_of = |io: &sim::Sim<S>, (lane, thread): (usize, &Thread<'_>)| match thread.state {
-        State::Begins => Some((0, lane)),
-        State::Waits(wait) => Some((io.next_ns(lane, wait.until_ns), lane)),
-        State::Ended => None,
+        ThreadState::Begins => Some((0, lane)),
+        ThreadState::Waits(wait) => Some((io.next_ns(lane, wait.until_ns), lane)),
+        ThreadState::Ended => None,
     };
     while let Some((_, lane)) = threads.iter().enumerate().filter_map(|thread| next_of(io, thread)).min() {
         io.drive_lane(lane);
         let Thread { worker, state } = &mut threads[lane];
-        if let State::Waits(wait) = *state {
+        if let ThreadState::Waits(wait) = *state {
             io.poll(wait, worker)?;
             if io.is_collected() {
                 between();
             }
         }
         *state = match worker.turn(io.ops()) {
-            Next::Wait(wait) => State::Waits(wait),
+            Next::Wait(wait) => ThreadState::Waits(wait),
             Next::Done => {
                 ends[lane] = Some(end(io, worker)?);
-                State::Ended
+                ThreadState::Ended
             }
         };
     }

@@ -147,8 +147,7 @@ fn drive_from<'r, I: Io<'r>>(
     seat.agree();
     opened.map_err(failed)?;
     let start_ns = start.at_ns();
-    worker.begin_at(start_ns);
-    worker.begins_at_unix(unix_ns_at(start_ns));
+    worker.begin_at(start_ns, Some(unix_ns_at(start_ns)));
     // Read before waiting: reading takes so long that the first request would be late.
     let before = ThreadUse::now();
     wait_until(start_ns, I::WAKE_EARLY_NS);

@@ -13,7 +13,7 @@ const GRAINS: u128 = 2 * 1_000_000 * 1_000_000_000;
 /// A level over time.
 #[derive(Clone, Debug)]
 pub struct Level {
-    pieces: Vec<Piece>,
+    pieces: Vec<LevelPiece>,
     /// Where the last piece ends; the level is constant from there on.
     end_ns: u64,
     /// Area up to `end_ns`.
@@ -23,7 +23,7 @@ pub struct Level {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct LevelPiece {
     start_ns: u64,
     length_ns: u64,
     /// Levels at both ends, millionths.
@@ -46,7 +46,8 @@ impl Level {
             if stage.over_ns == 0 {
                 continue;
             }
-            let piece = Piece::new(micro(stage.from), level.last, level.end_ns, stage.over_ns, level.total);
+            let piece =
+                LevelPiece::new(micro(stage.from), level.last, level.end_ns, stage.over_ns, level.total);
             level.end_ns = level.end_ns.saturating_add(stage.over_ns);
             level.total += piece.area();
             level.pieces.push(piece);
@@ -105,14 +106,14 @@ fn micro(level: f64) -> u64 {
     (level.max(0.0) * 1e6).round() as u64
 }
 
-impl Piece {
-    fn new(from: u64, to: u64, start_ns: u64, length_ns: u64, before: u128) -> Piece {
+impl LevelPiece {
+    fn new(from: u64, to: u64, start_ns: u64, length_ns: u64, before: u128) -> LevelPiece {
         let length = u128::from(length_ns);
         let fits = [length, length, 2]
             .iter()
             .try_fold(u128::from(from.max(to)), |product, factor| product.checked_mul(*factor))
             .is_some();
-        Piece { start_ns, length_ns, from, to, before, fits }
+        LevelPiece { start_ns, length_ns, from, to, before, fits }
     }
 
     /// Area under the piece, in grains: the mean level times its length, times two.
@@ -260,7 +261,7 @@ mod tests {
             from in 0u64..1_000_000_000_000, to in 0u64..1_000_000_000_000, length in 1u64..100 * S, share in 0.0f64..1.0
         ) {
             prop_assume!(from != to);
-            let piece = Piece::new(from, to, 0, length, 0);
+            let piece = LevelPiece::new(from, to, 0, length, 0);
             prop_assert!(piece.fits);
             let area = ((piece.area() - 1) as f64 * share) as u128;
             let x = piece.reaches(area);

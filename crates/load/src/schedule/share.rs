@@ -29,6 +29,11 @@ impl Share {
         self.thread + u64::from(id) * self.threads
     }
 
+    /// Number of the thread within its process, if `before` threads belong to the processes before it.
+    pub fn thread_after(self, before: u64) -> u64 {
+        self.thread - before
+    }
+
     /// Which of `count` things this thread's item `id` uses. Each thread uses all of them in turn, whatever the others
     /// have: an agent's source addresses are its own. Threads start at different ones.
     ///

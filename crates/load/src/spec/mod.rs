@@ -257,6 +257,13 @@ impl LoadSpec {
         if self.stages.is_empty() { Level::ramp(most, self.ramp_ns) } else { Level::of(&self.stages) }
     }
 
+    /// How long a request may take, by its index.
+    pub fn timeout_of(&self, request: u32) -> u64 {
+        let script = self.journey.as_ref().and_then(|j| j.scripts.get(request as usize));
+        let conversation = script.and_then(|script| script.conversation.as_ref());
+        conversation.and_then(|step| step.timeout_ns()).unwrap_or(self.timeout_ns)
+    }
+
     /// Number of threads, here and elsewhere, that have something to do: no more than users, requests in flight or held
     /// connections. Work is divided among these alone; any other thread's share would be left undone.
     pub fn busy_threads(&self) -> u64 {

@@ -12,7 +12,7 @@ use crate::protocol::connect::{ConnectReply, read};
 use crate::protocol::tls::TlsError;
 use crate::worker::exchange::Chunk;
 use crate::worker::state::Mode;
-use crate::worker::state::connections::Phase;
+use crate::worker::state::connections::ConnPhase;
 use crate::worker::state::timeouts::NONE;
 use crate::worker::{RUN, Worker};
 
@@ -33,7 +33,7 @@ pub fn open_held<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io:
         let now = worker.now(io.ops());
         let due = |k: u64| (k as f64 * 1e9 / rate_per_s) as u64;
         while next < count && due(next) <= now && worker.conns.opening < OPENING_AT_ONCE {
-            if worker.conns.table[next as usize].phase == Phase::Closed {
+            if worker.conns.table[next as usize].is_closed() {
                 worker.conns.opening += 1;
                 worker.connect(io.ops(), next as u32, 0, now);
             }
@@ -56,10 +56,10 @@ impl<'r> Worker<'r> {
         let number = self.share.number_of(id);
         let conn = &mut self.conns.table[id as usize];
         // Each connection cycles through all addresses, and neighbours start with different ones.
-        let from = if conn.host == host { conn.address as usize + 1 } else { number as usize };
-        conn.address = self.conns.addresses.choose(host, from, now) as u32;
+        let from = if conn.host() == host { conn.address() as usize + 1 } else { number as usize };
+        let address = self.conns.addresses.choose(host, from, now) as u32;
         let since_ns = self.start_ns + now;
-        (conn.host, conn.phase, conn.since_ns, conn.rested) = (host, Phase::Connecting, since_ns, false);
+        conn.begin_connecting(host, address, since_ns);
         if let Mode::Http2(streams) = &mut self.mode {
             streams.connects(id, since_ns);
         }
@@ -74,7 +74,7 @@ impl<'r> Worker<'r> {
 
     /// TCP is connected: asks for a tunnel if the host needs one.
     pub(crate) fn connected(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
-        let host = self.conns.table[id as usize].host;
+        let host = self.conns.table[id as usize].host();
         match self.conns.tunnels.as_mut().and_then(|tunnels| tunnels.ask(id, host)) {
             Some(request) => self.measure.recorder.sent(ops.send(id, request)),
             None => self.reached(ops, id),
@@ -85,16 +85,15 @@ impl<'r> Worker<'r> {
     fn reached(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
         let conn = &self.conns.table[id as usize];
-        let (host, exchange) = (conn.host, conn.exchange);
-        let took_ns = ops.now().saturating_sub(conn.since_ns);
+        let (host, exchange) = (conn.host(), conn.exchange());
+        let took_ns = ops.now().saturating_sub(conn.since_ns());
         if exchange != NONE || self.mode.is_http2() {
             self.measure.recorder.roll(now);
         }
         self.measure.recorder.connected(self.due_of(id), took_ns);
         let Some(tls) = &mut self.conns.tls else { return self.ready(ops, id) };
         let Some(started) = tls.start(id, host) else { return self.ready(ops, id) };
-        let conn = &mut self.conns.table[id as usize];
-        (conn.phase, conn.since_ns) = (Phase::Securing, ops.now());
+        self.conns.table[id as usize].begin_tls(ops.now());
         match started {
             Ok(hello) => self.measure.recorder.sent(ops.send_copy(id, hello)),
             Err(error) => self.tls_failed(ops, id, &error),
@@ -107,8 +106,8 @@ impl<'r> Worker<'r> {
             return self.streams_open(ops, id);
         }
         let conn = &mut self.conns.table[id as usize];
-        if conn.exchange == NONE {
-            conn.phase = Phase::Idle;
+        if conn.exchange() == NONE {
+            conn.become_idle();
             return self.conns.opened();
         }
         self.transmit(ops, id);
@@ -117,7 +116,7 @@ impl<'r> Worker<'r> {
     /// The due time that a connection being opened is attributed to: that of its request or, if it is shared by
     /// several, when connecting began. A connection opened to be held belongs to the window.
     fn due_of(&self, id: ConnId) -> u64 {
-        let exchange = self.slots.exchanges.get(self.conns.table[id as usize].exchange as usize);
+        let exchange = self.slots.exchanges.get(self.conns.table[id as usize].exchange() as usize);
         let shared = match &self.mode {
             Mode::Http2(streams) => streams.connecting_since(id),
             _ => None,
@@ -138,8 +137,8 @@ impl<'r> Worker<'r> {
                 self.reached(ops, id);
                 // A server that speaks first may already have done so.
                 let rest = &response[length..];
-                let is_open =
-                    !matches!(self.conns.table[id as usize].phase, Phase::Closed | Phase::Connecting);
+                let phase = self.conns.table[id as usize].phase();
+                let is_open = !matches!(phase, ConnPhase::Closed | ConnPhase::Connecting);
                 if !rest.is_empty() && is_open {
                     self.host_received(ops, id, Chunk { bytes: rest, ..chunk }, now);
                 }
@@ -188,7 +187,7 @@ impl<'r> Worker<'r> {
 
     /// The TLS handshake is complete.
     fn tls_established(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
-        let took_ns = ops.now().saturating_sub(self.conns.table[id as usize].since_ns);
+        let took_ns = ops.now().saturating_sub(self.conns.table[id as usize].since_ns());
         self.measure.recorder.secured(self.due_of(id), took_ns);
         if self.mode.is_http2()
             && self.conns.tls.as_ref().and_then(|tls| tls.protocol(id)) != Some(&b"h2"[..])
@@ -213,9 +212,9 @@ impl<'r> Worker<'r> {
             return self.streams_ended(ops, id, Some((failure, reason)));
         }
         let conn = &self.conns.table[id as usize];
-        match conn.exchange {
+        match conn.exchange() {
             NONE => {
-                if matches!(conn.phase, Phase::Connecting | Phase::Securing) {
+                if conn.is_being_made() {
                     self.conns.opened();
                 }
                 self.shut(ops, id);
@@ -234,8 +233,8 @@ impl<'r> Worker<'r> {
             return self.no_tunnel(ops, id, words);
         }
         let reason = error.map_or(Reason::Words("connection closed by the server"), Reason::Os);
-        match self.conns.table[id as usize].phase {
-            Phase::Connecting => {
+        match self.conns.table[id as usize].phase() {
+            ConnPhase::Connecting => {
                 if let Some(limit) = error.and_then(own_limit) {
                     self.measure.recorder.own_limit(limit);
                 }
@@ -243,8 +242,8 @@ impl<'r> Worker<'r> {
                     self.not_made(ops, id, Failure::Connect, reason);
                 }
             }
-            Phase::Securing => self.not_made(ops, id, Failure::Tls, reason),
-            Phase::Closed | Phase::Idle | Phase::Busy => match self.mode {
+            ConnPhase::Securing => self.not_made(ops, id, Failure::Tls, reason),
+            ConnPhase::Closed | ConnPhase::Idle | ConnPhase::Busy => match self.mode {
                 Mode::Http2(_) => self.streams_ended(ops, id, Some((Failure::Reset, reason))),
                 Mode::WebSocket(_) => {
                     if !self.conversation_ended(ops, id, error) {
@@ -260,10 +259,10 @@ impl<'r> Worker<'r> {
     fn other_address(&mut self, ops: &mut impl Ops<'r>, id: ConnId) -> bool {
         let now = self.now(ops);
         let conn = &mut self.conns.table[id as usize];
-        let host = conn.host;
-        conn.refused += 1;
-        self.conns.addresses.refused(host, conn.address as usize, now);
-        if conn.refused as usize >= self.conns.addresses.count(host) {
+        let (host, address) = (conn.host(), conn.address());
+        let refused = conn.count_refusal();
+        self.conns.addresses.refused(host, address as usize, now);
+        if refused as usize >= self.conns.addresses.count(host) {
             return false;
         }
         self.measure.recorder.roll(now);
@@ -274,7 +273,7 @@ impl<'r> Worker<'r> {
 
     /// Closes a connection if it is open.
     pub(crate) fn close(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
-        if self.conns.table[id as usize].phase != Phase::Closed {
+        if !self.conns.table[id as usize].is_closed() {
             self.shut(ops, id);
         }
     }
@@ -299,7 +298,7 @@ impl<'r> Worker<'r> {
             self.measure.recorder.sent(ops.close_with(id, &last));
         }
         self.conns.scratch = last;
-        self.conns.table[id as usize].phase = Phase::Closed;
+        self.conns.table[id as usize].close();
         self.measure.recorder.connection_closed();
     }
 }

@@ -19,9 +19,8 @@ use crate::protocol::websocket::opening::OpeningError;
 use crate::protocol::websocket::{Event, MessageType, WebSocketError};
 use crate::worker::exchange::RequestEnd;
 use crate::worker::state::Mode;
-use crate::worker::state::connections::Phase;
 use crate::worker::state::conversations::{
-    Conversations, End, Gone, Settled, State, WebSocketConnection, closed_words,
+    Conversations, End, Gone, Settled, WebSocketConnection, WebSocketState, closed_words,
 };
 use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
@@ -34,7 +33,7 @@ const MAX_UNSENT: usize = 256 * 1024;
 /// Close code for a message that is too long (RFC 6455 §7.4.1).
 const TOO_BIG: u16 = 1009;
 /// A buffer for several messages is freed once it has grown beyond this.
-const HEARD_KEPT: usize = 64 * 1024;
+const RECEIVED_KEPT: usize = 64 * 1024;
 
 /// What is in flight on a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,18 +41,12 @@ enum Doing {
     /// Nothing that a message could end.
     Nothing,
     /// A message is being sent, without waiting for an answer.
-    Saying,
+    Sending,
     Waiting,
     Leaving,
 }
 
 impl<'r> Worker<'r> {
-    /// Timeout of a request.
-    pub(crate) fn timeout_of(&self, request: u32) -> u64 {
-        let conversation = self.journey.as_ref().and_then(|j| j.conversation(request));
-        conversation.and_then(|t| t.within_ns()).unwrap_or(self.spec.timeout_ns)
-    }
-
     /// The conversation part that an exchange is at.
     fn part(&self, id: u32) -> Option<&ConversationAction> {
         let exchange = self.slots.exchanges.get(id as usize).filter(|e| e.under_way)?;
@@ -64,9 +57,9 @@ impl<'r> Worker<'r> {
         if matches!(&self.mode, Mode::WebSocket(conversations) if conversations.settles(conn)) {
             return Doing::Nothing;
         }
-        match self.part(self.conns.table[conn as usize].exchange) {
+        match self.part(self.conns.table[conn as usize].exchange()) {
             None | Some(ConversationAction::Open { .. }) => Doing::Nothing,
-            Some(ConversationAction::Say { wait: None, .. }) => Doing::Saying,
+            Some(ConversationAction::Say { wait: None, .. }) => Doing::Sending,
             Some(ConversationAction::Say { wait: Some(_), .. }) => Doing::Waiting,
             Some(ConversationAction::Goodbye) => Doing::Leaving,
         }
@@ -90,15 +83,14 @@ impl<'r> Worker<'r> {
                 return false;
             }
         };
-        let state = &mut self.conns.table[conn as usize];
-        (state.exchange, state.rested) = (id, false);
+        self.conns.table[conn as usize].continue_with(id);
         let link = self.mode.conversations().and_then(|conversations| conversations.link(conn));
         match link.map(|link| link.state) {
-            Some(State::Open) => {
-                self.conns.table[conn as usize].phase = Phase::Busy;
+            Some(WebSocketState::Open) => {
+                self.conns.table[conn as usize].become_busy();
                 if is_goodbye { self.send_close(ops, conn) } else { self.send_message(ops, id, now) }
             }
-            Some(State::Gone(Gone::Closed(None | Some(NORMAL)))) if is_goodbye => {
+            Some(WebSocketState::Gone(Gone::Closed(None | Some(NORMAL)))) if is_goodbye => {
                 self.ends_soon(id, End::Done)
             }
             _ => self.ends_soon(id, End::Lost),
@@ -108,20 +100,14 @@ impl<'r> Worker<'r> {
 
     /// Prepares a connection for the opening of a conversation.
     pub(crate) fn open_conversation(&mut self, conn: ConnId) {
-        let keeps = match self.part(self.conns.table[conn as usize].exchange) {
+        let keeps = match self.part(self.conns.table[conn as usize].exchange()) {
             Some(ConversationAction::Open { keeps, .. }) => *keeps,
             _ => return,
         };
         let number = self.share.number_of(conn);
-        let Mode::WebSocket(conversations) = &mut self.mode else { return };
-        let index = conn as usize;
-        if conversations.links.len() <= index {
-            conversations.links.resize_with(index + 1, || None);
+        if let Mode::WebSocket(conversations) = &mut self.mode {
+            conversations.begin(conn, keeps, number);
         }
-        conversations.opened += 1;
-        let seed = conversations.seed ^ number.rotate_left(32);
-        conversations.links[index] =
-            Some(Box::new(WebSocketConnection::new(conversations.opened, keeps, seed)));
     }
 
     /// Sends a message, waits for one, or both.
@@ -189,7 +175,7 @@ impl<'r> Worker<'r> {
                 conversations.buffers.take_back(&mut message);
             }
             if let Some((outcome, failure)) = verdict {
-                return self.ends_soon(id, End::Heard(outcome, failure));
+                return self.ends_soon(id, End::Answered(outcome, failure));
             }
         }
     }
@@ -208,12 +194,8 @@ impl<'r> Worker<'r> {
     fn ends_soon(&mut self, id: u32, end: End) {
         let exchange = &self.slots.exchanges[id as usize];
         let settled = Settled { id, request: exchange.request, started_ns: exchange.started_ns, end };
-        let conn = exchange.conn;
         if let Mode::WebSocket(conversations) = &mut self.mode {
-            conversations.settled.push(settled);
-            if let Some(link) = conversations.link(conn) {
-                link.settling = true;
-            }
+            conversations.settle_later(exchange.conn, settled);
         }
     }
 
@@ -235,7 +217,7 @@ impl<'r> Worker<'r> {
             self.measure.recorder.roll(now);
             match end {
                 End::Done => self.end_part(ops, id, now, RequestEnd::judged(Outcome::Ok, None, NO_MESSAGE)),
-                End::Heard(outcome, failure) => {
+                End::Answered(outcome, failure) => {
                     self.end_part(ops, id, now, RequestEnd::judged(outcome, failure, NO_MESSAGE));
                 }
                 End::Lost => self.lost(ops, id),
@@ -248,10 +230,7 @@ impl<'r> Worker<'r> {
 
     /// Ends a part whose conversation continues.
     fn end_part(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
-        let conn = &mut self.conns.table[self.slots.exchanges[id as usize].conn as usize];
-        if conn.phase == Phase::Busy {
-            conn.phase = Phase::Idle;
-        }
+        self.conns.table[self.slots.exchanges[id as usize].conn as usize].end_use();
         self.finish(ops, id, now, end);
     }
 
@@ -261,9 +240,11 @@ impl<'r> Worker<'r> {
         let conn = self.slots.exchanges[id as usize].conn;
         let gone = self.mode.conversations().and_then(|t| t.forget(conn)).map(|link| link.state);
         let (failure, words) = match gone {
-            Some(State::Gone(Gone::Closed(code))) => (Failure::Reset, closed_words(code)),
-            Some(State::Gone(Gone::Ended(Some(error)))) => (Failure::Reset, Reason::Os(error).to_string()),
-            Some(State::Gone(Gone::Broken(failure, words))) => (failure, words.to_owned()),
+            Some(WebSocketState::Gone(Gone::Closed(code))) => (Failure::Reset, closed_words(code)),
+            Some(WebSocketState::Gone(Gone::Ended(Some(error)))) => {
+                (Failure::Reset, Reason::Os(error).to_string())
+            }
+            Some(WebSocketState::Gone(Gone::Broken(failure, words))) => (failure, words.to_owned()),
             _ => (Failure::Reset, "the server ended the connection without a close frame".to_owned()),
         };
         self.fail_for(ops, id, failure, &format!("{words}, before this part began"));
@@ -289,14 +270,14 @@ impl<'r> Worker<'r> {
         let waits = self.doing(conn) == Doing::Waiting;
         let Mode::WebSocket(conversations) = &mut self.mode else { return false };
         let Some(mut link) = conversations.forget(conn) else { return false };
-        if let State::Opening = link.state {
+        if let WebSocketState::Opening = link.state {
             conversations.put_back(conn, link);
             self.opening_received(ops, conn, bytes, now);
             return true;
         }
-        let Conversations { heard, ends, out, buffers, .. } = conversations;
+        let Conversations { received, ends, out, buffers, .. } = conversations;
         buffers.lend(&mut link.partial);
-        heard.clear();
+        received.clear();
         ends.clear();
         out.clear();
         let wants = waits || link.keeps;
@@ -311,9 +292,9 @@ impl<'r> Worker<'r> {
                 *passed += 1;
             }
             Event::Message { bytes, .. } => {
-                heard.extend_from_slice(partial);
-                heard.extend_from_slice(bytes);
-                ends.push(heard.len());
+                received.extend_from_slice(partial);
+                received.extend_from_slice(bytes);
+                ends.push(received.len());
                 partial.clear();
             }
             Event::Close { code, .. } => closed = Some(code),
@@ -351,11 +332,11 @@ impl<'r> Worker<'r> {
     /// Handles messages that arrived together. They do not answer anything sent in between.
     fn take_messages(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, number: u64, asked: u64, now: u64) {
         let Some(conversations) = self.mode.conversations().filter(|t| !t.ends.is_empty()) else { return };
-        let (mut heard, ends) =
-            (std::mem::take(&mut conversations.heard), std::mem::take(&mut conversations.ends));
+        let mut received = std::mem::take(&mut conversations.received);
+        let ends = std::mem::take(&mut conversations.ends);
         let mut from = 0;
         for to in &ends {
-            let message = &heard[from..*to];
+            let message = &received[from..*to];
             from = *to;
             let link = self.mode.conversations().and_then(|conversations| conversations.open(conn));
             if link.is_none_or(|link| (link.number, link.asked) != (number, asked)) {
@@ -363,16 +344,17 @@ impl<'r> Worker<'r> {
             }
             self.message_received(ops, conn, message, now);
         }
-        if heard.capacity() > HEARD_KEPT {
-            heard = Vec::new();
+        if received.capacity() > RECEIVED_KEPT {
+            received = Vec::new();
         }
         if let Mode::WebSocket(conversations) = &mut self.mode {
-            (conversations.heard, conversations.ends) = (heard, ends);
+            conversations.received = received;
+            conversations.ends = ends;
         }
     }
 
     fn message_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, message: &[u8], now: u64) {
-        let id = self.conns.table[conn as usize].exchange;
+        let id = self.conns.table[conn as usize].exchange();
         if self.doing(conn) != Doing::Waiting {
             if let Mode::WebSocket(conversations) = &mut self.mode {
                 conversations.store(conn, message);
@@ -416,7 +398,7 @@ impl<'r> Worker<'r> {
 
     /// Handles bytes of the response to an opening.
     fn opening_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
-        let id = self.conns.table[conn as usize].exchange;
+        let id = self.conns.table[conn as usize].exchange();
         let Some(exchange) = self.slots.exchanges.get_mut(id as usize) else { return self.shut(ops, conn) };
         exchange.has_response_bytes = true;
         let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &self.journey) else { return };
@@ -459,17 +441,14 @@ impl<'r> Worker<'r> {
         now: u64,
     ) {
         if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
-            link.state = State::Open;
+            link.state = WebSocketState::Open;
         }
         if !rest.is_empty() {
             self.conversation_received(ops, conn, rest, now);
         }
-        let id = self.conns.table[conn as usize].exchange;
+        let id = self.conns.table[conn as usize].exchange();
         let verdict = self.judge_opening(id, 101, now);
-        let state = &mut self.conns.table[conn as usize];
-        if state.phase == Phase::Busy {
-            state.phase = Phase::Idle;
-        }
+        self.conns.table[conn as usize].end_use();
         let (outcome, failure) = verdict;
         let head = ResponseBytes { bytes: head, head_end: Some(head.len()) };
         self.finish(ops, id, now, RequestEnd::judged(outcome, failure, head));
@@ -477,7 +456,7 @@ impl<'r> Worker<'r> {
 
     /// The server responded, but did not open the WebSocket.
     fn opening_refused(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], status: u16, now: u64) {
-        let id = self.conns.table[conn as usize].exchange;
+        let id = self.conns.table[conn as usize].exchange();
         let (outcome, failure) = self.judge_opening(id, status, now);
         self.shut(ops, conn);
         let head_end = memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4);
@@ -512,7 +491,7 @@ impl<'r> Worker<'r> {
             }
             return self.closed_by_server(ops, conn, Gone::Closed(code), Failure::Reset, Reason::WebSocket);
         }
-        let id = self.conns.table[conn as usize].exchange;
+        let id = self.conns.table[conn as usize].exchange();
         self.shut(ops, conn);
         self.finish(ops, id, now, RequestEnd::judged(Outcome::Ok, None, ResponseBytes::default()));
     }
@@ -549,7 +528,7 @@ impl<'r> Worker<'r> {
             return;
         };
         if !idle {
-            return self.fail(ops, self.conns.table[conn as usize].exchange, failure, reason);
+            return self.fail(ops, self.conns.table[conn as usize].exchange(), failure, reason);
         }
         self.shut(ops, conn);
         link.end(gone);
@@ -564,8 +543,8 @@ impl<'r> Worker<'r> {
             return;
         };
         link.unsent = link.unsent.saturating_sub(bytes);
-        if link.unsent == 0 && self.doing(conn) == Doing::Saying {
-            self.ends_soon(self.conns.table[conn as usize].exchange, End::Done);
+        if link.unsent == 0 && self.doing(conn) == Doing::Sending {
+            self.ends_soon(self.conns.table[conn as usize].exchange(), End::Done);
         }
     }
 
@@ -578,7 +557,7 @@ impl<'r> Worker<'r> {
 
     fn end_conversation(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let Mode::WebSocket(conversations) = &mut self.mode else { return };
-        if conversations.open(conn).is_some() && self.conns.table[conn as usize].phase != Phase::Closed {
+        if conversations.open(conn).is_some() && !self.conns.table[conn as usize].is_closed() {
             return self.shut(ops, conn);
         }
         conversations.forget(conn);
@@ -590,7 +569,7 @@ impl<'r> Worker<'r> {
         let exchange = &self.slots.exchanges[id as usize];
         let (conn, request) = (exchange.conn, exchange.request);
         let waits = self.doing(conn) == Doing::Waiting;
-        let within = loadlab_record::units::format_duration_ns(self.timeout_of(request) as f64);
+        let within = loadlab_record::units::format_duration_ns(self.spec.timeout_of(request) as f64);
         let Some(conversations) = self.mode.conversations().filter(|_| waits) else {
             return Reason::Words(NO_RESPONSE);
         };

@@ -17,7 +17,6 @@ use crate::spec::RequestOrder;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 use crate::worker::state::Mode;
-use crate::worker::state::connections::Phase;
 use crate::worker::state::slots::Exchange;
 use crate::worker::state::timeouts::NONE;
 
@@ -125,13 +124,17 @@ impl<'r> Worker<'r> {
             match free {
                 Some(id) => {
                     open.starting.take();
-                    self.arrives(id, number, index);
+                    if let Some(journey) = &mut self.journey {
+                        journey.arrives(id, number, index);
+                    }
                     self.begin(ops, id, index, due, now);
                 }
                 None if self.slots.exchanges.len() < open.cap => {
                     open.starting.take();
                     let id = self.new_slot();
-                    self.arrives(id, number, index);
+                    if let Some(journey) = &mut self.journey {
+                        journey.arrives(id, number, index);
+                    }
                     self.begin(ops, id, index, due, now);
                 }
                 None if open.when_behind == WhenBehind::Drop => {
@@ -197,18 +200,10 @@ impl<'r> Worker<'r> {
         let noticed = open.backlog.pop().unwrap_or(now);
         if let Some((number, due)) = open.starting.take() {
             let index = self.request_of(id, number);
-            self.arrives(id, number, index);
+            if let Some(journey) = &mut self.journey {
+                journey.arrives(id, number, index);
+            }
             self.begin(ops, id, index, due, noticed);
-        }
-    }
-
-    /// Assigns a schedule's arrival to its slot: new rows for a request, or another user.
-    #[inline]
-    pub(crate) fn arrives(&mut self, slot: u32, number: u64, index: u32) {
-        match &mut self.journey {
-            None => {}
-            Some(journey) if journey.has_sessions() => journey.arrive(slot, number, index),
-            Some(journey) => journey.take_rows(slot, number),
         }
     }
 
@@ -238,7 +233,7 @@ impl<'r> Worker<'r> {
             return self.leave_streams(ops, slot);
         }
         let conn = self.slots.exchanges[slot as usize].conn;
-        if self.conns.round_robin.is_none() && self.conns.table[conn as usize].phase != Phase::Closed {
+        if self.conns.round_robin.is_none() && !self.conns.table[conn as usize].is_closed() {
             self.shut(ops, conn);
         }
     }

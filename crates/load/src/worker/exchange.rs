@@ -17,7 +17,7 @@ use crate::spec::Model;
 use crate::spec::request::Request;
 use crate::worker::Worker;
 use crate::worker::state::Mode;
-use crate::worker::state::connections::Phase;
+use crate::worker::state::connections::ConnPhase;
 use crate::worker::state::slots::Exchange;
 use crate::worker::state::timeouts::NONE;
 use crate::worker::state::tls::put;
@@ -75,7 +75,8 @@ impl<'r> Worker<'r> {
             journey.begins(id);
         }
         let host = self.journey.as_ref().and_then(|j| j.redirected_to(id)).unwrap_or(request.host);
-        let timeout_ns = if self.mode.is_websocket() { self.timeout_of(index) } else { self.spec.timeout_ns };
+        let timeout_ns =
+            if self.mode.is_websocket() { self.spec.timeout_of(index) } else { self.spec.timeout_ns };
         self.slots.begin(id, index, due_ns, now, timeout_ns);
         match self.mode {
             Mode::Http1 => self.begin_exchange(ops, id, host, now),
@@ -95,21 +96,21 @@ impl<'r> Worker<'r> {
         let (index, conn_id) = (exchange.request, exchange.conn);
         let conn = &self.conns.table[conn_id as usize];
         let shares = |to: u16| self.spec.proxy.as_ref().is_some_and(|p| p.shares(to, host));
-        let (phase, elsewhere) = (conn.phase, conn.host != host && !shares(conn.host));
-        let is_idle = phase == Phase::Idle && !elsewhere;
+        let (phase, elsewhere) = (conn.phase(), conn.host() != host && !shares(conn.host()));
+        let is_idle = phase == ConnPhase::Idle && !elsewhere;
         if !is_idle && !self.can_be_written(id, index, now) {
             return;
         }
         let conn = &mut self.conns.table[conn_id as usize];
-        (conn.exchange, conn.refused) = (id, 0);
+        conn.assign(id);
         match phase {
-            Phase::Idle if !elsewhere => {
-                conn.rested = true;
+            ConnPhase::Idle if !elsewhere => {
+                conn.reuse();
                 self.transmit(ops, conn_id);
             }
-            Phase::Closed => self.connect(ops, conn_id, host, now),
+            ConnPhase::Closed => self.connect(ops, conn_id, host, now),
             // A held connection still being opened: the request goes out once it is open.
-            Phase::Connecting | Phase::Securing if !elsewhere => {}
+            ConnPhase::Connecting | ConnPhase::Securing if !elsewhere => {}
             _ => {
                 self.shut(ops, conn_id);
                 self.connect(ops, conn_id, host, now);
@@ -134,8 +135,8 @@ impl<'r> Worker<'r> {
     #[inline]
     pub(crate) fn transmit(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let conn = &mut self.conns.table[id as usize];
-        conn.phase = Phase::Busy;
-        let exchange = &mut self.slots.exchanges[conn.exchange as usize];
+        conn.become_busy();
+        let exchange = &mut self.slots.exchanges[conn.exchange() as usize];
         exchange.reader.reset();
         if self.journey.is_some() {
             return self.transmit_step(ops, id);
@@ -155,7 +156,7 @@ impl<'r> Worker<'r> {
         if self.mode.is_websocket() {
             self.open_conversation(id);
         }
-        let user = self.conns.table[id as usize].exchange;
+        let user = self.conns.table[id as usize].exchange();
         let Some(journey) = &mut self.journey else { return };
         let exchange = &mut self.slots.exchanges[user as usize];
         let written = journey.script(exchange.request).message.is_some();
@@ -178,7 +179,7 @@ impl<'r> Worker<'r> {
                 }
                 Err(fault) => {
                     // Nothing was sent on the connection.
-                    self.conns.table[id as usize].phase = Phase::Idle;
+                    self.conns.table[id as usize].become_idle();
                     let failure = StepFailure::Unwritten(fault);
                     return self.slots.unwritten.push(exchange.unwritten(user, failure));
                 }
@@ -197,12 +198,12 @@ impl<'r> Worker<'r> {
 
     fn sent(&mut self, id: ConnId, bytes: usize) {
         self.measure.recorder.sent(bytes);
-        match self.mode {
+        match &mut self.mode {
             Mode::Http1 => {}
-            Mode::Http2(_) => return self.streams_sent(id, bytes),
+            Mode::Http2(streams) => return streams.sent(id, bytes),
             Mode::WebSocket(_) => self.conversation_sent(id, bytes),
         }
-        let exchange = self.conns.table[id as usize].exchange;
+        let exchange = self.conns.table[id as usize].exchange();
         if let Some(exchange) = self.slots.exchanges.get_mut(exchange as usize) {
             exchange.sent(bytes);
         }
@@ -247,11 +248,11 @@ impl<'r> Worker<'r> {
     fn http1_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         let Chunk { bytes, last } = chunk;
         let conn = &self.conns.table[id as usize];
-        if conn.phase != Phase::Busy {
+        if conn.phase() != ConnPhase::Busy {
             // Unsolicited bytes: the connection cannot be trusted with the response to the next request.
             return self.shut(ops, id);
         }
-        let exchange_id = conn.exchange;
+        let exchange_id = conn.exchange();
         let exchange = &mut self.slots.exchanges[exchange_id as usize];
         exchange.has_response_bytes = true;
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
@@ -299,11 +300,11 @@ impl<'r> Worker<'r> {
         response: ResponseBytes<'_>,
     ) {
         let conn = &mut self.conns.table[id as usize];
-        let exchange_id = conn.exchange;
+        let exchange_id = conn.exchange();
         let exchange = &self.slots.exchanges[exchange_id as usize];
         let Some(head) = exchange.reader.head() else { return };
         if clean && head.keep_alive && self.spec.keep_alive && exchange.unsent == 0 {
-            conn.phase = Phase::Idle;
+            conn.become_idle();
         } else {
             self.shut(ops, id);
         }
@@ -336,9 +337,9 @@ impl<'r> Worker<'r> {
         reason: Reason,
     ) {
         let conn = &self.conns.table[id as usize];
-        let (phase, rested, host, exchange_id) = (conn.phase, conn.rested, conn.host, conn.exchange);
+        let (phase, rested, host, exchange_id) = (conn.phase(), conn.rested(), conn.host(), conn.exchange());
         let exchange = match self.slots.exchanges.get(exchange_id as usize) {
-            Some(exchange) if phase == Phase::Busy => exchange,
+            Some(exchange) if phase == ConnPhase::Busy => exchange,
             // No request is in flight on it, or the request could not be written.
             _ => return self.close(ops, id),
         };
@@ -354,7 +355,8 @@ impl<'r> Worker<'r> {
         }
         let has_response_bytes = exchange.has_response_bytes;
         let unread = is_unread(exchange, error);
-        if rested && self.may_resend(exchange, unread) && ops.unseen(id) {
+        let request = &self.spec.requests[exchange.request as usize];
+        if rested && exchange.may_resend(request, unread) && ops.unseen(id) {
             self.shut(ops, id);
             match unread {
                 // The server had closed the idle connection before it saw the request.
@@ -432,11 +434,7 @@ impl<'r> Worker<'r> {
         if self.mode.is_websocket() {
             self.part_ended(ops, id);
         }
-        let held_for = &mut self.conns.table[conn as usize].exchange;
-        // A request that could not be written never had the connection, which may serve another one by now.
-        if *held_for == id {
-            *held_for = NONE;
-        }
+        self.conns.table[conn as usize].release(id);
         if self.conns.round_robin.is_some() {
             self.slots.exchanges[id as usize].conn = NONE;
         }
@@ -498,13 +496,6 @@ impl<'r> Worker<'r> {
             self.measure.recorder.example(example);
         }
         self.slots.exchanges[id as usize].stash = stash;
-    }
-
-    /// Whether the request may be sent again after it was sent on an idle connection that was being closed. A request
-    /// that the server may have read is resent only if it is safe to repeat, as browsers do (RFC 9110 §9.2.2).
-    fn may_resend(&self, exchange: &Exchange, unread: bool) -> bool {
-        let request = &self.spec.requests[exchange.request as usize];
-        !exchange.has_response_bytes && !exchange.resent && (unread || request.safe)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::pool::{ConnectionPool, PooledConnection};
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 use crate::worker::state::Mode;
-use crate::worker::state::connections::Phase;
+use crate::worker::state::connections::ConnPhase;
 use crate::worker::state::timeouts::NONE;
 
 /// How long the final bytes on a connection may take to go out.
@@ -19,17 +19,13 @@ impl<'r> Worker<'r> {
         self.spec.pool.as_deref().filter(|_| !self.mode.is_websocket() && !leave)
     }
 
-    /// This thread's part of the pool.
-    fn shard(&self) -> usize {
-        (self.share.thread - self.spec.elsewhere.before) as usize
-    }
-
     /// Takes over connections that the previous load left. Call it before the load begins.
     pub(crate) fn take_up(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
+        let shard = self.share.thread_after(self.spec.elsewhere.before) as usize;
         let mut free_ids = self.free_ids();
         // Unneeded connections are closed: a server must not hold more than this load has.
-        for spare in pool.take(self.shard()) {
+        for spare in pool.take(shard) {
             if let (Some(address), Some(id)) = (self.address_for(&spare), free_ids.next(spare.host))
                 && spare.is_good()
                 && self.take_up_one(ops, id, address, spare)
@@ -76,13 +72,12 @@ impl<'r> Worker<'r> {
         }
         let (host, tls, session) = (spare.host, spare.tls.take(), spare.session.take());
         self.conns.reserve(id);
-        let conn = &mut self.conns.table[id as usize];
-        (conn.phase, conn.host, conn.address, conn.rested) = (Phase::Idle, host, address, true);
+        self.conns.table[id as usize].take_over(host, address);
         if let (Some(secure), Some(tls)) = (&mut self.conns.tls, tls) {
             secure.take_up(id, tls);
         }
         if let (Mode::Http2(streams), Some(session)) = (&mut self.mode, session) {
-            streams.take_up(id, session);
+            streams.install(id, session);
         }
         self.measure.recorder.reused();
         true
@@ -91,18 +86,19 @@ impl<'r> Worker<'r> {
     /// Leaves idle connections to the next load. This happens after the load, and is in none of its figures.
     pub(crate) fn hand_over(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
+        let shard = self.share.thread_after(self.spec.elsewhere.before) as usize;
         for id in 0..self.conns.table.len() as u32 {
             if !self.is_at_rest(id) {
                 continue;
             }
-            let (host, address) = (self.conns.table[id as usize].host, self.conns.table[id as usize].address);
-            let Some(address) = self.conns.addresses.get(host, address as usize).cloned() else { continue };
+            let host = self.conns.table[id as usize].host();
+            let Some(address) = self.conns.address_of(id).cloned() else { continue };
             let Some(socket) = ops.give(id) else { continue };
-            self.conns.table[id as usize].phase = Phase::Closed;
+            self.conns.table[id as usize].close();
             self.measure.recorder.connection_closed();
             let tls = self.conns.tls.as_mut().and_then(|s| s.hand_over(id));
             let session = self.mode.streams().and_then(|streams| streams.hand_over(id));
-            pool.put(self.shard(), PooledConnection { host, address, socket: Some(socket), tls, session });
+            pool.put(shard, PooledConnection { host, address, socket: Some(socket), tls, session });
         }
         for id in 0..self.conns.table.len() as u32 {
             self.close(ops, id);
@@ -112,7 +108,7 @@ impl<'r> Worker<'r> {
     /// Whether the connection is open and nothing is in flight on it.
     fn is_at_rest(&mut self, id: ConnId) -> bool {
         let conn = &self.conns.table[id as usize];
-        let is_idle = conn.phase == Phase::Idle && conn.exchange == NONE;
+        let is_idle = conn.phase() == ConnPhase::Idle && conn.exchange() == NONE;
         is_idle && self.mode.streams().is_none_or(|streams| streams.is_at_rest(id))
     }
 }

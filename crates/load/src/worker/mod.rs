@@ -50,6 +50,8 @@ const GAP_NS: u64 = 100_000_000;
 
 /// Why a request timed out.
 const NO_RESPONSE: &str = "no complete response within the timeout";
+const NO_WINDOW: &str =
+    "no complete response within the timeout: the server left no window to send the whole request";
 
 /// Control value: continue.
 pub const RUN: u8 = 0;
@@ -251,16 +253,13 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Begins the load at `start_ns` on the backend's clock.
-    pub fn begin_at(&mut self, start_ns: u64) {
+    /// Begins the load at `start_ns` on the backend's clock. `unix_ns` is the wall clock at that time, if there is one;
+    /// the load may specify another.
+    pub fn begin_at(&mut self, start_ns: u64, unix_ns: Option<u64>) {
         self.conns.addresses.clock_moves(start_ns.saturating_sub(self.start_ns));
         self.start_ns = start_ns;
         self.measure.recorder.begins();
-    }
-
-    /// Sets the wall clock at the load's start, unless the load specifies it.
-    pub fn begins_at_unix(&mut self, unix_ns: u64) {
-        if let Some(journey) = &mut self.journey {
+        if let (Some(journey), Some(unix_ns)) = (&mut self.journey, unix_ns) {
             journey.begins_at_unix(unix_ns);
         }
     }
@@ -319,13 +318,8 @@ impl<'r> Worker<'r> {
     #[inline]
     fn look_for_gap(&mut self, now: u64) {
         if now > self.asked_ns.saturating_add(GAP_NS) {
-            self.gap(self.asked_ns, now);
+            self.measure.recorder.gap(self.asked_ns, now);
         }
-    }
-
-    #[cold]
-    fn gap(&mut self, from_ns: u64, to_ns: u64) {
-        self.measure.recorder.gap(from_ns, to_ns);
     }
 
     /// Number of requests that each user began, for users that compete for responses; scaled to the whole load for
@@ -355,7 +349,7 @@ impl<'r> Worker<'r> {
             None => self.end_ns,
             Some(end) => end.at_ns.saturating_add(self.spec.grace_ns),
         };
-        if self.leaving().is_some() {
+        if self.pacer.leaving().is_some() {
             return now;
         }
         let due = match &self.pacer {
@@ -402,9 +396,9 @@ impl<'r> Worker<'r> {
             let reason = if self.conns.waits_for_tunnel(conn) {
                 Reason::Words(STALLED)
             } else {
-                match self.mode {
-                    Mode::Http1 => Reason::Words(NO_RESPONSE),
-                    Mode::Http2(_) => self.stream_overdue(id),
+                match &self.mode {
+                    Mode::Http2(streams) if streams.is_held_up(conn, id) => Reason::Words(NO_WINDOW),
+                    Mode::Http1 | Mode::Http2(_) => Reason::Words(NO_RESPONSE),
                     Mode::WebSocket(_) => self.part_overdue(id),
                 }
             };

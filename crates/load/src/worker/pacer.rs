@@ -117,6 +117,14 @@ impl Pacer {
             }
         }
     }
+
+    /// The next user to leave, while users are leaving.
+    pub fn leaving(&self) -> Option<u32> {
+        match self {
+            Pacer::Closed(users) => users.leaving,
+            Pacer::Open(_) => None,
+        }
+    }
 }
 
 /// One load thread's share of a schedule.
@@ -155,7 +163,7 @@ pub fn due_between(spec: &LoadSpec, ns: Range<u64>) -> Option<u64> {
 /// Number of this thread's requests that were begun before its process joined. Which threads began them is unknown, so
 /// they are divided evenly.
 fn begun_before(spec: &LoadSpec, share: Share) -> u64 {
-    let local = Share { thread: share.thread - spec.elsewhere.before, threads: spec.threads as u64 };
+    let local = Share { thread: share.thread_after(spec.elsewhere.before), threads: spec.threads as u64 };
     local.of(spec.joins.begun)
 }
 

@@ -79,7 +79,7 @@ impl<'r> Worker<'r> {
 
     /// Lets idle users run their final steps; a few per turn, or users who leave would keep each other waiting.
     pub(super) fn leave_some(&mut self, ops: &mut impl Ops<'r>) {
-        let Some(from) = self.leaving() else { return };
+        let Some(from) = self.pacer.leaving() else { return };
         let all = self.slots.exchanges.len() as u32;
         let to = all.min(from.saturating_add(STARTS_PER_TURN as u32));
         for user in from..to {
@@ -88,14 +88,6 @@ impl<'r> Worker<'r> {
         }
         if let Pacer::Closed(users) = &mut self.pacer {
             users.leaving = Some(to).filter(|to| *to < all);
-        }
-    }
-
-    /// The next user to leave, while users are leaving.
-    pub(super) fn leaving(&self) -> Option<u32> {
-        match &self.pacer {
-            Pacer::Closed(users) => users.leaving,
-            Pacer::Open(_) => None,
         }
     }
 

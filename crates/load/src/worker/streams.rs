@@ -14,12 +14,12 @@ use crate::io::{ConnId, Ops};
 use crate::journey::failure::StepFailure;
 use crate::measure::examples::{Reason, ResponseBytes};
 use crate::protocol::http2::{Session, Settings};
+use crate::worker::Worker;
 use crate::worker::exchange::RequestEnd;
 use crate::worker::state::Mode;
-use crate::worker::state::connections::{Conn, Phase};
+use crate::worker::state::connections::ConnPhase;
 use crate::worker::state::streams::{EventApplier, Http2Connection, StreamOutcome, Streams};
 use crate::worker::state::tls::put;
-use crate::worker::{NO_RESPONSE, Worker};
 
 impl<'r> Worker<'r> {
     /// Performs the first action for a request: sends it, or lets it wait until it can be sent.
@@ -28,32 +28,31 @@ impl<'r> Worker<'r> {
         let conn = streams.connection_of(id, host);
         let exchange = &mut self.slots.exchanges[id as usize];
         exchange.conn = conn;
-        let (index, is_closed) = (exchange.request, self.conns.table[conn as usize].phase == Phase::Closed);
+        let (index, is_closed) = (exchange.request, self.conns.table[conn as usize].is_closed());
         if is_closed && !self.can_be_written(id, index, now) {
             return;
         }
         let Mode::Http2(streams) = &mut self.mode else { return };
         streams.link(conn).waiting.push(id);
-        match self.conns.table[conn as usize].phase {
-            Phase::Closed => {
-                self.conns.table[conn as usize].refused = 0;
+        match self.conns.table[conn as usize].phase() {
+            ConnPhase::Closed => {
+                self.conns.table[conn as usize].forget_refusals();
                 self.connect(ops, conn, host, now);
             }
-            Phase::Connecting | Phase::Securing => {}
-            Phase::Idle | Phase::Busy => self.send_waiting(ops, conn),
+            ConnPhase::Connecting | ConnPhase::Securing => {}
+            ConnPhase::Idle | ConnPhase::Busy => self.send_waiting(ops, conn),
         }
     }
 
     /// The connection is open: sends the preface and the waiting requests.
     pub(crate) fn streams_open(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        self.conns.table[conn as usize].phase = Phase::Idle;
+        self.conns.table[conn as usize].become_idle();
         let Mode::Http2(streams) = &mut self.mode else { return };
         let report_fields = self.journey.is_some();
         let settings = Settings { report_fields, report_failures: true, ..Settings::default() };
         let mut session = Box::new(Session::new(settings));
         session.start(&mut streams.out);
-        let link = streams.link(conn);
-        (link.session, link.unsent) = (Some(session), 0);
+        streams.install(conn, session);
         self.send_waiting(ops, conn);
     }
 
@@ -142,17 +141,6 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Bytes that had to wait have gone out.
-    #[inline]
-    pub(crate) fn streams_sent(&mut self, conn: ConnId, bytes: usize) {
-        let link = self.mode.streams().and_then(|streams| streams.links.get_mut(conn as usize));
-        let Some(Http2Connection { session, unsent, .. }) = link else { return };
-        *unsent = unsent.saturating_sub(bytes);
-        if let Some(session) = session.as_mut().filter(|_| *unsent == 0) {
-            session.all_gone();
-        }
-    }
-
     /// Handles bytes of a connection that carries streams.
     pub(crate) fn streams_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
         let Mode::Http2(streams) = &mut self.mode else { return };
@@ -170,7 +158,8 @@ impl<'r> Worker<'r> {
             self.settle(ops, one, now);
         }
         let Mode::Http2(streams) = &mut self.mode else { return };
-        (streams.ended, streams.at_hand) = (ended, None);
+        streams.ended = ended;
+        streams.at_hand = None;
         if streams.link(conn).session.is_none() {
             // The session's user has left, and closed the connection.
             return;
@@ -196,7 +185,7 @@ impl<'r> Worker<'r> {
         let waits = !link.waiting.is_empty();
         self.shut(ops, conn);
         if waits {
-            let (now, host) = (self.now(ops), self.conns.table[conn as usize].host);
+            let (now, host) = (self.now(ops), self.conns.table[conn as usize].host());
             self.connect(ops, conn, host, now);
         }
     }
@@ -213,7 +202,8 @@ impl<'r> Worker<'r> {
             }
             StreamOutcome::Again(id) => {
                 let exchange = &mut self.slots.exchanges[id as usize];
-                (exchange.resent, exchange.has_response_bytes) = (true, false);
+                exchange.resent = true;
+                exchange.has_response_bytes = false;
                 self.measure.recorder.resent();
                 if let Some(stash) = &mut exchange.stash {
                     stash.bytes.clear();
@@ -252,12 +242,12 @@ impl<'r> Worker<'r> {
     #[cold]
     pub(crate) fn replace_stuck(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
-        let Conn { phase, host, .. } = self.conns.table[conn as usize];
+        let state = &self.conns.table[conn as usize];
+        let (is_being_made, host) = (state.is_being_made(), state.host());
         let age_ns = |since_ns| (self.start_ns + now).saturating_sub(since_ns);
         let Mode::Http2(streams) = &mut self.mode else { return };
         let link = streams.link(conn);
-        let is_making = matches!(phase, Phase::Connecting | Phase::Securing);
-        if !is_making || age_ns(link.since_ns) < self.spec.timeout_ns {
+        if !is_being_made || age_ns(link.since_ns) < self.spec.timeout_ns {
             return;
         }
         link.waiting.retain(|waiting| *waiting != id);
@@ -266,7 +256,7 @@ impl<'r> Worker<'r> {
         let is_wanted = link.waiting.iter().any(|w| self.slots.exchanges[*w as usize].link.at_ns > now);
         self.shut(ops, conn);
         if is_wanted {
-            self.conns.table[conn as usize].refused = 0;
+            self.conns.table[conn as usize].forget_refusals();
             self.connect(ops, conn, host, now);
         }
     }
@@ -281,24 +271,10 @@ impl<'r> Worker<'r> {
             if let Mode::Http2(streams) = &mut self.mode {
                 streams.link(conn).session = None;
             }
-            if self.conns.table[conn as usize].phase != Phase::Closed {
+            if !self.conns.table[conn as usize].is_closed() {
                 self.shut(ops, conn);
             }
         }
-    }
-
-    /// Reason why a request timed out.
-    #[cold]
-    pub(crate) fn stream_overdue(&self, id: u32) -> Reason {
-        let Mode::Http2(streams) = &self.mode else { return Reason::Words(NO_RESPONSE) };
-        let link = streams.links.get(self.slots.exchanges[id as usize].conn as usize);
-        let session = link.and_then(|link| link.session.as_ref());
-        Reason::Words(match session.is_some_and(|session| session.is_held_up(id)) {
-            true => {
-                "no complete response within the timeout: the server left no window to send the whole request"
-            }
-            false => NO_RESPONSE,
-        })
     }
 
     /// A connection is gone, with everything open on it. Requests that waited unsent go to the next connection, unless
@@ -310,21 +286,21 @@ impl<'r> Worker<'r> {
         why: Option<(Failure, Reason)>,
     ) {
         let now = self.now(ops);
-        let connecting = matches!(self.conns.table[conn as usize].phase, Phase::Connecting | Phase::Securing);
-        let host = self.conns.table[conn as usize].host;
+        let state = &self.conns.table[conn as usize];
+        let (is_being_made, host) = (state.is_being_made(), state.host());
         let Mode::Http2(streams) = &mut self.mode else { return };
         let link = streams.link(conn);
         let session = link.session.take();
         let open: Vec<u32> = session.iter().flat_map(|s| s.open_tokens()).collect();
         let waiting = std::mem::take(&mut link.waiting);
         self.measure.recorder.roll(now);
-        if self.conns.table[conn as usize].phase != Phase::Closed {
+        if !self.conns.table[conn as usize].is_closed() {
             self.shut(ops, conn);
         }
         let closed = Reason::Words("connection closed by the server");
         let (failure, reason) = why.unwrap_or((Failure::Reset, closed));
         let mut lost = open;
-        if connecting {
+        if is_being_made {
             lost.extend(&waiting);
         }
         for id in lost {
@@ -333,11 +309,11 @@ impl<'r> Worker<'r> {
                 if failure == Failure::Reset && has_response_bytes { Failure::Truncated } else { failure };
             self.finish(ops, id, now, RequestEnd::failed(failure, reason));
         }
-        if !connecting && !waiting.is_empty() {
+        if !is_being_made && !waiting.is_empty() {
             if let Mode::Http2(streams) = &mut self.mode {
                 streams.link(conn).waiting.extend(waiting);
             }
-            if self.conns.table[conn as usize].phase == Phase::Closed {
+            if self.conns.table[conn as usize].is_closed() {
                 self.connect(ops, conn, host, now);
             }
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 
 use super::given::{Header, ProxyGiven, header};
-use super::{positive_duration, streams};
+use super::values::{positive_duration, streams};
 
 /// A request's timeout if none is given.
 pub const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, ValueEnum};
 
-use super::{RunArgs, assignment, positive_duration, share, text_path};
+use super::RunArgs;
+use super::values::{assignment, positive_duration, share, text_path};
 
 /// Names of revisions, the base first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +108,7 @@ pub struct BisectArgs {
     /// Required probability of the answer
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "95%", hide_short_help = true)]
     pub confidence: f64,
-    /// Search though the tree has changes that none of the revisions has
+    /// Search even if the working tree has uncommitted changes
     #[arg(long, hide_short_help = true)]
     pub allow_dirty: bool,
     /// Measure the present tree once, for `git bisect run`

@@ -36,12 +36,12 @@ impl std::str::FromStr for SwarmPlace {
 /// What happens to a load when an agent is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LostAgentArg {
-    /// It ends, and the trial has failed
+    /// End the load; the trial fails
     #[default]
     Fail,
-    /// The others go on; the report says what was not offered
+    /// Continue with the others; the report says what was not offered
     Degrade,
-    /// The same, and an agent that has no part yet takes the place of the lost one
+    /// Continue, and let a spare agent take the lost one's place
     Replace,
 }
 
@@ -55,8 +55,7 @@ pub struct SwarmArgs {
     /// How many agents of the NATS server take part
     #[arg(long, value_name = "N", requires = "swarm", value_parser = slots, hide_short_help = true)]
     pub slots: Option<usize>,
-    /// What becomes of a load when an agent is lost: it ends as failed, or the others go on, or another agent takes its
-    /// place
+    /// What to do when an agent is lost
     #[arg(
         long,
         value_enum,
@@ -72,7 +71,7 @@ pub struct SwarmArgs {
     /// Credentials for the NATS server: a .creds file, or an NKEY's seed
     #[arg(long, value_name = "FILE", requires = "swarm", hide_short_help = true)]
     pub swarm_creds: Option<PathBuf>,
-    /// Certificates to trust with the NATS server, PEM; the connection must use TLS
+    /// PEM file of certificates to trust for the NATS server; requires TLS
     #[arg(long, value_name = "FILE", requires = "swarm", hide_short_help = true)]
     pub swarm_ca: Option<PathBuf>,
     /// Have a scheduler start the agents, and end them with the run; its commands must be installed here
@@ -92,7 +91,7 @@ pub struct SwarmArgs {
     #[arg(long, value_name = "IMAGE", requires = "launch", hide_short_help = true)]
     pub launch_image: Option<String>,
     /// How long to wait for the agents, which may have to queue
-    #[arg(long, value_name = "TIME", requires = "launch", default_value = "5m", value_parser = super::duration, hide_short_help = true)]
+    #[arg(long, value_name = "TIME", requires = "launch", default_value = "5m", value_parser = super::values::duration, hide_short_help = true)]
     pub launch_wait: u64,
 }
 
@@ -140,7 +139,7 @@ pub struct AgentArgs {
     /// Credentials for the NATS server: a .creds file, or an NKEY's seed
     #[arg(long, value_name = "FILE")]
     pub creds: Option<PathBuf>,
-    /// Certificates to trust with the NATS server, PEM; the connection must use TLS
+    /// PEM file of certificates to trust for the NATS server; requires TLS
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// The public key of the coordinator whose orders are followed
@@ -156,12 +155,12 @@ pub struct AgentArgs {
     #[arg(long, value_name = "C")]
     pub max_connections: Option<u64>,
     /// Connect from these addresses in turn, where one has too few ports
-    #[arg(long, value_name = "ADDR[-ADDR]", value_parser = super::sources)]
-    pub source: Option<super::Sources>,
+    #[arg(long, value_name = "ADDR[-ADDR]", value_parser = super::values::sources)]
+    pub source: Option<super::values::Sources>,
     /// Load threads, unless the plan names their number [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
-    /// Name of this agent, which no other has [default: the host's, and the process's number]
+    /// Unique name of this agent [default: the host's, and the process's number]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Folder for reports that the coordinator does not have yet [default: in the folder for temporary files]
@@ -173,10 +172,10 @@ pub struct AgentArgs {
     /// Exit after one run
     #[arg(long)]
     pub once: bool,
-    /// Leave if no run is announced for so long
-    #[arg(long, value_name = "TIME", value_parser = super::duration, hide = true)]
+    /// Exit if no run is announced within this time
+    #[arg(long, value_name = "TIME", value_parser = super::values::duration, hide = true)]
     pub leave_unannounced: Option<u64>,
-    /// Make a key for a coordinator, print its public part, and leave
+    /// Make a key for a coordinator, print its public part, and exit
     #[arg(long, value_name = "FILE")]
     pub new_key: Option<PathBuf>,
     /// Allow every host that the plan allows, and use its folder: the coordinator is on this machine

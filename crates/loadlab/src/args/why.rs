@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args as Arguments;
 
-use super::{ProgressArgs, assignment, positive_duration, share, text_path};
+use super::ProgressArgs;
+use super::values::{assignment, positive_duration, share, text_path};
 
 #[derive(Debug, Arguments)]
 #[command(

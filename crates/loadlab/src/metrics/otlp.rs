@@ -26,7 +26,7 @@ use crate::serve::Within;
 
 /// Deadline for connecting, and again for a whole push including its answer, however slowly bytes arrive; [`TIMEOUT`]
 /// overrides it.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 /// OpenTelemetry's environment variable for the timeout, in milliseconds.
 const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
 /// How much longer than its deadlines the last push is waited for.
@@ -42,12 +42,14 @@ struct Sender {
     /// The request without its body.
     request: RequestParts,
     tls: Option<Box<TlsSpec>>,
-    patience: Duration,
+    timeout: Duration,
 }
 
-/// How long a push may take: [`TIMEOUT`] if it is set, else [`PATIENCE`].
-fn patience() -> Result<Duration, String> {
-    let Some(set) = std::env::var_os(TIMEOUT).filter(|set| !set.is_empty()) else { return Ok(PATIENCE) };
+/// How long a push may take: [`TIMEOUT`] if it is set, else [`DEFAULT_TIMEOUT`].
+fn timeout() -> Result<Duration, String> {
+    let Some(set) = std::env::var_os(TIMEOUT).filter(|set| !set.is_empty()) else {
+        return Ok(DEFAULT_TIMEOUT);
+    };
     let ms = set.to_str().and_then(|text| text.parse().ok()).filter(|ms| (1..=600_000).contains(ms));
     ms.map(Duration::from_millis)
         .ok_or_else(|| format!("{TIMEOUT}={}: it must be milliseconds, from 1 to 600000", set.display()))
@@ -75,7 +77,7 @@ impl Sender {
             keep_alive: false,
         };
         request.clone().build().map_err(|e| e.to_string())?;
-        Ok(Sender { endpoint, every, request, tls, patience: patience()? })
+        Ok(Sender { endpoint, every, request, tls, timeout: timeout()? })
     }
 
     /// Sends one document.
@@ -84,12 +86,12 @@ impl Sender {
         let addresses = (host, self.endpoint.port).to_socket_addrs().map_err(|e| self.describe(e))?;
         let mut stream = Err("the name has no address".to_owned());
         for address in addresses {
-            stream = TcpStream::connect_timeout(&address, self.patience).map_err(|e| self.describe(e));
+            stream = TcpStream::connect_timeout(&address, self.timeout).map_err(|e| self.describe(e));
             if stream.is_ok() {
                 break;
             }
         }
-        let stream = Within::new(stream?, self.patience);
+        let stream = Within::new(stream?, self.timeout);
         let tls = self.tls.as_deref().and_then(|tls| Some((&tls.config, tls.names.first()?.as_ref()?)));
         match tls {
             None => self.exchange(stream, body),
@@ -110,7 +112,7 @@ impl Sender {
     fn describe(&self, error: io::Error) -> String {
         match error.kind() {
             ErrorKind::TimedOut | ErrorKind::WouldBlock => {
-                format!("not within {}", in_seconds(self.patience))
+                format!("not within {}", in_seconds(self.timeout))
             }
             _ => first_line(&error.to_string()),
         }
@@ -173,7 +175,7 @@ pub struct Pusher {
     fault: Arc<Mutex<Fault>>,
     url: String,
     /// How long to wait for the last push.
-    patience: Duration,
+    timeout: Duration,
 }
 
 enum Message {
@@ -219,7 +221,7 @@ impl Pusher {
         let (faults, lasts, url) = (fault.clone(), last.clone(), sender.endpoint.url());
         let (ends, done) = sync_channel::<()>(0);
         // The push before may be under way, and then its own.
-        let patience = 2 * sender.patience + MARGIN;
+        let timeout = 2 * sender.timeout + MARGIN;
         std::thread::Builder::new()
             .name("otlp".into())
             .spawn(move || {
@@ -228,7 +230,7 @@ impl Pusher {
                 drop(ends);
             })
             .map_err(|e| Ended::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}")))?;
-        Ok(Pusher { bodies, last, done: Mutex::new(done), fault, url, patience })
+        Ok(Pusher { bodies, last, done: Mutex::new(done), fault, url, timeout })
     }
 
     /// Queues a push of the current values.
@@ -247,9 +249,9 @@ impl Pusher {
 
     /// Briefly waits for the last push.
     pub fn finish(&self) {
-        let ended = self.done.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(self.patience);
+        let ended = self.done.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(self.timeout);
         if let Err(RecvTimeoutError::Timeout) = ended {
-            let why = format!("no answer within {}", in_seconds(self.patience));
+            let why = format!("no answer within {}", in_seconds(self.timeout));
             Fault::of_last(&self.fault, &self.url, &why);
         }
     }

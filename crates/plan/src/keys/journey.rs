@@ -219,7 +219,7 @@ pub(crate) static STEP: Section = Section {
         key("patch", Shape::Text, "URL to PATCH."),
         key("head", Shape::Text, "URL for HEAD."),
         key("options", Shape::Text, "URL for OPTIONS."),
-        key("urls", Shape::Text, "A file with URLs to GET, one a line, taken in turn."),
+        key("urls", Shape::Text, "A file with URLs to GET, one per line, taken in turn."),
         key("websocket", Shape::Text, "URL of a WebSocket to open."),
         key("messages", Shape::ListOf(&Shape::SomeOf(&MESSAGE)), "The messages on the WebSocket, in order."),
         key("repeat", Shape::Count(1, 10_000), "How many times all messages are sent. Default 1."),

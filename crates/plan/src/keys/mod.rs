@@ -108,7 +108,7 @@ pub(crate) static PLAN: Section = Section {
         key(
             "report",
             Shape::OneOf(&["siege", "wrk"]),
-            "Adds a table in the layout of siege or wrk to the report, to lay beside one of theirs.",
+            "Adds a table in the layout of siege or wrk to the report, for comparison with that tool's output.",
         ),
         key(
             "derive",

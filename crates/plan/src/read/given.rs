@@ -6,7 +6,7 @@ use loadlab_record::secrets::LEAST_BYTES;
 use crate::credentials;
 use crate::outside::{MOST_BYTES, Missing, OutsideName, Reference};
 use crate::read::journey::target;
-use crate::read::reader::{Reader, Resolved, Scope, Spot, When};
+use crate::read::reader::{NameSpot, Reader, Resolved, Scope, When};
 use crate::text::encode;
 use crate::text::error::Problem;
 use crate::text::node::ScalarKind;
@@ -17,7 +17,7 @@ impl Reader<'_> {
     pub fn put_outside(
         &mut self,
         asked: Result<OutsideName, (String, String)>,
-        spot: &Spot<'_>,
+        spot: &NameSpot<'_>,
         out: &mut Resolved,
     ) {
         out.kind = ScalarKind::Text;
@@ -51,7 +51,7 @@ impl Reader<'_> {
     fn outside_value(
         &mut self,
         asked: &OutsideName,
-        spot: &Spot<'_>,
+        spot: &NameSpot<'_>,
     ) -> Result<String, Option<(String, String)>> {
         let OutsideName { reference, is_public, .. } = asked;
         let outside = self.outside;
@@ -89,7 +89,7 @@ impl Reader<'_> {
         Ok(value.to_owned())
     }
 
-    fn wrong_outside(&mut self, spot: &Spot<'_>, message: String, hint: String) {
+    fn wrong_outside(&mut self, spot: &NameSpot<'_>, message: String, hint: String) {
         let here = self.inner_span(spot.node, spot.name);
         let problem = match (spot.origin, self.scope) {
             (Some(origin), Scope::Case(case)) => Problem::new(origin, message)
@@ -127,7 +127,7 @@ fn missing_words(reference: &Reference, missing: &Missing) -> (String, String) {
 
 /// How a value is escaped at a place. At the beginning of a URL it is not escaped, since it may be the whole URL,
 /// except as user or password.
-fn escape_at(spot: &Spot<'_>, so_far: &str) -> Escape {
+fn escape_at(spot: &NameSpot<'_>, so_far: &str) -> Escape {
     match spot.when {
         When::Now | When::Run => Escape::Raw,
         When::Url | When::Request(Escape::Url | Escape::UrlRaw) if !target::has_path(so_far) => {

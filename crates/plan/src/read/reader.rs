@@ -175,7 +175,7 @@ impl<'n> Fields<'n> {
 }
 
 /// The place of a name in a text.
-pub(crate) struct Spot<'s> {
+pub(crate) struct NameSpot<'s> {
     /// The text.
     pub node: &'s Node,
     /// The text between the braces.
@@ -413,7 +413,7 @@ impl<'a> Reader<'a> {
                         Piece::Name(_) => None,
                     });
                     let is_user = behind == Some(b'@');
-                    let spot = Spot { node, name, when, origin: None, is_user };
+                    let spot = NameSpot { node, name, when, origin: None, is_user };
                     self.put(&spot, list.len() == 1, &mut out);
                 }
             }
@@ -432,8 +432,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Puts in the value of one name, as far as it is known.
-    fn put(&mut self, spot: &Spot<'_>, is_all: bool, out: &mut Resolved) {
-        let Spot { node, name, when, .. } = *spot;
+    fn put(&mut self, spot: &NameSpot<'_>, is_all: bool, out: &mut Resolved) {
+        let NameSpot { node, name, when, .. } = *spot;
         if let Some(asked) = outside::asked(name) {
             return self.put_outside(asked, spot, out);
         }
@@ -458,7 +458,7 @@ impl<'a> Reader<'a> {
                     self.used_case = Some(node.span);
                 }
                 out.kind = if is_all { kind } else { ScalarKind::Text };
-                self.put_value(&text, Spot { origin, ..*spot }, out);
+                self.put_value(&text, NameSpot { origin, ..*spot }, out);
             }
             Meaning::Later if when != When::Now => {
                 let escape = if let When::Request(escape) = when { escape } else { Escape::Raw };
@@ -478,7 +478,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Puts in a value; one from the matrix may ask for something outside.
-    fn put_value(&mut self, text: &str, spot: Spot<'_>, out: &mut Resolved) {
+    fn put_value(&mut self, text: &str, spot: NameSpot<'_>, out: &mut Resolved) {
         if spot.origin.is_none() || !text.contains("${") || !outside::is_outside_only(text) {
             return out.template.push_text(text);
         }
@@ -487,7 +487,7 @@ impl<'a> Reader<'a> {
                 Piece::Text(text) => out.template.push_text(text),
                 Piece::Name(name) => {
                     if let Some(asked) = outside::asked(name) {
-                        self.put_outside(asked, &Spot { name, ..spot }, out);
+                        self.put_outside(asked, &NameSpot { name, ..spot }, out);
                     }
                 }
             }

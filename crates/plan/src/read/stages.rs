@@ -17,7 +17,7 @@ const YEAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
 
 /// What the levels of stages count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+enum LevelUnit {
     Users,
     Rate,
 }
@@ -36,14 +36,14 @@ pub(crate) struct Stages {
 /// A level as written: 0 fits either unit.
 struct Level {
     value: f64,
-    unit: Option<Unit>,
+    unit: Option<LevelUnit>,
     span: Span,
 }
 
 /// The levels' unit, and the first level that determines it.
 #[derive(Default)]
 struct Units {
-    first: Option<(Unit, Span)>,
+    first: Option<(LevelUnit, Span)>,
     mixed: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Stages> {
         r.push(Problem::new(at, message).hint(hint));
         return None;
     }
-    let is_rate = units.first.is_some_and(|(unit, _)| unit == Unit::Rate);
+    let is_rate = units.first.is_some_and(|(unit, _)| unit == LevelUnit::Rate);
     Some(Stages { list, is_rate, most, length_ns })
 }
 
@@ -118,9 +118,9 @@ fn read_level(r: &mut Reader<'_>, node: &Node) -> Option<Level> {
         Some((zero, _))
             if zero.trim().chars().all(|c| matches!(c, '0' | '.')) && zero.trim().parse() == Ok(0.0) =>
         {
-            parse_rate_per_s(&scalar.text.replacen(zero, "1", 1)).ok().map(|_| (0.0, Some(Unit::Rate)))
+            parse_rate_per_s(&scalar.text.replacen(zero, "1", 1)).ok().map(|_| (0.0, Some(LevelUnit::Rate)))
         }
-        Some(_) => parse_rate_per_s(&scalar.text).ok().map(|rate| (rate, Some(Unit::Rate))),
+        Some(_) => parse_rate_per_s(&scalar.text).ok().map(|rate| (rate, Some(LevelUnit::Rate))),
         None => users(r, &scalar)?,
     }
     .or_else(|| {
@@ -131,13 +131,13 @@ fn read_level(r: &mut Reader<'_>, node: &Node) -> Option<Level> {
 }
 
 /// A number of users; the outer option is `None` if it is out of bounds (already reported).
-fn users(r: &mut Reader<'_>, scalar: &Scalar) -> Option<Option<(f64, Option<Unit>)>> {
+fn users(r: &mut Reader<'_>, scalar: &Scalar) -> Option<Option<(f64, Option<LevelUnit>)>> {
     let Some(n) = whole_number(&scalar.text) else { return Some(None) };
     if n > MAX_USERS {
         r.wrong(scalar, format!("{n} users; there can be 0 to {MAX_USERS}"), None);
         return None;
     }
-    Some(Some((n as f64, (n > 0).then_some(Unit::Users))))
+    Some(Some((n as f64, (n > 0).then_some(LevelUnit::Users))))
 }
 
 impl Units {
@@ -147,7 +147,7 @@ impl Units {
             None => self.first = Some((unit, level.span)),
             Some((first, at)) if first != unit && !self.mixed => {
                 self.mixed = true;
-                let words = |unit| if unit == Unit::Rate { "a rate" } else { "a number of users" };
+                let words = |unit| if unit == LevelUnit::Rate { "a rate" } else { "a number of users" };
                 let message = format!("this is {}, an earlier level is {}", words(unit), words(first));
                 let problem = Problem::new(level.span, message).related("the earlier one", at);
                 r.push(problem.hint("all levels of a load are users (`100`), or all are rates (`100/s`)"));

@@ -68,15 +68,15 @@ enum Raw {
     Number(String),
     Text(String),
     List(Vec<Spanned<Raw>>),
-    Map(Vec<(Spanned<Key>, Spanned<Raw>)>),
+    Map(Vec<(Spanned<YamlKey>, Spanned<Raw>)>),
 }
 
 /// A key: any scalar, as text.
-struct Key(String);
+struct YamlKey(String);
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for YamlKey {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Key)
+        String::deserialize(deserializer).map(YamlKey)
     }
 }
 

@@ -67,7 +67,7 @@ impl Between {
 }
 
 /// Where an expression's numbers come from.
-pub trait Numbers {
+pub trait NumberSource {
     /// A number by its name (`p99_9`, never `p99.9`), for a part of the trial if one is given.
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known;
 
@@ -94,7 +94,7 @@ pub struct Evaluated {
 
 impl Expr {
     /// Evaluates it. `false and unknown` is false, `true or unknown` is true.
-    pub fn evaluate(&self, numbers: &dyn Numbers) -> Evaluated {
+    pub fn evaluate(&self, numbers: &dyn NumberSource) -> Evaluated {
         let judged = judge(&self.root, numbers);
         let several = matches!(self.root, Cond::And(_) | Cond::Or(_));
         let note = match (judged.holds, judged.why) {
@@ -120,7 +120,7 @@ struct Judged<'a> {
     few: Option<FewSamples>,
 }
 
-fn judge<'a>(cond: &'a Cond, numbers: &dyn Numbers) -> Judged<'a> {
+fn judge<'a>(cond: &'a Cond, numbers: &dyn NumberSource) -> Judged<'a> {
     match cond {
         Cond::And(conds) => joined(cond, conds, numbers, false),
         Cond::Or(conds) => joined(cond, conds, numbers, true),
@@ -135,7 +135,7 @@ fn judge<'a>(cond: &'a Cond, numbers: &dyn Numbers) -> Judged<'a> {
 }
 
 /// `decisive` is the outcome of one part that decides for all: false for `and`, true for `or`.
-fn joined<'a>(whole: &'a Cond, conds: &'a [Cond], numbers: &dyn Numbers, decisive: bool) -> Judged<'a> {
+fn joined<'a>(whole: &'a Cond, conds: &'a [Cond], numbers: &dyn NumberSource, decisive: bool) -> Judged<'a> {
     let mut parts: Vec<Judged<'a>> = conds.iter().map(|c| judge(c, numbers)).collect();
     let has = |holds| parts.iter().any(|p| p.holds == holds);
     let holds = match (has(Some(decisive)), has(None)) {
@@ -264,7 +264,7 @@ fn equal(a: Range, b: Range) -> Option<bool> {
     }
 }
 
-fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers) -> Judged<'a> {
+fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn NumberSource) -> Judged<'a> {
     let Comparison { left, operator, right } = comparison;
     let mut remarks = Remarks::default();
     let sides = (range(left, numbers, &mut remarks), range(right, numbers, &mut remarks));
@@ -299,7 +299,7 @@ fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers
 }
 
 /// A number's range; `None`, with the reason among the remarks, if nothing is known of it.
-pub(super) fn range(num: &Num, numbers: &dyn Numbers, remarks: &mut Remarks) -> Option<Range> {
+pub(super) fn range(num: &Num, numbers: &dyn NumberSource, remarks: &mut Remarks) -> Option<Range> {
     match num {
         Num::Literal(literal) => Some(Range::point(literal.quantity.value, Dim::of(literal))),
         Num::Name(name) => match numbers.number(&name.text, name.part.as_ref().map(PartText::part)) {

@@ -7,14 +7,14 @@
 //! ```
 //!
 //! A condition is a comparison (`<` `<=` `>` `>=` `==` `!=`), `steady(NAME, DURATION)`, or several of them joined by
-//! `and` and `or` (`and` binds closer) with parentheses. The sides of a comparison are sums, differences, products and
+//! `and` and `or` (`and` binds more tightly) with parentheses. The sides of a comparison are sums, differences, products and
 //! quotients of numbers with units and of names. A name may contain dots and dashes (`load-balancer.cpu`), so a
 //! difference needs blanks around its `-`; a name with other characters needs quotes. `p99.9` is `p99_9`. Brackets
 //! after a name select a part of the trial: `p99[10s..30s]`, `goodput[batch 2]`, `db.memory.max[drain]`.
 //!
 //! Parsing ([`Expr::parse`]) knows no names: [`Expr::check_names`] and [`Expr::check_kinds`] compare them with the
-//! known ones. Evaluation ([`Expr::evaluate`]) queries a [`Numbers`] and is three-valued: an unknown is neither true
-//! nor false. Nothing here reads a clock or a file, and no input makes it panic.
+//! known ones. Evaluation ([`Expr::evaluate`]) queries a [`NumberSource`] and is three-valued: an unknown is neither
+//! true nor false. Nothing here reads a clock or a file, and no input makes it panic.
 
 mod check;
 mod display;
@@ -30,7 +30,7 @@ mod summary;
 
 use crate::bound::Operator;
 
-pub use eval::{Between, Evaluated, Known, Numbers, TrialPart};
+pub use eval::{Between, Evaluated, Known, NumberSource, TrialPart};
 pub use figure::Figure;
 pub use names::{
     FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_figure, component_names,

@@ -20,7 +20,7 @@ drain is over (`drain.until`). `find --expect` searches with them. All share one
 
 ```text
 p99 < 50ms                         a comparison: < <= > >= == !=
-errors < 0.1% and rate > 900/s     and, or, parentheses; `and` binds closer
+errors < 0.1% and rate > 900/s     and, or, parentheses; `and` binds more tightly
 p99[10s..30s] < 2 * p99[0s..10s]   a part of the load; sums, differences, products
 web.cpu_time / ok < 2ms            quotients, with spaces around the `/`
 web.cpu < 80%                      a component of the system

@@ -1,7 +1,7 @@
 //! A number computed from others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
 
 use super::check::{Dim, check_names};
-use super::eval::{Between, Known, Numbers, Remarks, TrialPart, range};
+use super::eval::{Between, Known, NumberSource, Remarks, TrialPart, range};
 use super::{ExprError, NameRef, Num, NumberKind, names, parse};
 use crate::quantile::Estimate;
 
@@ -46,7 +46,7 @@ impl Sum {
     }
 
     /// What is known of its value.
-    pub fn known(&self, numbers: &dyn Numbers) -> Known {
+    pub fn known(&self, numbers: &dyn NumberSource) -> Known {
         let mut remarks = Remarks::default();
         let found = range(&self.num, numbers, &mut remarks);
         let few = remarks.few.iter().max_by_key(|few| few.needed).copied();
@@ -84,7 +84,7 @@ impl Sum {
     ///
     /// # Errors
     /// Why it cannot be known, in words.
-    pub fn evaluate(&self, numbers: &dyn Numbers) -> Result<(f64, NumberKind), String> {
+    pub fn evaluate(&self, numbers: &dyn NumberSource) -> Result<(f64, NumberKind), String> {
         let mut remarks = Remarks::default();
         match range(&self.num, numbers, &mut remarks) {
             Some(known) if known.is_point() && known.low.is_finite() => Ok((known.low, kind_of(known.dim))),
@@ -95,9 +95,9 @@ impl Sum {
 }
 
 /// Numbers in which the estimate from few samples takes the percentile's place.
-struct Likely<'a>(&'a dyn Numbers);
+struct Likely<'a>(&'a dyn NumberSource);
 
-impl Numbers for Likely<'_> {
+impl NumberSource for Likely<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match self.0.number(name, part) {
             Known::Between(between) => match (between.estimate.value, between.estimate.low) {
@@ -135,7 +135,7 @@ mod tests {
 
     struct Two;
 
-    impl Numbers for Two {
+    impl NumberSource for Two {
         fn number(&self, name: &str, _: Option<TrialPart>) -> Known {
             match name {
                 "a b.elapsed" => Known::Is(1500.0, NumberKind::Duration),

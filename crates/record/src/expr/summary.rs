@@ -1,7 +1,7 @@
 //! The numbers of a finished trial, from its summary, its ticks and its interval histograms.
 
 use super::names::{COMPONENT_FIGURES, FIGURES, component_number};
-use super::{Between, Known, NumberKind, Numbers, TrialPart, Window};
+use super::{Between, Known, NumberKind, NumberSource, TrialPart, Window};
 use crate::dependence::Dependence;
 use crate::histogram::Histogram;
 use crate::hlog::Interval;
@@ -217,7 +217,7 @@ impl<'a> SummaryNumbers<'a> {
     }
 
     /// The interval log's series of a distribution: the exact and the censored values.
-    fn series_of(&self, prefix: &str) -> Option<[Series; 2]> {
+    fn series_of(&self, prefix: &str) -> Option<[LogTag; 2]> {
         let one = |name: &str| Some([Some(name.to_owned()), None]);
         match prefix {
             "response" | "service" => Some([Some(prefix.to_owned()), Some(format!("{prefix}_censored"))]),
@@ -230,15 +230,15 @@ impl<'a> SummaryNumbers<'a> {
         }
     }
 
-    fn figure_within(&self, series: &[Series; 2], figure: &str, window: Window) -> Known {
+    fn figure_within(&self, series: &[LogTag; 2], figure: &str, window: Window) -> Known {
         let Some(intervals) = self.intervals else {
             return Known::Unknown("it needs the histograms of latency.hlog".to_owned());
         };
-        let matching = |series: &Series| {
+        let matching = |series: &LogTag| {
             let inside = intervals.iter().filter(|i| is_inside((i.from_s, i.to_s()), window));
             inside.filter(|i| series.as_ref().is_some_and(|s| i.is(s))).collect::<Vec<_>>()
         };
-        let merged = |series: &Series| {
+        let merged = |series: &LogTag| {
             let mut histogram = Histogram::new();
             matching(series).into_iter().for_each(|i| i.merge_into(&mut histogram));
             histogram
@@ -258,7 +258,7 @@ impl<'a> SummaryNumbers<'a> {
     }
 }
 
-impl Numbers for SummaryNumbers<'_> {
+impl NumberSource for SummaryNumbers<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         let found = match part {
             None => self.whole(name),
@@ -279,7 +279,7 @@ impl Numbers for SummaryNumbers<'_> {
 }
 
 /// A tag of the interval log, if a distribution has that part.
-type Series = Option<String>;
+type LogTag = Option<String>;
 
 fn is_inside((from_s, to_s): (f64, f64), window: Window) -> bool {
     from_s >= window.from_s - SLACK_S && to_s <= window.to_s + SLACK_S

@@ -69,7 +69,7 @@
       const title = figure.querySelector("figcaption").firstChild.textContent;
       const names = [...figure.querySelectorAll("figcaption .legend li")].map((li) => li.textContent);
       const rows = () => [
-        figure.classList.contains("ratios") ? ["figure", "call", "ratio"] : ["case", ...(names.length ? names : [title])],
+        figure.classList.contains("ratios") ? ["figure", "verdict", "ratio"] : ["case", ...(names.length ? names : [title])],
         ...[...figure.querySelectorAll(".row")].map((row) => [
           row.querySelector(".name").textContent,
           ...row.querySelector(".readout").textContent.split(" · "),

@@ -39,10 +39,10 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<CaseTabl
     let mut bases: Vec<usize> = findings.pairs.iter().map(|(base, _)| *base).collect();
     bases.dedup();
     bases.retain(|_| !findings.comparisons.is_empty());
-    let scales: Vec<Scale> = findings.figures.iter().map(|m| Scale::of(findings, m)).collect();
+    let scales: Vec<FigureScale> = findings.figures.iter().map(|m| FigureScale::of(findings, m)).collect();
     let row = |(i, case): (usize, &CaseFindings<'_>)| {
         let compared = findings.comparisons.iter().find(|c| c.other == case.case.facts.name);
-        let cell = |(m, scale): (&Metric, &Scale)| cell(&case.spread(m), m, scale, compared);
+        let cell = |(m, scale): (&Metric, &FigureScale)| cell(&case.spread(m), m, scale, compared);
         CaseRow {
             labels: labels.row(&case.case.facts),
             section: case_id(i),
@@ -53,7 +53,7 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<CaseTabl
         }
     };
     let rows: Vec<CaseRow> = findings.cases.iter().enumerate().map(row).collect();
-    let head = |(m, scale): (&Metric, &Scale)| FigureHead {
+    let head = |(m, scale): (&Metric, &FigureScale)| FigureHead {
         name: m.title(),
         about: m.about.to_string(),
         is_logarithmic: scale.is_logarithmic,
@@ -104,14 +104,14 @@ pub(super) fn bottleneck(case: &CaseFindings<'_>) -> String {
 }
 
 /// Maps the values of a figure over all cases to bar lengths.
-struct Scale {
+struct FigureScale {
     least: f64,
     most: f64,
     is_logarithmic: bool,
 }
 
-impl Scale {
-    fn of(findings: &Findings<'_>, metric: &Metric) -> Scale {
+impl FigureScale {
+    fn of(findings: &Findings<'_>, metric: &Metric) -> FigureScale {
         let values = findings.cases.iter().filter_map(|c| match c.spread(metric).median {
             Value::Known(v) | Value::Over(v) => Some(v),
             Value::Between(few) if !few.is_unknown() => Some(few.likely()),
@@ -120,7 +120,7 @@ impl Scale {
         let positive: Vec<f64> = values.filter(|v| *v > 0.0).collect();
         let least = positive.iter().copied().fold(f64::INFINITY, f64::min);
         let most = positive.iter().copied().fold(0.0, f64::max);
-        Scale { least, most, is_logarithmic: least.is_finite() && most / least >= LOGARITHMIC_FROM }
+        FigureScale { least, most, is_logarithmic: least.is_finite() && most / least >= LOGARITHMIC_FROM }
     }
 
     fn share(&self, value: f64) -> f64 {
@@ -135,7 +135,7 @@ impl Scale {
     }
 }
 
-fn cell(spread: &Spread, metric: &Metric, scale: &Scale, compared: Option<&Comparison>) -> FigureCell {
+fn cell(spread: &Spread, metric: &Metric, scale: &FigureScale, compared: Option<&Comparison>) -> FigureCell {
     let (share, is_open) = match spread.median {
         Value::Known(v) => (Some(scale.share(v)), false),
         Value::Over(v) => (Some(scale.share(v)), true),
@@ -204,7 +204,7 @@ pub(super) fn grids(findings: &Findings<'_>, axes: &[String]) -> Option<Grids> {
     }
     let mut all = Vec::new();
     for metric in &findings.figures {
-        let scale = Scale::of(findings, metric);
+        let scale = FigureScale::of(findings, metric);
         for name in &names {
             let at = |row: &String, column: &String| {
                 let found = findings.cases.iter().enumerate().find(|(_, c)| {

@@ -9,7 +9,7 @@ use loadlab_record::sample::Sample;
 
 use super::component_charts::ChartGroup;
 use super::marks::{axis_of, bands, marks, shown_s, turns};
-use super::one_trial::Trial;
+use super::one_trial::ChartedTrial;
 use super::readings::{Readings, rebin};
 use super::{PlanOrder, cases};
 use crate::document::{Mark, Multiples};
@@ -29,7 +29,7 @@ pub fn of_case(
     let within =
         |marks: Vec<Mark>| marks.into_iter().filter(|m| (axis.0..=axis.1).contains(&m.at_s)).collect();
     let limits = summary.components.iter().filter_map(|(n, c)| Some((n.as_str(), c.cpu_limit? * 100.0)));
-    let trial = Trial {
+    let trial = ChartedTrial {
         prefix: format!("case-{}", index + 1),
         axis,
         marks: within(marks(record)),
@@ -46,7 +46,7 @@ pub fn of_case(
     if parts.iter().all(|p| p.charts.is_empty()) { Vec::new() } else { parts }
 }
 
-impl Trial<'_> {
+impl ChartedTrial<'_> {
     /// The component that held the load back, all others, and the generator.
     fn system(&self, case: &CaseFindings<'_>) -> Vec<Multiples> {
         let found = case.diagnosis.bottleneck.as_ref();

@@ -1,6 +1,6 @@
 //! Differences between cases: a table for each pair, and the document of `loadlab compare`.
 
-use loadlab_analysis::comparison::compare::{Call, Comparison, Interval, Method, Row, Scale};
+use loadlab_analysis::comparison::compare::{Call, Comparison, ConfidenceInterval, Method, Row, Scale};
 use loadlab_record::summary::Verdict;
 
 use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
@@ -215,7 +215,7 @@ fn points(value: f64) -> String {
 /// Ratios beyond this, and below its inverse, are only reported as such: their digits mean nothing.
 const FAR: f64 = 1000.0;
 
-fn interval(scale: Scale, around: Interval) -> String {
+fn interval(scale: Scale, around: ConfidenceInterval) -> String {
     let end = |v: f64| match scale {
         Scale::Ratio if v > FAR => format!("> {}", figures::number(FAR)),
         Scale::Ratio if v < 1.0 / FAR => format!("< {}", 1.0 / FAR),

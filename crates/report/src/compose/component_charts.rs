@@ -8,7 +8,7 @@ use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_analysis::trial::components::{cpu_s, probe_name};
 use loadlab_record::sample::Sample;
 
-use super::one_trial::Trial;
+use super::one_trial::ChartedTrial;
 use super::quiet::{Words, parted};
 use crate::colour::Colour;
 use crate::document::{Chart, Line, Multiples};
@@ -39,7 +39,7 @@ struct Figure<'a> {
     limits: BTreeMap<&'a str, f64>,
 }
 
-impl Trial<'_> {
+impl ChartedTrial<'_> {
     /// CPU, memory, network and disk of these components, `first` before the others.
     pub(super) fn part(&self, title: String, part: &ChartGroup<'_>, first: &str) -> Multiples {
         let mut of = Multiples { title, charts: Vec::new(), quiet: Vec::new() };

@@ -2,19 +2,17 @@
 
 use loadlab_analysis::cases::case::CaseFindings;
 use loadlab_analysis::cases::labels::Labels;
-use loadlab_analysis::cases::metric::Unit;
+use loadlab_analysis::cases::metric::{ReadComponent, Unit};
 use loadlab_analysis::findings::Findings;
-use loadlab_record::summary::{ComponentSummary, Summary};
+use loadlab_record::summary::Summary;
 
 use super::tables::drop_unknown_columns;
 use super::{PlanOrder, ranged};
 use crate::document::{Cell, Table, Weight};
 use crate::figures;
 
-type Read = fn(&ComponentSummary) -> Option<f64>;
-
 /// Columns after the component and the case.
-const COLUMNS: [(&str, Unit, Read); 10] = [
+const COLUMNS: [(&str, Unit, ReadComponent); 10] = [
     ("CPU mean", Unit::CpuPercent, |c| c.cpu_percent.mean),
     ("CPU max", Unit::CpuPercent, |c| c.cpu_percent.max),
     ("CPU time", Unit::S, |c| c.cpu_s),
@@ -55,7 +53,7 @@ pub(super) fn table(
     }
     let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
     let several = findings.cases.len() > 1;
-    let columns: Vec<&(&str, Unit, Read)> =
+    let columns: Vec<&(&str, Unit, ReadComponent)> =
         COLUMNS.iter().filter(|(name, ..)| most.is_none() || SHORT.contains(name)).collect();
     let mut rows = Vec::new();
     for name in &names {
@@ -92,7 +90,7 @@ pub(super) fn table(
     Some(table)
 }
 
-fn cell(case: &CaseFindings<'_>, name: &str, (head, unit): (&str, Unit), read: Read) -> Cell {
+fn cell(case: &CaseFindings<'_>, name: &str, (head, unit): (&str, Unit), read: ReadComponent) -> Cell {
     let spread = case.component_spread(name, read);
     let cell = ranged(&spread, unit);
     let is_full = head == "of its limit" && spread.median.known().is_some_and(|v| v > 0.95);

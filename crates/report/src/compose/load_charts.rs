@@ -7,14 +7,14 @@ use loadlab_record::Failure;
 use loadlab_record::load::{Tick, TickMs};
 use loadlab_record::store::TrialRecord;
 
-use super::one_trial::Trial;
+use super::one_trial::ChartedTrial;
 use super::quiet::{Words, parted};
-use super::readings::Bin;
+use super::readings::TickBin;
 use super::shapes;
 use crate::colour::Colour;
 use crate::document::{Chart, Line, Multiples};
 
-impl Trial<'_> {
+impl ChartedTrial<'_> {
     /// How the load went, in the order readers ask: what got through, what did not, how long it took.
     pub(super) fn load(&self, record: &TrialRecord, is_measured: bool) -> Multiples {
         let mut of = Multiples { title: "Load".to_owned(), charts: Vec::new(), quiet: Vec::new() };
@@ -93,7 +93,7 @@ impl Trial<'_> {
     /// What the system was holding: unanswered requests, and open connections.
     fn in_flight(&self, of: &mut Multiples) {
         let read = |read: fn(&Tick) -> u64| -> Vec<Option<f64>> {
-            let at = |bin: &Bin<'_>| {
+            let at = |bin: &TickBin<'_>| {
                 let mut by_load: BTreeMap<&str, u64> = BTreeMap::new();
                 for tick in &bin.ticks {
                     let most = by_load.entry(&tick.load).or_default();
@@ -135,8 +135,8 @@ impl Trial<'_> {
     fn response_times(&self) -> Option<Chart> {
         let loads: BTreeSet<&str> =
             self.ticks.iter().flat_map(|b| &b.ticks).map(|t| t.load.as_str()).collect();
-        type Read = fn(&TickMs) -> Option<f64>;
-        let all: [(&str, usize, Read); 4] =
+        type ReadTick = fn(&TickMs) -> Option<f64>;
+        let all: [(&str, usize, ReadTick); 4] =
             [("p50", 0, |t| t.p50), ("p90", 1, |t| t.p90), ("p99", 2, |t| t.p99), ("max", 3, |t| t.max)];
         // Four lines for each of several loads would be indistinguishable.
         let shown: Vec<_> = if loads.len() > 1 { vec![all[0], all[2]] } else { all.to_vec() };

@@ -63,7 +63,7 @@ fn facts(run: &DiagnosedRun) -> Vec<Fact> {
         Fact::new("started", &m.started),
         Fact::new("ended", format!("{} ({ended})", m.ended.as_deref().unwrap_or("–"))),
         Fact::new("plan", format!("{} (SHA-256 {})", m.plan_path, m.plan_sha256)),
-        Fact::new("trials a case", trials(run)),
+        Fact::new("trials per case", trials(run)),
         Fact::new("kernel", &m.host.kernel),
         Fact::new("CPU", format!("{}, {}", m.host.cpu, plural(m.host.cores, "core", "cores"))),
         Fact::new("memory", bytes(m.host.memory_bytes as f64)),

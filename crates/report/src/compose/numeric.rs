@@ -62,7 +62,7 @@ fn values_of(findings: &Findings<'_>, axis: usize) -> Vec<String> {
 }
 
 /// Parses a kind of number.
-type Read<'a> = &'a dyn Fn(&str) -> Option<f64>;
+type ReadNumber<'a> = &'a dyn Fn(&str) -> Option<f64>;
 
 /// Values of an axis as numbers.
 struct Numbers {
@@ -78,8 +78,8 @@ impl Numbers {
         let size = |t: &str| Some(parse_bytes(t).ok()? as f64);
         let rate = |t: &str| parse_rate_per_s(t).ok();
         let percent = |t: &str| plain(t.trim().strip_suffix('%')?);
-        let kinds: [Read<'_>; 5] = [&plain, &duration, &size, &rate, &percent];
-        let read = |kind: &Read<'_>| -> Option<Vec<(f64, String)>> {
+        let kinds: [ReadNumber<'_>; 5] = [&plain, &duration, &size, &rate, &percent];
+        let read = |kind: &ReadNumber<'_>| -> Option<Vec<(f64, String)>> {
             texts.iter().map(|text| Some((kind(text)?, text.clone()))).collect()
         };
         let numbers = Numbers { all: kinds.iter().find_map(read)? };

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::cases::metric::Unit;
 
-use super::readings::{Bin, Readings};
+use super::readings::{Readings, TickBin};
 use crate::document::{Along, Band, Chart, Line, Mark};
 
 /// A trial in the form its charts need.
-pub(super) struct Trial<'a> {
+pub(super) struct ChartedTrial<'a> {
     /// Prefix of its charts' names.
     pub(super) prefix: String,
     /// Where the time axis begins and ends.
@@ -16,13 +16,13 @@ pub(super) struct Trial<'a> {
     pub(super) marks: Vec<Mark>,
     pub(super) turns: Vec<Mark>,
     pub(super) bands: Vec<Band>,
-    pub(super) ticks: Vec<Bin<'a>>,
+    pub(super) ticks: Vec<TickBin<'a>>,
     pub(super) samples: Readings,
     /// CPU limits by component, in per cent of a core.
     pub(super) cpu_limits: BTreeMap<&'a str, f64>,
 }
 
-impl Trial<'_> {
+impl ChartedTrial<'_> {
     /// A chart with no content yet.
     pub(super) fn empty(&self, name: &str, title: &str, unit: Unit, at_s: Vec<f64>) -> Chart {
         Chart {

@@ -107,7 +107,7 @@ fn remarks(profile: &CaseProfile) -> Vec<Remark> {
         out.push(remark(Weight::Doubtful, "lost", text));
     }
     if !profile.has_kernel && !profile.components.is_empty() {
-        let text = "functions of the kernel: the kernel shows them to root and CAP_PERFMON alone, or if \
+        let text = "functions of the kernel: the kernel shows them only to root or CAP_PERFMON, unless \
                     kernel.perf_event_paranoid is 1 or less"
             .to_owned();
         out.push(remark(Weight::Plain, "not sampled", text));
@@ -180,8 +180,10 @@ fn note(shown: &Shown<'_>, left_out: u64) -> String {
         let all: Vec<String> = component.idle.iter().map(one).collect();
         note.push_str(&format!(" Threads without work are left out: on average {}.", all.join(", ")));
     }
-    if before.is_some() {
-        note.push_str(" Colours compare shares of the whole; widths are those of now.");
+    if let Some((_, name)) = before {
+        note.push_str(&format!(
+            " Colours compare shares of the whole with {name}; widths are the shares themselves."
+        ));
     }
     if component.incomplete > 0 {
         note.push_str(&format!(

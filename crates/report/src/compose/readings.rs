@@ -22,13 +22,13 @@ const MOMENTS: usize = 600;
 pub(super) const RATE_FROM_S: f64 = 0.1;
 
 /// Successive ticks of all loads drawn as one moment.
-pub(super) struct Bin<'a> {
+pub(super) struct TickBin<'a> {
     pub(super) at_s: f64,
     length_s: f64,
     pub(super) ticks: Vec<&'a Tick>,
 }
 
-impl Bin<'_> {
+impl TickBin<'_> {
     pub(super) fn per_s(&self, read: impl Fn(&Tick) -> u64) -> Option<f64> {
         (self.length_s >= RATE_FROM_S)
             .then(|| self.ticks.iter().map(|t| read(t)).sum::<u64>() as f64 / self.length_s)
@@ -42,7 +42,7 @@ impl Bin<'_> {
 
 /// Ticks by second of the trial's clock, then neighbours merged until there are few enough. A pause between batches
 /// leaves a moment without a value, so that no line is drawn through it.
-pub(super) fn rebin(ticks: &[Tick]) -> Vec<Bin<'_>> {
+pub(super) fn rebin(ticks: &[Tick]) -> Vec<TickBin<'_>> {
     let mut by_second: BTreeMap<i64, Vec<&Tick>> = BTreeMap::new();
     for tick in ticks {
         let second = ((tick.from_s + tick.to_s) / 2.0).floor() as i64;
@@ -63,7 +63,7 @@ pub(super) fn rebin(ticks: &[Tick]) -> Vec<Bin<'_>> {
                 by_second.range(second..second + step as i64).flat_map(|(_, t)| t.iter().copied()).collect();
             // The middle of a last second that is not whole may lie beyond the end.
             let at_s = (second as f64 + step as f64 / 2.0).min(end_s);
-            Bin { at_s, length_s: covered_s(&inside), ticks: inside }
+            TickBin { at_s, length_s: covered_s(&inside), ticks: inside }
         })
         .collect()
 }

@@ -30,19 +30,19 @@ pub fn doubts(findings: &Findings<'_>) -> Option<Section> {
 
 /// Doubts by kind over all trials, INVALID first.
 pub fn grouped_doubts(findings: &Findings<'_>, with_hints: bool) -> Vec<Remark> {
-    struct Group<'a> {
+    struct RemarkGroup<'a> {
         doubt: &'a Doubt,
         trials: usize,
         cases: Vec<&'a str>,
     }
-    let mut groups: BTreeMap<(bool, &str), Group<'_>> = BTreeMap::new();
+    let mut groups: BTreeMap<(bool, &str), RemarkGroup<'_>> = BTreeMap::new();
     let mut all = 0;
     for case in &findings.cases {
         let name = case.label.as_str();
         for summary in case.summaries() {
             all += 1;
             for doubt in &summary.doubts {
-                let new = || Group { doubt, trials: 0, cases: Vec::new() };
+                let new = || RemarkGroup { doubt, trials: 0, cases: Vec::new() };
                 let group = groups.entry((!doubt.grave, doubt.kind.as_str())).or_insert_with(new);
                 group.trials += 1;
                 if !group.cases.contains(&name) {
@@ -51,7 +51,7 @@ pub fn grouped_doubts(findings: &Findings<'_>, with_hints: bool) -> Vec<Remark> 
             }
         }
     }
-    let remark = |Group { doubt, trials, cases }: Group<'_>| {
+    let remark = |RemarkGroup { doubt, trials, cases }: RemarkGroup<'_>| {
         let of = match (cases.len(), findings.cases.len()) {
             _ if all == 1 => String::new(),
             (named, of) if named == of => format!("{trials} of {all} trials: "),

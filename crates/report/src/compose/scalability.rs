@@ -2,7 +2,7 @@
 
 use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_analysis::scaling::scalability::{Level, Scalability};
-use loadlab_analysis::scaling::usl::{Fit, Interval, Knee};
+use loadlab_analysis::scaling::usl::{Fit, FittedValue, Knee};
 use loadlab_record::summary::Verdict;
 
 use loadlab_analysis::cases::case::Spread;
@@ -13,7 +13,7 @@ use crate::colour::Colour;
 use crate::document::{Block, Cell, Fact, Section, Table};
 use crate::figures::{self, NOTHING};
 use crate::plane::RangedValue;
-use crate::plane::{Axis, Curve, Group, Mark, Plane, Spot};
+use crate::plane::{Axis, Curve, Group, Plane, PlaneMark, Spot};
 
 /// Points of a drawn curve: enough that it looks like one.
 const STEPS: usize = 96;
@@ -95,7 +95,7 @@ fn throughput(curve: &Scalability) -> Plane {
 }
 
 /// The peak, if it is within the measured range, and the knee: of the law, or else as measured.
-fn marks(curve: &Scalability, fit: Option<&Fit>) -> Vec<Mark> {
+fn marks(curve: &Scalability, fit: Option<&Fit>) -> Vec<PlaneMark> {
     let largest = curve.levels.last().map_or(0.0, |l| l.users as f64);
     let described = |what: &str, users: f64| format!("{what} {}", figures::number(users.round()));
     let measured = match curve.knee {
@@ -104,11 +104,11 @@ fn marks(curve: &Scalability, fit: Option<&Fit>) -> Vec<Mark> {
         Some(Knee::AtMost(_) | Knee::AtLeast(_)) | None => None,
     };
     let knee = fit.and_then(|f| f.knee_users).or(measured);
-    let mut marks: Vec<Mark> =
-        knee.map(|at| Mark { at, between: None, text: described("knee", at) }).into_iter().collect();
+    let mut marks: Vec<PlaneMark> =
+        knee.map(|at| PlaneMark { at, between: None, text: described("knee", at) }).into_iter().collect();
     if let Some(peak) = fit.and_then(|f| f.peak.as_ref().ok()).filter(|p| p.users.value <= largest) {
-        let Interval { value: at, low, high } = peak.users;
-        marks.push(Mark { at, between: Some((low, high)), text: described("peak", at) });
+        let FittedValue { value: at, low, high } = peak.users;
+        marks.push(PlaneMark { at, between: Some((low, high)), text: described("peak", at) });
     }
     marks
 }
@@ -229,7 +229,7 @@ fn knee(curve: &Scalability, fit: Option<&Fit>) -> String {
     }
 }
 
-fn within(interval: Interval, format: impl Fn(f64) -> String) -> String {
+fn within(interval: FittedValue, format: impl Fn(f64) -> String) -> String {
     format!(
         "{} (95 % between {} and {})",
         format(interval.value),
@@ -260,12 +260,12 @@ fn table(curve: &Scalability) -> Table {
     };
     Table {
         caption: "Throughput and latency over users".into(),
-        head: ["users", "goodput", "by the law", "of one user's", "p50", "p99"].map(str::to_owned).to_vec(),
+        head: ["users", "goodput", "fitted (USL)", "of one user", "p50", "p99"].map(str::to_owned).to_vec(),
         text_columns: Vec::new(),
         rows: curve.levels.iter().map(row).collect(),
         note: Some(
-            "“by the law”: with the 95 % interval of the curve. “of one user's”: what each user gets, of what a single one would. The knee is where throughput over response \
-             time is largest; beyond it users mostly wait."
+            "“fitted (USL)”: with the 95 % interval of the curve. “of one user”: throughput per user, as a share of what a single \
+             user gets. The knee is where throughput over response time is largest; beyond it users mostly wait."
                 .into(),
         ),
     }

@@ -11,7 +11,7 @@ use loadlab_record::summary::Verdict;
 use crate::colour::Colour;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, Weight};
 use crate::figures::{self, NOTHING};
-use crate::plane::{Axis, Group, Mark, Plane, RangedValue, Spot};
+use crate::plane::{Axis, Group, Plane, PlaneMark, RangedValue, Spot};
 
 /// Turns the report of a run that is a search into a search report: the result comes first, and a level that missed
 /// is not a failure of the run.
@@ -181,7 +181,7 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
         found.sort_by(|a, b| a.value.total_cmp(&b.value));
         let middle = found.get(found.len().saturating_sub(1) / 2)?;
         let of = if cases.len() > 1 { format!("{case}: ") } else { String::new() };
-        Some(Mark {
+        Some(PlaneMark {
             at: middle.value,
             between: Some((middle.low, middle.high)),
             text: format!("{of}{}", level(vary, middle.value)),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use loadlab_analysis::cases::case::{CaseFindings, Spread};
-use loadlab_analysis::cases::metric::{self, Better, Metric, Unit, Value};
+use loadlab_analysis::cases::metric::{self, Better, Metric, ReadComponent, Unit, Value};
 use loadlab_analysis::comparison::derived::Derived;
 use loadlab_analysis::findings::Findings;
 use loadlab_record::summary::{ComponentSummary, Summary};
@@ -237,8 +237,6 @@ pub fn derived(findings: &Findings<'_>) -> Option<Table> {
     Some(table)
 }
 
-type Read = fn(&ComponentSummary) -> Option<f64>;
-
 /// What each component of a case used during the load, in the columns of `docker stats`.
 pub fn components(case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Option<Table> {
     let names: BTreeSet<&str> =
@@ -279,9 +277,9 @@ pub fn components(case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Option<Tabl
 }
 
 fn component_row(case: &CaseFindings<'_>, name: &str) -> Vec<Cell> {
-    let spread = |read: Read| case.component_spread(name, read);
-    let one = |read: Read, unit| ranged(&spread(read), unit);
-    let two = |a: Read, b: Read| {
+    let spread = |read: ReadComponent| case.component_spread(name, read);
+    let one = |read: ReadComponent, unit| ranged(&spread(read), unit);
+    let two = |a: ReadComponent, b: ReadComponent| {
         let (a, b) = (spread(a).median, spread(b).median);
         match (a.known(), b.known()) {
             (None, None) => Cell::new(NOTHING),

@@ -129,14 +129,14 @@ fn levers(why: &WhyFacts) -> Table {
     });
     Table {
         caption: "What one step less costs".into(),
-        head: ["lever", "now", "used", "changed to", "goodput", "elasticity", "p99", "call"]
+        head: ["lever", "now", "used", "changed to", "goodput", "elasticity", "p99", "verdict"]
             .map(str::to_owned)
             .to_vec(),
         text_columns: vec![1, 3, 7],
         rows: why.levers.iter().map(row).collect(),
         note: Some(format!(
-            "{without}Elasticity: the share of a change that the goodput takes on; 1 is all of it. The p99 is reported and \
-             not tested: a component that its CPU limit stops is slow at any limit."
+            "{without}Elasticity: relative change of the goodput over relative change of the limit; 1 means proportional. The \
+             p99 is reported and not tested: a component that its CPU limit stops is slow at any limit."
         )),
     }
 }
@@ -172,8 +172,8 @@ fn raised(lever: &LeverFacts) -> Table {
         text_columns: vec![3, 5],
         rows: lever.raised.iter().map(row).collect(),
         note: Some(
-            "The prediction takes the goodput to be as elastic upwards as downwards, until another CPU limit is reached, and is as \
-             uncertain as both measurements together."
+            "The prediction assumes that the goodput responds to a raise as it did to the tightening, until another CPU limit is \
+             reached, and is as uncertain as both measurements together."
                 .into(),
         ),
     }

@@ -144,7 +144,7 @@ fn rings(planned: &Demand, soft: u64, of_server: u64, found: Finding) -> Finding
     }
     let words = match rings {
         1 => "sockets of io_uring need none".to_owned(),
-        _ => format!("sockets of io_uring need none; {rings} rings a thread"),
+        _ => format!("sockets of io_uring need none; {rings} rings per thread"),
     };
     found.effect(Severity::Ok, words)
 }

@@ -129,7 +129,7 @@ fn open_files() {
     check(what, &users(900), &tight, (Fine, "sockets of io_uring need none", ""));
     check(what, &users(5000), &tight, (Note, "accepts 1,024 of 5,000", "ulimit -n 5064"));
     let away = Demand { loopback: false, ..users(5000) };
-    check(what, &away, &tight, (Fine, "3 rings a thread", ""));
+    check(what, &away, &tight, (Fine, "3 rings per thread", ""));
     let million = Demand { loopback: false, ..users(1_000_000) };
     check(
         what,

@@ -2,7 +2,7 @@
 
 use loadlab_analysis::scaling::search::Outcome;
 use loadlab_analysis::trial::doubts::drops_many;
-use loadlab_record::expr::{Expr, Known, Numbers, SummaryNumbers, TrialPart};
+use loadlab_record::expr::{Expr, Known, NumberSource, SummaryNumbers, TrialPart};
 use loadlab_record::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
 
 /// A measurement that is too short is extended by this factor beyond what is needed: no two trials have the same rate.
@@ -81,7 +81,7 @@ fn loadlab_words(e: &Expectation) -> String {
 /// slowest response meets an expectation, the percentile does.
 struct Slowest<'a>(&'a SummaryNumbers<'a>);
 
-impl Numbers for Slowest<'_> {
+impl NumberSource for Slowest<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         let (prefix, figure) = name.rsplit_once('.').map_or(("", name), |(p, f)| (p, f));
         match self.0.number(name, part) {

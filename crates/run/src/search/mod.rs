@@ -7,7 +7,7 @@ mod judge;
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::scaling::capacity::capacity;
-use loadlab_analysis::scaling::search::{Answer, LevelOutcome, Next, Outcome, Search};
+use loadlab_analysis::scaling::search::{Answer, LevelOutcome, NextLevel, Outcome, Search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
@@ -196,8 +196,8 @@ impl SearchRun<'_> {
                 break None;
             }
             match search.next() {
-                Next::Done(answer) => break Some(answer),
-                Next::Measure { level, again } => {
+                NextLevel::Done(answer) => break Some(answer),
+                NextLevel::Measure { level, again } => {
                     // A server assigns each accepted connection to one of its workers at random: a result obtained with
                     // one assignment must be confirmed with another.
                     if again {

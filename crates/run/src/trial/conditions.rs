@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadlab_record::event::Event;
 use loadlab_record::expr::{
-    Expr, Known, NameRef, NumberKind, Numbers, SummaryNumbers, TrialPart, built_in_kind, component_names,
+    Expr, Known, NameRef, NumberKind, NumberSource, SummaryNumbers, TrialPart, built_in_kind, component_names,
 };
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
@@ -95,7 +95,7 @@ impl LiveMetrics<'_> {
     }
 }
 
-impl Numbers for LiveMetrics<'_> {
+impl NumberSource for LiveMetrics<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match self.known(name, part) {
             // This early, the autocorrelation of requests is unknown: a percentile from few samples must not end a
@@ -114,7 +114,7 @@ impl Numbers for LiveMetrics<'_> {
 mod tests {
     use loadlab_analysis::{TrialInput, summarise};
     use loadlab_record::Secrets;
-    use loadlab_system::{Cancel, Watched};
+    use loadlab_system::{Cancel, WatchEvent};
 
     use super::*;
 
@@ -143,7 +143,7 @@ mod tests {
             }
             seen
         };
-        state.watched(Watched::Samples(vec![sample(0.0), sample(0.5)]));
+        state.watched(WatchEvent::Samples(vec![sample(0.0), sample(0.5)]));
         // Conditions on requests need no samples; the others look at all samples three times in 2.5 s and keep the
         // results in between.
         for conditions in [&["p99 > 1s"][..], &["errors > 1%", "tag.page.p99 > 1s or number.n.max > 5"]] {
@@ -166,7 +166,7 @@ mod tests {
             all
         };
         assert_eq!(seen(0.0), 2);
-        state.watched(Watched::Samples(vec![sample(1.0)]));
+        state.watched(WatchEvent::Samples(vec![sample(1.0)]));
         assert_eq!((seen(0.5), seen(1.5)), (0, 3));
     }
 }

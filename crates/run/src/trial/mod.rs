@@ -28,7 +28,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Generator as GeneratorUse, LoadFacts, Loss, Summary};
 use loadlab_system::{
     Answering, Cancel, IdleReadings, Listening, Notice, Probe, ProfileSpec, Profiler, SampleTiming,
-    TrialClock, Watched, Watcher, clock, drain,
+    TrialClock, WatchEvent, Watcher, clock, drain,
 };
 
 use crate::event::RunEvent;
@@ -706,7 +706,7 @@ fn read_last(state: &TrialState, probes: &[Probe]) {
     if !readings.is_empty() || !failed.is_empty() {
         let (at_s, component) = (state.now_s(), "probes".to_owned());
         let sample = Sample { at_s, component, probes: readings, probes_failed: failed, ..Sample::default() };
-        state.watched(Watched::Samples(vec![sample]));
+        state.watched(WatchEvent::Samples(vec![sample]));
     }
 }
 

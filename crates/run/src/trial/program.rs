@@ -14,7 +14,7 @@ use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Generator, LoadFacts};
 use loadlab_record::units::format_count;
-use loadlab_system::{CommandResult, CommandSpec, Probe, RunningCommand, Watched, clock};
+use loadlab_system::{CommandResult, CommandSpec, Probe, RunningCommand, WatchEvent, clock};
 
 use crate::event::{Progress, RunEvent};
 use crate::site::RunningSystem;
@@ -237,7 +237,7 @@ impl ProgramRun<'_> {
     fn sampled(&self, sample: Option<Sample>, at_ns: u64) {
         let at_s = (at_ns as f64 - self.run.origin.zero_ns as f64) / 1e9;
         let samples = sample.map(|sample| vec![Sample { at_s, ..sample }]);
-        samples.into_iter().for_each(|samples| self.actor.state.watched(Watched::Samples(samples)));
+        samples.into_iter().for_each(|samples| self.actor.state.watched(WatchEvent::Samples(samples)));
     }
 
     fn has_begun(&mut self, now_ns: u64) -> bool {

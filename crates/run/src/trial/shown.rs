@@ -1,7 +1,7 @@
 //! The plan's figures for live views while a load runs: computed once a second from what was measured so far, and only
 //! if someone is watching.
 
-use loadlab_record::expr::{Figure, Known, NameRef, Numbers, TrialPart};
+use loadlab_record::expr::{Figure, Known, NameRef, NumberSource, TrialPart};
 use loadlab_record::figure::FigureValue;
 use loadlab_record::summary::Summary;
 
@@ -53,7 +53,7 @@ pub fn names(figures: &[Figure]) -> Vec<NameRef> {
 /// Numbers so far, including percentiles from few samples: good enough to show, but not to end a load.
 struct Estimated<'a>(LiveMetrics<'a>);
 
-impl Numbers for Estimated<'_> {
+impl NumberSource for Estimated<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         self.0.known(name, part)
     }

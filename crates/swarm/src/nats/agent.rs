@@ -442,12 +442,12 @@ struct Under {
     /// Notified when one of these two flags is set.
     flagged: Notify,
     /// Loads in progress, by number.
-    loads: Mutex<BTreeMap<u64, Arc<Load>>>,
+    loads: Mutex<BTreeMap<u64, Arc<AgentLoad>>>,
 }
 
 /// A load of which this agent sends a part.
 #[derive(Default)]
-struct Load {
+struct AgentLoad {
     control: Control,
     /// When the load begins, on the coordinator's clock.
     begins: Mutex<Option<u64>>,
@@ -468,7 +468,7 @@ impl Under {
         self.heard_ns.fetch_max(now_ns(), Ordering::Relaxed);
     }
 
-    fn load(&self, number: u64) -> Option<Arc<Load>> {
+    fn load(&self, number: u64) -> Option<Arc<AgentLoad>> {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
     }
 
@@ -485,7 +485,7 @@ impl Under {
     }
 }
 
-impl Load {
+impl AgentLoad {
     fn abort(&self) {
         self.control.abort();
         self.changed.notify_all();
@@ -581,7 +581,7 @@ impl Work<'_> {
 
     /// Gets ready for a load on a separate thread.
     fn prepare(&mut self, order: LoadOrder, begun: Option<Begun>) {
-        let load = Arc::new(Load::default());
+        let load = Arc::new(AgentLoad::default());
         let part = PartOfLoad {
             slot: self.place.slot,
             begun,
@@ -634,7 +634,7 @@ struct PartOfLoad {
     under: Arc<Under>,
     outgoing: mpsc::UnboundedSender<Outgoing>,
     spool: PathBuf,
-    load: Arc<Load>,
+    load: Arc<AgentLoad>,
 }
 
 impl PartOfLoad {

@@ -90,7 +90,7 @@ pub(crate) fn keyed(text: &str, key: &str) -> Option<u64> {
 
 /// A group's counters at one moment. Times in seconds, totals since the group was made.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Reading {
+pub(crate) struct GroupReading {
     pub cpu_s: Option<f64>,
     pub cpu_user_s: Option<f64>,
     pub cpu_system_s: Option<f64>,
@@ -225,8 +225,8 @@ impl GroupReader {
     }
 
     /// Reads all counters.
-    pub fn read(&self, buffer: &mut Vec<u8>) -> Reading {
-        let mut r = Reading::default();
+    pub fn read(&self, buffer: &mut Vec<u8>) -> GroupReading {
+        let mut r = GroupReading::default();
         if let Some((version, usage, stat)) = &self.cpu {
             match version {
                 Version::V1 => {
@@ -276,7 +276,7 @@ impl GroupReader {
         r
     }
 
-    fn read_memory(&self, r: &mut Reading, buffer: &mut Vec<u8>) {
+    fn read_memory(&self, r: &mut GroupReading, buffer: &mut Vec<u8>) {
         let Some(MemoryFiles { version, usage, peak, stat, oom }) = &self.memory else { return };
         let usage = usage.number(buffer);
         r.peak_bytes = peak.number(buffer);
@@ -390,7 +390,7 @@ mod tests {
         };
         assert_eq!(
             GroupReader::open(&[place]).read(&mut Vec::new()),
-            Reading {
+            GroupReading {
                 cpu_s: Some(2.5),
                 cpu_user_s: Some(2.0),
                 cpu_system_s: Some(0.5),
@@ -439,7 +439,7 @@ mod tests {
         let all = Controller::ALL.map(place);
         assert_eq!(
             GroupReader::open(&all).read(&mut Vec::new()),
-            Reading {
+            GroupReading {
                 cpu_s: Some(1.5),
                 cpu_user_s: Some(1.0),
                 cpu_system_s: Some(0.5),

@@ -81,7 +81,7 @@ impl Direction {
 }
 
 /// `ways[0]` leads from `ends[0]`, the client, to `ends[1]`, the component; `ways[1]` leads back.
-struct Connection {
+struct RelayConnection {
     ends: [OwnedFd; 2],
     ways: [Direction; 2],
     /// The events each end is registered for.
@@ -91,7 +91,7 @@ struct Connection {
 struct Relay {
     poll: OwnedFd,
     ports: Vec<(OwnedFd, u16)>,
-    connections: HashMap<u64, Connection>,
+    connections: HashMap<u64, RelayConnection>,
     next: u64,
     due: Due,
     pace: Pace,
@@ -253,7 +253,7 @@ impl Relay {
             let there = Direction { order: Fifo::not_before(first_ns), ..Direction::default() };
             let interest = [EventFlags::IN; 2];
             let connection =
-                Connection { ends: [client, end], ways: [there, Direction::default()], interest };
+                RelayConnection { ends: [client, end], ways: [there, Direction::default()], interest };
             let key = self.next;
             self.next += 1;
             for (i, end) in connection.ends.iter().enumerate() {
@@ -306,7 +306,7 @@ impl Relay {
 
     /// Sends what is due in a direction, as far as the receiving end accepts it.
     fn pass_on(&mut self, key: u64, number: usize) {
-        let Some(Connection { ends, ways, .. }) = self.connections.get_mut(&key) else { return };
+        let Some(RelayConnection { ends, ways, .. }) = self.connections.get_mut(&key) else { return };
         let (way, end) = (&mut ways[number], &ends[1 - number]);
         let mut is_broken = false;
         while let Some(piece) = way.queue.front_mut().filter(|_| !way.is_blocked) {

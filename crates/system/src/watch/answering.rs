@@ -15,7 +15,7 @@ use loadlab_record::evidence::Evidence;
 use super::evidence::own_cpu_ns;
 use super::evidence::sockets::{Socket, SocketTable, Subset};
 use super::evidence::unix::UnixSocket;
-use super::{Emit, SECOND_NS, Watched, Watcher};
+use super::{Emit, SECOND_NS, WatchEvent, Watcher};
 use crate::clock;
 use crate::error::Result;
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
@@ -211,14 +211,14 @@ struct SocketOwners {
     processes: Vec<Stat>,
     /// Processes that hold the ends of connections in other namespaces, such as containers'. Only read for a connection
     /// whose other end is not in this namespace: a machine may have many.
-    elsewhere: OnceCell<HashMap<Connection, BTreeSet<u32>>>,
+    elsewhere: OnceCell<HashMap<ConnectionEnds, BTreeSet<u32>>>,
 }
 
 /// The local and the remote address of one end.
-type Connection = (SocketAddr, SocketAddr);
+type ConnectionEnds = (SocketAddr, SocketAddr);
 
 /// The ends of connections, each with its inode.
-fn ends_of(sockets: &[Socket]) -> impl Iterator<Item = (Connection, u32)> {
+fn ends_of(sockets: &[Socket]) -> impl Iterator<Item = (ConnectionEnds, u32)> {
     sockets.iter().filter(|s| !s.is_listener).map(|s| ((s.local, s.remote), s.inode))
 }
 
@@ -253,7 +253,7 @@ impl SocketOwners {
         Ok(SocketOwners { sockets, unix, holders, processes, elsewhere: OnceCell::new() })
     }
 
-    fn elsewhere(&self) -> &HashMap<Connection, BTreeSet<u32>> {
+    fn elsewhere(&self) -> &HashMap<ConnectionEnds, BTreeSet<u32>> {
         self.elsewhere.get_or_init(|| {
             let (mut subset, mut of_one, mut sockets) = (Subset::default(), Vec::new(), Vec::new());
             for mut table in other_namespaces(&self.processes) {
@@ -320,7 +320,7 @@ impl SocketOwners {
         let is_own = |s: &&Socket| !s.is_listener && held.contains(&s.inode);
         // The other end of a connection shows who accepted it, in any namespace; a connection waiting in a listener's
         // queue has no holder yet.
-        let here: HashMap<Connection, u32> = ends_of(&self.sockets).collect();
+        let here: HashMap<ConnectionEnds, u32> = ends_of(&self.sockets).collect();
         let accepted = |s: &Socket| {
             let end = (s.remote, s.local);
             let held_here = here.get(&end).map(|inode| self.holders.get(inode));
@@ -391,7 +391,7 @@ impl Watcher {
                     super::lock(&reader.turns).add(process.target());
                 }
                 if let Some(text) = found.described(before) {
-                    emit(Watched::Note(text));
+                    emit(WatchEvent::Note(text));
                 }
                 // Do not scan a machine with a million sockets again.
                 if own_cpu_ns() - began_ns > COSTLY_NS {
@@ -401,7 +401,7 @@ impl Watcher {
             if !found.not_seen.is_empty() {
                 let at_s = reader.clock.at_s(clock::now_ns());
                 let not_seen = found.not_seen;
-                emit(Watched::Evidence(Box::new(Evidence {
+                emit(WatchEvent::Evidence(Box::new(Evidence {
                     from_s: at_s,
                     to_s: at_s,
                     not_seen,

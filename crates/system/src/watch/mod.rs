@@ -65,7 +65,7 @@ impl Default for SampleTiming {
 
 /// What the watcher emits.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Watched {
+pub enum WatchEvent {
     /// Readings of targets, or of a probe (component `probes`), each with its own time.
     Samples(Vec<Sample>),
     /// What connections and threads did in about a second.
@@ -75,7 +75,7 @@ pub enum Watched {
 }
 
 /// Receives everything the watcher emits. Called from several threads; must not block.
-pub type Emit = Arc<dyn Fn(Watched) + Send + Sync>;
+pub type Emit = Arc<dyn Fn(WatchEvent) + Send + Sync>;
 
 /// The targets, each read once before any load: only then can it be seen what a component holds open by itself. They
 /// are read before a trial's clock has its zero, so that no load waits for the readings.
@@ -167,7 +167,7 @@ impl TargetReader {
             None => read_round(turns.targets.iter_mut(), round),
         };
         let on_clock = |(ns, sample)| Sample { at_s: self.clock.at_s(ns), ..sample };
-        (self.emit)(Watched::Samples(readings.into_iter().map(on_clock).collect()));
+        (self.emit)(WatchEvent::Samples(readings.into_iter().map(on_clock).collect()));
     }
 
     /// Reads sockets and threads of the targets' processes until stopped.
@@ -188,7 +188,7 @@ impl TargetReader {
             let is_last = stop.wait_until(spread::off_line(self.clock, clock::now_ns() + wait_ns));
             let at_s = |ns| self.clock.at_s(ns);
             if let Some(evidence) = reader.take(clock::now_ns(), is_last, at_s) {
-                (self.emit)(Watched::Evidence(Box::new(evidence)));
+                (self.emit)(WatchEvent::Evidence(Box::new(evidence)));
             }
             if is_last {
                 break;
@@ -226,7 +226,7 @@ impl TargetReader {
             if late_ns > LATE_NS && !was_late {
                 let (at_s, late_ms) = (self.clock.at_s(due_ns), late_ns / 1_000_000);
                 let text = format!("the sample at second {at_s:.2} was read {late_ms} ms late");
-                (self.emit)(Watched::Note(text));
+                (self.emit)(WatchEvent::Note(text));
             }
             was_late = late_ns > LATE_NS;
             self.read(Some((slot, spread)), round);
@@ -271,7 +271,7 @@ impl Watcher {
         let before_zero = is_old.then(|| clock.origin_ns - BEFORE_ZERO_NS);
         let marks: Vec<u64> = before_zero.into_iter().chain(end_ns).collect();
         let first = readings.into_iter().map(|(ns, sample)| Sample { at_s: clock.at_s(ns), ..sample });
-        emit(Watched::Samples(first.collect()));
+        emit(WatchEvent::Samples(first.collect()));
         let reader = TargetReader { turns: Arc::new(Mutex::new(TargetTurns::of(targets))), clock, emit };
         let mut watcher = Watcher { reader, stop: Cancel::new(), threads: Vec::new(), beside: 0 };
         let (reader, stop) = (watcher.reader.clone(), watcher.stop.clone());
@@ -392,16 +392,16 @@ fn watch_probe(probe: &Probe, ticker: SecondTicker, stop: &Cancel, emit: &Emit) 
             Ok(value) => {
                 failing = None;
                 sample.probes.insert(probe.name().to_owned(), value);
-                emit(Watched::Samples(vec![sample]));
+                emit(WatchEvent::Samples(vec![sample]));
             }
             Err(_) if stop.is_cancelled() => {}
             Err(error) => {
                 // The record gets it each time; it is reported only once while it fails in the same way.
                 let text = error.to_string();
                 sample.probes_failed.insert(probe.name().to_owned(), text.clone());
-                emit(Watched::Samples(vec![sample]));
+                emit(WatchEvent::Samples(vec![sample]));
                 if failing.as_ref() != Some(&text) {
-                    emit(Watched::Note(text.clone()));
+                    emit(WatchEvent::Note(text.clone()));
                     failing = Some(text);
                 }
             }

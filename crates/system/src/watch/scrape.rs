@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use loadlab_record::sample::Sample;
 
 use super::probe::prometheus::{self, Metric};
-use super::{Emit, SecondTicker, Watched, Watcher};
+use super::{Emit, SecondTicker, WatchEvent, Watcher};
 use crate::cancel::Cancel;
 use crate::clock::{self, TrialClock};
 use crate::error::Result;
@@ -118,14 +118,14 @@ fn watch(scraper: &Scraper, ticker: SecondTicker, stop: &Cancel, emit: &Emit) {
         match scraper.read(&mut || stop.is_cancelled()) {
             Ok(sample) => {
                 failing = None;
-                emit(Watched::Samples(vec![Sample { at_s, ..sample }]));
+                emit(WatchEvent::Samples(vec![Sample { at_s, ..sample }]));
             }
             Err(_) if stop.is_cancelled() => {}
             Err(error) => {
                 // Reported only once while it fails in the same way.
                 let text = error.to_string();
                 if failing.as_ref() != Some(&text) {
-                    emit(Watched::Note(text.clone()));
+                    emit(WatchEvent::Note(text.clone()));
                     failing = Some(text);
                 }
             }

@@ -327,10 +327,10 @@ impl Target {
     }
 
     /// Sums up over the processes what only `/proc/PID` reports.
-    fn sum_files(&mut self, pids: &[u32], buffer: &mut Vec<u8>) -> Sums {
+    fn sum_files(&mut self, pids: &[u32], buffer: &mut Vec<u8>) -> ProcessSums {
         self.files.retain(|pid, _| pids.contains(pid));
         pids.clone_into(&mut self.pids);
-        let mut sums = Sums {
+        let mut sums = ProcessSums {
             resident: Some(0),
             open_files: Some(0),
             files_share: None,
@@ -368,7 +368,7 @@ struct ProcessFiles {
 
 /// Sums over processes; a value is `None` as soon as one of them may not be read.
 #[derive(Debug)]
-struct Sums {
+struct ProcessSums {
     resident: Option<u64>,
     open_files: Option<u64>,
     /// The highest share of its limit on open files among the processes.
@@ -377,7 +377,7 @@ struct Sums {
     written: Option<u64>,
 }
 
-impl Sums {
+impl ProcessSums {
     fn fill(&self, sample: &mut Sample) {
         sample.resident_bytes = self.resident;
         sample.open_files = self.open_files;
@@ -403,7 +403,7 @@ impl ProcessFiles {
     }
 
     /// Adds this process; `false` if it has ended.
-    fn add_to(&mut self, sums: &mut Sums, buffer: &mut Vec<u8>) -> bool {
+    fn add_to(&mut self, sums: &mut ProcessSums, buffer: &mut Vec<u8>) -> bool {
         let Some(pages) = self.memory.read(buffer).and_then(|t| t.split(' ').nth(1)?.parse::<u64>().ok())
         else {
             return false;

@@ -95,7 +95,7 @@ fn computing(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<Stri
     is_one.then(|| {
         let (ran, all) = (short(threads.running), short(threads.count));
         format!(
-            "{}, and in the mean {ran} of its {all} threads was running: it computes",
+            "{}, and on average {ran} of its {all} threads was running: it is busy computing",
             wait_there(trial, top)
         )
     })

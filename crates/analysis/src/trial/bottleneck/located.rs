@@ -233,15 +233,11 @@ fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[WaitPlace], found: 
     let names = names(among);
     let all = WaitPlace { name: names.clone(), requests: in_flight, most: in_flight, ..among[0].clone() };
     let (kind, text) = match few_at_a_time(trial, flow, &all) {
-        Some(text) => {
-            (BottleneckKind::LimitedConcurrency, format!("{text}; which of them it is, is not known"))
-        }
+        Some(text) => (BottleneckKind::LimitedConcurrency, format!("{text}; which of them is unknown")),
         None if keeps_up(trial) => return,
         None => (
             BottleneckKind::Latency,
-            format!(
-                "no saturated resource found: the latency is inside {names}; which of them it is, is not known"
-            ),
+            format!("no saturated resource found: the latency is inside {names}; which of them is unknown"),
         ),
     };
     let threads = among.iter().filter_map(|p| describe_threads(&flow.threads.get(&p.name)?.means));

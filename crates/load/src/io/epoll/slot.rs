@@ -10,7 +10,7 @@ const ONE_SEGMENT: usize = 1400;
 
 /// A connection, or a free place for one.
 #[derive(Default)]
-pub(super) struct Slot<'r> {
+pub(super) struct SocketSlot<'r> {
     /// Whether the worker uses it; events may be reported.
     pub(super) open: bool,
     /// `None` if the kernel gave none; that failure is reported like any other.
@@ -37,7 +37,7 @@ pub(super) struct Slot<'r> {
     pub(super) ended: bool,
 }
 
-impl Slot<'_> {
+impl SocketSlot<'_> {
     #[inline]
     pub(super) fn has_more(&self) -> bool {
         !self.rest.is_empty() || !self.copied.is_empty()

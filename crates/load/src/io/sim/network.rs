@@ -93,7 +93,7 @@ impl Books {
 
 /// Direction of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum Direction {
     Written,
     Read,
 }
@@ -130,9 +130,9 @@ impl Chance {
     }
 
     /// How many of `length` bytes go at once.
-    pub(super) fn piece(&mut self, length: usize, way: Piece) -> usize {
+    pub(super) fn piece(&mut self, length: usize, way: Direction) -> usize {
         let chance =
-            if way == Piece::Written { self.network.short_writes } else { self.network.partial_reads };
+            if way == Direction::Written { self.network.short_writes } else { self.network.partial_reads };
         if length == 0 || !self.happens(chance) {
             return length;
         }

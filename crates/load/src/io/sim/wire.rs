@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::network::{Like, Piece, TraceKind};
+use super::network::{Direction, Like, TraceKind};
 use super::{Event, Happening, Reply, Server, SimOps, Sink};
 use crate::io::ConnId;
 
@@ -87,7 +87,7 @@ impl<S: Server> SimOps<S> {
         let holds = !is_copy && !wire.is_reported() && bytes.len() <= SILENT && network.holds_back();
         let now = match (had_more || holds, network.like()) {
             (true, _) | (_, Like::Uring) => 0,
-            (false, Like::Epoll) => network.piece(bytes.len(), Piece::Written),
+            (false, Like::Epoll) => network.piece(bytes.len(), Direction::Written),
         };
         wire.out.extend(&bytes[now..]);
         wire.silent += if holds { bytes.len() } else { 0 };
@@ -100,7 +100,7 @@ impl<S: Server> SimOps<S> {
     }
 
     /// Sends final bytes before a close: they go whole or break off, and nothing waits for them.
-    pub(super) fn says_at_once(&mut self, conn: ConnId, last: &[u8]) -> usize {
+    pub(super) fn sends_at_once(&mut self, conn: ConnId, last: &[u8]) -> usize {
         self.note(TraceKind::Send, conn, last, last.len() as u64);
         self.books.sent += last.len() as u64;
         self.passes(conn, last);
@@ -152,7 +152,7 @@ impl<S: Server> SimOps<S> {
             wire.out.clear();
             return self.report(Event::Failed(conn, libc::EPIPE), sink);
         }
-        let length = network.piece(wire.out.len(), Piece::Written).max(1);
+        let length = network.piece(wire.out.len(), Direction::Written).max(1);
         let piece: Vec<u8> = wire.out.drain(..length).collect();
         let silent = wire.silent.min(length);
         wire.silent -= silent;
@@ -225,7 +225,7 @@ impl<S: Server> SimOps<S> {
             bytes.append(more);
             wire.came.pop_front();
         }
-        let length = network.piece(bytes.len(), Piece::Read);
+        let length = network.piece(bytes.len(), Direction::Read);
         let rest = bytes.split_off(length.max(1).min(bytes.len()));
         if !rest.is_empty() {
             wire.came.push_front(Reply::Bytes(rest));

@@ -94,7 +94,7 @@ pub struct UringOps<'r> {
     ready: Option<(OwnedFd, Vec<OwnedFd>)>,
     /// Buffer for the events of `ready`.
     signalled: Vec<rustix::event::epoll::Event>,
-    slots: Vec<Slot<'r>>,
+    slots: Vec<SocketSlot<'r>>,
     /// Sends of this turn: connection, generation, and kind.
     sends: Vec<(ConnId, u32, SendKind<'r>)>,
     deferred: Deferred,
@@ -113,7 +113,7 @@ pub struct UringOps<'r> {
 }
 
 #[derive(Clone, Copy)]
-struct Slot<'r> {
+struct SocketSlot<'r> {
     open: bool,
     /// Incremented at each close, to recognize completions for an earlier socket in the same place.
     generation: u32,
@@ -134,7 +134,7 @@ struct Slot<'r> {
 }
 
 /// State of a slot before its first connection.
-const CLOSED: Slot<'static> = Slot {
+const CLOSED: SocketSlot<'static> = SocketSlot {
     open: false,
     generation: 0,
     receiving: false,
@@ -293,7 +293,7 @@ impl<'r> Uring<'r> {
                 self.ops.receive_again(conn);
                 sink.event(&mut self.ops, Event::Connected(conn));
             }
-            // The socket's own failure is reported; the failure of the connect linked to it is not.
+            // Only `close` cancels a connect, and then it is no longer live: ignored, should it come nevertheless.
             CompletionKind::Connect if result == -libc::ECANCELED => {}
             CompletionKind::Send if !self.ops.slots[conn as usize].silent.is_empty() => {
                 if let Err(error) = self.ops.send_rest(conn, result) {
@@ -540,7 +540,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let is_unix = matches!(address, Address::Unix(_));
         // A Unix socket has no Nagle's algorithm to switch off.
         let generation = slot.generation;
-        *slot = Slot { open: true, connecting: true, no_delay: is_unix, generation, ..CLOSED };
+        *slot = SocketSlot { open: true, connecting: true, no_delay: is_unix, generation, ..CLOSED };
         if conn as usize >= self.per_ring * self.rings.len() {
             return self.failed.push((conn, generation & 0xff_ffff, libc::EMFILE));
         }
@@ -680,7 +680,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         if taken {
             let is_unix = matches!(address, Address::Unix(_));
             let slot = &mut self.slots[conn as usize];
-            *slot = Slot { open: true, no_delay: is_unix, generation: slot.generation, ..CLOSED };
+            *slot = SocketSlot { open: true, no_delay: is_unix, generation: slot.generation, ..CLOSED };
             self.receive_again(conn);
         }
         taken

@@ -11,7 +11,7 @@ use crate::protocol::left_out::LeftOut;
 
 /// A piece of a head; a field's value is a range of the head's text.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Piece<'r> {
+pub(super) enum HeadPiece<'r> {
     Packed(&'r Head),
     Field(&'r Name, (usize, usize)),
 }
@@ -19,7 +19,7 @@ pub(super) enum Piece<'r> {
 /// A request that was written.
 #[derive(Clone, Copy, Debug)]
 pub struct Spoken<'a, 'r> {
-    pieces: &'a [Piece<'r>],
+    pieces: &'a [HeadPiece<'r>],
     /// The head for display: `:method GET`, `accept: */*`, one field per line.
     pub text: &'a [u8],
     /// The body.
@@ -33,8 +33,8 @@ impl<'a> Spoken<'a, '_> {
     pub fn parts(&self) -> impl Iterator<Item = HeadPart<'a>> {
         let text = self.text;
         self.pieces.iter().map(move |piece| match *piece {
-            Piece::Packed(head) => HeadPart::Packed(head),
-            Piece::Field(name, (from, to)) => HeadPart::Field(name, &text[from..to]),
+            HeadPiece::Packed(head) => HeadPart::Packed(head),
+            HeadPiece::Field(name, (from, to)) => HeadPart::Field(name, &text[from..to]),
         })
     }
 }
@@ -42,13 +42,13 @@ impl<'a> Spoken<'a, '_> {
 /// A head being written.
 struct HeadWriter<'a, 'r> {
     text: &'a mut Vec<u8>,
-    pieces: &'a mut Vec<Piece<'r>>,
+    pieces: &'a mut Vec<HeadPiece<'r>>,
 }
 
 impl<'r> HeadWriter<'_, 'r> {
     fn packed(&mut self, head: &'r Head) {
         self.text.extend_from_slice(head.text().as_bytes());
-        self.pieces.push(Piece::Packed(head));
+        self.pieces.push(HeadPiece::Packed(head));
     }
 
     /// Adds a field whose value is written now.
@@ -65,7 +65,7 @@ impl<'r> HeadWriter<'_, 'r> {
         // HTTP/2 does not allow blanks around values.
         let value = &self.text[from..];
         let (blanks, length) = (value.len() - value.trim_ascii_start().len(), value.trim_ascii().len());
-        self.pieces.push(Piece::Field(name, (from + blanks, from + blanks + length)));
+        self.pieces.push(HeadPiece::Field(name, (from + blanks, from + blanks + length)));
         self.text.extend_from_slice(b"\r\n");
         Ok(())
     }
@@ -126,7 +126,8 @@ impl<'r> Users<'r> {
         for (name, value) in fields.filter(|(name, _)| !left_out.has(name.text().as_bytes())) {
             page.field(name, |out| value.write(&mut values, out))?;
         }
-        if let (Some(site), Some(Piece::Field(_, (from, to))), true) = (site, path, self.journey.cookies) {
+        if let (Some(site), Some(HeadPiece::Field(_, (from, to))), true) = (site, path, self.journey.cookies)
+        {
             let path = path_of(&page.text[from..to]);
             let place = cookies::CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure };
             let now_s = (self.unix_ns + now_ns) / SECOND_NS;

@@ -93,7 +93,7 @@ pub struct Users<'r> {
     head: Vec<u8>,
     body: Vec<u8>,
     /// The head of an HTTP/2 request, in pieces.
-    pieces: Vec<http2::Piece<'r>>,
+    pieces: Vec<http2::HeadPiece<'r>>,
     #[expect(clippy::vec_box, reason = "they move into exchanges and back")]
     spare: Vec<Box<BufferedResponse>>,
     /// Number of buffers that exchanges have.
@@ -326,9 +326,18 @@ impl<'r> Users<'r> {
         &mut self.users[user as usize].random
     }
 
+    /// Assigns a schedule's arrival to its slot: another user, or new rows for a request.
+    #[inline]
+    pub fn arrives(&mut self, place: u32, number: u64, request: u32) {
+        match self.has_sessions() {
+            true => self.replace_user(place, number, request),
+            false => self.take_rows(place, number),
+        }
+    }
+
     /// Prepares a slot for a request that belongs to no journey, by its number in the schedule: new rows for each such
     /// request. A request that needs a missing row fails for that reason.
-    pub fn take_rows(&mut self, place: u32, number: u64) {
+    fn take_rows(&mut self, place: u32, number: u64) {
         self.users[place as usize].random = Random::of(self.seed, number);
         let _ = self.deal(place, true) && self.deal(place, false);
     }
@@ -345,7 +354,7 @@ impl<'r> Users<'r> {
 
     /// Prepares a slot for another user that arrives and begins with this request; the previous user's state is
     /// cleared.
-    pub fn arrive(&mut self, place: u32, number: u64, request: u32) {
+    fn replace_user(&mut self, place: u32, number: u64, request: u32) {
         let state = &mut self.users[place as usize];
         (state.number, state.random) = (number, Random::of(self.seed, number));
         state.progress.begin_with(&self.journey.step_order, request);

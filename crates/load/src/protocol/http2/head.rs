@@ -77,7 +77,7 @@ pub struct Heads {
 #[derive(Clone, Debug)]
 pub struct Head {
     bytes: Box<[u8]>,
-    pieces: Box<[Piece]>,
+    pieces: Box<[Run]>,
     /// The response to this method never has a body, whatever its head says (HEAD).
     pub response_has_no_body: bool,
     /// The head for display: `:method GET`, `accept: */*`, each with its line end.
@@ -136,7 +136,7 @@ pub enum HeadPart<'a> {
 
 /// A run of a head's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct Run {
     /// Number of its field, or [`NONE`]: `plain` is then sent as is.
     field: u8,
     /// Size of the field in a table.
@@ -251,7 +251,7 @@ fn packed(
         let sign = if name.starts_with(':') { "" } else { ":" };
         text.push_str(&format!("{name}{sign} {value}\r\n"));
     }
-    let (mut bytes, mut pieces) = (Vec::new(), Vec::<Piece>::new());
+    let (mut bytes, mut pieces) = (Vec::new(), Vec::<Run>::new());
     for (name, value) in &fields {
         let start = bytes.len() as u32;
         let whole = STATIC.iter().position(|entry| *entry == (name, value));
@@ -275,7 +275,7 @@ fn packed(
             Some(last) if last.field == NONE && field == NONE => {
                 (last.plain_end, last.entering_end) = (plain_end, entering_end);
             }
-            _ => pieces.push(Piece {
+            _ => pieces.push(Run {
                 field,
                 size: (name.len() + value.len() + ENTRY_OVERHEAD) as u32,
                 start,
@@ -423,7 +423,7 @@ impl Encoder {
 
     /// Enters a field into the table, if there is room.
     #[cold]
-    fn enter(&mut self, piece: &Piece) -> bool {
+    fn enter(&mut self, piece: &Run) -> bool {
         let size = piece.size as usize;
         if self.size + size > self.limit {
             return false;

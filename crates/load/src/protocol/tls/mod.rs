@@ -434,13 +434,13 @@ pub struct Tls {
     rustls: UnbufferedClientConnection,
     /// The beginning of an incomplete record.
     partial: Vec<u8>,
-    phase: Phase,
+    phase: HandshakePhase,
     /// Whether the server has sent close_notify.
     ended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum HandshakePhase {
     /// Nothing has been received yet.
     New,
     /// In the handshake.
@@ -468,7 +468,7 @@ impl Tls {
     pub fn new(config: &TlsConfig, name: &ServerName<'static>) -> Result<Tls, TlsError> {
         let rustls =
             UnbufferedClientConnection::new(config.client.clone(), name.clone()).map_err(TlsError::of)?;
-        Ok(Tls { rustls, partial: Vec::new(), phase: Phase::New, ended: false })
+        Ok(Tls { rustls, partial: Vec::new(), phase: HandshakePhase::New, ended: false })
     }
 
     /// Writes the client's first message.
@@ -482,7 +482,7 @@ impl Tls {
     /// Whether plain bytes may be sent.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.phase == HandshakePhase::Open
     }
 
     /// Whether the server has sent close_notify.
@@ -524,16 +524,16 @@ impl Tls {
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(TlsEvent<'_>),
     ) -> Result<(), TlsError> {
-        if self.phase == Phase::Failed {
+        if self.phase == HandshakePhase::Failed {
             return Err(TlsError::NotOpen);
         }
-        if let (Phase::New, Some(first)) = (self.phase, wire.first()) {
+        if let (HandshakePhase::New, Some(first)) = (self.phase, wire.first()) {
             // A server may begin only with an alert or a handshake.
             if !matches!(*first, ALERT | HANDSHAKE) {
-                self.phase = Phase::Failed;
+                self.phase = HandshakePhase::Failed;
                 return Err(TlsError::NotTls);
             }
-            self.phase = Phase::Greeted;
+            self.phase = HandshakePhase::Greeted;
         }
         let result = if self.partial.is_empty() {
             self.pump(wire, out, sink).map(|used| self.partial.extend_from_slice(&wire[used..]))
@@ -547,7 +547,7 @@ impl Tls {
             })
         };
         if result.is_ok() && self.partial.len() > MAX_PARTIAL {
-            self.phase = Phase::Failed;
+            self.phase = HandshakePhase::Failed;
             return Err(TlsError::Broken("a message without an end".into()));
         }
         result
@@ -588,12 +588,12 @@ impl Tls {
             }
             used += discard;
             if let Some(error) = failed {
-                self.phase = Phase::Failed;
+                self.phase = HandshakePhase::Failed;
                 self.alert(&mut wire[used..], out);
                 return Err(TlsError::of(error));
             }
-            if self.phase != Phase::Open && !self.rustls.is_handshaking() {
-                self.phase = Phase::Open;
+            if self.phase != HandshakePhase::Open && !self.rustls.is_handshaking() {
+                self.phase = HandshakePhase::Open;
                 sink(TlsEvent::Open);
             }
             if rests {
@@ -622,7 +622,7 @@ impl Tls {
     /// # Errors
     /// The connection is not open, or its keys are exhausted.
     pub fn send(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TlsError> {
-        if self.phase != Phase::Open {
+        if self.phase != HandshakePhase::Open {
             return Err(TlsError::NotOpen);
         }
         for piece in plain.chunks(MAX_PLAIN) {
@@ -633,11 +633,11 @@ impl Tls {
 
     /// Writes close_notify. Later sends fail.
     pub fn close(&mut self, wire: &mut Vec<u8>) {
-        if self.phase == Phase::Open {
+        if self.phase == HandshakePhase::Open {
             // Best effort: if close_notify cannot be queued, there is no peer left to notify.
             let _ = self.write(wire, |traffic, to| traffic.queue_close_notify(to));
         }
-        self.phase = Phase::Failed;
+        self.phase = HandshakePhase::Failed;
     }
 
     /// Writes a record once rustls has nothing else to write, such as a key update.

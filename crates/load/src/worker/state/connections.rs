@@ -15,7 +15,7 @@ pub const NOWHERE: u16 = u16::MAX;
 
 /// A connection's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ConnPhase {
     /// No socket.
     Closed,
     /// Being opened.
@@ -32,26 +32,26 @@ pub enum Phase {
 #[derive(Debug)]
 pub struct Conn {
     /// Its current phase.
-    pub phase: Phase,
+    phase: ConnPhase,
     /// Whether it was open before the current request.
-    pub rested: bool,
+    rested: bool,
     /// Index of the host it is, or was last, connected to; [`NOWHERE`] before the first.
-    pub host: u16,
+    host: u16,
     /// Index of the address among the host's.
-    pub address: u32,
+    address: u32,
     /// How many of the host's addresses have refused in a row.
-    pub refused: u32,
+    refused: u32,
     /// The exchange that uses it, or [`NONE`].
-    pub exchange: u32,
+    exchange: u32,
     /// When connecting began, or TLS after it; on the backend's clock, since that may have been before the load began.
-    pub since_ns: u64,
+    since_ns: u64,
 }
 
 impl Conn {
     /// A connection without a socket.
     pub fn new() -> Self {
         Conn {
-            phase: Phase::Closed,
+            phase: ConnPhase::Closed,
             rested: false,
             host: NOWHERE,
             address: 0,
@@ -59,6 +59,141 @@ impl Conn {
             exchange: NONE,
             since_ns: 0,
         }
+    }
+
+    /// Its current phase.
+    #[inline]
+    pub fn phase(&self) -> ConnPhase {
+        self.phase
+    }
+
+    /// Whether it has no socket.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.phase == ConnPhase::Closed
+    }
+
+    /// Whether it is being opened, or TLS is being negotiated.
+    #[inline]
+    pub fn is_being_made(&self) -> bool {
+        matches!(self.phase, ConnPhase::Connecting | ConnPhase::Securing)
+    }
+
+    /// Whether it was open before the current request.
+    #[inline]
+    pub fn rested(&self) -> bool {
+        self.rested
+    }
+
+    /// Index of the host it is, or was last, connected to; [`NOWHERE`] before the first.
+    #[inline]
+    pub fn host(&self) -> u16 {
+        self.host
+    }
+
+    /// Index of the address among the host's.
+    #[inline]
+    pub fn address(&self) -> u32 {
+        self.address
+    }
+
+    /// The exchange that uses it, or [`NONE`].
+    #[inline]
+    pub fn exchange(&self) -> u32 {
+        self.exchange
+    }
+
+    /// When connecting began, or TLS after it, on the backend's clock.
+    #[inline]
+    pub fn since_ns(&self) -> u64 {
+        self.since_ns
+    }
+
+    /// Begins to connect to a host, at one of its addresses.
+    pub fn begin_connecting(&mut self, host: u16, address: u32, since_ns: u64) {
+        self.host = host;
+        self.address = address;
+        self.phase = ConnPhase::Connecting;
+        self.since_ns = since_ns;
+        self.rested = false;
+    }
+
+    /// The host is reached: begins TLS.
+    pub fn begin_tls(&mut self, since_ns: u64) {
+        self.phase = ConnPhase::Securing;
+        self.since_ns = since_ns;
+    }
+
+    /// Takes over an open connection that an earlier load left.
+    pub fn take_over(&mut self, host: u16, address: u32) {
+        self.phase = ConnPhase::Idle;
+        self.host = host;
+        self.address = address;
+        self.rested = true;
+    }
+
+    /// Counts that the current address has refused; returns how many have in a row.
+    pub fn count_refusal(&mut self) -> u32 {
+        self.refused += 1;
+        self.refused
+    }
+
+    /// Another request needs the connection: every address of its host may be tried again.
+    pub fn forget_refusals(&mut self) {
+        self.refused = 0;
+    }
+
+    /// Assigns an exchange: the connection is its own until it ends.
+    #[inline]
+    pub fn assign(&mut self, exchange: u32) {
+        self.exchange = exchange;
+        self.refused = 0;
+    }
+
+    /// The assigned exchange is sent on the connection as it is: it was open before.
+    #[inline]
+    pub fn reuse(&mut self) {
+        self.rested = true;
+    }
+
+    /// Assigns an exchange that continues the conversation on it: it is not sent again on another connection.
+    pub fn continue_with(&mut self, exchange: u32) {
+        self.exchange = exchange;
+        self.rested = false;
+    }
+
+    /// An exchange has ended. One that could not be written never had the connection, which may serve another one by
+    /// now.
+    #[inline]
+    pub fn release(&mut self, exchange: u32) {
+        if self.exchange == exchange {
+            self.exchange = NONE;
+        }
+    }
+
+    /// A request is sent on it.
+    #[inline]
+    pub fn become_busy(&mut self) {
+        self.phase = ConnPhase::Busy;
+    }
+
+    /// It is open, and nothing is in flight on it.
+    #[inline]
+    pub fn become_idle(&mut self) {
+        self.phase = ConnPhase::Idle;
+    }
+
+    /// What was in flight on it has ended; it may have been closed meanwhile.
+    pub fn end_use(&mut self) {
+        if self.phase == ConnPhase::Busy {
+            self.phase = ConnPhase::Idle;
+        }
+    }
+
+    /// Its socket is gone.
+    #[inline]
+    pub fn close(&mut self) {
+        self.phase = ConnPhase::Closed;
     }
 }
 

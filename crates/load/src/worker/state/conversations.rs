@@ -20,13 +20,13 @@ const INBOX_MESSAGES: usize = 64;
 /// All conversations of one worker.
 pub struct Conversations {
     pub links: Vec<Option<Box<WebSocketConnection>>>,
-    pub seed: u64,
+    seed: u64,
     /// WebSockets opened so far: each has a unique number.
-    pub opened: u64,
+    opened: u64,
     /// Bytes to be written on the current connection.
     pub out: Vec<u8>,
     /// Messages that arrived together, end to end, and the end of each.
-    pub heard: Vec<u8>,
+    pub received: Vec<u8>,
     pub ends: Vec<usize>,
     /// Buffers for messages that arrive in pieces, or too early.
     pub buffers: BufferPool,
@@ -40,7 +40,7 @@ pub struct Conversations {
 /// One WebSocket.
 pub struct WebSocketConnection {
     pub number: u64,
-    pub state: State,
+    pub state: WebSocketState,
     pub socket: Socket,
     /// Whether messages that arrive while no part waits are kept.
     pub keeps: bool,
@@ -65,7 +65,7 @@ pub struct WebSocketConnection {
 }
 
 #[derive(Clone, Copy)]
-pub enum State {
+pub enum WebSocketState {
     /// The opening was sent.
     Opening,
     Open,
@@ -97,16 +97,16 @@ pub enum End {
     /// Everything was sent.
     Done,
     /// The message waited for had already arrived.
-    Heard(Outcome, Option<StepFailure>),
+    Answered(Outcome, Option<StepFailure>),
     /// The WebSocket is no longer open.
     Lost,
 }
 
 impl WebSocketConnection {
-    pub fn new(number: u64, keeps: bool, seed: u64) -> WebSocketConnection {
+    fn new(number: u64, keeps: bool, seed: u64) -> WebSocketConnection {
         WebSocketConnection {
             number,
-            state: State::Opening,
+            state: WebSocketState::Opening,
             socket: Socket::new(MAX_BODY as u64, seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             keeps,
             stale: false,
@@ -152,7 +152,8 @@ impl WebSocketConnection {
             message.clear();
             buffers.take_back(&mut message);
         }
-        (self.inbox_bytes, self.unkept) = (0, 0);
+        self.inbox_bytes = 0;
+        self.unkept = 0;
         self.stale = self.socket.is_inside();
         self.partial.clear();
         self.asked += 1;
@@ -160,8 +161,10 @@ impl WebSocketConnection {
 
     /// Discards everything but how it ended.
     pub fn end(&mut self, gone: Gone) {
-        self.state = State::Gone(gone);
-        (self.partial, self.inbox, self.inbox_bytes) = (Vec::new(), VecDeque::new(), 0);
+        self.state = WebSocketState::Gone(gone);
+        self.partial = Vec::new();
+        self.inbox = VecDeque::new();
+        self.inbox_bytes = 0;
     }
 }
 
@@ -175,13 +178,33 @@ impl Conversations {
             seed: spec.seed,
             opened: 0,
             out: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
             ends: Vec::new(),
             buffers: BufferPool::default(),
             settled: Vec::new(),
             spare: Vec::new(),
             last_error: String::new(),
         })
+    }
+
+    /// Begins a conversation on a connection, whose number over all threads is `number`. `keeps`: messages that arrive
+    /// while no part waits are kept.
+    pub fn begin(&mut self, conn: ConnId, keeps: bool, number: u64) {
+        let index = conn as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, || None);
+        }
+        self.opened += 1;
+        let seed = self.seed ^ number.rotate_left(32);
+        self.links[index] = Some(Box::new(WebSocketConnection::new(self.opened, keeps, seed)));
+    }
+
+    /// Leaves a part that has ended as soon as it began to the next turn.
+    pub fn settle_later(&mut self, conn: ConnId, settled: Settled) {
+        self.settled.push(settled);
+        if let Some(link) = self.link(conn) {
+            link.settling = true;
+        }
     }
 
     /// Whether parts have ended and wait to be finished.
@@ -209,12 +232,12 @@ impl Conversations {
 
     #[inline]
     pub fn open(&mut self, conn: ConnId) -> Option<&mut WebSocketConnection> {
-        self.link(conn).filter(|link| matches!(link.state, State::Open))
+        self.link(conn).filter(|link| matches!(link.state, WebSocketState::Open))
     }
 
     /// Before this side closes a connection: adds what to send to a server that still listens.
     pub fn close(&mut self, conn: ConnId, last: &mut Vec<u8>) {
-        if let Some(mut link) = self.forget(conn).filter(|link| matches!(link.state, State::Open)) {
+        if let Some(mut link) = self.forget(conn).filter(|link| matches!(link.state, WebSocketState::Open)) {
             link.socket.close(NORMAL, last);
         }
     }

@@ -7,6 +7,7 @@ use crate::journey::response::BufferedResponse;
 use crate::journey::users::Users;
 use crate::measure::examples::end_of_head;
 use crate::protocol::http1::{Memo, Reader};
+use crate::spec::request::Request;
 use crate::worker::state::timeouts::{DeadlineLink, DeadlineLinks, Deadlines};
 
 /// Most beginnings of responses kept at one time, in case they turn out slow or failed.
@@ -130,7 +131,8 @@ impl Exchange {
     /// Records that a request of this length is being sent, and how much of it has gone out.
     #[inline]
     pub fn sends(&mut self, length: usize, sent: usize) {
-        (self.unsent, self.is_partly_sent) = (length - sent, sent > 0);
+        self.unsent = length - sent;
+        self.is_partly_sent = sent > 0;
     }
 
     /// Records that more of the request has gone out.
@@ -148,7 +150,8 @@ impl Exchange {
     /// Sets the id that the request carries.
     #[inline]
     pub fn set_id(&mut self, id: Option<u64>) {
-        (self.has_id, self.id) = (id.is_some(), id.unwrap_or(0));
+        self.has_id = id.is_some();
+        self.id = id.unwrap_or(0);
     }
 
     /// Takes the id that the request carries.
@@ -162,6 +165,12 @@ impl Exchange {
     pub fn provide_late_buffer(&mut self, user: u32, journey: &mut Option<Users<'_>>) {
         self.has_late_buffer = false;
         self.buffered = journey.as_mut().map(|journey| journey.late_buffer(user, self.request));
+    }
+
+    /// Whether the request may be sent again after it was sent on an idle connection that was being closed. A request
+    /// that the server may have read is resent only if it is safe to repeat, as browsers do (RFC 9110 §9.2.2).
+    pub fn may_resend(&self, request: &Request, unread: bool) -> bool {
+        !self.has_response_bytes && !self.resent && (unread || request.safe)
     }
 
     /// Records that the current request could not be written.

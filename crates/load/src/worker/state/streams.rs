@@ -81,15 +81,32 @@ impl<'r> Streams<'r> {
         self.links.get(conn as usize).map(|link| link.since_ns)
     }
 
+    /// Bytes that had to wait have gone out.
+    #[inline]
+    pub fn sent(&mut self, conn: ConnId, bytes: usize) {
+        let Some(Http2Connection { session, unsent, .. }) = self.links.get_mut(conn as usize) else { return };
+        *unsent = unsent.saturating_sub(bytes);
+        if let Some(session) = session.as_mut().filter(|_| *unsent == 0) {
+            session.all_gone();
+        }
+    }
+
+    /// Whether the server has left no window to send the whole request of an exchange.
+    pub fn is_held_up(&self, conn: ConnId, id: u32) -> bool {
+        let link = self.links.get(conn as usize);
+        link.and_then(|link| link.session.as_ref()).is_some_and(|session| session.is_held_up(id))
+    }
+
     /// Takes the session of a connection that is handed over.
     pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Session>> {
         self.link(conn).session.take()
     }
 
-    /// Installs the session of a connection that was taken over.
-    pub fn take_up(&mut self, conn: ConnId, session: Box<Session>) {
+    /// Installs the session of a connection that was opened or taken over.
+    pub fn install(&mut self, conn: ConnId, session: Box<Session>) {
         let link = self.link(conn);
-        (link.session, link.unsent) = (Some(session), 0);
+        link.session = Some(session);
+        link.unsent = 0;
     }
 
     pub fn link(&mut self, conn: ConnId) -> &mut Http2Connection {
@@ -131,7 +148,8 @@ impl EventApplier<'_> {
     #[inline]
     fn head(&mut self, token: u32, status: u16, end: bool) {
         let exchange = &mut self.slots.exchanges[token as usize];
-        (exchange.has_response_bytes, exchange.status) = (true, status);
+        exchange.has_response_bytes = true;
+        exchange.status = status;
         if let Some(kept) = &mut exchange.buffered {
             kept.end_head();
         }

@@ -26,7 +26,7 @@ pub struct TlsTransport<'r> {
 }
 
 /// The result of receiving bytes of TLS.
-pub struct Received {
+pub struct TlsReceived {
     /// Decrypted bytes.
     pub plain: Vec<u8>,
     /// Whether they completed the handshake.
@@ -76,7 +76,7 @@ impl<'r> TlsTransport<'r> {
     }
 
     /// Handles bytes of a connection under TLS. The reply to send is the [`reply`](Self::reply).
-    pub fn receive(&mut self, conn: ConnId, bytes: &[u8]) -> Received {
+    pub fn receive(&mut self, conn: ConnId, bytes: &[u8]) -> TlsReceived {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         self.wire.clear();
@@ -84,7 +84,7 @@ impl<'r> TlsTransport<'r> {
         self.input.extend_from_slice(bytes);
         let mut has_opened = false;
         let Some(mut tls) = self.link(conn).take() else {
-            return Received { plain, has_opened, result: Ok(()) };
+            return TlsReceived { plain, has_opened, result: Ok(()) };
         };
         self.buffers.lend(tls.record_buffer());
         let result = tls.receive(&mut self.input, &mut self.wire, &mut |event| match event {
@@ -97,7 +97,7 @@ impl<'r> TlsTransport<'r> {
         if result.is_err() {
             std::mem::swap(&mut self.alert, &mut self.wire);
         }
-        Received { plain, has_opened, result }
+        TlsReceived { plain, has_opened, result }
     }
 
     /// What TLS itself sends in reply to the bytes received last.

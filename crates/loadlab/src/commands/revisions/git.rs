@@ -90,7 +90,7 @@ impl Repository {
         let is_before = ["merge-base", "--is-ancestor", &good.commit, &bad.commit];
         git(&self.root, is_before).map_err(|_| {
             let (good, bad) = (&good.name, &bad.name);
-            format!("`{good}` is not before `{bad}`\nhint: `$(git merge-base {good} {bad})..{bad}` is what changed on the way")
+            format!("`{good}` is not before `{bad}`\nhint: `$(git merge-base {good} {bad})..{bad}` lists the commits in between")
         })?;
         let range = format!("{}..{}", good.commit, bad.commit);
         let words = ["log", "--first-parent", "--reverse", "--format=%H %s", &range];

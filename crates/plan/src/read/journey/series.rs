@@ -20,7 +20,7 @@ const LONGEST: usize = 80;
 const TAIL: usize = 24;
 
 /// A request that is counted.
-struct Unit<'s> {
+struct CountedRequest<'s> {
     load: &'s str,
     /// Number of the step, counted over all loads.
     step: usize,
@@ -69,7 +69,7 @@ pub(crate) fn name(loads: &mut [LoadSpec], secrets: &Secrets) {
 }
 
 /// The requests of all loads in the order of the plan; those of a step are consecutive.
-fn units(loads: &mut [LoadSpec]) -> Vec<Unit<'_>> {
+fn units(loads: &mut [LoadSpec]) -> Vec<CountedRequest<'_>> {
     let (mut found, mut number) = (Vec::new(), 0);
     for load in loads {
         let script = &mut load.script;
@@ -79,7 +79,7 @@ fn units(loads: &mut [LoadSpec]) -> Vec<Unit<'_>> {
             let base = base_of(step);
             let Step { tags, series, websocket, .. } = step;
             let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-            let unit = |part: String, tags, series| Unit {
+            let unit = |part: String, tags, series| CountedRequest {
                 load: &load.name,
                 step: number,
                 base: base.clone(),

@@ -7,7 +7,7 @@ use super::escape;
 use crate::document::Trends;
 use crate::figures;
 use crate::plane::RangedValue;
-use crate::plane::{Curve, Group, Mark, Plane, Scale, Spot};
+use crate::plane::{AxisScale, Curve, Group, Plane, PlaneMark, Spot};
 use loadlab_record::summary::Verdict;
 
 /// Size of the drawing's own coordinates.
@@ -18,8 +18,8 @@ const APART: (f64, f64) = (0.045, 0.07);
 
 /// Maps values to positions in the drawing.
 struct Frame {
-    across: Scale,
-    up: Scale,
+    across: AxisScale,
+    up: AxisScale,
 }
 
 impl Frame {
@@ -226,7 +226,7 @@ fn spot(out: &mut String, plane: &Plane, group: &Group, spot: &Spot, frame: &Fra
 
 /// The labels of marks, at the top of the drawing, in rows if they are close together; on the side with more room.
 fn describe(out: &mut String, plane: &Plane, frame: &Frame) {
-    let word = |out: &mut String, class: &str, place: String, mark: &Mark| {
+    let word = |out: &mut String, class: &str, place: String, mark: &PlaneMark| {
         let _ = write!(out, "<span class=\"{class}\" style=\"{place}\">{}</span>", escape(&mark.text));
     };
     for (row, mark) in plane.marks.iter().enumerate() {

@@ -17,7 +17,7 @@ pub(crate) struct PairSums {
     readings: u32,
     /// How many connections each connection read stands for.
     each: u64,
-    pairs: BTreeMap<PairKey, Sums>,
+    pairs: BTreeMap<PairKey, TcpSums>,
     listeners: BTreeMap<(String, String), Listener>,
     /// The reading of this line in which each listener was first seen.
     first_seen: HashMap<(String, String), u32>,
@@ -63,7 +63,7 @@ struct Segments {
 }
 
 #[derive(Debug, Default)]
-struct Sums {
+struct TcpSums {
     open: u64,
     busy: u64,
     unknown: u64,
@@ -78,14 +78,14 @@ struct Sums {
     retransmits: u64,
 }
 
-impl Sums {
+impl TcpSums {
     fn is_tied(&self) -> bool {
         self.unknown * TIED > self.open
     }
 }
 
 /// One reading of all namespaces.
-struct Reading<'a> {
+struct SocketReading<'a> {
     by_ends: HashMap<(SocketAddr, SocketAddr), &'a Socket>,
     /// Listeners by port, each with its namespace.
     listeners: HashMap<u16, Vec<(u64, &'a Socket)>>,
@@ -93,12 +93,12 @@ struct Reading<'a> {
     homes: HashMap<IpAddr, u64>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> SocketReading<'a> {
     /// `parts` are the namespaces of the sockets, each with the end of its part; sockets beyond the last part form
     /// another namespace.
-    fn of(sockets: &'a [Socket], parts: &[(u64, usize)]) -> Reading<'a> {
+    fn of(sockets: &'a [Socket], parts: &[(u64, usize)]) -> SocketReading<'a> {
         let (by_ends, listeners, homes) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut reading = Reading { by_ends, listeners, homes };
+        let mut reading = SocketReading { by_ends, listeners, homes };
         let mut begin = 0;
         for (namespace, end) in parts.iter().copied().chain([(0, sockets.len())]) {
             for socket in sockets.get(begin..end).unwrap_or_default() {
@@ -340,7 +340,7 @@ impl PairSums {
     pub fn add(&mut self, (sockets, parts): (&[Socket], &[(u64, usize)]), subset: Subset, owners: &Owners) {
         self.readings += 1;
         self.each = u64::from(subset.one_in);
-        let reading = Reading::of(sockets, parts);
+        let reading = SocketReading::of(sockets, parts);
         let mut dropped = HashMap::new();
         for socket in sockets {
             if socket.is_listener {
@@ -387,7 +387,7 @@ impl PairSums {
         };
     }
 
-    fn add_connection(&mut self, asker: &Socket, reading: &Reading<'_>, owners: &Owners) {
+    fn add_connection(&mut self, asker: &Socket, reading: &SocketReading<'_>, owners: &Owners) {
         let other = reading.by_ends.get(&(asker.remote, asker.local)).copied();
         let listener = reading.listener(asker.remote);
         // Until it is accepted, a connection has no owner: it is in the listener's queue.
@@ -432,7 +432,7 @@ impl PairSums {
         segments.sent += u64::from(asker.times.segments_out);
         segments.received += u64::from(asker.times.segments_in);
         segments.connections += 1;
-        let is_tied = || self.tied.contains(&key) || self.pairs.get(&key).is_some_and(Sums::is_tied);
+        let is_tied = || self.tied.contains(&key) || self.pairs.get(&key).is_some_and(TcpSums::is_tied);
         if self.noted.is_some() && is_tied() {
             let (listener, inode, since_sent_ms) = (asker.remote, asker.inode, asker.times.since_sent_ms);
             let noted =
@@ -463,7 +463,7 @@ impl PairSums {
     }
 
     /// Adds a connection of which only the accepting end is in a namespace that is read.
-    fn add_unseen_asker(&mut self, accepted: &Socket, reading: &Reading<'_>, owners: &Owners) {
+    fn add_unseen_asker(&mut self, accepted: &Socket, reading: &SocketReading<'_>, owners: &Owners) {
         let owner = owners.of(accepted.inode);
         let listener = reading.listener(accepted.local);
         let Some(to) = owner.or_else(|| listener.and_then(|l| owners.of(l.inode))) else { return };
@@ -481,7 +481,7 @@ impl PairSums {
         sums.unread += each * u64::from(accepted.unread > 0);
     }
 
-    fn sums(&mut self, from: &str, to: &str, address: SocketAddr) -> &mut Sums {
+    fn sums(&mut self, from: &str, to: &str, address: SocketAddr) -> &mut TcpSums {
         let key = PairKey { from: from.to_owned(), to: to.to_owned(), address: address.to_string() };
         self.pairs.entry(key).or_default()
     }
@@ -522,7 +522,7 @@ impl PairSums {
         self.tied =
             self.pairs.iter().filter(|(_, sums)| sums.is_tied()).map(|(key, _)| key.clone()).collect();
         self.exchanges.retain(|key, _| self.pairs.contains_key(key));
-        let mean = |(key, sums): (PairKey, Sums)| Pair {
+        let mean = |(key, sums): (PairKey, TcpSums)| Pair {
             from: key.from,
             to: key.to,
             address: key.address,
@@ -690,7 +690,7 @@ mod tests {
             socket("10.0.0.3:80", "10.0.0.9:5001", false, 6),
             socket("10.0.0.3:5002", "203.0.113.5:80", false, 7),
         ];
-        let reading = Reading::of(&sockets, &[(11, 2), (12, 7)]);
+        let reading = SocketReading::of(&sockets, &[(11, 2), (12, 7)]);
         let at = |at: &str| reading.listener(at.parse().unwrap()).map(|s| s.inode);
         assert_eq!((at("10.0.0.2:80"), at("10.0.0.3:80")), (Some(1), Some(3)));
         assert_eq!(at("10.0.0.3:443"), Some(4), "the one at the address itself");

@@ -23,7 +23,7 @@ const TURNED_NS: u64 = 15_000_000_000;
 
 /// Sums over the readings of a line.
 #[derive(Debug, Default)]
-struct Sums {
+struct UdpSums {
     open: u64,
     /// Young sockets on which nothing has arrived.
     asking: u64,
@@ -40,7 +40,7 @@ struct Sums {
 #[derive(Debug, Default)]
 pub(crate) struct UdpPairs {
     readings: u32,
-    pairs: BTreeMap<PairKey, Sums>,
+    pairs: BTreeMap<PairKey, UdpSums>,
     turnover: Turnover<PairKey>,
     /// When a young socket of the pair last went away.
     turned_ns: HashMap<PairKey, u64>,
@@ -148,7 +148,7 @@ impl UdpPairs {
         let n = f64::from(self.readings.max(1));
         self.readings = 0;
         self.turned_ns.retain(|_, at_ns| now_ns.saturating_sub(*at_ns) < TURNED_NS);
-        let pair = |(key, sums): (PairKey, Sums)| {
+        let pair = |(key, sums): (PairKey, UdpSums)| {
             let turns = self.turned_ns.contains_key(&key);
             let (busy, unknown) =
                 if turns { (sums.asking, sums.staying) } else { (0, sums.asking + sums.staying) };

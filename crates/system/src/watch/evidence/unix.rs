@@ -15,7 +15,7 @@ use super::key::PairKey;
 use super::netlink::{Netlink, attributes, u32_at};
 use super::owners::{LoadAddresses, Owners};
 use super::turnover::Turnover;
-use super::waits::{Attends, Waits};
+use super::waits::{Attends, WaitInspector};
 
 /// `UDIAG_SHOW_NAME | UDIAG_SHOW_PEER | UDIAG_SHOW_ICONS | UDIAG_SHOW_RQLEN`.
 const SHOWN: u32 = 0x1 | 0x4 | 0x8 | 0x10;
@@ -107,7 +107,7 @@ fn address(bytes: &[u8]) -> String {
 
 /// Sums over the readings of a line.
 #[derive(Debug, Default)]
-struct Sums {
+struct UnixSums {
     open: u64,
     /// Decided by the queues: waiting, and answered.
     queued: u64,
@@ -124,7 +124,7 @@ struct Sums {
 }
 
 /// A connection, and the pair it belongs to.
-struct Connection<'a> {
+struct UnixConnection<'a> {
     asker: &'a UnixSocket,
     /// The accepted end; `None` while it waits to be accepted.
     other: Option<&'a UnixSocket>,
@@ -135,13 +135,13 @@ struct Connection<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct UnixPairs {
     readings: u32,
-    pairs: BTreeMap<PairKey, Sums>,
+    pairs: BTreeMap<PairKey, UnixSums>,
     listeners: BTreeMap<(String, String), Listener>,
     turnover: Turnover<PairKey>,
     /// The last component seen connecting to each address.
     usual: HashMap<String, String>,
     of_load: LoadAddresses<String>,
-    waits: Waits,
+    waits: WaitInspector,
     /// Addresses whose accepted ends were each seen to have a thread or process that waits for the next request.
     served: HashSet<String>,
     /// Whether a component holds an end of a connection, or listens.
@@ -149,16 +149,16 @@ pub(crate) struct UnixPairs {
 }
 
 /// One reading of all namespaces: a path can be connected to from any of them.
-struct Reading<'a> {
+struct UnixReading<'a> {
     by_inode: HashMap<u32, &'a UnixSocket>,
     listeners: HashMap<&'a str, &'a UnixSocket>,
     pending: HashMap<u32, &'a UnixSocket>,
 }
 
-impl<'a> Reading<'a> {
-    fn of(sockets: &'a [UnixSocket]) -> Reading<'a> {
+impl<'a> UnixReading<'a> {
+    fn of(sockets: &'a [UnixSocket]) -> UnixReading<'a> {
         let mut reading =
-            Reading { by_inode: HashMap::new(), listeners: HashMap::new(), pending: HashMap::new() };
+            UnixReading { by_inode: HashMap::new(), listeners: HashMap::new(), pending: HashMap::new() };
         for socket in sockets {
             if socket.is_listener {
                 reading.listeners.insert(&socket.address, socket);
@@ -219,7 +219,7 @@ fn waiting(asker: Attends, other: Attends, serves_each: bool) -> Waiting {
 impl UnixPairs {
     /// Inodes of the sockets in this reading whose owner matters: those connected to a listener, and listeners.
     pub fn relevant(sockets: &[UnixSocket]) -> impl Iterator<Item = u32> {
-        let reading = Reading::of(sockets);
+        let reading = UnixReading::of(sockets);
         let mut found: BTreeSet<u32> =
             sockets.iter().filter(|s| s.is_listener).map(|listener| listener.inode).collect();
         for socket in sockets {
@@ -249,7 +249,7 @@ impl UnixPairs {
     pub fn add(&mut self, sockets: &[UnixSocket], owners: &Owners, now_ns: u64) {
         self.readings += 1;
         self.is_used = false;
-        let reading = Reading::of(sockets);
+        let reading = UnixReading::of(sockets);
         for socket in sockets.iter().filter(|socket| socket.is_listener) {
             self.add_listener(socket, owners);
         }
@@ -263,7 +263,7 @@ impl UnixPairs {
             let is_seen = !key.from.is_empty() || !key.to.is_empty();
             // A component's connections to itself do not count.
             if is_seen && key.from != key.to {
-                connections.push(Connection { asker: socket, other, key });
+                connections.push(UnixConnection { asker: socket, other, key });
             }
         }
         self.is_used |= !connections.is_empty();
@@ -301,7 +301,7 @@ impl UnixPairs {
         asker: &UnixSocket,
         other: Option<&UnixSocket>,
         address: &str,
-        reading: &Reading<'_>,
+        reading: &UnixReading<'_>,
         owners: &Owners,
     ) -> PairKey {
         let from = match owners.of(asker.inode) {
@@ -324,7 +324,7 @@ impl UnixPairs {
     }
 
     /// Inspects the threads of the processes at either end, if the queues do not decide.
-    fn look_at_threads(&mut self, connections: &[Connection<'_>], owners: &Owners) {
+    fn look_at_threads(&mut self, connections: &[UnixConnection<'_>], owners: &Owners) {
         let mut ends: BTreeMap<u32, HashSet<u32>> = BTreeMap::new();
         for connection in connections.iter().filter(|c| by_queues(c).is_none()) {
             let own = Some(connection.asker).filter(|_| connection.key.from != GENERATOR);
@@ -339,12 +339,12 @@ impl UnixPairs {
 
     fn add_connection(
         &mut self,
-        connection: &Connection<'_>,
+        connection: &UnixConnection<'_>,
         accepted: &HashMap<u32, usize>,
         owners: &Owners,
         now_ns: u64,
     ) {
-        let Connection { asker, other, key } = connection;
+        let UnixConnection { asker, other, key } = connection;
         let age = self.turnover.see(asker.inode, key, now_ns);
         let attends = |socket: Option<&UnixSocket>| {
             let Some(inode) = socket.map(|s| s.inode) else { return Attends::Hidden };
@@ -389,7 +389,7 @@ impl UnixPairs {
 }
 
 /// Whether the connecting end waits, if unread bytes show that.
-fn by_queues(connection: &Connection<'_>) -> Option<bool> {
+fn by_queues(connection: &UnixConnection<'_>) -> Option<bool> {
     let is_unread = match connection.other {
         Some(other) => other.unread > 0,
         // The other end of an unaccepted connection is not in the table, but what was written to it is counted.
@@ -402,7 +402,7 @@ fn by_queues(connection: &Connection<'_>) -> Option<bool> {
     }
 }
 
-impl Sums {
+impl UnixSums {
     fn pair(&self, key: PairKey, readings: f64) -> Pair {
         let looked_at = (self.awaited + self.idle + self.unknown) as f64;
         let skipped = self.skipped as f64;
@@ -466,7 +466,7 @@ mod tests {
         let listens = of(inode(&listener));
         assert!(listens.is_listener && listens.unsent > 0, "{listens:?}");
         assert_eq!((listens.unread, listens.pending), (1, vec![inode(&queued)]));
-        let reading = Reading::of(&found);
+        let reading = UnixReading::of(&found);
         let (address, other) = reading.asks(&found[index(&found, here.inode)]).unwrap();
         assert_eq!((address, other), (path.to_str().unwrap(), Some(&there)));
         assert_eq!(reading.asks(&found[index(&found, there.inode)]), None);
@@ -490,7 +490,7 @@ mod tests {
         let found = all();
         assert_eq!(found[index(&found, inode(&listener))].address, format!("@{name}"));
         // An unconnected socket.
-        assert_eq!(Reading::of(&found).asks(&found[index(&found, inode(&one))]), None);
+        assert_eq!(UnixReading::of(&found).asks(&found[index(&found, inode(&one))]), None);
         assert_eq!(address(b"\0a\0b"), "@a?b");
         assert_eq!(address(b"/run/\x1b[1m.sock\0"), "/run/?[1m.sock");
         assert_eq!((address(b""), address(b"\xff\0")), (String::new(), "\u{fffd}".to_owned()));
@@ -526,21 +526,23 @@ mod tests {
     #[test]
     fn sums_become_means() {
         let key = || PairKey { from: "web".into(), to: "store".into(), address: "/s".into() };
-        let figures = |sums: Sums| {
+        let figures = |sums: UnixSums| {
             let pair = sums.pair(key(), 10.0);
             (pair.open, pair.busy, pair.unknown)
         };
-        let plain = Sums { open: 40, queued: 5, answered: 5, awaited: 20, unknown: 10, ..Sums::default() };
+        let plain =
+            UnixSums { open: 40, queued: 5, answered: 5, awaited: 20, unknown: 10, ..UnixSums::default() };
         assert_eq!(figures(plain), (4.0, 2.5, 1.0));
         // Half of them were not inspected, and are assumed to be like the others.
-        let skipped = Sums { open: 40, awaited: 5, idle: 10, unknown: 5, skipped: 20, ..Sums::default() };
+        let skipped =
+            UnixSums { open: 40, awaited: 5, idle: 10, unknown: 5, skipped: 20, ..UnixSums::default() };
         assert_eq!(figures(skipped), (4.0, 1.0, 1.0));
-        assert_eq!(figures(Sums { open: 40, skipped: 40, ..Sums::default() }), (4.0, 0.0, 4.0));
+        assert_eq!(figures(UnixSums { open: 40, skipped: 40, ..UnixSums::default() }), (4.0, 0.0, 4.0));
         // Nearly all are new each time: each connection is made for one request.
-        let short = Sums { open: 40, unknown: 40, made: 40, gone: 38, ..Sums::default() };
+        let short = UnixSums { open: 40, unknown: 40, made: 40, gone: 38, ..UnixSums::default() };
         assert_eq!(figures(short), (4.0, 4.0, 0.0));
         // A pool that was filled during this line.
-        let filled = Sums { open: 40, unknown: 40, made: 40, ..Sums::default() };
+        let filled = UnixSums { open: 40, unknown: 40, made: 40, ..UnixSums::default() };
         assert_eq!(figures(filled), (4.0, 0.0, 4.0));
     }
 

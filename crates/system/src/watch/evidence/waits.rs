@@ -49,7 +49,7 @@ pub(crate) enum Attends {
 
 /// Inspects the threads of processes that hold such sockets.
 #[derive(Debug)]
-pub(crate) struct Waits {
+pub(crate) struct WaitInspector {
     files: TaskFiles,
     processes: HashMap<u32, Process>,
     reading: u32,
@@ -84,13 +84,13 @@ struct Open {
     is_opaque: bool,
 }
 
-impl Default for Waits {
-    fn default() -> Waits {
-        Waits { files: TaskFiles::new(), processes: HashMap::new(), reading: 0, turn: 0, spent_ns: 0 }
+impl Default for WaitInspector {
+    fn default() -> WaitInspector {
+        WaitInspector { files: TaskFiles::new(), processes: HashMap::new(), reading: 0, turn: 0, spent_ns: 0 }
     }
 }
 
-impl Waits {
+impl WaitInspector {
     /// Inspects the threads of these processes for waits on these sockets of theirs, in about this much CPU time. If
     /// that does not suffice, the processes take turns.
     pub fn look(&mut self, ends: &BTreeMap<u32, HashSet<u32>>, budget_ns: u64) {
@@ -363,8 +363,8 @@ mod tests {
 
     /// Inspects a process until it does what is expected with a socket.
     #[track_caller]
-    fn until(pid: u32, inode: u32, expect: Attends) -> Waits {
-        let (mut waits, ends) = (Waits::default(), BTreeMap::from([(pid, HashSet::from([inode]))]));
+    fn until(pid: u32, inode: u32, expect: Attends) -> WaitInspector {
+        let (mut waits, ends) = (WaitInspector::default(), BTreeMap::from([(pid, HashSet::from([inode]))]));
         let looks = std::iter::repeat_with(|| {
             waits.look(&ends, 1_000_000_000);
             thread::yield_now();
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn who_was_not_looked_at_has_its_turn() {
-        let (mut waits, sockets) = (Waits::default(), HashSet::from([1]));
+        let (mut waits, sockets) = (WaitInspector::default(), HashSet::from([1]));
         let sleepers: Vec<Child> =
             (0..3).map(|_| Command::new("sleep").arg("100000").spawn().unwrap()).collect();
         let ends: BTreeMap<u32, HashSet<u32>> = sleepers.iter().map(|s| (s.id(), sockets.clone())).collect();

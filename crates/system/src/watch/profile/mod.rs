@@ -21,7 +21,7 @@ use self::events::Events;
 use self::ring::Record;
 use self::stacks::{Reason, Stacks};
 use self::switches::Switches;
-use self::waits::Waits;
+use self::waits::ThreadWaits;
 use super::evidence::Members;
 use super::evidence::random::Random;
 use super::evidence::threads::clock::CpuClock;
@@ -150,7 +150,7 @@ impl Drop for Profiler {
 /// A kind of sample: where it comes from and where it goes.
 enum Source {
     Cpu(Box<(Events, Stacks)>),
-    Wait(Box<(Switches, Waits)>),
+    Wait(Box<(Switches, ThreadWaits)>),
 }
 
 impl Source {
@@ -232,7 +232,7 @@ impl Sampling {
         }
         if self.spec.on_wait {
             match Switches::open(rate_per_s, Random::new(self.clock.origin_ns ^ 1)) {
-                Ok(switches) => sources.push(Source::Wait(Box::new((switches, Waits::default())))),
+                Ok(switches) => sources.push(Source::Wait(Box::new((switches, ThreadWaits::default())))),
                 Err(why) => not_seen.push(format!("waits: {why}")),
             }
         }

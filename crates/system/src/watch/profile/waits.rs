@@ -18,7 +18,7 @@ const MOST_LOOKUPS: u32 = 4_096;
 
 /// Waits of components' threads.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct ThreadWaits {
     stacks: Stacks,
     sides: Sides,
     /// Moves that were read but not handled yet: one core's buffer may show a thread's return before another's shows
@@ -57,7 +57,7 @@ struct Away {
     chain: Box<[u64]>,
 }
 
-impl Waits {
+impl ThreadWaits {
     pub fn stacks(&mut self) -> &mut Stacks {
         &mut self.stacks
     }
@@ -244,19 +244,19 @@ mod tests {
     use super::super::super::evidence::Members;
     use super::*;
 
-    fn waits() -> Waits {
-        let mut waits = Waits::default();
+    fn waits() -> ThreadWaits {
+        let mut waits = ThreadWaits::default();
         waits.begin(2.0, 1_000_000);
         waits.stacks().set_members(&[Members { component: "api".into(), pids: vec![7] }]);
         waits
     }
 
-    fn leave(waits: &mut Waits, tid: u32, at_ns: u64, period: u64, chain: &[u64]) {
+    fn leave(waits: &mut ThreadWaits, tid: u32, at_ns: u64, period: u64, chain: &[u64]) {
         let what = What::Leave { pid: 7, period, arguments: [u64::MAX; 3], chain: chain.into() };
         waits.moves.push(Move { at_ns, tid, what });
     }
 
-    fn come(waits: &mut Waits, tid: u32, at_ns: u64) {
+    fn come(waits: &mut ThreadWaits, tid: u32, at_ns: u64) {
         waits.add(Record::Return { tid, at_ns });
     }
 

@@ -41,7 +41,7 @@ enum State {
 
 /// A watched connection. Times are on the packets' clock, in nanoseconds.
 #[derive(Clone, Debug)]
-pub(super) struct Connection {
+pub(super) struct PacketConnection {
     from_ns: u64,
     read: Option<Read>,
     state: State,
@@ -55,7 +55,7 @@ pub(super) struct Connection {
 
 /// What a connection, or all connections of a pair, did while watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sums {
+pub(super) struct ExchangeSums {
     /// Time watched.
     pub watched_ns: u64,
     /// Part of `watched_ns` spent waiting for an answer to begin.
@@ -66,8 +66,8 @@ pub(super) struct Sums {
     pub unknown_ns: u64,
 }
 
-impl Sums {
-    pub fn add(&mut self, other: Sums) {
+impl ExchangeSums {
+    pub fn add(&mut self, other: ExchangeSums) {
         self.watched_ns += other.watched_ns;
         self.busy_ns += other.busy_ns;
         self.exchanges += other.exchanges;
@@ -120,15 +120,15 @@ impl Sequence {
     }
 }
 
-impl Connection {
+impl PacketConnection {
     /// A connection that was established when the socket table was read, watched since `from_ns`.
-    pub fn standing(from_ns: u64, read: Read) -> Connection {
-        Connection { read: Some(read), ..Connection::opened(from_ns) }
+    pub fn standing(from_ns: u64, read: Read) -> PacketConnection {
+        PacketConnection { read: Some(read), ..PacketConnection::opened(from_ns) }
     }
 
     /// A connection that was opened at this time.
-    pub fn opened(at_ns: u64) -> Connection {
-        Connection {
+    pub fn opened(at_ns: u64) -> PacketConnection {
+        PacketConnection {
             from_ns: at_ns,
             read: None,
             state: State::Silent,
@@ -210,8 +210,8 @@ impl Connection {
         self.longest_ns = self.longest_ns.max(waited_ns);
     }
 
-    /// Ends the burst and adds up what was seen; for a connection without traffic use [`silent`](Connection::silent).
-    pub fn end(&mut self, until_ns: u64, longest: &mut Longest) -> Option<Sums> {
+    /// Ends the burst and adds up what was seen; for a connection without traffic use [`silent`](Self::silent).
+    pub fn end(&mut self, until_ns: u64, longest: &mut Longest) -> Option<ExchangeSums> {
         let until_ns = self.until_ns(until_ns);
         let sums = match self.state {
             State::Silent => return None,
@@ -228,7 +228,7 @@ impl Connection {
     /// What a connection without traffic did: what it did when the table was read. If that is unknown, it sent and
     /// received within one tick and has been silent since. Idle connections are silent for long and the others are not,
     /// once it is known how long answers take. Those in between may be either, and count as neither.
-    pub fn silent(&self, until_ns: u64, longest: Longest) -> Option<Sums> {
+    pub fn silent(&self, until_ns: u64, longest: Longest) -> Option<ExchangeSums> {
         let until_ns = self.until_ns(until_ns);
         let mut sums = self.sums(until_ns);
         let Some(read) = self.read else { return Some(sums) };
@@ -238,7 +238,7 @@ impl Connection {
             Waits::Unknown => {
                 let silence_ns = until_ns.saturating_sub(read.at_ns).saturating_add(read.since_sent_ns);
                 if silence_ns <= longest.idle_after_ns()? {
-                    return Some(Sums { unknown_ns: sums.watched_ns, ..Sums::default() });
+                    return Some(ExchangeSums { unknown_ns: sums.watched_ns, ..ExchangeSums::default() });
                 }
             }
         }
@@ -249,10 +249,10 @@ impl Connection {
         self.ended_ns.map_or(until_ns, |ended_ns| ended_ns.min(until_ns)).max(self.from_ns)
     }
 
-    fn sums(&self, until_ns: u64) -> Sums {
+    fn sums(&self, until_ns: u64) -> ExchangeSums {
         let watched_ns = until_ns - self.from_ns;
         let busy_ns = self.busy_ns.min(watched_ns);
-        Sums { watched_ns, busy_ns, exchanges: self.exchanges, unknown_ns: 0 }
+        ExchangeSums { watched_ns, busy_ns, exchanges: self.exchanges, unknown_ns: 0 }
     }
 }
 
@@ -266,17 +266,17 @@ mod tests {
     const BURST: u64 = 40 * MS;
 
     /// A connection, and the sequence numbers of its two ends.
-    struct Watched(Connection, [u32; 2]);
+    struct MadeConnection(PacketConnection, [u32; 2]);
 
-    impl Watched {
-        fn standing(waits: Waits) -> Watched {
+    impl MadeConnection {
+        fn standing(waits: Waits) -> MadeConnection {
             let read = Read { at_ns: MS, waits, since_sent_ns: 8 * MS };
-            Watched(Connection::standing(0, read), [u32::MAX - 3, 7])
+            MadeConnection(PacketConnection::standing(0, read), [u32::MAX - 3, 7])
         }
 
         /// Ten bytes from the asker (`q`) or from the other end (`a`), the same bytes again (`Q`, `A`),
         /// acknowledgements (`.`), and what ends the connection, at these milliseconds.
-        fn then(mut self, all: &[(u64, char)]) -> Watched {
+        fn then(mut self, all: &[(u64, char)]) -> MadeConnection {
             for (at_ms, what) in all {
                 let is_of_asker = matches!(what, 'q' | 'Q' | 'F' | 'R');
                 let at = &mut self.1[usize::from(!is_of_asker)];
@@ -297,7 +297,7 @@ mod tests {
 
     /// Milliseconds watched and busy, and exchanges.
     #[track_caller]
-    fn check(mut watched: Watched, expect: Option<(u64, u64, u64)>) {
+    fn check(mut watched: MadeConnection, expect: Option<(u64, u64, u64)>) {
         let mut longest = Longest::default();
         let seen = watched.0.end(BURST, &mut longest).or_else(|| watched.0.silent(BURST, longest));
         assert_eq!(seen.map(|s| (s.watched_ns / MS, s.busy_ns / MS, s.exchanges)), expect);
@@ -307,7 +307,7 @@ mod tests {
     fn it_waits_from_the_end_of_a_request_to_the_begin_of_its_answer() {
         use Waits::{No, Unknown};
         let check = |before, all: &[(u64, char)], busy_ms, exchanges| {
-            check(Watched::standing(before).then(all), Some((40, busy_ms, exchanges)));
+            check(MadeConnection::standing(before).then(all), Some((40, busy_ms, exchanges)));
         };
         check(No, &[(10, 'q'), (15, 'a'), (30, 'q'), (31, '.'), (33, 'a')], 8, 2);
         check(Unknown, &[(10, 'q'), (15, 'a'), (16, 'a'), (30, 'a')], 5, 1);
@@ -322,7 +322,7 @@ mod tests {
     fn what_was_under_way_before_the_burst_counts_for_its_part() {
         use Waits::{No, Unknown, Yes};
         let check = |before, all: &[(u64, char)], busy_ms, exchanges| {
-            check(Watched::standing(before).then(all), Some((40, busy_ms, exchanges)));
+            check(MadeConnection::standing(before).then(all), Some((40, busy_ms, exchanges)));
         };
         check(Unknown, &[(30, 'a'), (30, 'q')], 40, 1);
         check(Yes, &[(30, 'a')], 30, 1);
@@ -335,10 +335,10 @@ mod tests {
 
     #[test]
     fn where_nothing_moved_the_table_knows_or_age_does() {
-        check(Watched::standing(Waits::Yes), Some((40, 40, 0)));
-        check(Watched::standing(Waits::No), Some((40, 0, 0)));
+        check(MadeConnection::standing(Waits::Yes), Some((40, 40, 0)));
+        check(MadeConnection::standing(Waits::No), Some((40, 0, 0)));
         // Silent for 47 ms.
-        let silent = Watched::standing(Waits::Unknown);
+        let silent = MadeConnection::standing(Waits::Unknown);
         let after = |wait_ms: u64, exchanges| {
             let mut longest = Longest::default();
             longest.add(wait_ms * MS, exchanges);
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn waits_that_began_before_the_burst_are_as_long_as_the_table_says() {
-        let mut watched = Watched::standing(Waits::Unknown).then(&[(21, 'a')]);
+        let mut watched = MadeConnection::standing(Waits::Unknown).then(&[(21, 'a')]);
         let mut longest = Longest::default();
         watched.0.end(BURST, &mut longest).unwrap();
         // Sent 8 ms before the reading at 1 ms, answered at 21 ms.
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn connections_open_and_close_during_a_burst() {
-        let opened = || Watched(Connection::opened(10 * MS), [0, 0]);
+        let opened = || MadeConnection(PacketConnection::opened(10 * MS), [0, 0]);
         check(opened().then(&[(11, 'q'), (15, 'a'), (16, 'f'), (17, 'F')]), Some((6, 4, 1)));
         check(opened().then(&[(11, 'a'), (20, 'q'), (25, 'a')]), Some((30, 5, 1)));
         check(opened(), Some((30, 0, 0)));
@@ -385,8 +385,10 @@ mod tests {
             is_far in any::<bool>(),
         ) {
             let read = Read { at_ns: read_ns, waits, since_sent_ns };
-            let mut connection =
-                if is_standing { Connection::standing(begin_ns, read) } else { Connection::opened(begin_ns) };
+            let mut connection = match is_standing {
+                true => PacketConnection::standing(begin_ns, read),
+                false => PacketConnection::opened(begin_ns),
+            };
             let ends = ("1.1.1.1:4000".parse().unwrap(), "1.1.1.2:80".parse().unwrap());
             let mut answers = 0;
             for (far_ns, near_ns, is_of_asker, sequence, data, (is_last, is_reset, is_opening)) in seen {

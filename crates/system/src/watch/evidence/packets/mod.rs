@@ -21,7 +21,7 @@ use std::os::unix::fs::MetadataExt;
 use loadlab_record::evidence::{Pair, Timed};
 use rustix::time::{ClockId, clock_gettime};
 
-use self::exchange::{Connection, Longest, Read, Sums};
+use self::exchange::{ExchangeSums, Longest, PacketConnection, Read};
 use self::segment::Segment;
 use self::socket::{MOST_PACKETS, MOST_PORTS, PacketSocket, PortSample};
 use super::Members;
@@ -64,7 +64,7 @@ pub(super) struct PacketTimer {
     random: Random,
     /// How many connections of a group to observe.
     connections: HashMap<Group, f64>,
-    sums: HashMap<PairKey, Sums>,
+    sums: HashMap<PairKey, ExchangeSums>,
     longest: HashMap<PairKey, Longest>,
     /// Namespaces in which packets cannot be read.
     closed: HashSet<u64>,
@@ -86,7 +86,7 @@ struct Burst {
     samples: Vec<PortSample>,
     from: Moment,
     /// Connections by both ends, the asker's first.
-    connections: HashMap<(SocketAddr, SocketAddr), Watched>,
+    connections: HashMap<(SocketAddr, SocketAddr), WatchedConnection>,
     /// The pair that a new connection to an address belongs to; `None` if there are several askers.
     pairs: HashMap<SocketAddr, Option<PairKey>>,
     /// Addresses from which connections to them come.
@@ -94,9 +94,9 @@ struct Burst {
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedConnection {
     pair: PairKey,
-    connection: Connection,
+    connection: PacketConnection,
 }
 
 /// One moment on the kernel's wall clock, which stamps packets, and on our clock.
@@ -288,7 +288,7 @@ impl PacketTimer {
 /// By Little's law the mean wait is the time that connections waited, divided by the number of answers. Waits that
 /// began before the burst or end after it count with the part inside it. Connections in an unknown state are assumed to
 /// wait as often as the others.
-fn timed(sums: Sums) -> Option<Timed> {
+fn timed(sums: ExchangeSums) -> Option<Timed> {
     if sums.watched_ns == 0 {
         return None;
     }
@@ -358,15 +358,19 @@ impl Burst {
             if sample.is_some_and(|sample| sample.has(noted.asker.port())) {
                 let since_sent_ns = u64::from(noted.since_sent_ms) * 1_000_000;
                 let read = Read { at_ns, waits: noted.waits, since_sent_ns };
-                let connection = Connection::standing(self.from.date_ns, read);
+                let connection = PacketConnection::standing(self.from.date_ns, read);
                 let ends = (noted.asker, noted.listener);
-                self.connections.insert(ends, Watched { pair: noted.pair, connection });
+                self.connections.insert(ends, WatchedConnection { pair: noted.pair, connection });
             }
         }
     }
 
     /// Adds up what was seen. Returns the number of packets.
-    fn add_up(mut self, sums: &mut HashMap<PairKey, Sums>, longest: &mut HashMap<PairKey, Longest>) -> usize {
+    fn add_up(
+        mut self,
+        sums: &mut HashMap<PairKey, ExchangeSums>,
+        longest: &mut HashMap<PairKey, Longest>,
+    ) -> usize {
         let until = Moment::now();
         let (mut segments, mut packets) = (Vec::new(), 0);
         let is_full = self.socket.read(|at_ns, head, length| {
@@ -413,9 +417,9 @@ impl Burst {
         // points.
         let pair = self.pairs.get(&segment.to).cloned().flatten();
         if let Some(pair) = pair.filter(|_| segment.is_opening && self.askers.contains(&segment.from.ip())) {
-            let mut connection = Connection::opened(at_ns.max(self.from.date_ns));
+            let mut connection = PacketConnection::opened(at_ns.max(self.from.date_ns));
             connection.add(at_ns, true, segment);
-            self.connections.insert(ends, Watched { pair, connection });
+            self.connections.insert(ends, WatchedConnection { pair, connection });
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Tools;
 use super::clock::CpuClock;
 use super::process::Process;
-use super::sums::{Stratum, Sums};
+use super::sums::{Stratum, ThreadSums};
 use super::usage::{Counted, Usage};
 use crate::process::runtime::Runtime;
 use crate::process::wait::{self, Doing, Observation};
@@ -17,12 +17,12 @@ const GROUP_MAX: u64 = 8;
 
 /// A component's processes, and what was seen of their threads.
 #[derive(Debug, Default)]
-pub(super) struct Component {
+pub(super) struct ComponentThreads {
     pub name: String,
     pub is_present: bool,
     pub pids: Vec<u32>,
     pub processes: Vec<Process>,
-    pub sums: Sums,
+    pub sums: ThreadSums,
     pub usage: Usage,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Spot {
     pub thread: u32,
 }
 
-impl Component {
+impl ComponentThreads {
     pub fn follow(&mut self, pids: &[u32]) {
         self.is_present = true;
         if self.pids == pids {
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_is_hidden_is_said() {
-        let mut component = Component { name: "db".to_owned(), ..Component::default() };
+        let mut component = ComponentThreads { name: "db".to_owned(), ..ComponentThreads::default() };
         component.processes = vec![
             Process { runtime: Some(Runtime::Go), ..Process::new(1) },
             Process { runtime: Some(Runtime::Go), ..Process::new(2) },
@@ -249,7 +249,7 @@ mod tests {
             ]
         );
         // Some threads begin to wait just when they are inspected.
-        component = Component { name: "db".to_owned(), ..Component::default() };
+        component = ComponentThreads { name: "db".to_owned(), ..ComponentThreads::default() };
         (component.sums.hidden, component.sums.by_function) = (3, 100);
         not_seen.clear();
         component.say_what_is_hidden(&mut not_seen);

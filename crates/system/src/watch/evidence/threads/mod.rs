@@ -16,9 +16,9 @@ use loadlab_record::evidence::Threads;
 use rustix::process::{Resource, getrlimit};
 
 use self::clock::CpuClock;
-use self::component::{Component, Spot};
+use self::component::{ComponentThreads, Spot};
 use self::process::{Process, Thread};
-use self::sums::Sums;
+use self::sums::ThreadSums;
 use self::usage::Usage;
 use super::Members;
 use super::random::Random;
@@ -31,7 +31,7 @@ const OPEN_MAX: usize = 512;
 /// Reads the threads of components and adds up what they do.
 #[derive(Debug)]
 pub(crate) struct ThreadReader {
-    components: Vec<Component>,
+    components: Vec<ComponentThreads>,
     tools: Tools,
     /// Number of readings since the last line.
     readings: u32,
@@ -93,7 +93,7 @@ impl ThreadReader {
         self.tools.reading = self.tools.reading.wrapping_add(1);
         self.follow(members);
         self.list(&clock, budget_ns / 4);
-        self.tools.open = self.components.iter().map(Component::open).sum();
+        self.tools.open = self.components.iter().map(ComponentThreads::open).sum();
         self.tools.open_each = self.tools.open_max / self.components.len().max(1);
         // The smallest first: what they leave of their share goes to the larger ones.
         let mut by_size = std::mem::take(&mut self.tools.by_size);
@@ -123,7 +123,7 @@ impl ThreadReader {
     pub fn take(&mut self, length_s: f64, not_seen: &mut Vec<String>) -> Vec<Threads> {
         let readings = f64::from(std::mem::take(&mut self.readings));
         let saved_ns = std::mem::take(&mut self.saved_ns).max(0) as u64;
-        let mut by_size: Vec<&mut Component> = self.components.iter_mut().collect();
+        let mut by_size: Vec<&mut ComponentThreads> = self.components.iter_mut().collect();
         by_size.sort_by_cached_key(|component| component.count());
         let clock = CpuClock::start();
         let mut left = by_size.len() as u64;
@@ -153,12 +153,12 @@ impl ThreadReader {
             component.is_present = false;
         }
         for (i, of) in members.iter().enumerate() {
-            let is_same = |c: &Component| c.name == of.component;
+            let is_same = |c: &ComponentThreads| c.name == of.component;
             let at = if self.components.get(i).is_some_and(is_same) {
                 i
             } else {
                 self.components.iter().position(is_same).unwrap_or_else(|| {
-                    let new = Component { name: of.component.clone(), ..Component::default() };
+                    let new = ComponentThreads { name: of.component.clone(), ..ComponentThreads::default() };
                     self.components.push(new);
                     self.components.len() - 1
                 })
@@ -191,7 +191,13 @@ impl ThreadReader {
 }
 
 /// The evidence of a component.
-fn line(c: &Component, sums: &Sums, readings: f64, usage: &Usage, files: &mut TaskFiles) -> Threads {
+fn line(
+    c: &ComponentThreads,
+    sums: &ThreadSums,
+    readings: f64,
+    usage: &Usage,
+    files: &mut TaskFiles,
+) -> Threads {
     let doing = |what: Doing| sums.doing[what as usize] / readings;
     let is_whole = usage.threads > 0 && !usage.is_partial;
     Threads {
@@ -384,7 +390,8 @@ mod tests {
         for _ in 0..3 {
             reader.read(&members, PLENTY_NS);
         }
-        let open = |reader: &ThreadReader| reader.components.iter().map(Component::open).collect::<Vec<_>>();
+        let open =
+            |reader: &ThreadReader| reader.components.iter().map(ComponentThreads::open).collect::<Vec<_>>();
         assert_eq!(open(&reader), [2, 1]);
         let lines = reader.take(1.0, &mut Vec::new());
         assert_eq!((lines[0].read, lines[1].read), (5.0, 1.0));

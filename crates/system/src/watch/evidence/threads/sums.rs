@@ -4,7 +4,7 @@ use crate::process::wait::Doing;
 
 /// Sums over readings.
 #[derive(Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct ThreadSums {
     pub count: f64,
     pub read: f64,
     pub doing: [f64; Doing::COUNT],
@@ -28,7 +28,7 @@ impl Stratum {
     }
 }
 
-impl Sums {
+impl ThreadSums {
     /// Adds a reading. Each kind of thread is weighted by its number of threads, not by how many of them were read.
     pub fn add(&mut self, strata: &[Stratum; 2]) {
         self.count += strata.iter().map(|s| f64::from(s.count)).sum::<f64>();
@@ -58,7 +58,7 @@ mod tests {
             stratum
         };
         let check = |strata: [Stratum; 2], read: f64, running: f64, poll: f64| {
-            let mut sums = Sums::default();
+            let mut sums = ThreadSums::default();
             sums.add(&strata);
             let got = [sums.read, sums.doing[Doing::Running as usize], sums.doing[Doing::Poll as usize]];
             let near = got.iter().zip([read, running, poll]).all(|(got, want)| (got - want).abs() < 1e-9);
