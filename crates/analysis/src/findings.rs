@@ -447,7 +447,7 @@ fn no_differences(run: &RunRecord, cases: &[CaseFindings<'_>]) -> Option<String>
     let fewest = if run.manifest.until_certain.is_some() { TRIALS_FOR_DIFFERENCES } else { fewest };
     (fewest < TRIALS_FOR_DIFFERENCES).then(|| {
         format!(
-            "{} a case: too few to distinguish cases from chance (at least {TRIALS_FOR_DIFFERENCES} are needed).",
+            "{} per case: too few to distinguish cases from chance (at least {TRIALS_FOR_DIFFERENCES} are needed).",
             plural(fewest as u64, "trial", "trials")
         )
     })

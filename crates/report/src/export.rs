@@ -269,7 +269,7 @@ pub fn csv(run: &DiagnosedRun) -> String {
         for trial in &case.trials {
             let lead = format!("{},{}", lead.join(","), trial.number);
             match trial.summary {
-                Some(summary) => rows(&mut out, &lead, summary, (of_plan, trial.trouble.as_deref())),
+                Some(summary) => rows(&mut out, &lead, summary, of_plan, trial.trouble.as_deref()),
                 None => {
                     let why = trial.trouble.as_deref().unwrap_or("missing");
                     let _ = writeln!(out, "{lead},,missing,,,{}", field(why));
@@ -287,7 +287,7 @@ fn between(estimate: Estimate) -> String {
     format!("{value}interval {}..{}", number(estimate.low), number(estimate.high))
 }
 
-fn rows(out: &mut String, lead: &str, summary: &Summary, (of_plan, trouble): (&[Metric], Option<&str>)) {
+fn rows(out: &mut String, lead: &str, summary: &Summary, of_plan: &[Metric], trouble: Option<&str>) {
     let verdict = super::render::verdict_word(summary.verdict).replace(' ', "_").to_lowercase();
     let mut row = |figure: &str, value: Value, unit: &str| {
         let (value, note) = match value {

@@ -493,7 +493,7 @@ fn comparisons_are_drawn_and_copied() {
     let record = edges(6);
     browser.open(&page("compared", &record));
     browser.click("#figures .ratios .copy button");
-    browser.until("loadlab.copied?.startsWith('| figure | call | ratio |')");
+    browser.until("loadlab.copied?.startsWith('| figure | verdict | ratio |')");
     browser.until("loadlab.copied.includes('| goodput | worse | 0.')");
     pictures(&mut browser, "compared", "#figures .ratios");
     // the document of `loadlab compare`

@@ -30,7 +30,6 @@ pub use revisions::{AbArgs, AbFormat, BisectArgs, Revisions};
 use serving::{Collector, Endpoint, MetricsTargets};
 #[cfg(feature = "swarm")]
 pub use swarming::{AgentArgs, LaunchArg, LostAgentArg, SwarmArgs, SwarmPlace};
-pub use values::Cpus;
 use values::{assignment, duration, positive_duration, text_path};
 pub use why::WhyArgs;
 

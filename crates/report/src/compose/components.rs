@@ -63,7 +63,7 @@ pub(super) fn table(
             if several {
                 row.push(Cell::new(labels.text(&case.case.facts)));
             }
-            row.extend(columns.iter().map(|(head, unit, read)| cell(case, name, (head, *unit), *read)));
+            row.extend(columns.iter().map(|(head, unit, read)| cell(case, name, head, *unit, *read)));
             rows.push(row);
         }
     }
@@ -90,7 +90,7 @@ pub(super) fn table(
     Some(table)
 }
 
-fn cell(case: &CaseFindings<'_>, name: &str, (head, unit): (&str, Unit), read: ReadComponent) -> Cell {
+fn cell(case: &CaseFindings<'_>, name: &str, head: &str, unit: Unit, read: ReadComponent) -> Cell {
     let spread = case.component_spread(name, read);
     let cell = ranged(&spread, unit);
     let is_full = head == "of its limit" && spread.median.known().is_some_and(|v| v > 0.95);

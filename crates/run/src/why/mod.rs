@@ -144,18 +144,27 @@ pub fn why(
     // A server that shuts down cleanly may wait for its connections to close.
     proof.carried.connect_anew(|_| true);
     let Proof { facts, exits, trouble, .. } = proof;
-    Ok(end((facts, exits, trouble), site, record, options, cancel, emit))
+    Ok(end(Proved { facts, exits, trouble }, site, record, options, cancel, emit))
+}
+
+/// What the blocks have shown.
+struct Proved {
+    facts: WhyFacts,
+    exits: Vec<Exit>,
+    /// Why it could not go on.
+    trouble: Option<String>,
 }
 
 /// Takes the system down and closes the record.
 fn end(
-    (facts, mut exits, trouble): (WhyFacts, Vec<Exit>, Option<String>),
+    proved: Proved,
     site: RunningSystem,
     mut record: Record,
     options: &RunOptions,
     cancel: &Cancel,
     emit: EventSink<'_>,
 ) -> WhyResult {
+    let Proved { facts, mut exits, trouble } = proved;
     if let Err(error) = site.close() {
         emit(RunEvent::Note(format!("cleanup failed: {error}\nhint: try `loadlab clean`")));
     }
