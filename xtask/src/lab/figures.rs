@@ -397,6 +397,7 @@ fn unit(unit: &str, amount: f64) -> Result<(f64, &'static str)> {
     Ok(match unit {
         "per_s" => (1.0, "/s"),
         "share" => (0.01, " %"),
+        "percent_of_core" => (1.0, " %"),
         "s" => (1.0, " s"),
         "ms" if amount >= 1000.0 => (1000.0, " s"),
         "ms" => (1.0, " ms"),
