@@ -1,6 +1,7 @@
 // A slow disk for one program, loaded into it with LD_PRELOAD: each sync takes DISK_MS milliseconds longer. Limits of
 // control groups do not slow down what the kernel writes later, and a disk that is slow for all would slow RabbitMQ, too.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -10,8 +11,10 @@ static void wait_for_disk(void) {
     const char *ms = getenv("DISK_MS");
     long long left_ns = ms ? atoll(ms) * 1000000 : 0;
     struct timespec left = {left_ns / 1000000000, left_ns % 1000000000};
-    while (nanosleep(&left, &left) != 0) {
-    }
+    int interrupted;
+    do {
+        interrupted = nanosleep(&left, &left) != 0 && errno == EINTR;
+    } while (interrupted);
 }
 
 int fdatasync(int file) {

@@ -395,20 +395,24 @@ fn what_the_plan_took_away_is_part_of_every_answer() {
         act(6.0, "pause db"),
         act(60.0, "resume db"),
         act(70.0, "kill db"),
+        // The container is restarted by its engine.
+        act(3.0, "kill edge"),
+        Event { at_s: 4.0, what: EventKind::Up { component: "edge".into(), pid: None } },
     ];
     assert_eq!(
         answer(&chaos).evidence[1..],
         [
             "the plan's event `kill db`: db was down for 35 % of the load (3.50 s)",
             "the plan's event `pause db`: db was suspended for 40 % of the load (4.00 s)",
+            "the plan's event `kill edge`: edge was down for 10 % of the load (1.00 s)",
         ]
     );
     let mut idle = made(1, 500, 20, &[("edge", QUIET)]);
-    idle.events = vec![act(1.0, "disconnect edge")];
+    idle.events = vec![act(1.0, "disconnect edge"), act(2.0, "limit edge cpu 5%")];
     let answer = answer(&idle);
     let expect = "the plan's event `disconnect edge`: edge was disconnected for 90 % of the load (9.00 s)";
     assert_eq!(answer.evidence[1..], [expect]);
-    assert!(!answer.evidence[0].contains("the plan did"), "{answer:?}");
+    assert!(answer.evidence[0].ends_with("the plan did `limit edge cpu 5%` at 2.00 s"), "{answer:?}");
 }
 
 /// In a search the edge still has the connections of the previous level when a trial begins: what it has on its own

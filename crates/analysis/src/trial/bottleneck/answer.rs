@@ -27,7 +27,7 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     let asked = trial.summary.requests.started > 0 || trial.summary.load.is_command();
     let confidence = suspects.first().map(|first| confidence(trial, first, flow.as_ref()));
     if let Some(first) = suspects.first_mut() {
-        first.evidence.extend(taken_down(trial));
+        first.evidence.extend(taken_down(trial).into_iter().map(|taken| taken.text));
     }
     let first = suspects.first().zip(confidence).filter(|_| asked);
     let mut unseen = not_seen(trial);

@@ -93,18 +93,17 @@ fn components<'a>(trial: &'a TrialData<'_>) -> impl Iterator<Item = &'a String> 
     all.keys().filter(move |name| !is_relay(name))
 }
 
-/// No saturated resource was found. The text adds what the plan did to the system on purpose, unless it took components
-/// away: the answer says so itself.
+/// No saturated resource was found. The text adds what the plan did to the system on purpose, but for what took
+/// components away for long: that is evidence of its own.
 pub fn inside(trial: &TrialData<'_>, flow: Option<&Flow>) -> Suspect {
     let guessed = inside_whom(trial);
     let seen = flow.and_then(|flow| located::in_several_places(trial, flow, &guessed));
     let mut suspect = seen.unwrap_or(guessed);
-    if !taken_down(trial).is_empty() {
-        return suspect;
-    }
     let load = during(trial);
+    let taken = taken_down(trial);
+    let is_evident = |what: &str| taken.iter().any(|taken| taken.event == what);
     let acts = trial.events.iter().filter_map(|e| match &e.what {
-        EventKind::Action { what, error: None, .. } if load.has(e.at_s) => {
+        EventKind::Action { what, error: None, .. } if load.has(e.at_s) && !is_evident(what) => {
             Some(format!("`{what}` at {}", seconds(e.at_s)))
         }
         _ => None,
