@@ -245,7 +245,9 @@ mod tests {
         use std::os::unix::ffi::OsStrExt;
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
-        fs::copy("/bin/sleep", &program).unwrap();
+        // A link, not a copy: a file just written cannot be run while a child of another test, forked meanwhile, still
+        // has it open.
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
         let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
         let found = ProcessId::of(child.id());
         child.kill().unwrap();
