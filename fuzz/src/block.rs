@@ -23,8 +23,8 @@ pub fn target(data: &[u8]) {
     let (part, whole) = block.into_part(None);
     assert_eq!(unpack(&packed).is_ok(), whole.is_ok());
     match (&part, known) {
-        (Part::Counted(batch), Some(known)) => {
-            let read = (batch.until_ns, batch.in_flight, batch.window_to_ns);
+        (Part::Counted(delta), Some(known)) => {
+            let read = (delta.until_ns, delta.in_flight, delta.window_to_ns);
             assert_eq!(read, (known.until_ns, known.in_flight, known.window_to_ns));
         }
         (Part::Ended(_), None) => {}

@@ -71,7 +71,7 @@ impl Bisection {
     }
 
     /// Marks a revision as unmeasurable: it does not build, or does not come up.
-    pub fn cannot_measure(&mut self, revision: usize) {
+    pub fn skip(&mut self, revision: usize) {
         self.unmeasurable[revision] = true;
     }
 

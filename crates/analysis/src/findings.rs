@@ -11,7 +11,7 @@ use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, FewSamples, Verdict};
 use loadlab_record::units::{format_duration_ns, plural};
 
-use crate::cases::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings, but_controls};
+use crate::cases::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings, without_controls};
 use crate::cases::labels::{Labels, described};
 use crate::cases::metric::{self, Metric};
 use crate::comparison::compare::{Comparison, Options};
@@ -126,7 +126,7 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
 fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
     // A control repeats its base, which is already listed.
-    let own = but_controls(cases);
+    let own = without_controls(cases);
     for case in own.clone() {
         let Some(first) = case.diagnosis.suspects.first() else { continue };
         match said.iter_mut().find(|(text, _)| *text == first.text) {
@@ -251,7 +251,7 @@ fn named(cases: &[CaseFindings<'_>], labels: &Labels, names: &[&str]) -> String 
     if cases.iter().filter(is_named).any(CaseFindings::is_control) {
         return listed(names);
     }
-    let facts = but_controls(cases).map(|c| &c.case.facts);
+    let facts = without_controls(cases).map(|c| &c.case.facts);
     let is_meant = |facts: &loadlab_record::manifest::CaseFacts| names.contains(&labels.name(facts).as_str());
     described(facts, labels, &is_meant).unwrap_or_else(|| listed(names))
 }
@@ -320,7 +320,7 @@ fn made(run: &RunRecord) -> String {
 
 fn result(run: &RunRecord, cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let listed = |names: &[&str]| named(cases, labels, names);
-    let own = but_controls(cases).count();
+    let own = without_controls(cases).count();
     // A control passes or fails with its base; it is news only if the control alone did not pass.
     let is_news = |control: &CaseFindings<'_>, verdict: Verdict| {
         let base = cases.iter().find(|c| control.case.facts.control_of.as_ref() == Some(&c.case.facts.name));
@@ -443,7 +443,7 @@ fn no_differences(run: &RunRecord, cases: &[CaseFindings<'_>]) -> Option<String>
     if run.manifest.quick {
         return Some("A quick run: a first look, without a verdict on differences between cases.".to_owned());
     }
-    let fewest = but_controls(cases).map(|c| c.summaries().count()).min().unwrap_or(0);
+    let fewest = without_controls(cases).map(|c| c.summaries().count()).min().unwrap_or(0);
     let fewest = if run.manifest.until_certain.is_some() { TRIALS_FOR_DIFFERENCES } else { fewest };
     (fewest < TRIALS_FOR_DIFFERENCES).then(|| {
         format!(

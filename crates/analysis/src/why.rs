@@ -127,10 +127,10 @@ pub fn elasticity(goodput: Effect, factor: f64) -> Effect {
     Effect { value: of(goodput.value), low: a.min(b), high: a.max(b) }
 }
 
-/// The goodput predicted for a change by another factor: as elastic as before, up to `most`, where something else
-/// becomes the limit. The interval is for the value measured then, so it is widened by the uncertainty of that
-/// measurement: that of `of` once it is known, until then that of the first one.
-pub fn predicted(goodput: Effect, (factor, to): (f64, f64), most: Option<f64>, of: Option<Effect>) -> Effect {
+/// The goodput predicted for a change by another factor, `to`, after one by `factor`: as elastic as before, up to
+/// `most`, where something else becomes the limit. The interval is for the value measured then, so it is widened by the
+/// uncertainty of that measurement: that of `of` once it is known, until then that of the first one.
+pub fn predicted(goodput: Effect, factor: f64, to: f64, most: Option<f64>, of: Option<Effect>) -> Effect {
     let scale = to.ln() / factor.ln();
     // A record cannot hold infinity.
     let bounded = |ln: f64| ln.exp().clamp(1.0 / FURTHEST, FURTHEST);
@@ -229,7 +229,7 @@ mod tests {
         let found = effects(&[&dead], 1)[0].unwrap();
         assert_eq!(call(found, 0.05), LeverCall::CannotTell);
         // All of it can be written and read again.
-        for effect in [found, elasticity(found, 0.9), predicted(found, (0.9, 1.1), None, None)] {
+        for effect in [found, elasticity(found, 0.9), predicted(found, 0.9, 1.1, None, None)] {
             assert!([effect.value, effect.low, effect.high].iter().all(|end| end.is_finite()), "{effect:?}");
         }
     }
@@ -238,19 +238,19 @@ mod tests {
     fn predictions_are_as_elastic_as_what_was_measured() {
         let exact = |value: f64| Effect { value, low: value, high: value };
         // A tenth less costs a tenth: a tenth more brings a tenth.
-        let up = predicted(exact(0.9), (0.9, 1.1), None, None);
+        let up = predicted(exact(0.9), 0.9, 1.1, None, None);
         assert!((up.value - 1.1).abs() < 1e-9, "{up:?}");
         assert!((elasticity(exact(0.9), 0.9).value - 1.0).abs() < 1e-9);
         // A delay that grows by a tenth and costs 4 %: a tenth less of it brings about as much.
-        let shorter = predicted(exact(0.96), (1.1, 0.9), None, None);
+        let shorter = predicted(exact(0.96), 1.1, 0.9, None, None);
         assert!((shorter.value - 1.046).abs() < 1e-3, "{shorter:?}");
         // Something else becomes the limit at 5 % more.
         let first = Effect { value: 0.9, low: 0.89, high: 0.91 };
-        let capped = predicted(first, (0.9, 1.1), Some(1.05), None);
+        let capped = predicted(first, 0.9, 1.1, Some(1.05), None);
         assert!((capped.value - 1.05).abs() < 1e-9 && capped.low < 1.05 && capped.high > 1.05, "{capped:?}");
         // A prediction is compared with a measurement, which is less certain after fewer rounds.
         let of =
-            |low: f64, high: f64| predicted(first, (0.9, 1.1), None, Some(Effect { value: 1.0, low, high }));
+            |low: f64, high: f64| predicted(first, 0.9, 1.1, None, Some(Effect { value: 1.0, low, high }));
         let (exactly, roughly) = (of(1.0, 1.0), of(0.9, 1.1));
         assert!((exactly.value - roughly.value).abs() < 1e-9);
         assert!(

@@ -47,7 +47,7 @@ fn searched(noise: Noise, seed: u64) -> (bool, usize) {
     let mut trial = 0;
     loop {
         match search.next() {
-            Next::Measure(revision) if !builds[revision] => search.cannot_measure(revision),
+            Next::Measure(revision) if !builds[revision] => search.skip(revision),
             Next::Measure(revision) => {
                 let shift = if revision >= slow { f64::ln_1p(SHIFT) } else { 0.0 };
                 search.measured(revision, shift + noise.of(&mut chance, trial));
@@ -139,7 +139,7 @@ fn revisions_that_cannot_be_measured_are_named_together() {
     let mut chance = Chance::new(3);
     let found = loop {
         match search.next() {
-            Next::Measure(revision @ (4 | 5)) => search.cannot_measure(revision),
+            Next::Measure(revision @ (4 | 5)) => search.skip(revision),
             Next::Measure(revision) => {
                 let shift = if revision >= 5 { 0.3 } else { 0.0 };
                 search.measured(revision, shift + NOISE * chance.normal());
@@ -158,7 +158,7 @@ fn revisions_that_cannot_be_measured_are_named_together() {
 #[test]
 fn an_end_that_cannot_be_measured_and_too_few_trials_are_not_certain() {
     let mut search = Bisection::new(8, 0.95, 100, 1);
-    search.cannot_measure(8);
+    search.skip(8);
     assert_eq!(search.next(), Next::NotCertain(Vec::new()));
     let mut search = Bisection::new(64, 0.95, 12, 1);
     let mut chance = Chance::new(3);

@@ -2,7 +2,7 @@
 
 use loadlab_analysis::cases::metric::{Metric, Value};
 use loadlab_analysis::comparison::compare::{
-    Call, Comparison, Method, Options, Samples, Scale, Side, compare, judge,
+    Call, Comparison, EquivalenceBounds, Method, Options, Samples, Scale, Side, compare, judge,
 };
 use loadlab_record::expr::NumberKind;
 use loadlab_record::figure::{self, FigureValue};
@@ -14,7 +14,7 @@ use Call::{Better, CannotTell, Same, Worse};
 
 use crate::chance::Chance;
 
-const SAME: (f64, f64) = (-0.0202, 0.0198);
+const SAME: EquivalenceBounds = EquivalenceBounds { low: -0.0202, high: 0.0198 };
 
 /// Trials of two equal cases: seven correlated figures, with noise of the round in both.
 fn equal_cases(
@@ -189,7 +189,7 @@ fn called(ratio: f64) -> [usize; 2] {
         let [base, other, control] = [1.0, ratio, 1.0].map(&mut trials);
         let alone = compared(&base, &other, Method::Paired);
         let of = |name: &'static str, trials| Side::of(name, (1..).zip(trials).map(|(n, s)| (n, Some(s))));
-        let beside = alone.clone().beside(&of("a", base.iter()), &of("a (control)", control.iter()));
+        let beside = alone.clone().with_control(&of("a", base.iter()), &of("a (control)", control.iter()));
         for (count, comparison) in called.iter_mut().zip([alone, beside]) {
             *count += usize::from(comparison.rows.iter().any(|row| matches!(row.call, Better | Worse)));
         }

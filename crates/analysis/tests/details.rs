@@ -1,7 +1,7 @@
 //! Where two cases differ: in which steps, loads, batches, components and probes, and how seldom that is wrong.
 
 use loadlab_analysis::comparison::compare::{
-    Call, Comparison, Method, Options, Row, Samples, Side, compare, judge_with,
+    Call, Comparison, EquivalenceBounds, Method, Options, Row, Samples, Side, compare, judge_with,
 };
 use loadlab_analysis::comparison::design::Design;
 use loadlab_analysis::{TrialInput, summarise};
@@ -99,8 +99,9 @@ fn parts_of_a_figure_that_the_control_hides_are_no_findings() {
         |comparison: &Comparison| differing(comparison).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let all = ["p50 of POST /order", "p99 of POST /order", "CPU per request of db"];
     assert_eq!(parts(&alone), all);
-    let beside =
-        |control: &[Summary]| alone.clone().beside(&side("old", &base), &side("old (control)", control));
+    let beside = |control: &[Summary]| {
+        alone.clone().with_control(&side("old", &base), &side("old (control)", control))
+    };
     assert_eq!(parts(&beside(&trials(3, 24, Shift::default()))), all, "a quiet one");
     // The second name alone makes orders slower, and leaves the CPU alone.
     let slower = beside(&trials(3, 24, Shift { order: 0.2, ..Shift::default() }));
@@ -191,7 +192,7 @@ fn one_step_or_one_component_is_the_whole() {
 #[test]
 fn details_raise_few_alarms_however_many_there_are() {
     let details_of = [(0..40).collect::<Vec<usize>>(), Vec::new()];
-    let same = (-0.02, 0.02);
+    let same = EquivalenceBounds { low: -0.02, high: 0.02 };
     let mut alarms = 0;
     for seed in 0..2000 {
         let mut chance = Chance::new(seed);

@@ -1,6 +1,6 @@
 //! The test that is repeated after every round, checked on simulated sessions.
 
-use loadlab_analysis::comparison::compare::Call;
+use loadlab_analysis::comparison::compare::{Call, EquivalenceBounds};
 use loadlab_analysis::comparison::sequential::{Question, Sequential, levels};
 use loadlab_analysis::statistics::student;
 
@@ -15,7 +15,7 @@ const ROUNDS: usize = 24;
 const IS_LONG: bool = option_env!("LOADLAB_TEST_LONG").is_some();
 
 fn question(level: f64, seed: u64) -> Question {
-    let same = ((-MARGIN).ln_1p(), MARGIN.ln_1p());
+    let same = EquivalenceBounds { low: (-MARGIN).ln_1p(), high: MARGIN.ln_1p() };
     Question { level, same, at_most: ROUNDS, less_is_better: true, seed }
 }
 

@@ -125,7 +125,7 @@ fn predictions_hold_what_is_measured_afterwards() {
             let raised = session(noise, seed + SESSIONS, &[1.1f64.ln()]);
             let shorter = &raised[..2 * FEWEST_ROUNDS as usize + 1];
             let up = effects(&[shorter], 1)[0].expect("enough rounds");
-            let predicted = predicted(down, (0.9, 1.1), None, Some(up));
+            let predicted = predicted(down, 0.9, 1.1, None, Some(up));
             held += usize::from((predicted.low..=predicted.high).contains(&up.value));
             told += usize::from(predicted.low > 1.0);
             let elastic = elasticity(down, 0.9);

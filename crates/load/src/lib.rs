@@ -24,7 +24,7 @@ pub mod target;
 mod worker;
 
 pub use loadlab_record::schedule::{Arrivals, Until, WhenBehind};
-pub use measure::batch::Ids;
+pub use measure::delta::Ids;
 pub use pool::ConnectionPool;
 pub use run::{Control, LoadError, LoadEvent, LoadResult, run};
 pub use spec::{IoChoice, LoadSpec, Model};

@@ -9,7 +9,7 @@ use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeas
 use loadlab_record::numbers::Numbers;
 use loadlab_record::summary::{Generator, Stalls};
 
-use crate::measure::batch::Ids;
+use crate::measure::delta::Ids;
 use crate::run::collector::Collector;
 use crate::spec::LoadSpec;
 use crate::start::Start;
@@ -165,7 +165,7 @@ pub fn run(
 ) -> Result<LoadResult, LoadError> {
     let start = Start::new(origin.start_ns, origin.first_id, spec.held.as_ref().map(|_| spec.threads));
     let mut collector = Collector::new(spec, origin, &start, spec.threads);
-    let (ends, generator) = threads::run(spec, control, &start, &mut |batch| collector.add(batch, observer))?;
+    let (ends, generator) = threads::run(spec, control, &start, &mut |delta| collector.add(delta, observer))?;
     collector.end(observer);
     let ends = ends.into_iter().collect::<Result<_, _>>()?;
     Ok(collector.outcome(ends, generator))

@@ -308,7 +308,7 @@ fn thinking(choice: &mut Choice, script: Script) -> Script {
 fn conversation(choice: &mut Choice) -> Vec<Script> {
     let long = "m".repeat(choice.of(&[1, 200, 6000]));
     let mut ask = conversations::ask(&format!("{long} id={{x}} for={{u}}"), "for=");
-    if let Some(ConversationAction::Say { echoes, .. }) =
+    if let Some(ConversationAction::Message { echoes, .. }) =
         ask.conversation.as_mut().map(|conversation| &mut conversation.part)
     {
         *echoes = vec![template("for={u} id={x};")];
@@ -587,8 +587,8 @@ fn check_server(case: &Case, spec: &LoadSpec, ran: &Ran) {
     for (script, (tag, measured)) in journey.scripts.iter().zip(&ran.measured.by_tag) {
         let most = match script.conversation.as_ref().map(|conversation| &conversation.part) {
             Some(ConversationAction::Open { .. }) => good(Asked::Opening),
-            Some(ConversationAction::Say { send: Some(_), wait: Some(_), .. }) => good(Asked::Message),
-            Some(ConversationAction::Goodbye) => good(Asked::Goodbye),
+            Some(ConversationAction::Message { send: Some(_), wait: Some(_), .. }) => good(Asked::Message),
+            Some(ConversationAction::Close) => good(Asked::Goodbye),
             _ => u64::MAX,
         };
         assert!(measured.counts.ok <= most, "{tag}: {} of {most} answers", measured.counts.ok);
@@ -601,7 +601,7 @@ fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
     let counts = &ran.measured.counts;
     let waits_in_vain = |script: &Script| {
         let part = script.conversation.as_ref().map(|conversation| &conversation.part);
-        matches!(part, Some(ConversationAction::Say { send: None, .. }))
+        matches!(part, Some(ConversationAction::Message { send: None, .. }))
     };
     let scripts = spec.journey.iter().flat_map(|j| &j.scripts).map(Some).chain(std::iter::repeat(None));
     for ((tag, measured), script) in ran.measured.by_tag.iter().zip(scripts) {
@@ -744,7 +744,7 @@ fn whatever_fails_the_load_is_whole_again_when_it_is_over() {
         let waits_in_vain = spec.journey.iter().flat_map(|j| &j.scripts).any(|script| {
             matches!(
                 script.conversation.as_ref().map(|conversation| &conversation.part),
-                Some(ConversationAction::Say { send: None, .. })
+                Some(ConversationAction::Message { send: None, .. })
             )
         });
         let timeouts = counts.failures.get(Failure::Timeout);

@@ -42,8 +42,8 @@ struct Counting;
 thread_local! {
     /// Bytes this thread holds.
     static HELD: Cell<isize> = const { Cell::new(0) };
-    /// Whether this test treats the thread as a load thread.
-    static LOADS: Cell<bool> = const { Cell::new(true) };
+    /// Whether this test treats the thread as a load thread; `None` if that depends on its name.
+    static LOADS: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
 /// Number of allocations by load threads. One test at a time reads it.
@@ -53,9 +53,21 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 fn held(more: isize) {
     // A thread that is ending no longer has this variable.
     let _ = HELD.try_with(|held| held.set(held.get() + more));
-    if more > 0 && LOADS.try_with(Cell::get).unwrap_or(false) {
+    if more > 0 && LOADS.try_with(is_load_thread).unwrap_or(false) {
         TAKEN.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// The threads that run tests allocate as well, whenever another test begins or ends: a load thread is known by its
+/// name, once it has it.
+fn is_load_thread(loads: &Cell<Option<bool>>) -> bool {
+    if loads.get().is_none() {
+        let mut name = [0u8; 16];
+        // SAFETY: PR_GET_NAME writes at most 16 bytes to the given address.
+        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+        loads.set(name.starts_with(b"load-").then_some(true));
+    }
+    loads.get().unwrap_or(false)
 }
 
 // SAFETY: every call is passed on to the system allocator unchanged; counting touches none of the caller's memory.
@@ -166,7 +178,7 @@ fn held_late(spec: &LoadSpec) -> isize {
 #[test]
 fn bodies_that_nobody_looks_at_are_not_kept() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    LOADS.set(false);
+    LOADS.set(Some(false));
     let checked = |check: fn(&mut Checks)| {
         let mut spec = journey();
         check(&mut spec.journey.as_mut().unwrap().scripts[0].checks);
@@ -205,7 +217,7 @@ impl Server for Watching {
 #[test]
 fn what_is_not_collected_takes_no_more_memory_the_longer_it_lasts() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    LOADS.set(false);
+    LOADS.set(Some(false));
     let held_after = |seconds: u64| {
         let mut spec = plain();
         (spec.model, spec.until) = (Model::Closed { users: 2 }, Until::Elapsed((seconds + 2) * S));
@@ -224,7 +236,7 @@ fn what_is_not_collected_takes_no_more_memory_the_longer_it_lasts() {
 #[test]
 fn ten_times_the_requests_take_no_more_memory() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    LOADS.set(false);
+    LOADS.set(Some(false));
     let held_with = |think_ns: u64| {
         let mut spec = plain();
         (spec.model, spec.until) = (Model::Closed { users: 20 }, Until::Elapsed(20 * S));
@@ -257,7 +269,7 @@ impl Server for Slow {
 #[test]
 fn very_many_requests_in_flight_are_not_kept() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    LOADS.set(false);
+    LOADS.set(Some(false));
     const BODY: usize = 2_000;
     let held_by = |users: u64| {
         let mut spec = LoadSpec { model: Model::Closed { users }, ..journey() };
@@ -370,11 +382,11 @@ fn server(tls: Option<Arc<ServerConfig>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address");
     std::thread::spawn(move || {
-        LOADS.set(false);
+        LOADS.set(Some(false));
         for socket in listener.incoming().flatten() {
             let peer = Peer::new(tls.as_ref());
             std::thread::spawn(move || {
-                LOADS.set(false);
+                LOADS.set(Some(false));
                 serve(socket, peer)
             });
         }
@@ -405,14 +417,14 @@ struct Peers {
 
 impl Server for Peers {
     fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)> {
-        LOADS.set(false);
+        LOADS.set(Some(false));
         self.peers.insert(conn, (Peer::new(self.tls.as_ref()), 0));
-        LOADS.set(true);
+        LOADS.set(Some(true));
         Ok(at_ns)
     }
 
     fn request(&mut self, at_ns: u64, conn: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
-        LOADS.set(false);
+        LOADS.set(Some(false));
         let (peer, all_came_ns) = self.peers.get_mut(&conn).expect("a connection");
         let answer = peer.answer(bytes);
         if self.tls.is_some() {
@@ -424,7 +436,7 @@ impl Server for Peers {
             (*all_came_ns, Reply::Bytes(piece.to_vec()))
         };
         let replies = answer.chunks(answer.len().div_ceil(self.pieces).max(1)).map(&mut come).collect();
-        LOADS.set(true);
+        LOADS.set(Some(true));
         replies
     }
 }
@@ -462,16 +474,18 @@ fn taken(spec: &LoadSpec, requests: u64, on: On, tls: Option<&Arc<ServerConfig>>
             loadlab_load::run(&spec, &Control::default(), origin, &mut |_| {})
         }
         On::Simulated(pieces) => {
-            LOADS.set(true);
+            LOADS.set(Some(true));
             let mut sim = Sim::new(Peers { tls: tls.cloned(), pieces, peers: BTreeMap::new(), records: 0 });
             let outcome = simulate(&spec, &Control::default(), &mut sim, &mut |_| {});
-            LOADS.set(false);
+            LOADS.set(Some(false));
             records = sim.into_server().records;
             outcome
         }
     };
     assert_eq!(outcome.expect("it runs").measured.counts.ok, requests);
-    (TAKEN.load(Ordering::Relaxed) - before, records)
+    let taken = TAKEN.load(Ordering::Relaxed) - before;
+    assert!(taken > 0, "no allocation was counted, and a load begins with some");
+    (taken, records)
 }
 
 impl On {
@@ -550,7 +564,7 @@ fn loads() -> Vec<(&'static str, LoadSpec)> {
 #[test]
 fn requests_cost_load_threads_no_memory() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    LOADS.set(false);
+    LOADS.set(Some(false));
     let address = server(None);
     for on in everywhere() {
         for (what, mut spec) in loads() {
@@ -568,7 +582,7 @@ fn requests_cost_load_threads_no_memory() {
 #[test]
 fn requests_under_tls_cost_what_rustls_takes() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    LOADS.set(false);
+    LOADS.set(Some(false));
     let config = support::tls::config(&["h2", "http/1.1"]);
     let address = server(Some(config.clone()));
     for on in everywhere() {

@@ -417,7 +417,7 @@ fn messages_that_come_together_go_to_one_part_each() {
 fn ones_own_message_is_told_from_others() {
     let own = |text: &str| {
         let echoes = vec![template("no {n}.")];
-        part(ConversationAction::Say {
+        part(ConversationAction::Message {
             send: Some((MessageType::Text, template(text))),
             wait: Some(WAIT),
             echoes,

@@ -14,7 +14,7 @@ use loadlab_load::protocol::http2::{Code, Event, Head, HeadParts, Heads, Session
 
 use crate::{ports, skip};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A request to send.
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! Connections that outlive their load, over real sockets; the server counts them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::Origin;
@@ -11,8 +11,13 @@ use loadlab_load::{
     run,
 };
 
-use crate::server::{Server, good, slow};
+use crate::real::{CLOSE_WAIT, sockets_to};
+use crate::server::{PATIENCE, Server, Step, always, good};
 use crate::skip;
+
+/// Requests of a load of a fixed rate: with a connection for each of them, none has to wait or to open another,
+/// however late the server is.
+const AT_A_RATE: u64 = 12;
 
 /// A load of users with ten requests each, or of a fixed rate, on two threads.
 fn spec(server: &Server, model: Model, pool: &Arc<ConnectionPool>, io: IoChoice) -> LoadSpec {
@@ -25,7 +30,7 @@ fn spec(server: &Server, model: Model, pool: &Arc<ConnectionPool>, io: IoChoice)
     };
     let until = match model {
         Model::Closed { .. } => Until::Repeats(10),
-        Model::Open { .. } => Until::Elapsed(300_000_000),
+        Model::Open { .. } => Until::Requests(AT_A_RATE),
     };
     let requests = vec![parts.build().expect("a request")];
     LoadSpec {
@@ -51,9 +56,14 @@ fn rate(rate_per_s: f64) -> Model {
 
 /// Runs the load; `None` if the backend is not allowed here.
 fn loaded(spec: &LoadSpec) -> Option<LoadResult> {
+    controlled(spec, &Control::default())
+}
+
+/// As [`loaded`], for a load that may be stopped.
+fn controlled(spec: &LoadSpec, control: &Control) -> Option<LoadResult> {
     let start_ns = now_ns() + 5_000_000;
     let origin = Origin { start_ns, zero_ns: start_ns, batch: 0, first_id: 0 };
-    match run(spec, &Control::default(), origin, &mut |_| {}) {
+    match run(spec, control, origin, &mut |_| {}) {
         Ok(outcome) => Some(outcome),
         Err(LoadError::Io { error, .. }) => {
             skip::skip(&format!("this backend is not allowed here: {error}"));
@@ -86,7 +96,7 @@ fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {
     assert_eq!(server.counts().connections, 16);
     drop(pool);
     let counts = server.settled();
-    assert_eq!((counts.requests, counts.resets), (10 * (8 + 8 + 4 + 12) + 30, 0));
+    assert_eq!((counts.requests, counts.resets), (10 * (8 + 8 + 4 + 12) + AT_A_RATE, 0));
 }
 
 #[test]
@@ -115,15 +125,19 @@ fn what_will_be_of_no_use_is_closed_before() {
 
 #[test]
 fn what_was_under_way_at_the_end_is_not_kept() {
-    let server = Server::start(slow(Duration::from_secs(5)));
+    let server = Server::start(always(vec![Step::Hang]));
     let pool = Arc::new(ConnectionPool::default());
-    let cut = |model| LoadSpec {
-        until: Until::Elapsed(100_000_000),
-        grace_ns: 50_000_000,
-        ..spec(&server, model, &pool, IoChoice::Auto)
-    };
-    for _ in 0..2 {
-        let outcome = loaded(&cut(users(4))).expect("some backend is allowed");
+    for round in 1..=2 {
+        let cut = LoadSpec { grace_ns: 50_000_000, ..spec(&server, users(4), &pool, IoChoice::Auto) };
+        let control = Control::default();
+        let outcome = std::thread::scope(|scope| {
+            // It ends once all are under way, however long that takes.
+            scope.spawn(|| {
+                server.after(4 * round);
+                control.stop();
+            });
+            controlled(&cut, &control).expect("some backend is allowed")
+        });
         assert_eq!((reported(&outcome), outcome.measured.counts.in_flight), ((4, 0, 0, 4), 4));
     }
 }
@@ -137,6 +151,12 @@ fn what_the_server_closed_meanwhile_is_made_anew() {
     server.die();
     let address = server.address;
     drop(server);
+    // The ends of the connections arrive a moment later.
+    let until = Instant::now() + PATIENCE;
+    while sockets_to(address, CLOSE_WAIT) < 6 {
+        assert!(Instant::now() < until, "the connections were not closed");
+        std::thread::yield_now();
+    }
     let server = Server::at(&address.to_string(), good);
     assert_eq!(reported(&loaded(&first).expect("some backend is allowed")), (6, 0, 0, 6));
     drop(pool);

@@ -326,10 +326,10 @@ fn trickled_bytes_come_in_order<I: Io<'static>>(mut b: Driven<I>) {
 
 /// Socket states, as in `/proc/net/tcp`.
 const SYN_SENT: &str = "02";
-const CLOSE_WAIT: &str = "08";
+pub const CLOSE_WAIT: &str = "08";
 
 /// The number of sockets in this network namespace in a state whose remote port is that of the address.
-fn sockets_to(address: SocketAddr, state: &str) -> usize {
+pub fn sockets_to(address: SocketAddr, state: &str) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let remote = format!(":{:04X} {state} ", address.port());
     table.lines().filter(|l| l.contains(&remote)).count()
@@ -337,20 +337,14 @@ fn sockets_to(address: SocketAddr, state: &str) -> usize {
 
 /// A request sent on an already closed connection is reported as unseen; a request that the server read is not.
 fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
-    let server = Server::start(|r: &Request| match r.connection {
-        0 => vec![send("bye"), Step::Wait(Duration::from_millis(100)), Step::Close],
-        1 => vec![Step::Close],
-        _ => vec![Step::Wait(Duration::from_millis(200)), Step::Reset],
-    });
-    // Closed without the worker knowing when it sends.
-    b.connected(0, server.address);
+    // Closed without the worker knowing when it sends: not before it has seen the answer, however late it is.
+    let mut closing = Server::start(always(vec![send("bye")]));
+    b.connected(0, closing.address);
     b.exchange(0, 3);
+    closing.die();
     let until = Instant::now() + PATIENCE;
-    while server.counts().answered < 1 {
-        assert!(Instant::now() < until);
-    }
     // The end of the stream has arrived, but the backend has not looked at it yet.
-    while sockets_to(server.address, CLOSE_WAIT) < 1 {
+    while sockets_to(closing.address, CLOSE_WAIT) < 1 {
         assert!(Instant::now() < until);
     }
     assert_eq!(b.log.end(0), None);
@@ -358,6 +352,10 @@ fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
     b.until("reported of the close", |log| log.end(0).is_some());
     assert!(b.io.ops().unseen(0), "{:?}", b.log.0);
     b.io.ops().close(0);
+    let server = Server::start(|r: &Request| match r.connection {
+        0 => vec![Step::Close],
+        _ => vec![Step::Wait(Duration::from_millis(200)), Step::Reset],
+    });
     // Read, then closed without an answer.
     b.connected(1, server.address);
     b.io.ops().send(1, REQUEST);
@@ -369,7 +367,7 @@ fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
     b.io.ops().send(2, REQUEST);
     b.until("reset", |log| log.end(2).is_some());
     assert!(!b.io.ops().unseen(2), "{:?}", b.log.0);
-    assert_eq!(server.counts().requests, 3);
+    assert_eq!((closing.counts().requests, server.counts().requests), (1, 2));
 }
 
 fn many_at_once<I: Io<'static>>(mut b: Driven<I>) {
@@ -440,8 +438,13 @@ fn a_connect_that_is_given_up_is_gone<I: Io<'static>>(mut b: Driven<I>) {
     }
     (0..12).for_each(|c| b.io.ops().close(c));
     b.log.0.clear();
+    // Nobody accepts, and a connect that goes on is tried for two minutes.
+    let until = Instant::now() + PATIENCE;
+    while pending() > 0 {
+        assert!(Instant::now() < until, "still connecting");
+        b.turn();
+    }
     b.poll_for(Duration::from_millis(50));
-    assert_eq!(pending(), 0, "still connecting");
     assert!(b.log.0.is_empty(), "{:?}", b.log.0);
 }
 
@@ -483,11 +486,12 @@ fn an_answer_is_reported_before_the_send_it_cut_short<I: Io<'static>>(mut b: Dri
 fn a_wait_lasts_no_longer_than_asked_for_unless_something_comes<I: Io<'static>>(mut b: Driven<I>) {
     let from_ns = b.io.ops().now();
     let mut turns = 0;
-    while b.io.ops().now() < from_ns + 30 * MS {
+    // At least once, even if this thread got no core for so long.
+    while turns == 0 || b.io.ops().now() < from_ns + 30 * MS {
         b.io.poll(Wait::until(from_ns + 30 * MS), &mut b.log).unwrap();
         turns += 1;
     }
-    assert!((1..100).contains(&turns), "it sleeps, and not for ever: {turns} turns");
+    assert!(turns < 100, "it does not sleep: {turns} turns");
     // A deadline in the past does not wait.
     b.io.poll(Wait::until(from_ns), &mut b.log).unwrap();
     b.io.poll(Wait::until(0), &mut b.log).unwrap();

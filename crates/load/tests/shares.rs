@@ -8,7 +8,7 @@ use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::rows::{Dealing, Rows};
 use loadlab_load::journey::script::{Deal, Journey};
-use loadlab_load::measure::batch::{Batch, Sizes};
+use loadlab_load::measure::delta::{Delta, Sizes};
 use loadlab_load::random::Random;
 use loadlab_load::run::{Origin, Part, PartReport, Second, due_between, merge, simulate, simulate_part};
 use loadlab_load::spec::{Elsewhere, Joins};
@@ -155,9 +155,9 @@ fn merged(spec: &LoadSpec, threads: &[usize], seed: u64) -> (Vec<Second>, LoadRe
         before += *threads as u64;
         let (spec, mut own) = (LoadSpec { threads: *threads, elsewhere, ..spec.clone() }, VecDeque::new());
         let mut sim = Sim::new(Noting::default());
-        let end = simulate_part(&spec, &Control::default(), &mut sim, &mut |batch| {
-            let mut copy = Batch::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });
-            std::mem::swap(&mut copy, batch);
+        let end = simulate_part(&spec, &Control::default(), &mut sim, &mut |delta| {
+            let mut copy = Delta::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });
+            std::mem::swap(&mut copy, delta);
             own.push_back(PartReport { part, what: Part::Counted(Box::new(copy)) });
         });
         own.push_back(PartReport { part, what: Part::Ended(Box::new(end.unwrap())) });
@@ -192,7 +192,9 @@ proptest! {
         for (name, spec) in loads(users, rate, seed) {
             let (alone, counts) = sent(&spec);
             let (together, sum) = sent_together(&spec, &threads);
-            prop_assert!(!alone.is_empty() || rate < 5.0, "{}", name);
+            // At a low rate it may be that nothing arrives: in the stages the chance is a tenth at 5/s, and less than
+            // one in a thousand million at 50/s.
+            prop_assert!(!alone.is_empty() || rate < 50.0, "{}", name);
             prop_assert_eq!(alone, together, "{} over {:?}", name, &threads);
             prop_assert_eq!(counts, sum, "{} over {:?}", name, &threads);
         }

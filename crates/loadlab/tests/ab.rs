@@ -7,6 +7,10 @@ use serde_json::Value;
 
 use crate::run_support::{LOADLAB, Lab, Ran, component, eventually, plan};
 
+/// Slow enough that a busy machine adds little to it.
+const FAST_MS: &str = "40";
+const SLOW_MS: &str = "120";
+
 /// A folder with a repository of two commits: `v1` is fast, the later one takes three times as long.
 struct Shop {
     lab: Lab,
@@ -19,9 +23,9 @@ impl Shop {
             std::fs::create_dir_all(shop.lab.path().join(folder)).expect("a folder");
         }
         shop.git(&["init", "--quiet"]);
-        shop.commit("ms", "20", "A shop");
+        shop.commit("ms", FAST_MS, "A shop");
         shop.git(&["tag", "v1"]);
-        shop.commit("ms", "60", "Ask the stock twice");
+        shop.commit("ms", SLOW_MS, "Ask the stock twice");
         // The plan is newer than both commits, as plans are; so is the file it names.
         shop.file("load/plan.yaml", &Shop::plan("trials: 5\n"));
         shop.file("load/pages.txt", "http://127.0.0.1:1/\n");
@@ -229,9 +233,6 @@ fn a_kill_leaves_no_tree_behind() {
 const REVISIONS: usize = 64;
 const SLOW: usize = 42;
 
-/// Slow enough that a busy machine adds little to it.
-const FAST_MS: &str = "40";
-
 fn long_history(rest: &str, slow_ms: &str) -> Shop {
     let shop = Shop { lab: Lab::new() };
     for folder in ["repository/load", "temporary"] {
@@ -257,7 +258,7 @@ fn long_history(rest: &str, slow_ms: &str) -> Shop {
 
 #[test]
 fn bisect_names_the_revision_that_made_it_slower() {
-    let shop = long_history("", "120");
+    let shop = long_history("", SLOW_MS);
     let out = shop.out();
     let words = ["bisect", "v1..HEAD", "load/plan.yaml", "--figure", "median", "--out", &out, "--json"];
     let ran = Ran::of(shop.command(&words).output().expect("loadlab starts"));
@@ -374,7 +375,7 @@ fn a_history_of_runs_names_the_commit_that_changed_a_figure() {
             shop.git(&["checkout", "--quiet", "-"]);
         }
         if number == 9 {
-            shop.file("ms", "61");
+            shop.file("ms", "121");
         }
         let out = runs.join(format!("run-{number}"));
         let words =

@@ -29,14 +29,22 @@ on_every_backend! {
 
 const SOON: Duration = Duration::from_millis(20);
 
-/// A closed load whose requests, bytes and connections must match the server's exactly.
-fn exact(args: &[&str], script: impl Script, requests: u64) {
-    let server = Server::start(script);
-    let url = server.url("/");
-    let mut all = vec![url.as_str()];
-    all.extend(args);
-    let (json, code) = measured(&all);
-    let counts = server.settled();
+/// A load whose requests, bytes and connections must match the server's exactly.
+fn exact<S: Script>(args: &[&str], script: impl Fn() -> S, requests: u64) {
+    let attempt = || {
+        let server = Server::start(script());
+        let url = server.url("/");
+        let (json, code) = measured(&[&[url.as_str()], args].concat());
+        (json, code, server.settled())
+    };
+    let (mut json, mut code, mut counts) = attempt();
+    for _ in 0..7 {
+        // A loadlab that had no core when the load ended drops what was due by then, rather than open hundreds of
+        // connections at once.
+        if code == 4 && n(&json, "requests.dropped") > 0 {
+            (json, code, counts) = attempt();
+        }
+    }
     // A machine too busy to keep the schedule is reported as late, and as nothing else.
     assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
     assert_eq!(n(&json, "requests.ok"), requests, "{args:?} {json:#}");
@@ -56,28 +64,27 @@ fn a_number_of_requests_is_exact_whatever_users_and_threads() {
         ["-n", "1000", "-c", "8", "-t", "2"],
         ["-n", "1001", "-c", "7", "-t", "1"],
     ] {
-        exact(&args, good, args[1].parse().unwrap());
+        exact(&args, || good, args[1].parse().unwrap());
     }
 }
 
 fn a_number_of_requests_at_a_rate_is_exact() {
-    exact(&["-n", "1", "-r", "100/s"], good, 1);
-    exact(&["-n", "300", "-r", "1000/s", "-t", "2"], good, 300);
-    exact(&["-n", "300", "-r", "1000/s", "--arrivals", "poisson", "--ramp", "100ms"], good, 300);
+    exact(&["-n", "1", "-r", "100/s"], || good, 1);
+    exact(&["-n", "300", "-r", "1000/s", "-t", "2"], || good, 300);
+    exact(&["-n", "300", "-r", "1000/s", "--arrivals", "poisson", "--ramp", "100ms"], || good, 300);
 }
 
 fn a_rate_for_a_duration_is_exact() {
-    exact(&["-d", "500ms", "-r", "1000/s"], good, 500);
-    exact(&["-d", "1s", "-r", "400/s", "--ramp", "1s"], good, 200);
-    exact(&["-d", "300ms", "-r", "100/s", "-t", "2"], slow(SOON), 30);
+    exact(&["-d", "500ms", "-r", "1000/s", "--grace", "50s"], || good, 500);
+    exact(&["-d", "1s", "-r", "400/s", "--ramp", "1s", "--grace", "50s"], || good, 200);
+    exact(&["-d", "300ms", "-r", "100/s", "-t", "2", "--grace", "50s"], || slow(SOON), 30);
 }
 
 fn users_for_a_duration_finish_what_they_are_at() {
-    for args in [["-d", "400ms", "-c", "10", "-t", "1"], ["-d", "400ms", "-c", "10", "-t", "2"]] {
+    for threads in ["1", "2"] {
         let server = Server::start(slow(Duration::from_millis(30)));
-        let url = server.url("/");
-        let mut all = vec![url.as_str()];
-        all.extend(args);
+        // Long enough that every user begins, on however busy a machine.
+        let all = [&server.url("/"), "-d", "2s", "-c", "10", "-t", threads, "--grace", "50s"];
         let (json, code) = measured(&all);
         check_same(&json, &server.settled());
         assert_eq!((code, n(&json, "requests.in_flight")), (0, 0));
@@ -202,7 +209,8 @@ fn each_fault_has_its_own_name() {
 
 fn a_reset_inside_a_body_is_truncated() {
     // Wait, so that the reset does not overtake the data: the client would then discard it unread.
-    let steps = vec![send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"), Step::Wait(SOON), Step::Reset];
+    let wait = Step::Wait(Duration::from_millis(200));
+    let steps = vec![send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"), wait, Step::Reset];
     let server = Server::start(always(steps));
     let (json, _) = measured(&[&server.url("/"), "-n", "10", "-c", "2"]);
     assert_eq!(failures(&json), [("truncated".to_owned(), 10)], "{json:#}");

@@ -55,9 +55,10 @@ fn a_stop_condition_ends_the_load() {
         9 => vec![send(response(500, "no"))],
         _ => good(r),
     });
-    for load in [["-c", "4"], ["-r", "500/s"]] {
+    // At this rate, what falls due while a busy machine has no core for loadlab can still be sent when the load ends.
+    for load in [["-c", "4"], ["-r", "100/s"]] {
         let before = server.counts().requests;
-        let mut args = vec!["--stop-when", "failed > 10", "-d", "50s"];
+        let mut args = vec!["--stop-when", "failed > 10", "-d", "50s", "--grace", "50s"];
         let url = server.url("/");
         args.extend(load);
         args.push(&url);
@@ -144,7 +145,8 @@ fn interrupted_when_one_thread_is_done() {
         0 => good(r),
         _ => vec![Step::Hang],
     });
-    let running = Running::start(command(&["--json", &server.url("/"), "-n", "2", "-c", "2", "-t", "2"]));
+    let args = ["--json", &server.url("/"), "-n", "2", "-c", "2", "-t", "2", "--timeout", "10m"];
+    let running = Running::start(command(&args));
     server.after(2);
     // Both threads have started. A thread that is done reports before it ends.
     let until = Instant::now() + PATIENCE;
@@ -159,7 +161,7 @@ fn interrupted_when_one_thread_is_done() {
     let json = ran.json();
     check_identities(&json);
     assert_eq!((ran.code, n(&json, "requests.in_flight")), (130, 1), "{json:#}");
-    assert!(took < Duration::from_secs(15), "{took:?}, and the timeout is 30 s");
+    assert!(took < Duration::from_secs(60), "{took:?}, and the timeout is 10 min");
 }
 
 /// The number of load threads of a process.
@@ -181,14 +183,16 @@ fn a_second_signal_ends_it_at_once() {
 
 fn the_server_dies_in_the_middle() {
     let mut server = Server::start(slow(Duration::from_millis(2)));
-    let running = Running::start(command(&["--json", &server.url("/"), "-c", "5", "-d", "1s"]));
+    // The load goes on until it has met the dead server, however long this thread takes to let it die.
+    let args = ["--json", &server.url("/"), "-c", "5", "-d", "50s", "--stop-when", "failed > 100"];
+    let running = Running::start(command(&args));
     server.after(200);
     server.die();
     let ran = running.wait();
     let json = ran.json();
     check_identities(&json);
     let counts = server.settled();
-    assert_eq!((ran.code, at(&json, "ended").as_str()), (0, Some("complete")), "{}", ran.stderr);
+    assert_eq!((ran.code, at(&json, "ended").as_str()), (0, Some("stopped")), "{}", ran.stderr);
     assert!(n(&json, "failures.connect") > 0, "{json:#}");
     // Whatever was in flight when the server died ended in one of two ways: connection closed, or truncated answer.
     let odd = n(&json, "failures.reset") + n(&json, "failures.truncated");
@@ -204,14 +208,15 @@ fn timeouts_are_counted_when_they_are_due() {
         0 => good(r),
         _ => vec![Step::Hang],
     });
-    let (json, code) = measured(&[&server.url("/"), "-n", "40", "-c", "10", "--timeout", "2s"]);
-    let counts = server.settled();
+    // Long enough for a good answer of a busy machine.
+    let (json, code) = measured(&[&server.url("/"), "-n", "40", "-c", "10", "--timeout", "6s"]);
+    let counts = server.settled_after(n(&json, "connections.opened"));
     assert_eq!((code, failures(&json)), (0, vec![("timeout".to_owned(), 20)]), "{json:#}");
     assert_eq!((n(&json, "requests.ok"), counts.requests), (20, 40));
     assert_eq!(n(&json, "response_ms.censored"), 20);
     // Half of the requests outlast the timeout: the median is the last known value, or beyond it.
     assert_eq!(f(&json, "response_ms.p75"), None);
-    assert!(f(&json, "response_ms.over_ms.p75").unwrap() >= 2000.0);
+    assert!(f(&json, "response_ms.over_ms.p75").unwrap() >= 6000.0);
     assert_eq!(f(&json, "response_ms.max"), None);
     assert_eq!(n(&json, "ok_response_ms.count"), 20);
     assert_eq!(n(&json, "bytes.sent"), counts.received);
@@ -219,18 +224,19 @@ fn timeouts_are_counted_when_they_are_due() {
 }
 
 fn grace_cuts_off_what_is_still_in_flight() {
-    // every third request never ends; the others finish within the grace period
+    // On every third connection the first request never ends; the others finish within the grace period.
     let script = |r: &Request| match r.on_connection + r.connection % 3 {
         0 => vec![Step::Hang],
-        _ => slow(Duration::from_millis(20))(r),
+        _ => slow(Duration::from_millis(300))(r),
     };
-    for load in [["-c", "9"], ["-r", "300/s"]] {
+    // Few enough requests that all can be sent at the end, if a busy machine has no core for loadlab before.
+    for load in [["-c", "9"], ["-r", "30/s"]] {
         let server = Server::start(script);
         let url = server.url("/");
-        let mut args = vec!["-d", "300ms", "--grace", "500ms", url.as_str()];
+        let mut args = vec!["-d", "2s", "--grace", "4s", url.as_str()];
         args.extend(load);
         let (json, code) = measured(&args);
-        let counts = server.settled();
+        let counts = server.settled_after(n(&json, "connections.opened"));
         assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
         assert_eq!(at(&json, "ended"), "complete");
         assert!(n(&json, "requests.in_flight") >= 3, "{json:#}");
@@ -239,13 +245,13 @@ fn grace_cuts_off_what_is_still_in_flight() {
         // Nothing is hidden: the server had read the requests that never ended long before, and answered the rest.
         assert_eq!(counts.requests, n(&json, "requests.started"));
         let elapsed = f(&json, "elapsed_s").unwrap();
-        assert!((0.8..10.0).contains(&elapsed), "{elapsed}");
+        assert!((6.0..29.0).contains(&elapsed), "{elapsed}, and the timeout is 30 s");
     }
     // No grace period at all.
     let server = Server::start(always(vec![Step::Hang]));
-    let (json, _) = measured(&[&server.url("/"), "-c", "3", "-d", "200ms", "--grace", "0s"]);
+    let (json, _) = measured(&[&server.url("/"), "-c", "3", "-d", "2s", "--grace", "0s", "--timeout", "50s"]);
     assert_eq!(n(&json, "requests.in_flight"), 3);
-    assert!(f(&json, "elapsed_s").unwrap() < 5.0);
+    assert!(f(&json, "elapsed_s").unwrap() < 49.0);
 }
 
 /// No handshake succeeded: exit code 5, with the reason and a remedy on standard error.
@@ -319,12 +325,14 @@ fn refused_in_the_middle() {
     let mut server = Server::start(|_: &Request| {
         vec![send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), Step::Finish]
     });
-    let running = Running::start(command(&["--json", &server.url("/"), "-r", "200/s", "-d", "1s"]));
-    server.after(50);
+    // Most of the load is left when the server dies, however long this thread takes to let it.
+    let running = Running::start(command(&["--json", &server.url("/"), "-r", "50/s", "-d", "8s"]));
+    server.after(20);
     server.die();
     let ran = running.wait();
     let json = ran.json();
     check_identities(&json);
+    assert_eq!(at(&json, "ended"), "complete", "{json:#}");
     assert!(n(&json, "failures.connect") > 0, "{json:#}");
     assert!(matches!(ran.code, 0 | 4), "{}", ran.stderr);
     // A connection that was in the backlog when the server died was established, but never served.
@@ -337,8 +345,9 @@ fn refused_in_the_middle() {
 fn accepts_and_never_answers() {
     let server = Server::start(always(vec![Step::Hang]));
     let (json, code) =
-        measured(&[&server.url("/"), "-c", "4", "-d", "500ms", "--timeout", "200ms", "--grace", "1s"]);
-    let counts = server.settled();
+        measured(&[&server.url("/"), "-c", "4", "-d", "3s", "--timeout", "2s", "--grace", "50s"]);
+    // A request may have timed out before the server accepts its connection.
+    let counts = server.settled_after(n(&json, "connections.opened"));
     assert_eq!((code, n(&json, "requests.ok")), (0, 0), "{json:#}");
     assert_eq!(n(&json, "requests.failed"), n(&json, "failures.timeout"));
     assert_eq!(
@@ -370,7 +379,7 @@ fn endless_and_huge_bodies() {
     const GIB: u64 = 1 << 30;
     let huge = format!("HTTP/1.1 200 OK\r\nContent-Length: {GIB}\r\n\r\n");
     let server = Server::start(always(vec![send(&huge), Step::Flood(GIB)]));
-    let (json, code) = measured(&[&server.url("/"), "-n", "2", "-c", "2", "--timeout", "50s"]);
+    let (json, code) = measured(&[&server.url("/"), "-n", "2", "-c", "2", "--timeout", "100s"]);
     assert_eq!((code, n(&json, "requests.ok")), (0, 2), "{json:#}");
     check_same(&json, &server.settled());
     assert_eq!(n(&json, "bytes.received"), 2 * (GIB + huge.len() as u64));
@@ -380,10 +389,10 @@ fn endless_and_huge_bodies() {
         ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n"]
     {
         let server = Server::start(always(vec![send(head), Step::Flood(u64::MAX)]));
-        let (json, _) = measured(&[&server.url("/"), "-n", "2", "-c", "2", "--timeout", "300ms"]);
+        let (json, _) = measured(&[&server.url("/"), "-n", "2", "-c", "2", "--timeout", "1s"]);
         assert_eq!(failures(&json), [("timeout".to_owned(), 2)], "{json:#}");
         assert!(n(&json, "generator.peak_rss_bytes") < 30 << 20);
-        assert_eq!(server.settled().requests, 2);
+        assert_eq!(server.settled_after(2).requests, 2);
     }
 }
 
@@ -434,7 +443,7 @@ fn bytes_after_a_response() {
 }
 
 /// One slot of 50 ms carries 20 of the 200 requests due per second.
-const BEHIND: [&str; 6] = ["-r", "200/s", "-d", "500ms", "--max-in-flight", "1"];
+const BEHIND: [&str; 6] = ["-r", "200/s", "-d", "2s", "--max-in-flight", "1"];
 
 fn behind(extra: &[&str]) -> (Value, Counts) {
     let server = Server::start(slow(Duration::from_millis(50)));
@@ -444,10 +453,10 @@ fn behind(extra: &[&str]) -> (Value, Counts) {
     args.extend(extra);
     let (json, _) = measured(&args);
     let counts = server.settled();
-    assert_eq!(n(&json, "requests.due"), 100, "{json:#}");
+    assert_eq!(n(&json, "requests.due"), 400, "{json:#}");
     assert_eq!(n(&json, "requests.started"), counts.requests);
     assert_eq!(n(&json, "requests.ok"), counts.requests);
-    assert!(n(&json, "requests.dropped") >= 85, "{json:#}");
+    assert!(n(&json, "requests.dropped") >= 340, "{json:#}");
     assert_eq!((counts.peak, n(&json, "connections.peak")), (1, 1), "at most one in flight");
     assert_eq!(n(&json, "response_ms.censored"), n(&json, "requests.dropped"));
     for kind in ["dropped", "in_flight_cap"] {

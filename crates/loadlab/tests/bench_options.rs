@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common;
 use crate::common::demo::Demo;
 use crate::common::server::{Request, Server, Step, good, response, send, slow};
-use crate::common::{Running, at, bench, check_same, doubts, f, failures, file, measured, n};
+use crate::common::{Running, at, bench, check_same, doubts, f, failures, file, measured, n, ports};
 use crate::on_every_backend;
 
 on_every_backend! {
@@ -76,13 +76,9 @@ fn a_body_from_a_file() {
 }
 
 fn a_list_of_urls_is_gone_round_equally() {
-    for load in [
-        "-n 90 -c 5 -t 1",
-        "-n 90 -c 5 -t 2",
-        "-n 90 -c 1 -t 2",
-        "-n 90 -r 1000/s -t 2",
-        "-d 300ms -c 4 -t 2",
-    ] {
+    for load in
+        ["-n 90 -c 5 -t 1", "-n 90 -c 5 -t 2", "-n 90 -c 1 -t 2", "-n 90 -r 1000/s -t 2", "-d 2s -c 4 -t 2"]
+    {
         let server = Server::start(good);
         let list = [
             "# three of them",
@@ -166,10 +162,11 @@ fn localhost_reaches_a_server_on_ipv4_only() {
     reaches(&server, &format!("http://localhost:{}/", server.address.port()));
 }
 
-/// Independent of this machine's `localhost`: here it has both addresses, and nothing listens on the first.
+/// Independent of this machine's `localhost`: here it has both addresses, and nothing listens on the first: the kernel
+/// gives this port to nobody, on neither.
 fn localhost_reaches_a_server_on_ipv6_only() {
-    let server = Server::at("[::1]:0", good);
-    let port = server.address.port();
+    let port = ports::unused().port();
+    let server = Server::at(&format!("[::1]:{port}"), good);
     let [v4, v6] = ["127.0.0.1", "::1"].map(|address| format!("localhost:{port}:{address}"));
     reaches_with(&server, &format!("http://localhost:{port}/"), &["--resolve", &v4, "--resolve", &v6]);
 }
@@ -185,14 +182,15 @@ fn timeouts_in_the_open_model() {
         3 => vec![Step::Hang],
         _ => good(r),
     });
-    let (json, _) = measured(&[&server.url("/"), "-r", "400/s", "-n", "200", "--timeout", "2s"]);
-    let counts = server.settled();
+    // Long enough for a good answer of a busy machine.
+    let (json, _) = measured(&[&server.url("/"), "-r", "400/s", "-n", "200", "--timeout", "8s"]);
+    let counts = server.settled_after(n(&json, "connections.opened"));
     assert_eq!(failures(&json), [("timeout".to_owned(), 50)], "{json:#}");
     assert_eq!((n(&json, "requests.ok"), counts.requests), (150, 200));
     // A timeout is censored at its age: it counts as at least that long.
     assert_eq!((n(&json, "response_ms.censored"), n(&json, "service_ms.censored")), (50, 50));
     assert_eq!((f(&json, "response_ms.p90"), f(&json, "response_ms.p95")), (None, None));
-    assert!(f(&json, "response_ms.over_ms.p90").unwrap() >= 2000.0);
+    assert!(f(&json, "response_ms.over_ms.p90").unwrap() >= 8000.0);
 }
 
 fn samples_are_lines_of_json() {
@@ -231,8 +229,23 @@ fn fewer_connections_than_threads() {
     check_same(&json, &server.settled());
 }
 
-/// Gaps between the arrivals of one run's requests, in milliseconds.
+/// Gaps between the arrivals of one run's requests, in milliseconds. A request arrives after it is due and before its
+/// answer: if the slowest response is fast enough, the arrivals are the schedule. A busy machine gets more attempts.
 fn arrivals(args: &[&str]) -> Vec<f64> {
+    let mut attempt = arrivals_of_one_run(args);
+    for _ in 0..7 {
+        if attempt.1 >= BLURRED_MS {
+            attempt = arrivals_of_one_run(args);
+        }
+    }
+    attempt.0
+}
+
+/// Gaps of two runs that differ by less are the same.
+const BLURRED_MS: f64 = 60.0;
+
+/// As [`arrivals`], of one attempt, and its slowest response in milliseconds.
+fn arrivals_of_one_run(args: &[&str]) -> (Vec<f64>, f64) {
     let times = Arc::new(Mutex::new(Vec::new()));
     let (noted, began) = (times.clone(), std::time::Instant::now());
     let server = Server::start(move |r: &Request| {
@@ -242,11 +255,12 @@ fn arrivals(args: &[&str]) -> Vec<f64> {
     let url = server.url("/");
     let mut all = vec![url.as_str()];
     all.extend(args);
-    measured(&all);
+    let (json, _) = measured(&all);
     server.settled();
     let mut times = times.lock().unwrap().clone();
     times.sort();
-    times.windows(2).map(|w| (w[1] - w[0]).as_secs_f64() * 1e3).collect()
+    let gaps = times.windows(2).map(|w| (w[1] - w[0]).as_secs_f64() * 1e3).collect();
+    (gaps, f(&json, "response_ms.max").unwrap_or(f64::INFINITY))
 }
 
 /// The same seed gives the same due times, another seed others. Gaps are long, so that a busy machine does not blur
@@ -255,7 +269,7 @@ fn arrivals_are_the_seeds() {
     let load = ["-r", "6.25/s", "-n", "25", "--arrivals", "poisson", "--seed"];
     let with = |seed| arrivals(&[&load[..], &[seed]].concat());
     let (one, again, other) = (with("7"), with("7"), with("8"));
-    let alike = |a: &[f64], b: &[f64]| a.iter().zip(b).filter(|(x, y)| (*x - *y).abs() < 60.0).count();
+    let alike = |a: &[f64], b: &[f64]| a.iter().zip(b).filter(|(x, y)| (*x - *y).abs() < BLURRED_MS).count();
     assert!(alike(&one, &again) >= 18, "{one:?}\n{again:?}");
     assert!(alike(&one, &other) <= 16, "{one:?}\n{other:?}");
     // and they are not evenly spaced
@@ -264,13 +278,14 @@ fn arrivals_are_the_seeds() {
 
 fn users_ramp_up_evenly() {
     let server = Server::start(slow(Duration::from_millis(10)));
-    let (json, _) = measured(&[&server.url("/"), "-c", "20", "-d", "1s", "--ramp", "1s"]);
+    // Long enough that a second in which a busy machine starts no user changes little.
+    let (json, _) = measured(&[&server.url("/"), "-c", "20", "-d", "5s", "--ramp", "5s"]);
     check_same(&json, &server.settled());
     assert_eq!(n(&json, "connections.opened"), 20);
     // Evenly from zero to twenty: ten on average.
     let mean = f(&json, "concurrency_mean").unwrap();
     assert!((8.0..=12.0).contains(&mean), "{mean}");
-    assert_eq!(f(&json, "load.ramp_s"), Some(1.0));
+    assert_eq!(f(&json, "load.ramp_s"), Some(5.0));
 }
 
 /// A shell's limit on open files is not a failure of the system, as long as it can be raised.
@@ -295,12 +310,22 @@ fn peak_memory_is_small_and_flat() {
     // Watching takes memory for every connection in the network namespace, including those of other tests.
     common::network::own();
     let demo = Demo::start(&["--workers", "50", "--wait", "2ms"]);
+    let attempt = |args: &[&str]| {
+        let mut own_kib = 0;
+        let running = Running::start(common::command(args));
+        let json = running.wait_looking(|pid| own_kib = own_kib.max(own_memory_kib(pid))).json();
+        (json, own_kib)
+    };
     let peak_kib = |duration, extra: &[&str]| {
         let args =
             [&["--json", demo.url.as_str(), "-c", "50", "-t", "1", "-d", duration][..], extra].concat();
-        let mut own_kib = 0;
-        let running = Running::start(common::command(&args));
-        let json = running.wait_looking(|pid| own_kib = own_kib.max(own_memory_kib(pid))).json();
+        let (mut json, mut own_kib) = attempt(&args);
+        for _ in 0..7 {
+            // Too few requests tell nothing about memory: a busy machine gets more attempts.
+            if n(&json, "requests.ok") <= 1000 {
+                (json, own_kib) = attempt(&args);
+            }
+        }
         common::check_identities(&json);
         assert!(json["components"]["demo"].is_object(), "the demo is not watched: {json:#}");
         assert!(n(&json, "requests.ok") > 1000 && own_kib > 256, "{own_kib} KiB: {json:#}");

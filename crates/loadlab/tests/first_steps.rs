@@ -36,7 +36,7 @@ fn summaries(ran: &Ran) -> Vec<Value> {
 fn a_plan_from_a_url_runs() {
     let (lab, server) = (Lab::new(), Server::start(good));
     checked(&lab, &lab.loadlab(&["init", &server.url("/a?b=1")]));
-    let ran = lab.loadlab(&["run", "plan.yaml", "--set", "load.duration=300ms", "--json", "--quiet"]);
+    let ran = lab.loadlab(&["run", "plan.yaml", "--set", "load.duration=2s", "--json", "--quiet"]);
     let summaries = summaries(&ran);
     assert_eq!(summaries.len(), 1, "{}", ran.err);
     ran.expect_however_busy(&summaries, false);
@@ -101,9 +101,10 @@ fn a_plan_from_a_compose_file_is_good() {
 fn every_example_runs() {
     let listed = Lab::new().loadlab(&["init", "--list"]);
     listed.expect(0, &[]);
+    // Long enough that a busy machine sends something, and that a stall is not in most response times.
     let shorter = |name: &str| match name {
-        "stages" => "load.stages=[{ to: 50/s, over: 100ms }, { hold: 300ms }]",
-        _ => "load.duration=400ms",
+        "stages" => "load.stages=[{ to: 50/s, over: 500ms }, { hold: 1500ms }]",
+        _ => "load.duration=2s",
     };
     let names: Vec<&str> =
         listed.out.lines().take_while(|l| !l.is_empty()).filter_map(|l| l.split(' ').next()).collect();
@@ -114,7 +115,7 @@ fn every_example_runs() {
         let ran =
             lab.loadlab(&["run", "plan.yaml", "--trials", "1", "--set", shorter(name), "--json", "--quiet"]);
         let summaries = summaries(&ran);
-        // At this short duration, a load may have too few requests to decide.
+        // At this duration, a load may have too few requests to decide.
         ran.expect_however_busy(&summaries, true);
         for summary in summaries {
             let of = |key: &str| summary["requests"][key].as_u64().unwrap();

@@ -147,7 +147,7 @@ const SCRIPT: &str = r#"
     looks=0
     until eval "$UNTIL" 2> /dev/null; do
         looks=$((looks + 1))
-        if ! kill -0 $dying || test $looks -gt 3000; then kill -9 $dying; cat told; exit 98; fi
+        if ! kill -0 $dying || test $looks -gt 9000; then kill -9 $dying; cat told; exit 98; fi
         sleep 0.02
     done
     guardian=$(sed -n '/"guardian"/,/}/s/.*"pid": *\([0-9]*\).*/\1/p' /run/loadlab/"$NAME"-$dying-*.json)

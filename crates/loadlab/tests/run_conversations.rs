@@ -46,7 +46,14 @@ fn the_example_of_the_reference_talks() {
     let chat = Chat::start();
     let lab = Lab::new();
     let plan = of_the_reference(&chat.address.to_string());
-    let ran = lab.run(&plan, &["--set", "loads.talkers.duration=2s", "--set", "loads.watchers.duration=2s"]);
+    // Long enough that no answer is late, however busy the machine is.
+    let set = [
+        "loads.talkers.duration=2s",
+        "loads.watchers.duration=2s",
+        "loads.talkers.journey.0.messages.1.timeout=30s",
+        "expect.1=tag.hello.p90 < 30s",
+    ];
+    let ran = lab.run(&plan, &set.map(|set| ["--set", set]).concat());
     let summary = held(&lab, &ran);
     let books = chat.settled();
     let (talkers, watchers) = (&summary["by_load"]["talkers"], &summary["by_load"]["watchers"]);
@@ -91,9 +98,9 @@ fn each_fault_has_its_own_name_and_shows_what_came() {
     ];
     let loads = faults.iter().map(|(path, ..)| {
         let url = chat.url(&format!("/{path}"));
-        // Long enough that no other answer is late, however busy the machine is.
+        // Long enough that no other answer is late, nor a close before a part begins, however busy the machine is.
         let timeout = if *path == "silent" { "300ms" } else { "20s" };
-        let pause = if *path == "leaves" { "pause: 200ms, " } else { "" };
+        let pause = if *path == "leaves" { "pause: 3s, " } else { "" };
         format!(
             "  {path}:\n    users: 1\n    repeats: 2\n    journey:\n      - websocket: {url}\n        messages: [ {{ {pause}send: ping, expect: {{ contains: pong }}, on_unexpected: fail, timeout: {timeout} }} ]\n"
         )
@@ -199,7 +206,7 @@ fn who_holds_when_time_is_up_says_goodbye() {
     let chat = Chat::start();
     let lab = Lab::new();
     let plan = format!(
-        "loadlab: 1\nname: idle\nload:\n  users: 200\n  duration: 1s\n  journey: [ {{ websocket: \"{}\", hold: 1h }} ]\nexpect: [ \"failed == 0\" ]\n",
+        "loadlab: 1\nname: idle\nload:\n  users: 200\n  duration: 3s\n  journey: [ {{ websocket: \"{}\", hold: 1h }} ]\nexpect: [ \"failed == 0\" ]\n",
         chat.url("/idle")
     );
     let summary = held(&lab, &lab.run(&plan, &[]));

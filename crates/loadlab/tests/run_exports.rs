@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::server as counting;
-use crate::run_support::{LONG, Lab, component, eventually, plan};
+use crate::run_support::{LONG, Lab, Ran, component, eventually, plan};
 
 #[test]
 fn expectations_as_junit() {
@@ -54,13 +54,14 @@ fn metrics_while_it_goes_on() {
     let reported = lab.read("stderr");
     let address =
         reported.split("metrics on http://").nth(1).and_then(|t| t.split('/').next()).unwrap().to_owned();
+    let labels = "run=\"test\",trial=\"default, trial 1\"";
+    let cpu_of_web = format!("loadlab_component_cpu_seconds_total{{{labels},component=\"web\"}} ");
     let text = eventually("the component's CPU time", || {
-        scrape(&address).filter(|t| t.contains("loadlab_component_cpu_seconds_total{"))
+        scrape(&address).filter(|t| t.contains(&cpu_of_web))
     });
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{head}");
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
-    let labels = "run=\"test\",trial=\"default, trial 1\"";
     for line in [
         format!("loadlab_requests_total{{{labels},load=\"load\",outcome=\"ok\"}} "),
         format!("loadlab_component_memory_bytes{{{labels},component=\"web\"}} "),
@@ -240,11 +241,15 @@ fn a_collector_hears_of_every_trial() {
     });
     let lab = Lab::new();
     let rest = "load:\n  users: 2\n  requests: 60\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\ntrials: 2\n";
-    let ran = lab.run(
-        &plan(&[component("web", "", &[])], rest),
-        &["--otlp", &collector.url(""), "--otlp-interval", "1h"],
-    );
+    lab.file("plan.yaml", &plan(&[component("web", "", &[])], rest));
+    let (out, url) = (lab.run_name(), collector.url(""));
+    let mut command =
+        lab.command(&["run", "plan.yaml", "--out", &out, "--otlp", &url, "--otlp-interval", "1h"]);
+    // On a busy machine the thread that pushes, whose priority is low, may take long.
+    command.env("OTEL_EXPORTER_OTLP_TIMEOUT", "60000");
+    let ran = Ran::of(command.output().expect("loadlab starts"));
     ran.expect(0, &[]);
+    assert_eq!(lab.left_behind(), Vec::<String>::new(), "{}", ran.err);
     assert!(!ran.err.contains("--otlp"), "{}", ran.err);
     let bodies = bodies.lock().unwrap();
     let of = |trial: &str, metric: &str| -> Vec<f64> {

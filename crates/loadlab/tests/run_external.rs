@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Child, Command};
 
-use crate::run_support::{LOAD, Lab, component, eventually, plan};
+use crate::run_support::{LOAD, LONG, Lab, component, eventually, plan};
 
 /// A process that loadlab did not start.
 struct Other(Child);
@@ -86,11 +86,14 @@ fn what_does_not_run_is_reported() {
 fn one_that_ends_spoils_the_trial() {
     let (lab, other) = (Lab::new(), Other::start());
     let external = format!("    other: {{ external: {{ pid: {} }} }}\n", other.0.id());
-    let load = "load:\n  users: 1\n  duration: 2s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
-    let running = lab.start(&plan(&[external, component("web", "", &[])], load), &[]);
+    // Its end is looked for after the load, which lasts until this test says so.
+    let probe = "  probes: { gone: { command: \"test -e gone && echo 1 || echo 0\" } }\n";
+    let load = format!("{probe}stop_when: [\"gone > 0\"]\n{LONG}");
+    let running = lab.start(&plan(&[external, component("web", "", &[])], &load), &[]);
     let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
     eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
     drop(other);
+    lab.file("gone", "");
     running.end().expect(1, &["other"]);
     let died = lab.record().events("default", 1, "died");
     assert_eq!((died.len(), &died[0]["component"]), (1, &"other".into()));

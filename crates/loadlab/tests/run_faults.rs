@@ -7,12 +7,18 @@ use crate::common::ports;
 use crate::run_support;
 use crate::run_support::{LOAD, LONG, Lab, component, plan};
 
-/// A plan with the case `bad` between two good ones; `${case.broken}` is true only in `bad`.
+/// A plan with the case `bad` between two good ones; `${case.broken}` is true only in `bad`, where `${case.wait}` is
+/// short.
 fn three_cases(components: &[String], rest: &str) -> String {
-    let matrix =
-        "matrix: [{ name: one, broken: false }, { name: bad, broken: true }, { name: two, broken: false }]\n";
+    let matrix = "matrix: [{ name: one, broken: false, wait: 1m }, { name: bad, broken: true, wait: 5s }, \
+                  { name: two, broken: false, wait: 1m }]\n";
     plan(components, &format!("{rest}{matrix}"))
 }
+
+/// Shell commands that wait until loadlab has noticed the end of the process whose number is in the file `pid`: until
+/// then the process is there, if only as one that has ended.
+const UNTIL_NOTICED: &str =
+    "until test -s pid; do sleep 0.01; done; while kill -0 $(cat pid) 2> /dev/null; do sleep 0.01; done";
 
 #[test]
 fn a_build_that_fails_starts_nothing() {
@@ -90,7 +96,7 @@ fn a_stranger_where_readiness_is_asked() {
 #[test]
 fn a_component_that_is_never_ready() {
     let lab = Lab::new();
-    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: 5s }";
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: \"${case.wait}\" }";
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
     let ran = lab.run(&three_cases(&[web], "trials: 2\n"), &[]);
     let not_ready = "component `web` was not ready within 5.00 s";
@@ -158,14 +164,18 @@ fn a_component_that_dies_in_the_middle() {
 #[test]
 fn loadlab_is_stopped_under_load() {
     let lab = Lab::new();
-    let load = "load:\n  rate: 200/s\n  duration: 3s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
-    let running = lab.start(&plan(&[component("web", "", &[])], load), &[]);
+    // The load lasts until this test has stopped and continued loadlab.
+    let probe = "  probes: { enough: { command: \"test -e enough && echo 1 || echo 0\" } }\n";
+    let load = "load:\n  rate: 200/s\n  duration: 10m\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let text = plan(&[component("web", "", &[])], &format!("{probe}stop_when: [\"enough > 0\"]\n{load}"));
+    let running = lab.start(&text, &[]);
     let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
     run_support::eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
     running.signal(rustix::process::Signal::STOP);
     let stopped = std::time::Instant::now();
     run_support::eventually("half a second", || (stopped.elapsed().as_millis() > 500).then_some(()));
     running.signal(rustix::process::Signal::CONT);
+    lab.file("enough", "");
     let ran = running.end();
     ran.expect(4, &["INVALID"]);
     let record = lab.record();
@@ -182,7 +192,9 @@ fn loadlab_is_stopped_under_load() {
 fn the_server_dies_under_load() {
     let lab = Lab::new();
     let web = component("web", "\"die_after\": 50", &[]);
-    let ran = lab.run(&plan(&[web], LONG), &[]);
+    // One user: with more, the server could die before it has answered the request before the last.
+    let load = LONG.replace("users: 2", "users: 1");
+    let ran = lab.run(&plan(&[web], &load), &[]);
     ran.expect(1, &["web died: exit status 7"]);
     let summary = lab.record().summary("default", 1);
     assert_eq!(summary["requests"]["ok"], 49);
@@ -209,9 +221,9 @@ fn a_component_killed_for_its_memory() {
 /// component is started and seeded again for the next one.
 #[test]
 fn a_component_that_dies_between_trials() {
-    let store = "    store: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 4\", lifetime: experiment }\n";
+    let store = "    store: { run: \"echo $$ > pid; while test ! -e die; do sleep 0.01; done; rm die; exit 4\", lifetime: experiment }\n";
     // It dies while the plan's last commands run, or while another component is taken down.
-    let wait = "test -e once || { touch once die; while test -e die; do sleep 0.01; done; }";
+    let wait = format!("test -e once || {{ touch once die; {UNTIL_NOTICED}; }}");
     let after = format!("  after_trial: \"{wait}\"\n");
     let slow = format!("    slow: {{ run: \"trap '{wait}; exit 0' TERM; while :; do sleep 0.05; done\" }}\n");
     for (slow, after) in [("", after.as_str()), (slow.as_str(), "")] {
@@ -251,7 +263,7 @@ fn a_component_that_dies_while_draining() {
 #[test]
 fn several_things_that_fail() {
     let lab = Lab::new();
-    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: 3s }";
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: \"${case.wait}\" }";
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
     let ran = lab.run(&three_cases(&[web], "expect: [\"ok < 1\"]\n"), &[]);
     ran.expect(3, &["FAIL: 40 ok"]);
@@ -296,9 +308,10 @@ fn commands_that_fail() {
 #[test]
 fn a_component_that_dies_before_the_load() {
     let lab = Lab::new();
-    let frail = "    frail: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 6\" }\n";
-    let rest = "  before_trial: \"touch die; while test -e die; do sleep 0.01; done; sleep 0.2; false\"\n";
-    let ran = lab.run(&plan(&[frail.to_owned(), component("web", "", &[])], rest), &[]);
+    let frail =
+        "    frail: { run: \"echo $$ > pid; while test ! -e die; do sleep 0.01; done; rm die; exit 6\" }\n";
+    let rest = format!("  before_trial: \"touch die; {UNTIL_NOTICED}; sleep 0.2; false\"\n");
+    let ran = lab.run(&plan(&[frail.to_owned(), component("web", "", &[])], &rest), &[]);
     ran.expect(
         3,
         &["component `frail` died: exit status 6, before the load began", "then: before_trial failed"],

@@ -30,9 +30,9 @@ const PHASES: [Phase; 8] = [
     Phase::TakingDown,
 ];
 
-/// A component that notes when it is asked to end, but does not end.
+/// A component that notes when it is asked to end, but does not end: its timeout is the time in which a test must act.
 const STUBBORN: &str =
-    "    stubborn: { run: \"trap 'touch at' TERM; while :; do sleep 0.05; done\", stop: { timeout: 1s } }\n";
+    "    stubborn: { run: \"trap 'touch at' TERM; while :; do sleep 0.05; done\", stop: { timeout: 10s } }\n";
 
 impl Phase {
     /// Starts a run that reaches this phase and stays in it.
@@ -179,7 +179,7 @@ fn interrupted_in_every_phase() {
 #[test]
 fn interrupted_twice() {
     let lab = Lab::new();
-    let stubborn = STUBBORN.replace("1s", "10m");
+    let stubborn = STUBBORN.replace("10s", "10m");
     let mut running = lab.start(&plan(&[component("web", "", &[]), stubborn], LONG), &[]);
     let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
     eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));

@@ -59,7 +59,7 @@ fn loads_begin_at_their_own_times_on_one_clock() {
     let lab = Lab::new();
     let loads = format!(
         "loads:\n  first: {{ rate: 100/s, duration: 2s, journey: [{{ get: {URL} }}] }}\n  \
-         second: {{ start: 1s, stages: [{{ to: 100/s, over: 1s }}, {{ hold: 500ms }}], journey: [{{ post: {URL} }}] }}\n"
+         second: {{ start: 1s, stages: [{{ to: 100/s, over: 1s }}, {{ hold: 2s }}], journey: [{{ post: {URL} }}] }}\n"
     );
     go(&lab, &loads);
     let record = lab.record();
@@ -73,27 +73,27 @@ fn loads_begin_at_their_own_times_on_one_clock() {
         "the last one ends the trial's loads"
     );
     let ticks = record.lines("default", 1, "ticks.jsonl");
-    // 0 → 100/s over a second is 50 requests, then 50 more in half a second.
-    assert_eq!((due(&ticks, "first"), due(&ticks, "second")), (200, 100));
+    // 0 → 100/s over a second is 50 requests, then 200 more in two seconds.
+    assert_eq!((due(&ticks, "first"), due(&ticks, "second")), (200, 250));
     let of_second: Vec<f64> =
         ticks.iter().filter(|t| t["load"] == "second").filter_map(|t| t["from_s"].as_f64()).collect();
     assert_eq!(of_second.first(), Some(&1.0));
 
     let summary = record.summary("default", 1);
-    assert_eq!(summary["window"], json!({ "from_s": 0.0, "to_s": 2.5 }));
-    assert_eq!(summary["rate_per_s"]["due"], 300.0 / 2.5);
-    assert_eq!(summary["load"]["duration_s"], 2.5);
+    assert_eq!(summary["window"], json!({ "from_s": 0.0, "to_s": 4.0 }));
+    assert_eq!(summary["rate_per_s"]["due"], 450.0 / 4.0);
+    assert_eq!(summary["load"]["duration_s"], 4.0);
     assert_eq!(summary["load"]["loads"]["second"]["start_s"], 1.0);
     let by_load = &summary["by_load"];
     assert_eq!(by_load["first"]["window"], json!({ "from_s": 0.0, "to_s": 2.0 }));
-    assert_eq!(by_load["second"]["window"], json!({ "from_s": 1.0, "to_s": 2.5 }));
+    assert_eq!(by_load["second"]["window"], json!({ "from_s": 1.0, "to_s": 4.0 }));
     assert_eq!(
         (&by_load["first"]["rate_per_s"]["due"], &by_load["second"]["requests"]["due"]),
-        (&100.0.into(), &100.into())
+        (&100.0.into(), &250.into())
     );
     for format in ["text", "md", "html"] {
         let report = record.report(format);
-        for words in ["By load", "second begins", "stage 2: 100/s for 500 ms"] {
+        for words in ["By load", "second begins", "stage 2: 100/s for 2.00 s"] {
             assert!(report.contains(words), "no `{words}` in {format}:\n{report}");
         }
     }

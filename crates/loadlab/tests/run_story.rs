@@ -19,7 +19,10 @@ fn one_component_one_case() {
     assert_eq!((&summary["requests"]["ok"], &summary["verdict"]), (&40.into(), &"pass".into()));
     assert_eq!(record.manifest()["how"], "complete");
     let events = record.lines("default", 1, "events.jsonl");
-    let kinds: Vec<&str> = events.iter().filter_map(|e| e["event"].as_str()).collect();
+    // On a busy machine a sample may be late, which is noted.
+    let is_late = |e: &serde_json::Value| e["text"].as_str().is_some_and(|text| text.ends_with(" ms late"));
+    let kinds: Vec<&str> =
+        events.iter().filter(|e| !is_late(e)).filter_map(|e| e["event"].as_str()).collect();
     assert_eq!(kinds, ["up", "ready", "planned", "load_started", "load_ended", "down"]);
     assert_eq!(events[2]["at_s"], 0.0, "the load's start is the clock's zero");
     for file in ["report.md", "report.html", "cases/default/1/logs/web.out"] {
@@ -152,8 +155,7 @@ fn lifetimes_and_commands() {
 #[test]
 fn lifetimes_of_interleaved_cases() {
     let lab = Lab::new();
-    let cache =
-        "    cache: { run: \"echo ${case.name} >> ${plan.dir}/story; exec sleep 1000\", lifetime: case }\n";
+    let cache = "    cache: { run: \"echo ${case.name} >> ${plan.dir}/story; echo up; exec sleep 1000\", lifetime: case, ready: { log: up } }\n";
     let rest = "matrix: [{ name: a }, { name: b }]\ntrials: 2\n";
     lab.run(&plan(&[cache.to_owned(), component("web", "", &[])], rest), &[]).expect(0, &[]);
     assert_eq!(lab.lines("story"), ["a", "b", "a"], "the order is a b, b a");
@@ -267,7 +269,7 @@ fn probes_and_drain() {
     let load = "load:\n  users: 2\n  requests: 40\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/\", body: x }]\n";
     let drain = "drain: { until: \"stored == accepted\", at_most: 20s }\n";
     let expect = "expect: [\"stored == accepted\", \"stored == 40\", \"drain > 300ms\", \"drain < 20s\"]\n";
-    let web = component("web", "\"lag_ms\": 700", &[]);
+    let web = component("web", "\"lag_ms\": 3000", &[]);
     let ran = lab.run(&plan(&[web], &format!("{probes}{load}{drain}{expect}")), &[]);
     ran.expect(0, &["draining until stored == accepted", "drained in"]);
     let record = lab.record();
@@ -281,7 +283,7 @@ fn a_steady_probe_ends_the_drain() {
     let probes =
         "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
     let load = "load:\n  users: 2\n  requests: 40\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/\", body: x }]\n";
-    let drain = "drain: { until: \"steady(stored, 1s)\", at_most: 20s }\nexpect: [\"drain >= 1s\", \"stored == 30\"]\n";
+    let drain = "drain: { until: \"steady(stored, 3s)\", at_most: 20s }\nexpect: [\"drain >= 3s\", \"stored == 30\"]\n";
     let web = component("web", "\"lag_ms\": 300, \"lose_every\": 4", &[]);
     lab.run(&plan(&[web], &format!("{probes}{load}{drain}")), &[]).expect(0, &[]);
 }
@@ -364,8 +366,7 @@ fn the_record_is_the_same_document_as_the_json_output() {
 #[test]
 fn seeds_that_differ_between_cases() {
     let lab = Lab::new();
-    let store =
-        "    store: { run: \"echo up >> ${plan.dir}/story; exec sleep 1000\", lifetime: experiment }\n";
+    let store = "    store: { run: \"echo up >> ${plan.dir}/story; echo up; exec sleep 1000\", lifetime: experiment, ready: { log: up } }\n";
     let rest = "  seed: echo seed ${case.kind} >> story\nmatrix: { axes: { kind: [x, y] } }\ntrials: 2\norder: sequential\n";
     lab.run(&plan(&[store.to_owned(), component("web", "", &[])], rest), &[]).expect(0, &[]);
     assert_eq!(lab.lines("story"), ["up", "seed x", "seed y"]);

@@ -755,7 +755,8 @@ fn a_coordinator_that_was_killed_is_resumed() {
     let agents = ["one", "two"].map(|name| Agent::start(&lab, &nats, name, &more));
     let url = nats.url();
     let swarm = ["--swarm", &url, "--slots", "2", "--swarm-key", "key"];
-    let running = lab.start(&counted("  rate: 100\n  duration: 3s\n"), &swarm);
+    // Its first second is reported after a while, and the kill must come before its end.
+    let running = lab.start(&counted("  rate: 100\n  duration: 8s\n"), &swarm);
     moment_of_a_fault(&lab, "default", Duration::from_secs(1));
     running.signal(Signal::KILL);
     running.end();
@@ -766,8 +767,8 @@ fn a_coordinator_that_was_killed_is_resumed() {
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     let requests = &summary["requests"];
-    assert_eq!((&requests["due"], &requests["ok"]), (&300.into(), &300.into()), "{requests}");
-    assert_eq!(summary["probes"]["posted"]["last"], 300.0);
+    assert_eq!((&requests["due"], &requests["ok"]), (&800.into(), &800.into()), "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 800.0);
     assert!(lab.record().dir.join("cut-off/default-1-1/ticks.jsonl").is_file());
     agents.iter().for_each(|agent| agent.until_told("nothing heard of the coordinator for "));
 }

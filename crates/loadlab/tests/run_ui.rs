@@ -221,6 +221,7 @@ fn a_search_has_the_page_too_and_waits_for_nobody() {
     let server = Served::start("\"slow_ms\": 1");
     let lab = Lab::new();
     let url = server.url("/");
+    // Long enough for this test to have the page before the search is over.
     let args = [
         "find",
         &url,
@@ -229,7 +230,7 @@ fn a_search_has_the_page_too_and_waits_for_nobody() {
         "--users",
         "1..2",
         "--level-duration",
-        "1s",
+        "4s",
         "--settle",
         "0s",
         "--ui",

@@ -151,10 +151,11 @@ fn a_run_that_has_all_its_rounds_comes_out_as_before_when_it_is_resumed() {
 fn the_page_shows_how_near_each_comparison_is() {
     let lab = Lab::new();
     let mut browser = Browser::start();
-    let mut running = lab.start(&three("{ until: certain, within: 50%, at_most: 20 }"), &["--ui"]);
+    // So close that it goes on until the page was seen.
+    let mut running = lab.start(&three("{ until: certain, within: 0.01%, at_most: 200 }"), &["--ui"]);
     running.until_told("live in the browser: http://127.0.0.1:");
     browser.visit(&page_in(&lab.read("stderr")));
-    browser.until("document.querySelector('#settling li')?.textContent.includes('of at most 20')");
+    browser.until("document.querySelector('#settling li')?.textContent.includes('of at most 200')");
     let lines = browser.value("[...document.querySelectorAll('#settling li')].map((li) => li.textContent)");
     let lines: Vec<&str> = lines.as_array().expect("lines").iter().filter_map(Value::as_str).collect();
     assert!(lines.len() == 3 && lines[1].starts_with("“slow” against “base”: median "), "{lines:?}");

@@ -11,11 +11,11 @@ fn load(warmup: &str) -> String {
 }
 
 /// A run in which a warm-up was found. A machine that stalls for a moment makes the start uneven: then none is found,
-/// which is correct, so there are three attempts.
+/// which is correct, so there are six attempts.
 fn warmed_up(warmup: &str, is_found: impl Fn(&Value) -> bool) -> (Lab, Value) {
     let text = plan(&[component("web", "\"slow_ms\": 40, \"warm_s\": 5", &[])], &load(warmup));
     let mut uneven = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..6 {
         let lab = Lab::new();
         lab.run(&text, &["--quiet"]).expect(0, &[]);
         let summary = lab.record().summary("default", 1);
@@ -25,7 +25,7 @@ fn warmed_up(warmup: &str, is_found: impl Fn(&Value) -> bool) -> (Lab, Value) {
         let each = |t: &Value| format!("{}: {} in {}", t["from_s"], t["ok"], t["response_ms"]["p50"]);
         uneven.push(lab.record().lines("default", 1, "ticks.jsonl").iter().map(each).collect::<Vec<_>>());
     }
-    panic!("no warm-up in three runs: {uneven:#?}")
+    panic!("no warm-up in six runs: {uneven:#?}")
 }
 
 #[test]

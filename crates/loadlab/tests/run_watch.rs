@@ -117,10 +117,10 @@ fn probes_of_every_kind() {
 fn a_probe_that_fails_never_stands_still_in_silence() {
     let lab = Lab::new();
     let probes = "  probes: { n: { command: \"test ! -e gone && echo 5\" } }\n";
-    let load = "load:\n  users: 1\n  duration: 1500ms\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
-    let gone = "    ender: { run: \"until test -e began; do sleep 0.05; done; sleep 0.5; touch gone; exec sleep 1000\" }\n".to_owned();
+    let load = "load:\n  users: 1\n  duration: 6s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let gone = "    ender: { run: \"until test -s ${run.dir}/cases/default/1/ticks.jsonl; do sleep 0.05; done; touch gone; exec sleep 1000\" }\n".to_owned();
     let rest = format!(
-        "  before_trial: rm -f gone; touch began\n{probes}{load}drain: {{ until: \"steady(n, 200ms) or n == 5\", at_most: 1s }}\nexpect: [\"n == 5\"]\n"
+        "  before_trial: rm -f gone\n{probes}{load}drain: {{ until: \"steady(n, 200ms) or n == 5\", at_most: 1s }}\nexpect: [\"n == 5\"]\n"
     );
     lab.run(&plan(&[component("web", "", &[]), gone], &rest), &[]).expect(1, &["not drained after"]);
     let record = lab.record();
@@ -211,15 +211,15 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
     let lab = Lab::new();
     let web = component("web", "", &[]);
     let edge = component("edge", "", &["replicas: 2"]);
-    let load = "load:\n  rate: 50/s\n  duration: 3s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
-    let events = "events:\n  - { at: 200ms, do: kill edge2 }\n  - { at: 400ms, do: pause web }\n  - { at: 900ms, do: resume web }\n  \
-                  - { at: 1s, do: restart edge1 }\n  - { at: 1h, do: kill web }\n";
+    let load = "load:\n  rate: 50/s\n  duration: 5s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let events = "events:\n  - { at: 200ms, do: kill edge2 }\n  - { at: 400ms, do: pause web }\n  - { at: 2400ms, do: resume web }\n  \
+                  - { at: 2500ms, do: restart edge1 }\n  - { at: 1h, do: kill web }\n";
     let ran = lab.run(&plan(&[web, edge], &format!("{load}{events}expect: [\"errors == 0\"]\n")), &[]);
     // The pause is not the generator's fault, but a busy machine may make it late.
     assert!(matches!(ran.code, Some(0 | 4)), "{}", ran.err);
     let record = lab.record();
     let summary = record.summary("default", 1);
-    assert_eq!((&summary["ended"], &summary["requests"]["ok"]), (&json!("complete"), &json!(150)));
+    assert_eq!((&summary["ended"], &summary["requests"]["ok"]), (&json!("complete"), &json!(250)));
     let acted: Vec<&str> =
         summary["actions"].as_array().unwrap().iter().filter_map(|a| a["what"].as_str()).collect();
     assert_eq!(acted, ["kill edge2", "pause web", "resume web", "restart edge1"]);
@@ -227,10 +227,11 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
     assert_eq!(summary["components"]["edge1"]["restarts"], 1);
     assert_eq!(summary["components"]["edge2"].get("died"), None);
     let events = record.events("default", 1, "action");
-    // Nothing is answered during the pause; at 50/s a request fell due within 20 ms of its start.
+    // Nothing is answered during the pause; at 50/s a request fell due within 20 ms of its start. An event may be
+    // recorded a moment after it happened.
     let still_ms = (at(&events[2]) - at(&events[1])) * 1e3;
-    assert!(summary["response_ms"]["max"].as_f64().unwrap() > still_ms - 100.0, "{still_ms}: {summary}");
-    assert!(at(&events[0]) >= 0.2 && at(&events[3]) >= 1.0, "{events:?}");
+    assert!(summary["response_ms"]["max"].as_f64().unwrap() > still_ms - 1000.0, "{still_ms}: {summary}");
+    assert!(at(&events[0]) >= 0.2 && at(&events[3]) >= 2.5, "{events:?}");
     let down = record.events("default", 1, "down");
     assert_eq!(down.iter().filter(|e| e["component"] == "edge2").count(), 1, "taken down once: {down:?}");
     let notes = record.events("default", 1, "note");
@@ -285,8 +286,8 @@ fn a_kill_for_memory_has_its_time() {
     let kill = &record.events("default", 1, "out_of_memory")[0];
     assert_eq!((&kill["component"], &kill["limit_bytes"]), (&json!("web"), &json!(60 << 20)));
     let died = &record.events("default", 1, "died")[0];
-    // The kill may be seen a moment before the process is gone.
-    assert!(at(kill) <= at(died) && at(kill) > at(died) - 1.0, "{kill} {died}");
+    // The kill may be seen a moment before the process is gone. The load, which caused it, began at 0.
+    assert!(at(kill) > 0.0 && at(kill) <= at(died), "{kill} {died}");
     let summary = record.summary("default", 1);
     assert_eq!(summary["components"]["web"]["oom_kills_at_s"][0], kill["at_s"]);
 }

@@ -41,8 +41,8 @@ fn conversations_are_read() {
     );
     assert_eq!(conversation.subprotocols, ["chat.v2", "chat"]);
     assert_eq!(first.on_failure, OnFailure::End, "a later message needs what this one captures");
-    let passes: Vec<bool> = conversation.messages.iter().map(|m| m.passes_over).collect();
-    assert_eq!(passes, [true, true, false, false, false, false, false]);
+    let skips: Vec<bool> = conversation.messages.iter().map(|m| m.skips_unexpected).collect();
+    assert_eq!(skips, [true, true, false, false, false, false, false]);
     assert_eq!(conversation.messages[2].send, Some(MessageContent::Bytes(vec![0, 0xff, 0x0a])));
     assert!(
         matches!(&conversation.messages[4].expect, Some(checks) if checks.is_empty()),

@@ -3,7 +3,7 @@
 
 use crate::dependence::InOrder;
 use crate::histogram::Histogram;
-use crate::numbers::Numbers;
+use crate::numbers::{ExactNumbers, Numbers};
 
 /// The bytes are not what was written: cut short, or of another form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,7 +124,7 @@ impl Compact for Numbers {
         if self.count() == 0 {
             return;
         }
-        let (zeros, sum, min, max) = self.rest();
+        let ExactNumbers { zeros, sum, min, max } = self.exact();
         write_number(zeros, out);
         [sum, min, max].into_iter().for_each(|n| write_f64(n, out));
         for (place, count) in self.counts() {
@@ -139,7 +139,7 @@ impl Compact for Numbers {
             return Ok(Numbers::default());
         }
         let zeros = read_number(bytes)?;
-        let rest = (zeros, read_f64(bytes)?, read_f64(bytes)?, read_f64(bytes)?);
+        let (sum, min, max) = (read_f64(bytes)?, read_f64(bytes)?, read_f64(bytes)?);
         let (mut left, mut counts) = (count.checked_sub(zeros).ok_or(Damaged)?, Vec::new());
         while left > 0 {
             let place = usize::try_from(read_number(bytes)?).map_err(|_| Damaged)?;
@@ -150,7 +150,7 @@ impl Compact for Numbers {
             left = left.checked_sub(n).ok_or(Damaged)?;
             counts.push((place, n));
         }
-        Numbers::from_counts(&counts, rest).ok_or(Damaged)
+        Numbers::from_counts(&counts, ExactNumbers { zeros, sum, min, max }).ok_or(Damaged)
     }
 }
 

@@ -1,5 +1,7 @@
 //! How a value is escaped for its place: in a URL, a form, a JSON string or a header field.
 
+use crate::url;
+
 /// How a place escapes the values put into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Escape {
@@ -43,7 +45,7 @@ impl Escape {
             Escape::Url => percent_encode(value, out, is_unreserved),
             Escape::UrlRaw => percent_encode(value, out, |b| b > b' ' && b < 0x7f && b != b'#'),
             Escape::UrlTarget => {
-                let target = behind_host(value);
+                let target = url::target_of(value);
                 if !target.starts_with(b"/") {
                     out.push(b'/');
                 }
@@ -54,20 +56,6 @@ impl Escape {
         }
         Ok(())
     }
-}
-
-/// Path and query of a whole URL, or of a text that is already just that. The fragment is dropped: it is never sent.
-fn behind_host(value: &[u8]) -> &[u8] {
-    let value = &value[..memchr::memchr(b'#', value).unwrap_or(value.len())];
-    let scheme = value.iter().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)));
-    let rest = match scheme {
-        Some(at) if value[at..].starts_with(b"://") => &value[at + 3..],
-        _ => match value.strip_prefix(b"//") {
-            Some(rest) => rest,
-            None => return value,
-        },
-    };
-    memchr::memchr2(b'/', b'?', rest).map_or(&rest[rest.len()..], |at| &rest[at..])
 }
 
 fn is_control(byte: u8) -> bool {

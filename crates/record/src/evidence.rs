@@ -39,7 +39,7 @@ pub struct Evidence {
 
 impl Evidence {
     /// Frees spare capacity: readers keep a line for every second.
-    pub fn shrink(&mut self) {
+    pub fn shrink_to_fit(&mut self) {
         let Evidence { pairs, listeners, ports, threads, not_seen, .. } = self;
         pairs.shrink_to_fit();
         listeners.shrink_to_fit();

@@ -46,7 +46,7 @@ fn write_and_sync(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn create_named(path: &Path) -> io::Result<File> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let (Ok(found), Ok(folder)) = (fs::symlink_metadata(path), fs::metadata(folder))
-        && is_planted(found.uid(), (folder.uid(), folder.mode()), user())
+        && is_planted(found.uid(), FolderAccess { owner: folder.uid(), mode: folder.mode() }, user())
     {
         let kind = if found.is_symlink() { "symbolic link" } else { "file" };
         let words =
@@ -56,13 +56,20 @@ pub fn create_named(path: &Path) -> io::Result<File> {
     File::create(path)
 }
 
+/// Who may write to a folder.
+#[derive(Clone, Copy, Debug)]
+struct FolderAccess {
+    owner: u32,
+    mode: u32,
+}
+
 /// Whether one owner's file in another owner's folder was planted, by the rule the kernel applies where that is
 /// enabled.
-fn is_planted(owner: u32, (folder_owner, folder_mode): (u32, u32), user: u32) -> bool {
+fn is_planted(owner: u32, folder: FolderAccess, user: u32) -> bool {
     const STICKY: u32 = 0o1000;
     const OTHERS_WRITE: u32 = 0o002;
-    let is_for_everybody = folder_mode & (STICKY | OTHERS_WRITE) == STICKY | OTHERS_WRITE;
-    is_for_everybody && owner != user && owner != folder_owner
+    let is_for_everybody = folder.mode & (STICKY | OTHERS_WRITE) == STICKY | OTHERS_WRITE;
+    is_for_everybody && owner != user && owner != folder.owner
 }
 
 /// Why an existing folder must not hold a record: others could put their own links or files where the record's files
@@ -70,7 +77,7 @@ fn is_planted(owner: u32, (folder_owner, folder_mode): (u32, u32), user: u32) ->
 ///
 /// # Errors
 /// The system's error when inspecting it.
-pub fn not_ones_own(folder: &Path) -> io::Result<Option<String>> {
+pub fn why_untrusted(folder: &Path) -> io::Result<Option<String>> {
     let user = user();
     let link = fs::symlink_metadata(folder)?;
     if link.is_symlink() && link.uid() != user && link.uid() != 0 {
@@ -130,7 +137,8 @@ mod tests {
     #[test]
     fn what_others_put_into_a_folder_for_everybody_is_planted() {
         let (root, me, mallory) = (0, 1000, 1001);
-        let (tmp, home, shared) = ((root, 0o41777), (me, 0o40755), (mallory, 0o40777));
+        let folder = |owner, mode| FolderAccess { owner, mode };
+        let (tmp, home, shared) = (folder(root, 0o41777), folder(me, 0o40755), folder(mallory, 0o40777));
         for (owner, folder, user, expect) in [
             (mallory, tmp, me, true),
             (mallory, tmp, root, true),
@@ -164,10 +172,10 @@ mod tests {
     #[test]
     fn ones_own_folders() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(not_ones_own(dir.path()).unwrap(), None);
+        assert_eq!(why_untrusted(dir.path()).unwrap(), None);
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
-        assert_eq!(not_ones_own(&link).unwrap(), None, "a link of one's own");
-        assert!(not_ones_own(&dir.path().join("none")).is_err());
+        assert_eq!(why_untrusted(&link).unwrap(), None, "a link of one's own");
+        assert!(why_untrusted(&dir.path().join("none")).is_err());
     }
 }

@@ -344,7 +344,7 @@ struct LineReader {
     tags: HashMap<String, Arc<str>>,
     binary: Vec<u8>,
     plain: Vec<u8>,
-    buckets: Vec<(u64, u64, u64)>,
+    slots: Vec<FilledSlot>,
     packed: Vec<u8>,
     inflater: Option<Decompress>,
 }
@@ -401,8 +401,8 @@ impl LineReader {
             }
             _ => return Err(format!("histogram is not in format V2 (cookie {cookie:#x})")),
         };
-        decode_v2(plain, &mut self.buckets)?;
-        let Some(&(low_us, high_us, _)) = self.buckets.last() else {
+        decode_v2(plain, &mut self.slots)?;
+        let Some(&FilledSlot { low: low_us, high: high_us, .. }) = self.slots.last() else {
             return Ok((Box::default(), 0));
         };
         // Another writer may scale its maximum column, so the maximum is used only if it is plausible: in the last
@@ -414,7 +414,7 @@ impl LineReader {
             u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_NS)
         };
         let max_ns = if plausible { (max_us * 1000.0).round() as u64 } else { middle_ns(low_us, high_us) };
-        let values = self.buckets.iter().map(|&(low, high, count)| (middle_ns(low, high), count));
+        let values = self.slots.iter().map(|slot| (middle_ns(slot.low, slot.high), slot.count));
         Ok((packed(values, &mut self.packed), max_ns))
     }
 }
@@ -494,8 +494,17 @@ impl Layout {
     }
 }
 
-/// The non-empty slots of an inflated V2 histogram: smallest value, largest value, count.
-fn decode_v2(plain: &[u8], out: &mut Vec<(u64, u64, u64)>) -> Result<(), String> {
+/// A non-empty slot of a V2 histogram.
+struct FilledSlot {
+    /// Its smallest value.
+    low: u64,
+    /// Its largest value.
+    high: u64,
+    count: u64,
+}
+
+/// The non-empty slots of an inflated V2 histogram.
+fn decode_v2(plain: &[u8], out: &mut Vec<FilledSlot>) -> Result<(), String> {
     out.clear();
     if u32_at(plain, 0) != Some(V2_COOKIE) {
         return Err("histogram has no V2 header".to_owned());
@@ -520,7 +529,7 @@ fn decode_v2(plain: &[u8], out: &mut Vec<(u64, u64, u64)>) -> Result<(), String>
             if total > MAX_COUNT {
                 return Err("histogram counts more than a second can contain".to_owned());
             }
-            out.push((low, high, count));
+            out.push(FilledSlot { low, high, count });
         }
         slot = slot.saturating_add(skip);
     }

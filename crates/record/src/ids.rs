@@ -76,7 +76,7 @@ impl IdSet {
         ids.sort_unstable();
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for id in ids {
-            push(&mut ranges, (id, id));
+            push(&mut ranges, id, id);
         }
         IdSet(ranges)
     }
@@ -110,7 +110,7 @@ impl IdSet {
             (_, Some(_)) => b.next(),
             (None, None) => None,
         } {
-            push(&mut ranges, *next);
+            push(&mut ranges, next.0, next.1);
         }
         self.0 = ranges;
     }
@@ -137,7 +137,7 @@ impl IdSet {
 }
 
 /// Appends a range that begins no earlier than the last one.
-fn push(ranges: &mut Vec<(u64, u64)>, (from, to): (u64, u64)) {
+fn push(ranges: &mut Vec<(u64, u64)>, from: u64, to: u64) {
     match ranges.last_mut() {
         Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
         _ => ranges.push((from, to)),

@@ -183,6 +183,19 @@ impl Numbers {
     }
 }
 
+/// What is known exactly of [`Numbers`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExactNumbers {
+    /// How many are zero.
+    pub zeros: u64,
+    /// Their sum.
+    pub sum: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
 /// For the compact form.
 impl Numbers {
     /// Positions and counts of the non-empty buckets: numbers above zero first.
@@ -196,14 +209,14 @@ impl Numbers {
         })
     }
 
-    /// Zeros, the sum, the smallest and the largest.
-    pub(crate) fn rest(&self) -> (u64, f64, f64, f64) {
-        (self.zeros, self.sum, self.min, self.max)
+    /// What the buckets do not contain.
+    pub(crate) fn exact(&self) -> ExactNumbers {
+        ExactNumbers { zeros: self.zeros, sum: self.sum, min: self.min, max: self.max }
     }
 
-    /// From what `counts` and `rest` return; `None` if they contradict one another.
-    pub(crate) fn from_counts(counts: &[(usize, u64)], rest: (u64, f64, f64, f64)) -> Option<Numbers> {
-        let (zeros, sum, min, max) = rest;
+    /// From what `counts` and `exact` return; `None` if they contradict one another.
+    pub(crate) fn from_counts(counts: &[(usize, u64)], exact: ExactNumbers) -> Option<Numbers> {
+        let ExactNumbers { zeros, sum, min, max } = exact;
         if ![sum, min, max].iter().all(|n| n.is_finite()) || min > max {
             return None;
         }
@@ -347,7 +360,7 @@ mod tests {
         assert_eq!(of(&[2.0, 4.0]).mean(), Some(3.0));
         let large = of(&[f64::MAX, f64::MAX]);
         assert!(
-            Numbers::from_counts(&[], large.rest()).is_some() && large.mean().is_some_and(f64::is_finite)
+            Numbers::from_counts(&[], large.exact()).is_some() && large.mean().is_some_and(f64::is_finite)
         );
     }
 

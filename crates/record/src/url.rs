@@ -5,6 +5,7 @@
 //! for one host while another one is loaded. Which schemes there are, and what a path may contain, is up to the caller.
 
 use std::net::Ipv6Addr;
+use std::ops::Range;
 
 /// Longest name of a host, in bytes (RFC 1035 §2.3.4).
 const MAX_HOST: usize = 253;
@@ -58,7 +59,7 @@ impl<'a> Url<'a> {
             Some((rest, fragment)) => (rest, Some(fragment)),
             None => (rest, None),
         };
-        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let (authority, target) = split_target(rest);
         Ok(Url { scheme, authority: Authority::parse(authority)?, target, fragment })
     }
 
@@ -134,14 +135,181 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// A URL as it may be shown: without user and password.
-pub fn without_user(text: &str) -> String {
-    let start = text.find("://").map_or(0, |at| at + 3);
-    let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
+/// The URL of a server that takes credentials, such as a proxy: `[SCHEME://][USER[:PASSWORD]@]REST`, in its parts.
+///
+/// Users and passwords are often not percent-encoded, and any text is split: whatever precedes the last `@` may be a
+/// secret, even behind a `/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerUrl<'a> {
+    /// What precedes `://`.
+    pub scheme: Option<&'a str>,
+    /// User and password, as written.
+    pub user: Option<&'a str>,
+    /// Host, port and what follows.
+    pub rest: &'a str,
+}
+
+impl<'a> ServerUrl<'a> {
+    /// Splits a text.
+    pub fn split(text: &'a str) -> ServerUrl<'a> {
+        let (scheme, rest) = match text.split_once("://") {
+            Some((scheme, rest)) => (Some(scheme), rest),
+            None => (None, text),
+        };
+        match rest.rsplit_once('@') {
+            Some((user, rest)) => ServerUrl { scheme, user: Some(user), rest },
+            None => ServerUrl { scheme, user: None, rest },
+        }
+    }
+
+    /// The URL without user and password.
+    pub fn without_user(&self) -> String {
+        self.with_user("")
+    }
+
+    /// The URL as it may be shown.
+    pub fn masked(&self) -> String {
+        self.with_user(if self.user.is_some() { "***@" } else { "" })
+    }
+
+    fn with_user(&self, user: &str) -> String {
+        let (scheme, separator) = self.scheme.map_or(("", ""), |scheme| (scheme, "://"));
+        format!("{scheme}{separator}{user}{}", self.rest)
+    }
+}
+
+/// A reference to another resource, such as the `Location` of a redirect, without its fragment (RFC 3986 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference<'a> {
+    /// It names a host.
+    WithHost {
+        /// What precedes `://`; without one, the scheme stays the same.
+        scheme: Option<&'a str>,
+        /// Host and port; not checked.
+        authority: &'a str,
+        /// Path and query; may be empty.
+        target: &'a str,
+    },
+    /// A path, a query, or nothing, on the same host; see [`resolve`].
+    Relative(&'a str),
+}
+
+impl<'a> Reference<'a> {
+    /// Splits a reference.
+    ///
+    /// # Errors
+    /// It contains spaces or control characters.
+    pub fn parse(text: &'a str) -> Result<Reference<'a>, UrlError> {
+        let text = text.split('#').next().unwrap_or_default();
+        without_blanks(text)?;
+        let (scheme, rest) = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => (Some(scheme), rest),
+            _ => match text.strip_prefix("//") {
+                Some(rest) => (None, rest),
+                None => return Ok(Reference::Relative(text)),
+            },
+        };
+        let (authority, target) = split_target(rest);
+        Ok(Reference::WithHost { scheme, authority, target })
+    }
+}
+
+/// Path and query that a [`Reference::Relative`] leads to from another path and query (RFC 3986 §5.2).
+pub fn resolve(from: &[u8], reference: &str) -> Vec<u8> {
+    let path_end = from.iter().position(|b| *b == b'?').unwrap_or(from.len());
+    let path = &from[..path_end];
+    let (reference, query) = reference.split_at(reference.find('?').unwrap_or(reference.len()));
+    let whole = match reference.as_bytes().first() {
+        None if query.is_empty() => return from.to_vec(),
+        None => path.to_vec(),
+        Some(b'/') => reference.as_bytes().to_vec(),
+        Some(_) => {
+            let folder = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+            [&path[..folder], reference.as_bytes()].concat()
+        }
+    };
+    [without_dots(&whole), query.as_bytes().to_vec()].concat()
+}
+
+/// Removes `.` and `..` segments.
+fn without_dots(path: &[u8]) -> Vec<u8> {
+    let mut kept: Vec<&[u8]> = Vec::new();
+    let parts: Vec<&[u8]> = path.split(|b| *b == b'/').skip(1).collect();
+    for (i, part) in parts.iter().enumerate() {
+        let is_last = i + 1 == parts.len();
+        match *part {
+            b"." | b".." => {
+                if *part == b".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push(b"");
+                }
+            }
+            other => kept.push(other),
+        }
+    }
+    kept.iter().flat_map(|part| [b"/", *part].concat()).collect()
+}
+
+/// A URL as it may be shown: with user and password masked, even if it is not valid.
+pub fn masked(text: &str) -> String {
+    let Range { start, end } = authority_at(text);
     match text[start..end].rfind('@') {
         Some(at) => format!("{}***{}", &text[..start], &text[start + at..]),
         None => text.to_owned(),
     }
+}
+
+/// Host and port as written, without user and password. The URL is not checked: it may still contain names such as
+/// `${web.port}`.
+pub fn authority_of(text: &str) -> &str {
+    let authority = &text[authority_at(text)];
+    authority.rsplit_once('@').map_or(authority, |(_, rest)| rest)
+}
+
+/// The index at which a URL's path, query or fragment begins, if it has one; with `unix:/PATH:/URI`, that of `/URI`.
+/// The URL is not checked: it may still contain names such as `${web.port}`.
+pub fn path_at(text: &str) -> Option<usize> {
+    let Some(socket) = unix_socket(text) else {
+        let end = authority_at(text).end;
+        return (end < text.len()).then_some(end);
+    };
+    let uri_at = text.len() - socket.len() + socket.find(':')? + 1;
+    text[uri_at..].find(['/', '?', '#']).map(|at| uri_at + at)
+}
+
+/// `/PATH:/URI` of `unix:/PATH:/URI`, which stands for a Unix socket and what to request there. It is not checked, and
+/// the case of `unix` does not matter.
+pub fn unix_socket(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_at_checked("unix:".len())?;
+    scheme.eq_ignore_ascii_case("unix:").then_some(rest)
+}
+
+/// Path and query of a whole URL, or of a text that is already just that. The fragment is dropped: it is never sent.
+pub(crate) fn target_of(text: &[u8]) -> &[u8] {
+    let text = &text[..memchr::memchr(b'#', text).unwrap_or(text.len())];
+    let scheme = text.iter().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)));
+    let rest = match scheme {
+        Some(at) if text[at..].starts_with(b"://") => &text[at + 3..],
+        _ => match text.strip_prefix(b"//") {
+            Some(rest) => rest,
+            None => return text,
+        },
+    };
+    memchr::memchr2(b'/', b'?', rest).map_or(&rest[rest.len()..], |at| &rest[at..])
+}
+
+/// Where host and port are in a text that may be no valid URL, with user and password if it names them.
+fn authority_at(text: &str) -> Range<usize> {
+    let start = text.find("://").map_or(0, |at| at + 3);
+    let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
+    start..end
+}
+
+/// Splits what follows the scheme, without a fragment, into authority and target.
+fn split_target(text: &str) -> (&str, &str) {
+    text.split_at(text.find(['/', '?']).unwrap_or(text.len()))
 }
 
 fn without_blanks(text: &str) -> Result<(), UrlError> {
@@ -254,13 +422,108 @@ mod tests {
             assert!(url.path().starts_with('/'), "{text}");
         }
         assert!(Url::parse("HTTPS://h").unwrap().is("https") && !Url::parse("h").unwrap().is("http"));
-        assert_eq!(without_user("http://ada:b@c@h:1/x@y"), "http://***@h:1/x@y");
-        assert_eq!(
-            (without_user("a:b@h"), without_user("http://h/@")),
-            ("***@h".into(), "http://h/@".into())
-        );
         assert!(Url::parse("http://a/b c").is_err());
         assert!(Url::parse("http://").is_err() && Url::parse("/a").is_err() && Url::parse("").is_err());
+    }
+
+    #[test]
+    fn authorities_and_paths_of_texts_that_may_be_no_urls() {
+        for (text, authority, path, shown) in [
+            ("http://h:1/a?b#c", "h:1", Some("/a?b#c"), "http://h:1/a?b#c"),
+            ("http://h", "h", None, "http://h"),
+            ("http://h?x=/", "h", Some("?x=/"), "http://h?x=/"),
+            ("http://h#/a@b", "h", Some("#/a@b"), "http://h#/a@b"),
+            ("http://h/@", "h", Some("/@"), "http://h/@"),
+            ("http://ada:b@c@h:1/x@y", "h:1", Some("/x@y"), "http://***@h:1/x@y"),
+            ("a:b@h", "h", None, "***@h"),
+            ("http://a b@h:x/", "h:x", Some("/"), "http://***@h:x/"),
+            ("http://${web.host}:${web.port}/${x}", "${web.host}:${web.port}", Some("/${x}"), ""),
+            ("${case.url}/x", "${case.url}", Some("/x"), ""),
+            ("", "", None, ""),
+            ("unix:/run/a.sock:/x?y", "unix:", Some("/x?y"), ""),
+            ("UNIX:/run/a/b:?y", "UNIX:", Some("?y"), ""),
+            ("unix:/run/a.sock", "unix:", None, ""),
+            ("unix:/run/a.sock:", "unix:", None, ""),
+        ] {
+            assert_eq!(authority_of(text), authority, "{text}");
+            assert_eq!(path_at(text).map(|at| &text[at..]), path, "{text}");
+            assert_eq!(masked(text), if shown.is_empty() { text } else { shown }, "{text}");
+        }
+        for (text, expect) in [
+            ("unix:/a:/b", Some("/a:/b")),
+            ("Unix:", Some("")),
+            ("unix", None),
+            ("unixü:/a", None),
+            ("http://unix:/a", None),
+        ] {
+            assert_eq!(unix_socket(text), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn urls_of_servers_with_credentials() {
+        for (text, scheme, user, rest, masked) in [
+            ("http://h:1", Some("http"), None, "h:1", "http://h:1"),
+            ("http://u:p@h:1/x", Some("http"), Some("u:p"), "h:1/x", "http://***@h:1/x"),
+            // Not encoded, as they should be.
+            ("http://u:p/q@r?s@h", Some("http"), Some("u:p/q@r?s"), "h", "http://***@h"),
+            ("nats://token@h", Some("nats"), Some("token"), "h", "nats://***@h"),
+            ("me:secret@h:4222", None, Some("me:secret"), "h:4222", "***@h:4222"),
+            ("h:4222", None, None, "h:4222", "h:4222"),
+            ("no URL: a b@", None, Some("no URL: a b"), "", "***@"),
+            ("://@", Some(""), Some(""), "", "://***@"),
+            ("", None, None, "", ""),
+        ] {
+            let url = ServerUrl::split(text);
+            assert_eq!(url, ServerUrl { scheme, user, rest }, "{text}");
+            assert_eq!(url.masked(), masked, "{text}");
+            assert_eq!(url.without_user(), masked.replace("***@", ""), "{text}");
+        }
+    }
+
+    #[test]
+    fn references() {
+        let with_host = |scheme, authority, target| Reference::WithHost { scheme, authority, target };
+        for (text, expect) in [
+            ("http://H:1/x?y#z", with_host(Some("http"), "H:1", "/x?y")),
+            ("ftp://h", with_host(Some("ftp"), "h", "")),
+            ("//h?x", with_host(None, "h", "?x")),
+            ("//u@h:/x", with_host(None, "u@h:", "/x")),
+            ("://h/", with_host(Some(""), "h", "/")),
+            ("/a?to=http://x/#/b c", Reference::Relative("/a?to=http://x/")),
+            ("mailto:x", Reference::Relative("mailto:x")),
+            ("#top", Reference::Relative("")),
+        ] {
+            assert_eq!(Reference::parse(text), Ok(expect), "{text}");
+        }
+        assert!(Reference::parse("/a b").is_err() && Reference::parse("a\r\n").is_err());
+        for (from, reference, expect) in [
+            ("/a/b?c=d", "/x?y=z", "/x?y=z"),
+            ("/a/b?c=d", "x", "/a/x"),
+            ("/a/b?c=d", "?e=/../f", "/a/b?e=/../f"),
+            ("/a/b?c=d", "", "/a/b?c=d"),
+            ("/a/b?c=/d/", "../x", "/x"),
+            ("/a/b", "../../x/./y/..", "/x/"),
+            ("/a/b", "/x/../..", "/"),
+            ("/", ".", "/"),
+        ] {
+            assert_eq!(resolve(from.as_bytes(), reference), expect.as_bytes(), "{from} {reference}");
+        }
+    }
+
+    #[test]
+    fn targets_of_texts_from_elsewhere() {
+        for (text, expect) in [
+            ("http://h:80/x?y#z", "/x?y"),
+            ("a+b-c.1://h?q", "?q"),
+            ("https://h", ""),
+            ("//h/x", "/x"),
+            ("/a?to=http://x/", "/a?to=http://x/"),
+            ("a/b://c", "a/b://c"),
+            ("#/x", ""),
+        ] {
+            assert_eq!(target_of(text.as_bytes()), expect.as_bytes(), "{text}");
+        }
     }
 
     proptest::proptest! {
@@ -270,6 +533,11 @@ mod tests {
                 assert!(!url.authority.host.is_empty());
                 assert_eq!(Authority::parse(url.authority.text), Ok(url.authority));
             }
+            if let Ok(Reference::Relative(reference)) = Reference::parse(&text) {
+                resolve(b"/a/b?c", reference);
+            }
+            assert!(path_at(&text).is_none_or(|at| text.is_char_boundary(at)));
+            masked(&text);
         }
     }
 }

@@ -179,7 +179,7 @@ impl Cell {
     }
 
     /// The cell with this weight.
-    pub fn weighing(self, weight: Weight) -> Cell {
+    pub fn with_weight(self, weight: Weight) -> Cell {
         Cell { weight, ..self }
     }
 }

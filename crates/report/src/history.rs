@@ -4,7 +4,7 @@
 //! the runs of a series ([`loadlab_analysis::comparison::changes`]); `loadlab compare` shows whether two runs differ.
 
 use loadlab_analysis::DiagnosedRun;
-use loadlab_analysis::cases::case::{CaseFindings, Spread, but_controls};
+use loadlab_analysis::cases::case::{CaseFindings, Spread, without_controls};
 use loadlab_analysis::cases::metric::{self, Better, Metric, Unit, Value};
 use loadlab_analysis::comparison::changes::{ChangePoint, change_points};
 use loadlab_analysis::comparison::compare::Scale;
@@ -105,7 +105,7 @@ fn row(listed: &Listed) -> Vec<Cell> {
         Cell::new(&listed.name),
         Cell::new(started(m)),
         verdict_cell(m.how, verdict(m, &findings)),
-        Cell::new(format!("{} × {}", but_controls(&findings.cases).count(), trials(&listed.run))),
+        Cell::new(format!("{} × {}", without_controls(&findings.cases).count(), trials(&listed.run))),
     ];
     row.extend(["goodput", "p50", "p99", "errors"].map(|id| over_cases(&findings, id)));
     row
@@ -139,13 +139,14 @@ fn verdict_cell(how: RunEnded, verdict: Verdict) -> Cell {
         (_, v @ Verdict::None) => (verdict_word(v), Weight::Plain),
         (_, v) => (verdict_word(v), Weight::Bad),
     };
-    Cell::new(word).weighing(weight)
+    Cell::new(word).with_weight(weight)
 }
 
 /// The lowest and the highest value of a figure over the cases of a run.
 fn over_cases(findings: &Findings<'_>, id: &str) -> Cell {
     let Some(metric) = metric::named(id) else { return Cell::new(figures::NOTHING) };
-    let mut medians: Vec<Value> = but_controls(&findings.cases).map(|c| c.spread(&metric).median).collect();
+    let mut medians: Vec<Value> =
+        without_controls(&findings.cases).map(|c| c.spread(&metric).median).collect();
     // Beside cases with a figure, one with an estimate is as likely to be the lowest or the highest.
     let is_known = |value: &Value| matches!(value, Value::Known(_) | Value::Over(_));
     let mut sign = "";
@@ -184,11 +185,11 @@ pub fn trend_text(
         for (one, name) in cases.iter().copied() {
             let of = one.having(name);
             let changes = changes_of(&of, metric, looked_at);
-            let points: Vec<(&Listed, Cell, Value)> = of
+            let points: Vec<TrendPoint<'_>> = of
                 .iter()
                 .map(|(run, case)| {
                     let spread = case.spread(metric);
-                    (*run, ranged(&spread, metric.unit), spread.median)
+                    TrendPoint { run, cell: ranged(&spread, metric.unit), median: spread.median }
                 })
                 .collect();
             let title = format!("{}: {}", one.titled(name, all.len()), metric.title());
@@ -380,7 +381,7 @@ fn oldest_first(runs: &[Listed]) -> Vec<(&Listed, Findings<'_>)> {
 /// Cases by name, each once, in the order of first appearance.
 fn cases_of<'a>(found: &'a [(&Listed, Findings<'_>)], wanted: &dyn Fn(&str) -> bool) -> Vec<&'a str> {
     let mut cases: Vec<&str> = Vec::new();
-    for case in found.iter().flat_map(|(_, f)| but_controls(&f.cases)) {
+    for case in found.iter().flat_map(|(_, f)| without_controls(&f.cases)) {
         let name = case.case.facts.name.as_str();
         if wanted(name) && !cases.contains(&name) {
             cases.push(name);
@@ -393,20 +394,27 @@ fn case_of<'a, 'b>(findings: &'b Findings<'a>, name: &str) -> Option<&'b CaseFin
     findings.cases.iter().find(|c| c.case.facts.name == name)
 }
 
-fn trend_of(out: &mut String, points: &[(&Listed, Cell, Value)], width: usize, paint: Paint) {
+/// A figure of a run.
+struct TrendPoint<'r> {
+    run: &'r Listed,
+    /// Its value in words.
+    cell: Cell,
+    median: Value,
+}
+
+fn trend_of(out: &mut String, points: &[TrendPoint<'_>], width: usize, paint: Paint) {
     let described = |cell: &Cell| match &cell.detail {
         Some(detail) if width >= 72 => format!("{} ({detail})", cell.text),
         _ => cell.text.clone(),
     };
-    let names = points.iter().map(|(run, ..)| width_of(&run.name)).max().unwrap_or(0).min(width / 3);
-    let values =
-        points.iter().map(|(_, cell, _)| width_of(&described(cell))).max().unwrap_or(0).min(width / 3);
-    let mark = if points.iter().any(|(run, ..)| run.baseline) { BASELINE } else { "" };
+    let names = points.iter().map(|p| width_of(&p.run.name)).max().unwrap_or(0).min(width / 3);
+    let values = points.iter().map(|p| width_of(&described(&p.cell))).max().unwrap_or(0).min(width / 3);
+    let mark = if points.iter().any(|p| p.run.baseline) { BASELINE } else { "" };
     let columns = width.saturating_sub(names + values + 4 + width_of(mark)).min(40);
     let at = |value: Value| Point { median: value, min: None, max: value }.drawn();
-    let drawn = open_scale(points.iter().map(|(.., value)| at(*value)), false);
-    for (run, cell, value) in points {
-        let drawn = paint.tone(Tone::Bar, &drawn.bar(at(*value), columns));
+    let drawn = open_scale(points.iter().map(|p| at(p.median)), false);
+    for TrendPoint { run, cell, median } in points {
+        let drawn = paint.tone(Tone::Bar, &drawn.bar(at(*median), columns));
         let line = format!(
             "{}  {}  {drawn}",
             left(&cut(&run.name, names), names),

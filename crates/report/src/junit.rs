@@ -30,6 +30,13 @@ struct JunitTrial<'a> {
     trouble: Option<&'a str>,
 }
 
+/// A test of a trial.
+struct Test {
+    name: String,
+    time_s: f64,
+    result: TestResult,
+}
+
 /// The result of a test.
 enum TestResult {
     Good,
@@ -89,7 +96,7 @@ pub fn junit_of_search(run: &DiagnosedRun) -> String {
 }
 
 fn document(name: &str, suites: &[Suite<'_>]) -> String {
-    let all_tests: Vec<Vec<(String, f64, TestResult)>> = suites.iter().map(tests).collect();
+    let all_tests: Vec<Vec<Test>> = suites.iter().map(tests).collect();
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let all = || all_tests.iter().flatten();
     let _ = writeln!(out, "<testsuites name=\"{}\" {}>", escape(name), counts(all()));
@@ -97,13 +104,14 @@ fn document(name: &str, suites: &[Suite<'_>]) -> String {
         let name = escape(suite.name);
         let _ = writeln!(out, "  <testsuite name=\"{name}\" {}>", counts(tests.iter()));
         properties(&mut out, &suite.figures);
-        for (test, time_s, result) in tests {
+        for test in tests {
             let _ = write!(
                 out,
-                "    <testcase classname=\"{name}\" name=\"{}\" time=\"{time_s:.3}\"",
-                escape(test)
+                "    <testcase classname=\"{name}\" name=\"{}\" time=\"{:.3}\"",
+                escape(&test.name),
+                test.time_s
             );
-            let (element, text) = match result {
+            let (element, text) = match &test.result {
                 TestResult::Good => {
                     out.push_str("/>\n");
                     continue;
@@ -137,9 +145,9 @@ fn properties(out: &mut String, figures: &[(String, String)]) {
     out.push_str("    </properties>\n");
 }
 
-fn counts<'a>(tests: impl Iterator<Item = &'a (String, f64, TestResult)>) -> String {
+fn counts<'a>(tests: impl Iterator<Item = &'a Test>) -> String {
     let (mut all, mut failures, mut errors, mut skipped, mut time_s) = (0, 0, 0, 0, 0.0);
-    for (_, took_s, result) in tests {
+    for Test { result, time_s: took_s, .. } in tests {
         all += 1;
         failures += u64::from(matches!(result, TestResult::Failure(_)));
         errors += u64::from(matches!(result, TestResult::Error(_)));
@@ -151,16 +159,18 @@ fn counts<'a>(tests: impl Iterator<Item = &'a (String, f64, TestResult)>) -> Str
     format!("{counted}{skipped} time=\"{time_s:.3}\"")
 }
 
-fn tests(suite: &Suite<'_>) -> Vec<(String, f64, TestResult)> {
+fn tests(suite: &Suite<'_>) -> Vec<Test> {
     suite.trials.iter().flat_map(of_trial).collect()
 }
 
 /// The trial's time is on its first test, so that sums are right.
-fn of_trial(trial: &JunitTrial<'_>) -> Vec<(String, f64, TestResult)> {
+fn of_trial(trial: &JunitTrial<'_>) -> Vec<Test> {
     let named = |text: &str| trial.number.map_or(text.to_owned(), |n| format!("{text} (trial {n})"));
     let mut time_s = trial.summary.map_or(0.0, |s| s.elapsed_s);
     let mut out = Vec::new();
-    let mut add = |name: String, result: TestResult| out.push((name, std::mem::take(&mut time_s), result));
+    let mut add = |name: String, result: TestResult| {
+        out.push(Test { name, time_s: std::mem::take(&mut time_s), result });
+    };
     let doubts: Vec<String> = trial
         .summary
         .filter(|s| s.verdict == Verdict::Invalid)
@@ -225,7 +235,7 @@ mod tests {
                 note: Some("why".into()),
                 undecided,
             };
-            (expectation.expr.clone(), 0.0, result_of(&expectation))
+            Test { name: expectation.expr.clone(), time_s: 0.0, result: result_of(&expectation) }
         };
         let few = loadlab_record::summary::FewSamples { samples: 300, needed: 1000, needed_s: None };
         let tests = [
@@ -233,7 +243,7 @@ mod tests {
             expectation("p99 < 1s", None, Some(few)),
             expectation("drain < 1s", None, None),
         ];
-        let is = |at: usize| match &tests[at].2 {
+        let is = |at: usize| match &tests[at].result {
             TestResult::Good => "good",
             TestResult::Undecided(text) => text.as_str(),
             TestResult::Failure(_) => "failure",

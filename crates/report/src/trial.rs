@@ -99,7 +99,7 @@ impl TrialPage {
         if let Some(text) = straggler_words(s) {
             hanging(out, "", &text, self.width, |t| t.to_owned());
         }
-        if waits_unseen(&s.load) {
+        if has_coordinated_omission(&s.load) {
             let users = s.load.users.map_or("these".to_owned(), |n| format!("{n}"));
             let text = format!(
                 "These response times hold for {users} users only: each sends its next request when its last one \
@@ -423,11 +423,12 @@ pub fn verdict_and_tone(verdict: Verdict) -> (&'static str, Tone) {
     }
 }
 
-/// Whether it is a closed model without pacing: no figure contains what a slow answer made its user miss.
-pub fn waits_unseen(load: &LoadFacts) -> bool {
+/// Whether it is a closed model without pacing: no figure contains what a slow answer made its user miss (coordinated
+/// omission).
+pub fn has_coordinated_omission(load: &LoadFacts) -> bool {
     match load.loads.is_empty() {
         true => load.model == "closed" && load.pace_s.is_none(),
-        false => load.loads.values().any(waits_unseen),
+        false => load.loads.values().any(has_coordinated_omission),
     }
 }
 
@@ -544,7 +545,7 @@ fn time_columns(s: &Summary) -> Vec<(&'static str, &Distribution)> {
     add(s.response_ms.censored > 0, "ok", &s.ok_response_ms);
     add(s.failed_response_ms.count > 0, "failed", &s.failed_response_ms);
     add(s.service_ms != s.response_ms && s.service_ms.count > 0, "service", &s.service_ms);
-    let own_due = !waits_unseen(&s.load) || thinks(&s.load);
+    let own_due = !has_coordinated_omission(&s.load) || thinks(&s.load);
     add(own_due && s.late_ms.count > 0, "late", &s.late_ms);
     add(s.blocked_ms.max.is_some_and(|max| max >= 0.1), "blocked", &s.blocked_ms);
     add(s.connect_ms.count > 0, "connect", &s.connect_ms);

@@ -174,7 +174,7 @@ pub fn files_of(plan: &Plan) -> Vec<(String, String)> {
 
 /// The file names of a load, each with a description of what uses it.
 fn files_of_load(load: &mut PlannedLoad) -> Vec<(&mut String, String)> {
-    let whats: Vec<String> = all_steps(load).map(|(_, _, what)| what).collect();
+    let whats: Vec<String> = all_steps(load).map(|placed| placed.what).collect();
     let PlannedLoad { name, script, journey, http, .. } = load;
     let steps = script.user_setup.iter_mut().chain(journey).chain(&mut script.user_teardown);
     let mut files = Vec::new();

@@ -12,7 +12,7 @@ mod support;
 use std::fs;
 
 use loadlab_load::io::sim::Sim;
-use loadlab_load::measure::batch::Batch;
+use loadlab_load::measure::delta::Delta;
 use loadlab_load::run::simulate_part;
 use loadlab_load::spec::Elsewhere;
 use loadlab_load::{Control, LoadSpec, Model, Until};
@@ -70,7 +70,7 @@ fn packed(whole: &LoadSpec, part: usize, agents: usize) -> Vec<Vec<u8>> {
     let (before, after) = (part as u64, (agents - 1 - part) as u64);
     let own = LoadSpec { threads: 1, elsewhere: Elsewhere { before, after }, ..whole.clone() };
     let mut reports = Vec::new();
-    let mut report = |batch: &mut Batch| reports.push(pack_counted(batch));
+    let mut report = |delta: &mut Delta| reports.push(pack_counted(delta));
     let end = simulate_part(&own, &Control::default(), &mut Sim::new(Varying), &mut report);
     reports.push(pack_ended(&end.expect("it can be simulated")));
     reports

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
-use loadlab_load::measure::batch::{Batch, Gaps, Ids, Sizes};
+use loadlab_load::measure::delta::{Delta, Gaps, Ids, Sizes};
 use loadlab_load::run::{Part, PartEnd, Stopped, WorkerEnd};
 use loadlab_record::compact::{self, Compact, Damaged, read_into, read_number, write_number};
 use loadlab_record::dependence::InOrder;
@@ -106,16 +106,16 @@ struct Thread {
 /// Packs a report of a part.
 pub fn pack(part: &Part) -> Vec<u8> {
     match part {
-        Part::Counted(batch) => pack_counted(batch),
+        Part::Counted(delta) => pack_counted(delta),
         Part::Ended(end) => pack_ended(end),
     }
 }
 
 /// Packs what a part counted in one second.
-pub fn pack_counted(batch: &Batch) -> Vec<u8> {
+pub fn pack_counted(delta: &Delta) -> Vec<u8> {
     let mut body = Vec::new();
-    write_histograms(batch, &mut body);
-    packed(&Head::Counted(Box::new(counted(batch))), &body)
+    write_histograms(delta, &mut body);
+    packed(&Head::Counted(Box::new(counted(delta))), &body)
 }
 
 /// Packs the end of a part.
@@ -133,7 +133,7 @@ fn packed(head: &Head, body: &[u8]) -> Vec<u8> {
     packed.finish().expect("memory")
 }
 
-/// A block whose histograms are not decoded yet: a thousand such blocks are small, but a thousand batches are not.
+/// A block whose histograms are not decoded yet: a thousand such blocks are small, but a thousand deltas are not.
 pub struct Block {
     head: Head,
     body: Vec<u8>,
@@ -142,15 +142,15 @@ pub struct Block {
 /// What is needed of a block before its turn comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
-    /// See [`Batch::until_ns`].
+    /// See [`Delta::until_ns`].
     pub until_ns: u64,
-    /// See [`Batch::in_flight`].
+    /// See [`Delta::in_flight`].
     pub in_flight: u64,
     /// Requests that fell due in this second.
     pub due: u64,
-    /// See [`Batch::window_to_ns`].
+    /// See [`Delta::window_to_ns`].
     pub window_to_ns: u64,
-    /// See [`Batch::gaps`].
+    /// See [`Delta::gaps`].
     pub gaps: Gaps,
 }
 
@@ -188,13 +188,13 @@ impl Block {
 
     /// A block for a part whose agent was lost: it contains only the requests in flight, which stay in flight for good.
     pub fn cut_off(at: Known) -> Block {
-        let mut batch = Batch::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
-        (batch.from_ns, batch.until_ns) = (at.until_ns, at.until_ns);
-        (batch.window_to_ns, batch.gaps) = (at.window_to_ns, at.gaps);
-        batch.counts.in_flight = at.in_flight;
+        let mut delta = Delta::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
+        (delta.from_ns, delta.until_ns) = (at.until_ns, at.until_ns);
+        (delta.window_to_ns, delta.gaps) = (at.window_to_ns, at.gaps);
+        delta.counts.in_flight = at.in_flight;
         let mut body = Vec::new();
-        write_histograms(&batch, &mut body);
-        Block { head: Head::Counted(Box::new(counted(&batch))), body }
+        write_histograms(&delta, &mut body);
+        Block { head: Head::Counted(Box::new(counted(&delta))), body }
     }
 
     /// A block for a part that ends without a report.
@@ -222,12 +222,12 @@ impl Block {
     }
 
     /// Decodes the block, and tells whether it was intact: if its histograms are damaged, the counts remain, so that
-    /// the load's totals still add up. A batch that is no longer needed can be passed in to reuse its memory.
-    pub fn into_part(self, used: Option<Box<Batch>>) -> (Part, Result<(), BlockError>) {
+    /// the load's totals still add up. A delta that is no longer needed can be passed in to reuse its memory.
+    pub fn into_part(self, used: Option<Box<Delta>>) -> (Part, Result<(), BlockError>) {
         match self.head {
             Head::Counted(head) => {
-                let (batch, whole) = batch_of(*head, &self.body, used);
-                (Part::Counted(batch), whole.map_err(BlockError::from))
+                let (delta, whole) = delta_of(*head, &self.body, used);
+                (Part::Counted(delta), whole.map_err(BlockError::from))
             }
             Head::Ended(head) => match end_of(*head) {
                 Ok(end) if self.body.is_empty() => (Part::Ended(Box::new(end)), Ok(())),
@@ -246,63 +246,63 @@ pub fn unpack(packed: &[u8]) -> Result<Part, BlockError> {
     whole.map(|()| part)
 }
 
-fn counted(batch: &Batch) -> Counted {
-    let statuses = batch.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
+fn counted(delta: &Delta) -> Counted {
+    let statuses = delta.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
     Counted {
-        from_ns: batch.from_ns,
-        until_ns: batch.until_ns,
-        last: batch.last,
-        counts: batch.counts.clone(),
-        in_flight: batch.in_flight,
-        open: batch.open,
+        from_ns: delta.from_ns,
+        until_ns: delta.until_ns,
+        last: delta.last,
+        counts: delta.counts.clone(),
+        in_flight: delta.in_flight,
+        open: delta.open,
         statuses: statuses.map(|(status, n)| (status as u16, *n)).collect(),
-        bytes: batch.bytes,
-        in_window: [batch.in_window.due, batch.in_window.started, batch.in_window.ok],
-        busy_ns: batch.busy_ns,
-        busy_in_window_ns: batch.busy_in_window_ns,
-        stragglers: batch.stragglers,
-        window_to_ns: Some(batch.window_to_ns).filter(|ns| *ns != u64::MAX),
-        last_start_ns: batch.last_start_ns,
-        last_end_ns: batch.last_end_ns,
-        flight_peak: batch.flight_peak,
-        connections: batch.connections,
-        gaps: of_gaps(batch.gaps),
-        examples: batch.examples.clone(),
-        has_before: batch.before.is_some(),
-        by_tag: batch.by_tag.iter().map(|tag| tag.counts.clone()).collect(),
-        numbers: batch.numbers.len(),
+        bytes: delta.bytes,
+        in_window: [delta.in_window.due, delta.in_window.started, delta.in_window.ok],
+        busy_ns: delta.busy_ns,
+        busy_in_window_ns: delta.busy_in_window_ns,
+        stragglers: delta.stragglers,
+        window_to_ns: Some(delta.window_to_ns).filter(|ns| *ns != u64::MAX),
+        last_start_ns: delta.last_start_ns,
+        last_end_ns: delta.last_end_ns,
+        flight_peak: delta.flight_peak,
+        connections: delta.connections,
+        gaps: of_gaps(delta.gaps),
+        examples: delta.examples.clone(),
+        has_before: delta.before.is_some(),
+        by_tag: delta.by_tag.iter().map(|tag| tag.counts.clone()).collect(),
+        numbers: delta.numbers.len(),
     }
 }
 
-fn batch_of(head: Counted, body: &[u8], used: Option<Box<Batch>>) -> (Box<Batch>, Result<(), Damaged>) {
-    let fits = |batch: &Batch| {
-        (batch.by_tag.len(), batch.numbers.len(), batch.before.is_some())
+fn delta_of(head: Counted, body: &[u8], used: Option<Box<Delta>>) -> (Box<Delta>, Result<(), Damaged>) {
+    let fits = |delta: &Delta| {
+        (delta.by_tag.len(), delta.numbers.len(), delta.before.is_some())
             == (head.by_tag.len(), head.numbers, head.has_before)
     };
     let sizes = Sizes { worker: 0, tags: head.by_tag.len(), numbers: head.numbers, warmup: head.has_before };
-    let mut batch = used.filter(|batch| fits(batch)).unwrap_or_else(|| Box::new(Batch::new(sizes)));
-    batch.clear();
+    let mut delta = used.filter(|delta| fits(delta)).unwrap_or_else(|| Box::new(Delta::new(sizes)));
+    delta.clear();
     let mut rest = body;
-    let read = read_histograms(&mut batch, &mut rest);
+    let read = read_histograms(&mut delta, &mut rest);
     let whole = read.and(if rest.is_empty() { Ok(()) } else { Err(Damaged) });
     if whole.is_err() {
-        batch.clear();
+        delta.clear();
     }
     for (status, n) in head.statuses {
-        batch.statuses[usize::from(status)] = n;
+        delta.statuses[usize::from(status)] = n;
     }
-    batch.by_tag.iter_mut().zip(head.by_tag).for_each(|(tag, counts)| tag.counts = counts);
+    delta.by_tag.iter_mut().zip(head.by_tag).for_each(|(tag, counts)| tag.counts = counts);
     let [due, started, ok] = head.in_window;
-    (batch.from_ns, batch.until_ns, batch.is_long, batch.last) =
+    (delta.from_ns, delta.until_ns, delta.is_long, delta.last) =
         (head.from_ns, head.until_ns, true, head.last);
-    (batch.counts, batch.in_flight, batch.open) = (head.counts, head.in_flight, head.open);
-    (batch.bytes, batch.in_window) = (head.bytes, InWindow { due, started, ok });
-    (batch.busy_ns, batch.busy_in_window_ns) = (head.busy_ns, head.busy_in_window_ns);
-    (batch.stragglers, batch.window_to_ns) = (head.stragglers, head.window_to_ns.unwrap_or(u64::MAX));
-    (batch.last_start_ns, batch.last_end_ns) = (head.last_start_ns, head.last_end_ns);
-    (batch.flight_peak, batch.connections) = (head.flight_peak, head.connections);
-    (batch.gaps, batch.examples) = (gaps_of(head.gaps), head.examples);
-    (batch, whole)
+    (delta.counts, delta.in_flight, delta.open) = (head.counts, head.in_flight, head.open);
+    (delta.bytes, delta.in_window) = (head.bytes, InWindow { due, started, ok });
+    (delta.busy_ns, delta.busy_in_window_ns) = (head.busy_ns, head.busy_in_window_ns);
+    (delta.stragglers, delta.window_to_ns) = (head.stragglers, head.window_to_ns.unwrap_or(u64::MAX));
+    (delta.last_start_ns, delta.last_end_ns) = (head.last_start_ns, head.last_end_ns);
+    (delta.flight_peak, delta.connections) = (head.flight_peak, head.connections);
+    (delta.gaps, delta.examples) = (gaps_of(head.gaps), head.examples);
+    (delta, whole)
 }
 
 fn of_gaps(gaps: Gaps) -> [u64; 4] {
@@ -313,35 +313,35 @@ fn gaps_of([times, sum_ns, longest_ns, longest_at_ns]: [u64; 4]) -> Gaps {
     Gaps { times, sum_ns, longest_ns, longest_at_ns }
 }
 
-fn write_histograms(batch: &Batch, out: &mut Vec<u8>) {
-    write_series(&batch.window, out);
-    batch.before.iter().for_each(|before| write_series(before, out));
-    for tag in &batch.by_tag {
+fn write_histograms(delta: &Delta, out: &mut Vec<u8>) {
+    write_series(&delta.window, out);
+    delta.before.iter().for_each(|before| write_series(before, out));
+    for tag in &delta.by_tag {
         [&tag.response_ok, &tag.response_censored, &tag.response_failed].iter().for_each(|h| h.write_to(out));
     }
-    batch.numbers.iter().for_each(|numbers| numbers.write_to(out));
-    batch.in_order.write_to(out);
-    [&batch.ids.accepted, &batch.ids.unanswered, &batch.ids.refused]
+    delta.numbers.iter().for_each(|numbers| numbers.write_to(out));
+    delta.in_order.write_to(out);
+    [&delta.ids.accepted, &delta.ids.unanswered, &delta.ids.refused]
         .iter()
         .for_each(|ids| write_ids(ids, out));
 }
 
-fn read_histograms(batch: &mut Batch, from: &mut &[u8]) -> compact::Result<()> {
-    read_series(&mut batch.window, from)?;
-    if let Some(before) = &mut batch.before {
+fn read_histograms(delta: &mut Delta, from: &mut &[u8]) -> compact::Result<()> {
+    read_series(&mut delta.window, from)?;
+    if let Some(before) = &mut delta.before {
         read_series(before, from)?;
     }
-    for tag in &mut batch.by_tag {
+    for tag in &mut delta.by_tag {
         let TagMeasured { response_ok, response_censored, response_failed, .. } = tag;
         for histogram in [response_ok, response_censored, response_failed] {
             read_into(histogram, from)?;
         }
     }
-    for numbers in &mut batch.numbers {
+    for numbers in &mut delta.numbers {
         *numbers = Numbers::read_from(from)?;
     }
-    batch.in_order = InOrder::read_from(from)?;
-    batch.ids = Ids { accepted: read_ids(from)?, unanswered: read_ids(from)?, refused: read_ids(from)? };
+    delta.in_order = InOrder::read_from(from)?;
+    delta.ids = Ids { accepted: read_ids(from)?, unanswered: read_ids(from)?, refused: read_ids(from)? };
     Ok(())
 }
 

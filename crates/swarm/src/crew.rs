@@ -422,10 +422,11 @@ pub struct Pieces {
 const MOST_PIECES: usize = 1_000;
 
 impl Pieces {
-    /// Takes a piece; returns the report once it is complete.
+    /// Takes a piece of a load's report; returns the report once it is complete.
     pub fn take(
         &mut self,
-        of: (u64, ReportId),
+        load: u64,
+        id: ReportId,
         piece: usize,
         pieces: usize,
         bytes: &[u8],
@@ -436,18 +437,18 @@ impl Pieces {
         if pieces == 1 {
             return Some(bytes.to_vec());
         }
-        let begun = self.begun.entry(of).or_insert_with(|| vec![None; pieces]);
+        let begun = self.begun.entry((load, id)).or_insert_with(|| vec![None; pieces]);
         *begun.get_mut(piece)? = Some(bytes.to_vec());
         if begun.iter().any(Option::is_none) {
             return None;
         }
-        Some(self.begun.remove(&of)?.into_iter().flatten().flatten().collect())
+        Some(self.begun.remove(&(load, id))?.into_iter().flatten().flatten().collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use loadlab_load::measure::batch::{Batch, Sizes};
+    use loadlab_load::measure::delta::{Delta, Sizes};
     use loadlab_load::run::Part;
 
     use super::*;
@@ -557,9 +558,9 @@ mod tests {
     }
 
     fn counted(until_ns: u64, in_flight: u64) -> Block {
-        let mut batch = Batch::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
-        (batch.until_ns, batch.in_flight, batch.counts.due) = (until_ns, in_flight, 2);
-        Block::open(&pack_counted(&batch)).expect("it was packed here")
+        let mut delta = Delta::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
+        (delta.until_ns, delta.in_flight, delta.counts.due) = (until_ns, in_flight, 2);
+        Block::open(&pack_counted(&delta)).expect("it was packed here")
     }
 
     /// Another agent takes a lost one's slot: from then on only its reports count, it is told what was ordered before
@@ -596,7 +597,7 @@ mod tests {
         assert!(crew.is_over(0));
         let in_flight: Vec<u64> = std::iter::from_fn(|| crew.next_report(0))
             .map(|report| match report.block.into_part(None).0 {
-                Part::Counted(batch) => batch.counts.in_flight,
+                Part::Counted(delta) => delta.counts.in_flight,
                 _ => 99,
             })
             .collect();
@@ -693,13 +694,13 @@ mod tests {
     fn pieces_make_a_report_in_any_order() {
         let id = ReportId { slot: 0, epoch: 0, number: 4 };
         let mut pieces = Pieces::default();
-        assert_eq!(pieces.take((0, id), 0, 1, b"whole"), Some(b"whole".to_vec()));
-        assert_eq!(pieces.take((0, id), 2, 3, b"c"), None);
-        assert_eq!(pieces.take((1, id), 0, 3, b"other"), None);
-        assert_eq!(pieces.take((0, id), 0, 3, b"a"), None);
-        assert_eq!(pieces.take((0, id), 0, 3, b"a"), None);
-        assert_eq!(pieces.take((0, id), 1, 3, b"b"), Some(b"abc".to_vec()));
-        assert_eq!(pieces.take((0, id), 3, 3, b"d"), None);
-        assert_eq!(pieces.take((0, id), 0, usize::MAX, b"d"), None);
+        assert_eq!(pieces.take(0, id, 0, 1, b"whole"), Some(b"whole".to_vec()));
+        assert_eq!(pieces.take(0, id, 2, 3, b"c"), None);
+        assert_eq!(pieces.take(1, id, 0, 3, b"other"), None);
+        assert_eq!(pieces.take(0, id, 0, 3, b"a"), None);
+        assert_eq!(pieces.take(0, id, 0, 3, b"a"), None);
+        assert_eq!(pieces.take(0, id, 1, 3, b"b"), Some(b"abc".to_vec()));
+        assert_eq!(pieces.take(0, id, 3, 3, b"d"), None);
+        assert_eq!(pieces.take(0, id, 0, usize::MAX, b"d"), None);
     }
 }

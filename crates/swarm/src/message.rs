@@ -109,12 +109,23 @@ pub struct JoinOrder {
     pub begun: u64,
 }
 
+/// How a load's threads are divided, as one slot sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadShare {
+    /// Load threads of the slots before it.
+    pub before: u64,
+    /// Its own.
+    pub own: u64,
+    /// Those of the slots after it.
+    pub after: u64,
+}
+
 impl LoadOrder {
-    /// Load threads of the slots before this one, of this slot, and of the slots after it.
-    pub fn share(&self, slot: usize) -> Option<(u64, u64, u64)> {
+    /// The share of a slot.
+    pub fn share(&self, slot: usize) -> Option<ThreadShare> {
         let own = *self.threads.get(slot)?;
         let (before, after) = (self.threads.get(..slot)?, self.threads.get(slot + 1..)?);
-        Some((before.iter().sum(), own, after.iter().sum()))
+        Some(ThreadShare { before: before.iter().sum(), own, after: after.iter().sum() })
     }
 }
 
@@ -168,9 +179,9 @@ mod tests {
     #[test]
     fn shares_add_up() {
         let order = LoadOrder { threads: vec![2, 1, 4], ..LoadOrder::default() };
-        assert_eq!(order.share(0), Some((0, 2, 5)));
-        assert_eq!(order.share(1), Some((2, 1, 4)));
-        assert_eq!(order.share(2), Some((3, 4, 0)));
+        assert_eq!(order.share(0), Some(ThreadShare { before: 0, own: 2, after: 5 }));
+        assert_eq!(order.share(1), Some(ThreadShare { before: 2, own: 1, after: 4 }));
+        assert_eq!(order.share(2), Some(ThreadShare { before: 3, own: 4, after: 0 }));
         assert_eq!(order.share(3), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
-use loadlab_load::measure::batch::{Batch, Sizes};
+use loadlab_load::measure::delta::{Delta, Sizes};
 use loadlab_load::run::{LoadResult, Origin, Part, PartReport, merge, simulate_part};
 use loadlab_load::spec::Elsewhere;
 use loadlab_load::spec::request::RequestParts;
@@ -60,9 +60,9 @@ pub fn reports(spec: &LoadSpec, parts: u64) -> Vec<PartReport> {
     for part in 0..parts {
         let own = LoadSpec { elsewhere: Elsewhere { before: part, after: parts - 1 - part }, ..spec.clone() };
         let part = part as usize;
-        let end = simulate_part(&own, &Control::default(), &mut Sim::new(Varying), &mut |batch| {
-            let mut taken = Batch::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });
-            std::mem::swap(&mut taken, batch);
+        let end = simulate_part(&own, &Control::default(), &mut Sim::new(Varying), &mut |delta| {
+            let mut taken = Delta::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });
+            std::mem::swap(&mut taken, delta);
             reports.push(PartReport { part, what: Part::Counted(Box::new(taken)) });
         });
         reports.push(PartReport { part, what: Part::Ended(Box::new(end.unwrap())) });

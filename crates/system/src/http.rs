@@ -119,7 +119,7 @@ impl std::fmt::Display for Url {
 impl Url {
     /// Parses a URL.
     pub fn parse(text: &str) -> Result<Url, HttpError> {
-        let bad = |why: String| HttpError::Url { url: url::without_user(text), why };
+        let bad = |why: String| HttpError::Url { url: url::masked(text), why };
         let url = url::Url::parse(text).map_err(|error| bad(error.why))?;
         if url.is("https") {
             return Err(bad("readiness checks and probes support http, not https".to_owned()));

@@ -51,8 +51,8 @@ pub use process::output::OutputCommand;
 pub use process::{ProcessId, background, open_files};
 pub use relay::Counts;
 pub use spec::{
-    BlockLimits, Command, ComponentSpec, ContainerSpec, HealthCheck, Limits, LinkLimits, Network, Ready,
-    RelayAt, Signal, Stop, Unavailable,
+    BlockLimits, Command, ComponentSpec, ContainerSpec, HealthCheck, Limits, LinkLimits, LogFiles, Network,
+    Ready, RelayAt, Signal, Stop, Unavailable,
 };
 pub use system::command::{CommandResult, CommandSpec, RunningCommand};
 pub use system::compose::{ComposeSpec, Project, ServiceSpec};

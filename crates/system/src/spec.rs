@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use loadlab_record::url::{Authority, Url};
 
@@ -25,14 +25,30 @@ pub struct ComponentSpec {
     pub limits: Limits,
     /// How it is asked to end.
     pub stop: Stop,
-    /// Files to which its standard output and standard error are appended. The two may be the same.
-    pub logs: (PathBuf, PathBuf),
+    /// Where its output goes.
+    pub logs: LogFiles,
     /// TCP ports it will listen on; each must be free before it starts.
     pub ports: Vec<u16>,
     /// Cores it may run on; empty means all.
     pub cpus: Vec<usize>,
     /// Where a relay sits between it and all other components; delay and loss limits on its link need one.
     pub relay: Option<RelayAt>,
+}
+
+/// Files to which output is appended; the two may be the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFiles {
+    /// For standard output.
+    pub stdout: PathBuf,
+    /// For standard error.
+    pub stderr: PathBuf,
+}
+
+impl LogFiles {
+    /// `NAME.out` and `NAME.err` in a folder.
+    pub fn in_folder(folder: &Path, name: &str) -> LogFiles {
+        LogFiles { stdout: folder.join(format!("{name}.out")), stderr: folder.join(format!("{name}.err")) }
+    }
 }
 
 /// Where a relay sits.
@@ -53,7 +69,7 @@ impl ComponentSpec {
         dir: impl Into<PathBuf>,
         logs_dir: impl Into<PathBuf>,
     ) -> Self {
-        let logs_dir = logs_dir.into();
+        let logs_dir: PathBuf = logs_dir.into();
         ComponentSpec {
             name: name.to_owned(),
             command: command.into(),
@@ -62,7 +78,7 @@ impl ComponentSpec {
             ready: Ready::Alive,
             limits: Limits::default(),
             stop: Stop::default(),
-            logs: (logs_dir.join(format!("{name}.out")), logs_dir.join(format!("{name}.err"))),
+            logs: LogFiles::in_folder(&logs_dir, name),
             ports: Vec::new(),
             cpus: Vec::new(),
             relay: None,

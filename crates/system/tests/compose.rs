@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
@@ -68,8 +67,7 @@ fn up_with(
     );
     let others = ["docker", "docker-compose"].into_iter().filter(|other| *other != tool);
     for (name, text) in others.map(|other| (other, "#!/bin/sh\nexit 1\n")).chain([(tool, script.as_str())]) {
-        fs::write(bin.join(name), text).unwrap();
-        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        common::write_program(&bin.join(name), text);
     }
     fs::write(bench.path("compose.yml"), file).unwrap();
     let spec = ComposeSpec {

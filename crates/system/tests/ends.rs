@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use loadlab_system::{Cancel, ComposeSpec, Notice, Ready};
 
-use crate::common::{Bench, PATIENCE_NS};
+use crate::common::{Bench, PATIENCE_NS, write_program};
 
 /// An engine with one container, `one`, whose first process has this pid. When asked how the container ended, it
 /// signals `asked`, and answers once `let_go` permits it.
@@ -62,8 +61,7 @@ fn answer(mut stream: UnixStream, asked: &Asked) {
 fn compose_in(bench: &Bench) -> ComposeSpec {
     let bin = bench.path("bin");
     fs::create_dir(&bin).unwrap();
-    fs::write(bin.join("docker"), "#!/bin/sh\n").unwrap();
-    fs::set_permissions(bin.join("docker"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&bin.join("docker"), "#!/bin/sh\n");
     fs::write(bench.path("compose.yml"), "services: {}\n").unwrap();
     ComposeSpec {
         file: bench.path("compose.yml"),

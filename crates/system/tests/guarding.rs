@@ -10,7 +10,7 @@ use loadlab_system::ledger::clean;
 use serde_json::{Value, json};
 
 use crate::common;
-use crate::common::{FIXTURE, eventually, pid_in, run_id, temp_dir, with_daemon};
+use crate::common::{FIXTURE, eventually, pid_in, run_id, runs, temp_dir, with_daemon};
 
 /// A process that owns a system with one component and that component's daemon.
 struct Owner {
@@ -67,7 +67,7 @@ impl Owner {
     }
 
     fn is_gone(&self) -> bool {
-        !self.component.is_alive() && !self.daemon.is_alive() && !self.dir.join("scratch").exists()
+        !runs(self.component) && !runs(self.daemon) && !self.dir.join("scratch").exists()
     }
 }
 
@@ -168,7 +168,9 @@ fn without_rights_it_works_with_less() {
     let dir = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(dir.path(), Some(nobody), Some(nobody)).unwrap();
     let fixture = dir.path().join("fixture");
-    std::fs::copy(FIXTURE, &fixture).unwrap();
+    // A child copies it: a file that this process had open for writing cannot be run while a child of another test,
+    // forked meanwhile, still has it open.
+    assert!(Command::new("cp").arg(FIXTURE).arg(&fixture).status().unwrap().success());
     let mut command = Command::new("/usr/bin/setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&fixture);
     let state_dir = dir.path().join("state");

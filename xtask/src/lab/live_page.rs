@@ -67,11 +67,12 @@ fn look(browser: &mut Browser, port: u16, picture: &Path) -> Result<Value> {
     // Take a screenshot once the page has content.
     browser.until("noted.updates >= 3");
     browser.until("document.querySelectorAll('.ribbon').length > 10");
+    browser.until("document.querySelectorAll('.dot').length > 20");
     browser.picture(picture);
     browser.value(
         "noted.countries = document.querySelectorAll('.dot').length, noted.ribbons = document.querySelectorAll('.ribbon').length",
     );
-    // [`Browser::until`] waits half a minute at most, for a page; this waits for the whole trial.
+    // [`Browser::until`] waits a minute at most, for a page; this waits for the whole trial.
     soon("the end of the front end", LONGEST, || {
         Ok((browser.value("noted.ended !== null") == json!(true)).then_some(()))
     })

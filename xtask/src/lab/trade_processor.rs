@@ -3,7 +3,6 @@
 //! run, not even a run that is killed. How fast it was is a finding and is not asserted.
 
 use std::fs;
-use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -15,6 +14,9 @@ use super::live_page;
 use super::record::Trial;
 use super::{Claims, Lab, Record, loadlab, members, service_tests};
 use crate::command::{Ends, program, soon};
+
+#[path = "../../../crates/loadlab/tests/common/ports.rs"]
+mod ports;
 
 const ALL_WELL: &str = "all well";
 /// In this case nothing listens for a while, so requests fail as fast as they are made.
@@ -112,9 +114,12 @@ fn watched(lab: &Lab, claims: &mut Claims) -> Result<()> {
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    // Below the ports that the kernel gives to the other components and to their connections, which come first.
+    let port = ports::unused().port();
     let mut command = program(loadlab());
     command.args(["run", "labs/trade-processor/plan.yaml", "--profile", "quick", "--quiet", "--trials", "2"]);
+    // Long enough to open the page, also if the load leaves the browser little of the machine.
+    command.args(["--set", "load.duration=12s"]);
     command.args(["--case", ALL_WELL, "--set", &format!("system.components.frontend.port={port}"), "--out"]);
     command.arg(&out).stdout(Stdio::null());
     let start = || command.spawn().context("loadlab").map(Ends);

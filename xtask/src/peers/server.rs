@@ -32,6 +32,19 @@ pub struct Server {
     pub any: SocketAddr,
 }
 
+/// Free addresses of a host, no two of them the same.
+fn free_addresses<const N: usize>(host: &str) -> std::io::Result<[SocketAddr; N]> {
+    // All are held until each has been found: one that was given back could be found again.
+    let mut held = Vec::with_capacity(N);
+    let mut found = [SocketAddr::from(([0; 4], 0)); N];
+    for address in &mut found {
+        let listener = TcpListener::bind((host, 0))?;
+        *address = listener.local_addr()?;
+        held.push(listener);
+    }
+    Ok(found)
+}
+
 impl Server {
     /// Starts nginx, with its files in a folder, and waits until it answers.
     ///
@@ -54,8 +67,7 @@ impl Server {
         }
         fs::write(files.join("post"), "")?;
         // These ports are free now; if another program takes one before nginx does, nginx reports it.
-        let free = || TcpListener::bind((host, 0))?.local_addr();
-        let (address, secure, streams, any) = (free()?, free()?, free()?, free()?);
+        let [address, secure, streams, any] = free_addresses(host)?;
         let settings = dir.join("nginx.conf");
         certify(&dir)?;
         let text = include_str!("files/nginx.conf").replace("{dir}", &dir.display().to_string());

@@ -58,7 +58,7 @@ impl CaseFindings<'_> {
 }
 
 /// The cases that are not controls.
-pub fn but_controls<'c, 'a>(
+pub fn without_controls<'c, 'a>(
     cases: &'c [CaseFindings<'a>],
 ) -> impl Iterator<Item = &'c CaseFindings<'a>> + Clone {
     cases.iter().filter(|case| !case.is_control())

@@ -578,11 +578,11 @@ fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
 impl Judged {
     /// The verdict on it, given whether less or more is better, and what counts as the same (on the scale's own
     /// terms).
-    pub fn call(&self, same: (f64, f64), less_is_better: bool) -> Call {
+    pub fn call(&self, same: EquivalenceBounds, less_is_better: bool) -> Call {
         let (low, high) = (self.mean - self.half, self.mean + self.half);
         let is_less = high < 0.0;
         match () {
-            () if low >= same.0 && high <= same.1 => Call::Same,
+            () if low >= same.low && high <= same.high => Call::Same,
             () if low <= 0.0 && high >= 0.0 => Call::CannotTell,
             () if is_less == less_is_better => Call::Better,
             () => Call::Worse,
@@ -591,8 +591,8 @@ impl Judged {
 
     /// How many trials of each case settle it, if they continue like these: enough for an interval that excludes "no
     /// difference", or lies within what counts as the same. `None`: impractically many.
-    pub fn trials_needed(&self, same: (f64, f64)) -> Option<u64> {
-        let inside = (self.mean - same.0).min(same.1 - self.mean);
+    pub fn trials_needed(&self, same: EquivalenceBounds) -> Option<u64> {
+        let inside = (self.mean - same.low).min(same.high - self.mean);
         let wanted = self.mean.abs().max(inside);
         let half_at = |n: u64| {
             let n = n as f64;
@@ -616,12 +616,24 @@ impl Judged {
     }
 }
 
-/// What counts as the same, on the scale of the comparison. Any difference of shares counts: one lost request in fifty
-/// is not "the same within 2 %".
-pub(crate) fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
-    match scale {
-        Scale::Ratio => ((-equivalence_margin).ln_1p(), equivalence_margin.ln_1p()),
-        Scale::Difference => (0.0, 0.0),
+/// What counts as the same, on the scale of the comparison: from at most 0 to at least 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EquivalenceBounds {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl EquivalenceBounds {
+    /// Any difference of shares counts: one lost request in fifty is not "the same within 2 %".
+    pub(crate) fn of(scale: Scale, equivalence_margin: f64) -> EquivalenceBounds {
+        match scale {
+            Scale::Ratio => {
+                EquivalenceBounds { low: (-equivalence_margin).ln_1p(), high: equivalence_margin.ln_1p() }
+            }
+            Scale::Difference => EquivalenceBounds { low: 0.0, high: 0.0 },
+        }
     }
 }
 
@@ -641,7 +653,7 @@ fn row(
     options: Options,
 ) -> Row {
     let scale = scale_of(measure);
-    let same = same_range(scale, options.equivalence_margin);
+    let same = EquivalenceBounds::of(scale, options.equivalence_margin);
     let mut call = judged.map_or(Call::CannotTell, |j| j.call(same, measure.better() != Better::More));
     let mut note = reported.note;
     // A bound only shows where the truth is not: it supports one direction only.

@@ -27,10 +27,10 @@ pub(crate) fn hidden(visible: Option<f64>, rounds: usize) -> &'static str {
 impl Comparison {
     /// Adds the smallest visible difference of each figure: the far end of the interval between base and control, at
     /// the confidence of the figure's own. Smaller differences are not called.
-    pub fn beside(mut self, base: &Side<'_>, control: &Side<'_>) -> Comparison {
+    pub fn with_control(mut self, base: &Side<'_>, control: &Side<'_>) -> Comparison {
         let confidence = self.options.confidence;
         for row in self.rows.iter_mut().chain(&mut self.details) {
-            hold(row, (base, control), confidence);
+            hold(row, base, control, confidence);
         }
         // Parts were looked at because their figure differed, and probes because any did.
         let summaries: Vec<&Summary> = base.trials.iter().map(|trial| trial.1).collect();
@@ -44,16 +44,16 @@ impl Comparison {
     }
 }
 
-fn hold(row: &mut Row, sides: (&Side<'_>, &Side<'_>), confidence: f64) {
+fn hold(row: &mut Row, base: &Side<'_>, control: &Side<'_>, confidence: f64) {
     let interval = row.effect.and_then(|effect| effect.interval);
     let confidence = interval.map_or(confidence, |interval| interval.confidence);
-    let furthest = furthest(row, sides, confidence);
+    let furthest = furthest(row, base, control, confidence);
     let is_ratio = row.scale == Scale::Ratio;
     row.visible = Some(if is_ratio { furthest.exp_m1() } else { furthest });
     let size = row.effect.map_or(0.0, |e| if is_ratio { e.value.ln().abs() } else { e.value.abs() });
     if is_called(row.call) && size < furthest {
         row.call = Call::CannotTell;
-        row.note = Some(hidden(row.visible, sides.0.rounds_of(sides.1).len()).to_owned());
+        row.note = Some(hidden(row.visible, base.rounds_of(control).len()).to_owned());
     }
 }
 
@@ -62,7 +62,7 @@ fn is_called(call: Call) -> bool {
 }
 
 /// How far base and control may be apart, on the scale of the comparison; infinite if that is not known.
-fn furthest(row: &Row, (base, control): (&Side<'_>, &Side<'_>), confidence: f64) -> f64 {
+fn furthest(row: &Row, base: &Side<'_>, control: &Side<'_>, confidence: f64) -> f64 {
     let (of_base, of_control) = (base.rounds_of(control), control.rounds_of(base));
     if of_base.len() < TRIALS_FOR_DIFFERENCES {
         return f64::INFINITY;
@@ -110,7 +110,7 @@ mod tests {
         let found = compare(&base, &other, Method::Paired, &[], Options::default());
         assert_eq!(found.rows[0].call, Call::Worse, "without a control: {:?}", found.rows[0]);
         assert_eq!(found.rows[0].visible, None);
-        found.beside(&base, &control).rows.swap_remove(0)
+        found.with_control(&base, &control).rows.swap_remove(0)
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::cases::case::Spread;
 use crate::cases::metric::{Better, Metric, Value};
 use crate::cases::parts::{parts_of, probes};
 use crate::comparison::compare::{
-    Call, Comparison, ConfidenceInterval, Effect, Method, Options, Row, Scale, Side, compared, deciding,
-    directed, moved, same_range, scale_of,
+    Call, Comparison, ConfidenceInterval, Effect, EquivalenceBounds, Method, Options, Row, Scale, Side,
+    compared, deciding, directed, moved, scale_of,
 };
 use crate::comparison::control::hidden;
 use crate::comparison::pairs::pairs;
@@ -140,13 +140,12 @@ impl Design {
 
     /// The deciding figures after the rounds that both cases have. `control` is the base once more.
     pub fn deciding(&self, base: &Side<'_>, other: &Side<'_>, control: Option<&Side<'_>>) -> Vec<Standing> {
-        let sides = (base, other, control);
         let deciding = self.figures.iter().filter(|figure| figure.decides);
         let standing = |figure| {
             // Visibility only matters to a difference that was called.
-            let bare = self.standing(figure, (base, other, None), self.within);
+            let bare = self.standing(figure, base, other, None, self.within);
             match bare.call() {
-                Call::Better | Call::Worse => self.standing(figure, sides, self.within),
+                Call::Better | Call::Worse => self.standing(figure, base, other, control, self.within),
                 Call::Same | Call::Changed | Call::CannotTell => bare,
             }
         };
@@ -163,10 +162,11 @@ impl Design {
     ) -> Comparison {
         let (of_base, of_other) = (base.rounds_of(other), other.rounds_of(base));
         let row = |figure: &Figure| {
-            let values = |trials: &[(u32, &Summary)]| trials.iter().map(|t| figure.metric.of(t.1)).collect();
-            let values: (Vec<Value>, Vec<Value>) = (values(&of_base), values(&of_other));
-            let standing = self.standing(figure, (base, other, control), options.equivalence_margin);
-            row(standing, values)
+            let values = |trials: &[(u32, &Summary)]| -> Vec<Value> {
+                trials.iter().map(|t| figure.metric.of(t.1)).collect()
+            };
+            let standing = self.standing(figure, base, other, control, options.equivalence_margin);
+            row(standing, values(&of_base), values(&of_other))
         };
         let rows: Vec<(f64, Row)> =
             self.figures.iter().filter_map(|figure| Some((figure.level, row(figure)?))).collect();
@@ -196,13 +196,15 @@ impl Design {
     fn standing(
         &self,
         figure: &Figure,
-        (base, other, control): (&Side<'_>, &Side<'_>, Option<&Side<'_>>),
+        base: &Side<'_>,
+        other: &Side<'_>,
+        control: Option<&Side<'_>>,
         within: f64,
     ) -> Standing {
         let metric = figure.metric.clone();
-        let (test, differs) = self.test(figure, (base, other), within);
+        let (test, differs) = self.test(figure, base, other, within);
         let of_control = |control| {
-            let answer = self.test(figure, (base, control), within).0.answer();
+            let answer = self.test(figure, base, control, within).0.answer();
             let end = |end: Option<f64>| end.map_or(f64::INFINITY, f64::abs);
             end(answer.low).max(end(answer.high))
         };
@@ -211,17 +213,12 @@ impl Design {
     }
 
     /// A figure of two cases after their rounds, and whether they differ in any.
-    fn test(
-        &self,
-        figure: &Figure,
-        (base, other): (&Side<'_>, &Side<'_>),
-        within: f64,
-    ) -> (Sequential, bool) {
+    fn test(&self, figure: &Figure, base: &Side<'_>, other: &Side<'_>, within: f64) -> (Sequential, bool) {
         let metric = &figure.metric;
         let scale = scale_of(metric);
         let mut test = Sequential::new(Question {
             level: figure.level,
-            same: same_range(scale, within),
+            same: EquivalenceBounds::of(scale, within),
             at_most: self.at_most,
             less_is_better: metric.better() != Better::More,
             seed: self.seed ^ seed_of(&base.name, &other.name, &metric.id),
@@ -285,7 +282,7 @@ fn seed_of(base: &str, other: &str, figure: &str) -> u64 {
 }
 
 /// `None` if no trial reports it, or it is a share that is zero everywhere.
-fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Row> {
+fn row(standing: Standing, base: Vec<Value>, other: Vec<Value>) -> Option<Row> {
     let Standing { metric, test, .. } = &standing;
     let scale = scale_of(metric);
     let mut all = base.iter().chain(&other);

@@ -25,11 +25,11 @@ pub struct Comparing<'a> {
 
 /// The cases of a run that [`crate::comparison::pairs::pairs`] names, compared.
 pub fn within(cases: &[CaseFindings<'_>], pairs: &[(usize, usize)], how: Comparing<'_>) -> Vec<Comparison> {
-    pairs.iter().map(|(base, other)| pair(cases, (*base, *other), how)).collect()
+    pairs.iter().map(|(base, other)| pair(cases, *base, *other, how)).collect()
 }
 
-/// Two cases of one run, by index: (base, other). Their trials took turns, so they are paired by round.
-pub fn pair(cases: &[CaseFindings<'_>], (base, other): (usize, usize), how: Comparing<'_>) -> Comparison {
+/// Two cases of one run, by index. Their trials took turns, so they are paired by round.
+pub fn pair(cases: &[CaseFindings<'_>], base: usize, other: usize, how: Comparing<'_>) -> Comparison {
     let of = |place: usize| side(&cases[place], &cases[place].case.facts.name);
     let records = |place: usize| cases[place].case.trials.iter();
     let (records_of_base, records_of_other) = (records(base), records(other));
@@ -41,7 +41,7 @@ pub fn pair(cases: &[CaseFindings<'_>], (base, other): (usize, usize), how: Comp
         None => compare(&base, &other, Method::Paired, how.figures, how.options),
     };
     if let (None, Some(control)) = (how.design, &control) {
-        found = found.beside(&base, control);
+        found = found.with_control(&base, control);
         found.left_out.extend(control.left_out.iter().cloned());
     }
     if how.quick {

@@ -13,7 +13,7 @@
 //!
 //! Assumptions: the order is random, and neither case disturbs the one after it more than the other does.
 
-use crate::comparison::compare::Call;
+use crate::comparison::compare::{Call, EquivalenceBounds};
 use crate::statistics::random::{GAMMA, mixed};
 use crate::statistics::student;
 
@@ -41,9 +41,8 @@ const EARLY: usize = 3;
 pub struct Question {
     /// The probability of a false alarm at any round, above 0 and below 1; see [`levels`].
     pub level: f64,
-    /// What counts as the same, on the scale of the differences: from at most 0 to at least 0. If either is 0, nothing
-    /// is ever called the same.
-    pub same: (f64, f64),
+    /// What counts as the same, on the scale of the differences. If either bound is 0, nothing is ever called the same.
+    pub same: EquivalenceBounds,
     /// The number of rounds after which nothing more is decided, at least 1.
     pub at_most: usize,
     /// Whether less of the figure is better.
@@ -87,7 +86,7 @@ pub struct Sequential {
 impl Sequential {
     /// A test before its first round.
     pub fn new(question: Question) -> Sequential {
-        let (low, high) = question.same;
+        let EquivalenceBounds { low, high } = question.same;
         let shifted = |side| Tail::new(side, question.level / 2.0, SPENT_ON_SHIFTS);
         let same = |side| Tail::new(side, question.level, SPENT_ON_SAME);
         Sequential {
@@ -146,7 +145,7 @@ impl Sequential {
     /// The verdict so far. A difference that turns out to be inside the margin becomes "the same"; evidence for both
     /// better and worse, rare as it is, settles nothing.
     pub fn call(&self) -> Call {
-        let (low, high) = self.question.same;
+        let EquivalenceBounds { low, high } = self.question.same;
         let is_same = low < 0.0 && high > 0.0 && self.margins.iter().all(|m| m.is_rejected(0));
         match (self.zero.is_rejected(0), self.zero.is_rejected(1)) {
             _ if is_same => Call::Same,
@@ -210,7 +209,7 @@ impl Sequential {
         let mean = self.differences.iter().sum::<f64>() / rounds as f64;
         let squares = self.differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>();
         let deviation = (squares / (rounds - 1) as f64).sqrt();
-        let (low, high) = self.question.same;
+        let EquivalenceBounds { low, high } = self.question.same;
         let distance = (mean - low).min(high - mean);
         let suffices = |distance: f64, level: f64, of: &usize| {
             let rejectable = level
@@ -417,7 +416,8 @@ mod tests {
     const MARGIN: f64 = 0.02;
 
     fn question() -> Question {
-        Question { level: 0.05, same: (-MARGIN, MARGIN), at_most: 30, less_is_better: true, seed: 7 }
+        let same = EquivalenceBounds { low: -MARGIN, high: MARGIN };
+        Question { level: 0.05, same, at_most: 30, less_is_better: true, seed: 7 }
     }
 
     fn after(differences: &[f64]) -> Sequential {
@@ -473,7 +473,8 @@ mod tests {
 
     #[test]
     fn shares_that_are_zero_are_not_called_the_same_where_there_is_no_margin() {
-        let mut test = Sequential::new(Question { same: (0.0, 0.0), ..question() });
+        let same = EquivalenceBounds { low: 0.0, high: 0.0 };
+        let mut test = Sequential::new(Question { same, ..question() });
         (0..10).for_each(|_| test.push(Some(0.0)));
         let answer = test.answer();
         assert_eq!((answer.call, answer.more), (Call::CannotTell, None));

@@ -2,7 +2,7 @@
 
 use loadlab_record::summary::Verdict;
 
-use crate::cases::case::{CaseFindings, Spread, but_controls};
+use crate::cases::case::{CaseFindings, Spread, without_controls};
 use crate::cases::metric::{self, Better, Metric};
 use crate::scaling::usl::{self, Fit, Knee, Point, Refused};
 
@@ -43,7 +43,7 @@ pub struct Level {
 pub fn scalability(cases: &[CaseFindings<'_>]) -> Vec<Scalability> {
     // A control repeats a level, which would count twice.
     let closed: Vec<(&CaseFindings<'_>, u64)> =
-        but_controls(cases).filter_map(|c| Some((c, c.case.facts.users?))).collect();
+        without_controls(cases).filter_map(|c| Some((c, c.case.facts.users?))).collect();
     let Some((first, _)) = closed.first() else { return Vec::new() };
     // The axis of users: its value is their number, in every case.
     let says = |i: usize| {

@@ -59,6 +59,15 @@ struct Received {
     full: bool,
 }
 
+/// A connection to open.
+#[derive(Clone, Copy)]
+struct Opening {
+    key: u64,
+    address: SocketAddr,
+    /// The address it comes from, if that matters.
+    source: Option<IpAddr>,
+}
+
 /// Operations that the backend accepts.
 pub struct EpollOps<'r> {
     epoll: OwnedFd,
@@ -68,8 +77,8 @@ pub struct EpollOps<'r> {
     holds: bool,
     /// Connections whose send is held back.
     held: Vec<u64>,
-    /// Connections to open: target and source address.
-    opening: Vec<(u64, SocketAddr, Option<IpAddr>)>,
+    /// Connections to open.
+    opening: Vec<Opening>,
     /// Failures found while submitting, reported in the next turn.
     failed: Vec<(u64, i32)>,
     /// Connects to Unix sockets with a full queue, to be retried.
@@ -392,17 +401,17 @@ impl<'r> EpollOps<'r> {
     /// Opens the connections that were held back, each step for all of them.
     fn open_held(&mut self) {
         let mut opening = std::mem::take(&mut self.opening);
-        self.each_opening(&opening, |ops, (key, address, source)| {
+        self.each_opening(&opening, |ops, Opening { key, address, source }| {
             let socket = make_inet(&address, source)?;
             ops.slots[key as u32 as usize].socket = Some(socket);
             Ok(())
         });
-        self.each_opening(&opening, |ops, (key, address, _)| match &ops.slots[key as u32 as usize].socket {
-            Some(socket) => connect_inet(socket, &address),
+        self.each_opening(&opening, |ops, one| match &ops.slots[one.key as u32 as usize].socket {
+            Some(socket) => connect_inet(socket, &one.address),
             None => Ok(()),
         });
-        self.each_opening(&opening, |ops, (key, _, _)| match &ops.slots[key as u32 as usize].socket {
-            Some(socket) => watch(&ops.epoll, socket, key),
+        self.each_opening(&opening, |ops, one| match &ops.slots[one.key as u32 as usize].socket {
+            Some(socket) => watch(&ops.epoll, socket, one.key),
             None => Ok(()),
         });
         opening.clear();
@@ -410,17 +419,13 @@ impl<'r> EpollOps<'r> {
     }
 
     /// Runs one step for the connections still open. One that fails loses its socket, so that it fails only once.
-    fn each_opening(
-        &mut self,
-        opening: &[(u64, SocketAddr, Option<IpAddr>)],
-        step: impl Fn(&mut Self, (u64, SocketAddr, Option<IpAddr>)) -> Result<(), Errno>,
-    ) {
+    fn each_opening(&mut self, opening: &[Opening], step: impl Fn(&mut Self, Opening) -> Result<(), Errno>) {
         for one in opening {
-            if self.live(one.0).is_some()
+            if self.live(one.key).is_some()
                 && let Err(error) = step(self, *one)
             {
-                self.slots[one.0 as u32 as usize].socket = None;
-                self.failed.push((one.0, error.raw_os_error()));
+                self.slots[one.key as u32 as usize].socket = None;
+                self.failed.push((one.key, error.raw_os_error()));
             }
         }
     }
@@ -488,7 +493,7 @@ impl<'r> EpollOps<'r> {
             if self.opening.len() == OPENING {
                 self.open_held();
             }
-            self.opening.push((key, *address, source));
+            self.opening.push(Opening { key, address: *address, source });
             return Ok(());
         }
         let socket = make_inet(address, source)?;

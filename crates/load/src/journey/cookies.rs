@@ -295,7 +295,7 @@ fn date(text: &[u8]) -> Option<u64> {
     let is_delimiter = |b: &u8| !(b.is_ascii_alphanumeric() || *b == b':' || *b >= 0x7f);
     for token in text.split(is_delimiter).filter(|t| !t.is_empty()) {
         if time.is_none()
-            && let Some(found) = clock(token)
+            && let Some(found) = time_of_day(token)
         {
             time = Some(found);
         } else if day.is_none()
@@ -312,7 +312,7 @@ fn date(text: &[u8]) -> Option<u64> {
             year = Some(found);
         }
     }
-    let (day, month, (hour, minute, second)) = (day?, month?, time?);
+    let (day, month, TimeOfDay { hour, minute, second }) = (day?, month?, time?);
     let year = match year? {
         short @ 70..=99 => short + 1900,
         short @ 0..=69 => short + 2000,
@@ -327,10 +327,16 @@ fn date(text: &[u8]) -> Option<u64> {
 }
 
 /// `hh:mm:ss`.
-fn clock(token: &[u8]) -> Option<(u64, u64, u64)> {
+struct TimeOfDay {
+    hour: u64,
+    minute: u64,
+    second: u64,
+}
+
+fn time_of_day(token: &[u8]) -> Option<TimeOfDay> {
     let mut parts = token.split(|b| *b == b':');
     let mut next = || parts.next().and_then(|p| leading_number(p, 2));
-    let found = (next()?, next()?, next()?);
+    let found = TimeOfDay { hour: next()?, minute: next()?, second: next()? };
     parts.next().is_none().then_some(found)
 }
 

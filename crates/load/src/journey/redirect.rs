@@ -1,4 +1,7 @@
-//! The target of a redirect: resolves a `Location` against its origin (RFC 9110 §10.2.2, RFC 3986 §5.2).
+//! The target of a redirect: which of a load's hosts a `Location` leads to, and what is requested there (RFC 9110
+//! §10.2.2).
+
+use loadlab_record::url::{self, Reference};
 
 /// A host of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,23 +73,18 @@ pub fn leads_to(
     sites: &[Site],
 ) -> Result<(u16, Vec<u8>), RedirectError> {
     let text = std::str::from_utf8(location).map_err(|_| RedirectError::Unreadable)?.trim();
-    let text = text.split('#').next().unwrap_or_default();
-    if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
-        return Err(RedirectError::Unreadable);
-    }
+    let reference = Reference::parse(text).map_err(|_| RedirectError::Unreadable)?;
     let here = sites.get(usize::from(from)).ok_or(RedirectError::Unreadable)?;
-    let (secure, rest) = match text.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-        Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-            return Err(RedirectError::Elsewhere);
-        }
-        _ => match text.strip_prefix("//") {
-            Some(rest) => (here.is_secure, rest),
-            None => return Ok((from, within(text, asked))),
-        },
+    let (scheme, authority, path) = match reference {
+        Reference::WithHost { scheme, authority, target } => (scheme, authority, target),
+        Reference::Relative(reference) => return Ok((from, url::resolve(asked, reference))),
     };
-    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let secure = match scheme {
+        None => here.is_secure,
+        Some(scheme) if scheme.eq_ignore_ascii_case("http") => false,
+        Some(scheme) if scheme.eq_ignore_ascii_case("https") => true,
+        Some(_) => return Err(RedirectError::Elsewhere),
+    };
     let wanted = origin(authority, secure);
     let same = |s: &Site| s.is_secure == secure && origin(&s.authority, secure) == wanted;
     // Sites on Unix sockets may share a name: the redirect stays on its own site if possible.
@@ -94,44 +92,6 @@ pub fn leads_to(
         if same(here) { from } else { sites.iter().position(same).ok_or(RedirectError::Elsewhere)? as u16 };
     let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     Ok((site, target.into_bytes()))
-}
-
-/// Resolves a relative reference on the same site.
-fn within(text: &str, asked: &[u8]) -> Vec<u8> {
-    let path_end = asked.iter().position(|b| *b == b'?').unwrap_or(asked.len());
-    let path = &asked[..path_end];
-    let (reference, query) = text.split_at(text.find('?').unwrap_or(text.len()));
-    let whole = match reference.as_bytes().first() {
-        None if query.is_empty() => return asked.to_vec(),
-        None => path.to_vec(),
-        Some(b'/') => reference.as_bytes().to_vec(),
-        Some(_) => {
-            let folder = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-            [&path[..folder], reference.as_bytes()].concat()
-        }
-    };
-    [without_dots(&whole), query.as_bytes().to_vec()].concat()
-}
-
-/// Removes `.` and `..` segments.
-fn without_dots(path: &[u8]) -> Vec<u8> {
-    let mut kept: Vec<&[u8]> = Vec::new();
-    let parts: Vec<&[u8]> = path.split(|b| *b == b'/').skip(1).collect();
-    for (i, part) in parts.iter().enumerate() {
-        let is_last = i + 1 == parts.len();
-        match *part {
-            b"." | b".." => {
-                if *part == b".." {
-                    kept.pop();
-                }
-                if is_last {
-                    kept.push(b"");
-                }
-            }
-            other => kept.push(other),
-        }
-    }
-    kept.iter().flat_map(|part| [b"/", *part].concat()).collect()
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub enum ConversationAction {
         keeps: bool,
     },
     /// Sends a message, waits for one, or both.
-    Say {
+    Message {
         /// The message to send.
         send: Option<(MessageType, Template)>,
         /// The wait for a message, besides the script's checks.
@@ -73,7 +73,7 @@ pub enum ConversationAction {
         echoes: Vec<Template>,
     },
     /// Closes the WebSocket, and waits for the server's close.
-    Goodbye,
+    Close,
 }
 
 /// How a user waits for a message.
@@ -82,7 +82,7 @@ pub struct Wait {
     /// Most time to wait, nanoseconds; `None`: the load's timeout.
     pub within_ns: Option<u64>,
     /// Whether messages that fail the checks are meant for others, and skipped; otherwise the first one decides.
-    pub passes_over: bool,
+    pub skips_unexpected: bool,
 }
 
 impl ConversationStep {
@@ -90,8 +90,8 @@ impl ConversationStep {
     #[inline]
     pub fn timeout_ns(&self) -> Option<u64> {
         match &self.part {
-            ConversationAction::Say { wait, .. } => wait.and_then(|w| w.within_ns),
-            ConversationAction::Open { .. } | ConversationAction::Goodbye => None,
+            ConversationAction::Message { wait, .. } => wait.and_then(|w| w.within_ns),
+            ConversationAction::Open { .. } | ConversationAction::Close => None,
         }
     }
 }

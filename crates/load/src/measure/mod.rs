@@ -1,6 +1,6 @@
 //! What a load thread counts and keeps: counts and times, examples of exchanges, and what the thread itself used.
 
-pub mod batch;
+pub mod delta;
 pub(crate) mod examples;
 pub mod own_usage;
 pub(crate) mod recorder;

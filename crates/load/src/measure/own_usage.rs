@@ -114,10 +114,10 @@ fn status_kib(field: &str) -> u64 {
 /// a whole container or session, and inner groups do not count its throttling.
 pub fn throttled_ns() -> Vec<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let of = |(file, field, unit): (String, &str, u64)| {
-        let text = std::fs::read_to_string(file).ok()?;
-        let value = text.lines().find_map(|l| l.strip_prefix(field)?.parse::<u64>().ok())?;
-        Some(value * unit)
+    let of = |stat: CpuStat| {
+        let text = std::fs::read_to_string(stat.path).ok()?;
+        let value = text.lines().find_map(|l| l.strip_prefix(stat.field)?.parse::<u64>().ok())?;
+        Some(value * stat.unit_ns)
     };
     cpu_stats(&groups).into_iter().filter_map(of).collect()
 }
@@ -129,23 +129,35 @@ pub fn throttled_since(before: &[u64]) -> Option<u64> {
     (now.len() == before.len()).then(|| now.iter().zip(before).map(|(a, b)| a.saturating_sub(*b)).max())?
 }
 
-/// Files that report throttling, from the process's own group to the outermost: path, field name, and the field's unit
-/// in nanoseconds. `groups` is `/proc/self/cgroup` (cgroups(7)).
-fn cpu_stats(groups: &str) -> Vec<(String, &'static str, u64)> {
+/// Where a group reports throttling.
+#[derive(Debug)]
+struct CpuStat {
+    /// Path of its `cpu.stat`.
+    path: String,
+    /// What the line begins with.
+    field: &'static str,
+    /// The field's unit in nanoseconds.
+    unit_ns: u64,
+}
+
+/// Files that report throttling, from the process's own group to the outermost. `groups` is `/proc/self/cgroup`
+/// (cgroups(7)).
+fn cpu_stats(groups: &str) -> Vec<CpuStat> {
     let mut parts = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         Some((parts.next()?, parts.next()?))
     });
     let v1 = parts.clone().find(|(controllers, _)| controllers.split(',').any(|c| c == "cpu"));
-    let (root, path, field, unit) = match (v1, parts.find(|(controllers, _)| controllers.is_empty())) {
+    let (root, own, field, unit_ns) = match (v1, parts.find(|(controllers, _)| controllers.is_empty())) {
         (Some((controllers, path)), _) => {
             (format!("/sys/fs/cgroup/{controllers}"), path, "throttled_time ", 1)
         }
         (None, Some((_, path))) => ("/sys/fs/cgroup".to_owned(), path, "throttled_usec ", 1000),
         (None, None) => return Vec::new(),
     };
-    let around = std::path::Path::new(path).ancestors();
-    around.map(|dir| (format!("{root}{}/cpu.stat", dir.display()).replace("//", "/"), field, unit)).collect()
+    let path = |dir: &std::path::Path| format!("{root}{}/cpu.stat", dir.display()).replace("//", "/");
+    let around = std::path::Path::new(own).ancestors();
+    around.map(|dir| CpuStat { path: path(dir), field, unit_ns }).collect()
 }
 
 /// Sums the usage of all load threads.
@@ -257,8 +269,8 @@ mod tests {
     fn groups_around_this_process_by_version() {
         let check = |groups: &str, expect: &[&str], unit: u64| {
             let got = cpu_stats(groups);
-            assert_eq!(got.iter().map(|(file, _, _)| file.as_str()).collect::<Vec<_>>(), expect);
-            assert!(got.iter().all(|(_, _, u)| *u == unit), "{got:?}");
+            assert_eq!(got.iter().map(|stat| stat.path.as_str()).collect::<Vec<_>>(), expect);
+            assert!(got.iter().all(|stat| stat.unit_ns == unit), "{got:?}");
         };
         let own = "/sys/fs/cgroup/a/b/cpu.stat";
         check("0::/a/b\n", &[own, "/sys/fs/cgroup/a/cpu.stat", "/sys/fs/cgroup/cpu.stat"], 1000);

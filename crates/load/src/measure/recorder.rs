@@ -1,8 +1,8 @@
-//! What one worker counts, in batches handed over ten times a second.
+//! What one worker counts, in deltas handed over ten times a second.
 //!
-//! A batch is filled by one thread and then owned by another: no write is shared. Batches come back empty through a
-//! second channel. There are at most [`BATCHES`] of them: if none has come back because the collector gets no CPU time,
-//! the worker keeps filling the current batch, which then covers a longer interval. A load thread thus never waits, its
+//! A delta is filled by one thread and then owned by another: no write is shared. Deltas come back empty through a
+//! second channel. There are at most [`DELTAS`] of them: if none has come back because the collector gets no CPU time,
+//! the worker keeps filling the current delta, which then covers a longer interval. A load thread thus never waits, its
 //! memory is bounded, and nothing is lost.
 
 use std::sync::mpsc::{Receiver, Sender};
@@ -12,14 +12,14 @@ use loadlab_record::example::Example;
 use loadlab_record::load::{OwnLimit, Series};
 use loadlab_record::outcome::{Failure, Outcome};
 
-use crate::measure::batch::{BATCH_NS, Batch, Gaps, Sizes};
+use crate::measure::delta::{DELTA_NS, Delta, Gaps, Sizes};
 use crate::spec::request::Request;
 
-/// Batches per worker: the collector may lag two seconds before intervals become longer.
-const BATCHES: usize = 20;
+/// Deltas per worker: the collector may lag two seconds before intervals become longer.
+const DELTAS: usize = 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A full batch waits at most this long for an idle turn.
+/// A full delta waits at most this long for an idle turn.
 const FLUSH_NS: u64 = 20_000_000;
 
 /// When a request fell due, was started and ended, on the load's clock.
@@ -35,24 +35,24 @@ pub struct Times {
 
 /// A worker's recorder.
 pub struct Recorder {
-    batch: Box<Batch>,
+    delta: Box<Delta>,
     sizes: Sizes,
-    /// A complete batch, to be sent in an idle turn.
-    waiting: Option<Box<Batch>>,
+    /// A complete delta, to be sent in an idle turn.
+    waiting: Option<Box<Delta>>,
     next_ns: u64,
     window_from_ns: u64,
     window_to_ns: u64,
     /// Whether requests start as they fall due: service time then equals response time, and lateness is meaningless.
     as_due: bool,
-    full: Sender<Box<Batch>>,
-    empty: Receiver<Box<Batch>>,
-    /// Batches created so far.
+    full: Sender<Box<Delta>>,
+    empty: Receiver<Box<Delta>>,
+    /// Deltas created so far.
     made: usize,
     /// Requests in flight.
     pub in_flight: u64,
     /// Open connections.
     pub open: u64,
-    /// The maximum of both since the last batch.
+    /// The maximum of both since the last delta.
     peaks: (u64, u64),
     last_start_ns: u64,
     last_end_ns: u64,
@@ -63,7 +63,7 @@ pub struct Recorder {
 
 /// A recorder's settings.
 pub struct Setup {
-    /// Capacity of its batches.
+    /// Capacity of its deltas.
     pub sizes: Sizes,
     /// Start of the window.
     pub window_from_ns: u64,
@@ -71,20 +71,20 @@ pub struct Setup {
     pub window_to_ns: u64,
     /// Whether requests start as they fall due.
     pub as_due: bool,
-    /// Channel for full batches.
-    pub full: Sender<Box<Batch>>,
-    /// Channel on which empty batches come back.
-    pub empty: Receiver<Box<Batch>>,
+    /// Channel for full deltas.
+    pub full: Sender<Box<Delta>>,
+    /// Channel on which empty deltas come back.
+    pub empty: Receiver<Box<Delta>>,
 }
 
 impl Recorder {
     /// Nothing counted yet.
     pub fn new(setup: Setup) -> Self {
         Recorder {
-            batch: Box::new(Batch::new(setup.sizes)),
+            delta: Box::new(Delta::new(setup.sizes)),
             sizes: setup.sizes,
             waiting: None,
-            next_ns: BATCH_NS,
+            next_ns: DELTA_NS,
             window_from_ns: setup.window_from_ns,
             window_to_ns: setup.window_to_ns,
             as_due: setup.as_due,
@@ -101,7 +101,7 @@ impl Recorder {
         }
     }
 
-    /// When the next batch is due to be handed over.
+    /// When the next delta is due to be handed over.
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
@@ -113,10 +113,10 @@ impl Recorder {
 
     /// The load begins, at zero of its clock.
     pub fn begins(&mut self) {
-        self.next_ns = BATCH_NS;
+        self.next_ns = DELTA_NS;
     }
 
-    /// Hands over the batch if it is time. Call it before counting an event at `now_ns`.
+    /// Hands over the delta if it is time. Call it before counting an event at `now_ns`.
     #[inline]
     pub fn roll(&mut self, now_ns: u64) {
         if now_ns >= self.next_ns {
@@ -124,51 +124,51 @@ impl Recorder {
         }
     }
 
-    /// Ends the interval: hands over the batch if there is another to continue with.
+    /// Ends the interval: hands over the delta if there is another to continue with.
     #[cold]
     fn end_interval(&mut self, now_ns: u64) {
-        let from_ns = now_ns / BATCH_NS * BATCH_NS;
+        let from_ns = now_ns / DELTA_NS * DELTA_NS;
         if let Some(until_ns) = self.may_end_at(from_ns)
-            && let Some(next) = self.empty_batch()
+            && let Some(next) = self.empty_delta()
         {
             self.hand_over(until_ns, next, false);
-            self.batch.from_ns = from_ns;
+            self.delta.from_ns = from_ns;
         } else {
-            self.batch.is_long = true;
+            self.delta.is_long = true;
         }
-        self.next_ns = from_ns + BATCH_NS;
+        self.next_ns = from_ns + DELTA_NS;
     }
 
-    /// Where the batch's interval may end, if it may end yet. A batch that extends past the end of its second runs to
-    /// the end of a later one: so it merges whole seconds, and no second belongs to two such batches.
+    /// Where the delta's interval may end, if it may end yet. A delta that extends past the end of its second runs to
+    /// the end of a later one: so it merges whole seconds, and no second belongs to two such deltas.
     fn may_end_at(&self, from_ns: u64) -> Option<u64> {
-        let is_within = self.batch.from_ns / SECOND_NS == (self.next_ns - 1) / SECOND_NS;
+        let is_within = self.delta.from_ns / SECOND_NS == (self.next_ns - 1) / SECOND_NS;
         // Nothing was counted since `next_ns`.
         let end_ns = from_ns / SECOND_NS * SECOND_NS;
         if is_within { Some(self.next_ns) } else { Some(end_ns).filter(|end_ns| *end_ns >= self.next_ns) }
     }
 
-    /// A batch that came back, or a new one while below the limit.
-    fn empty_batch(&mut self) -> Option<Box<Batch>> {
-        self.empty.try_recv().ok().or_else(|| (self.made < BATCHES).then(|| self.new_batch()))
+    /// A delta that came back, or a new one while below the limit.
+    fn empty_delta(&mut self) -> Option<Box<Delta>> {
+        self.empty.try_recv().ok().or_else(|| (self.made < DELTAS).then(|| self.new_delta()))
     }
 
-    fn new_batch(&mut self) -> Box<Batch> {
+    fn new_delta(&mut self) -> Box<Delta> {
         self.made += 1;
-        Box::new(Batch::new(self.sizes))
+        Box::new(Delta::new(self.sizes))
     }
 
-    /// Hands over what is left, in the last batch.
+    /// Hands over what is left, in the last delta.
     pub fn finish(&mut self, now_ns: u64) {
-        let next = self.empty.try_recv().unwrap_or_else(|_| self.new_batch());
-        self.batch.in_order = std::mem::take(&mut self.in_order);
+        let next = self.empty.try_recv().unwrap_or_else(|_| self.new_delta());
+        self.delta.in_order = std::mem::take(&mut self.in_order);
         self.hand_over(now_ns, next, true);
         self.give_away();
     }
 
     #[cold]
-    fn hand_over(&mut self, until_ns: u64, next: Box<Batch>, last: bool) {
-        let mut full = std::mem::replace(&mut self.batch, next);
+    fn hand_over(&mut self, until_ns: u64, next: Box<Delta>, last: bool) {
+        let mut full = std::mem::replace(&mut self.delta, next);
         full.until_ns = until_ns;
         full.in_flight = self.in_flight;
         full.open = self.open;
@@ -183,7 +183,7 @@ impl Recorder {
         self.waiting = Some(full);
     }
 
-    /// Sends the batch that was handed over, in an idle turn or else soon: waking the reader costs microseconds, which
+    /// Sends the delta that was handed over, in an idle turn or else soon: waking the reader costs microseconds, which
     /// no request should wait for.
     #[inline]
     pub fn flush(&mut self, now_ns: u64, idle: bool) {
@@ -196,7 +196,7 @@ impl Recorder {
     #[cold]
     fn give_away(&mut self) {
         let Some(full) = self.waiting.take() else { return };
-        // The receiver is gone only while the load is being torn down; then nothing is left to read the batch.
+        // The receiver is gone only while the load is being torn down; then nothing is left to read the delta.
         let _ = self.full.send(full);
     }
 
@@ -223,9 +223,9 @@ impl Recorder {
 
     #[inline]
     fn series(&mut self, due_ns: u64) -> &mut Series {
-        match &mut self.batch.before {
+        match &mut self.delta.before {
             Some(before) if due_ns < self.window_from_ns => before,
-            _ => &mut self.batch.window,
+            _ => &mut self.delta.window,
         }
     }
 
@@ -246,9 +246,9 @@ impl Recorder {
     /// Adds the time a request was in flight, and separately the part inside the window.
     #[inline]
     fn busy(&mut self, Times { started_ns, end_ns, .. }: Times) {
-        self.batch.busy_ns += end_ns - started_ns;
+        self.delta.busy_ns += end_ns - started_ns;
         let (from_ns, to_ns) = (started_ns.max(self.window_from_ns), end_ns.min(self.window_to_ns));
-        self.batch.busy_in_window_ns += to_ns.saturating_sub(from_ns);
+        self.delta.busy_in_window_ns += to_ns.saturating_sub(from_ns);
     }
 
     /// Whether a request began before the window's end and ended after it.
@@ -267,8 +267,8 @@ impl Recorder {
     /// As `due`, while it is not yet known which request it will be.
     #[inline]
     pub fn due_unclassified(&mut self, due_ns: u64, noticed_ns: u64) {
-        self.batch.counts.due += 1;
-        self.batch.in_window.due += u64::from(self.inside(due_ns));
+        self.delta.counts.due += 1;
+        self.delta.in_window.due += u64::from(self.inside(due_ns));
         if !self.as_due {
             self.series(due_ns).late.record(noticed_ns.saturating_sub(due_ns));
         }
@@ -278,17 +278,17 @@ impl Recorder {
     #[inline]
     pub fn due_as(&mut self, request: &Request) {
         for tag in &request.tags {
-            self.batch.by_tag[*tag as usize].counts.due += 1;
+            self.delta.by_tag[*tag as usize].counts.due += 1;
         }
     }
 
     /// Counts a dropped request.
     pub fn dropped(&mut self, request: &Request, due_ns: u64, now_ns: u64) {
-        self.batch.counts.dropped += 1;
+        self.delta.counts.dropped += 1;
         let age = now_ns.saturating_sub(due_ns);
         self.series(due_ns).response_censored.record(age);
         for tag in &request.tags {
-            let by_tag = &mut self.batch.by_tag[*tag as usize];
+            let by_tag = &mut self.delta.by_tag[*tag as usize];
             by_tag.counts.dropped += 1;
             if due_ns >= self.window_from_ns {
                 by_tag.response_censored.record(age);
@@ -299,8 +299,8 @@ impl Recorder {
     /// Counts a started request, which had been noticed at `noticed_ns`.
     #[inline]
     pub fn started(&mut self, request: &Request, due_ns: u64, noticed_ns: u64, now_ns: u64) {
-        self.batch.counts.started += 1;
-        self.batch.in_window.started += u64::from(self.inside(now_ns));
+        self.delta.counts.started += 1;
+        self.delta.in_window.started += u64::from(self.inside(now_ns));
         self.last_start_ns = now_ns;
         self.in_flight += 1;
         self.peaks.0 = self.peaks.0.max(self.in_flight);
@@ -308,27 +308,27 @@ impl Recorder {
             self.series(due_ns).blocked.record(now_ns.saturating_sub(noticed_ns));
         }
         for tag in &request.tags {
-            self.batch.by_tag[*tag as usize].counts.started += 1;
+            self.delta.by_tag[*tag as usize].counts.started += 1;
         }
     }
 
     /// Counts an attempt to connect.
     pub fn connecting(&mut self) {
-        self.batch.connections.attempted += 1;
+        self.delta.connections.attempted += 1;
         self.open += 1;
         self.peaks.1 = self.peaks.1.max(self.open);
     }
 
     /// Counts an open connection taken over from the previous load.
     pub fn reused(&mut self) {
-        self.batch.connections.reused += 1;
+        self.delta.connections.reused += 1;
         self.open += 1;
         self.peaks.1 = self.peaks.1.max(self.open);
     }
 
     /// Counts a connection that took this long to open, for a request that fell due at `due_ns`.
     pub fn connected(&mut self, due_ns: u64, took_ns: u64) {
-        self.batch.connections.opened += 1;
+        self.delta.connections.opened += 1;
         self.series(due_ns).connect.record(took_ns);
     }
 
@@ -340,18 +340,18 @@ impl Recorder {
     /// Counts a connection that could not be made because of a limit on this side.
     #[cold]
     pub fn own_limit(&mut self, limit: OwnLimit) {
-        self.batch.connections.own_limits.add(limit);
+        self.delta.connections.own_limits.add(limit);
     }
 
     /// Counts a request that is sent again on a new connection.
     pub fn resent(&mut self) {
-        self.batch.connections.requests_resent += 1;
+        self.delta.connections.requests_resent += 1;
     }
 
     /// As `resent`, after a reset that does not show whether the server had read the request.
     pub fn resent_after_reset(&mut self) {
         self.resent();
-        self.batch.connections.resent_after_reset += 1;
+        self.delta.connections.resent_after_reset += 1;
     }
 
     /// Counts a closed connection.
@@ -362,26 +362,26 @@ impl Recorder {
     /// Counts bytes written.
     #[inline]
     pub fn sent(&mut self, bytes: usize) {
-        self.batch.bytes.sent += bytes as u64;
+        self.delta.bytes.sent += bytes as u64;
     }
 
     /// Counts bytes read.
     #[inline]
     pub fn received(&mut self, bytes: usize) {
-        self.batch.bytes.received += bytes as u64;
+        self.delta.bytes.received += bytes as u64;
     }
 
     /// Counts a complete response with this status.
     #[inline]
     pub fn status(&mut self, status: u16) {
-        self.batch.statuses[(status as usize).min(999)] += 1;
+        self.delta.statuses[(status as usize).min(999)] += 1;
     }
 
     /// Records a number captured from the response to a request that fell due at `due_ns`.
     #[inline]
     pub fn number(&mut self, place: usize, value: f64, due_ns: u64) {
         if due_ns >= self.window_from_ns
-            && let Some(numbers) = self.batch.numbers.get_mut(place)
+            && let Some(numbers) = self.delta.numbers.get_mut(place)
         {
             numbers.record(value);
         }
@@ -397,9 +397,9 @@ impl Recorder {
         let (as_due, straggler) = (self.as_due, u64::from(self.is_straggler(times)));
         match outcome {
             Outcome::Ok => {
-                self.batch.stragglers.ok += straggler;
-                self.batch.counts.ok += 1;
-                self.batch.in_window.ok += u64::from(self.inside(end_ns));
+                self.delta.stragglers.ok += straggler;
+                self.delta.counts.ok += 1;
+                self.delta.in_window.ok += u64::from(self.inside(end_ns));
                 self.last_end_ns = end_ns;
                 self.in_order(due_ns, response);
                 let series = self.series(due_ns);
@@ -409,8 +409,8 @@ impl Recorder {
                 }
             }
             Outcome::Failed(failure) => {
-                self.batch.stragglers.failed += straggler;
-                self.batch.counts.failures.add(failure, 1);
+                self.delta.stragglers.failed += straggler;
+                self.delta.counts.failures.add(failure, 1);
                 if failure == Failure::Timeout {
                     self.censored(due_ns, response, service);
                 } else {
@@ -427,7 +427,7 @@ impl Recorder {
     fn ended_by_tag(&mut self, tag: u16, times: Times, outcome: Outcome) {
         let in_window = times.due_ns >= self.window_from_ns;
         let response = times.end_ns - times.due_ns;
-        let by_tag = &mut self.batch.by_tag[tag as usize];
+        let by_tag = &mut self.delta.by_tag[tag as usize];
         let histogram = match outcome {
             Outcome::Ok => {
                 by_tag.counts.ok += 1;
@@ -449,12 +449,12 @@ impl Recorder {
     /// Counts a request that was cut off at the end, still in flight.
     pub fn cut(&mut self, request: &Request, times: Times) {
         let Times { due_ns, started_ns, end_ns } = times;
-        self.batch.counts.in_flight += 1;
+        self.delta.counts.in_flight += 1;
         self.in_flight -= 1;
         self.busy(times);
         self.censored(due_ns, end_ns - due_ns, end_ns - started_ns);
         for tag in &request.tags {
-            let by_tag = &mut self.batch.by_tag[*tag as usize];
+            let by_tag = &mut self.delta.by_tag[*tag as usize];
             by_tag.counts.in_flight += 1;
             if due_ns >= self.window_from_ns {
                 by_tag.response_censored.record(end_ns - due_ns);
@@ -474,7 +474,7 @@ impl Recorder {
 
     /// Records the id of a request that ended: it was sent at least once.
     pub fn id(&mut self, id: u64, outcome: Outcome) {
-        let ids = &mut self.batch.ids;
+        let ids = &mut self.delta.ids;
         match outcome {
             Outcome::Ok => ids.accepted.push(id),
             Outcome::Failed(Failure::Http4xx | Failure::Http5xx | Failure::Check) => ids.refused.push(id),
@@ -484,16 +484,16 @@ impl Recorder {
 
     /// Records the id of a request that was redirected, without following the redirect.
     pub fn redirected_id(&mut self, id: u64) {
-        self.batch.ids.refused.push(id);
+        self.delta.ids.refused.push(id);
     }
 
     /// Records the id of a request that was cut off at the end.
     pub fn cut_id(&mut self, id: u64) {
-        self.batch.ids.unanswered.push(id);
+        self.delta.ids.unanswered.push(id);
     }
 
     /// Keeps a failed exchange.
     pub fn example(&mut self, example: Example) {
-        self.batch.examples.push(example);
+        self.delta.examples.push(example);
     }
 }

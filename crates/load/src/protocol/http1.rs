@@ -227,11 +227,11 @@ impl Reader {
         sink: &mut impl BodySink,
     ) -> Result<Option<(usize, bool)>, Http1Error> {
         if self.partial.as_ref().is_none_or(|partial| partial.is_empty())
-            && let Some(head) = memo.head
+            && let Some((head, framing)) = memo.head
             && memo.no_body == no_body
             && bytes.starts_with(&memo.bytes)
         {
-            self.begin_body(head);
+            self.begin_body(head, framing);
             sink.head(&memo.bytes);
             return Ok(Some((memo.bytes.len(), true)));
         }
@@ -277,7 +277,7 @@ impl Reader {
                 let parsed = parse_head(partial, no_body);
                 match parsed {
                     // An interim head ended within the kept bytes plus the new ones: continue after it.
-                    Ok(Some((head, _, used))) if head.status < 200 => {
+                    Ok(Some(ParsedHead { head, used, .. })) if head.status < 200 => {
                         self.passes_over(head.status)?;
                         partial.drain(..used);
                         let rest = std::mem::take(partial);
@@ -286,10 +286,10 @@ impl Reader {
                         let nested = self.parse_after(partial, &rest, no_body, memo, sink)?;
                         return Ok(nested.map(|(n, _)| (offset + n, false)));
                     }
-                    Ok(Some((head, framing, used))) => {
+                    Ok(Some(ParsedHead { head, framing, used })) => {
                         sink.head(&partial[..used]);
                         partial.clear();
-                        self.begin_body((head, framing));
+                        self.begin_body(head, framing);
                         return Ok(Some((used - before, false)));
                     }
                     other => other,
@@ -305,15 +305,15 @@ impl Reader {
                     }
                     return if partial.len() > MAX_HEAD { Err(Http1Error::HeadTooLarge) } else { Ok(None) };
                 }
-                Some((head, _, used)) if head.status < 200 => {
+                Some(ParsedHead { head, used, .. }) if head.status < 200 => {
                     self.passes_over(head.status)?;
                     start += used;
                 }
-                Some((head, framing, used)) => {
+                Some(ParsedHead { head, framing, used }) => {
                     memo.bytes.clear();
                     memo.bytes.extend_from_slice(&bytes[start..start + used]);
                     (memo.head, memo.no_body) = (Some((head, framing)), no_body);
-                    self.begin_body((head, framing));
+                    self.begin_body(head, framing);
                     sink.head(&bytes[start..start + used]);
                     return Ok(Some((start + used, start == 0)));
                 }
@@ -332,7 +332,7 @@ impl Reader {
     }
 
     #[inline]
-    fn begin_body(&mut self, (head, framing): (Head, Framing)) {
+    fn begin_body(&mut self, head: Head, framing: Framing) {
         self.head = Some(head);
         self.state = match framing {
             Framing::Length(n) => ReaderState::Body(n),
@@ -342,8 +342,17 @@ impl Reader {
     }
 }
 
-/// The head at the start of `bytes`, how its body ends, and the head's length; `None` if it is not complete.
-fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, Framing, usize)>, Http1Error> {
+/// A complete head.
+struct ParsedHead {
+    head: Head,
+    /// How its body ends.
+    framing: Framing,
+    /// Its length in bytes.
+    used: usize,
+}
+
+/// The head at the start of `bytes`; `None` if it is not complete.
+fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<ParsedHead>, Http1Error> {
     let mut headers = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
@@ -394,7 +403,7 @@ fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, Framing, usiz
         length.map_or(Framing::UntilClose, Framing::Length)
     };
     let keep_alive = keep_alive && framing != Framing::UntilClose;
-    Ok(Some((Head { status, keep_alive }, framing, used)))
+    Ok(Some(ParsedHead { head: Head { status, keep_alive }, framing, used }))
 }
 
 /// RFC 9110 §8.6: a number, or a list that repeats the same number.

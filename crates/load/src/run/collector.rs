@@ -4,7 +4,7 @@ use loadlab_record::example::{Example, KEPT};
 use loadlab_record::load::{Measured, PerUser, TagMeasured, Tick, TickMs, Window};
 use loadlab_record::summary::{Generator, Stalls};
 
-use crate::measure::batch::{Batch, Gaps};
+use crate::measure::delta::{Delta, Gaps};
 use crate::run::peaks::{Levels, Peaks, larger};
 use crate::run::seconds::{Complete, SECOND_NS, Seconds};
 use crate::run::{LoadEvent, LoadResult, Origin, Second, Totals};
@@ -12,7 +12,7 @@ use crate::spec::{LoadSpec, Model};
 use crate::start::Start;
 use crate::worker::WorkerEnd;
 
-/// Merges batches into seconds and totals.
+/// Merges deltas into seconds and totals.
 pub(super) struct Collector<'s> {
     spec: &'s LoadSpec,
     origin: Origin,
@@ -86,9 +86,9 @@ impl<'s> Collector<'s> {
         (0..self.workers.len()).for_each(|worker| self.worker_ended(worker, observer));
     }
 
-    pub fn add(&mut self, batch: &mut Batch, observer: &mut dyn FnMut(LoadEvent<'_>)) {
-        self.take(batch, observer);
-        let (worker, last) = (batch.worker, batch.last);
+    pub fn add(&mut self, delta: &mut Delta, observer: &mut dyn FnMut(LoadEvent<'_>)) {
+        self.take(delta, observer);
+        let (worker, last) = (delta.worker, delta.last);
         self.report_complete(observer);
         // The first worker still running sets the pace.
         let reported_ns = self.reported_ns();
@@ -107,66 +107,66 @@ impl<'s> Collector<'s> {
         self.workers.iter().map(|w| w.0).min().unwrap_or(0)
     }
 
-    fn take(&mut self, batch: &mut Batch, observer: &mut dyn FnMut(LoadEvent<'_>)) {
-        for mut example in batch.examples.drain(..) {
+    fn take(&mut self, delta: &mut Delta, observer: &mut dyn FnMut(LoadEvent<'_>)) {
+        for mut example in delta.examples.drain(..) {
             example.due_s += self.shift_s();
             observer(LoadEvent::Example(Box::new(example)));
         }
-        let until = if batch.last { u64::MAX } else { batch.until_ns };
+        let until = if delta.last { u64::MAX } else { delta.until_ns };
         // Requests cut off at the end stay in flight permanently.
-        let in_flight = batch.in_flight + batch.counts.in_flight;
-        self.workers[batch.worker] = (until, in_flight, batch.open);
-        let most = (batch.flight_peak, batch.connections.peak);
-        self.peaks.add(batch.worker, batch.from_ns..batch.until_ns, most, (batch.in_flight, batch.open));
-        if batch.last {
-            self.peaks.ended(batch.worker);
+        let in_flight = delta.in_flight + delta.counts.in_flight;
+        self.workers[delta.worker] = (until, in_flight, delta.open);
+        let most = (delta.flight_peak, delta.connections.peak);
+        self.peaks.add(delta.worker, delta.from_ns..delta.until_ns, most, (delta.in_flight, delta.open));
+        if delta.last {
+            self.peaks.ended(delta.worker);
         }
         self.sum_peaks();
-        self.gaps[batch.worker] = batch.gaps;
-        self.last_start_ns = self.last_start_ns.max(batch.last_start_ns);
-        self.last_end_ns = self.last_end_ns.max(batch.last_end_ns);
-        self.window_to_ns[batch.worker] = batch.window_to_ns;
-        self.busy_ns += u128::from(batch.busy_ns);
-        self.busy_in_window_ns += u128::from(batch.busy_in_window_ns);
-        let by_tag = named(&self.spec.tags, &batch.by_tag);
-        self.add_to_totals(batch, &by_tag);
+        self.gaps[delta.worker] = delta.gaps;
+        self.last_start_ns = self.last_start_ns.max(delta.last_start_ns);
+        self.last_end_ns = self.last_end_ns.max(delta.last_end_ns);
+        self.window_to_ns[delta.worker] = delta.window_to_ns;
+        self.busy_ns += u128::from(delta.busy_ns);
+        self.busy_in_window_ns += u128::from(delta.busy_in_window_ns);
+        let by_tag = named(&self.spec.tags, &delta.by_tag);
+        self.add_to_totals(delta, &by_tag);
         let (in_flight, open) =
             self.workers.iter().fold((0, 0), |(flight, open), w| (flight + w.1, open + w.2));
         self.now.counts.in_flight = in_flight;
         self.now.open = open;
-        // A thread's last batch counts toward the second it began in.
-        let until_ns = if batch.is_long { batch.until_ns } else { batch.from_ns };
-        let (name, batch_number) = (&self.spec.name, self.origin.batch);
-        let tick = || Tick { load: name.clone(), batch: batch_number, ..Tick::default() };
-        let of = (batch.worker, (self.workers[batch.worker].1, batch.open));
-        let second =
-            self.seconds.of(batch.from_ns..until_ns, of, || Second { tick: tick(), ..Second::default() });
-        add_to_second(second, batch, &by_tag);
-        second.ids.append(&mut batch.ids);
-        self.totals.in_order.merge(std::mem::take(&mut batch.in_order));
-        second.tick.to_s = second.tick.to_s.max(batch.until_ns as f64 / 1e9);
+        // A thread's last delta counts toward the second it began in.
+        let until_ns = if delta.is_long { delta.until_ns } else { delta.from_ns };
+        let (name, batch) = (&self.spec.name, self.origin.batch);
+        let tick = || Tick { load: name.clone(), batch, ..Tick::default() };
+        let level = (self.workers[delta.worker].1, delta.open);
+        let make = || Second { tick: tick(), ..Second::default() };
+        let second = self.seconds.of(delta.from_ns..until_ns, delta.worker, level, make);
+        add_to_second(second, delta, &by_tag);
+        second.ids.append(&mut delta.ids);
+        self.totals.in_order.merge(std::mem::take(&mut delta.in_order));
+        second.tick.to_s = second.tick.to_s.max(delta.until_ns as f64 / 1e9);
     }
 
-    fn add_to_totals(&mut self, batch: &Batch, by_tag: &[(String, &TagMeasured)]) {
+    fn add_to_totals(&mut self, delta: &Delta, by_tag: &[(String, &TagMeasured)]) {
         let totals = &mut self.totals;
-        totals.counts.merge(&batch.counts);
-        for (status, n) in statuses(batch) {
+        totals.counts.merge(&delta.counts);
+        for (status, n) in statuses(delta) {
             *totals.statuses.entry(status).or_default() += n;
         }
-        totals.bytes.merge(batch.bytes);
-        totals.in_window.merge(batch.in_window);
-        totals.stragglers.merge(batch.stragglers);
-        totals.connections.add_made(&batch.connections);
+        totals.bytes.merge(delta.bytes);
+        totals.in_window.merge(delta.in_window);
+        totals.stragglers.merge(delta.stragglers);
+        totals.connections.add_made(&delta.connections);
         for (tag, measured) in by_tag {
             totals.by_tag.entry(tag.clone()).or_default().merge(measured);
         }
         let names = self.spec.journey.iter().flat_map(|j| &j.numbers);
-        for ((_, name), numbers) in names.zip(&batch.numbers).filter(|(_, n)| n.count() > 0) {
+        for ((_, name), numbers) in names.zip(&delta.numbers).filter(|(_, n)| n.count() > 0) {
             self.now.numbers.entry(name.clone()).or_default().merge(numbers);
         }
-        self.now.series.merge(&batch.window);
+        self.now.series.merge(&delta.window);
         let in_flight = self.now.counts.in_flight;
-        self.now.counts.merge(&batch.counts);
+        self.now.counts.merge(&delta.counts);
         self.now.counts.in_flight = in_flight;
         self.now.bytes = totals.bytes;
         self.now.busy_s = self.busy_ns as f64 / 1e9;
@@ -262,22 +262,22 @@ fn stalls(gaps: Gaps, shift_s: f64) -> Stalls {
 }
 
 /// Statuses that occurred, with their counts.
-fn statuses(batch: &Batch) -> impl Iterator<Item = (u16, u64)> + '_ {
-    batch.statuses.iter().enumerate().filter(|(_, n)| **n > 0).map(|(status, n)| (status as u16, *n))
+fn statuses(delta: &Delta) -> impl Iterator<Item = (u16, u64)> + '_ {
+    delta.statuses.iter().enumerate().filter(|(_, n)| **n > 0).map(|(status, n)| (status as u16, *n))
 }
 
 fn named<'b>(names: &[String], tags: &'b [TagMeasured]) -> Vec<(String, &'b TagMeasured)> {
     names.iter().cloned().zip(tags).collect()
 }
 
-fn add_to_second(second: &mut Second, batch: &Batch, by_tag: &[(String, &TagMeasured)]) {
-    second.tick.counts.merge(&batch.counts);
-    second.tick.bytes.merge(batch.bytes);
-    for (status, n) in statuses(batch) {
+fn add_to_second(second: &mut Second, delta: &Delta, by_tag: &[(String, &TagMeasured)]) {
+    second.tick.counts.merge(&delta.counts);
+    second.tick.bytes.merge(delta.bytes);
+    for (status, n) in statuses(delta) {
         *second.tick.statuses.entry(status).or_default() += n;
     }
-    second.window.merge(&batch.window);
-    if let Some(before) = &batch.before {
+    second.window.merge(&delta.window);
+    if let Some(before) = &delta.before {
         second.before.merge(before);
     }
     for (tag, measured) in by_tag {

@@ -11,7 +11,7 @@ use super::peaks::{Levels, Peaks, larger};
 use super::seconds::{Complete, SECOND_NS, Seconds};
 use super::{Control, LoadError, LoadEvent, LoadResult, Origin, simulated, threads};
 use crate::io::sim;
-use crate::measure::batch::{BATCH_NS, Batch, Gaps, Sizes};
+use crate::measure::delta::{DELTA_NS, Delta, Gaps, Sizes};
 use crate::spec::LoadSpec;
 use crate::start::Start;
 use crate::worker::WorkerEnd;
@@ -28,7 +28,7 @@ pub struct PartEnd {
 }
 
 /// Runs this process's part of a load ([`LoadSpec::elsewhere`]) on its own threads. Their counts go to `report` on the
-/// caller's thread, numbered as worker 0: one batch for each second that all threads have reported, or for several
+/// caller's thread, numbered as worker 0: one delta for each second that all threads have reported, or for several
 /// seconds if this thread fell behind.
 ///
 /// `agree` is called once all threads are ready. It returns when the load begins, on the clock of
@@ -41,11 +41,11 @@ pub fn run_part(
     control: &Control,
     first_id: u64,
     agree: &(dyn Fn() -> u64 + Sync),
-    report: &mut dyn FnMut(&mut Batch),
+    report: &mut dyn FnMut(&mut Delta),
 ) -> Result<PartEnd, LoadError> {
     let start = Start::agreed(first_id, spec.threads, agree);
     let mut blocks = Blocks::new(spec);
-    let (ends, generator) = threads::run(spec, control, &start, &mut |batch| blocks.add(batch, report))?;
+    let (ends, generator) = threads::run(spec, control, &start, &mut |delta| blocks.add(delta, report))?;
     blocks.end(report);
     let threads = ends.into_iter().collect::<Result<_, _>>()?;
     let generator = Generator { connections_peak: blocks.most_open, ..generator };
@@ -60,12 +60,12 @@ pub fn simulate_part<S: sim::Server>(
     spec: &LoadSpec,
     control: &Control,
     io: &mut sim::Sim<S>,
-    report: &mut dyn FnMut(&mut Batch),
+    report: &mut dyn FnMut(&mut Delta),
 ) -> Result<PartEnd, LoadError> {
     let first = spec.elsewhere.before;
     let mut blocks = Blocks::new(spec);
     let slots = first..first + spec.threads as u64;
-    let threads = simulated::on_slots(spec, slots, control, io, &mut |batch| blocks.add(batch, report))?;
+    let threads = simulated::on_slots(spec, slots, control, io, &mut |delta| blocks.add(delta, report))?;
     blocks.end(report);
     let generator = Generator { io: "sim".into(), threads: spec.threads as u64, ..Generator::default() };
     Ok(PartEnd { threads, generator, opened: None })
@@ -84,18 +84,18 @@ pub struct PartReport {
 #[derive(Debug)]
 pub enum Part {
     /// What the part counted in a second.
-    Counted(Box<Batch>),
+    Counted(Box<Delta>),
     /// The part has ended.
     Ended(Box<PartEnd>),
 }
 
 /// Merges the reports of all parts of a load, each part's in its own order, until there are no more. `spec` is the
-/// whole load. `next` returns the next report; it is given the previous report's batch, whose memory it may reuse.
+/// whole load. `next` returns the next report; it is given the previous report's delta, whose memory it may reuse.
 pub fn merge(
     spec: &LoadSpec,
     origin: Origin,
     parts: usize,
-    next: &mut dyn FnMut(Option<Box<Batch>>) -> Option<PartReport>,
+    next: &mut dyn FnMut(Option<Box<Delta>>) -> Option<PartReport>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> LoadResult {
     let start = Start::new(origin.start_ns, origin.first_id, None);
@@ -104,10 +104,10 @@ pub fn merge(
     let mut used = None;
     while let Some(PartReport { part, what }) = next(used.take()) {
         match what {
-            Part::Counted(mut batch) => {
-                batch.worker = part;
-                collector.add(&mut batch, observer);
-                used = Some(batch);
+            Part::Counted(mut delta) => {
+                delta.worker = part;
+                collector.add(&mut delta, observer);
+                used = Some(delta);
             }
             Part::Ended(end) => {
                 collector.worker_ended(part, observer);
@@ -127,7 +127,7 @@ pub fn merge(
 
 /// Counts of this process's threads, merged into seconds.
 struct Blocks {
-    seconds: Seconds<Batch>,
+    seconds: Seconds<Delta>,
     threads: Vec<ThreadReport>,
     peaks: Peaks,
     /// Tenths of a second that all threads have reported and that are not in a block yet: their numbers and sums.
@@ -157,41 +157,41 @@ impl Blocks {
         }
     }
 
-    fn add(&mut self, batch: &mut Batch, report: &mut dyn FnMut(&mut Batch)) {
-        self.threads[batch.worker] = ThreadReport {
-            until_ns: if batch.last { u64::MAX } else { batch.until_ns },
-            gaps: batch.gaps,
-            window_to_ns: batch.window_to_ns,
-            last_start_ns: batch.last_start_ns,
-            last_end_ns: batch.last_end_ns,
+    fn add(&mut self, delta: &mut Delta, report: &mut dyn FnMut(&mut Delta)) {
+        self.threads[delta.worker] = ThreadReport {
+            until_ns: if delta.last { u64::MAX } else { delta.until_ns },
+            gaps: delta.gaps,
+            window_to_ns: delta.window_to_ns,
+            last_start_ns: delta.last_start_ns,
+            last_end_ns: delta.last_end_ns,
         };
-        // A thread's last batch counts toward the second it began in.
-        let until_ns = if batch.is_long { batch.until_ns } else { batch.from_ns };
-        let most = (batch.flight_peak, batch.connections.peak);
-        self.peaks.add(batch.worker, batch.from_ns..batch.until_ns, most, (batch.in_flight, batch.open));
-        if batch.last {
-            self.peaks.ended(batch.worker);
+        // A thread's last delta counts toward the second it began in.
+        let until_ns = if delta.is_long { delta.until_ns } else { delta.from_ns };
+        let most = (delta.flight_peak, delta.connections.peak);
+        self.peaks.add(delta.worker, delta.from_ns..delta.until_ns, most, (delta.in_flight, delta.open));
+        if delta.last {
+            self.peaks.ended(delta.worker);
         }
         self.tenths.extend(std::iter::from_fn(|| self.peaks.complete()));
         let sizes = Sizes {
             worker: 0,
-            tags: batch.by_tag.len(),
-            numbers: batch.numbers.len(),
-            warmup: batch.before.is_some(),
+            tags: delta.by_tag.len(),
+            numbers: delta.numbers.len(),
+            warmup: delta.before.is_some(),
         };
         // Requests cut off at the end stay in flight permanently.
-        let level = (batch.in_flight + batch.counts.in_flight, batch.open);
-        let of = (batch.worker, level);
-        self.seconds.of(batch.from_ns..until_ns, of, || Batch::new(sizes)).add(batch);
+        let level = (delta.in_flight + delta.counts.in_flight, delta.open);
+        let make = || Delta::new(sizes);
+        self.seconds.of(delta.from_ns..until_ns, delta.worker, level, make).add(delta);
         let reported_ns = self.threads.iter().map(|t| t.until_ns).min().unwrap_or(0);
         self.report_complete(reported_ns, report);
     }
 
-    fn end(&mut self, report: &mut dyn FnMut(&mut Batch)) {
+    fn end(&mut self, report: &mut dyn FnMut(&mut Delta)) {
         self.report_complete(u64::MAX, report);
     }
 
-    fn report_complete(&mut self, reported_ns: u64, report: &mut dyn FnMut(&mut Batch)) {
+    fn report_complete(&mut self, reported_ns: u64, report: &mut dyn FnMut(&mut Delta)) {
         while let Some(Complete { number, length, what: mut block, levels }) =
             self.seconds.complete(reported_ns)
         {
@@ -205,7 +205,7 @@ impl Blocks {
     }
 
     /// Fills in the peaks and what is known so far.
-    fn finish(&mut self, block: &mut Batch, last: bool) {
+    fn finish(&mut self, block: &mut Delta, last: bool) {
         let threads = &self.threads;
         let most = |of: fn(&ThreadReport) -> u64| threads.iter().map(of).max().unwrap_or(0);
         block.worker = 0;
@@ -216,7 +216,7 @@ impl Blocks {
         block.last_end_ns = most(|t| t.last_end_ns);
         block.gaps = threads.iter().fold(Gaps::default(), |longer, t| longer.beside(t.gaps));
         let mut peaks = (0, 0);
-        let until = block.until_ns.div_ceil(BATCH_NS);
+        let until = block.until_ns.div_ceil(DELTA_NS);
         while let Some((_, sum)) = self.tenths.pop_front_if(|(tenth, _)| *tenth < until || last) {
             peaks = larger(peaks, sum);
         }

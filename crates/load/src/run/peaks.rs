@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::measure::batch::BATCH_NS;
+use crate::measure::delta::DELTA_NS;
 
 /// Requests in flight, connections open.
 pub(super) type Levels = (u64, u64);
@@ -34,8 +34,8 @@ impl Peaks {
 
     /// Adds a worker's maximum over an interval, and its level at the end.
     pub fn add(&mut self, worker: usize, ns: Range<u64>, most: Levels, end: Levels) {
-        let first = (ns.start / BATCH_NS).max(self.first);
-        let last = (ns.end.max(ns.start + 1) - 1) / BATCH_NS;
+        let first = (ns.start / DELTA_NS).max(self.first);
+        let last = (ns.end.max(ns.start + 1) - 1) / DELTA_NS;
         for number in first..=last {
             let at = (number - self.first) as usize;
             while self.tenths.len() <= at {
@@ -44,7 +44,7 @@ impl Peaks {
             let of = &mut self.tenths[at][worker];
             *of = Some((of.map_or(most, |(before, _)| larger(before, most)), end));
         }
-        self.reported[worker] = self.reported[worker].max(ns.end / BATCH_NS);
+        self.reported[worker] = self.reported[worker].max(ns.end / DELTA_NS);
     }
 
     /// Marks a worker as ended: it reports nothing more.
@@ -79,7 +79,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn tenth(number: u64) -> Range<u64> {
-        number * BATCH_NS..(number + 1) * BATCH_NS
+        number * DELTA_NS..(number + 1) * DELTA_NS
     }
 
     fn most(peaks: &mut Peaks) -> Levels {
@@ -107,10 +107,10 @@ mod tests {
         // One worker reports several tenths at once: its peak may be in any of them.
         peaks.add(0, tenth(20), (1, 1), (1, 1));
         peaks.add(0, tenth(24), (60, 60), (1, 1));
-        peaks.add(1, 20 * BATCH_NS..25 * BATCH_NS, (50, 50), (2, 20));
+        peaks.add(1, 20 * DELTA_NS..25 * DELTA_NS, (50, 50), (2, 20));
         assert_eq!(most(&mut peaks), (110, 110));
         // One worker ends; the other's level still counts.
-        peaks.add(0, 25 * BATCH_NS..25 * BATCH_NS + 7, (9, 9), (0, 0));
+        peaks.add(0, 25 * DELTA_NS..25 * DELTA_NS + 7, (9, 9), (0, 0));
         peaks.ended(0);
         peaks.add(1, tenth(25), (8, 8), (8, 8));
         peaks.add(1, tenth(26), (7, 7), (7, 7));

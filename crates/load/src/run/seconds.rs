@@ -1,6 +1,6 @@
 //! Seconds that are not complete yet: the reports of load threads are merged here.
 //!
-//! A thread whose batches came back too late reports several seconds at once. These are merged into one for all
+//! A thread whose deltas came back too late reports several seconds at once. These are merged into one for all
 //! threads: the rates of a second that lacks one thread's requests would be wrong.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use loadlab_record::load::{TagMeasured, Tick};
 
 use super::Second;
 use super::peaks::Levels;
-use crate::measure::batch::{Batch, Ids};
+use crate::measure::delta::{Delta, Ids};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
@@ -65,7 +65,7 @@ impl<T: Counted> Seconds<T> {
 
     /// The pending interval that contains `ns`, for a report of `worker`, which had `level` at its end. `make` creates
     /// new counts.
-    pub fn of(&mut self, ns: Range<u64>, (worker, level): (usize, Levels), make: impl Fn() -> T) -> &mut T {
+    pub fn of(&mut self, ns: Range<u64>, worker: usize, level: Levels, make: impl Fn() -> T) -> &mut T {
         let (first, last) = (ns.start / SECOND_NS, (ns.end.max(ns.start + 1) - 1) / SECOND_NS);
         while self.end() < first {
             self.push(self.end() + 1, &make);
@@ -158,16 +158,16 @@ impl Counted for Second {
     }
 }
 
-impl Counted for Batch {
+impl Counted for Delta {
     fn begin_at(&mut self, ns: u64) {
         (self.from_ns, self.until_ns) = (ns, ns);
     }
 
-    fn join(&mut self, later: &mut Batch) {
+    fn join(&mut self, later: &mut Delta) {
         self.add(later);
     }
 
     fn clear(&mut self) {
-        Batch::clear(self);
+        Delta::clear(self);
     }
 }

@@ -9,7 +9,7 @@ use loadlab_record::summary::Generator;
 use super::threads::{Channels, give_back, recorder_for};
 use super::{Collector, Control, LoadError, LoadEvent, LoadResult, Origin};
 use crate::io::{Io, Ops, Wait, sim};
-use crate::measure::batch::Batch;
+use crate::measure::delta::Delta;
 use crate::spec::LoadSpec;
 use crate::start::Start;
 use crate::worker::{Next, Worker, WorkerEnd, end, open_held};
@@ -53,7 +53,7 @@ fn simulate_slots<S: sim::Server>(
     let start = Start::new(origin.start_ns, origin.first_id, None);
     let threads = slots.end - slots.start;
     let mut collector = Collector::new(spec, origin, &start, threads as usize);
-    let ends = on_slots(spec, slots, control, io, &mut |batch| collector.add(batch, observer))?;
+    let ends = on_slots(spec, slots, control, io, &mut |delta| collector.add(delta, observer))?;
     collector.end(observer);
     Ok(collector.outcome(ends, Generator { io: "sim".into(), threads, ..Generator::default() }))
 }
@@ -67,9 +67,9 @@ pub(super) fn on_slots<S: sim::Server>(
     slots: Range<u64>,
     control: &Control,
     io: &mut sim::Sim<S>,
-    take: &mut dyn FnMut(&mut Batch),
+    take: &mut dyn FnMut(&mut Delta),
 ) -> Result<Vec<WorkerEnd>, LoadError> {
-    let (full, batches) = channel();
+    let (full, deltas) = channel();
     let (mut threads, mut empties) = (Vec::new(), Vec::new());
     for slot in slots {
         let (give_back, empty) = channel();
@@ -79,14 +79,14 @@ pub(super) fn on_slots<S: sim::Server>(
         empties.push(give_back);
     }
     drop(full);
-    let mut collect = |mut batch: Box<Batch>| {
-        take(&mut batch);
-        give_back(batch, &empties);
+    let mut collect = |mut delta: Box<Delta>| {
+        take(&mut delta);
+        give_back(delta, &empties);
     };
     // Drained while the load runs, as for real threads: otherwise a long load would be held in memory whole.
-    let ends = take_turns(io, &mut threads, || batches.try_iter().for_each(&mut collect));
+    let ends = take_turns(io, &mut threads, || deltas.try_iter().for_each(&mut collect));
     drop(threads);
-    batches.iter().for_each(collect);
+    deltas.iter().for_each(collect);
     ends.map_err(|error| LoadError::Io { backend: "sim", error })
 }
 

@@ -8,7 +8,7 @@ use super::{Control, LoadError};
 use crate::io::Io;
 use crate::io::epoll::{Epoll, now_ns};
 use crate::io::uring::{Size, Uring};
-use crate::measure::batch::{Batch, Sizes};
+use crate::measure::delta::{Delta, Sizes};
 use crate::measure::own_usage::{self, Suspended, ThreadUse};
 use crate::measure::recorder::{Recorder, Setup};
 use crate::spec::{IoChoice, LoadSpec};
@@ -23,9 +23,9 @@ pub(super) fn run(
     spec: &LoadSpec,
     control: &Control,
     start: &Start,
-    take: &mut dyn FnMut(&mut Batch),
+    take: &mut dyn FnMut(&mut Delta),
 ) -> Result<(Vec<Result<WorkerEnd, LoadError>>, Generator), LoadError> {
-    let (full, batches) = channel();
+    let (full, deltas) = channel();
     let (throttled_before, suspended_before) = (own_usage::throttled_ns(), Suspended::now());
     let ends = std::thread::scope(|scope| {
         let mut empties = Vec::new();
@@ -46,9 +46,9 @@ pub(super) fn run(
             }
         }
         drop(full);
-        for mut batch in &batches {
-            take(&mut batch);
-            give_back(batch, &empties);
+        for mut delta in &deltas {
+            take(&mut delta);
+            give_back(delta, &empties);
         }
         let ends = threads.into_iter().map(|t| t.join().unwrap_or(Err(LoadError::Panicked)));
         Ok(ends.collect::<Vec<_>>())
@@ -62,13 +62,13 @@ pub(super) fn run(
     Ok((ends.into_iter().map(|end| end.map(|end| end.end)).collect(), generator))
 }
 
-/// Empties a batch and returns it to the thread it came from.
-pub(super) fn give_back(mut batch: Box<Batch>, empties: &[Sender<Box<Batch>>]) {
-    let (worker, last) = (batch.worker, batch.last);
-    batch.clear();
+/// Empties a delta and returns it to the thread it came from.
+pub(super) fn give_back(mut delta: Box<Delta>, empties: &[Sender<Box<Delta>>]) {
+    let (worker, last) = (delta.worker, delta.last);
+    delta.clear();
     if !last {
         // Its thread may have ended early.
-        let _ = empties[worker].send(batch);
+        let _ = empties[worker].send(delta);
     }
 }
 
@@ -191,10 +191,10 @@ fn bound_cpus(spec: &LoadSpec) -> Vec<usize> {
     cpus
 }
 
-/// Channels that carry batches to the caller's thread and back.
+/// Channels that carry deltas to the caller's thread and back.
 pub(super) struct Channels {
-    pub full: Sender<Box<Batch>>,
-    pub empty: Receiver<Box<Batch>>,
+    pub full: Sender<Box<Delta>>,
+    pub empty: Receiver<Box<Delta>>,
 }
 
 pub(super) fn recorder_for(spec: &LoadSpec, slot: usize, channels: Channels) -> Recorder {

@@ -1,6 +1,7 @@
 //! A proxy that requests go through.
 
 use base64::Engine;
+use loadlab_record::url::ServerUrl;
 
 use crate::target::error::TargetError;
 use crate::target::url::Url;
@@ -19,11 +20,8 @@ impl std::str::FromStr for ProxyUrl {
 
     /// `http://[USER[:PASSWORD]@]HOST[:PORT]`; user and password may be percent-encoded.
     fn from_str(text: &str) -> Result<ProxyUrl, TargetError> {
-        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
-        let (user, place) = match rest.rsplit_once('@') {
-            Some((user, place)) => (Some(user), place),
-            None => (None, rest),
-        };
+        let ServerUrl { scheme, user, rest: place } = ServerUrl::split(text);
+        let scheme = scheme.unwrap_or("http");
         let shown = user.map_or(text.to_owned(), |_| format!("{scheme}://***@{place}"));
         let bad = |why: &str| TargetError::Proxy { url: shown.clone(), why: why.to_owned() };
         if !scheme.eq_ignore_ascii_case("http") {

@@ -33,10 +33,10 @@ impl Url {
     /// `http://HOST[:PORT][/PATH][?QUERY]`, or https; a fragment is cut off, and `HOST:PORT/PATH` alone is taken as
     /// http. `unix:/PATH:/URI` stands for the Unix socket with that path.
     pub fn parse(text: &str) -> Result<Url, TargetError> {
-        if text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("unix:")) {
-            return Url::of_socket(text, &text[5..]);
+        if let Some(rest) = url::unix_socket(text) {
+            return Url::of_socket(text, rest);
         }
-        let bad = |UrlError { why, hint }| TargetError::Url { url: url::without_user(text), why, hint };
+        let bad = |UrlError { why, hint }| TargetError::Url { url: url::masked(text), why, hint };
         let url = url::Url::parse(text).map_err(bad)?;
         let is_secure = url.is("https");
         if url.scheme.is_some() && !is_secure && !url.is("http") {

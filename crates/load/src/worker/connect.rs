@@ -60,8 +60,8 @@ impl<'r> Worker<'r> {
         let address = self.conns.addresses.choose(host, from, now) as u32;
         let since_ns = self.start_ns + now;
         conn.begin_connecting(host, address, since_ns);
-        if let Mode::Http2(streams) = &mut self.mode {
-            streams.connects(id, since_ns);
+        if self.mode == Mode::Http2 {
+            self.streams.connects(id, since_ns);
         }
         let source = match self.spec.sources.as_slice() {
             [] => None,
@@ -87,7 +87,7 @@ impl<'r> Worker<'r> {
         let conn = &self.conns.table[id as usize];
         let (host, exchange) = (conn.host(), conn.exchange());
         let took_ns = ops.now().saturating_sub(conn.since_ns());
-        if exchange != NONE || self.mode.is_http2() {
+        if exchange != NONE || self.mode == Mode::Http2 {
             self.measure.recorder.roll(now);
         }
         self.measure.recorder.connected(self.due_of(id), took_ns);
@@ -102,7 +102,7 @@ impl<'r> Worker<'r> {
 
     /// A connection is ready for requests.
     fn ready(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
-        if self.mode.is_http2() {
+        if self.mode == Mode::Http2 {
             return self.streams_open(ops, id);
         }
         let conn = &mut self.conns.table[id as usize];
@@ -117,11 +117,8 @@ impl<'r> Worker<'r> {
     /// several, when connecting began. A connection opened to be held belongs to the window.
     fn due_of(&self, id: ConnId) -> u64 {
         let exchange = self.slots.exchanges.get(self.conns.table[id as usize].exchange() as usize);
-        let shared = match &self.mode {
-            Mode::Http2(streams) => streams.connecting_since(id),
-            _ => None,
-        };
-        let since_ns = shared.map(|since_ns| since_ns.saturating_sub(self.start_ns));
+        let since_ns = self.streams.connecting_since(id);
+        let since_ns = since_ns.map(|since_ns| since_ns.saturating_sub(self.start_ns));
         exchange.map(|e| e.due_ns).or(since_ns).unwrap_or(u64::MAX)
     }
 
@@ -189,7 +186,7 @@ impl<'r> Worker<'r> {
     fn tls_established(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let took_ns = ops.now().saturating_sub(self.conns.table[id as usize].since_ns());
         self.measure.recorder.secured(self.due_of(id), took_ns);
-        if self.mode.is_http2()
+        if self.mode == Mode::Http2
             && self.conns.tls.as_ref().and_then(|tls| tls.protocol(id)) != Some(&b"h2"[..])
         {
             return self.tls_failed(ops, id, &TlsError::NoProtocol);
@@ -208,7 +205,7 @@ impl<'r> Worker<'r> {
 
     /// A connection could not be made, or its TLS broke: everything that needs it fails.
     fn not_made(&mut self, ops: &mut impl Ops<'r>, id: ConnId, failure: Failure, reason: Reason) {
-        if self.mode.is_http2() {
+        if self.mode == Mode::Http2 {
             return self.streams_ended(ops, id, Some((failure, reason)));
         }
         let conn = &self.conns.table[id as usize];
@@ -244,8 +241,8 @@ impl<'r> Worker<'r> {
             }
             ConnPhase::Securing => self.not_made(ops, id, Failure::Tls, reason),
             ConnPhase::Closed | ConnPhase::Idle | ConnPhase::Busy => match self.mode {
-                Mode::Http2(_) => self.streams_ended(ops, id, Some((Failure::Reset, reason))),
-                Mode::WebSocket(_) => {
+                Mode::Http2 => self.streams_ended(ops, id, Some((Failure::Reset, reason))),
+                Mode::WebSocket => {
                     if !self.conversation_ended(ops, id, error) {
                         self.connection_ended(ops, id, error, reason);
                     }
@@ -282,9 +279,7 @@ impl<'r> Worker<'r> {
     pub(crate) fn shut(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let mut last = std::mem::take(&mut self.conns.scratch);
         last.clear();
-        if let Mode::WebSocket(conversations) = &mut self.mode {
-            conversations.close(id, &mut last);
-        }
+        self.conversations.close(id, &mut last);
         if let Some(tls) = &mut self.conns.tls {
             // A server that was asked for one response only closes after it.
             tls.leave(id, &mut last, self.spec.keep_alive);

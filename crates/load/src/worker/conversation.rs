@@ -18,9 +18,8 @@ use crate::protocol::websocket::NORMAL;
 use crate::protocol::websocket::opening::OpeningError;
 use crate::protocol::websocket::{Event, MessageType, WebSocketError};
 use crate::worker::exchange::RequestEnd;
-use crate::worker::state::Mode;
 use crate::worker::state::conversations::{
-    Conversations, End, Gone, Settled, WebSocketConnection, WebSocketState, closed_words,
+    Conversations, EndCause, EndedPart, Gone, WebSocketConnection, WebSocketState, closed_words,
 };
 use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
@@ -37,13 +36,13 @@ const RECEIVED_KEPT: usize = 64 * 1024;
 
 /// What is in flight on a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum PartState {
     /// Nothing that a message could end.
     Nothing,
     /// A message is being sent, without waiting for an answer.
     Sending,
     Waiting,
-    Leaving,
+    Closing,
 }
 
 impl<'r> Worker<'r> {
@@ -53,47 +52,46 @@ impl<'r> Worker<'r> {
         self.journey.as_ref()?.conversation(exchange.request).map(|conversation| &conversation.part)
     }
 
-    fn doing(&self, conn: ConnId) -> Doing {
-        if matches!(&self.mode, Mode::WebSocket(conversations) if conversations.settles(conn)) {
-            return Doing::Nothing;
+    fn part_state(&self, conn: ConnId) -> PartState {
+        if self.conversations.part_has_ended(conn) {
+            return PartState::Nothing;
         }
         match self.part(self.conns.table[conn as usize].exchange()) {
-            None | Some(ConversationAction::Open { .. }) => Doing::Nothing,
-            Some(ConversationAction::Say { wait: None, .. }) => Doing::Sending,
-            Some(ConversationAction::Say { wait: Some(_), .. }) => Doing::Waiting,
-            Some(ConversationAction::Goodbye) => Doing::Leaving,
+            None | Some(ConversationAction::Open { .. }) => PartState::Nothing,
+            Some(ConversationAction::Message { wait: None, .. }) => PartState::Sending,
+            Some(ConversationAction::Message { wait: Some(_), .. }) => PartState::Waiting,
+            Some(ConversationAction::Close) => PartState::Closing,
         }
     }
 
     /// Whether an exchange's WebSocket is open.
     pub(crate) fn has_conversation(&mut self, id: u32) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
-        self.mode.conversations().is_some_and(|conversations| conversations.open(conn).is_some())
+        self.conversations.open(conn).is_some()
     }
 
     /// Begins a request. Returns true if it continues a conversation and needs no connection; any other request ends
     /// its user's conversation.
     pub(crate) fn continue_conversation(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
-        let is_goodbye = match self.part(id) {
-            Some(ConversationAction::Goodbye) => true,
-            Some(ConversationAction::Say { .. }) => false,
+        let is_close = match self.part(id) {
+            Some(ConversationAction::Close) => true,
+            Some(ConversationAction::Message { .. }) => false,
             None | Some(ConversationAction::Open { .. }) => {
                 self.end_conversation(ops, conn);
                 return false;
             }
         };
         self.conns.table[conn as usize].continue_with(id);
-        let link = self.mode.conversations().and_then(|conversations| conversations.link(conn));
-        match link.map(|link| link.state) {
+        match self.conversations.link(conn).map(|link| link.state) {
             Some(WebSocketState::Open) => {
                 self.conns.table[conn as usize].become_busy();
-                if is_goodbye { self.send_close(ops, conn) } else { self.send_message(ops, id, now) }
+                if is_close { self.send_close(ops, conn) } else { self.send_message(ops, id, now) }
             }
-            Some(WebSocketState::Gone(Gone::Closed(None | Some(NORMAL)))) if is_goodbye => {
-                self.ends_soon(id, End::Done)
+            Some(WebSocketState::Gone(Gone::Closed(None | Some(NORMAL)))) if is_close => {
+                self.end_in_next_turn(id, EndCause::Done)
             }
-            _ => self.ends_soon(id, End::Lost),
+            _ => self.end_in_next_turn(id, EndCause::NotOpen),
         }
         true
     }
@@ -105,31 +103,25 @@ impl<'r> Worker<'r> {
             _ => return,
         };
         let number = self.share.number_of(conn);
-        if let Mode::WebSocket(conversations) = &mut self.mode {
-            conversations.begin(conn, keeps, number);
-        }
+        self.conversations.begin(conn, keeps, number);
     }
 
     /// Sends a message, waits for one, or both.
     fn send_message(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let exchange = &mut self.slots.exchanges[id as usize];
         let (conn, request) = (exchange.conn, exchange.request);
-        let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &mut self.journey) else {
-            return;
-        };
-        let Some(ConversationAction::Say { send, wait, .. }) = journey.conversation(request).map(|t| &t.part)
-        else {
-            return;
-        };
+        let Some(journey) = &mut self.journey else { return };
+        let part = journey.conversation(request).map(|t| &t.part);
+        let Some(ConversationAction::Message { send, wait, .. }) = part else { return };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
         let mut kept = journey.take_buffer(request, exchange.buffered.take());
-        let Conversations { links, out, buffers, .. } = conversations;
+        let Conversations { links, out, buffers, .. } = &mut self.conversations;
         let Some(link) = &mut links[conn as usize] else { return };
-        link.passed = 0;
+        link.skipped = 0;
         exchange.sends(0, 0);
         let mut result = Ok(());
-        let said = journey.say(id, request, now, &mut kept);
-        match (said, kind) {
+        let written = journey.write_message(id, request, now, &mut kept);
+        match (written, kind) {
             (Err(fault), _) => result = Err(StepFailure::Unwritten(fault)),
             (Ok(text), Some(MessageType::Text)) if std::str::from_utf8(text).is_err() => {
                 result = Err(StepFailure::NotText);
@@ -146,14 +138,14 @@ impl<'r> Worker<'r> {
             (Ok(_), None) => {}
         }
         if waits && kind.is_some() {
-            link.asks(buffers);
+            link.await_answer(buffers);
         }
         let all_gone = link.unsent == 0;
         exchange.set_id(journey.last_id().filter(|_| kind.is_some() && result.is_ok()));
         exchange.buffered = Some(kept);
         match result {
             Err(failure) => self.slots.unwritten.push(exchange.unwritten(id, failure)),
-            Ok(()) if !waits && all_gone => self.ends_soon(id, End::Done),
+            Ok(()) if !waits && all_gone => self.end_in_next_turn(id, EndCause::Done),
             Ok(()) if waits && kind.is_none() => self.check_inbox(id, now),
             Ok(()) => {}
         }
@@ -162,27 +154,22 @@ impl<'r> Worker<'r> {
     /// Checks messages kept earlier: the one waited for may have arrived already.
     fn check_inbox(&mut self, id: u32, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
-        while let Some(mut message) =
-            self.mode.conversations().and_then(|t| t.link(conn)).and_then(WebSocketConnection::take)
-        {
+        while let Some(mut message) = self.conversations.link(conn).and_then(WebSocketConnection::take) {
             let verdict = self.judge_message(id, &message, now);
             if verdict.is_some() {
                 self.slots.unstash(id);
                 self.slots.stash(id, &message, Some(0));
             }
             message.clear();
-            if let Mode::WebSocket(conversations) = &mut self.mode {
-                conversations.buffers.take_back(&mut message);
-            }
+            self.conversations.buffers.take_back(&mut message);
             if let Some((outcome, failure)) = verdict {
-                return self.ends_soon(id, End::Answered(outcome, failure));
+                return self.end_in_next_turn(id, EndCause::Answered(outcome, failure));
             }
         }
     }
 
     fn send_close(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Mode::WebSocket(conversations) = &mut self.mode else { return };
-        let Conversations { links, out, .. } = conversations;
+        let Conversations { links, out, .. } = &mut self.conversations;
         let Some(link) = &mut links[conn as usize] else { return };
         out.clear();
         link.socket.close(NORMAL, out);
@@ -191,41 +178,41 @@ impl<'r> Worker<'r> {
         self.measure.recorder.sent(sent);
     }
 
-    fn ends_soon(&mut self, id: u32, end: End) {
+    fn end_in_next_turn(&mut self, id: u32, cause: EndCause) {
         let exchange = &self.slots.exchanges[id as usize];
-        let settled = Settled { id, request: exchange.request, started_ns: exchange.started_ns, end };
-        if let Mode::WebSocket(conversations) = &mut self.mode {
-            conversations.settle_later(exchange.conn, settled);
-        }
+        let part = EndedPart { id, request: exchange.request, started_ns: exchange.started_ns, cause };
+        self.conversations.end_in_next_turn(exchange.conn, part);
     }
 
     /// Finishes parts that ended as soon as they began; in a separate turn, or users could continue endlessly within
     /// one.
-    pub(crate) fn settle_parts(&mut self, ops: &mut impl Ops<'r>) {
-        let Some(conversations) = self.mode.conversations().filter(|t| t.has_settled()) else { return };
-        let spare = std::mem::take(&mut conversations.spare);
-        let mut all = std::mem::replace(&mut conversations.settled, spare);
-        for Settled { id, request, started_ns, end } in all.drain(..) {
+    pub(crate) fn finish_ended_parts(&mut self, ops: &mut impl Ops<'r>) {
+        if !self.conversations.has_ended_parts() {
+            return;
+        }
+        let spare = std::mem::take(&mut self.conversations.spare);
+        let mut all = std::mem::replace(&mut self.conversations.ended_parts, spare);
+        for EndedPart { id, request, started_ns, cause } in all.drain(..) {
             let exchange = &self.slots.exchanges[id as usize];
             if !exchange.under_way || (exchange.request, exchange.started_ns) != (request, started_ns) {
                 continue;
             }
             let (conn, now) = (exchange.conn, self.now(ops));
-            if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
-                link.settling = false;
+            if let Some(link) = self.conversations.link(conn) {
+                link.part_has_ended = false;
             }
             self.measure.recorder.roll(now);
-            match end {
-                End::Done => self.end_part(ops, id, now, RequestEnd::judged(Outcome::Ok, None, NO_MESSAGE)),
-                End::Answered(outcome, failure) => {
-                    self.end_part(ops, id, now, RequestEnd::judged(outcome, failure, NO_MESSAGE));
+            let (outcome, failure) = match cause {
+                EndCause::Done => (Outcome::Ok, None),
+                EndCause::Answered(outcome, failure) => (outcome, failure),
+                EndCause::NotOpen => {
+                    self.fail_not_open(ops, id);
+                    continue;
                 }
-                End::Lost => self.lost(ops, id),
-            }
+            };
+            self.end_part(ops, id, now, RequestEnd::judged(outcome, failure, NO_MESSAGE));
         }
-        if let Mode::WebSocket(conversations) = &mut self.mode {
-            conversations.spare = all;
-        }
+        self.conversations.spare = all;
     }
 
     /// Ends a part whose conversation continues.
@@ -236,10 +223,9 @@ impl<'r> Worker<'r> {
 
     /// Fails a part that begins after the WebSocket has ended.
     #[cold]
-    fn lost(&mut self, ops: &mut impl Ops<'r>, id: u32) {
+    fn fail_not_open(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         let conn = self.slots.exchanges[id as usize].conn;
-        let gone = self.mode.conversations().and_then(|t| t.forget(conn)).map(|link| link.state);
-        let (failure, words) = match gone {
+        let (failure, words) = match self.conversations.forget(conn).map(|link| link.state) {
             Some(WebSocketState::Gone(Gone::Closed(code))) => (Failure::Reset, closed_words(code)),
             Some(WebSocketState::Gone(Gone::Ended(Some(error)))) => {
                 (Failure::Reset, Reason::Os(error).to_string())
@@ -252,10 +238,8 @@ impl<'r> Worker<'r> {
 
     #[cold]
     fn fail_for(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, words: &str) {
-        if let Mode::WebSocket(conversations) = &mut self.mode {
-            conversations.last_error.clear();
-            conversations.last_error.push_str(words);
-        }
+        self.conversations.last_error.clear();
+        self.conversations.last_error.push_str(words);
         self.fail(ops, id, failure, Reason::WebSocket);
     }
 
@@ -267,21 +251,20 @@ impl<'r> Worker<'r> {
         bytes: &[u8],
         now: u64,
     ) -> bool {
-        let waits = self.doing(conn) == Doing::Waiting;
-        let Mode::WebSocket(conversations) = &mut self.mode else { return false };
-        let Some(mut link) = conversations.forget(conn) else { return false };
+        let waits = self.part_state(conn) == PartState::Waiting;
+        let Some(mut link) = self.conversations.forget(conn) else { return false };
         if let WebSocketState::Opening = link.state {
-            conversations.put_back(conn, link);
+            self.conversations.put_back(conn, link);
             self.opening_received(ops, conn, bytes, now);
             return true;
         }
-        let Conversations { received, ends, out, buffers, .. } = conversations;
+        let Conversations { received, ends, out, buffers, .. } = &mut self.conversations;
         buffers.lend(&mut link.partial);
         received.clear();
         ends.clear();
         out.clear();
         let wants = waits || link.keeps;
-        let WebSocketConnection { socket, partial, stale, passed, .. } = &mut *link;
+        let WebSocketConnection { socket, partial, stale, skipped, .. } = &mut *link;
         let mut closed = None;
         let result = socket.receive(bytes, out, &mut |event| match event {
             Event::Message { end: false, .. } if !wants || *stale => {}
@@ -289,7 +272,7 @@ impl<'r> Worker<'r> {
             Event::Message { .. } if !wants || *stale => {
                 *stale = false;
                 partial.clear();
-                *passed += 1;
+                *skipped += 1;
             }
             Event::Message { bytes, .. } => {
                 received.extend_from_slice(partial);
@@ -309,10 +292,10 @@ impl<'r> Worker<'r> {
             flooded = link.unsent_pongs > MAX_UNSENT;
             self.measure.recorder.sent(sent);
         }
-        let (number, asked) = (link.number, link.asked);
-        conversations.put_back(conn, link);
-        self.take_messages(ops, conn, number, asked, now);
-        if self.mode.conversations().and_then(|t| t.open(conn)).is_some_and(|link| link.number == number) {
+        let (number, answers_awaited) = (link.number, link.answers_awaited);
+        self.conversations.put_back(conn, link);
+        self.take_messages(ops, conn, number, answers_awaited, now);
+        if self.conversations.open(conn).is_some_and(|link| link.number == number) {
             const FLOOD: &str = "a flood of pings whose replies the server does not read";
             let broken = match result {
                 Err(WebSocketError { code: TOO_BIG, words }) => Some((Failure::TooLarge, words)),
@@ -330,16 +313,25 @@ impl<'r> Worker<'r> {
     }
 
     /// Handles messages that arrived together. They do not answer anything sent in between.
-    fn take_messages(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, number: u64, asked: u64, now: u64) {
-        let Some(conversations) = self.mode.conversations().filter(|t| !t.ends.is_empty()) else { return };
-        let mut received = std::mem::take(&mut conversations.received);
-        let ends = std::mem::take(&mut conversations.ends);
+    fn take_messages(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        conn: ConnId,
+        number: u64,
+        answers_awaited: u64,
+        now: u64,
+    ) {
+        if self.conversations.ends.is_empty() {
+            return;
+        }
+        let mut received = std::mem::take(&mut self.conversations.received);
+        let ends = std::mem::take(&mut self.conversations.ends);
         let mut from = 0;
         for to in &ends {
             let message = &received[from..*to];
             from = *to;
-            let link = self.mode.conversations().and_then(|conversations| conversations.open(conn));
-            if link.is_none_or(|link| (link.number, link.asked) != (number, asked)) {
+            let link = self.conversations.open(conn);
+            if link.is_none_or(|link| (link.number, link.answers_awaited) != (number, answers_awaited)) {
                 break;
             }
             self.message_received(ops, conn, message, now);
@@ -347,18 +339,14 @@ impl<'r> Worker<'r> {
         if received.capacity() > RECEIVED_KEPT {
             received = Vec::new();
         }
-        if let Mode::WebSocket(conversations) = &mut self.mode {
-            conversations.received = received;
-            conversations.ends = ends;
-        }
+        self.conversations.received = received;
+        self.conversations.ends = ends;
     }
 
     fn message_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, message: &[u8], now: u64) {
         let id = self.conns.table[conn as usize].exchange();
-        if self.doing(conn) != Doing::Waiting {
-            if let Mode::WebSocket(conversations) = &mut self.mode {
-                conversations.store(conn, message);
-            }
+        if self.part_state(conn) != PartState::Waiting {
+            self.conversations.store(conn, message);
         } else if let Some((outcome, failure)) = self.judge_message(id, message, now) {
             self.slots.unstash(id);
             let message = ResponseBytes { bytes: message, head_end: Some(0) };
@@ -370,12 +358,9 @@ impl<'r> Worker<'r> {
     fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<StepFailure>)> {
         let exchange = &mut self.slots.exchanges[id as usize];
         let journey = self.journey.as_mut()?;
-        let Some(ConversationAction::Say { wait: Some(wait), .. }) =
-            journey.conversation(exchange.request).map(|t| &t.part)
-        else {
-            return None;
-        };
-        let passes_over = wait.passes_over;
+        let part = journey.conversation(exchange.request).map(|t| &t.part);
+        let Some(ConversationAction::Message { wait: Some(wait), .. }) = part else { return None };
+        let skips_unexpected = wait.skips_unexpected;
         let kept: &mut BufferedResponse = exchange.buffered.as_deref_mut()?;
         kept.set_message(message);
         let ended = Ended { status: 0, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
@@ -383,12 +368,11 @@ impl<'r> Worker<'r> {
             true => journey.judge(id, exchange.request, Some(kept), ended),
             false => (Outcome::Failed(Failure::Check), Some(StepFailure::NoEcho)),
         };
-        if !passes_over || !matches!(failure, Some(StepFailure::Check(_) | StepFailure::NoEcho)) {
+        if !skips_unexpected || !matches!(failure, Some(StepFailure::Check(_) | StepFailure::NoEcho)) {
             return Some((outcome, failure));
         }
-        let conn = exchange.conn;
-        if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
-            link.passed += 1;
+        if let Some(link) = self.conversations.link(exchange.conn) {
+            link.skipped += 1;
         }
         // The last message is shown if the part times out.
         self.slots.unstash(id);
@@ -401,13 +385,10 @@ impl<'r> Worker<'r> {
         let id = self.conns.table[conn as usize].exchange();
         let Some(exchange) = self.slots.exchanges.get_mut(id as usize) else { return self.shut(ops, conn) };
         exchange.has_response_bytes = true;
-        let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &self.journey) else { return };
-        let conversation = journey.conversation(exchange.request).map(|t| &t.part);
-        let (Some(link), Some(ConversationAction::Open { opening, .. })) =
-            (conversations.link(conn), conversation)
-        else {
-            return;
-        };
+        let Some(journey) = &self.journey else { return };
+        let part = journey.conversation(exchange.request).map(|t| &t.part);
+        let Some(ConversationAction::Open { opening, .. }) = part else { return };
+        let Some(link) = self.conversations.link(conn) else { return };
         let received = opening.receive(&mut link.partial, bytes);
         // Interim responses are no part of it.
         let response = match received {
@@ -440,7 +421,7 @@ impl<'r> Worker<'r> {
         rest: &[u8],
         now: u64,
     ) {
-        if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
+        if let Some(link) = self.conversations.link(conn) {
             link.state = WebSocketState::Open;
         }
         if !rest.is_empty() {
@@ -485,10 +466,8 @@ impl<'r> Worker<'r> {
 
     /// The server sent a close frame, or answered one.
     fn close_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, code: Option<u16>, now: u64) {
-        if self.doing(conn) != Doing::Leaving {
-            if let Mode::WebSocket(conversations) = &mut self.mode {
-                conversations.last_error = closed_words(code);
-            }
+        if self.part_state(conn) != PartState::Closing {
+            self.conversations.last_error = closed_words(code);
             return self.closed_by_server(ops, conn, Gone::Closed(code), Failure::Reset, Reason::WebSocket);
         }
         let id = self.conns.table[conn as usize].exchange();
@@ -503,9 +482,7 @@ impl<'r> Worker<'r> {
         conn: ConnId,
         error: Option<i32>,
     ) -> bool {
-        let Some(link) = self.mode.conversations().and_then(|conversations| conversations.open(conn)) else {
-            return false;
-        };
+        let Some(link) = self.conversations.open(conn) else { return false };
         let failure = if link.socket.is_inside() { Failure::Truncated } else { Failure::Reset };
         let words = "the server ended the connection without a close frame";
         let reason = error.map_or(Reason::Words(words), Reason::Os);
@@ -522,45 +499,37 @@ impl<'r> Worker<'r> {
         failure: Failure,
         reason: Reason,
     ) {
-        let idle = self.doing(conn) == Doing::Nothing;
-        let Some(mut link) = self.mode.conversations().and_then(|conversations| conversations.forget(conn))
-        else {
-            return;
-        };
+        let idle = self.part_state(conn) == PartState::Nothing;
+        let Some(mut link) = self.conversations.forget(conn) else { return };
         if !idle {
             return self.fail(ops, self.conns.table[conn as usize].exchange(), failure, reason);
         }
         self.shut(ops, conn);
         link.end(gone);
-        if let Mode::WebSocket(conversations) = &mut self.mode {
-            conversations.put_back(conn, link);
-        }
+        self.conversations.put_back(conn, link);
     }
 
     /// More bytes have gone out.
     pub(crate) fn conversation_sent(&mut self, conn: ConnId, bytes: usize) {
-        let Some(link) = self.mode.conversations().and_then(|conversations| conversations.open(conn)) else {
-            return;
-        };
+        let Some(link) = self.conversations.open(conn) else { return };
         link.unsent = link.unsent.saturating_sub(bytes);
-        if link.unsent == 0 && self.doing(conn) == Doing::Sending {
-            self.ends_soon(self.conns.table[conn as usize].exchange(), End::Done);
+        if link.unsent == 0 && self.part_state(conn) == PartState::Sending {
+            self.end_in_next_turn(self.conns.table[conn as usize].exchange(), EndCause::Done);
         }
     }
 
     /// A request has ended: so has its conversation, unless its user's next request continues it.
-    pub(crate) fn part_ended(&mut self, ops: &mut impl Ops<'r>, id: u32) {
+    pub(crate) fn end_conversation_if_over(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         if self.journey.as_ref().is_some_and(|j| j.in_conversation(id).is_none()) {
             self.end_conversation(ops, self.slots.exchanges[id as usize].conn);
         }
     }
 
     fn end_conversation(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Mode::WebSocket(conversations) = &mut self.mode else { return };
-        if conversations.open(conn).is_some() && !self.conns.table[conn as usize].is_closed() {
+        if self.conversations.open(conn).is_some() && !self.conns.table[conn as usize].is_closed() {
             return self.shut(ops, conn);
         }
-        conversations.forget(conn);
+        self.conversations.forget(conn);
     }
 
     /// Reason why an exchange has timed out.
@@ -568,22 +537,21 @@ impl<'r> Worker<'r> {
     pub(crate) fn part_overdue(&mut self, id: u32) -> Reason {
         let exchange = &self.slots.exchanges[id as usize];
         let (conn, request) = (exchange.conn, exchange.request);
-        let waits = self.doing(conn) == Doing::Waiting;
-        let within = loadlab_record::units::format_duration_ns(self.spec.timeout_of(request) as f64);
-        let Some(conversations) = self.mode.conversations().filter(|_| waits) else {
+        if self.part_state(conn) != PartState::Waiting {
             return Reason::Words(NO_RESPONSE);
-        };
-        let (passed, unkept) = conversations.link(conn).map_or((0, 0), |link| (link.passed, link.unkept));
-        conversations.last_error = match passed {
+        }
+        let within = loadlab_record::units::format_duration_ns(self.spec.timeout_of(request) as f64);
+        let link = self.conversations.link(conn);
+        let (skipped, unkept) = link.map_or((0, 0), |link| (link.skipped, link.unkept));
+        let mut words = match skipped {
             0 => format!("no message within {within}"),
             1 => format!("no message as expected within {within}; another one arrived"),
-            _ => format!("no message as expected within {within}; {passed} others arrived"),
+            _ => format!("no message as expected within {within}; {skipped} others arrived"),
         };
         if unkept > 0 {
-            conversations
-                .last_error
-                .push_str(&format!("; {unkept} earlier messages did not fit in the buffer"));
+            words.push_str(&format!("; {unkept} earlier messages did not fit in the buffer"));
         }
+        self.conversations.last_error = words;
         Reason::WebSocket
     }
 }

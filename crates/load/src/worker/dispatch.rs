@@ -104,7 +104,7 @@ impl<'r> Worker<'r> {
     pub(crate) fn notice(&mut self, ops: &mut impl Ops<'r>, most: usize, mut opens: usize, before_ns: u64) {
         for _ in 0..most {
             let now = self.now(ops);
-            let has_conns = self.conns.round_robin.is_some() || self.mode.is_http2();
+            let has_conns = self.conns.round_robin.is_some() || self.mode == Mode::Http2;
             let Pacer::Open(open) = &mut self.pacer else { return };
             if open.noticing.peek().is_none_or(|due| due > now || due >= before_ns) {
                 return;
@@ -149,8 +149,8 @@ impl<'r> Worker<'r> {
     /// Adds a slot, as one more request is in flight than ever before.
     fn new_slot(&mut self) -> u32 {
         let id = self.slots.exchanges.len() as u32;
-        if let Mode::Http2(streams) = &self.mode {
-            let conns = streams.connections_of(id);
+        if self.mode == Mode::Http2 {
+            let conns = self.streams.connections_of(id);
             self.slots.exchanges.push(Exchange::new(conns.start));
             self.conns.reserve(conns.end - 1);
         } else if self.conns.round_robin.is_some() {
@@ -229,7 +229,7 @@ impl<'r> Worker<'r> {
 
     /// A user that has arrived leaves and closes its connection: the next user in its slot opens another.
     fn session_ends(&mut self, ops: &mut impl Ops<'r>, slot: u32) {
-        if self.mode.is_http2() {
+        if self.mode == Mode::Http2 {
             return self.leave_streams(ops, slot);
         }
         let conn = self.slots.exchanges[slot as usize].conn;
@@ -325,7 +325,7 @@ impl<'r> Worker<'r> {
 
     /// A step of a journey has ended: advances its user accordingly.
     pub(crate) fn end_step(&mut self, id: u32, outcome: Outcome, error: Option<Reason>) {
-        let stands = self.has_conversation(id);
+        let has_conversation = self.has_conversation(id);
         let exchange = &mut self.slots.exchanges[id as usize];
         let Some(journey) = &mut self.journey else { return };
         if let Some(kept) = exchange.buffered.take() {
@@ -353,7 +353,7 @@ impl<'r> Worker<'r> {
         };
         let left = journey.conversation(exchange.request).map_or(0, |conversation| conversation.left);
         let step = match step {
-            Advance::On if left > 0 && (outcome == Outcome::Ok || stands) => Advance::Ahead(1),
+            Advance::On if left > 0 && (outcome == Outcome::Ok || has_conversation) => Advance::Ahead(1),
             // Without a connection nothing more can be sent.
             Advance::On => Advance::Past(left),
             other => other,

@@ -75,13 +75,13 @@ impl<'r> Worker<'r> {
             journey.begins(id);
         }
         let host = self.journey.as_ref().and_then(|j| j.redirected_to(id)).unwrap_or(request.host);
-        let timeout_ns =
-            if self.mode.is_websocket() { self.spec.timeout_of(index) } else { self.spec.timeout_ns };
+        let is_websocket = self.mode == Mode::WebSocket;
+        let timeout_ns = if is_websocket { self.spec.timeout_of(index) } else { self.spec.timeout_ns };
         self.slots.begin(id, index, due_ns, now, timeout_ns);
         match self.mode {
             Mode::Http1 => self.begin_exchange(ops, id, host, now),
-            Mode::Http2(_) => self.begin_stream(ops, id, host, now),
-            Mode::WebSocket(_) => {
+            Mode::Http2 => self.begin_stream(ops, id, host, now),
+            Mode::WebSocket => {
                 if !self.continue_conversation(ops, id, now) {
                     self.begin_exchange(ops, id, host, now);
                 }
@@ -153,7 +153,7 @@ impl<'r> Worker<'r> {
     /// As `transmit`, for a step of a journey, which may have to be written first.
     fn transmit_step(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
-        if self.mode.is_websocket() {
+        if self.mode == Mode::WebSocket {
             self.open_conversation(id);
         }
         let user = self.conns.table[id as usize].exchange();
@@ -161,7 +161,7 @@ impl<'r> Worker<'r> {
         let exchange = &mut self.slots.exchanges[user as usize];
         let written = journey.script(exchange.request).message.is_some();
         let has_late_buffer = match self.mode {
-            Mode::WebSocket(_) => {
+            Mode::WebSocket => {
                 journey.provide_buffer(exchange.request, &mut exchange.buffered);
                 false
             }
@@ -198,10 +198,10 @@ impl<'r> Worker<'r> {
 
     fn sent(&mut self, id: ConnId, bytes: usize) {
         self.measure.recorder.sent(bytes);
-        match &mut self.mode {
+        match self.mode {
             Mode::Http1 => {}
-            Mode::Http2(streams) => return streams.sent(id, bytes),
-            Mode::WebSocket(_) => self.conversation_sent(id, bytes),
+            Mode::Http2 => return self.streams.sent(id, bytes),
+            Mode::WebSocket => self.conversation_sent(id, bytes),
         }
         let exchange = self.conns.table[id as usize].exchange();
         if let Some(exchange) = self.slots.exchanges.get_mut(exchange as usize) {
@@ -234,8 +234,8 @@ impl<'r> Worker<'r> {
     pub(crate) fn plain_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         match self.mode {
             Mode::Http1 => self.http1_received(ops, id, chunk, now),
-            Mode::Http2(_) => self.streams_received(ops, id, chunk.bytes, now),
-            Mode::WebSocket(_) => {
+            Mode::Http2 => self.streams_received(ops, id, chunk.bytes, now),
+            Mode::WebSocket => {
                 if !self.conversation_received(ops, id, chunk.bytes, now) {
                     self.http1_received(ops, id, chunk, now);
                 }
@@ -377,10 +377,10 @@ impl<'r> Worker<'r> {
         let conn = self.slots.exchanges[id as usize].conn;
         let is_unwritten = matches!(reason, Reason::Script(StepFailure::Unwritten(_)));
         match self.mode {
-            Mode::Http2(_) => self.cancel_stream(ops, id),
+            Mode::Http2 => self.cancel_stream(ops, id),
             // Nothing was sent on the connection.
             Mode::Http1 if is_unwritten => {}
-            Mode::Http1 | Mode::WebSocket(_) => self.close(ops, conn),
+            Mode::Http1 | Mode::WebSocket => self.close(ops, conn),
         }
         self.finish(ops, id, now, RequestEnd::failed(failure, reason));
     }
@@ -400,8 +400,8 @@ impl<'r> Worker<'r> {
         // For HTTP/2 and WebSockets the status arrives as an event instead of through `reader`.
         let reported = Some(exchange.status).filter(|status| *status > 0);
         let status = match self.mode {
-            Mode::Http2(_) => reported.filter(|_| exchange.has_response_bytes),
-            Mode::Http1 | Mode::WebSocket(_) => head.map(|h| h.status).or(reported),
+            Mode::Http2 => reported.filter(|_| exchange.has_response_bytes),
+            Mode::Http1 | Mode::WebSocket => head.map(|h| h.status).or(reported),
         };
         self.measure.recorder.ended(request, times, outcome);
         if let Some(request_id) = exchange.take_id()
@@ -431,8 +431,8 @@ impl<'r> Worker<'r> {
         if self.journey.is_some() {
             self.end_step(id, outcome, error);
         }
-        if self.mode.is_websocket() {
-            self.part_ended(ops, id);
+        if self.mode == Mode::WebSocket {
+            self.end_conversation_if_over(ops, id);
         }
         self.conns.table[conn as usize].release(id);
         if self.conns.round_robin.is_some() {
@@ -457,7 +457,7 @@ impl<'r> Worker<'r> {
             None => (given.clone(), true),
         };
         // HTTP/2 has no raw response bytes: its fields were written out as text.
-        let worded = kept.filter(|k| self.mode.is_http2() && !k.head().is_empty());
+        let worded = kept.filter(|k| self.mode == Mode::Http2 && !k.head().is_empty());
         // Secrets are searched for in the body as received.
         let as_it_came = !secrets.is_empty() || !is_known;
         let body = |k: &BufferedResponse| {
@@ -479,12 +479,12 @@ impl<'r> Worker<'r> {
             }
             (Some(Reason::Tls), _) => self.conns.tls.as_ref().map(|tls| tls.last_error.clone()),
             (Some(Reason::Proxy), _) => self.conns.tunnels.as_ref().map(|tunnels| tunnels.last_error.clone()),
-            (Some(Reason::WebSocket), _) => self.mode.conversations().map(|c| c.last_error.clone()),
+            (Some(Reason::WebSocket), _) => Some(self.conversations.last_error.clone()),
             _ => None,
         };
-        let said = self.spec.http2.as_ref().and_then(|h| h.heads.get(exchange.request as usize));
+        let fixed_head = self.spec.http2.as_ref().and_then(|h| h.heads.get(exchange.request as usize));
         let written = kept.map(|k| k.request.as_slice()).filter(|r| !r.is_empty());
-        let written = written.or(said.map(|head| head.text().as_bytes()));
+        let written = written.or(fixed_head.map(|head| head.text().as_bytes()));
         let number = exchange.request as usize;
         let is_somebody = |j: &Users<'_>| j.has_sessions() || matches!(self.spec.model, Model::Closed { .. });
         let shown = self.journey.as_ref().map(|j| j.shown(id, exchange.request, is_somebody(j), &secrets));

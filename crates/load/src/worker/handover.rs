@@ -16,7 +16,7 @@ impl<'r> Worker<'r> {
     /// where users leave after a journey, since their connection also belongs to them.
     fn pool(&self) -> Option<&'r ConnectionPool> {
         let leave = self.journey.as_ref().is_some_and(|j| j.has_sessions());
-        self.spec.pool.as_deref().filter(|_| !self.mode.is_websocket() && !leave)
+        self.spec.pool.as_deref().filter(|_| self.mode != Mode::WebSocket && !leave)
     }
 
     /// Takes over connections that the previous load left. Call it before the load begins.
@@ -40,13 +40,14 @@ impl<'r> Worker<'r> {
         let addresses = self.spec.hosts.get(usize::from(spare.host))?;
         let address = addresses.iter().position(|a| *a == spare.address)?;
         let is_secure = self.conns.tls.as_ref().is_some_and(|s| s.is_for(spare.host));
-        let alike = is_secure == spare.tls.is_some() && self.mode.is_http2() == spare.session.is_some();
+        let is_http2 = self.mode == Mode::Http2;
+        let alike = is_secure == spare.tls.is_some() && is_http2 == spare.session.is_some();
         alike.then_some(address as u32)
     }
 
     /// Ids that have no connection yet.
     fn free_ids(&self) -> FreeIds {
-        let hosts = if self.mode.is_http2() { self.spec.hosts.len().max(1) } else { 1 };
+        let hosts = if self.mode == Mode::Http2 { self.spec.hosts.len().max(1) } else { 1 };
         let most = u32::try_from(self.max_connections()).unwrap_or(u32::MAX);
         FreeIds { next: (0..hosts as u32).collect(), most }
     }
@@ -76,8 +77,9 @@ impl<'r> Worker<'r> {
         if let (Some(secure), Some(tls)) = (&mut self.conns.tls, tls) {
             secure.take_up(id, tls);
         }
-        if let (Mode::Http2(streams), Some(session)) = (&mut self.mode, session) {
-            streams.install(id, session);
+        // Only a load over HTTP/2 is given one: `address_for` compares.
+        if let Some(session) = session {
+            self.streams.install(id, session);
         }
         self.measure.recorder.reused();
         true
@@ -97,7 +99,7 @@ impl<'r> Worker<'r> {
             self.conns.table[id as usize].close();
             self.measure.recorder.connection_closed();
             let tls = self.conns.tls.as_mut().and_then(|s| s.hand_over(id));
-            let session = self.mode.streams().and_then(|streams| streams.hand_over(id));
+            let session = self.streams.hand_over(id);
             pool.put(shard, PooledConnection { host, address, socket: Some(socket), tls, session });
         }
         for id in 0..self.conns.table.len() as u32 {
@@ -106,10 +108,10 @@ impl<'r> Worker<'r> {
     }
 
     /// Whether the connection is open and nothing is in flight on it.
-    fn is_at_rest(&mut self, id: ConnId) -> bool {
+    fn is_at_rest(&self, id: ConnId) -> bool {
         let conn = &self.conns.table[id as usize];
         let is_idle = conn.phase() == ConnPhase::Idle && conn.exchange() == NONE;
-        is_idle && self.mode.streams().is_none_or(|streams| streams.is_at_rest(id))
+        is_idle && (self.mode != Mode::Http2 || self.streams.is_at_rest(id))
     }
 }
 
@@ -118,7 +120,7 @@ impl<'r> Worker<'r> {
 ///
 /// # Errors
 /// The backend fails.
-pub fn settle<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
+pub fn close_connections<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
     let keeps = worker.pool().is_some();
     for id in 0..worker.conns.table.len() as u32 {
         if !keeps || !worker.is_at_rest(id) {

@@ -27,7 +27,7 @@ use loadlab_record::schedule::Until;
 use crate::io::{Io, Ops, Wait};
 use crate::journey::users::Users;
 use crate::measure::Measure;
-use crate::measure::batch::Gaps;
+use crate::measure::delta::Gaps;
 use crate::measure::examples::Reason;
 use crate::measure::own_usage::ThreadUse;
 use crate::measure::recorder::Recorder;
@@ -39,7 +39,9 @@ use crate::worker::pacer::Pacer;
 pub use crate::worker::pacer::due_between;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::Connections;
+use crate::worker::state::conversations::Conversations;
 use crate::worker::state::slots::{Exchange, Slots, Unwritten};
+use crate::worker::state::streams::Streams;
 use crate::worker::state::timeouts::NONE;
 
 pub use connect::open_held;
@@ -76,7 +78,11 @@ pub struct Worker<'r> {
     journey: Option<Users<'r>>,
     slots: Slots,
     conns: Connections<'r>,
-    mode: Mode<'r>,
+    mode: Mode,
+    /// What HTTP/2 needs; empty in other modes.
+    streams: Streams,
+    /// What WebSockets need; empty in other modes.
+    conversations: Conversations,
     measure: Measure,
     /// Set once the schedule has ended.
     stopped: Option<Stopped>,
@@ -172,11 +178,11 @@ impl Alarm {
 /// Does what is left after a worker's last turn.
 pub fn end<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<WorkerEnd> {
     let now = worker.now(io.ops());
-    handover::settle(io, worker)?;
+    handover::close_connections(io, worker)?;
     for id in worker.journey.iter_mut().flat_map(|j| j.stop_redirects()) {
         worker.measure.recorder.redirected_id(id);
     }
-    // Bytes sent after the end were counted, so the batch must not end before them.
+    // Bytes sent after the end were counted, so the delta must not end before them.
     let last = worker.now(io.ops());
     worker.measure.recorder.finish(last);
     Ok(WorkerEnd {
@@ -217,15 +223,15 @@ impl<'r> Worker<'r> {
             users.ids_from(first_id);
             users
         });
-        let mode = Mode::new(spec);
-        let conn_of = |id| match &mode {
-            Mode::Http2(streams) => streams.connection_of(id, 0),
+        let (mode, streams) = (Mode::of(spec), Streams::new(spec));
+        let conn_of = |id| match mode {
+            Mode::Http2 => streams.connection_of(id, 0),
             _ if held.is_some() => NONE,
             _ => id,
         };
-        let connections = match (held, &mode, count) {
+        let connections = match (held, mode, count) {
             (Some(held), _, _) => held,
-            (None, Mode::Http2(streams), 1..) => streams.connections_of(count - 1).end,
+            (None, Mode::Http2, 1..) => streams.connections_of(count - 1).end,
             (None, ..) => count,
         };
         Worker {
@@ -246,6 +252,8 @@ impl<'r> Worker<'r> {
             ),
             conns: Connections::new(spec, connections),
             mode,
+            streams,
+            conversations: Conversations::new(spec.seed),
             measure: Measure::new(spec, recorder),
             stopped: None,
             asked_ns: 0,
@@ -278,7 +286,7 @@ impl<'r> Worker<'r> {
         self.measure.recorder.roll(now);
         self.expire(ops, now);
         self.fail_unwritten(ops);
-        self.settle_parts(ops);
+        self.finish_ended_parts(ops);
         let in_flight = self.measure.recorder.in_flight;
         let control = self.control.load(Ordering::Relaxed);
         // A load that is aborted before it begins sends nothing.
@@ -362,8 +370,7 @@ impl<'r> Worker<'r> {
                 self.user_due(users.awake).unwrap_or(u64::MAX).min(later)
             }
         };
-        let has_settled = matches!(&self.mode, Mode::WebSocket(conversations) if conversations.has_settled());
-        if !self.slots.unwritten.is_empty() || has_settled {
+        if !self.slots.unwritten.is_empty() || self.conversations.has_ended_parts() {
             return now;
         }
         let other = self.measure.recorder.next_ns().min(timeout).min(end);
@@ -396,13 +403,13 @@ impl<'r> Worker<'r> {
             let reason = if self.conns.waits_for_tunnel(conn) {
                 Reason::Words(STALLED)
             } else {
-                match &self.mode {
-                    Mode::Http2(streams) if streams.is_held_up(conn, id) => Reason::Words(NO_WINDOW),
-                    Mode::Http1 | Mode::Http2(_) => Reason::Words(NO_RESPONSE),
-                    Mode::WebSocket(_) => self.part_overdue(id),
+                match self.mode {
+                    Mode::Http2 if self.streams.is_held_up(conn, id) => Reason::Words(NO_WINDOW),
+                    Mode::Http1 | Mode::Http2 => Reason::Words(NO_RESPONSE),
+                    Mode::WebSocket => self.part_overdue(id),
                 }
             };
-            if self.mode.is_http2() {
+            if self.mode == Mode::Http2 {
                 self.replace_stuck(ops, id, now);
             }
             self.fail(ops, id, Failure::Timeout, reason);

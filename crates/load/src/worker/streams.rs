@@ -16,7 +16,6 @@ use crate::measure::examples::{Reason, ResponseBytes};
 use crate::protocol::http2::{Session, Settings};
 use crate::worker::Worker;
 use crate::worker::exchange::RequestEnd;
-use crate::worker::state::Mode;
 use crate::worker::state::connections::ConnPhase;
 use crate::worker::state::streams::{EventApplier, Http2Connection, StreamOutcome, Streams};
 use crate::worker::state::tls::put;
@@ -24,16 +23,14 @@ use crate::worker::state::tls::put;
 impl<'r> Worker<'r> {
     /// Performs the first action for a request: sends it, or lets it wait until it can be sent.
     pub(crate) fn begin_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, host: u16, now: u64) {
-        let Mode::Http2(streams) = &self.mode else { return };
-        let conn = streams.connection_of(id, host);
+        let conn = self.streams.connection_of(id, host);
         let exchange = &mut self.slots.exchanges[id as usize];
         exchange.conn = conn;
         let (index, is_closed) = (exchange.request, self.conns.table[conn as usize].is_closed());
         if is_closed && !self.can_be_written(id, index, now) {
             return;
         }
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        streams.link(conn).waiting.push(id);
+        self.streams.link(conn).waiting.push(id);
         match self.conns.table[conn as usize].phase() {
             ConnPhase::Closed => {
                 self.conns.table[conn as usize].forget_refusals();
@@ -47,24 +44,22 @@ impl<'r> Worker<'r> {
     /// The connection is open: sends the preface and the waiting requests.
     pub(crate) fn streams_open(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         self.conns.table[conn as usize].become_idle();
-        let Mode::Http2(streams) = &mut self.mode else { return };
         let report_fields = self.journey.is_some();
         let settings = Settings { report_fields, report_failures: true, ..Settings::default() };
         let mut session = Box::new(Session::new(settings));
-        session.start(&mut streams.out);
-        streams.install(conn, session);
+        session.start(&mut self.streams.out);
+        self.streams.install(conn, session);
         self.send_waiting(ops, conn);
     }
 
     /// Sends as many of the waiting requests as there are streams for.
     fn send_waiting(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let now = if self.journey.is_some() { self.now(ops) } else { 0 };
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        if streams.at_hand == Some(conn) {
+        if self.streams.at_hand == Some(conn) {
             return;
         }
-        let spec = streams.spec;
-        let Streams { links, out, .. } = streams;
+        let Some(http2) = &self.spec.http2 else { return };
+        let Streams { links, out, .. } = &mut self.streams;
         let Http2Connection { session: Some(session), waiting, .. } = &mut links[conn as usize] else {
             return;
         };
@@ -75,9 +70,9 @@ impl<'r> Worker<'r> {
                 let request = &self.spec.requests[exchange.request as usize];
                 if let Some(journey) = &mut self.journey {
                     journey.provide_buffer(exchange.request, &mut exchange.buffered);
-                    if let Some(written) = spec.written(exchange.request) {
-                        let spoken = match journey.speak(id, exchange.request, now, written) {
-                            Ok(spoken) => spoken,
+                    if let Some(written) = http2.written(exchange.request) {
+                        let step = match journey.write_http2(id, exchange.request, now, written) {
+                            Ok(step) => step,
                             Err(fault) => {
                                 self.slots
                                     .unwritten
@@ -86,13 +81,13 @@ impl<'r> Worker<'r> {
                             }
                         };
                         let no_body = request.response_has_no_body;
-                        let sent = session.send_parts(id, no_body, spoken.parts(), spoken.body, out);
-                        exchange.set_id(spoken.id);
+                        let sent = session.send_parts(id, no_body, step.parts(), step.body, out);
+                        exchange.set_id(step.id);
                         if let Some(kept) = &mut exchange.buffered {
-                            let length = spoken.text.len().min(HEAD_BYTES);
-                            kept.request.extend_from_slice(&spoken.text[..length]);
+                            let length = step.text.len().min(HEAD_BYTES);
+                            kept.request.extend_from_slice(&step.text[..length]);
                             if sent == Ok(false) {
-                                kept.unsent.extend_from_slice(spoken.body);
+                                kept.unsent.extend_from_slice(step.body);
                             }
                         }
                         continue;
@@ -100,7 +95,7 @@ impl<'r> Worker<'r> {
                 }
                 let body = &request.bytes[request.head_len..];
                 // There is room, as checked above.
-                let _ = session.send(id, &spec.heads[exchange.request as usize], body, out);
+                let _ = session.send(id, &http2.heads[exchange.request as usize], body, out);
             }
         }
         self.write_out(ops, conn);
@@ -108,8 +103,7 @@ impl<'r> Worker<'r> {
 
     /// Writes the pending bytes, including bodies that may continue.
     fn write_out(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        let Streams { links, out, .. } = streams;
+        let Streams { links, out, .. } = &mut self.streams;
         let Http2Connection { session: Some(session), unsent, .. } = &mut links[conn as usize] else {
             return;
         };
@@ -143,24 +137,22 @@ impl<'r> Worker<'r> {
 
     /// Handles bytes of a connection that carries streams.
     pub(crate) fn streams_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        let Some(mut session) = streams.link(conn).session.take() else { return };
-        streams.at_hand = Some(conn);
-        let mut ended = std::mem::take(&mut streams.ended);
+        let Some(mut session) = self.streams.link(conn).session.take() else { return };
+        self.streams.at_hand = Some(conn);
+        let mut ended = std::mem::take(&mut self.streams.ended);
         let mut applier = EventApplier { slots: &mut self.slots, ended: &mut ended };
-        let result = session.receive(bytes, &mut streams.out, &mut |event| applier.apply(event));
-        streams.link(conn).session = Some(session);
-        if !streams.out.is_empty() {
-            // Settling may send on other connections.
+        let result = session.receive(bytes, &mut self.streams.out, &mut |event| applier.apply(event));
+        self.streams.link(conn).session = Some(session);
+        if !self.streams.out.is_empty() {
+            // What follows may send on other connections.
             self.write_out(ops, conn);
         }
-        for one in ended.drain(..) {
-            self.settle(ops, one, now);
+        for outcome in ended.drain(..) {
+            self.end_exchange(ops, outcome, now);
         }
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        streams.ended = ended;
-        streams.at_hand = None;
-        if streams.link(conn).session.is_none() {
+        self.streams.ended = ended;
+        self.streams.at_hand = None;
+        if self.streams.link(conn).session.is_none() {
             // The session's user has left, and closed the connection.
             return;
         }
@@ -177,8 +169,7 @@ impl<'r> Worker<'r> {
     /// After the server's GOAWAY, closes a connection once nothing is open on it; requests waiting for it go to the
     /// next connection.
     fn end_quietly(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        let link = streams.link(conn);
+        let link = self.streams.link(conn);
         if !link.session.as_ref().is_some_and(|s| s.is_ending() && s.open() == 0) {
             return;
         }
@@ -190,7 +181,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    fn settle(&mut self, ops: &mut impl Ops<'r>, outcome: StreamOutcome, now: u64) {
+    /// Ends an exchange, or lets it wait until it is sent again.
+    fn end_exchange(&mut self, ops: &mut impl Ops<'r>, outcome: StreamOutcome, now: u64) {
         match outcome {
             StreamOutcome::Complete(id) => self.complete_stream(ops, id, now),
             StreamOutcome::Failed(id, failure, words) => {
@@ -208,10 +200,7 @@ impl<'r> Worker<'r> {
                 if let Some(stash) = &mut exchange.stash {
                     stash.bytes.clear();
                 }
-                let conn = exchange.conn;
-                if let Mode::Http2(streams) = &mut self.mode {
-                    streams.link(conn).waiting.push(id);
-                }
+                self.streams.link(exchange.conn).waiting.push(id);
             }
         }
     }
@@ -226,9 +215,8 @@ impl<'r> Worker<'r> {
     /// Abandons a request; its connection continues without it.
     pub(crate) fn cancel_stream(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         let conn = self.slots.exchanges[id as usize].conn;
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        streams.link(conn).waiting.retain(|waiting| *waiting != id);
-        let Streams { links, out, .. } = streams;
+        self.streams.link(conn).waiting.retain(|waiting| *waiting != id);
+        let Streams { links, out, .. } = &mut self.streams;
         if let Some(session) = &mut links[conn as usize].session {
             session.cancel(id, out);
             self.write_out(ops, conn);
@@ -245,8 +233,7 @@ impl<'r> Worker<'r> {
         let state = &self.conns.table[conn as usize];
         let (is_being_made, host) = (state.is_being_made(), state.host());
         let age_ns = |since_ns| (self.start_ns + now).saturating_sub(since_ns);
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        let link = streams.link(conn);
+        let link = self.streams.link(conn);
         if !is_being_made || age_ns(link.since_ns) < self.spec.timeout_ns {
             return;
         }
@@ -263,14 +250,11 @@ impl<'r> Worker<'r> {
 
     /// A user leaves, closing the connections it does not share; shared ones stay open.
     pub(crate) fn leave_streams(&mut self, ops: &mut impl Ops<'r>, place: u32) {
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        if streams.spec.streams > 1 {
+        if self.streams.per_connection > 1 {
             return;
         }
-        for conn in streams.connections_of(place) {
-            if let Mode::Http2(streams) = &mut self.mode {
-                streams.link(conn).session = None;
-            }
+        for conn in self.streams.connections_of(place) {
+            self.streams.link(conn).session = None;
             if !self.conns.table[conn as usize].is_closed() {
                 self.shut(ops, conn);
             }
@@ -288,8 +272,7 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         let state = &self.conns.table[conn as usize];
         let (is_being_made, host) = (state.is_being_made(), state.host());
-        let Mode::Http2(streams) = &mut self.mode else { return };
-        let link = streams.link(conn);
+        let link = self.streams.link(conn);
         let session = link.session.take();
         let open: Vec<u32> = session.iter().flat_map(|s| s.open_tokens()).collect();
         let waiting = std::mem::take(&mut link.waiting);
@@ -299,20 +282,18 @@ impl<'r> Worker<'r> {
         }
         let closed = Reason::Words("connection closed by the server");
         let (failure, reason) = why.unwrap_or((Failure::Reset, closed));
-        let mut lost = open;
+        let mut failed = open;
         if is_being_made {
-            lost.extend(&waiting);
+            failed.extend(&waiting);
         }
-        for id in lost {
+        for id in failed {
             let has_response_bytes = self.slots.exchanges[id as usize].has_response_bytes;
             let failure =
                 if failure == Failure::Reset && has_response_bytes { Failure::Truncated } else { failure };
             self.finish(ops, id, now, RequestEnd::failed(failure, reason));
         }
         if !is_being_made && !waiting.is_empty() {
-            if let Mode::Http2(streams) = &mut self.mode {
-                streams.link(conn).waiting.extend(waiting);
-            }
+            self.streams.link(conn).waiting.extend(waiting);
             if self.conns.table[conn as usize].is_closed() {
                 self.connect(ops, conn, host, now);
             }

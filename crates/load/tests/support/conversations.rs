@@ -40,14 +40,14 @@ pub fn open_at(path: &str) -> Script {
 }
 
 pub fn say(what: &str) -> Script {
-    part(ConversationAction::Say {
+    part(ConversationAction::Message {
         send: Some((MessageType::Text, template(what))),
         wait: None,
         echoes: vec![],
     })
 }
 
-pub const WAIT: Wait = Wait { within_ns: None, passes_over: true };
+pub const WAIT: Wait = Wait { within_ns: None, skips_unexpected: true };
 
 pub fn contains(text: &str) -> Checks {
     Checks { contains: vec![Text::new(text.as_bytes())], ..Checks::default() }
@@ -56,7 +56,7 @@ pub fn contains(text: &str) -> Checks {
 pub fn ask(what: &str, expect: &str) -> Script {
     Script {
         checks: contains(expect),
-        ..part(ConversationAction::Say {
+        ..part(ConversationAction::Message {
             send: Some((MessageType::Text, template(what))),
             wait: Some(WAIT),
             echoes: vec![],
@@ -65,7 +65,7 @@ pub fn ask(what: &str, expect: &str) -> Script {
 }
 
 pub fn strict(script: Script) -> Script {
-    waiting(script, Wait { passes_over: false, ..WAIT })
+    waiting(script, Wait { skips_unexpected: false, ..WAIT })
 }
 
 pub fn within(script: Script, within_ns: u64) -> Script {
@@ -73,7 +73,8 @@ pub fn within(script: Script, within_ns: u64) -> Script {
 }
 
 pub fn waiting(mut script: Script, wait: Wait) -> Script {
-    if let Some(ConversationAction::Say { wait: of, .. }) = script.conversation.as_mut().map(|t| &mut t.part)
+    if let Some(ConversationAction::Message { wait: of, .. }) =
+        script.conversation.as_mut().map(|t| &mut t.part)
     {
         *of = Some(wait);
     }
@@ -83,7 +84,7 @@ pub fn waiting(mut script: Script, wait: Wait) -> Script {
 pub fn listen(expect: &str) -> Script {
     Script {
         checks: contains(expect),
-        ..part(ConversationAction::Say { send: None, wait: Some(WAIT), echoes: vec![] })
+        ..part(ConversationAction::Message { send: None, wait: Some(WAIT), echoes: vec![] })
     }
 }
 
@@ -93,11 +94,11 @@ pub fn pause(script: Script, ns: u64) -> Script {
 
 /// Completes the parts of one conversation: adds the close and sets `left`.
 pub fn conversation(mut parts: Vec<Script>) -> Vec<Script> {
-    parts.push(part(ConversationAction::Goodbye));
+    parts.push(part(ConversationAction::Close));
     let listens = parts.iter().any(|s| {
         matches!(
             s.conversation.as_ref().map(|t| &t.part),
-            Some(ConversationAction::Say { send: None, wait: Some(_), .. })
+            Some(ConversationAction::Message { send: None, wait: Some(_), .. })
         )
     });
     let last = parts.len() - 1;

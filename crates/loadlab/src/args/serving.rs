@@ -60,7 +60,7 @@ impl Endpoint {
     /// # Errors
     /// A message with a hint: the URL is not valid.
     pub fn parse(url: &str) -> Result<Endpoint, String> {
-        let shown = url::without_user(url);
+        let shown = url::masked(url);
         let wrong = || format!("`{shown}` is not a URL such as `http://127.0.0.1:4318`");
         let read = url::Url::parse(url)
             .map_err(|UrlError { why, hint }| format!("{}: {why}\nhint: {hint}", wrong()))?;

@@ -124,7 +124,7 @@ fn new_key(path: &Path) -> Ended {
 /// sends what its files say. Returns the folder's absolute path.
 fn own_folder(path: &Path) -> Result<PathBuf, String> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    match made.and_then(|()| files::not_ones_own(path)) {
+    match made.and_then(|()| files::why_untrusted(path)) {
         Ok(None) => std::path::absolute(path).map_err(|error| error.to_string()),
         Ok(Some(why)) => Err(why),
         Err(error) => Err(error.to_string()),

@@ -129,7 +129,7 @@ fn baseline(args: &CompareArgs, named: Option<&Path>, run: &DiagnosedRun) -> Res
 /// Cases of one run: the named ones against the first of them, or all against the base.
 fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec<Comparison>, String> {
     let places: Vec<usize> = names.iter().map(|name| place(run, name)).collect::<Result<_, _>>()?;
-    let pair_of = |base: usize, other: usize| pair(&run.cases, (base, other), run.comparing(options));
+    let pair_of = |base: usize, other: usize| pair(&run.cases, base, other, run.comparing(options));
     let found = match places.as_slice() {
         [] => within(&run.cases, &run.pairs, run.comparing(options)),
         [only] if base_of(run, *only).is_none() => {

@@ -275,7 +275,7 @@ fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
 fn compared(args: &BenchArgs, run: &DiagnosedRun) -> Option<Comparison> {
     let all = findings(run);
     let options = Options { equivalence_margin: args.equivalence_margin, ..Options::default() };
-    all.pairs.first().map(|first| pair(&all.cases, *first, all.comparing(options)))
+    all.pairs.first().map(|(base, other)| pair(&all.cases, *base, *other, all.comparing(options)))
 }
 
 fn show_compared(args: &BenchArgs, result: &RunResult, exit: Exit, comparison: Option<Comparison>) {

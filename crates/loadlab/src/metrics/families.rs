@@ -10,6 +10,9 @@ use crate::live::state::{Component, Load, Probe, State};
 /// Names and values of labels, in order.
 pub type Labels = Vec<(&'static str, String)>;
 
+/// Values with their labels.
+type Points = Vec<(Labels, f64)>;
+
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricType {
@@ -43,17 +46,17 @@ pub fn families(state: &State) -> Vec<Family> {
         all.of.push(("trial", state.trial.clone()));
     }
     let phase = vec![(vec![("phase", state.phase.clone())], 1.0)];
-    all.add(("phase", "", "1", MetricType::Gauge), "1 for what is being done", phase);
+    all.gauge("phase", "1", "1 for what is being done", phase);
     loads(&mut all, &state.loads);
     components(&mut all, &state.components);
     let probe = |p: &Probe| Some((vec![("probe", p.name.clone())], p.values.back().copied().flatten()?));
     let probes = state.probes.iter().filter_map(probe).collect();
-    all.add(("probe", "", "1", MetricType::Gauge), "Last reading of a probe of the plan", probes);
+    all.gauge("probe", "1", "Last reading of a probe of the plan", probes);
     let result = |(name, unit, value): &(String, String, f64)| {
         (vec![("figure", name.clone()), ("unit", unit.clone())], *value)
     };
     let results = state.results.iter().map(result).collect();
-    all.add(("figure", "", "1", MetricType::Gauge), "A figure of the plan, once the trial is over", results);
+    all.gauge("figure", "1", "A figure of the plan, once the trial is over", results);
     all.list
 }
 
@@ -64,25 +67,27 @@ struct Families {
 }
 
 impl Families {
-    fn add(
-        &mut self,
-        (name, suffix, unit, kind): (&'static str, &'static str, &'static str, MetricType),
-        help: &'static str,
-        points: Vec<(Labels, f64)>,
-    ) {
+    /// Adds a metric if it has a value.
+    fn add(&mut self, family: Family) {
         let labelled = |(labels, value): (Labels, f64)| {
             (self.of.iter().cloned().chain(labels).collect::<Labels>(), value)
         };
-        let points: Vec<(Labels, f64)> =
-            points.into_iter().filter(|(_, value)| value.is_finite()).map(labelled).collect();
+        let points: Points =
+            family.points.into_iter().filter(|(_, value)| value.is_finite()).map(labelled).collect();
         if !points.is_empty() {
-            self.list.push(Family { name, suffix, unit, kind, help, points });
+            self.list.push(Family { points, ..family });
         }
     }
-}
 
-/// Values with their labels.
-type Points = Vec<(Labels, f64)>;
+    fn counter(&mut self, name: &'static str, unit: &'static str, help: &'static str, points: Points) {
+        self.add(Family { name, suffix: "_total", unit, kind: MetricType::Counter, help, points });
+    }
+
+    /// Adds a gauge whose Prometheus name does not contain its unit.
+    fn gauge(&mut self, name: &'static str, unit: &'static str, help: &'static str, points: Points) {
+        self.add(Family { name, suffix: "", unit, kind: MetricType::Gauge, help, points });
+    }
+}
 
 fn loads(all: &mut Families, loads: &[Load]) {
     // Counters continue over the batches of a trial.
@@ -102,19 +107,15 @@ fn loads(all: &mut Families, loads: &[Load]) {
         let failures = counts.failures.nonzero().map(|(kind, n)| of(kind.name(), n));
         std::iter::once(of("ok", counts.ok)).chain(failures).collect()
     });
-    all.add(
-        ("requests", "_total", "{request}", MetricType::Counter),
-        "Requests that ended, by how",
-        outcomes,
-    );
+    all.counter("requests", "{request}", "Requests that ended, by how", outcomes);
     let due = each(&|_, counts| one(counts.due as f64));
-    all.add(("due", "_total", "{request}", MetricType::Counter), "Requests that fell due", due);
+    all.counter("due", "{request}", "Requests that fell due", due);
     let dropped = each(&|_, counts| one(counts.dropped as f64));
-    all.add(("dropped", "_total", "{request}", MetricType::Counter), "Requests due and never sent", dropped);
+    all.counter("dropped", "{request}", "Requests due and never sent", dropped);
     let in_flight = each(&|p, _| one(p.counts.in_flight as f64));
-    all.add(("in_flight", "", "{request}", MetricType::Gauge), "Requests without an answer yet", in_flight);
+    all.gauge("in_flight", "{request}", "Requests without an answer yet", in_flight);
     let connections = each(&|p, _| one(p.connections as f64));
-    all.add(("connections", "", "{connection}", MetricType::Gauge), "Connections open", connections);
+    all.gauge("connections", "{connection}", "Connections open", connections);
     let quantiles = each(&|p, _| {
         let reported = [("0.5", p.p50_ms), ("0.99", p.p99_ms)];
         reported
@@ -122,47 +123,99 @@ fn loads(all: &mut Families, loads: &[Load]) {
             .filter_map(|(q, ms)| Some((vec![("quantile", q.to_owned())], ms? / 1e3)))
             .collect()
     });
-    let help = "Response times of ok outcomes since the load began";
-    all.add(("response", "_seconds", "s", MetricType::Gauge), help, quantiles);
+    all.add(Family {
+        name: "response",
+        suffix: "_seconds",
+        unit: "s",
+        kind: MetricType::Gauge,
+        help: "Response times of ok outcomes since the load began",
+        points: quantiles,
+    });
 }
 
-/// A metric of components: its name, suffix, unit and type; its description; and how it is read from a sample.
-type OfComponents =
-    ((&'static str, &'static str, &'static str, MetricType), &'static str, fn(&Sample) -> Option<f64>);
+/// A metric of components. The first five fields are those of [`Family`].
+struct ComponentMetric {
+    name: &'static str,
+    suffix: &'static str,
+    unit: &'static str,
+    kind: MetricType,
+    help: &'static str,
+    /// How it is read from a sample.
+    read: fn(&Sample) -> Option<f64>,
+}
 
-const OF_COMPONENTS: [OfComponents; 8] = [
-    (("component_cpu", "_seconds_total", "s", MetricType::Counter), "CPU time", cpu_s),
-    (
-        ("component_throttled", "_seconds_total", "s", MetricType::Counter),
-        "Time stopped by a CPU limit",
-        |s| s.throttled_s,
-    ),
-    (("component_memory", "_bytes", "By", MetricType::Gauge), "Memory", |s| {
-        Some(s.memory_bytes.or(s.resident_bytes)? as f64)
-    }),
-    (("component_memory_limit", "_bytes", "By", MetricType::Gauge), "Limit of memory", |s| {
-        Some(s.memory_limit_bytes? as f64)
-    }),
-    (("component_network_received", "_bytes_total", "By", MetricType::Counter), "Received", |s| {
-        Some(s.net_in_bytes? as f64)
-    }),
-    (("component_network_sent", "_bytes_total", "By", MetricType::Counter), "Sent", |s| {
-        Some(s.net_out_bytes? as f64)
-    }),
-    (("component_block_read", "_bytes_total", "By", MetricType::Counter), "Read from block devices", |s| {
-        Some(s.block_read_bytes? as f64)
-    }),
-    (
-        ("component_block_written", "_bytes_total", "By", MetricType::Counter),
-        "Written to block devices",
-        |s| Some(s.block_written_bytes? as f64),
-    ),
+const OF_COMPONENTS: [ComponentMetric; 8] = [
+    ComponentMetric {
+        name: "component_cpu",
+        suffix: "_seconds_total",
+        unit: "s",
+        kind: MetricType::Counter,
+        help: "CPU time",
+        read: cpu_s,
+    },
+    ComponentMetric {
+        name: "component_throttled",
+        suffix: "_seconds_total",
+        unit: "s",
+        kind: MetricType::Counter,
+        help: "Time stopped by a CPU limit",
+        read: |s| s.throttled_s,
+    },
+    ComponentMetric {
+        name: "component_memory",
+        suffix: "_bytes",
+        unit: "By",
+        kind: MetricType::Gauge,
+        help: "Memory",
+        read: |s| Some(s.memory_bytes.or(s.resident_bytes)? as f64),
+    },
+    ComponentMetric {
+        name: "component_memory_limit",
+        suffix: "_bytes",
+        unit: "By",
+        kind: MetricType::Gauge,
+        help: "Limit of memory",
+        read: |s| Some(s.memory_limit_bytes? as f64),
+    },
+    ComponentMetric {
+        name: "component_network_received",
+        suffix: "_bytes_total",
+        unit: "By",
+        kind: MetricType::Counter,
+        help: "Received",
+        read: |s| Some(s.net_in_bytes? as f64),
+    },
+    ComponentMetric {
+        name: "component_network_sent",
+        suffix: "_bytes_total",
+        unit: "By",
+        kind: MetricType::Counter,
+        help: "Sent",
+        read: |s| Some(s.net_out_bytes? as f64),
+    },
+    ComponentMetric {
+        name: "component_block_read",
+        suffix: "_bytes_total",
+        unit: "By",
+        kind: MetricType::Counter,
+        help: "Read from block devices",
+        read: |s| Some(s.block_read_bytes? as f64),
+    },
+    ComponentMetric {
+        name: "component_block_written",
+        suffix: "_bytes_total",
+        unit: "By",
+        kind: MetricType::Counter,
+        help: "Written to block devices",
+        read: |s| Some(s.block_written_bytes? as f64),
+    },
 ];
 
 fn components(all: &mut Families, components: &[Component]) {
-    for (what, help, read) in OF_COMPONENTS {
+    for ComponentMetric { name, suffix, unit, kind, help, read } in OF_COMPONENTS {
         let of = |c: &Component| Some((vec![("component", c.name.clone())], read(c.last.as_ref()?)?));
-        all.add(what, help, components.iter().filter_map(of).collect());
+        let points = components.iter().filter_map(of).collect();
+        all.add(Family { name, suffix, unit, kind, help, points });
     }
 }
 

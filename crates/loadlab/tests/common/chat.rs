@@ -85,7 +85,7 @@ impl Chat {
 
     /// The records once all connections have ended: a peer sees the server's close frame before the server records it.
     pub fn settled(&self) -> Books {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         loop {
             let books = self.books();
             if books.present == 0 {

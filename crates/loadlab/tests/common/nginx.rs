@@ -4,6 +4,7 @@ use super::ports;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -48,7 +49,7 @@ impl Nginx {
             .expect("nginx is installed (apt-get install nginx-light)");
         let mut nginx = Nginx { child, dir, secure, plain };
         let since = Instant::now();
-        while TcpStream::connect(nginx.plain).is_err() {
+        while !nginx.listens() {
             if nginx.child.try_wait().unwrap().is_some() || since.elapsed() > PATIENCE {
                 let mut said = String::new();
                 let _ = nginx.child.kill();
@@ -58,6 +59,12 @@ impl Nginx {
             std::thread::yield_now();
         }
         nginx
+    }
+
+    /// Whether it listens on all of its addresses: it begins with one after the other.
+    fn listens(&self) -> bool {
+        let is_open = |address: SocketAddr| TcpStream::connect(address).is_ok();
+        is_open(self.plain) && is_open(self.secure) && UnixStream::connect(self.socket()).is_ok()
     }
 
     /// Path of the Unix socket it listens on.

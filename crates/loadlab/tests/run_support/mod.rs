@@ -18,7 +18,7 @@ pub use crate::common::skip;
 pub const LOADLAB: &str = env!("CARGO_BIN_EXE_loadlab");
 
 /// How long a test waits for anything. No measurement depends on it.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A separate folder for a test.
 pub struct Lab {

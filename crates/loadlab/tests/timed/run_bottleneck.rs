@@ -121,7 +121,7 @@ fn a_generator_that_stalled() {
     let _alone = alone();
     use rustix::process::Signal;
     let lab = Lab::new();
-    let load = "load:\n  rate: 100/s\n  duration: 4s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let load = "load:\n  rate: 100/s\n  duration: 6s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     let mut running = lab.start(&plan(&[component("web", "", &[])], load), &[]);
     running.until_told("ok  0 failed");
     running.signal(Signal::STOP);

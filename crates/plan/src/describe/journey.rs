@@ -1,6 +1,7 @@
 //! Journeys in words: everything beyond a plain request.
 
 use loadlab_record::units::format_count;
+use loadlab_record::url::ServerUrl;
 
 use crate::model::journey::{Body, Step};
 use crate::model::journey::{Checks, FeedSpec, Http, OnFailure, PartContent, Protocol, Script};
@@ -103,8 +104,7 @@ fn feed(feed: &FeedSpec) -> String {
 
 /// A proxy's URL without user and password.
 fn masked(url: &str) -> String {
-    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
-        Some((scheme, place)) => format!("{scheme}://***@{place}"),
-        None => url.to_owned(),
-    }
+    let server = ServerUrl::split(url);
+    // Without a scheme it is a name that stands for the whole URL, such as `${file:a@b}`.
+    server.scheme.map_or(url.to_owned(), |_| server.masked())
 }

@@ -334,7 +334,7 @@ pub struct Message {
     /// Values captured from the answer.
     pub captures: Vec<Capture>,
     /// Whether messages that do not match are meant for others and skipped; otherwise the first message decides.
-    pub passes_over: bool,
+    pub skips_unexpected: bool,
     /// Maximum wait for an answer; `None`: the load's timeout.
     pub timeout_ns: Option<u64>,
     /// Series it counts towards, besides those of its step.

@@ -347,7 +347,7 @@ impl<'a> Reader<'a> {
             self.push(Problem::new(node.span, format!("expected {what}, found nothing")));
             return None;
         }
-        let (template, kind, origin) = self.resolve(node, *kind, text, When::Now)?;
+        let Resolved { template, kind, origin, .. } = self.resolve(node, *kind, text, When::Now)?;
         let text = template.as_text()?.to_owned();
         Some(Scalar { text, kind, span: node.span, origin })
     }
@@ -356,8 +356,7 @@ impl<'a> Reader<'a> {
     pub fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
         match &node.value {
             Value::Scalar(kind, text) if *kind != ScalarKind::Null => {
-                let (template, ..) = self.resolve(node, *kind, text, When::Run)?;
-                Some(template)
+                Some(self.resolve(node, *kind, text, When::Run)?.template)
             }
             _ => {
                 self.push(Problem::new(node.span, format!("expected {what}, found {}", node.called())));
@@ -370,8 +369,7 @@ impl<'a> Reader<'a> {
     pub fn url_text(&mut self, node: &Node) -> Option<Template> {
         match &node.value {
             Value::Scalar(kind, text) if *kind != ScalarKind::Null => {
-                let (template, ..) = self.resolve(node, *kind, text, When::Url)?;
-                Some(template)
+                Some(self.resolve(node, *kind, text, When::Url)?.template)
             }
             _ => {
                 self.push(Problem::new(node.span, format!("expected a URL, found {}", node.called())));
@@ -384,8 +382,7 @@ impl<'a> Reader<'a> {
     pub fn request_text(&mut self, node: &Node, what: &str, escape: Escape) -> Option<Template> {
         match &node.value {
             Value::Scalar(kind, text) if *kind != ScalarKind::Null => {
-                let (template, ..) = self.resolve(node, *kind, text, When::Request(escape))?;
-                Some(template)
+                Some(self.resolve(node, *kind, text, When::Request(escape))?.template)
             }
             _ => {
                 self.push(Problem::new(node.span, format!("expected {what}, found {}", node.called())));
@@ -395,13 +392,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Puts in known values; `None` if something is wrong, or if the matrix is broken and the value depends on it.
-    pub fn resolve(
-        &mut self,
-        node: &Node,
-        kind: ScalarKind,
-        text: &str,
-        when: When,
-    ) -> Option<(Template, ScalarKind, Option<Span>)> {
+    pub fn resolve(&mut self, node: &Node, kind: ScalarKind, text: &str, when: When) -> Option<Resolved> {
         let list = self.pieces_of(node, text)?;
         let mut out = Resolved { template: Template::default(), kind, origin: None, whole: true };
         for (i, piece) in list.iter().enumerate() {
@@ -418,7 +409,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        out.whole.then_some((out.template, out.kind, out.origin))
+        out.whole.then_some(out)
     }
 
     fn pieces_of<'t>(&mut self, node: &Node, text: &'t str) -> Option<Vec<Piece<'t>>> {

@@ -182,7 +182,8 @@ impl Cond {
                 match a.with(b) {
                     Some(_) => Ok(()),
                     None => {
-                        Err(mismatch("compare", (left, a), (right, b), &format!(" {} ", operator.sign())))
+                        let (left, right) = (Operand { num: left, dim: a }, Operand { num: right, dim: b });
+                        Err(mismatch("compare", left, right, &format!(" {} ", operator.sign())))
                     }
                 }
             }
@@ -211,9 +212,12 @@ impl Num {
                 let mut sum = Dim::Any;
                 for (i, (_, term)) in terms.iter().enumerate() {
                     let dim = term.dim(kind)?;
-                    let before = || Num::Sum(terms[..i].to_vec());
-                    sum =
-                        sum.with(dim).ok_or_else(|| mismatch("add", (&before(), sum), (term, dim), " + "))?;
+                    let wrong = || {
+                        let before = Num::Sum(terms[..i].to_vec());
+                        let left = Operand { num: &before, dim: sum };
+                        mismatch("add", left, Operand { num: term, dim }, " + ")
+                    };
+                    sum = sum.with(dim).ok_or_else(wrong)?;
                 }
                 Ok(sum)
             }
@@ -221,12 +225,15 @@ impl Num {
                 let mut product = Dim::Of(NumberKind::Plain);
                 for (i, (divides, factor)) in factors.iter().enumerate() {
                     let dim = factor.dim(kind)?;
-                    let before = || Num::Product(factors[..i].to_vec());
                     let (next, verb, sign) = match divides {
                         true => (product.over(dim), "divide", " / "),
                         false => (product.times(dim), "multiply", " * "),
                     };
-                    let wrong = || mismatch(verb, (&before(), product), (factor, dim), sign);
+                    let wrong = || {
+                        let before = Num::Product(factors[..i].to_vec());
+                        let left = Operand { num: &before, dim: product };
+                        mismatch(verb, left, Operand { num: factor, dim }, sign)
+                    };
                     product = next.ok_or_else(wrong)?.0;
                 }
                 Ok(product)
@@ -264,23 +271,30 @@ fn around<'a>(mut parts: impl DoubleEndedIterator<Item = &'a Num>) -> (usize, us
     }
 }
 
-fn mismatch(verb: &str, left: (&Num, Dim), right: (&Num, Dim), between: &str) -> ExprError {
-    let (at, _) = left.0.place();
-    let (last, last_len) = right.0.place();
+/// One side of a calculation or comparison.
+#[derive(Clone, Copy)]
+struct Operand<'n> {
+    num: &'n Num,
+    dim: Dim,
+}
+
+fn mismatch(verb: &str, left: Operand<'_>, right: Operand<'_>, between: &str) -> ExprError {
+    let (at, _) = left.num.place();
+    let (last, last_len) = right.num.place();
     let message = format!(
         "cannot {verb} `{}` ({}) and `{}` ({}) in `{}{between}{}`",
-        left.0,
-        left.1.describe(),
-        right.0,
-        right.1.describe(),
-        left.0,
-        right.0
+        left.num,
+        left.dim.describe(),
+        right.num,
+        right.dim.describe(),
+        left.num,
+        right.num
     );
-    let hint = [(left, right), (right, left)].into_iter().find_map(|((num, dim), (_, other))| {
-        let Num::Literal(Literal { quantity, text, .. }) = num else {
+    let hint = [(left, right), (right, left)].into_iter().find_map(|(own, other)| {
+        let Num::Literal(Literal { quantity, text, .. }) = own.num else {
             return None;
         };
-        match (dim, other) {
+        match (own.dim, other.dim) {
             (Dim::Of(NumberKind::Plain), Dim::Of(NumberKind::Duration)) => {
                 Some(format!("write `{text}ms` or `{text}s`"))
             }

@@ -185,7 +185,7 @@ impl<'a> SummaryNumbers<'a> {
         {
             return Some(self.figure_within(&series, figure, window));
         }
-        let inside = self.ticks.iter().filter(|t| is_inside((t.from_s, t.to_s), window));
+        let inside = self.ticks.iter().filter(|t| is_inside(t.from_s, t.to_s, window));
         let mut counts = Counts::default();
         let (mut from_s, mut to_s) = (f64::INFINITY, f64::NEG_INFINITY);
         for tick in inside {
@@ -206,7 +206,7 @@ impl<'a> SummaryNumbers<'a> {
     /// Why a window cannot be evaluated at all.
     fn not_covered(&self, window: Window) -> Option<String> {
         let end_s = self.ticks.iter().map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
-        if !self.ticks.iter().any(|t| is_inside((t.from_s, t.to_s), window)) {
+        if !self.ticks.iter().any(|t| is_inside(t.from_s, t.to_s, window)) {
             return Some(format!(
                 "{}s..{}s contains no whole second of the load",
                 window.from_s, window.to_s
@@ -235,7 +235,7 @@ impl<'a> SummaryNumbers<'a> {
             return Known::Unknown("it needs the histograms of latency.hlog".to_owned());
         };
         let matching = |series: &LogTag| {
-            let inside = intervals.iter().filter(|i| is_inside((i.from_s, i.to_s()), window));
+            let inside = intervals.iter().filter(|i| is_inside(i.from_s, i.to_s(), window));
             inside.filter(|i| series.as_ref().is_some_and(|s| i.is(s))).collect::<Vec<_>>()
         };
         let merged = |series: &LogTag| {
@@ -281,7 +281,7 @@ impl NumberSource for SummaryNumbers<'_> {
 /// A tag of the interval log, if a distribution has that part.
 type LogTag = Option<String>;
 
-fn is_inside((from_s, to_s): (f64, f64), window: Window) -> bool {
+fn is_inside(from_s: f64, to_s: f64, window: Window) -> bool {
     from_s >= window.from_s - SLACK_S && to_s <= window.to_s + SLACK_S
 }
 

@@ -338,7 +338,7 @@ fn read_evidence(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Evidence>> {
     }
     let mut lines = Vec::new();
     for_each_line(path, notes, |mut line: Evidence| {
-        line.shrink();
+        line.shrink_to_fit();
         lines.push(line);
     })?;
     lines.shrink_to_fit();

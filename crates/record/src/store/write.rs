@@ -180,7 +180,7 @@ pub(super) fn make_or_check(dir: &Path) -> Result<()> {
     if !dir.is_dir() {
         return Err(StoreError::Exists { path: dir.to_owned() });
     }
-    match files::not_ones_own(dir).map_err(|e| StoreError::read(dir, e))? {
+    match files::why_untrusted(dir).map_err(|e| StoreError::read(dir, e))? {
         None => Ok(()),
         Some(why) => Err(StoreError::NotOwn { path: dir.to_owned(), why }),
     }

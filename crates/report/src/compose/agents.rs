@@ -51,10 +51,10 @@ fn row(agent: &AgentSummary) -> Vec<Cell> {
         count(agent.threads),
         count(requests.due),
         count(requests.ok),
-        count(requests.failed).weighing(failed),
-        Cell::new(not_offered(requests)).weighing(weight),
+        count(requests.failed).with_weight(failed),
+        Cell::new(not_offered(requests)).with_weight(weight),
         Cell::new(agent.clock_uncertainty_ms.map_or("–".to_owned(), |ms| significant(ms, 2))),
-        Cell::new(agent.lost.iter().map(lost).collect::<Vec<_>>().join("; ")).weighing(weight),
+        Cell::new(agent.lost.iter().map(lost).collect::<Vec<_>>().join("; ")).with_weight(weight),
     ]
 }
 

@@ -44,7 +44,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> 
     if !charts.is_empty() {
         blocks.push(Block::Heading(charts_heading(case)));
         let first = charts.iter().flat_map(|part| &part.charts).next();
-        blocks.extend(first.and_then(marks::happenings).map(Block::Paragraph));
+        blocks.extend(first.and_then(marks::mark_words).map(Block::Paragraph));
         blocks.extend(charts.into_iter().map(Block::Multiples));
     }
     blocks.extend(remarks::events(case));
@@ -144,7 +144,7 @@ fn by_tag(case: &CaseFindings<'_>) -> Option<Table> {
     let rows = tags.iter().map(|tag| {
         let failed = count(tag, |r| r.failed);
         let weight = if failed.text == "0" { Weight::Plain } else { Weight::Doubtful };
-        let mut row = vec![Cell::new(*tag), count(tag, |r| r.started), failed.weighing(weight)];
+        let mut row = vec![Cell::new(*tag), count(tag, |r| r.started), failed.with_weight(weight)];
         row.extend(times.iter().map(|name| time(tag, name)));
         row
     });

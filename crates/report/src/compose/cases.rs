@@ -1,7 +1,7 @@
 //! Cases side by side by the figures that matter: one row per case, or, if two or more axes vary, one grid per
 //! figure.
 
-use loadlab_analysis::cases::case::{CaseFindings, Spread, but_controls};
+use loadlab_analysis::cases::case::{CaseFindings, Spread, without_controls};
 use loadlab_analysis::cases::labels::Labels;
 use loadlab_analysis::cases::metric::{Metric, Value};
 use loadlab_analysis::comparison::compare::{Call, Comparison};
@@ -169,7 +169,7 @@ fn cell(spread: &Spread, metric: &Metric, scale: &FigureScale, compared: Option<
 /// Grids, if exactly two axes vary in enough cases; further axes become facets.
 pub(super) fn grids(findings: &Findings<'_>, axes: &[String]) -> Option<Grids> {
     let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
-    if labels.axes.len() < 2 || but_controls(&findings.cases).count() < GRID_FROM {
+    if labels.axes.len() < 2 || without_controls(&findings.cases).count() < GRID_FROM {
         return None;
     }
     // The two longest axes span the grid; the longer one runs down.

@@ -8,7 +8,7 @@ use loadlab_analysis::trial::bottleneck::BottleneckKind;
 use loadlab_record::sample::Sample;
 
 use super::component_charts::ChartGroup;
-use super::marks::{axis_of, bands, marks, shown_s, turns};
+use super::marks::{axis_of, bands, marks, shown_time, turns};
 use super::one_trial::ChartedTrial;
 use super::readings::{Readings, rebin};
 use super::{PlanOrder, cases};
@@ -24,7 +24,7 @@ pub fn of_case(
     let Some((record, summary)) = case.typical().and_then(|t| Some((t.record?, t.summary?))) else {
         return Vec::new();
     };
-    let Some(shown) = shown_s(record) else { return Vec::new() };
+    let Some(shown) = shown_time(record) else { return Vec::new() };
     let axis = axis_of(shown);
     let within =
         |marks: Vec<Mark>| marks.into_iter().filter(|m| (axis.0..=axis.1).contains(&m.at_s)).collect();

@@ -36,11 +36,11 @@ pub fn document(comparisons: &[Comparison]) -> Document {
         answer: found.into_iter().chain(moved).chain(how).collect(),
         verdict: Verdict::None,
         cases: Vec::new(),
-        sections: comparisons.iter().enumerate().map(|c| section(c, comparisons.len() > 1)).collect(),
+        sections: comparisons.iter().enumerate().map(|(i, c)| section(i, c, comparisons.len() > 1)).collect(),
     }
 }
 
-fn section((index, comparison): (usize, &Comparison), one_of_many: bool) -> Section {
+fn section(index: usize, comparison: &Comparison, one_of_many: bool) -> Section {
     let title = match one_of_many {
         true => format!("{} against {}", comparison.other, comparison.base),
         false => "Figures".to_owned(),
@@ -273,7 +273,7 @@ fn row(r: &Row) -> Vec<Cell> {
             detail: around.map(|i| figures::percent(i.confidence)),
             ..Cell::new(around.map_or(NOTHING.to_owned(), |i| interval(r.scale, i)))
         },
-        Cell::new(word).weighing(weight),
+        Cell::new(word).with_weight(weight),
     ]
 }
 

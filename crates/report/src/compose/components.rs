@@ -95,7 +95,7 @@ fn cell(case: &CaseFindings<'_>, name: &str, head: &str, unit: Unit, read: ReadC
     let cell = ranged(&spread, unit);
     let is_full = head == "of its limit" && spread.median.known().is_some_and(|v| v > 0.95);
     let is_stopped = head == "throttled" && spread.median.known().is_some_and(|v| v > 0.0);
-    if is_full || is_stopped { cell.weighing(Weight::Doubtful) } else { cell }
+    if is_full || is_stopped { cell.with_weight(Weight::Doubtful) } else { cell }
 }
 
 /// The bottlenecks of the cases first, then those that used most CPU, in their original order.

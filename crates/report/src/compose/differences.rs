@@ -1,6 +1,6 @@
 //! How cases differ in the most important figure, in a sentence.
 
-use loadlab_analysis::cases::case::{CaseFindings, but_controls};
+use loadlab_analysis::cases::case::{CaseFindings, without_controls};
 use loadlab_analysis::cases::metric::{Better, Metric, Unit, Value};
 use loadlab_analysis::comparison::compare::{Call, Comparison};
 use loadlab_analysis::findings::Findings;
@@ -33,7 +33,7 @@ fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
         }
     };
     let (mut all, mut unknown) = (Vec::new(), Vec::new());
-    for case in but_controls(cases) {
+    for case in without_controls(cases) {
         match known(case) {
             Ok(one) => all.push(one),
             Err(name) => unknown.push(name),

@@ -16,7 +16,14 @@ const MARGIN: f64 = 0.015;
 
 /// The time that charts show: from the beginning of the load to its end, or to the end of the drain. Anything before
 /// and after is not about the load.
-pub(super) fn shown_s(record: &TrialRecord) -> Option<(f64, f64)> {
+#[derive(Clone, Copy)]
+pub(super) struct ShownTime {
+    pub(super) from_s: f64,
+    pub(super) to_s: f64,
+}
+
+/// The time that the charts of a trial show; `None` if it is empty.
+pub(super) fn shown_time(record: &TrialRecord) -> Option<ShownTime> {
     let at = |wanted: fn(&EventKind) -> bool| {
         record.events.iter().filter(move |e| wanted(&e.what)).map(|e| e.at_s)
     };
@@ -27,12 +34,13 @@ pub(super) fn shown_s(record: &TrialRecord) -> Option<(f64, f64)> {
         .iter()
         .map(|t| t.to_s)
         .chain(at(|w| matches!(w, EventKind::LoadEnded { .. } | EventKind::Drained { .. })));
-    let (from, to) = (begins.reduce(f64::min)?.floor(), ends.reduce(f64::max)?);
-    (to > from).then_some((from, to))
+    let (from_s, to_s) = (begins.reduce(f64::min)?.floor(), ends.reduce(f64::max)?);
+    (to_s > from_s).then_some(ShownTime { from_s, to_s })
 }
 
 /// Where the time axis begins and ends: the same for all charts of a trial.
-pub(super) fn axis_of((from_s, to_s): (f64, f64)) -> (f64, f64) {
+pub(super) fn axis_of(shown: ShownTime) -> (f64, f64) {
+    let ShownTime { from_s, to_s } = shown;
     (from_s, to_s + (to_s - from_s) * MARGIN)
 }
 
@@ -87,7 +95,7 @@ pub(super) fn turns(record: &TrialRecord, facts: &LoadFacts) -> Vec<Mark> {
 }
 
 /// The marks in a trial's charts, in words.
-pub fn happenings(chart: &Chart) -> Option<String> {
+pub fn mark_words(chart: &Chart) -> Option<String> {
     let span =
         |b: &Band| format!("{} from {} to {}", b.text, figures::seconds(b.from_s), figures::seconds(b.to_s));
     let moment = |m: &Mark| format!("{} at {}", m.text, figures::seconds(m.at_s));

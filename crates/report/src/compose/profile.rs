@@ -139,7 +139,7 @@ fn flame(id: &str, shown: &Shown<'_>) -> Flame {
     let Shown { component, before, of, .. } = *shown;
     let name = loadlab_record::store::case_dir_name(&component.component);
     let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let (names, nodes, left_out) = tree(component, before.map(|(before, _)| before));
+    let FlameTree { names, nodes, left_out_below } = tree(component, before.map(|(before, _)| before));
     let (kind, what, unit) = match of {
         Of::Cpu => ("flame", "CPU time", FlameUnit::Samples),
         Of::Waits => ("waits", "Waits", FlameUnit::Waits),
@@ -155,7 +155,7 @@ fn flame(id: &str, shown: &Shown<'_>) -> Flame {
             Some((before, name)) => changed(of, component, before, name),
             None => hottest(of, component),
         },
-        note: Some(note(shown, left_out)),
+        note: Some(note(shown, left_out_below)),
     }
 }
 
@@ -272,12 +272,18 @@ struct Called {
     calls: BTreeMap<u32, Called>,
 }
 
-/// Names and nodes, and the fewest samples of a node that is kept, if any is left out. Earlier samples are as counted:
-/// if they were scaled to the current total, a function with few of them would look as if it had had none.
-fn tree(
-    component: &ComponentProfile,
-    before: Option<&ComponentProfile>,
-) -> (Vec<String>, Vec<FlameNode>, u64) {
+/// Stacks as a tree.
+struct FlameTree {
+    names: Vec<String>,
+    /// In preorder.
+    nodes: Vec<FlameNode>,
+    /// Nodes with fewer samples are left out; 0 if none is.
+    left_out_below: u64,
+}
+
+/// The tree of a component. Earlier samples are as counted: if they were scaled to the current total, a function with
+/// few of them would look as if it had had none.
+fn tree(component: &ComponentProfile, before: Option<&ComponentProfile>) -> FlameTree {
     let mut whole = Called::default();
     for stack in &component.stacks {
         let mut at = &mut whole;
@@ -308,7 +314,7 @@ fn tree(
             }
         }
     }
-    (names, nodes, if is_any_left_out { least } else { 0 })
+    FlameTree { names, nodes, left_out_below: if is_any_left_out { least } else { 0 } }
 }
 
 /// Adds the stacks of another case as far as this one has their functions; the rest is in the table.
@@ -341,11 +347,11 @@ mod tests {
             stacks: vec![stack(&[0, 1], 5), stack(&[0, 2, 1], 3), stack(&[0, 2], 2)],
             ..ComponentProfile::default()
         };
-        let (names, nodes, left_out) = tree(&component, None);
+        let FlameTree { names, nodes, left_out_below } = tree(&component, None);
         let shown: Vec<_> =
             nodes.iter().map(|n| (n.depth, names[n.name as usize].as_str(), n.samples)).collect();
         assert_eq!(shown, [(0, "api", 10), (1, "main", 10), (2, "b", 5), (2, "a", 5), (3, "b", 3)]);
-        assert_eq!(left_out, 0);
+        assert_eq!(left_out_below, 0);
         let rows: Vec<_> = hottest(Of::Cpu, &component).rows.iter().map(|row| row[0].text.clone()).collect();
         assert_eq!(rows, ["b", "a"]);
     }
@@ -365,13 +371,13 @@ mod tests {
         let now = of(&["main", "parse", "new"], &[(&[0, 1], 60), (&[0, 2], 40)]);
         // Half as many samples, a function that is gone, and another order of names.
         let before = of(&["gone", "parse", "main"], &[(&[2, 1], 40), (&[2, 0], 10)]);
-        let (names, nodes, _) = tree(&now, Some(&before));
+        let FlameTree { names, nodes, .. } = tree(&now, Some(&before));
         let shown: Vec<_> =
             nodes.iter().map(|n| (names[n.name as usize].as_str(), n.samples, n.before.unwrap())).collect();
         assert_eq!(shown, [("api", 100, 50), ("main", 100, 50), ("parse", 60, 40), ("new", 40, 0)]);
         // Out of many more samples before, one in a function is still one.
         let longer = of(&["main", "parse", "new"], &[(&[0, 1], 9_999), (&[0, 2], 1)]);
-        let (_, nodes, _) = tree(&now, Some(&longer));
+        let nodes = tree(&now, Some(&longer)).nodes;
         assert_eq!(nodes.iter().filter_map(|n| n.before).collect::<Vec<_>>(), [10_000, 10_000, 9_999, 1]);
         let rows: Vec<Vec<String>> = changed(Of::Cpu, &now, &before, "base")
             .rows
@@ -393,7 +399,7 @@ mod tests {
             stacks: vec![stack(&[0], 10_000), stack(&[0, 1], 1)],
             ..ComponentProfile::default()
         };
-        let (_, nodes, left_out) = tree(&component, None);
-        assert_eq!((nodes.len(), left_out), (2, 3));
+        let found = tree(&component, None);
+        assert_eq!((found.nodes.len(), found.left_out_below), (2, 3));
     }
 }

@@ -10,6 +10,7 @@ use loadlab_record::load::{Tick, TickMs};
 use loadlab_record::sample::Sample;
 
 use super::PlanOrder;
+use super::marks::ShownTime;
 use crate::colour::Colour;
 
 /// The load generator's name in samples.
@@ -89,13 +90,13 @@ pub(super) struct Readings {
 }
 
 impl Readings {
-    /// For the time between these two, in seconds. Samples outside it are kept, since a counter is read between two of
-    /// them.
+    /// For the time that charts show. Samples outside it are kept, since a counter is read between two of them.
     pub(super) fn of(
         by_component: BTreeMap<String, Vec<Sample>>,
         order: &PlanOrder<'_>,
-        (from_s, to_s): (f64, f64),
+        shown: ShownTime,
     ) -> Readings {
+        let ShownTime { from_s, to_s } = shown;
         let seconds = if to_s > from_s { (to_s - from_s).min(1e8).ceil() as usize } else { 0 };
         let step = seconds.div_ceil(MOMENTS).max(1);
         let at = |i: usize| from_s + (i * step) as f64;

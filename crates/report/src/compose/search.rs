@@ -104,10 +104,10 @@ fn found(vary: SearchVariable, searches: &[OfCase<'_>]) -> Table {
                 format!("{} … {}", figures::number(figures::round(c.low, 3)), level(vary, c.high)),
             ),
             (None, Some(least)) => (
-                Cell::new(format!("≥ {}", level(vary, least as f64))).weighing(Weight::Doubtful),
+                Cell::new(format!("≥ {}", level(vary, least as f64))).with_weight(Weight::Doubtful),
                 NOTHING.to_owned(),
             ),
-            (None, None) => (Cell::new(NOTHING).weighing(Weight::Bad), NOTHING.to_owned()),
+            (None, None) => (Cell::new(NOTHING).with_weight(Weight::Bad), NOTHING.to_owned()),
         };
         let gave = search.bottleneck.as_ref().map_or_else(
             || NOTHING.to_owned(),
@@ -224,7 +224,7 @@ fn section(search: &SearchFacts) -> Section {
         vec![
             Cell::new((place + 1).to_string()),
             Cell::new(figures::count(step.level)),
-            Cell::new(&step.outcome).weighing(weight),
+            Cell::new(&step.outcome).with_weight(weight),
             Cell::new(&step.why),
         ]
     };

@@ -137,7 +137,7 @@ pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
         return None;
     }
     let step = seconds.div_ceil(COLUMNS);
-    let (first, per_decade, rows) = grid(least as f64 / 1e6, most as f64 / 1e6);
+    let LogGrid { first, per_decade, rows } = LogGrid::of(least as f64 / 1e6, most as f64 / 1e6);
     let mut columns = vec![vec![0u64; rows]; seconds.div_ceil(step)];
     for (middle_s, values) in counted {
         let at = ((middle_s - from_s) / step as f64).max(0.0) as usize;
@@ -153,13 +153,22 @@ pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
     Some((at_s, Heat { edges: (0..=rows).map(edge).collect(), columns }))
 }
 
-/// Rows on a logarithmic grid: the first one's number, rows per decade, and how many there are.
-fn grid(least: f64, most: f64) -> (f64, f64, usize) {
-    let decades = (most / least).log10().max(0.1);
-    let per_decade = (ROWS / decades).floor().clamp(3.0, 48.0);
-    let first = (least.log10() * per_decade).floor();
-    let last = (most.log10() * per_decade).floor();
-    (first, per_decade, (last - first) as usize + 1)
+/// Rows on a logarithmic grid.
+struct LogGrid {
+    /// Number of the first row, counted from the value 1.
+    first: f64,
+    per_decade: f64,
+    rows: usize,
+}
+
+impl LogGrid {
+    fn of(least: f64, most: f64) -> LogGrid {
+        let decades = (most / least).log10().max(0.1);
+        let per_decade = (ROWS / decades).floor().clamp(3.0, 48.0);
+        let first = (least.log10() * per_decade).floor();
+        let last = (most.log10() * per_decade).floor();
+        LogGrid { first, per_decade, rows: (last - first) as usize + 1 }
+    }
 }
 
 #[cfg(test)]

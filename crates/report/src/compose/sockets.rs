@@ -116,7 +116,7 @@ fn row(name: &str, list: &[Sample]) -> Vec<Cell> {
         // A single reading shows no growth, only that the counter exists.
         let grown = counter.used(ALWAYS).or_else(|| tcp(read).next().map(|_| 0.0)).map(|n| n as u64);
         let cell = Cell::new(figures::or_nothing(grown, figures::count));
-        if grown.is_some_and(|n| n > 0) { cell.weighing(Weight::Doubtful) } else { cell }
+        if grown.is_some_and(|n| n > 0) { cell.with_weight(Weight::Doubtful) } else { cell }
     };
     let load_average = list
         .iter()

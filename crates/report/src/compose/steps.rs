@@ -108,7 +108,7 @@ fn figures_of(case: &CaseFindings<'_>, tag: &str) -> Vec<Cell> {
     let failed = ranged(&failed, Unit::Count);
     let mut cells = vec![
         ranged(&count(|t| t.requests.started), Unit::Count),
-        if is_failing { failed.weighing(Weight::Doubtful) } else { failed },
+        if is_failing { failed.with_weight(Weight::Doubtful) } else { failed },
     ];
     cells.extend(
         TIMES.map(|name| ranged(&spread(&|t: &TagSummary| metric::figure(&t.response_ms, name)), Unit::Ms)),

@@ -115,7 +115,7 @@ fn figure_cell(case: &CaseFindings<'_>, metric: &Metric) -> Cell {
     let failing = metric.unit == Unit::Count
         && (metric.id == "failed_transactions" || metric.about.starts_with("failures"));
     let some = case.spread(metric).median.known().is_some_and(|v| v > 0.0);
-    if failing && some { cell.weighing(Weight::Doubtful) } else { cell }
+    if failing && some { cell.with_weight(Weight::Doubtful) } else { cell }
 }
 
 /// wrk's block: how response times and seconds spread, socket errors, and other answers than 2xx and 3xx.
@@ -142,7 +142,7 @@ pub fn latency_block(findings: &Findings<'_>) -> Table {
     let cell = |case: &CaseFindings<'_>, m: &Metric| {
         let some = m.unit == Unit::Count && case.spread(m).max.known().is_some_and(|v| v > 0.0);
         let cell = spread_cell(case, m);
-        if some { cell.weighing(Weight::Doubtful) } else { cell }
+        if some { cell.with_weight(Weight::Doubtful) } else { cell }
     };
     let row = |case: &CaseFindings<'_>| {
         let name = Cell::new(&case.case.facts.name);
@@ -182,7 +182,7 @@ pub fn after(findings: &Findings<'_>) -> Option<Table> {
         let cells = described.iter().map(|m| {
             let cell = spread_cell(case, m);
             let lost = m.id.starts_with("lost") && case.spread(m).median.known().is_some_and(|v| v > 0.0);
-            if lost { cell.weighing(Weight::Bad) } else { cell }
+            if lost { cell.with_weight(Weight::Bad) } else { cell }
         });
         std::iter::once(Cell::new(&case.case.facts.name)).chain(cells).collect()
     };
@@ -298,7 +298,7 @@ fn component_row(case: &CaseFindings<'_>, name: &str) -> Vec<Cell> {
     };
     let throttled = spread(|c| c.throttled_s);
     let stopped = throttled.median.known().is_some_and(|v| v > 0.0);
-    let weigh = |cell: Cell, doubtful| if doubtful { cell.weighing(Weight::Doubtful) } else { cell };
+    let weigh = |cell: Cell, doubtful| if doubtful { cell.with_weight(Weight::Doubtful) } else { cell };
     vec![
         Cell::new(name),
         one(|c| c.cpu_percent.mean, Unit::CpuPercent),
@@ -353,7 +353,7 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
         }
     }
     let cell = Cell::new(remarks.join(", "));
-    if bad { cell.weighing(Weight::Bad) } else { cell }
+    if bad { cell.with_weight(Weight::Bad) } else { cell }
 }
 
 /// Drops columns without any known value.

@@ -120,7 +120,7 @@ fn levers(why: &WhyFacts) -> Table {
                 |e| format!("{} ({} … {})", two(e.value), two(e.low), two(e.high)),
             )),
             Cell::new(figures::or_nothing(lever.p99_ms, figures::ms)),
-            Cell::new(lever.call.words()).weighing(weight(lever.call)),
+            Cell::new(lever.call.words()).with_weight(weight(lever.call)),
         ]
     };
     let without = why.goodput_per_s.map_or_else(String::new, |rate| {
@@ -145,8 +145,8 @@ fn levers(why: &WhyFacts) -> Table {
 fn raised(lever: &LeverFacts) -> Table {
     let row = |raised: &RaisedFacts| {
         let fits = match raised.is_as_predicted {
-            Some(true) => Cell::new("as predicted").weighing(Weight::Good),
-            Some(false) => Cell::new("not as predicted").weighing(Weight::Doubtful),
+            Some(true) => Cell::new("as predicted").with_weight(Weight::Good),
+            Some(false) => Cell::new("not as predicted").with_weight(Weight::Doubtful),
             None => Cell::new(NOTHING),
         };
         let used: Vec<String> = raised

@@ -27,7 +27,7 @@ pub(crate) fn table_of(cases: &CaseTable, bars: Option<usize>) -> Table {
     let rows = cases.rows.iter().map(|row| {
         let mut cells: Vec<Cell> = row.labels.iter().map(Cell::new).collect();
         if differ {
-            cells.push(Cell::new(verdict_word(row.verdict)).weighing(weight_of(row.verdict)));
+            cells.push(Cell::new(verdict_word(row.verdict)).with_weight(weight_of(row.verdict)));
         }
         for (i, figure) in row.figures.iter().enumerate() {
             let difference = figure.difference.as_ref().map(|(text, _)| text.clone());

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-/// No answer takes longer, however slow the machine.
-const LONGEST: Duration = Duration::from_secs(60);
+/// No answer takes longer, however slow the machine: an expression may wait for many charts, one after the other.
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// A browser with one page.
 pub struct Browser {
@@ -147,7 +147,7 @@ impl Browser {
     /// Waits until an expression holds.
     pub fn until(&mut self, expression: &str) {
         let promise = format!(
-            "new Promise((done) => {{ const end = performance.now() + 30000; const look = () => ({expression}) ? done(true) : \
+            "new Promise((done) => {{ const end = performance.now() + 60000; const look = () => ({expression}) ? done(true) : \
              performance.now() > end ? done(false) : setTimeout(look, 10); look(); }})"
         );
         assert_eq!(
@@ -184,12 +184,26 @@ impl Browser {
         (at(0), at(1))
     }
 
-    /// Clicks on an element, with a mouse.
+    /// Clicks on an element, with a mouse; again if the click missed it, since a chart that is drawn further up
+    /// meanwhile moves the page away under the mouse.
     pub fn click(&mut self, selector: &str) {
-        let (x, y) = self.place(selector);
-        for kind in ["mousePressed", "mouseReleased"] {
-            self.mouse(kind, x, y);
+        let look = format!(
+            "(() => {{ const e = document.querySelector({}); window.isMissed = null; \
+             const heed = (event) => {{ window.isMissed = !e.contains(event.target); }}; \
+             addEventListener('click', heed, {{ capture: true, once: true }}); }})()",
+            json!(selector)
+        );
+        for _ in 0..100 {
+            self.value(&look);
+            let (x, y) = self.place(selector);
+            for kind in ["mousePressed", "mouseReleased"] {
+                self.mouse(kind, x, y);
+            }
+            if self.value("window.isMissed") != json!(true) {
+                return;
+            }
         }
+        panic!("never clicked: {selector}\nconsole: {:?}", self.console);
     }
 
     /// Moves the mouse to the middle of an element.

@@ -161,7 +161,7 @@ pub fn read_in(root: &Path) -> Facts {
         component_files: None,
         open_files_used: std::fs::read_dir(root.join("proc/self/fd")).map_or(0, |d| d.count() as u64),
         port_range,
-        ports_reserved: port_range.map_or(0, |range| ports_reserved(root, range)),
+        ports_reserved: port_range.map_or(0, |(from, to)| ports_reserved(root, from, to)),
         tw_reuse: number("proc/sys/net/ipv4/tcp_tw_reuse"),
         somaxconn: number("proc/sys/net/core/somaxconn"),
         syn_backlog: number("proc/sys/net/ipv4/tcp_max_syn_backlog"),
@@ -205,8 +205,8 @@ fn port_range(root: &Path) -> Option<(u16, u16)> {
     Some((ports.next()??, ports.next()??)).filter(|(from, to)| from <= to)
 }
 
-/// Counts ports in `ip_local_reserved_ports`, for example `8080,9000-9009`.
-fn ports_reserved(root: &Path, (from, to): (u16, u16)) -> u64 {
+/// Counts ports of this range in `ip_local_reserved_ports`, for example `8080,9000-9009`.
+fn ports_reserved(root: &Path, from: u16, to: u16) -> u64 {
     let list = text(root, "proc/sys/net/ipv4/ip_local_reserved_ports").unwrap_or_default();
     let of = |part: &str| {
         let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));

@@ -3,6 +3,8 @@
 use loadlab_load::target::{Address, sources_on_loopback};
 use loadlab_load::{IoChoice, LoadSpec, Model, Until};
 use loadlab_plan as plan;
+use loadlab_record::schedule::Stage;
+use loadlab_record::url;
 
 /// What a load, or several concurrent loads, will demand of the machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,14 +54,13 @@ impl Demand {
     /// For a load in the engine's form.
     pub fn of(spec: &LoadSpec) -> Demand {
         let every_ns = spec.pace_ns.or(spec.think.mean_ns());
-        let steps = spec.stages.iter().map(|s| (s.from, s.to, s.over_ns));
         let load = match spec.model {
             Model::Closed { users } => Load::Users { users, at_most_per_s: per_s(users, every_ns) },
             Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
         };
         let hosts = || spec.hosts.iter().flatten().filter(|a| matches!(a, Address::Inet(_)));
         let mut planned = Demand::shaped(&load, spec.ramp_ns);
-        planned.rise_in(steps);
+        planned.rise_in(&spec.stages);
         if let Some(held) = &spec.held {
             planned.connections = held.connections;
             planned.connections_most = held.connections;
@@ -103,7 +104,7 @@ impl Demand {
             plan::Model::Command(_) => Load::Users { users: 0, at_most_per_s: None },
         };
         let mut planned = Demand::shaped(&shape, load.ramp_ns);
-        planned.rise_in(load.stages.iter().map(|s| (s.from, s.to, s.over_ns)));
+        planned.rise_in(&load.stages);
         planned.keep_alive = load.keep_alive;
         let batches = u64::from(load.batches.max(1));
         match load.until {
@@ -126,7 +127,7 @@ impl Demand {
             None => load.journey.iter().filter(|s| s.urls.is_none()).map(|s| s.url.to_string()).collect(),
         };
         // Unix sockets use no ports.
-        let over_tcp = urls.iter().filter(|url| !url.to_ascii_lowercase().starts_with("unix:"));
+        let over_tcp = urls.iter().filter(|url| url::unix_socket(url).is_none());
         planned.destinations = unique(over_tcp.map(|url| authority(url)));
         let has_list = load.http.proxy.is_none() && load.journey.iter().any(|step| step.urls.is_some());
         planned.is_tcp = has_list || !planned.destinations.is_empty();
@@ -235,13 +236,13 @@ impl Demand {
         self
     }
 
-    /// With stages (from, to, duration), users arrive as fast as in the steepest one, including jumps.
-    fn rise_in(&mut self, stages: impl Iterator<Item = (f64, f64, u64)>) {
+    /// With stages, users arrive as fast as in the steepest one, including jumps.
+    fn rise_in(&mut self, stages: &[Stage]) {
         let (mut level, mut most) = (0.0, None::<f64>);
-        for (from, to, over_ns) in stages {
-            let slope = (to - from).max(0.0) * (1e9 / over_ns.max(1) as f64).min(1.0);
-            most = Some(most.unwrap_or(0.0).max((from - level).max(0.0) + slope));
-            level = to;
+        for stage in stages {
+            let slope = (stage.to - stage.from).max(0.0) * (1e9 / stage.over_ns.max(1) as f64).min(1.0);
+            most = Some(most.unwrap_or(0.0).max((stage.from - level).max(0.0) + slope));
+            level = stage.to;
         }
         if let (Some(most), true) = (most, self.burst > 0) {
             self.burst = most.ceil() as u64;
@@ -353,12 +354,9 @@ fn unique(items: impl Iterator<Item = String>) -> Vec<String> {
     out
 }
 
-/// Host and port of a URL that may still contain `${names}`.
+/// Host and port of a URL that may still contain `${names}`, and of a proxy's URL also credentials.
 fn authority(url: &str) -> String {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    // A proxy URL may include credentials.
-    rest[..end].rsplit('@').next().unwrap_or_default().to_ascii_lowercase()
+    url::authority_of(url).to_ascii_lowercase()
 }
 
 /// Whether this is a loopback address or a placeholder for a component.

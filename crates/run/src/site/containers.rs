@@ -279,7 +279,7 @@ impl RunningSystem {
             return Ok(());
         }
         self.seeded = None;
-        let spec = self.compose_spec(case, compose, &self.log_paths("compose", state).0)?;
+        let spec = self.compose_spec(case, compose, &self.log_files("compose", state).stdout)?;
         // A number after a component's name may belong to the component or to one of several containers, so its origin
         // is recorded rather than guessed.
         let services = RefCell::new(BTreeMap::new());
@@ -289,7 +289,7 @@ impl RunningSystem {
             let number = name.strip_prefix(service).unwrap_or_default();
             let name = planned.map_or(name.to_owned(), |p| format!("{}{number}", p.name));
             services.borrow_mut().insert(name.clone(), service.to_owned());
-            let logs = self.log_paths(&name, state);
+            let logs = self.log_files(&name, state);
             let limits = limits_of(planned);
             let cpus = planned.map(|p| p.limits.cpuset.clone()).unwrap_or_default();
             system::ComponentSpec { cpus, ..service_spec(name, service, &spec, limits, logs) }
@@ -488,7 +488,7 @@ fn service_spec(
     service: &str,
     compose: &ComposeSpec,
     limits: system::Limits,
-    logs: (PathBuf, PathBuf),
+    logs: system::LogFiles,
 ) -> system::ComponentSpec {
     let words = vec!["compose".to_owned(), "up".to_owned(), service.to_owned()];
     system::ComponentSpec {

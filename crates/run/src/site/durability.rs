@@ -138,7 +138,7 @@ pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Cou
             ids_in(&printed.map_err(words)?, None).map_err(words)?
         }
     };
-    let (loss, missing, foreign) = by_id(&sent, stored);
+    let ComparedIds { loss, missing, foreign } = by_id(&sent, stored);
     if foreign > 0 {
         let text = format!("{foreign} stored ids were not sent by this trial");
         state.event(EventKind::Note { text });
@@ -161,8 +161,16 @@ fn refused(counts: &Counts) -> u64 {
     [Failure::Http4xx, Failure::Http5xx, Failure::Check].into_iter().map(|f| counts.failures.get(f)).sum()
 }
 
-/// The loss, the first few missing ids, and the number of stored ids that were never sent.
-fn by_id(sent: &SentIds, stored: Vec<u64>) -> (Loss, Vec<u64>, u64) {
+/// What comparing ids shows.
+struct ComparedIds {
+    loss: Loss,
+    /// The first few missing ids.
+    missing: Vec<u64>,
+    /// Number of stored ids that were never sent.
+    foreign: u64,
+}
+
+fn by_id(sent: &SentIds, stored: Vec<u64>) -> ComparedIds {
     let mut stored = stored;
     stored.sort_unstable();
     let again =
@@ -184,7 +192,7 @@ fn by_id(sent: &SentIds, stored: Vec<u64>) -> (Loss, Vec<u64>, u64) {
         by_id: true,
     };
     let missing = if lost > 0 { sent.accepted.missing_in(&stored, NAMED) } else { Vec::new() };
-    (loss, missing, stored.len() - persisted)
+    ComparedIds { loss, missing, foreign: stored.len() - persisted }
 }
 
 /// Bounds from counts. The stored requests may include unanswered and refused ones. Assumes that nothing was stored
@@ -250,7 +258,7 @@ mod tests {
         let sent = SentIds { accepted: set(&[1, 2, 3, 4]), unanswered: set(&[5, 6]), refused: set(&[7]) };
         // 2 and 4 are lost; 5 was stored without a response, 7 although it was refused, 1 three times; 99 was never
         // sent.
-        let (loss, missing, foreign) = by_id(&sent, vec![99, 5, 1, 3, 1, 7, 1]);
+        let ComparedIds { loss, missing, foreign } = by_id(&sent, vec![99, 5, 1, 3, 1, 7, 1]);
         let expect = Loss {
             accepted: 4,
             unanswered: 2,

@@ -17,8 +17,8 @@ use loadlab_plan::{self as plan, Case, ComponentKind, Lifetime};
 use loadlab_record::event::EventKind;
 use loadlab_record::units::format_duration_ns;
 use loadlab_system::{
-    Cancel, CommandSpec, Component, Counts, Limits, Notice, Probe, Ready, RelayAt, System, Takedown, Target,
-    clock,
+    Cancel, CommandSpec, Component, Counts, Limits, LogFiles, Notice, Probe, Ready, RelayAt, System,
+    Takedown, Target, clock,
 };
 
 use crate::event::RunEvent;
@@ -312,7 +312,7 @@ impl RunningSystem {
         state: &TrialState,
     ) -> Result<(), SiteError> {
         let name = &planned.name;
-        let logs = self.log_paths(name, state);
+        let logs = self.log_files(name, state);
         let own = |n: &str| self.name(n, Some(name));
         let mut spec = component::component(planned, &own, self.ports.of(planned), logs)?;
         spec.relay = planned.is_relayed.then(|| match self.system.own_address(name) {
@@ -431,15 +431,14 @@ impl RunningSystem {
     /// Log files of components that are still up.
     pub fn open_logs(&self) -> Vec<PathBuf> {
         let logs = self.up.iter().map(|up| up.component.spec().logs.clone());
-        logs.flat_map(|(out, err)| [out, err]).collect()
+        logs.flat_map(|logs| [logs.stdout, logs.stderr]).collect()
     }
 
-    /// Where the output of a component or command goes: paths for stdout and stderr.
-    pub(crate) fn log_paths(&self, name: &str, state: &TrialState) -> (PathBuf, PathBuf) {
-        match &state.writer {
-            Some(writer) => writer.log_paths(name),
-            None => (self.run_dir.join(format!("{name}.out")), self.run_dir.join(format!("{name}.err"))),
-        }
+    /// Where the output of a component or command goes.
+    pub(crate) fn log_files(&self, name: &str, state: &TrialState) -> LogFiles {
+        let Some(writer) = &state.writer else { return LogFiles::in_folder(&self.run_dir, name) };
+        let (stdout, stderr) = writer.log_paths(name);
+        LogFiles { stdout, stderr }
     }
 
     /// Finds the ports of all components that are not up before the first one is started, since any component may be
@@ -494,7 +493,7 @@ impl RunningSystem {
                 dir: PathBuf::from(dir),
                 env: Vec::new(),
                 within_ns: None,
-                log: self.log_paths(name, state).0,
+                log: self.log_files(name, state).stdout,
             };
             let result = self.system.run_command(&spec, &state.cancel)?;
             let (exit, took_s) = (result.status.exit, result.took_s);
@@ -528,7 +527,8 @@ impl RunningSystem {
         let names = |n: &str| self.name(n, None);
         let logs = |name: &str| {
             let logs = self.component(name).map(|c| c.spec().logs.clone());
-            let mut logs: Vec<PathBuf> = logs.into_iter().flat_map(|(out, err)| [out, err]).collect();
+            let mut logs: Vec<PathBuf> =
+                logs.into_iter().flat_map(|logs| [logs.stdout, logs.stderr]).collect();
             logs.dedup();
             logs
         };

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use loadlab_plan::ComponentSpec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
@@ -82,11 +84,44 @@ fn name_of(component: &ComponentSpec, variable: &str) -> String {
     format!("components.{}.{variable}", component.name)
 }
 
+/// Fewest ports above those that the kernel chooses from, so that it is worth trying them.
+const FEWEST: usize = 256;
+
+/// Finds a free port, above the range of ports that the kernel chooses from if there are any: between the release of a
+/// port and the bind of its component, an outgoing connection of a load could take one that the kernel chooses.
 fn hold_a_free_one() -> std::io::Result<(u16, OwnedFd)> {
+    let kernels = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let above = ports_above(&kernels).filter(|above| above.len() >= FEWEST);
+    let found = above.and_then(|above| in_turn(above).find_map(|port| Some((port, hold(port).ok()?))));
+    match found {
+        Some(found) => Ok(found),
+        None => {
+            let socket = hold(0)?;
+            Ok((SocketAddrV4::try_from(getsockname(&socket)?)?.port(), socket))
+        }
+    }
+}
+
+/// The ports above a range as in `net.ipv4.ip_local_port_range`.
+fn ports_above(range: &str) -> Option<RangeInclusive<u16>> {
+    let last: u16 = range.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(last.checked_add(1)?..=u16::MAX)
+}
+
+/// These ports, from one on that differs from process to process and from call to call: the port of a component that
+/// has ended is not soon another's.
+fn in_turn(ports: RangeInclusive<u16>) -> impl Iterator<Item = u16> {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(131).wrapping_add(CALLS.fetch_add(1, Ordering::Relaxed));
+    let count = ports.len() as u32;
+    (0..count).map(move |n| ports.start() + (first.wrapping_add(n) % count) as u16)
+}
+
+/// A socket bound to this port, or with 0 to one of the kernel's choice.
+fn hold(port: u16) -> std::io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
-    let address = SocketAddrV4::try_from(getsockname(&socket)?)?;
-    Ok((address.port(), socket))
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -123,6 +158,32 @@ mod tests {
                 assert!(since.elapsed().as_secs() < 60, "{port} is never free: {error}");
                 std::thread::yield_now();
             }
+        }
+    }
+
+    #[test]
+    fn ports_that_the_kernel_does_not_choose_are_above_its_range() {
+        assert_eq!(ports_above("32768\t60999\n"), Some(61_000..=65_535));
+        for nothing in ["1024 65535", "", "32768", "a b", "1 70000"] {
+            assert_eq!(ports_above(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn ports_are_tried_in_turn_each_once() {
+        let mut tried: Vec<u16> = in_turn(100..=199).collect();
+        tried.sort();
+        assert_eq!(tried, (100..=199).collect::<Vec<u16>>());
+    }
+
+    #[test]
+    fn a_found_port_is_not_one_that_the_kernel_could_give_away() {
+        let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+        let (port, _socket) = hold_a_free_one().unwrap();
+        if let Some(above) = ports_above(&range).filter(|above| above.len() >= FEWEST) {
+            assert!(above.contains(&port), "{port} of {range}");
+        } else {
+            assert_ne!(port, 0);
         }
     }
 

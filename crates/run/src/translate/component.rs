@@ -32,7 +32,7 @@ pub fn component(
     component: &plan::ComponentSpec,
     names: Names<'_>,
     ports: Vec<u16>,
-    logs: (PathBuf, PathBuf),
+    logs: system::LogFiles,
 ) -> Result<system::ComponentSpec, TranslateError> {
     let what = format!("component `{}`", component.name);
     let signal = system::Signal::parse(&component.stop.signal).unwrap_or(system::Signal::TERM);

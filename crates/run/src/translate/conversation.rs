@@ -13,7 +13,7 @@ use loadlab_record::variable::Variable;
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;
 use crate::translate::journey;
-use crate::translate::writing::{Fields, RequestContext, captures_of, way_of, written};
+use crate::translate::writing::{Fields, RequestContext, WrittenStep, captures_of, way_of, written};
 
 /// A request of a conversation.
 pub struct PartOf<'s> {
@@ -40,7 +40,7 @@ pub fn parts_of<'s>(
     context: &RequestContext<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Vec<PartOf<'s>>, String), TranslateError> {
-    let (request, (mut message, fields), url) = written(step, what, context, hosts)?;
+    let WrittenStep { request, mut message, fields, url } = written(step, what, context, hosts)?;
     let path = request.label.split_once(' ').map_or("", |(_, path)| path).to_owned();
     let named =
         |more: &str| Request { label: format!("WebSocket {path}{more}"), safe: false, ..request.clone() };
@@ -87,7 +87,7 @@ pub fn parts_of<'s>(
     let (request, series) = (named(", close"), conversation.closing_series.as_ref());
     parts.push(PartOf {
         request,
-        script: script(ConversationAction::Goodbye),
+        script: script(ConversationAction::Close),
         tags: &[],
         series,
         fields: None,
@@ -102,11 +102,11 @@ fn message_of(
     context: &RequestContext<'_>,
     script: &dyn Fn(ConversationAction) -> Script,
 ) -> Result<Script, TranslateError> {
-    let said = message.send.as_ref().map(|said| said_of(said, what, context)).transpose()?;
+    let send = message.send.as_ref().map(|content| content_of(content, what, context)).transpose()?;
     let wait = message
         .expect
         .as_ref()
-        .map(|_| Wait { within_ns: message.timeout_ns, passes_over: message.passes_over });
+        .map(|_| Wait { within_ns: message.timeout_ns, skips_unexpected: message.skips_unexpected });
     let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
     let echoes = message.echoes.iter().map(|text| journey::template(text, what, context.names));
     let echoes = echoes.collect::<Result<Vec<_>, _>>()?;
@@ -114,8 +114,8 @@ fn message_of(
     Ok(Script {
         checks: checks.transpose().map_err(bug)?.unwrap_or_default(),
         captures: captures_of(&message.captures, what, context)?,
-        has_id: said.as_ref().is_some_and(|(_, text)| text.variables().contains(&Variable::Id)),
-        ..script(ConversationAction::Say { send: said, wait, echoes })
+        has_id: send.as_ref().is_some_and(|(_, text)| text.variables().contains(&Variable::Id)),
+        ..script(ConversationAction::Message { send, wait, echoes })
     })
 }
 
@@ -135,12 +135,12 @@ fn strung<'s>(mut parts: Vec<PartOf<'s>>, pauses: &[u64]) -> Vec<PartOf<'s>> {
     parts
 }
 
-fn said_of(
-    said: &plan::MessageContent,
+fn content_of(
+    content: &plan::MessageContent,
     what: &str,
     context: &RequestContext<'_>,
 ) -> Result<(MessageType, Template), TranslateError> {
-    Ok(match said {
+    Ok(match content {
         plan::MessageContent::Text(text) => {
             (MessageType::Text, journey::template(text, what, context.names)?)
         }

@@ -29,7 +29,7 @@ use loadlab_record::Secrets;
 
 use crate::translate::error::{Names, TranslateError};
 use crate::translate::hosts::{Hosts, Via};
-use crate::translate::steps::{Steps, all_steps, steps_of};
+use crate::translate::steps::{PlacedStep, Steps, all_steps, steps_of};
 use crate::translate::tls::{TlsWords, TrustError, tls_offering, tls_spec};
 use crate::translate::urls::as_http;
 pub use crate::translate::writing::RequestContext;
@@ -295,7 +295,7 @@ fn http2_of(context: &RequestContext<'_>, steps: &Steps, hosts: &Hosts<'_>) -> R
     let sites: Vec<Site> = hosts.sites().collect();
     let mut heads = Heads::default();
     let (mut all, mut all_written) = (Vec::new(), Vec::new());
-    for (i, (_, step, what)) in all_steps(context.load).enumerate() {
+    for (i, PlacedStep { step, what, .. }) in all_steps(context.load).enumerate() {
         let wrong = |error: HeadError| TranslateError::Part { what: what.clone(), words: error.to_string() };
         let (head, written) = match &steps.fields[i] {
             None => {

@@ -13,7 +13,7 @@ use crate::translate::conversation::parts_of;
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;
 use crate::translate::scripted::{has_variables, needs_script};
-use crate::translate::writing::{Fields, RequestContext, captures_of, way_of, written};
+use crate::translate::writing::{Fields, RequestContext, WrittenStep, captures_of, way_of, written};
 use crate::translate::{journey, request_of};
 
 /// What a load's users do.
@@ -30,8 +30,18 @@ pub struct Steps {
     pub first_url: String,
 }
 
-/// The steps of a load in the order of their requests, each with its section and label.
-pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &plan::Step, String)> {
+/// A step of a load, and where it is.
+pub struct PlacedStep<'l> {
+    /// The key of its section: `user_setup`, `journey` or `user_teardown`.
+    pub section: &'static str,
+    /// The step.
+    pub step: &'l plan::Step,
+    /// Where it is, in words.
+    pub what: String,
+}
+
+/// The steps of a load in the order of their requests.
+pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = PlacedStep<'_>> {
     let script = &load.script;
     let sections = [
         ("user_setup", &script.user_setup),
@@ -41,7 +51,7 @@ pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &
     sections.into_iter().flat_map(move |(section, steps)| {
         let part = if section == "journey" { String::new() } else { format!("`{section}`, ") };
         let what = move |i: usize| format!("{part}step {} of `{}`", i + 1, load.name);
-        steps.iter().enumerate().map(move |(i, step)| (section, step, what(i)))
+        steps.iter().enumerate().map(move |(i, step)| PlacedStep { section, step, what: what(i) })
     })
 }
 
@@ -51,11 +61,11 @@ pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &
 /// See [`TranslateError`].
 pub fn steps_of(context: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<Steps, TranslateError> {
     let load = context.load;
-    let scripted = needs_script(load, all_steps(load).map(|(_, step, _)| step));
+    let scripted = needs_script(load, all_steps(load).map(|placed| placed.step));
     let (mut requests, mut scripts, mut tags) = (Vec::new(), Vec::new(), Vec::new());
     let (mut first_url, mut all_fields) = (String::new(), Vec::new());
     let mut shape = Shape::default();
-    for (section, step, what) in all_steps(load) {
+    for PlacedStep { section, step, what } in all_steps(load) {
         if let Some(conversation) = &step.websocket {
             let (parts, url) = parts_of(step, conversation, &what, context, hosts)?;
             if first_url.is_empty() && section == "journey" {
@@ -80,7 +90,7 @@ pub fn steps_of(context: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<S
                 (request, None, url)
             }
             true => {
-                let (request, (message, fields), url) = written(step, &what, context, hosts)?;
+                let WrittenStep { request, message, fields, url } = written(step, &what, context, hosts)?;
                 all_fields.push(Some(fields));
                 (request, Some(message), url)
             }

@@ -11,6 +11,7 @@ use loadlab_load::spec::request::{Request, RequestError};
 use loadlab_load::target::{TargetError, Url};
 use loadlab_plan as plan;
 use loadlab_record::escape::Escape;
+use loadlab_record::url;
 
 use crate::translate::error::{Names, TranslateError};
 use crate::translate::hosts::Hosts;
@@ -35,7 +36,19 @@ pub struct RequestContext<'a> {
 /// Header fields of a step that is rendered anew each time, without `Host`, content length and cookies.
 pub type Fields = Vec<(String, Template)>;
 
-/// Converts a step that is rendered anew for each request. Also returns its URL as shown.
+/// A step that is rendered anew for each request.
+pub struct WrittenStep {
+    /// The request as far as it is always the same.
+    pub request: Request,
+    /// What is rendered.
+    pub message: Message,
+    /// Its header fields, which `message` also contains.
+    pub fields: Fields,
+    /// Its URL as shown.
+    pub url: String,
+}
+
+/// Converts a step that is rendered anew for each request.
 ///
 /// # Errors
 /// See [`TranslateError`].
@@ -44,7 +57,7 @@ pub fn written(
     what: &str,
     context: &RequestContext<'_>,
     hosts: &mut Hosts<'_>,
-) -> Result<(Request, (Message, Fields), String), TranslateError> {
+) -> Result<WrittenStep, TranslateError> {
     let (url, target) = target_of(step, what, context)?;
     let wrong = |error: TargetError| TranslateError::Target { what: what.to_owned(), error };
     let host = hosts.index_of(&url, step.websocket.is_some()).map_err(wrong)?;
@@ -70,7 +83,7 @@ pub fn written(
         lines.append(Template::fixed(b"\r\n"));
     }
     let message = Message { method: step.method.into(), target, fields: lines, body };
-    Ok((request, (message, fields), shown))
+    Ok(WrittenStep { request, message, fields, url: shown })
 }
 
 /// The URL of a step's host, and the target (path and query) after it.
@@ -89,7 +102,7 @@ fn target_of(
     {
         fixed.push_str(&text);
     }
-    let path_at = path_at(&fixed).unwrap_or(fixed.len());
+    let path_at = url::path_at(&fixed).unwrap_or(fixed.len());
     let url = Url::parse(&as_http(&fixed[..path_at])).map_err(wrong)?;
     let mut target = Template::default();
     let path = fixed[path_at..].split('#').next().unwrap_or_default();
@@ -110,18 +123,8 @@ fn target_of(
 
 /// The label of a request: method, path and query, with names in place of secrets.
 pub fn label_of(method: &str, shown: &str) -> String {
-    let path = path_at(shown).map_or("/", |at| &shown[at..]);
+    let path = url::path_at(shown).map_or("/", |at| &shown[at..]);
     format!("{method} {path}")
-}
-
-/// The index at which a URL's path or query begins, if it has one.
-fn path_at(url: &str) -> Option<usize> {
-    let host_at = match url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("unix:")) {
-        // `unix:/PATH:/URI`
-        true => 5 + url[5..].find(':')? + 1,
-        false => url.find("://").map_or(0, |at| at + 3),
-    };
-    url[host_at..].find(['/', '?', '#']).map(|at| host_at + at)
 }
 
 /// The header fields of a step.

@@ -88,7 +88,7 @@ impl Actor<'_> {
             dir: dir.into(),
             env: Vec::new(),
             within_ns: Some(SET_NS),
-            log: self.site.log_paths("levers", self.state).0,
+            log: self.site.log_files("levers", self.state).stdout,
         };
         // An interrupt ends the load; changes are reverted all the same.
         let result = self.site.system.run_command(&spec, &Cancel::new()).map_err(|e| e.to_string())?;

@@ -323,8 +323,8 @@ impl Measuring<'_> {
         let is_over = self.over_s.is_some_and(|over_s| totals.at_s >= over_s);
         if self.stopped_by.is_none() && !is_over && !self.order.stop_when.is_empty() {
             let measured = self.so_far(totals, self.stop);
-            let system = (self.state, &mut self.system);
-            let summary = summary_so_far(self.order.facts, &self.order.spec.name, system, measured);
+            let (facts, name) = (self.order.facts, &self.order.spec.name);
+            let summary = summary_so_far(facts, name, self.state, &mut self.system, measured);
             let readings = self.state.readings();
             let gauge = LiveMetrics { summary: &summary, readings: &readings };
             let reached = self.order.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
@@ -365,7 +365,7 @@ impl Measuring<'_> {
         let measured = self.so_far(totals, self.figures);
         let Some(shown) = &mut self.shown else { return };
         let (facts, name) = (self.order.facts, &self.order.spec.name);
-        let summary = summary_so_far(facts, name, (self.state, &mut shown.system), measured);
+        let summary = summary_so_far(facts, name, self.state, &mut shown.system, measured);
         shown.show(name, &summary, &self.state.readings(), emit);
     }
 
@@ -476,7 +476,8 @@ impl Measuring<'_> {
 pub fn summary_so_far(
     facts: &LoadFacts,
     load: &str,
-    (state, system): (&TrialState, &mut SystemFigures),
+    state: &TrialState,
+    system: &mut SystemFigures,
     measured: Measured,
 ) -> Summary {
     let at_s = measured.elapsed_s;

@@ -77,7 +77,7 @@ impl Program {
                 dir: planned.dir.clone().into(),
                 env,
                 within_ns: None,
-                log: site.log_paths(name, state).0,
+                log: site.log_files(name, state).stdout,
             },
             within_ns: planned.timeout_ns,
             counts: probes.iter().find(|p| p.name() == planned.counted_by).cloned().ok_or_else(no_probe)?,
@@ -277,8 +277,8 @@ impl ProgramRun<'_> {
         if self.run.stop_when.is_empty() {
             return false;
         }
-        let system = (self.actor.state, &mut self.system);
-        let summary = summary_so_far(self.run.facts, &self.run.program.name, system, measured(counted, at_s));
+        let (facts, name, state) = (self.run.facts, &self.run.program.name, self.actor.state);
+        let summary = summary_so_far(facts, name, state, &mut self.system, measured(counted, at_s));
         let readings = self.actor.state.readings();
         let gauge = LiveMetrics { summary: &summary, readings: &readings };
         let reached = self.run.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
@@ -293,7 +293,7 @@ impl ProgramRun<'_> {
         }
         let (state, name) = (self.actor.state, &self.run.program.name);
         let measured = measured(counted, at_s);
-        let summary = summary_so_far(self.run.facts, name, (state, &mut shown.system), measured);
+        let summary = summary_so_far(self.run.facts, name, state, &mut shown.system, measured);
         shown.show(name, &summary, &state.readings(), self.actor.emit);
     }
 

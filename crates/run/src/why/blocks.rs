@@ -164,7 +164,7 @@ impl<'a> Blocks<'a> {
         censored: &mut Histogram,
     ) {
         for (from_s, to_s) in self.stretches(change) {
-            let within = |i: &&Interval| is_within((i.from_s, i.to_s()), (from_s, to_s));
+            let within = |i: &&Interval| is_within(i.from_s, i.to_s(), from_s, to_s);
             for interval in trial.intervals.iter().filter(within) {
                 if interval.is("response") {
                     interval.merge_into(all);
@@ -202,9 +202,9 @@ impl<'a> Blocks<'a> {
 /// Seconds begin and end with this precision.
 const EDGE_S: f64 = 0.05;
 
-/// Whether an interval lies within these seconds. What remains after the last second does not, however short it is:
+/// Whether an interval lies within the seconds `from_s` to `to_s`. What remains after the last second does not, however short it is:
 /// those are responses that the load did not wait for.
-fn is_within((begins_s, ends_s): (f64, f64), (from_s, to_s): (u64, u64)) -> bool {
+fn is_within(begins_s: f64, ends_s: f64, from_s: u64, to_s: u64) -> bool {
     let (from_s, to_s) = (from_s as f64, to_s as f64);
     let middle_s = (begins_s + ends_s) / 2.0;
     begins_s >= from_s - EDGE_S && ends_s <= to_s + EDGE_S && (from_s..to_s).contains(&middle_s)
@@ -219,7 +219,7 @@ fn made_s(events: &[Event]) -> Vec<f64> {
 /// Successful responses per second; `None` unless every one of these seconds is present as a separate tick.
 fn goodput(ticks: &[Tick], from_s: u64, to_s: u64, loads: usize) -> Option<f64> {
     let seconds = (to_s - from_s) as f64;
-    let within = |tick: &&Tick| is_within((tick.from_s, tick.to_s), (from_s, to_s));
+    let within = |tick: &&Tick| is_within(tick.from_s, tick.to_s, from_s, to_s);
     let (mut ok, mut covered_s) = (0, 0.0);
     for tick in ticks.iter().filter(within) {
         ok += tick.counts.ok;

@@ -142,7 +142,8 @@ fn cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unf
     }
     let setting = |factor: f64| limited(component, LimitName::Cpu, limit, factor);
     let more = RAISES.iter().filter(|factor| limit * **factor <= cores + 1e-9).map(|f| setting(*f)).collect();
-    Ok(lever(component, "CPU", "cpu", (setting(1.0), setting(STEP), more), used))
+    let settings = Settings { now: setting(1.0), less: setting(STEP), more };
+    Ok(lever(component, "CPU", "cpu", settings, used))
 }
 
 /// The CPU lever of a component whose limit, if any, does not matter: it uses all that its threads can use, or all that
@@ -164,7 +165,8 @@ fn busy_cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever
     let planned = limit.map_or("no limit".to_owned(), cpu_words);
     now.words = format!("{planned}, {} used", cpu_words(used));
     let share = limit.map_or(1.0, |limit| used / limit);
-    Ok(lever(component, "CPU", "cpu", (now, setting(STEP), Vec::new()), Some(share)))
+    let settings = Settings { now, less: setting(STEP), more: Vec::new() };
+    Ok(lever(component, "CPU", "cpu", settings, Some(share)))
 }
 
 /// The limits of a component that can safely be changed by a step: those on its link and its disks.
@@ -184,7 +186,8 @@ fn others(component: &ComponentSpec) -> Vec<Lever> {
         let Some(value) = value.filter(|value| *value >= 10.0) else { continue };
         let setting = |factor: f64| limited(component, limit, value, factor);
         let more = RAISES.iter().map(|f| setting(*f)).collect();
-        found.push(lever(component, words, limit.key(), (setting(1.0), setting(STEP), more), None));
+        let settings = Settings { now: setting(1.0), less: setting(STEP), more };
+        found.push(lever(component, words, limit.key(), settings, None));
     }
     if let Some(delay) = whole(limits.delay_ns) {
         let least = limits.jitter_ns.unwrap_or(0) as f64;
@@ -192,18 +195,21 @@ fn others(component: &ComponentSpec) -> Vec<Lever> {
         let shorter =
             SHORTER.iter().filter(|factor| delay * **factor >= least).map(|f| setting(*f)).collect();
         // A longer delay is a tighter one.
-        found.push(lever(component, "delay", "delay", (setting(1.0), setting(2.0 - STEP), shorter), None));
+        let settings = Settings { now: setting(1.0), less: setting(2.0 - STEP), more: shorter };
+        found.push(lever(component, "delay", "delay", settings, None));
     }
     found
 }
 
-fn lever(
-    component: &ComponentSpec,
-    words: &str,
-    kind: &str,
-    (now, less, more): (Setting, Setting, Vec<Setting>),
-    used: Option<f64>,
-) -> Lever {
+/// The settings of a lever: as planned, one step tighter, and looser ones.
+struct Settings {
+    now: Setting,
+    less: Setting,
+    more: Vec<Setting>,
+}
+
+fn lever(component: &ComponentSpec, words: &str, kind: &str, settings: Settings, used: Option<f64>) -> Lever {
+    let Settings { now, less, more } = settings;
     let facts = LeverFacts {
         name: format!("{} {words}", component.name),
         component: Some(component.name.clone()),

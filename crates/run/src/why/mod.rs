@@ -421,8 +421,9 @@ impl Proof<'_> {
             raised.used = used(self.base, &part.blocks.cores(place, &samples), lever, raised.factor);
             if place == 0 {
                 let most = next.as_ref().map(|next| next.goodput);
-                let factors = (lever.less.factor, raised.factor);
-                raised.predicted = less.goodput.map(|less| analysis::predicted(less, factors, most, effect));
+                let (factor, to) = (lever.less.factor, raised.factor);
+                let predict = |goodput| analysis::predicted(goodput, factor, to, most, effect);
+                raised.predicted = less.goodput.map(predict);
                 let both = raised.predicted.zip(effect);
                 raised.is_as_predicted =
                     both.map(|(predicted, e)| (predicted.low..=predicted.high).contains(&e.value));
@@ -523,9 +524,7 @@ impl Proof<'_> {
             return None;
         }
         match (outcome.summary, outcome.failure.or(unwritten.map(|e| e.to_string()))) {
-            (Some(summary), None) if !self.cancel.is_cancelled() => {
-                self.read(record, (index, number), summary)
-            }
+            (Some(summary), None) if !self.cancel.is_cancelled() => self.read(record, index, number, summary),
             (_, why) => {
                 self.trouble = why.filter(|_| !self.cancel.is_cancelled());
                 None
@@ -534,7 +533,7 @@ impl Proof<'_> {
     }
 
     /// Reads back what a load has recorded.
-    fn read(&mut self, record: &Record, (case, number): (usize, u32), summary: Summary) -> Option<Loaded> {
+    fn read(&mut self, record: &Record, case: usize, number: u32, summary: Summary) -> Option<Loaded> {
         let read = read_run(&record.dir).map_err(|error| error.to_string());
         let trial = read.map(|mut run| {
             run.cases.swap_remove(case).trials.into_iter().find(|trial| trial.number == number)

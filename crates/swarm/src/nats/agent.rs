@@ -675,11 +675,11 @@ impl PartOfLoad {
     }
 
     fn try_send(&self, order: &LoadOrder) -> Result<(), String> {
-        let (before, threads, after) = order.share(self.slot).ok_or("the order does not know this slot")?;
+        let share = order.share(self.slot).ok_or("the order does not know this slot")?;
         let files = self.files.as_ref().map_err(String::clone)?;
         let mut spec = self.loads.load(&self.bundle, files, &order.what, self.threads)?;
-        spec.threads = usize::try_from(threads).map_err(|_| "too many threads")?;
-        spec.elsewhere = Elsewhere { before, after };
+        spec.threads = usize::try_from(share.own).map_err(|_| "too many threads")?;
+        spec.elsewhere = Elsewhere { before: share.before, after: share.after };
         self.loads.accepts(&spec)?;
         let joins_ns = match self.begun {
             None => None,
@@ -714,8 +714,8 @@ impl PartOfLoad {
                 self.load.abort();
             }
         };
-        let ended = run_part(&spec, &self.load.control, order.first_id, &agree, &mut |batch| {
-            report(pack_counted(batch));
+        let ended = run_part(&spec, &self.load.control, order.first_id, &agree, &mut |delta| {
+            report(pack_counted(delta));
         });
         let end = ended.map_err(|error| error.to_string())?;
         report(pack_ended(&end));

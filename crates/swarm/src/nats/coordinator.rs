@@ -14,7 +14,7 @@ use async_nats::{Client, RequestErrorKind};
 use futures_util::StreamExt;
 use loadlab_load::LoadSpec;
 use loadlab_load::io::epoll::now_ns;
-use loadlab_load::measure::batch::Batch;
+use loadlab_load::measure::delta::Delta;
 use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin, Part, PartReport, due_between, merge};
 use loadlab_load::spec::Elsewhere;
 use loadlab_record::load::Counts;
@@ -26,7 +26,7 @@ use super::{REPORT, context_of, follow, keep, make_stream, runtime, slot_of};
 use crate::block::Block;
 use crate::crew::{Crew, LOST_NS, LostPart, Pieces, Readiness};
 use crate::message::{
-    Announcement, Clock, FileOffer, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, VERSION,
+    Announcement, Clock, FileOffer, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, ThreadShare, VERSION,
 };
 use crate::reduce::{Next, ReportId};
 use crate::signed::SigningKey;
@@ -147,7 +147,7 @@ impl Coordinator {
                 let subjects = Subjects { run: offer.run.clone() };
                 let made = open(&offer, &subjects, &mut leaves);
                 match made.await {
-                    Ok((client, context, files)) => {
+                    Ok(OpenedRun { client, context, files }) => {
                         let _ = began.send(Ok(()));
                         let (client, context, subjects) = (&client, &context, &subjects);
                         let network =
@@ -317,12 +317,19 @@ impl Coordinator {
     }
 }
 
+/// A run whose stream exists and whose files are uploaded.
+struct OpenedRun {
+    client: Client,
+    context: Context,
+    files: Vec<FileOffer>,
+}
+
 /// Connects to the server, creates the run's stream, and uploads the files.
 async fn open(
     offer: &RunOffer,
     subjects: &Subjects,
     leaves: &mut oneshot::Receiver<()>,
-) -> Result<(Client, Context, Vec<FileOffer>), SwarmError> {
+) -> Result<OpenedRun, SwarmError> {
     let (client, mut denied) = offer.server.connect().await?;
     let context = context_of(&client);
     let files = files::offered(&offer.files)?;
@@ -346,7 +353,7 @@ async fn open(
         let _ = context.delete_stream(subjects.stream()).await;
         return Err(error);
     }
-    Ok((client, context, files))
+    Ok(OpenedRun { client, context, files })
 }
 
 /// A message that an agent is silent.
@@ -489,8 +496,8 @@ impl ReadyLoad {
 
     /// The part of the load that belongs to a slot.
     fn part(&self, spec: &LoadSpec, slot: usize) -> Option<LoadSpec> {
-        let (before, threads, after) = self.order.share(slot)?;
-        let threads = usize::try_from(threads).ok()?;
+        let ThreadShare { before, own, after } = self.order.share(slot)?;
+        let threads = usize::try_from(own).ok()?;
         Some(LoadSpec { threads, elsewhere: Elsewhere { before, after }, ..spec.clone() })
     }
 }
@@ -544,7 +551,7 @@ struct Sending<'a> {
 
 impl Sending<'_> {
     /// Waits for the next report; `None` once all parts have ended.
-    fn next(&mut self, mut used: Option<Box<Batch>>) -> Option<PartReport> {
+    fn next(&mut self, mut used: Option<Box<Delta>>) -> Option<PartReport> {
         let (of, load) = (&self.ready.of, self.ready.order.load);
         let mut crew = of.shared.crew();
         loop {
@@ -602,12 +609,12 @@ impl Sending<'_> {
             return;
         };
         match what {
-            Part::Counted(batch) => {
-                counts.merge(&batch.counts);
-                let s = batch.until_ns.saturating_sub(batch.from_ns) as f64 / 1e9;
+            Part::Counted(delta) => {
+                counts.merge(&delta.counts);
+                let s = delta.until_ns.saturating_sub(delta.from_ns) as f64 / 1e9;
                 // The last few milliseconds of a load give no meaningful rate.
-                let rate = if s > 0.1 { batch.counts.ok as f64 / s } else { last.0 };
-                *last = (rate, batch.in_flight);
+                let rate = if s > 0.1 { delta.counts.ok as f64 / s } else { last.0 };
+                *last = (rate, delta.in_flight);
             }
             Part::Ended(_) => *last = (0.0, counts.in_flight),
         }
@@ -895,7 +902,8 @@ fn said_onto<'s>(
                 }
             }
             (None, None) => {
-                if let Some((load, id, bytes)) = report_of(slot, what, message, &mut pieces) {
+                let report = report_of(slot, what, message, &mut pieces);
+                if let Some(CompleteReport { load, id, bytes }) = report {
                     let block = Block::open(&bytes);
                     shared.change(|crew| {
                         crew.seen(slot, id.epoch, now_ns());
@@ -918,18 +926,25 @@ fn said_onto<'s>(
     }
 }
 
-/// Load, id and bytes of a report that is now complete.
+/// A report of which all pieces are here.
+struct CompleteReport {
+    load: u64,
+    id: ReportId,
+    bytes: Vec<u8>,
+}
+
+/// The report that this message completes, if it does.
 fn report_of(
     slot: usize,
     what: &str,
     message: &async_nats::Message,
     pieces: &mut Pieces,
-) -> Option<(u64, ReportId, Vec<u8>)> {
+) -> Option<CompleteReport> {
     let (load, epoch) = what.strip_prefix("report.")?.split_once('.')?;
     let header = message.headers.as_ref()?.get(REPORT)?.as_str();
     let numbers: Vec<u64> = header.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
     let [number, piece, all] = numbers.try_into().ok()?;
     let (load, id) = (load.parse().ok()?, ReportId { slot, epoch: epoch.parse().ok()?, number });
     let (piece, all) = (usize::try_from(piece).ok()?, usize::try_from(all).ok()?);
-    Some((load, id, pieces.take((load, id), piece, all, &message.payload)?))
+    Some(CompleteReport { load, id, bytes: pieces.take(load, id, piece, all, &message.payload)? })
 }

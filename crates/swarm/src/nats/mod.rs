@@ -20,6 +20,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, Context, stream};
 use async_nats::{Client, ConnectOptions, Event, ServerError};
 use futures_util::StreamExt;
+use loadlab_record::url::ServerUrl;
 use tokio::sync::mpsc;
 
 /// Subject on which runs are announced.
@@ -111,8 +112,8 @@ impl Server {
             async {}
         });
         // The client ignores credentials in the URL.
-        let of_url = self.address().rsplit_once('@');
-        options = match of_url.map(|(user, _)| user.split_once(':').ok_or(user)) {
+        let of_url = ServerUrl::split(&self.url).user;
+        options = match of_url.map(|user| user.split_once(':').ok_or(user)) {
             Some(Ok((user, password))) => options.user_and_password(user.to_owned(), password.to_owned()),
             Some(Err(token)) => options.token(token.to_owned()),
             None => options,
@@ -146,16 +147,7 @@ impl Server {
 
     /// The server's URL without credentials.
     pub fn shown(&self) -> String {
-        match (self.url.split_once("://"), self.address().rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-            (None, Some((_, host))) => host.to_owned(),
-            (_, None) => self.url.clone(),
-        }
-    }
-
-    /// The URL without its scheme, which may be left out.
-    fn address(&self) -> &str {
-        self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest)
+        ServerUrl::split(&self.url).without_user()
     }
 }
 

@@ -102,14 +102,14 @@ impl<W: Write> Archive<'_, W> {
 
     fn link(&mut self, name: &str, target: &str, found: &fs::Metadata) -> io::Result<()> {
         self.extended(&[("path", name), ("linkpath", target)])?;
-        let head = header((name, target), found.permissions().mode(), 0, b'2', found.mtime());
+        let head = header(name, target, found.permissions().mode(), 0, b'2', found.mtime());
         self.write(&head)
     }
 
     fn entry(&mut self, name: &str, found: &fs::Metadata, kind: u8, bytes: u64) -> io::Result<()> {
         let name = if kind == b'5' { format!("{name}/") } else { name.to_owned() };
         self.extended(&[("path", &name)])?;
-        let head = header((&name, ""), found.permissions().mode(), bytes, kind, found.mtime());
+        let head = header(&name, "", found.permissions().mode(), bytes, kind, found.mtime());
         self.write(&head)
     }
 
@@ -125,14 +125,14 @@ impl<W: Write> Archive<'_, W> {
         if text.is_empty() {
             return Ok(());
         }
-        self.write(&header(("extended", ""), 0o644, text.len() as u64, b'x', 0))?;
+        self.write(&header("extended", "", 0o644, text.len() as u64, b'x', 0))?;
         self.write(text.as_bytes())?;
         self.pad(text.len() as u64)
     }
 }
 
 /// A header in the 1988 POSIX format (ustar).
-fn header((name, target): (&str, &str), mode: u32, bytes: u64, kind: u8, mtime_s: i64) -> [u8; BLOCK] {
+fn header(name: &str, target: &str, mode: u32, bytes: u64, kind: u8, mtime_s: i64) -> [u8; BLOCK] {
     let mut head = [0u8; BLOCK];
     let mut put = |at: usize, text: &[u8]| head[at..at + text.len()].copy_from_slice(text);
     let cut = |text: &str| text.as_bytes()[..text.len().min(99)].to_vec();

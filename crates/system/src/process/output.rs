@@ -155,7 +155,7 @@ mod tests {
             env: vec![("A".into(), "b".into())],
             secrets: secrets(),
         };
-        let patience_ns = clock::now_ns() + 30_000_000_000;
+        let patience_ns = clock::now_ns() + 60_000_000_000;
         command.run(patience_ns, most, &mut || false).map(|b| String::from_utf8_lossy(&b).into_owned())
     }
 
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(why, "it did not finish in time");
         assert_eq!(command.run(u64::MAX, 10, &mut || true).unwrap_err(), "interrupted");
         let mark = format!("LOADLAB_TEST_OUTPUT={}", std::process::id());
-        let until_ns = clock::now_ns() + 30_000_000_000;
+        let until_ns = clock::now_ns() + 60_000_000_000;
         while !crate::process::marked(&mark).is_empty() {
             assert!(clock::now_ns() < until_ns, "somebody is left");
         }

@@ -266,8 +266,11 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::clock;
 
     const NO_ARGS: [u64; 6] = [0; 6];
+    /// Long enough for a busy machine.
+    const PATIENCE_NS: u64 = 60_000_000_000;
 
     #[test]
     fn calls_are_told_apart() {
@@ -356,15 +359,12 @@ mod tests {
         let (pid, tid) = (std::process::id(), receiver.recv().unwrap());
         let mut files = TaskFiles::new();
         let mut wait_for = |what: fn(&mut TaskFiles, u32, u32) -> Result<Observation>| {
-            let mut seen = None;
-            for _ in 0..1_000_000 {
+            let (mut seen, until_ns) = (None, clock::now_ns() + PATIENCE_NS);
+            while seen != Some(expect) && clock::now_ns() < until_ns {
                 seen = match what(&mut files, pid, tid).unwrap() {
                     Observation::Clearly(doing) | Observation::ByFunction(doing) => Some(doing),
                     Observation::Hidden => None,
                 };
-                if seen == Some(expect) {
-                    break;
-                }
                 thread::yield_now();
             }
             seen
@@ -483,10 +483,10 @@ mod tests {
         let tid = thread::spawn(own_tid).join().unwrap();
         let mut files = TaskFiles::new();
         // The thread may still be exiting after `join`.
-        let is_gone = (0..1_000_000).any(|_| {
+        let until_ns = clock::now_ns() + PATIENCE_NS;
+        while look(&mut files, std::process::id(), tid, None).is_ok() {
+            assert!(clock::now_ns() < until_ns, "it is still there");
             thread::yield_now();
-            look(&mut files, std::process::id(), tid, None).is_err()
-        });
-        assert!(is_gone);
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::component::{Inner, Status};
 use crate::error::{Error, Result, Tail};
 use crate::logs;
-use crate::spec::{Command, ComponentSpec, Limits, Ready, Stop};
+use crate::spec::{Command, ComponentSpec, Limits, LogFiles, Ready, Stop};
 use crate::system::{Role, System};
 use crate::watch::target::Target;
 
@@ -140,7 +140,7 @@ impl System {
             ready: Ready::Alive,
             limits: Limits::default(),
             stop: Stop::default(),
-            logs: (spec.log.clone(), spec.log.clone()),
+            logs: LogFiles { stdout: spec.log.clone(), stderr: spec.log.clone() },
             ports: Vec::new(),
             cpus: Vec::new(),
             relay: None,

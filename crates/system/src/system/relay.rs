@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::logs;
 use crate::netns::NetworkPlacement;
 use crate::relay::{ARG, Counts, LinkShape, RelayReport};
-use crate::spec::{Command, ComponentSpec, Limits, LinkLimits, Ready, RelayAt, Stop};
+use crate::spec::{Command, ComponentSpec, Limits, LinkLimits, LogFiles, Ready, RelayAt, Stop};
 use crate::sync::lock;
 
 /// Longer than a relay ever takes to answer.
@@ -90,7 +90,7 @@ impl System {
             words.push(pairs.join(","));
         }
         let name = name_of(&spec.name);
-        let dir = spec.logs.0.parent().unwrap_or(&spec.dir);
+        let dir = spec.logs.stdout.parent().unwrap_or(&spec.dir);
         let (ours, theirs) = UnixStream::pair().map_err(|e| failed(e.to_string()))?;
         ours.set_read_timeout(Some(ANSWER)).map_err(|e| failed(e.to_string()))?;
         let relay = ComponentSpec {
@@ -100,7 +100,7 @@ impl System {
             ready: Ready::Alive,
             limits: Limits::default(),
             stop: Stop::default(),
-            logs: (dir.join(format!("{name}.out")), dir.join(format!("{name}.err"))),
+            logs: LogFiles::in_folder(dir, &name),
             ports: Vec::new(),
             cpus: Vec::new(),
             relay: None,

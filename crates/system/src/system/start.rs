@@ -58,7 +58,7 @@ impl System {
         let (group, mut unavailable) = Group::create(&self.groups.places, &spec.name);
         let stdin = if let Role::Relay(stdin) = role { Some(stdin) } else { None };
         let started = self.start_in(spec, &group, &mut unavailable, placement.network, stdin);
-        let (id, logs, started_ns) = match started {
+        let StartedProcess { id, logs, started_ns } = match started {
             Ok(started) => started,
             Err(error) => {
                 let dirs = group.dirs();
@@ -117,7 +117,7 @@ impl System {
         unavailable: &mut Vec<Unavailable>,
         network: Option<OwnedFd>,
         stdin: Option<OwnedFd>,
-    ) -> Result<(ProcessId, Vec<Log>, u64)> {
+    ) -> Result<StartedProcess> {
         let missed = group.limit(&spec.limits).map_err(|LimitError { limit, why, hint }| Error::Limit {
             component: spec.name.clone(),
             limit,
@@ -126,7 +126,7 @@ impl System {
         })?;
         unavailable.extend(missed.into_iter().map(|u| Unavailable { component: spec.name.clone(), ..u }));
         let open = |path: &Path| Log::open(path).map(|log| log.masking(&self.secrets));
-        let logs = vec![open(&spec.logs.0)?, open(&spec.logs.1)?];
+        let logs = vec![open(&spec.logs.stdout)?, open(&spec.logs.stderr)?];
         let cannot = |why: String, hint: &str| Error::Start {
             component: spec.name.clone(),
             command: spec.command.to_string(),
@@ -161,8 +161,15 @@ impl System {
         let pid = self.spawner.launch(launch).map_err(|error| launch_failed(spec, error))?;
         // It is our unreaped child, so the pid is still its own, even if it has ended.
         let start_ticks = process::stat(pid).map_or(0, |s| s.start_ticks);
-        Ok((ProcessId { pid, start_ticks }, logs, started_ns))
+        Ok(StartedProcess { id: ProcessId { pid, start_ticks }, logs, started_ns })
     }
+}
+
+/// A process that has just been started.
+struct StartedProcess {
+    id: ProcessId,
+    logs: Vec<Log>,
+    started_ns: u64,
 }
 
 /// Checks the limit on open files against the limit the kernel has for the process.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 
-use loadlab_system::{Cancel, ComponentSpec, Notice, ProcessId, System, SystemSpec, clock};
+use loadlab_system::{Cancel, ComponentSpec, Notice, ProcessId, Stop, System, SystemSpec, clock};
 
 pub const FIXTURE: &str = env!("CARGO_BIN_EXE_system-fixture");
 /// Far beyond anything that works: only a failing test takes this long.
@@ -71,7 +71,9 @@ impl Bench {
     }
 
     pub fn spec(&self, name: &str, command: &str) -> ComponentSpec {
-        ComponentSpec::new(name, command, self.dir.path(), self.dir.path().join("logs"))
+        let spec = ComponentSpec::new(name, command, self.dir.path(), self.dir.path().join("logs"));
+        // One that obeys must not be killed because a busy machine lets it wait.
+        ComponentSpec { stop: Stop { within_ns: PATIENCE_NS, ..Stop::default() }, ..spec }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -116,14 +118,44 @@ pub fn free_port() -> u16 {
     ports::unused().port()
 }
 
-/// The process whose pid was written to a file, with its start time.
+/// Writes a program of this text. A child writes it: a file that this process had open for writing cannot be run while
+/// a child of another test, forked meanwhile, still has it open.
+pub fn write_program(path: &Path, text: &str) {
+    let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    let written = std::process::Command::new("/bin/sh").args(["-c", write]).arg(path).arg(text).status();
+    assert!(written.unwrap().success(), "{}", path.display());
+}
+
+/// Whether the shell that this process began as has run its last program, `sleep`. In the middle of that exec a process
+/// has no environment to find it by, and the program opens its libraries only afterwards.
+pub fn has_become_sleep(pid: u32) -> bool {
+    let is_sleep = fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    is_sleep && fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| !environ.is_empty())
+}
+
+/// The process whose pid was written to a file, with its start time, once it is `sleep`.
 pub fn pid_in(file: &Path) -> ProcessId {
-    eventually(&format!("a pid in {}", file.display()), || {
+    eventually(&format!("a pid of `sleep` in {}", file.display()), || {
         let pid: u32 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
+        if !has_become_sleep(pid) {
+            return None;
+        }
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let start_ticks = stat[stat.rfind(')')? + 1..].split_ascii_whitespace().nth(19)?.parse().ok()?;
         Some(ProcessId { pid, start_ticks })
     })
+}
+
+/// Whether a process still runs. One that was killed runs nothing any more and is in no cgroup, but `/proc` shows it as
+/// alive until the kernel has finished its exit.
+pub fn runs(process: ProcessId) -> bool {
+    /// `PF_EXITING` of the kernel.
+    const EXITING: u64 = 4;
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid)).unwrap_or_default();
+    let flags = stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().nth(6));
+    let is_exiting =
+        flags.and_then(|flags| flags.parse::<u64>().ok()).is_none_or(|flags| flags & EXITING != 0);
+    process.is_alive() && !is_exiting
 }
 
 /// A command that starts a daemon the classic way – forked twice, in its own session, its pid in `file` – and keeps

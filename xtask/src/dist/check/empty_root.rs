@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Result, ensure};
 
 use super::{answers_all, as_root, bench_args, server};
-use crate::command::captured;
+use crate::command::{captured, program};
 use crate::dist::{QUICK, Release, elf};
 use crate::steps::Outcome;
 
@@ -16,7 +16,9 @@ use crate::steps::Outcome;
 pub fn check(release: &Release) -> Outcome {
     elf::ensure_static(&release.program(), release.arch)?;
     let empty = tempfile::tempdir()?;
-    fs::copy(release.program(), empty.path().join("loadlab"))?;
+    // Copied by another process: a child that this one starts meanwhile would have the copy open for writing, and a
+    // program that somebody writes to cannot be started.
+    captured(program("cp").arg(release.program()).arg(empty.path().join("loadlab")), QUICK)?.ok("cp")?;
     let alone = || {
         let mut command = as_root("chroot");
         command.arg(empty.path()).arg("/loadlab");

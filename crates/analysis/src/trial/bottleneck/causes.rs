@@ -32,7 +32,7 @@ const CAUSES: [(BottleneckKind, Cause); 10] = [
     (BottleneckKind::Disk, disk),
     (BottleneckKind::Latency, acknowledgements),
     (BottleneckKind::OneCore, computing),
-    (BottleneckKind::LimitedConcurrency, few_at_a_time),
+    (BottleneckKind::LimitedConcurrency, limited_concurrency),
     (BottleneckKind::LimitedConcurrency, unread),
     (BottleneckKind::LimitedConcurrency, lock),
     (BottleneckKind::Latency, inside),
@@ -136,7 +136,7 @@ fn acknowledgements(_: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<S
     let is_near = |p: &&Pair| p.rtt_ms.is_none_or(|rtt| rtt < SHORTEST_LINK_MS);
     let to_top = flow.pairs.iter().filter(|p| p.to == top.name);
     let answers: f64 = to_top.filter(is_near).map(|p| p.held_by_to).sum();
-    let requests: f64 = flow.asked_by(&top.name).filter(is_near).map(|p| p.held_by_from).sum();
+    let requests: f64 = flow.calls_from(&top.name).filter(is_near).map(|p| p.held_by_from).sum();
     let (what, held) = if answers >= requests { ("answers", answers) } else { ("requests", requests) };
     (answers + requests >= MOST_SHARE * top.requests).then(|| {
         format!(
@@ -193,7 +193,7 @@ pub fn full_pool<'a>(flow: &'a Flow, top: &'a WaitPlace) -> Option<&'a Pair> {
         let is_full = pair.open >= 0.9 && waiting(pair) >= FULL_POOL * pair.open;
         is_full && pair.open <= LEAVES_SOME * top.entered && pair.from != GENERATOR
     };
-    flow.asked_by(&top.name).filter(full).max_by(|a, b| a.open.total_cmp(&b.open))
+    flow.calls_from(&top.name).filter(full).max_by(|a, b| a.open.total_cmp(&b.open))
 }
 
 /// Over a Unix socket it may be unknown which connections are busy. If as many requests are let through at a time as
@@ -207,7 +207,7 @@ fn pool_by_number(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option
         let is_all = (0.75 * pair.open..=1.6 * pair.open).contains(&at_a_time);
         is_hidden && is_all && pair.open >= 0.9 && pair.open <= LEAVES_SOME * top.entered
     };
-    let pair = flow.asked_by(&top.name).find(fits)?;
+    let pair = flow.calls_from(&top.name).find(fits)?;
     Some(format!(
         "{}→{}: {} let {} requests through at a time, which is as many as it has connections there ({}), and nothing behind them is saturated: its connection pool is full",
         pair.from,
@@ -219,7 +219,7 @@ fn pool_by_number(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option
 }
 
 /// `mid: 39 of 40 requests wait there, about 1 at a time is let through (4.1 ms each)`.
-pub fn few_at_a_time(trial: &TrialData<'_>, _: &Flow, top: &WaitPlace) -> Option<String> {
+pub fn limited_concurrency(trial: &TrialData<'_>, _: &Flow, top: &WaitPlace) -> Option<String> {
     let s = trial.summary;
     let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);
     let at_a_time = s.rate_per_s.ok * fastest / 1e3;
@@ -251,11 +251,11 @@ pub fn link_of_relay(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Opt
 pub fn relayed<'a>(trial: &'a TrialData<'_>, name: &str) -> Option<&'a str> {
     let component = name.strip_suffix("-relay")?;
     let (name, _) = trial.summary.components.get_key_value(component)?;
-    made_of(trial, name).map(|_| name.as_str())
+    link_shaping(trial, name).map(|_| name.as_str())
 }
 
 /// How loadlab changed a component's link: its delay, bandwidth and losses; `None` if it left it as it was.
-pub fn made_of(trial: &TrialData<'_>, component: &str) -> Option<String> {
+pub fn link_shaping(trial: &TrialData<'_>, component: &str) -> Option<String> {
     let limits = &trial.summary.components.get(component)?.limits;
     let delay = limits.delay_ns.map(|ns| format!("a delay of {}", format_duration_ns(ns as f64)));
     let bandwidth = limits.bandwidth_bytes_per_s.map(|b| format!("{}/s", format_bytes(b as f64)));
@@ -280,7 +280,9 @@ fn link_text(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> String {
         parts.push(format!("{} connections with bytes under way", short(pair.in_transit)));
     }
     let ends = [end(pair), pair.from.clone()];
-    parts.extend(ends.iter().filter_map(|name| Some(format!("{name} was given {}", made_of(trial, name)?))));
+    parts.extend(
+        ends.iter().filter_map(|name| Some(format!("{name} was given {}", link_shaping(trial, name)?))),
+    );
     let seen = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
     format!(
         "link {}: {} of {} requests in flight are on the wire there{seen}",

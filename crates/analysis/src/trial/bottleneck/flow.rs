@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_record::evidence::{Evidence, Listener, Pair, Ports, Threads, Timed};
 use loadlab_record::units::significant;
-use loadlab_record::url::Url;
+use loadlab_record::url::{self, Url};
 
 use super::{TrialData, during};
 use crate::trial::counter::During;
@@ -255,10 +255,10 @@ impl Flow {
             let have = *entered.get(pair.from.as_str())?;
             // The load's connections are in use, including those of unknown state.
             let level = if pair.from == GENERATOR { &most } else { level };
-            let sum: f64 = self.asked_by(&pair.from).map(level).sum();
+            let sum: f64 = self.calls_from(&pair.from).map(level).sum();
             let own = level(pair);
             if pair.from == GENERATOR {
-                let alone = self.asked_by(&pair.from).count() == 1;
+                let alone = self.calls_from(&pair.from).count() == 1;
                 return Some((pair, if alone { have } else { have * own / sum.max(f64::MIN_POSITIVE) }));
             }
             Some((pair, own * (have / sum.max(f64::MIN_POSITIVE)).min(1.0)))
@@ -267,7 +267,7 @@ impl Flow {
     }
 
     /// Pairs on which a component calls others.
-    pub fn asked_by<'a>(&'a self, component: &'a str) -> impl Iterator<Item = &'a Pair> {
+    pub fn calls_from<'a>(&'a self, component: &'a str) -> impl Iterator<Item = &'a Pair> {
         self.pairs.iter().filter(move |p| p.from == component && p.to != component)
     }
 
@@ -281,7 +281,7 @@ impl Flow {
         };
         let own = self.listeners.iter().filter(|l| is_there(&l.address)).map(|l| l.component.as_str());
         // Connections to an unknown listener are named by its address.
-        let asked = self.asked_by(GENERATOR).filter(|p| is_there(&p.address)).map(|p| p.to.as_str());
+        let asked = self.calls_from(GENERATOR).filter(|p| is_there(&p.address)).map(|p| p.to.as_str());
         let names: BTreeSet<&str> = own.chain(asked).filter(|name| !name.is_empty()).collect();
         names.first().filter(|_| names.len() == 1).copied()
     }
@@ -291,7 +291,7 @@ impl Flow {
         let mut found: BTreeSet<&str> = BTreeSet::new();
         let mut next = vec![component];
         while let Some(name) = next.pop() {
-            for pair in self.asked_by(name) {
+            for pair in self.calls_from(name) {
                 if found.insert(&pair.to) {
                     next.push(&pair.to);
                 }
@@ -620,8 +620,7 @@ fn add(pair: &mut Pair, part: &Pair) {
 
 /// The path of `unix:/PATH:/URI`.
 pub fn socket_of(url: &str) -> Option<&str> {
-    let rest = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("unix:")).and(url.get(5..))?;
-    rest.split(':').next().filter(|path| !path.is_empty())
+    url::unix_socket(url)?.split(':').next().filter(|path| !path.is_empty())
 }
 
 /// A server may have bound its socket by a path relative to where it was started.

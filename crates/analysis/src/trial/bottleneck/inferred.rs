@@ -49,7 +49,7 @@ fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
 }
 
 /// Requests queue though nothing is busy: only a few are served at a time.
-pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
+pub fn limited_concurrency(trial: &TrialData<'_>) -> Option<Suspect> {
     let s = trial.summary;
     let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);
     let (mean, deviation) = (s.response_ms.mean?, s.response_ms.stdev?);

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use loadlab_record::evidence::{Pair, Threads};
 use loadlab_record::units::{format_count, format_percent_whole, significant};
 
-use super::causes::{few_at_a_time, full_pool, holds_back, keeps_up, link_of_relay, made_of, relayed};
+use super::causes::{
+    full_pool, holds_back, keeps_up, limited_concurrency, link_of_relay, link_shaping, relayed,
+};
 use super::flow::{FEWEST_READINGS, Flow, Site, WaitPlace, describe, short, waiting};
 use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, rank};
 
@@ -118,7 +120,7 @@ fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Opt
     // Of two with about as many, the one whose link the plan slows down.
     let fuller = |(a, a_requests, _): &Ends<'_>, (b, b_requests, _): &Ends<'_>| {
         let is_tie = (a_requests - b_requests).abs() <= TIE_SHARE * in_flight;
-        let is_made = |name: &str| is_tie && made_of(trial, name).is_some();
+        let is_made = |name: &str| is_tie && link_shaping(trial, name).is_some();
         is_made(a).cmp(&is_made(b)).then(a_requests.total_cmp(b_requests))
     };
     let ends = trial.summary.components.keys().map(|name| {
@@ -132,7 +134,7 @@ fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Opt
     if requests < MOST_SHARE * in_flight || largest > ONE_LINK_SHARE * requests {
         return None;
     }
-    let given = made_of(trial, name).map_or(String::new(), |made| format!(" ({name} was given {made})"));
+    let given = link_shaping(trial, name).map_or(String::new(), |made| format!(" ({name} was given {made})"));
     let each = |((from, to), requests): &&Link| format!("{} on {from}→{to}", short(*requests));
     Some(Suspect {
         kind: BottleneckKind::Link,
@@ -232,7 +234,7 @@ fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[WaitPlace], found: 
     }
     let names = names(among);
     let all = WaitPlace { name: names.clone(), requests: in_flight, most: in_flight, ..among[0].clone() };
-    let (kind, text) = match few_at_a_time(trial, flow, &all) {
+    let (kind, text) = match limited_concurrency(trial, flow, &all) {
         Some(text) => (BottleneckKind::LimitedConcurrency, format!("{text}; which of them is unknown")),
         None if keeps_up(trial) => return,
         None => (

@@ -149,7 +149,7 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
         found.iter().any(|s| s.kind != BottleneckKind::Neighbours || !s.evidence.is_empty())
     };
     if !decides(&found) {
-        let few = inferred::few_at_a_time(trial).filter(|_| !causes::keeps_up(trial));
+        let few = inferred::limited_concurrency(trial).filter(|_| !causes::keeps_up(trial));
         found.insert(0, few.unwrap_or_else(|| inferred::inside(trial, flow)));
     }
     replicas_together(trial, found)

@@ -30,19 +30,30 @@ enum Stage {
     Searched,
 }
 
+/// Who takes local ports, and towards where.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Route<'f> {
+    /// The component; empty if unknown.
+    component: &'f str,
+    source: &'f str,
+    address: &'f str,
+}
+
 /// Components that had no local port left towards a destination, or had to search for one. loadlab's own ports are a
 /// doubt about the measurement.
 pub fn ports(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
-    let mut by_who: BTreeMap<(&str, &str, &str), Vec<&PortLine>> = BTreeMap::new();
+    let mut by_route: BTreeMap<Route<'_>, Vec<&PortLine>> = BTreeMap::new();
     for line in flow.ports.iter().filter(|line| line.ports.component != GENERATOR) {
         let p = &line.ports;
-        by_who.entry((&p.component, &p.source, &p.address)).or_default().push(line);
+        let route = Route { component: &p.component, source: &p.source, address: &p.address };
+        by_route.entry(route).or_default().push(line);
     }
-    let of = |(who, lines): ((&str, &str, &str), Vec<&PortLine>)| {
-        suspect(trial, flow, who, &lines, Stage::Full)
-            .or_else(|| suspect(trial, flow, who, &lines, Stage::Searched).filter(|_| searches(trial, who.0)))
+    let of = |(route, lines): (Route<'_>, Vec<&PortLine>)| {
+        suspect(trial, flow, route, &lines, Stage::Full).or_else(|| {
+            suspect(trial, flow, route, &lines, Stage::Searched).filter(|_| searches(trial, route.component))
+        })
     };
-    by_who.into_iter().filter_map(of).collect()
+    by_route.into_iter().filter_map(of).collect()
 }
 
 impl Stage {
@@ -66,10 +77,11 @@ fn searches(trial: &TrialData<'_>, component: &str) -> bool {
 fn suspect(
     trial: &TrialData<'_>,
     flow: &Flow,
-    (component, source, address): (&str, &str, &str),
+    route: Route<'_>,
     lines: &[&PortLine],
     stage: Stage,
 ) -> Option<Suspect> {
+    let Route { component, source, address } = route;
     let reached: Vec<&&PortLine> = lines.iter().filter(|line| stage.is_reached(line)).collect();
     let most = &reached.iter().max_by_key(|line| line.ports.taken)?.ports;
     let answers = flow.pairs.iter().find(|p| p.address == address && !p.to.is_empty() && p.to != address);

@@ -96,13 +96,26 @@ mod tests {
 
     #[test]
     fn sends_under_way_are_ended_and_receives_are_left() {
-        let mut ring = match IoUring::new(8) {
-            Ok(ring) => ring,
-            // Not permitted here; tests/real.rs reports that.
-            Err(error) => {
-                return assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{error}");
+        for _ in 0..100 {
+            let ring = match IoUring::new(8) {
+                Ok(ring) => ring,
+                // Not permitted here; tests/real.rs reports that.
+                Err(error) => {
+                    let is_forbidden = matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS));
+                    return assert!(is_forbidden, "{error}");
+                }
+            };
+            let ended = ended_by_cancelling(ring);
+            // If the peer acknowledges late, there is room again, and the send goes out by itself.
+            if !matches!(ended[..], [(1, taken)] if taken > 0) {
+                return assert_eq!(ended, [(1, -libc::ECANCELED)]);
             }
-        };
+        }
+        panic!("there was room for each send");
+    }
+
+    /// What has ended once the sends are cancelled, of a send (1) for which there was no room and a receive (2).
+    fn ended_by_cancelling(mut ring: IoUring) -> Vec<(u64, i32)> {
         assert!(cancel_sends(&ring).is_ok(), "none is under way");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let mut ours = TcpStream::connect(listener.local_addr().expect("its address")).expect("it listens");
@@ -121,9 +134,9 @@ mod tests {
         // Cancelling has waited for the end: this call does not.
         ring.submit().expect("nothing more");
         let ended: Vec<_> = ring.completion().map(|c| (c.user_data(), c.result())).collect();
-        assert_eq!(ended, [(1, -libc::ECANCELED)]);
         drop(ours);
         let any = io_uring::types::CancelBuilder::any();
         ring.submitter().register_sync_cancel(None, any).expect("the receive ends as well");
+        ended
     }
 }

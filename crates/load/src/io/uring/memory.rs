@@ -8,6 +8,9 @@ use crate::target::Address;
 
 /// Fewest and most receive buffers per ring. If more responses arrive in one turn, receives are armed again.
 const BUFFERS: (usize, usize) = (64, 512);
+/// Receive buffers of all rings together, except for the fewest of each: very many connections need many rings, but
+/// their responses do not arrive all at once.
+const BUFFERS_OF_RINGS: usize = 2048;
 /// Bytes per receive buffer: with many buffers, with few, and with several rings. The kernel uses buffers from the
 /// start: with short responses only a page or two of each is ever touched.
 const BUFFER: usize = 16 * 1024;
@@ -37,7 +40,7 @@ impl Buffers {
     /// For one of `rings` rings: as many buffers as responses may arrive in one turn, within bounds.
     pub fn new(in_flight: usize, rings: usize) -> std::io::Result<Self> {
         let (least, most) = BUFFERS;
-        let count = in_flight.next_power_of_two().clamp(least, most);
+        let count = in_flight.min(BUFFERS_OF_RINGS / rings).next_power_of_two().clamp(least, most);
         let size = match (rings, count == least) {
             (2.., _) => SMALL_BUFFER,
             (_, true) => LARGE_BUFFER,

@@ -125,6 +125,7 @@ fn events_beyond_a_number_of_sends_are_left_for_the_next_turn() {
         let ours = TcpStream::connect(address).expect("it listens");
         let (mut theirs, _) = listener.accept().expect("it connects");
         theirs.write_all(&[b'a' + conn as u8]).expect("there is room");
+        assert_eq!(ours.peek(&mut [0]).expect("it arrives"), 1);
         assert!(io.ops.take(conn, &address.into(), ours.into()));
         peers.push(theirs);
     }

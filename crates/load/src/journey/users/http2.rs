@@ -18,7 +18,7 @@ pub(super) enum HeadPiece<'r> {
 
 /// A request that was written.
 #[derive(Clone, Copy, Debug)]
-pub struct Spoken<'a, 'r> {
+pub struct Http2Request<'a, 'r> {
     pieces: &'a [HeadPiece<'r>],
     /// The head for display: `:method GET`, `accept: */*`, one field per line.
     pub text: &'a [u8],
@@ -28,7 +28,7 @@ pub struct Spoken<'a, 'r> {
     pub id: Option<u64>,
 }
 
-impl<'a> Spoken<'a, '_> {
+impl<'a> Http2Request<'a, '_> {
     /// The parts of the head, to be compressed.
     pub fn parts(&self) -> impl Iterator<Item = HeadPart<'a>> {
         let text = self.text;
@@ -83,13 +83,13 @@ impl<'r> Users<'r> {
     ///
     /// # Errors
     /// A value is missing, or not allowed in its place.
-    pub fn speak(
+    pub fn write_http2(
         &mut self,
         user: u32,
         request: u32,
         now_ns: u64,
         written: &'r Written,
-    ) -> Result<Spoken<'_, 'r>, TemplateError> {
+    ) -> Result<Http2Request<'_, 'r>, TemplateError> {
         let draw = self.draw(user, request, now_ns);
         let mut random = draw.random;
         let script = &self.scripts[request as usize];
@@ -99,7 +99,7 @@ impl<'r> Users<'r> {
         self.pieces.clear();
         let mut page = HeadWriter { text: &mut self.head, pieces: &mut self.pieces };
         let Some(message) = &script.message else {
-            return Ok(Spoken { pieces: &[], text: &[], body: &[], id: None });
+            return Ok(Http2Request { pieces: &[], text: &[], body: &[], id: None });
         };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
@@ -145,6 +145,6 @@ impl<'r> Users<'r> {
             })?;
         }
         self.drawn(user, draw, random);
-        Ok(Spoken { pieces: &self.pieces, text: &self.head, body: &self.body, id: self.last_id })
+        Ok(Http2Request { pieces: &self.pieces, text: &self.head, body: &self.body, id: self.last_id })
     }
 }

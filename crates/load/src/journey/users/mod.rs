@@ -500,7 +500,7 @@ impl<'r> Users<'r> {
     ///
     /// # Errors
     /// See [`Users::write`].
-    pub fn say(
+    pub fn write_message(
         &mut self,
         user: u32,
         request: u32,
@@ -508,19 +508,15 @@ impl<'r> Users<'r> {
         kept: &mut BufferedResponse,
     ) -> Result<&[u8], template::TemplateError> {
         self.body.clear();
-        let Some(ConversationAction::Say { send, echoes, .. }) = self.conversation(request).map(|t| &t.part)
-        else {
-            return Ok(&[]);
-        };
+        let part = self.conversation(request).map(|t| &t.part);
+        let Some(ConversationAction::Message { send, echoes, .. }) = part else { return Ok(&[]) };
         if send.is_none() && echoes.is_empty() {
             return Ok(&[]);
         }
         let draw = self.draw(user, request, now_ns);
         let mut random = draw.random;
-        let conversation = self.scripts[request as usize].conversation.as_deref();
-        let Some(ConversationAction::Say { send, echoes, .. }) = conversation.map(|t| &t.part) else {
-            return Ok(&[]);
-        };
+        let part = self.scripts[request as usize].conversation.as_deref().map(|t| &t.part);
+        let Some(ConversationAction::Message { send, echoes, .. }) = part else { return Ok(&[]) };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values =
             self.users[user as usize].values(self.journey, self.unix_ns, rows, &draw, &mut random);

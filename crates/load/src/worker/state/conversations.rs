@@ -10,14 +10,13 @@ use crate::io::ConnId;
 use crate::journey::failure::StepFailure;
 use crate::journey::response::MAX_BODY;
 use crate::protocol::websocket::{NORMAL, Socket};
-use crate::spec::LoadSpec;
 use crate::worker::state::buffers::BufferPool;
 
 /// Most bytes, and most messages, kept for one user that is not waiting; further messages are skipped.
 const INBOX_BYTES: usize = 64 * 1024;
 const INBOX_MESSAGES: usize = 64;
 
-/// All conversations of one worker.
+/// All conversations of one worker. A load without WebSockets has none, and nothing is allocated for it.
 pub struct Conversations {
     pub links: Vec<Option<Box<WebSocketConnection>>>,
     seed: u64,
@@ -31,8 +30,8 @@ pub struct Conversations {
     /// Buffers for messages that arrive in pieces, or too early.
     pub buffers: BufferPool,
     /// Parts that ended as soon as they began, to be finished in the next turn.
-    pub settled: Vec<Settled>,
-    pub spare: Vec<Settled>,
+    pub ended_parts: Vec<EndedPart>,
+    pub spare: Vec<EndedPart>,
     /// The last error, for examples.
     pub last_error: String,
 }
@@ -55,11 +54,11 @@ pub struct WebSocketConnection {
     /// Bytes of pongs written since everything had last gone out.
     pub unsent_pongs: usize,
     /// The current part has ended, and will be finished in the next turn.
-    pub settling: bool,
-    /// Number of messages sent that expect an answer.
-    pub asked: u64,
+    pub part_has_ended: bool,
+    /// Number of messages sent whose answer was awaited.
+    pub answers_awaited: u64,
     /// Number of messages skipped since the current part began.
-    pub passed: u64,
+    pub skipped: u64,
     /// Number of messages that arrived too early and found no room.
     pub unkept: u64,
 }
@@ -85,21 +84,22 @@ pub enum Gone {
 
 /// A part that has ended; to be finished only if its exchange is still at this part.
 #[derive(Clone, Copy)]
-pub struct Settled {
+pub struct EndedPart {
     pub id: u32,
     pub request: u32,
     pub started_ns: u64,
-    pub end: End,
+    pub cause: EndCause,
 }
 
+/// Why a part has ended.
 #[derive(Clone, Copy)]
-pub enum End {
+pub enum EndCause {
     /// Everything was sent.
     Done,
     /// The message waited for had already arrived.
     Answered(Outcome, Option<StepFailure>),
     /// The WebSocket is no longer open.
-    Lost,
+    NotOpen,
 }
 
 impl WebSocketConnection {
@@ -115,9 +115,9 @@ impl WebSocketConnection {
             inbox_bytes: 0,
             unsent: 0,
             unsent_pongs: 0,
-            settling: false,
-            asked: 0,
-            passed: 0,
+            part_has_ended: false,
+            answers_awaited: 0,
+            skipped: 0,
             unkept: 0,
         }
     }
@@ -147,7 +147,7 @@ impl WebSocketConnection {
     }
 
     /// Starts a wait for an answer: messages kept so far, and the one being received, do not answer what is sent now.
-    pub fn asks(&mut self, buffers: &mut BufferPool) {
+    pub fn await_answer(&mut self, buffers: &mut BufferPool) {
         for mut message in self.inbox.drain(..) {
             message.clear();
             buffers.take_back(&mut message);
@@ -156,7 +156,7 @@ impl WebSocketConnection {
         self.unkept = 0;
         self.stale = self.socket.is_inside();
         self.partial.clear();
-        self.asked += 1;
+        self.answers_awaited += 1;
     }
 
     /// Discards everything but how it ended.
@@ -169,22 +169,20 @@ impl WebSocketConnection {
 }
 
 impl Conversations {
-    /// The conversations of a load, if its users have any.
-    pub fn of(spec: &LoadSpec) -> Option<Conversations> {
-        let conversations =
-            spec.journey.as_ref().is_some_and(|j| j.scripts.iter().any(|s| s.conversation.is_some()));
-        conversations.then(|| Conversations {
+    /// No conversations yet; `seed` is the load's.
+    pub fn new(seed: u64) -> Conversations {
+        Conversations {
             links: Vec::new(),
-            seed: spec.seed,
+            seed,
             opened: 0,
             out: Vec::new(),
             received: Vec::new(),
             ends: Vec::new(),
             buffers: BufferPool::default(),
-            settled: Vec::new(),
+            ended_parts: Vec::new(),
             spare: Vec::new(),
             last_error: String::new(),
-        })
+        }
     }
 
     /// Begins a conversation on a connection, whose number over all threads is `number`. `keeps`: messages that arrive
@@ -200,16 +198,17 @@ impl Conversations {
     }
 
     /// Leaves a part that has ended as soon as it began to the next turn.
-    pub fn settle_later(&mut self, conn: ConnId, settled: Settled) {
-        self.settled.push(settled);
+    pub fn end_in_next_turn(&mut self, conn: ConnId, part: EndedPart) {
+        self.ended_parts.push(part);
         if let Some(link) = self.link(conn) {
-            link.settling = true;
+            link.part_has_ended = true;
         }
     }
 
     /// Whether parts have ended and wait to be finished.
-    pub fn has_settled(&self) -> bool {
-        !self.settled.is_empty()
+    #[inline]
+    pub fn has_ended_parts(&self) -> bool {
+        !self.ended_parts.is_empty()
     }
 
     #[inline]
@@ -226,8 +225,8 @@ impl Conversations {
 
     /// Whether the part that a connection is at has ended.
     #[inline]
-    pub fn settles(&self, conn: ConnId) -> bool {
-        self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|link| link.settling)
+    pub fn part_has_ended(&self, conn: ConnId) -> bool {
+        self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|link| link.part_has_ended)
     }
 
     #[inline]
@@ -236,12 +235,14 @@ impl Conversations {
     }
 
     /// Before this side closes a connection: adds what to send to a server that still listens.
+    #[inline]
     pub fn close(&mut self, conn: ConnId, last: &mut Vec<u8>) {
         if let Some(mut link) = self.forget(conn).filter(|link| matches!(link.state, WebSocketState::Open)) {
             link.socket.close(NORMAL, last);
         }
     }
 
+    #[inline]
     pub fn forget(&mut self, conn: ConnId) -> Option<Box<WebSocketConnection>> {
         self.links.get_mut(conn as usize)?.take()
     }

@@ -11,53 +11,26 @@ pub mod tls;
 pub mod tunnels;
 
 use crate::spec::LoadSpec;
-use crate::worker::state::conversations::Conversations;
-use crate::worker::state::streams::Streams;
 
 /// How requests use connections.
-pub enum Mode<'r> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
     /// One request at a time.
     Http1,
     /// Each request has its own stream.
-    Http2(Streams<'r>),
+    Http2,
     /// Several requests are parts of one conversation.
-    WebSocket(Conversations),
+    WebSocket,
 }
 
-impl<'r> Mode<'r> {
+impl Mode {
     /// The mode of a load.
-    pub fn new(spec: &'r LoadSpec) -> Self {
+    pub fn of(spec: &LoadSpec) -> Self {
+        let mut scripts = spec.journey.iter().flat_map(|journey| &journey.scripts);
         match &spec.http2 {
-            Some(http2) => Mode::Http2(Streams::new(http2, spec.hosts.len())),
-            None => Conversations::of(spec).map_or(Mode::Http1, Mode::WebSocket),
-        }
-    }
-
-    #[inline]
-    pub fn is_http2(&self) -> bool {
-        matches!(self, Mode::Http2(_))
-    }
-
-    #[inline]
-    pub fn is_websocket(&self) -> bool {
-        matches!(self, Mode::WebSocket(_))
-    }
-
-    /// HTTP/2 streams, in that mode.
-    #[inline]
-    pub fn streams(&mut self) -> Option<&mut Streams<'r>> {
-        match self {
-            Mode::Http2(streams) => Some(streams),
-            _ => None,
-        }
-    }
-
-    /// WebSocket conversations, in that mode.
-    #[inline]
-    pub fn conversations(&mut self) -> Option<&mut Conversations> {
-        match self {
-            Mode::WebSocket(conversations) => Some(conversations),
-            _ => None,
+            Some(_) => Mode::Http2,
+            None if scripts.any(|script| script.conversation.is_some()) => Mode::WebSocket,
+            None => Mode::Http1,
         }
     }
 }

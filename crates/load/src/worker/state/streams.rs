@@ -11,12 +11,14 @@ use crate::io::ConnId;
 use crate::journey::response::write_field;
 use crate::protocol::http1::BodySink;
 use crate::protocol::http2::{Code, Event, Session};
-use crate::spec::Http2;
+use crate::spec::LoadSpec;
 use crate::worker::state::slots::Slots;
 
-/// All connections of one worker that carry streams.
-pub struct Streams<'r> {
-    pub spec: &'r Http2,
+/// All connections of one worker that carry streams. A load that does not use HTTP/2 has none, and nothing is
+/// allocated for it.
+pub struct Streams {
+    /// Most streams per connection: this many slots share one.
+    pub per_connection: u32,
     /// Number of hosts of the load.
     hosts: u32,
     pub links: Vec<Http2Connection>,
@@ -48,10 +50,16 @@ pub enum StreamOutcome {
     Again(u32),
 }
 
-impl<'r> Streams<'r> {
-    pub fn new(spec: &'r Http2, hosts: usize) -> Self {
-        let hosts = hosts.max(1) as u32;
-        Streams { spec, hosts, links: Vec::new(), out: Vec::new(), at_hand: None, ended: Vec::new() }
+impl Streams {
+    pub fn new(spec: &LoadSpec) -> Self {
+        Streams {
+            per_connection: spec.http2.as_ref().map_or(1, |http2| http2.streams.max(1)),
+            hosts: spec.hosts.len().max(1) as u32,
+            links: Vec::new(),
+            out: Vec::new(),
+            at_hand: None,
+            ended: Vec::new(),
+        }
     }
 
     /// The connection to a host that a slot shares.
@@ -61,14 +69,14 @@ impl<'r> Streams<'r> {
 
     /// All connections that a slot shares, one to each host.
     pub fn connections_of(&self, place: u32) -> Range<ConnId> {
-        let first = place / self.spec.streams.max(1) * self.hosts;
+        let first = place / self.per_connection * self.hosts;
         first..first + self.hosts
     }
 
     /// Whether nothing is open on the connection or waits for it, and the server has sent no GOAWAY.
-    pub fn is_at_rest(&mut self, conn: ConnId) -> bool {
-        let Http2Connection { session, waiting, .. } = self.link(conn);
-        waiting.is_empty() && session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
+    pub fn is_at_rest(&self, conn: ConnId) -> bool {
+        let Some(link) = self.links.get(conn as usize) else { return false };
+        link.waiting.is_empty() && link.session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
     }
 
     /// Records when connecting began, on the backend's clock.
@@ -97,9 +105,9 @@ impl<'r> Streams<'r> {
         link.and_then(|link| link.session.as_ref()).is_some_and(|session| session.is_held_up(id))
     }
 
-    /// Takes the session of a connection that is handed over.
+    /// Takes the session of a connection that is handed over, if it has one.
     pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Session>> {
-        self.link(conn).session.take()
+        self.links.get_mut(conn as usize)?.session.take()
     }
 
     /// Installs the session of a connection that was opened or taken over.
@@ -109,6 +117,7 @@ impl<'r> Streams<'r> {
         link.unsent = 0;
     }
 
+    /// The state of a connection, added if it is new: only for connections that carry streams.
     pub fn link(&mut self, conn: ConnId) -> &mut Http2Connection {
         let index = conn as usize;
         if self.links.len() <= index {

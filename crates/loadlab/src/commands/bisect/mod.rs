@@ -133,8 +133,16 @@ fn formula(figure: &str) -> String {
     }
 }
 
-/// The plan with the figure among those that matter, and the definition of the figure.
-fn with_figure(args: &BisectArgs, plan: &Path) -> Result<(ReadPlan, PlanChoice, FigureFacts), Ended> {
+/// The plan with the figure among those that matter.
+struct PlanWithFigure {
+    read: ReadPlan,
+    /// How it was read.
+    choice: PlanChoice,
+    /// The figure's definition.
+    figure: FigureFacts,
+}
+
+fn with_figure(args: &BisectArgs, plan: &Path) -> Result<PlanWithFigure, Ended> {
     let read_with = |set: Vec<(String, String)>| {
         let choice = choice(args, set);
         let read = check::read_plan(&PlanArgs { plan: plan.to_owned(), choice: choice.clone() })?;
@@ -153,7 +161,7 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<(ReadPlan, PlanChoice, 
     let found = case.figures.iter().find(|f| f.name == args.figure);
     let facts = loadlab_run::figures_of_case(case).into_iter().find(|f| f.name == args.figure);
     match (found, facts) {
-        (Some(_), Some(facts)) => Ok((read, choice, facts)),
+        (Some(_), Some(figure)) => Ok(PlanWithFigure { read, choice, figure }),
         _ => Err(Ended::error(Exit::BadPlan, format!("the plan has no figure `{}`", args.figure))),
     }
 }
@@ -195,7 +203,7 @@ fn searched(args: &BisectArgs) -> Result<Ended, Ended> {
         return Err(bad("a search has two ends: `GOOD..BAD`".to_owned()));
     };
     let plan = args.plan.clone().unwrap_or_default();
-    let (read, choice, figure) = with_figure(args, &plan)?;
+    let PlanWithFigure { read, choice, figure } = with_figure(args, &plan)?;
     let repository = Repository::of(Path::new(&read.plan.dir)).map_err(bad)?;
     let (good, last) =
         (repository.revision(good_name).map_err(bad)?, repository.revision(bad_name).map_err(bad)?);
@@ -273,7 +281,7 @@ impl Search<'_> {
                     invalid = 0;
                     self.say(&format!("{}: skipped: {why}", self.named(revision)));
                     self.skipped.push((revision, why));
-                    search.cannot_measure(revision);
+                    search.skip(revision);
                 }
             }
         };

@@ -89,18 +89,18 @@ fn program() -> String {
 fn of_url(text: &str) -> Result<String, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     let quoted = serde_json::Value::from(literal(text));
-    let host = url.host.trim_matches(['[', ']']).to_owned();
-    let is_loopback = text.starts_with("unix:")
-        || host == "localhost"
-        || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    // That of a Unix socket is `localhost`.
+    let host = url.host.as_str();
+    let is_loopback =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
     let allowed = match is_loopback {
         true => String::new(),
         false => format!(
             "# Load only systems that are yours, or that you were asked to load.\nallow_hosts: [{}]\n",
-            serde_json::Value::from(host.as_str())
+            serde_json::Value::from(host)
         ),
     };
-    let trust = match text.to_ascii_lowercase().starts_with("https://") {
+    let trust = match url.is_secure {
         true => {
             "  # tls: { insecure: true }           # accept any certificate, or trust one: { ca: FILE }\n"
         }

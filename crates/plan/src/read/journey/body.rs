@@ -8,7 +8,7 @@ use crate::model::journey::Body;
 use crate::model::journey::{FormPart, PartContent};
 use crate::model::template::Template;
 use crate::read::journey::common;
-use crate::read::reader::{Fields, Reader, When};
+use crate::read::reader::{Fields, Reader, Resolved, When};
 use crate::read::texts::{in_folder, place};
 use crate::text::encode::{escaped, json_number, written};
 use crate::text::error::Problem;
@@ -119,7 +119,8 @@ pub(crate) fn json_template(r: &mut Reader<'_>, node: &Node, out: &mut Template)
     match &node.value {
         Value::Scalar(ScalarKind::Null, _) => out.push_text("null"),
         Value::Scalar(kind, text) => {
-            let (template, kind, _) = r.resolve(node, *kind, text, When::Request(Escape::Json))?;
+            let Resolved { template, kind, .. } =
+                r.resolve(node, *kind, text, When::Request(Escape::Json))?;
             let is_number = template.as_variable().is_some_and(|v| v.is_number());
             match (kind, template.as_text()) {
                 (ScalarKind::Bool, Some(text)) => out.push_text(text),

@@ -10,7 +10,7 @@ use crate::keys::journey::EXPECT;
 use crate::model::journey::{Checks, Expect};
 use crate::model::template::{Piece, Template, pieces};
 use crate::read::journey::capture::is_pointer;
-use crate::read::reader::{Fields, Reader, Scalar, When};
+use crate::read::reader::{Fields, Reader, Resolved, Scalar, When};
 use crate::read::values::whole_number;
 use crate::text::error::Problem;
 use crate::text::node::{Entry, Node, ScalarKind, Value};
@@ -139,7 +139,7 @@ fn written(r: &mut Reader<'_>, node: &Node) -> Option<Option<Template>> {
         return None;
     }
     let resolved = r.resolve(node, *kind, text, When::Request(Escape::Raw));
-    let Some((template, ..)) = resolved else { return Some(None) };
+    let Some(Resolved { template, .. }) = resolved else { return Some(None) };
     let known = |v: &Variable| {
         matches!(v, Variable::User | Variable::Iteration | Variable::Feed { .. } | Variable::Capture { .. })
     };

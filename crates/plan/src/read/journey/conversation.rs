@@ -118,7 +118,7 @@ fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
         expect: expect.or_else(|| waits.then(Default::default)),
         echoes,
         captures,
-        passes_over: r.choice(&fields, "on_unexpected") != Some("fail") && fields.has("expect"),
+        skips_unexpected: r.choice(&fields, "on_unexpected") != Some("fail") && fields.has("expect"),
         timeout_ns: r.positive_duration(&fields, "timeout"),
         tags: common::read_tags(r, &fields),
         series: None,

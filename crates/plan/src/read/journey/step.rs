@@ -147,7 +147,7 @@ fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
         _ if keeps => OnFailure::End,
         _ => OnFailure::Continue,
     };
-    let (method, url, urls) = read_target(r, &fields)?;
+    let StepTarget { method, url, urls } = read_target(r, &fields)?;
     let at = place(r, node.span.point());
     let body = body?;
     Some(Step {
@@ -169,18 +169,28 @@ fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
     })
 }
 
-/// Reads method and URL, and the file of a list of URLs.
-fn read_target(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(&'static str, Template, Option<String>)> {
+/// What a step requests.
+struct StepTarget {
+    method: &'static str,
+    /// Empty with a list of URLs.
+    url: Template,
+    /// The file of a list of URLs.
+    urls: Option<String>,
+}
+
+fn read_target(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<StepTarget> {
     if let Some(node) = fields.get("urls") {
         let path = r.scalar(node, "a path")?;
-        return Some(("GET", Template::default(), Some(in_folder(r.plan_dir, &path.text))));
+        let urls = Some(in_folder(r.plan_dir, &path.text));
+        return Some(StepTarget { method: "GET", url: Template::default(), urls });
     }
     if let Some(node) = fields.get("websocket") {
-        return Some(("GET", target::read(r, node, target::UrlKind::WebSocket)?, None));
+        let url = target::read(r, node, target::UrlKind::WebSocket)?;
+        return Some(StepTarget { method: "GET", url, urls: None });
     }
     let method = METHODS.iter().find(|m| fields.get(m).is_some())?;
     let url = fields.get(method).and_then(|n| target::read(r, n, target::UrlKind::Http))?;
-    Some((in_capitals(method), url, None))
+    Some(StepTarget { method: in_capitals(method), url, urls: None })
 }
 
 fn in_capitals(method: &str) -> &'static str {

@@ -3,6 +3,7 @@
 //! The host must come before any variable: which hosts a load may reach is decided before it starts.
 
 use loadlab_record::escape::Escape;
+use loadlab_record::url::{ServerUrl, Url};
 
 use crate::keys::journey::{AUTH, BASIC};
 use crate::model::journey::Auth;
@@ -85,22 +86,16 @@ fn form(sample: &str, kind: UrlKind) -> Result<(), url::UrlError> {
             hint: Some("`ws://HOST:PORT/PATH`".to_owned()),
         }),
         UrlKind::Proxy => {
-            let sample = &without_user(sample);
-            url::check(sample)?;
-            if !sample.trim_end_matches('/').get(7..).unwrap_or("").contains(['/', '?']) {
+            let server = ServerUrl::split(sample);
+            // Whatever form user and password have, it matters only to the proxy. Without a scheme it is no URL.
+            let plain = server.scheme.map_or(sample.to_owned(), |_| server.without_user());
+            url::check(&plain)?;
+            if Url::parse(&plain).is_ok_and(|url| url.target.trim_end_matches('/').is_empty()) {
                 return Ok(());
             }
             let message = "a proxy has no path".to_owned();
             Err(url::UrlError { message, hint: Some("`http://HOST:PORT`".to_owned()) })
         }
-    }
-}
-
-/// A proxy's URL without user and password: their form matters only to the proxy.
-fn without_user(url: &str) -> String {
-    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
-        Some((scheme, place)) => format!("{scheme}://{place}"),
-        None => url.to_owned(),
     }
 }
 

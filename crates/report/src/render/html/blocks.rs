@@ -151,7 +151,7 @@ fn compare(out: &mut String, compare: &Compare) {
             escape(name)
         );
         for (i, point) in points.iter().enumerate() {
-            self::point(out, (i, compare.figures.len()), point, &at);
+            self::point(out, i, compare.figures.len(), point, &at);
         }
         let _ =
             writeln!(out, "</span><span class=\"readout\">{}</span></div>", escape(&described.join(" · ")));
@@ -175,8 +175,9 @@ fn colour_of(i: usize, figures: usize) -> String {
     if figures == 1 { Colour::Nth(0).name() } else { Colour::Percentile { rank: i, load: 0 }.name() }
 }
 
-/// A figure of a case: a bar or a point, open from there on if it is only a lower bound, and its range.
-fn point(out: &mut String, (i, figures): (usize, usize), point: &Point, at: &dyn Fn(f64) -> f64) {
+/// A figure of a case, the `i`-th of `figures`: a bar or a point, open from there on if it is only a lower bound, and
+/// its range.
+fn point(out: &mut String, i: usize, figures: usize, point: &Point, at: &dyn Fn(f64) -> f64) {
     let (mark, place) = if figures == 1 { ("bar", "width") } else { ("dot", "left") };
     let colour = colour_of(i, figures);
     if let Some((median, is_open)) = point.drawn() {

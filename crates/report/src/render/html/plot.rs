@@ -75,7 +75,8 @@ impl<'a> Charts<'a> {
 
     /// A chart: title, legend, still picture, and a place for the interactive one.
     pub(super) fn chart(&self, out: &mut String, chart: &Chart) {
-        let axes = Axes::of(self.extent(chart), chart);
+        let (from, to) = self.extent(chart);
+        let axes = Axes::of(from, to, chart);
         let _ = write!(
             out,
             "<figure class=\"chart\" data-chart=\"{}\" data-group=\"{}\">\n<figcaption>{}</figcaption>\n<ul class=\"legend\">",
@@ -304,7 +305,7 @@ struct Axes {
 }
 
 impl Axes {
-    fn of((from, to): (f64, f64), chart: &Chart) -> Axes {
+    fn of(from: f64, to: f64, chart: &Chart) -> Axes {
         let edges = || chart.heat.iter().flat_map(|h| [h.edges.first(), h.edges.last()]).flatten().copied();
         let known = || chart.lines.iter().flat_map(|l| &l.values).flatten().copied().chain(edges());
         let high = known().fold(0.0, f64::max);
@@ -449,7 +450,7 @@ mod tests {
                 bands: Vec::new(),
                 note: None,
             };
-            let axes = Axes::of((0.0, 2.0), &chart);
+            let axes = Axes::of(0.0, 2.0, &chart);
             values.map(|v| axes.y(v))
         };
         assert_eq!(heights([0.0, 5.0, 10.0]), [198.0, 100.0, 2.0]);

@@ -115,7 +115,7 @@ impl System {
         let call = Call::new(doing, "GET", format!("/containers/{id}/json"));
         let found = engine.call(call).and_then(|a| a.found(doing)).map_err(failed)?;
         let open = |path: &Path| Log::open(path).map(|log| log.masking(&self.secrets));
-        let logs = vec![open(&spec.logs.0)?, open(&spec.logs.1)?];
+        let logs = vec![open(&spec.logs.stdout)?, open(&spec.logs.stderr)?];
         let pid = found["State"]["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
         let stat = process::stat(pid).filter(|_| pid != 0);
         let first = stat.map(|s| ProcessId { pid, start_ticks: s.start_ticks });

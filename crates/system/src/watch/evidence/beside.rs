@@ -359,11 +359,13 @@ mod tests {
             Members { component: "web".into(), pids: vec![web.id()] },
         ];
         let line = until(members, |line| {
-            line.pairs.iter().any(|p| p.is_udp && p.from == "web" && p.busy >= 2.0 && p.unread > 0.0)
+            let mut of_udp = line.pairs.iter().filter(|p| p.is_udp && p.from == "web");
+            // Not every reading finds a new socket.
+            of_udp.any(|p| p.busy >= 2.0 && p.unread > 0.0 && p.made > 0)
         });
         let pair = line.pairs.iter().find(|p| p.is_udp && p.from == "web").unwrap();
         assert_eq!((pair.to.as_str(), pair.address.as_str()), ("dns", address.to_string().as_str()));
-        assert!(pair.made > 0 && pair.open <= 4.0, "{pair:?}");
+        assert!(pair.open <= 4.0, "{pair:?}");
     }
 
     #[test]

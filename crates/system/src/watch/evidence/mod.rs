@@ -33,7 +33,7 @@ use self::owners::Owners;
 use self::packets::PacketTimer;
 use self::pairs::PairSums;
 use self::ports::PortReader;
-use self::sockets::{Socket, SocketTable, Subset};
+use self::sockets::{NamespacePart, Socket, SocketTable, Subset};
 use self::threads::ThreadReader;
 
 /// The processes of a component, as the watcher last saw them.
@@ -82,8 +82,8 @@ pub(crate) struct EvidenceReader {
     subset: Subset,
     sockets: Vec<Socket>,
     one_table: Vec<Socket>,
-    /// The end of each namespace's part of `sockets`.
-    parts: Vec<(u64, usize)>,
+    /// Each namespace's part of `sockets`.
+    parts: Vec<NamespacePart>,
     from_ns: u64,
     looked_ns: u64,
     spent_ns: u64,
@@ -177,7 +177,7 @@ impl EvidenceReader {
             match table.read(&mut self.subset, &mut self.one_table) {
                 Ok(()) => {
                     self.sockets.append(&mut self.one_table);
-                    self.parts.push((*namespace, self.sockets.len()));
+                    self.parts.push(NamespacePart { namespace: *namespace, end: self.sockets.len() });
                 }
                 Err(error) => {
                     failed.push((*namespace, format!("connections: the kernel's table of sockets: {error}")))
@@ -192,7 +192,7 @@ impl EvidenceReader {
         (0..).zip(&mut self.sockets).for_each(|(place, socket)| socket.place = place);
         self.look(now_ns);
         self.pairs.note(self.packets.wants_notes(now_ns));
-        self.pairs.add((&self.sockets, &self.parts), self.subset, &self.owners);
+        self.pairs.add(&self.sockets, &self.parts, self.subset, &self.owners);
         self.beside.read(now_ns, self.tables.values_mut(), &mut self.owners, &self.members);
         self.ports.read(now_ns, &mut self.tables, &self.owners);
         let noted = self.pairs.take_noted();

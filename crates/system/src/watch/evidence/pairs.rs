@@ -9,7 +9,7 @@ use loadlab_record::evidence::{Listener, Pair};
 
 use super::key::PairKey;
 use super::owners::Owners;
-use super::sockets::{Socket, Subset, Times};
+use super::sockets::{NamespacePart, Socket, Subset, Times};
 
 /// Sums over the readings of a line.
 #[derive(Debug, Default)]
@@ -94,13 +94,13 @@ struct SocketReading<'a> {
 }
 
 impl<'a> SocketReading<'a> {
-    /// `parts` are the namespaces of the sockets, each with the end of its part; sockets beyond the last part form
-    /// another namespace.
-    fn of(sockets: &'a [Socket], parts: &[(u64, usize)]) -> SocketReading<'a> {
+    /// Sockets beyond the last part form another namespace.
+    fn of(sockets: &'a [Socket], parts: &[NamespacePart]) -> SocketReading<'a> {
         let (by_ends, listeners, homes) = (HashMap::new(), HashMap::new(), HashMap::new());
         let mut reading = SocketReading { by_ends, listeners, homes };
         let mut begin = 0;
-        for (namespace, end) in parts.iter().copied().chain([(0, sockets.len())]) {
+        let last = NamespacePart { namespace: 0, end: sockets.len() };
+        for NamespacePart { namespace, end } in parts.iter().copied().chain([last]) {
             for socket in sockets.get(begin..end).unwrap_or_default() {
                 reading.homes.insert(socket.local.ip(), namespace);
                 if socket.is_listener {
@@ -261,10 +261,10 @@ impl Exchanges {
     const ALIKE_PERCENT: u64 = 90;
     const MOST_KINDS: usize = 16;
 
-    /// Adds a connection that had been answered before, with the segments of its first request and those sent and
-    /// received since it was last read. If it is in the same state as then, waiting or not, these are whole exchanges.
-    /// If the state has changed, they match no others.
-    fn add(&mut self, request: u64, sent: u64, received: u64) {
+    /// Adds what a connection that had been answered before exchanged since it was last read. If it is in the same
+    /// state as then, waiting or not, these are whole exchanges. If the state has changed, they match no others.
+    fn add(&mut self, exchanged: Exchanged) {
+        let Exchanged { request, sent, received } = exchanged;
         let answer =
             (received * request).checked_div(sent).filter(|a| *a > 0 && a * sent == received * request);
         let Some(answer) = answer.filter(|_| sent.is_multiple_of(request)) else {
@@ -286,13 +286,24 @@ impl Exchanges {
     }
 }
 
+/// Segments that a connection exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Exchanged {
+    /// Of its first request.
+    request: u64,
+    /// Sent since the last reading.
+    sent: u64,
+    /// Received since then.
+    received: u64,
+}
+
 impl Last {
     /// What this connection exchanged since the last reading, if it had been answered before and its first request was
-    /// seen: segments of the first request, and segments sent and received since.
-    fn exchanged(&self, now: &Last) -> Option<(u64, u64, u64)> {
+    /// seen.
+    fn exchanged(&self, now: &Last) -> Option<Exchanged> {
         let request = self.first_request.filter(|_| self.received > 0 && now.resent == 0)?;
         let (sent, received) = (now.sent.checked_sub(self.sent)?, now.came.checked_sub(self.came)?);
-        (sent > 0 && received > 0).then_some((request, sent, received))
+        (sent > 0 && received > 0).then_some(Exchanged { request, sent, received })
     }
 
     /// The state that follows from this one, given the bytes written and received by now.
@@ -335,9 +346,8 @@ fn is_held(from: &Socket, to: Option<&Socket>) -> bool {
 }
 
 impl PairSums {
-    /// Adds a reading of this subset of all connections. `parts` are the namespaces of its sockets, each with the end
-    /// of its part.
-    pub fn add(&mut self, (sockets, parts): (&[Socket], &[(u64, usize)]), subset: Subset, owners: &Owners) {
+    /// Adds a reading of this subset of all connections.
+    pub fn add(&mut self, sockets: &[Socket], parts: &[NamespacePart], subset: Subset, owners: &Owners) {
         self.readings += 1;
         self.each = u64::from(subset.one_in);
         let reading = SocketReading::of(sockets, parts);
@@ -425,8 +435,8 @@ impl PairSums {
             first_request: last.and_then(|last| last.first_request).or_else(|| first_request(asker)),
         };
         self.last.insert(asker.inode, now);
-        if let Some((request, sent, received)) = last.and_then(|last| last.exchanged(&now)) {
-            self.exchanges.entry(key.clone()).or_default().add(request, sent, received);
+        if let Some(exchanged) = last.and_then(|last| last.exchanged(&now)) {
+            self.exchanges.entry(key.clone()).or_default().add(exchanged);
         }
         let segments = self.segments.entry(key.clone()).or_default();
         segments.sent += u64::from(asker.times.segments_out);
@@ -641,7 +651,9 @@ mod tests {
     fn a_few_slow_exchanges_show_what_one_takes() {
         let rhythm = |all: &[(u64, u64, u64)]| {
             let mut exchanges = Exchanges::default();
-            all.iter().for_each(|(request, sent, received)| exchanges.add(*request, *sent, *received));
+            for &(request, sent, received) in all {
+                exchanges.add(Exchanged { request, sent, received });
+            }
             exchanges.rhythm().map(|r| (r.request, r.answer))
         };
         assert_eq!(rhythm(&[(1, 1, 1); 5]), Some((1, 1)));
@@ -661,7 +673,8 @@ mod tests {
     fn exchanges_are_counted_from_the_second_answer_on() {
         let at = |received, sent, came| Last { received, sent, came, ..Last::default() };
         let first = Last { first_request: Some(1), ..at(50, 2, 1) };
-        assert_eq!(first.exchanged(&at(100, 3, 2)), Some((1, 1, 1)));
+        let expect = Exchanged { request: 1, sent: 1, received: 1 };
+        assert_eq!(first.exchanged(&at(100, 3, 2)), Some(expect));
         // Only one of the two has changed; something was retransmitted; the first request was not seen, or is the last.
         assert_eq!(first.exchanged(&at(50, 3, 1)), None);
         assert_eq!(first.exchanged(&Last { resent: 1, ..at(100, 3, 2) }), None);
@@ -690,7 +703,8 @@ mod tests {
             socket("10.0.0.3:80", "10.0.0.9:5001", false, 6),
             socket("10.0.0.3:5002", "203.0.113.5:80", false, 7),
         ];
-        let reading = SocketReading::of(&sockets, &[(11, 2), (12, 7)]);
+        let parts = [(11, 2), (12, 7)].map(|(namespace, end)| NamespacePart { namespace, end });
+        let reading = SocketReading::of(&sockets, &parts);
         let at = |at: &str| reading.listener(at.parse().unwrap()).map(|s| s.inode);
         assert_eq!((at("10.0.0.2:80"), at("10.0.0.3:80")), (Some(1), Some(3)));
         assert_eq!(at("10.0.0.3:443"), Some(4), "the one at the address itself");
@@ -716,7 +730,7 @@ mod tests {
             [socket(first), socket(second)]
         };
         let mut line = |readings: &[[Socket; 2]]| {
-            readings.iter().for_each(|sockets| sums.add((sockets, &[]), Subset::default(), &owners));
+            readings.iter().for_each(|sockets| sums.add(sockets, &[], Subset::default(), &owners));
             let (_, listeners) = sums.take();
             (listeners[0].drops_before, listeners[0].drops)
         };
@@ -741,7 +755,7 @@ mod tests {
             table.read(&mut Subset::default(), &mut found).unwrap();
             let unknown = found.iter().map(|s| s.inode).filter(|i| owners.is_unknown(*i)).collect();
             owners.look(&members, &unknown);
-            sums.add((&found, &[]), Subset::default(), &owners);
+            sums.add(&found, &[], Subset::default(), &owners);
             let (pairs, listeners) = sums.take();
             let own = pairs.into_iter().find(|p| p.address == address.to_string()).unwrap();
             assert!(listeners.iter().any(|l| l.address == address.to_string() && l.component == "web"));

@@ -98,6 +98,14 @@ pub(crate) struct SocketTable {
 /// Maximum number of connections kept in one reading; beyond that only every second, fourth, eighth … is.
 const MOST_SOCKETS: usize = 8_192;
 
+/// The sockets of a namespace within those of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NamespacePart {
+    pub namespace: u64,
+    /// Index behind its last socket; its first one follows the part before.
+    pub end: usize,
+}
+
 /// Which connections are kept: for each connection, both ends or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subset {
@@ -119,10 +127,10 @@ impl Subset {
         socket.is_listener || mixed & (self.one_in - 1) == 0
     }
 
-    /// Keeps the sockets in the subset. `parts` are their namespaces, each with the end of its part.
-    pub fn keep(self, sockets: &mut Vec<Socket>, parts: &mut [(u64, usize)]) {
+    /// Keeps the sockets in the subset.
+    pub fn keep(self, sockets: &mut Vec<Socket>, parts: &mut [NamespacePart]) {
         let (mut begin, mut kept) = (0, 0);
-        for (_, end) in parts {
+        for NamespacePart { end, .. } in parts {
             let part = sockets.get(begin..*end).unwrap_or_default();
             kept += part.iter().filter(|socket| self.has(socket)).count();
             (begin, *end) = (*end, kept);
@@ -345,6 +353,7 @@ mod tests {
 
     #[test]
     fn a_smaller_subset_holds_for_what_was_read_before() {
+        let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let template = read().into_iter().next().expect("a socket of this machine");
         let connection = |port: u16| Socket {
             is_listener: false,
@@ -353,11 +362,13 @@ mod tests {
             ..template.clone()
         };
         let all: Vec<Socket> = (1000..1400).map(connection).collect();
-        let (mut sockets, mut parts) = (all.clone(), [(11, 100), (12, 100), (13, 400)]);
+        let of = |parts: [(u64, usize); 3]| parts.map(|(namespace, end)| NamespacePart { namespace, end });
+        let (mut sockets, mut parts) = (all.clone(), of([(11, 100), (12, 100), (13, 400)]));
         let subset = Subset { one_in: 4 };
         subset.keep(&mut sockets, &mut parts);
         let kept = |all: &[Socket]| all.iter().filter(|socket| subset.has(socket)).count();
-        assert_eq!(parts, [(11, kept(&all[..100])), (12, kept(&all[..100])), (13, sockets.len())]);
+        let ends = [kept(&all[..100]), kept(&all[..100]), sockets.len()];
+        assert_eq!(parts, of([(11, ends[0]), (12, ends[1]), (13, ends[2])]));
         assert!(sockets.len() == kept(&all) && (60..140).contains(&sockets.len()), "{}", sockets.len());
     }
 

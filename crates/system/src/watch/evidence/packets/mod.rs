@@ -29,7 +29,7 @@ use super::key::PairKey;
 use super::netlink::in_namespace_of;
 use super::pairs::Noted;
 use super::random::Random;
-use super::sockets::Socket;
+use super::sockets::{NamespacePart, Socket};
 use crate::clock;
 
 /// A burst takes this long plus a random part of `BURST_MORE_NS`; the watcher rounds up to a moment when nothing is
@@ -180,14 +180,13 @@ impl PacketTimer {
         }
     }
 
-    /// Takes the connections of tied pairs that a reading noted. `parts` are the namespaces of these sockets, each with
-    /// the end of its part. Returns how long the current burst takes.
+    /// Takes the connections of tied pairs that a reading noted. Returns how long the current burst takes.
     pub fn see(
         &mut self,
         now_ns: u64,
         noted: Vec<Noted>,
         sockets: &[Socket],
-        parts: &[(u64, usize)],
+        parts: &[NamespacePart],
         one_in: u32,
     ) -> Option<u64> {
         if self.due_ns == 0 {
@@ -299,7 +298,7 @@ fn timed(sums: ExchangeSums) -> Option<Timed> {
 }
 
 /// Groups connections by where they are observed.
-fn by_group(noted: Vec<Noted>, sockets: &[Socket], parts: &[(u64, usize)]) -> BTreeMap<Group, Vec<Noted>> {
+fn by_group(noted: Vec<Noted>, sockets: &[Socket], parts: &[NamespacePart]) -> BTreeMap<Group, Vec<Noted>> {
     let mut groups: BTreeMap<Group, Vec<Noted>> = BTreeMap::new();
     if noted.is_empty() {
         return groups;
@@ -309,7 +308,7 @@ fn by_group(noted: Vec<Noted>, sockets: &[Socket], parts: &[(u64, usize)]) -> BT
         noted.iter().enumerate().map(|(i, n)| ((n.listener, n.asker), i)).collect();
     let mut places: Vec<(Option<u64>, Option<u64>)> = vec![(None, None); noted.len()];
     let mut begin = 0;
-    for (namespace, end) in parts {
+    for NamespacePart { namespace, end } in parts {
         let part = sockets.get(begin..*end).unwrap_or_default();
         begin = *end;
         for socket in part.iter().filter(|socket| !socket.is_listener) {

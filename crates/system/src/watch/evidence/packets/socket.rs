@@ -179,7 +179,7 @@ impl PacketSocket {
     pub fn read(&self, mut each: impl FnMut(u64, &[u8], u32)) -> bool {
         for number in 0..MOST_PACKETS {
             let Some(frame) = self.ring.frame(number) else { break };
-            if let Some((at_ns, head, length)) = packet(frame) {
+            if let Some(Packet { at_ns, head, length }) = Packet::of(frame) {
                 each(at_ns, head, length);
             }
         }
@@ -282,13 +282,24 @@ impl Drop for Ring {
     }
 }
 
-/// Parses a frame (`struct tpacket2_hdr`): the packet's time, its header, and its length.
-fn packet(frame: &[u8]) -> Option<(u64, &[u8], u32)> {
-    let word = |at: usize| Some(u32::from_ne_bytes(frame.get(at..at + 4)?.try_into().ok()?));
-    let begin = usize::from(u16::from_ne_bytes(frame.get(12..14)?.try_into().ok()?));
-    let kept = word(8)? as usize;
-    let at_ns = u64::from(word(16)?) * 1_000_000_000 + u64::from(word(20)?);
-    Some((at_ns, frame.get(begin..begin.checked_add(kept)?)?, word(4)?))
+/// A packet of the ring.
+struct Packet<'f> {
+    at_ns: u64,
+    /// Its beginning.
+    head: &'f [u8],
+    /// Its length in bytes, including what was not kept.
+    length: u32,
+}
+
+impl<'f> Packet<'f> {
+    /// Parses a frame (`struct tpacket2_hdr`).
+    fn of(frame: &'f [u8]) -> Option<Packet<'f>> {
+        let word = |at: usize| Some(u32::from_ne_bytes(frame.get(at..at + 4)?.try_into().ok()?));
+        let begin = usize::from(u16::from_ne_bytes(frame.get(12..14)?.try_into().ok()?));
+        let kept = word(8)? as usize;
+        let at_ns = u64::from(word(16)?) * 1_000_000_000 + u64::from(word(20)?);
+        Some(Packet { at_ns, head: frame.get(begin..begin.checked_add(kept)?)?, length: word(4)? })
+    }
 }
 
 #[cfg(test)]
@@ -405,8 +416,8 @@ mod tests {
 
         #[test]
         fn no_frame_is_too_odd(frame in proptest::collection::vec(any::<u8>(), 0..FRAME)) {
-            if let Some((_, head, _)) = packet(&frame) {
-                prop_assert!(head.len() <= FRAME);
+            if let Some(packet) = Packet::of(&frame) {
+                prop_assert!(packet.head.len() <= FRAME);
             }
         }
     }

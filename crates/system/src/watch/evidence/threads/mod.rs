@@ -231,12 +231,13 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::sync::{Arc, Barrier};
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
     const PLENTY_NS: u64 = 1_000_000_000;
-    /// Far more readings than any wait takes.
-    const READINGS_MAX: usize = 200_000;
+    /// Long enough for a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A child process, killed at the end.
     struct Own(Child);
@@ -267,8 +268,8 @@ mod tests {
         is_wanted: impl Fn(&Threads, &[String]) -> bool,
     ) -> (Vec<Threads>, Vec<String>) {
         let mut reader = ThreadReader::new();
-        let mut last = (Vec::new(), Vec::new());
-        for _ in 0..READINGS_MAX {
+        let (mut last, begin) = ((Vec::new(), Vec::new()), Instant::now());
+        while begin.elapsed() < PATIENCE {
             reader.read(members, budget_ns);
             let mut not_seen = Vec::new();
             let lines = reader.take(0.0, &mut not_seen);

@@ -1,27 +1,26 @@
-//! What one worker counted in one interval: the unit that a load thread hands over. Not the *batch* of a plan, which is
-//! a repetition of a load ([`Origin::batch`](crate::run::Origin)).
+//! What one worker counted in one interval, since its last delta: the unit that a load thread hands over.
 
 use loadlab_record::dependence::InOrder;
 use loadlab_record::example::Example;
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
 use loadlab_record::numbers::Numbers;
 
-/// How often a batch is handed over. Divides a second.
-pub const BATCH_NS: u64 = 100_000_000;
+/// How often a delta is handed over. Divides a second.
+pub const DELTA_NS: u64 = 100_000_000;
 
 /// What a worker counted in one interval.
 #[derive(Debug)]
-pub struct Batch {
+pub struct Delta {
     /// Number of the worker.
     pub worker: usize,
-    /// Start of the interval on the load's clock, inclusive: a multiple of [`BATCH_NS`].
+    /// Start of the interval on the load's clock, inclusive: a multiple of [`DELTA_NS`].
     pub from_ns: u64,
     /// End of the interval on the load's clock, exclusive.
     pub until_ns: u64,
-    /// Whether the interval is longer than [`BATCH_NS`] because no empty batch had come back. It then lies within a
+    /// Whether the interval is longer than [`DELTA_NS`] because no empty delta had come back. It then lies within a
     /// second, or ends with one.
     pub is_long: bool,
-    /// Requests by event. `in_flight` is set in the last batch only: the requests cut off.
+    /// Requests by event. `in_flight` is set in the last delta only: the requests cut off.
     pub counts: Counts,
     /// Requests in flight when the interval ended.
     pub in_flight: u64,
@@ -45,7 +44,7 @@ pub struct Batch {
     pub busy_ns: u64,
     /// The part of `busy_ns` inside the window.
     pub busy_in_window_ns: u64,
-    /// Requests that began before the window's end and ended after it; a batch cannot know `tail_s`.
+    /// Requests that began before the window's end and ended after it; a delta cannot know `tail_s`.
     pub stragglers: Stragglers,
     /// End of the window, as far as known; `u64::MAX` while it is open-ended.
     pub window_to_ns: u64,
@@ -62,7 +61,7 @@ pub struct Batch {
     /// Failed exchanges kept in this interval.
     pub examples: Vec<Example>,
     /// The worker's first response times in the window; timeouts and cut-off requests count at their age. In the last
-    /// batch only.
+    /// delta only.
     pub in_order: InOrder,
     /// Ids of requests that ended in the interval.
     pub ids: Ids,
@@ -70,7 +69,7 @@ pub struct Batch {
     pub last: bool,
 }
 
-/// Dimensions of a batch.
+/// Dimensions of a delta.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Number of the worker it belongs to.
@@ -128,11 +127,11 @@ impl Ids {
     }
 }
 
-impl Batch {
-    /// An empty batch.
+impl Delta {
+    /// An empty delta.
     pub fn new(sizes: Sizes) -> Self {
         let Sizes { worker, tags, numbers, warmup } = sizes;
-        Batch {
+        Delta {
             worker,
             from_ns: 0,
             until_ns: 0,
@@ -163,8 +162,8 @@ impl Batch {
         }
     }
 
-    /// Adds another batch's counts. Levels, peaks, and everything counted "so far" are left to the caller.
-    pub fn add(&mut self, other: &mut Batch) {
+    /// Adds another delta's counts. Levels, peaks, and everything counted "so far" are left to the caller.
+    pub fn add(&mut self, other: &mut Delta) {
         self.until_ns = self.until_ns.max(other.until_ns);
         self.counts.merge(&other.counts);
         self.statuses.iter_mut().zip(&*other.statuses).for_each(|(sum, n)| *sum += n);
