@@ -1,7 +1,8 @@
 //! `expr`: an expression that parses prints as text that parses to an equal expression; every error points at a place
 //! in the text; evaluation never panics, whatever the numbers are.
 
-use loadlab_record::expr::{Expr, ExprError, Known, MAX_BYTES, NumberKind, NumberSource, TrialPart};
+use loadlab_record::documents::figure::NumberKind;
+use loadlab_record::expr::{Expr, ExprError, Known, MAX_BYTES, NumberSource, TrialPart};
 
 /// Numbers derived from the name, so that every expression meets known, bounded and unknown ones of every kind.
 struct Made;

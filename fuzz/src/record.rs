@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use loadlab_record::hlog::{self, Encoder};
-use loadlab_record::load::Series;
+use loadlab_record::counts::hlog::{self, Encoder};
+use loadlab_record::counts::load::Series;
 use loadlab_record::store::{StoreError, read_run};
 
 const TRIAL: &str = "cases/control/1";

@@ -7,8 +7,8 @@ use loadlab_load::journey::capture::{CaptureSlots, Captured};
 use loadlab_load::journey::rows::Rows;
 use loadlab_load::journey::template::{Template, TemplateError, Values};
 use loadlab_load::random::Random;
-use loadlab_record::escape::Escape;
-use loadlab_record::variable::{Unit, Variable};
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::variable::{Unit, Variable};
 
 const ESCAPES: [Escape; 7] =
     [Escape::Raw, Escape::Url, Escape::UrlRaw, Escape::UrlTarget, Escape::Json, Escape::Form, Escape::Header];

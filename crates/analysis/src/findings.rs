@@ -5,11 +5,11 @@
 //! figures of a case may therefore come from different trials. In a quick run, or with fewer than
 //! [`TRIALS_FOR_DIFFERENCES`] trials, differences between cases are not judged, and the reason is reported.
 
-use loadlab_record::event::EventKind;
-use loadlab_record::manifest::RunEnded;
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::manifest::RunEnded;
+use loadlab_record::documents::summary::{Ended, FewSamples, Verdict};
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
-use loadlab_record::summary::{Ended, FewSamples, Verdict};
-use loadlab_record::units::{format_duration_ns, plural};
+use loadlab_record::text::units::{format_duration_ns, plural};
 
 use crate::cases::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings, without_controls};
 use crate::cases::labels::{Labels, described};
@@ -252,7 +252,8 @@ fn named(cases: &[CaseFindings<'_>], labels: &Labels, names: &[&str]) -> String 
         return listed(names);
     }
     let facts = without_controls(cases).map(|c| &c.case.facts);
-    let is_meant = |facts: &loadlab_record::manifest::CaseFacts| names.contains(&labels.name(facts).as_str());
+    let is_meant =
+        |facts: &loadlab_record::documents::manifest::CaseFacts| names.contains(&labels.name(facts).as_str());
     described(facts, labels, &is_meant).unwrap_or_else(|| listed(names))
 }
 

@@ -10,7 +10,7 @@
 //! Making changes in random order under one load, and measuring the response, is the idea of causal profiling
 //! (Curtsinger and Berger 2015, Coz), here between processes.
 
-use loadlab_record::why::{Effect, LeverCall};
+use loadlab_record::documents::why::{Effect, LeverCall};
 
 use crate::statistics::student;
 

@@ -5,12 +5,12 @@ use loadlab_analysis::trial::bottleneck::{
 };
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
-use loadlab_record::bottleneck::{Bottleneck, Confidence};
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::evidence::{Evidence, Listener, Pair, Ports as LocalPorts, Threads, Timed};
-use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
-use loadlab_record::sample::{Pressure, Sample, Tcp};
-use loadlab_record::summary::{Doubt, LoadFacts, Summary};
+use loadlab_record::counts::load::{Counts, InWindow, Measured, Tick, Window};
+use loadlab_record::documents::bottleneck::{Bottleneck, Confidence};
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::summary::{Doubt, LoadFacts, Summary};
+use loadlab_record::watch::evidence::{Evidence, Listener, Pair, Ports as LocalPorts, Threads, Timed};
+use loadlab_record::watch::sample::{Pressure, Sample, Tcp};
 
 use BottleneckKind::{
     AcceptQueue, CpuLimit, Died, Disk, Generator as Own, HostCpu, Latency, LimitedConcurrency, Link, Memory,

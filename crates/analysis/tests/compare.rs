@@ -4,11 +4,10 @@ use loadlab_analysis::cases::metric::{Metric, Value};
 use loadlab_analysis::comparison::compare::{
     Call, Comparison, EquivalenceBounds, Method, Options, Samples, Scale, Side, compare, judge,
 };
-use loadlab_record::expr::NumberKind;
-use loadlab_record::figure::{self, FigureValue};
-use loadlab_record::load::Window;
-use loadlab_record::manifest::FigureFacts;
-use loadlab_record::summary::{ComponentSummary, Distribution, Doubt, Ended, Summary, Verdict};
+use loadlab_record::counts::load::Window;
+use loadlab_record::documents::figure::{self, FigureValue, NumberKind};
+use loadlab_record::documents::manifest::FigureFacts;
+use loadlab_record::documents::summary::{ComponentSummary, Distribution, Doubt, Ended, Summary, Verdict};
 
 use Call::{Better, CannotTell, Same, Worse};
 

@@ -4,8 +4,8 @@ use loadlab_analysis::comparison::compare::{Call, Comparison, Options, Side};
 use loadlab_analysis::comparison::design::{Design, Standing};
 use loadlab_analysis::comparison::pairs::{control_of, pairs};
 use loadlab_analysis::{TrialInput, summarise};
-use loadlab_record::manifest::{FigureFacts, Manifest, UntilCertain};
-use loadlab_record::summary::{Distribution, Summary, Verdict};
+use loadlab_record::documents::manifest::{FigureFacts, Manifest, UntilCertain};
+use loadlab_record::documents::summary::{Distribution, Summary, Verdict};
 use serde_json::json;
 
 use crate::chance::Chance;
@@ -167,9 +167,9 @@ fn nobody_waits_for_what_no_round_can_settle() {
     let errors = FigureFacts {
         name: "failed".into(),
         value: "errors".into(),
-        kind: loadlab_record::expr::NumberKind::Fraction,
+        kind: loadlab_record::documents::figure::NumberKind::Fraction,
         unit: None,
-        better: loadlab_record::figure::Better::Less,
+        better: loadlab_record::documents::figure::Better::Less,
         about: None,
     };
     let named = design(&[errors]).deciding(&base, &other, None);

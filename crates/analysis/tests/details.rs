@@ -5,8 +5,8 @@ use loadlab_analysis::comparison::compare::{
 };
 use loadlab_analysis::comparison::design::Design;
 use loadlab_analysis::{TrialInput, summarise};
-use loadlab_record::manifest::UntilCertain;
-use loadlab_record::summary::{
+use loadlab_record::documents::manifest::UntilCertain;
+use loadlab_record::documents::summary::{
     ComponentSummary, Distribution, LoadSummary, ProbeSummary, Requests, Summary, TagSummary, Verdict,
 };
 

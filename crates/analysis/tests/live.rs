@@ -2,8 +2,8 @@
 
 use loadlab_analysis::Planned;
 use loadlab_analysis::trial::live::{Live, SoFar};
-use loadlab_record::load::{Counts, OwnLimits, Series};
-use loadlab_record::summary::{LoadFacts, Stalls};
+use loadlab_record::counts::load::{Counts, OwnLimits, Series};
+use loadlab_record::documents::summary::{LoadFacts, Stalls};
 
 const MS: u64 = 1_000_000;
 

@@ -3,9 +3,9 @@
 use loadlab_analysis::scaling::search::{Answer, MAX_LEVELS, NextLevel, Outcome, Search};
 use loadlab_analysis::trial::steady::growing_backlog;
 use loadlab_analysis::verdict_of_search;
-use loadlab_record::load::{Counts, Tick};
-use loadlab_record::search::{SearchFacts, SearchStep, SearchVariable};
-use loadlab_record::summary::Verdict;
+use loadlab_record::counts::load::{Counts, Tick};
+use loadlab_record::documents::search::{SearchFacts, SearchStep, SearchVariable};
+use loadlab_record::documents::summary::Verdict;
 
 use crate::chance::Chance;
 

@@ -1,8 +1,8 @@
 //! Warm-up, drift and stalls, over series of seconds.
 
 use loadlab_analysis::trial::steady::{Second, WarmUp, doubts, drift, warm_up};
-use loadlab_record::load::{Counts, Tick, TickMs};
-use loadlab_record::summary::LoadFacts;
+use loadlab_record::counts::load::{Counts, Tick, TickMs};
+use loadlab_record::documents::summary::LoadFacts;
 
 use crate::chance::Chance;
 

@@ -7,11 +7,13 @@ use loadlab_analysis::trial::judge::{Exit, could_not_run};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
-use loadlab_record::event::{Event, EventKind};
+use loadlab_record::counts::load::{
+    Counts, InWindow, Measured, OwnLimits, PerUser, Stragglers, Tick, Window,
+};
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::summary::{Generator, LoadFacts, Loss, StageFacts, Stalls, Summary, Verdict};
 use loadlab_record::expr::Expr;
-use loadlab_record::load::{Counts, InWindow, Measured, OwnLimits, PerUser, Stragglers, Tick, Window};
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Generator, LoadFacts, Loss, StageFacts, Stalls, Summary, Verdict};
+use loadlab_record::watch::sample::Sample;
 
 const MS: u64 = 1_000_000;
 
@@ -952,7 +954,7 @@ fn requests_that_come_slow_together_widen_the_intervals() {
     let second = |at: u64, ns: u64| {
         let mut histogram = loadlab_record::Histogram::new();
         histogram.record_n(ns, 20);
-        loadlab_record::hlog::Interval::of(Some("main"), "response", at as f64, 1.0, &histogram)
+        loadlab_record::counts::hlog::Interval::of(Some("main"), "response", at as f64, 1.0, &histogram)
     };
     let intervals: Vec<_> =
         (0..10).map(|at| second(at, if at == 3 { 50_000_000 } else { 10_000_000 })).collect();

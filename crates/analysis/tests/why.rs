@@ -1,7 +1,7 @@
 //! What a change of one limit does, checked on simulated blocks.
 
 use loadlab_analysis::why::{Block, FEWEST_ROUNDS, call, effects, elasticity, predicted};
-use loadlab_record::why::{Effect, LeverCall};
+use loadlab_record::documents::why::{Effect, LeverCall};
 
 use crate::chance::Chance;
 

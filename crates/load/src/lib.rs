@@ -23,7 +23,7 @@ mod start;
 pub mod target;
 mod worker;
 
-pub use loadlab_record::schedule::{Arrivals, Until, WhenBehind};
+pub use loadlab_record::spec::schedule::{Arrivals, Until, WhenBehind};
 pub use measure::delta::Ids;
 pub use pool::ConnectionPool;
 pub use run::{Control, LoadError, LoadEvent, LoadResult, run};

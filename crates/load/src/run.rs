@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use loadlab_record::example::Example;
-use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick};
-use loadlab_record::numbers::Numbers;
-use loadlab_record::summary::{Generator, Stalls};
+use loadlab_record::counts::example::Example;
+use loadlab_record::counts::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick};
+use loadlab_record::counts::numbers::Numbers;
+use loadlab_record::documents::summary::{Generator, Stalls};
 
 use crate::measure::delta::Ids;
 use crate::run::collector::Collector;

@@ -27,10 +27,10 @@ use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::{Origin, simulate};
 use loadlab_load::spec::Http2;
 use loadlab_load::{Control, IoChoice, LoadEvent, LoadSpec, Model, Until};
-use loadlab_record::bound::{Bound, Operator};
-use loadlab_record::escape::Escape;
-use loadlab_record::schedule::Think;
-use loadlab_record::variable::Variable;
+use loadlab_record::spec::bound::{Bound, Operator};
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::schedule::Think;
+use loadlab_record::spec::variable::Variable;
 use rustls::{ServerConfig, ServerConnection};
 
 use support::conversations::{accept_of, ask, conversation, listen, open, pause, say};

@@ -5,7 +5,7 @@ use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::{Second, simulate};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
-use loadlab_record::load::{Counts, Series};
+use loadlab_record::counts::load::{Counts, Series};
 
 use crate::support;
 

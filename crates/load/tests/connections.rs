@@ -13,8 +13,8 @@ use loadlab_load::run::simulate;
 use loadlab_load::spec::{HeldConnections, Http2, Proxy};
 use loadlab_load::{Control, LoadResult, LoadSpec, Model, Until};
 use loadlab_record::Failure;
-use loadlab_record::escape::Escape;
-use loadlab_record::variable::Variable;
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::variable::Variable;
 
 use crate::support;
 
@@ -252,7 +252,7 @@ fn users_that_think_are_not_requests_in_flight() {
     journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
     journey.scripts.truncate(1);
     load.requests.truncate(1);
-    load.think = loadlab_record::schedule::Think::Constant(S);
+    load.think = loadlab_record::spec::schedule::Think::Constant(S);
     // Ten users arrive per second and stay for a second each; their two requests take a millisecond.
     load.model = Model::Open {
         rate_per_s: 10.0,

@@ -14,7 +14,7 @@ use loadlab_load::run::simulate;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::Failure;
-use loadlab_record::example::Example;
+use loadlab_record::counts::example::Example;
 use proptest::prelude::*;
 
 use crate::chat;
@@ -231,7 +231,7 @@ fn go(spec: &LoadSpec, chat: Chat) -> (LoadResult, Chat, Vec<Example>) {
 /// The result of each part: the ok count, and failures by kind.
 fn parts(outcome: &LoadResult) -> Vec<String> {
     let by_tag = &outcome.measured.by_tag;
-    let one = |counts: &loadlab_record::load::Counts| {
+    let one = |counts: &loadlab_record::counts::load::Counts| {
         let failed = Failure::ALL.iter().map(|f| (f.name(), counts.failures.get(*f)));
         let failed: String = failed.filter(|(_, n)| *n > 0).map(|(name, n)| format!(" {name} {n}")).collect();
         format!("ok {}{failed}", counts.ok)

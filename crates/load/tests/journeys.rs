@@ -18,11 +18,11 @@ use loadlab_load::spec::Http2;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::Failure;
-use loadlab_record::bound::{Bound, Operator};
-use loadlab_record::escape::Escape;
-use loadlab_record::example::Example;
-use loadlab_record::schedule::Think;
-use loadlab_record::variable::{Unit, Variable};
+use loadlab_record::counts::example::Example;
+use loadlab_record::spec::bound::{Bound, Operator};
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::schedule::Think;
+use loadlab_record::spec::variable::{Unit, Variable};
 
 use crate::support;
 use crate::support::http2::{Over, Whim, over_http2, over_http2_with};

@@ -12,7 +12,7 @@ use loadlab_load::run::simulate;
 use loadlab_load::spec::TlsSpec;
 use loadlab_load::{Control, LoadEvent, LoadResult, LoadSpec, Model, Until};
 use loadlab_record::Failure;
-use loadlab_record::example::Example;
+use loadlab_record::counts::example::Example;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection};

@@ -13,10 +13,10 @@ use loadlab_load::random::Random;
 use loadlab_load::run::{Origin, Part, PartReport, Second, due_between, merge, simulate, simulate_part};
 use loadlab_load::spec::{Elsewhere, Joins};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
-use loadlab_record::escape::Escape;
-use loadlab_record::load::Counts;
-use loadlab_record::schedule::{Stage, Think};
-use loadlab_record::variable::Variable;
+use loadlab_record::counts::load::Counts;
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::schedule::{Stage, Think};
+use loadlab_record::spec::variable::Variable;
 use proptest::prelude::*;
 
 use crate::support;

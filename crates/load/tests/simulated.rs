@@ -9,9 +9,9 @@ use loadlab_load::spec::Proxy;
 use loadlab_load::spec::request::{Request, RequestParts};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::Failure;
-use loadlab_record::load::{Counts, Stragglers};
-use loadlab_record::schedule::Think;
-use loadlab_record::summary::Distribution;
+use loadlab_record::counts::load::{Counts, Stragglers};
+use loadlab_record::documents::summary::Distribution;
+use loadlab_record::spec::schedule::Think;
 use proptest::prelude::*;
 
 use crate::support;

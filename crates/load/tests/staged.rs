@@ -8,9 +8,9 @@ use loadlab_load::journey::order::{Advance, StepOrder};
 use loadlab_load::journey::script::{Journey, Script};
 use loadlab_load::run::{simulate, simulate_share};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
-use loadlab_record::load::{Counts, Tick};
-use loadlab_record::schedule::Stage;
-use loadlab_record::schedule::Think;
+use loadlab_record::counts::load::{Counts, Tick};
+use loadlab_record::spec::schedule::Stage;
+use loadlab_record::spec::schedule::Think;
 use proptest::prelude::*;
 
 use crate::support;

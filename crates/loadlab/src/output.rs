@@ -9,8 +9,8 @@
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
+use loadlab_record::documents::summary::Summary;
 use loadlab_record::files;
-use loadlab_record::summary::Summary;
 use loadlab_report::terminal::{harmless_painted, is_harmful};
 use serde_json::Value;
 

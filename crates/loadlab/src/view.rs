@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use loadlab_record::figure::FigureValue;
-use loadlab_record::manifest::FigureFacts;
-use loadlab_record::units::{format_count, format_duration_ns};
+use loadlab_record::documents::figure::FigureValue;
+use loadlab_record::documents::manifest::FigureFacts;
+use loadlab_record::text::units::{format_count, format_duration_ns};
 use loadlab_report::terminal::hanging;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;

@@ -56,9 +56,8 @@ fn metrics_while_it_goes_on() {
         reported.split("metrics on http://").nth(1).and_then(|t| t.split('/').next()).unwrap().to_owned();
     let labels = "run=\"test\",trial=\"default, trial 1\"";
     let cpu_of_web = format!("loadlab_component_cpu_seconds_total{{{labels},component=\"web\"}} ");
-    let text = eventually("the component's CPU time", || {
-        scrape(&address).filter(|t| t.contains(&cpu_of_web))
-    });
+    let text =
+        eventually("the component's CPU time", || scrape(&address).filter(|t| t.contains(&cpu_of_web)));
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{head}");
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");

@@ -3,8 +3,8 @@
 //! Each batch of each load in each trial has its own block of ids. All ids fit into the 53 bits of a JSON number in
 //! most languages, and a block has room for at least 2³² requests.
 
-use loadlab_record::schedule::Until;
-use loadlab_record::search::most_measurements;
+use loadlab_record::documents::search::most_measurements;
+use loadlab_record::spec::schedule::Until;
 
 use crate::model::journey::Place;
 use crate::model::plan::Plan;

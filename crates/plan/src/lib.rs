@@ -28,11 +28,11 @@ mod url;
 pub use expand::link::RELAY;
 pub use keys::reference::reference;
 pub use keys::schema::schema;
-pub use loadlab_record::bound::{Bound, Operator};
-pub use loadlab_record::escape::Escape;
-pub use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
-pub use loadlab_record::search::SearchVariable;
-pub use loadlab_record::variable::{Unit, Variable};
+pub use loadlab_record::documents::search::SearchVariable;
+pub use loadlab_record::spec::bound::{Bound, Operator};
+pub use loadlab_record::spec::escape::Escape;
+pub use loadlab_record::spec::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
+pub use loadlab_record::spec::variable::{Unit, Variable};
 pub use model::case_values::REVISION;
 pub use model::journey::{
     Auth, Body, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect, FeedFormat,

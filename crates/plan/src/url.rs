@@ -1,9 +1,9 @@
 //! The form of a plain URL: `http://HOST[:PORT][/PATH][?QUERY]`.
 //!
-//! Only the form is checked, by the same parser that loads and probes use ([`loadlab_record::url`]); whether a host may
+//! Only the form is checked, by the same parser that loads and probes use ([`loadlab_record::text::url`]); whether a host may
 //! be loaded is decided by its addresses, at run time.
 
-use loadlab_record::url::{self, Authority, Url};
+use loadlab_record::text::url::{self, Authority, Url};
 
 /// What is wrong with a URL, and what to do.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Incompatible stages, think times, paces and starts, and the messages people get.
 
 use loadlab_plan::{Options, Plan};
-use loadlab_record::expr::NumberKind;
+use loadlab_record::documents::figure::NumberKind;
 
 use crate::common;
 use crate::common::{HEAD, briefly, mistakes, plain};

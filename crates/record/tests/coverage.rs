@@ -3,8 +3,8 @@
 //! Each system is simulated at length to learn its percentile, and then many times briefly. The seeds are fixed. 95 %
 //! is promised for independent requests; 90 % is required where requests are autocorrelated.
 
-use loadlab_record::dependence::{Dependence, InOrder};
-use loadlab_record::quantile::{quantile_of, ranks};
+use loadlab_record::counts::dependence::{Dependence, InOrder};
+use loadlab_record::counts::quantile::{quantile_of, ranks};
 
 /// Pseudo-random numbers (xorshift64*), the same in every run.
 struct Random(u64);

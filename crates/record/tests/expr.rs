@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
+use loadlab_record::counts::hlog::Interval;
+use loadlab_record::counts::load::Tick;
+use loadlab_record::counts::quantile::{Estimate, FewSamples};
+use loadlab_record::documents::figure::NumberKind;
+use loadlab_record::documents::summary::{Distribution, Summary};
 use loadlab_record::expr::{
-    Between, Evaluated, Expr, Figure, Known, MAX_DEPTH, NAMES, NumberKind, NumberSource, SummaryNumbers,
-    TrialPart, Window, built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
+    Between, Evaluated, Expr, Figure, Known, MAX_DEPTH, NAMES, NumberSource, SummaryNumbers, TrialPart,
+    Window, built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
 };
-use loadlab_record::hlog::Interval;
-use loadlab_record::load::Tick;
-use loadlab_record::quantile::{Estimate, FewSamples};
-use loadlab_record::summary::{Distribution, Summary};
 use proptest::prelude::*;
 use serde_json::json;
 

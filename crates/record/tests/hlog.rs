@@ -6,9 +6,9 @@ use std::path::Path;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use loadlab_record::Histogram;
-use loadlab_record::histogram::MAX_NS;
-use loadlab_record::hlog::{self, Encoder, HlogError, Interval, Log};
-use loadlab_record::load::{Series, TagMeasured};
+use loadlab_record::counts::histogram::MAX_NS;
+use loadlab_record::counts::hlog::{self, Encoder, HlogError, Interval, Log};
+use loadlab_record::counts::load::{Series, TagMeasured};
 use proptest::prelude::*;
 
 type ByTag = BTreeMap<String, TagMeasured>;

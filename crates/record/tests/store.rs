@@ -5,16 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use loadlab_record::Failure;
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::example::{Example, ExampleReason};
-use loadlab_record::load::{Series, TagMeasured, Tick};
-use loadlab_record::manifest::{CaseFacts, Manifest};
-use loadlab_record::sample::Sample;
-use loadlab_record::search::SearchFacts;
+use loadlab_record::counts::example::{Example, ExampleReason};
+use loadlab_record::counts::load::{Series, TagMeasured, Tick};
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::manifest::{CaseFacts, Manifest};
+use loadlab_record::documents::search::SearchFacts;
+use loadlab_record::documents::summary::Summary;
 use loadlab_record::store::{
     RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names, read_run, read_summaries,
 };
-use loadlab_record::summary::Summary;
+use loadlab_record::watch::sample::Sample;
 use proptest::prelude::*;
 use serde_json::json;
 

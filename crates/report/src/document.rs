@@ -3,7 +3,7 @@
 //! It holds text and numbers as they are; each renderer escapes for its own format. Nothing in it is markup.
 
 use loadlab_analysis::cases::metric::{Unit, Value};
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 use crate::colour::Colour;
 use crate::plane::{Plane, RangedValue};

@@ -12,10 +12,10 @@ use loadlab_analysis::scaling::scalability::{Level, Scalability};
 use loadlab_analysis::scaling::usl::{FittedValue, Knee};
 use loadlab_analysis::trial::bottleneck::Suspect;
 use loadlab_analysis::trial::profile::{self, CaseProfile};
-use loadlab_record::numbers::NumberSummary;
-use loadlab_record::profile::{ComponentProfile, Function};
-use loadlab_record::quantile::Estimate;
-use loadlab_record::summary::Summary;
+use loadlab_record::counts::numbers::NumberSummary;
+use loadlab_record::counts::quantile::Estimate;
+use loadlab_record::documents::summary::Summary;
+use loadlab_record::watch::profile::{ComponentProfile, Function};
 use serde_json::{Map, Value as Json, json};
 
 /// The run as JSON: what was tested, and for every case its figures over trials and its trials' summaries exactly as

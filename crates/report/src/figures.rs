@@ -4,10 +4,12 @@
 //! shown in words (`41.2 ms (29.8…≥44.0)`, `> 30 s`, `–`), never as zero.
 
 use loadlab_analysis::cases::metric::{self, Few, Metric, Unit, Value};
-use loadlab_record::quantile::Estimate;
-use loadlab_record::summary::Distribution;
-pub use loadlab_record::units::plural;
-use loadlab_record::units::{estimate_text, format_bytes, format_count, format_duration_ns, significant};
+use loadlab_record::counts::quantile::Estimate;
+use loadlab_record::documents::summary::Distribution;
+pub use loadlab_record::text::units::plural;
+use loadlab_record::text::units::{
+    estimate_text, format_bytes, format_count, format_duration_ns, significant,
+};
 
 /// Shown if there is no value.
 pub const NOTHING: &str = "–";

@@ -10,8 +10,8 @@ use loadlab_analysis::comparison::changes::{ChangePoint, change_points};
 use loadlab_analysis::comparison::compare::Scale;
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::verdict_of_search;
-use loadlab_record::manifest::{CommitFacts, Manifest, RunEnded, short_commit};
-use loadlab_record::summary::{Ended, Verdict};
+use loadlab_record::documents::manifest::{CommitFacts, Manifest, RunEnded, short_commit};
+use loadlab_record::documents::summary::{Ended, Verdict};
 use serde_json::{Value as Json, json};
 
 use crate::compose::numeric::{HOLLOW, height};

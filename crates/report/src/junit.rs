@@ -9,7 +9,7 @@ use std::fmt::Write;
 use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::verdict_of_search;
-use loadlab_record::summary::{Expectation, Summary, Verdict};
+use loadlab_record::documents::summary::{Expectation, Summary, Verdict};
 
 use crate::figures::described;
 use crate::markup::escaped;
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn what_is_undecided_is_skipped_and_says_so() {
         let expectation = |expr: &str, holds, undecided| {
-            let expectation = loadlab_record::summary::Expectation {
+            let expectation = loadlab_record::documents::summary::Expectation {
                 expr: expr.into(),
                 holds,
                 value: None,
@@ -237,7 +237,8 @@ mod tests {
             };
             Test { name: expectation.expr.clone(), time_s: 0.0, result: result_of(&expectation) }
         };
-        let few = loadlab_record::summary::FewSamples { samples: 300, needed: 1000, needed_s: None };
+        let few =
+            loadlab_record::documents::summary::FewSamples { samples: 300, needed: 1000, needed_s: None };
         let tests = [
             expectation("p50 < 1s", Some(true), None),
             expectation("p99 < 1s", None, Some(few)),

@@ -5,7 +5,7 @@
 
 use loadlab_analysis::cases::case::Spread;
 use loadlab_analysis::cases::metric::{Unit, Value};
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 use crate::colour::Colour;
 use crate::figures;

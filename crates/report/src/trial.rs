@@ -7,13 +7,13 @@ use std::fmt::Write;
 
 use loadlab_analysis::trial::bottleneck::answer_of_watched;
 use loadlab_record::Histogram;
-use loadlab_record::example::{Example, ExampleReason};
-use loadlab_record::load::Stragglers;
-use loadlab_record::summary::{
+use loadlab_record::counts::example::{Example, ExampleReason};
+use loadlab_record::counts::load::Stragglers;
+use loadlab_record::documents::summary::{
     Distribution, Doubt, Expectation, Generator, LoadFacts, PERCENTILES, Summary, ThinkFacts, Verdict,
 };
 
-use loadlab_record::units::estimate_text;
+use loadlab_record::text::units::estimate_text;
 
 use crate::bins::{Bin, bins};
 use crate::figures::{self, bytes, count, ms, percent, plural, rate, seconds};

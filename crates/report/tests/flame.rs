@@ -1,6 +1,6 @@
 //! Flame graphs in every format, with names as ugly as programs can have them.
 
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 use loadlab_report::document::{Block, Cell, Document, Flame, FlameNode, FlameUnit, Section, Table};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown, text};

@@ -1,10 +1,10 @@
 //! Lists of runs and trends on terminals of every width.
 
 use loadlab_analysis::cases::metric::named;
-use loadlab_record::manifest::{CommitFacts, RunEnded};
-use loadlab_record::search::SearchFacts;
+use loadlab_record::documents::manifest::{CommitFacts, RunEnded};
+use loadlab_record::documents::search::SearchFacts;
+use loadlab_record::documents::summary::Verdict;
 use loadlab_record::store::RunRecord;
-use loadlab_record::summary::Verdict;
 use loadlab_report::history::{Listed, list_json, list_text, trend, trend_text};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown};
@@ -133,7 +133,7 @@ fn a_trend_is_drawn_case_by_case_with_the_baseline() {
 /// Runs of other plans, of other files with the same name, and with other settings are other series.
 #[test]
 fn a_series_is_one_plans() {
-    let with = |edit: &dyn Fn(&mut loadlab_record::manifest::Manifest)| {
+    let with = |edit: &dyn Fn(&mut loadlab_record::documents::manifest::Manifest)| {
         let mut all = runs();
         change(&mut all[1], |run| edit(&mut run.manifest));
         let p50 = named("p50").expect("a figure");

@@ -1,8 +1,8 @@
 //! Figures over a numeric axis.
 
 use loadlab_analysis::cases::metric::Unit;
+use loadlab_record::documents::summary::Verdict;
 use loadlab_record::store::RunRecord;
-use loadlab_record::summary::Verdict;
 use loadlab_report::document::{Block, Document, Trends};
 use loadlab_report::plane::Plane;
 use loadlab_report::{html, markdown, text};

@@ -1,7 +1,7 @@
 //! Charts over time: their order, the time they show, and what becomes a sentence instead.
 
-use loadlab_record::sample::Sample;
 use loadlab_record::store::RunRecord;
+use loadlab_record::watch::sample::Sample;
 use loadlab_report::colour::Colour;
 use loadlab_report::document::{Block, Chart, Document, Multiples};
 use loadlab_report::{html, markdown, text};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::manifest::RunEnded;
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::manifest::RunEnded;
 use loadlab_record::store::RunRecord;
 use loadlab_report::{brief, csv, html, json, markdown, text};
 

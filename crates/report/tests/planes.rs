@@ -2,7 +2,7 @@
 //! one.
 
 use loadlab_analysis::cases::metric::Unit;
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 use loadlab_report::colour::Colour;
 use loadlab_report::document::{Block, Document, Section};
 use loadlab_report::plane::{Axis, Group, Plane, PlaneMark, RangedValue, Spot};

@@ -1,6 +1,6 @@
 //! Ratios with their intervals in every format, from a hand-made document.
 
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 use loadlab_report::document::{Block, Document, Ratio, Ratios, Section, Weight};
 use loadlab_report::plane::RangedValue;
 use loadlab_report::terminal::width_of;

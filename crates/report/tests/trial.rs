@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use loadlab_analysis::{LoadRun, TrialInput, summarise};
-use loadlab_record::example::{Example, ExampleReason};
-use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Stragglers, TagMeasured, Window};
-use loadlab_record::summary::{Expectation, FewSamples, Generator, LoadFacts, Stalls, Summary, Verdict};
+use loadlab_record::counts::example::{Example, ExampleReason};
+use loadlab_record::counts::load::{
+    Bytes, Connections, Counts, InWindow, Measured, Stragglers, TagMeasured, Window,
+};
+use loadlab_record::documents::summary::{
+    Expectation, FewSamples, Generator, LoadFacts, Stalls, Summary, Verdict,
+};
 use loadlab_record::{Failure, Histogram};
 use loadlab_report::{Trial, trial_text};
 

@@ -11,13 +11,13 @@ use loadlab_load::resident;
 use loadlab_load::run::Origin;
 use loadlab_load::target::TargetError;
 use loadlab_load::target::names::Names;
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::evidence::Evidence;
-use loadlab_record::example::Example;
+use loadlab_record::counts::example::Example;
+use loadlab_record::counts::load::{Series, Tick};
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::summary::{Generator, LoadFacts, Summary};
 use loadlab_record::expr::Expr;
-use loadlab_record::load::{Series, Tick};
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Generator, LoadFacts, Summary};
+use loadlab_record::watch::evidence::Evidence;
+use loadlab_record::watch::sample::Sample;
 use loadlab_system::{
     Answering, Cancel, Emit, IdleReadings, SampleTiming, Target, TrialClock, WatchEvent, Watcher, clock,
 };

@@ -7,10 +7,10 @@ use loadlab_analysis::scaling::search::Search;
 use loadlab_analysis::{Exit, conclude_search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, FindSpec, Plan};
-use loadlab_record::event::EventKind;
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::manifest::RunEnded;
+use loadlab_record::documents::search::most_measurements;
 use loadlab_record::expr::{Expr, Figure};
-use loadlab_record::manifest::RunEnded;
-use loadlab_record::search::most_measurements;
 use loadlab_record::store::StoreError;
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 

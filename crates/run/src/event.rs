@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::Secrets;
-use loadlab_record::figure::FigureValue;
-use loadlab_record::load::{Counts, Tick};
-use loadlab_record::manifest::{FigureFacts, UntilEnded};
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Doubt, Summary};
+use loadlab_record::counts::load::{Counts, Tick};
+use loadlab_record::documents::figure::FigureValue;
+use loadlab_record::documents::manifest::{FigureFacts, UntilEnded};
+use loadlab_record::documents::summary::{Doubt, Summary};
+use loadlab_record::watch::sample::Sample;
 
 use crate::result::{Settled, SettledFigure};
 use crate::senders::AgentNow;

@@ -3,8 +3,8 @@
 use loadlab_analysis::Exit;
 use loadlab_analysis::scaling::search::{Answer, Search};
 use loadlab_plan::Plan;
-use loadlab_record::manifest::RunEnded;
-use loadlab_record::search::SearchFacts;
+use loadlab_record::documents::manifest::RunEnded;
+use loadlab_record::documents::search::SearchFacts;
 use loadlab_system::Cancel;
 
 use crate::conduct::{RunError, allowed_of, conditions_of, never_began, prepare};

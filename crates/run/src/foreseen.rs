@@ -6,9 +6,9 @@
 
 use loadlab_analysis::cases::case::TRIALS_FOR_DIFFERENCES;
 use loadlab_plan::{Case, LoadSpec, Model, Plan, Step, Until};
+use loadlab_record::counts::quantile::{quantile_of, ranks, samples_needed};
 use loadlab_record::expr::{Expr, NameRef, SERIES_PREFIXES, TrialPart};
-use loadlab_record::quantile::{quantile_of, ranks, samples_needed};
-use loadlab_record::units::{format_count, format_duration_ns, significant};
+use loadlab_record::text::units::{format_count, format_duration_ns, significant};
 
 use crate::settling;
 
@@ -65,7 +65,7 @@ fn differences(plan: &Plan) -> Option<Foreseen> {
     let text = format!(
         "{} of each case: too few to tell cases from chance (at least {TRIALS_FOR_DIFFERENCES} are needed; `--trials \
          {TRIALS_FOR_DIFFERENCES}`)",
-        loadlab_record::units::plural(trials as u64, "trial", "trials")
+        loadlab_record::text::units::plural(trials as u64, "trial", "trials")
     );
     too_few.then_some(Foreseen { text, by: By::Trials })
 }

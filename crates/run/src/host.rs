@@ -1,8 +1,8 @@
 //! Facts about the machine for the manifest, and a few small helpers for the conductor.
 
+use loadlab_record::documents::manifest::{Host, Writer};
 use loadlab_record::expr::{Expr, ExprError};
-use loadlab_record::manifest::{Host, Writer};
-use loadlab_record::time;
+use loadlab_record::text::time;
 use loadlab_system::ProcessId;
 
 /// The machine, as far as it can be determined.

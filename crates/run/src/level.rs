@@ -1,7 +1,7 @@
 //! A level of a search, and the plan's case at that level.
 
 use loadlab_plan::{self as plan, Case};
-use loadlab_record::search::SearchVariable;
+use loadlab_record::documents::search::SearchVariable;
 use serde::{Deserialize, Serialize};
 
 /// A level and how long it is measured.

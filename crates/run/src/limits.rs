@@ -1,9 +1,9 @@
 //! Converts the plan's limits to the system's, and computes those derived from an earlier case's measurements.
 
 use loadlab_plan::{self as plan, Case, LimitName, MeasuredLimit};
+use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::{Known, NumberSource, SummaryNumbers};
-use loadlab_record::summary::Summary;
-use loadlab_record::units::{format_bytes, format_count};
+use loadlab_record::text::units::{format_bytes, format_count};
 use loadlab_system::{BlockLimits, Limits, LinkLimits};
 
 use crate::result::TrialEnd;

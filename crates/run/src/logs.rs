@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_record::Secrets;
-use loadlab_record::event::EventKind;
+use loadlab_record::documents::event::EventKind;
 use loadlab_record::store::LOGS;
 
 use crate::event::RunEvent;

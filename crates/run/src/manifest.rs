@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Secrets;
-use loadlab_record::event::EventKind;
-use loadlab_record::manifest::{
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::manifest::{
     CaseFacts, CommitFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded,
     UntilCertain, UntilEnded,
 };
-use loadlab_record::search::SearchFacts;
+use loadlab_record::documents::search::SearchFacts;
+use loadlab_record::documents::summary::{Ended, Summary};
+use loadlab_record::documents::why::WhyFacts;
 use loadlab_record::store::{
     LOGS, RECORD_VERSION, Resumed, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
     read_summaries, resume,
 };
-use loadlab_record::summary::{Ended, Summary};
-use loadlab_record::why::WhyFacts;
 use loadlab_system::Cancel;
 
 use crate::host;

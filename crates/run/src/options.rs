@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loadlab_load::target::Resolved;
 use loadlab_load::{IoChoice, LoadSpec};
 use loadlab_record::Secrets;
-use loadlab_record::manifest::{CommitFacts, RevisionFacts};
+use loadlab_record::documents::manifest::{CommitFacts, RevisionFacts};
 
 use crate::senders::Senders;
 use crate::watch::Watch;

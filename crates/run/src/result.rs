@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::comparison::compare::Call;
-use loadlab_record::manifest::RunEnded;
-use loadlab_record::summary::Summary;
+use loadlab_record::documents::manifest::RunEnded;
+use loadlab_record::documents::summary::Summary;
 
 /// The result of a run.
 pub struct RunResult {

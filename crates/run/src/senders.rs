@@ -11,8 +11,8 @@ use loadlab_load::journey::capture::CaptureSlots;
 use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Body, Isolation, LoadSpec as PlannedLoad, MessageContent, PartContent, Plan, Step};
-use loadlab_record::load::Counts;
-use loadlab_record::summary::AgentSummary;
+use loadlab_record::counts::load::Counts;
+use loadlab_record::documents::summary::AgentSummary;
 use serde::{Deserialize, Serialize};
 
 use crate::level::Level;

@@ -6,8 +6,8 @@ use loadlab_analysis::comparison::design::{Design, Standing};
 use loadlab_analysis::comparison::pairs::{control_of, pairs};
 use loadlab_load::random::Random;
 use loadlab_plan::Plan;
-use loadlab_record::manifest::{Manifest, UntilEnded};
-use loadlab_record::units::plural;
+use loadlab_record::documents::manifest::{Manifest, UntilEnded};
+use loadlab_record::text::units::plural;
 
 use crate::event::RunEvent;
 use crate::manifest;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loadlab_analysis::Exit;
 use loadlab_record::Secrets;
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::evidence::Evidence;
-use loadlab_record::ids::{IdLine, SentIds};
-use loadlab_record::profile::Profile;
-use loadlab_record::sample::Sample;
+use loadlab_record::counts::ids::{IdLine, SentIds};
+use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::store::{StoreError, TrialWriter};
+use loadlab_record::watch::evidence::Evidence;
+use loadlab_record::watch::profile::Profile;
+use loadlab_record::watch::sample::Sample;
 use loadlab_system::{Cancel, Component, Notice, ProcessId, TrialClock, WatchEvent, clock};
 
 use crate::event::RunEvent;

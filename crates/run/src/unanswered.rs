@@ -2,8 +2,8 @@
 
 use loadlab_analysis::trial::judge::could_not_run;
 use loadlab_record::Failure;
-use loadlab_record::example::{Example, ExampleReason};
-use loadlab_record::summary::Summary;
+use loadlab_record::counts::example::{Example, ExampleReason};
+use loadlab_record::documents::summary::Summary;
 
 /// The reason and a hint, if no request ever got a usable connection.
 pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {

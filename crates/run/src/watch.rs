@@ -2,7 +2,7 @@
 
 use loadlab_load::LoadSpec;
 use loadlab_load::target::Address;
-use loadlab_record::evidence::Evidence;
+use loadlab_record::watch::evidence::Evidence;
 use loadlab_system::{Answering, Listening, ProcessId, WatchEvent, find_answering, is_local, open_files};
 
 /// What to watch if the plan names no components.

@@ -10,9 +10,9 @@ use loadlab_load::run::simulate;
 use loadlab_load::spec::HeldConnections;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
-use loadlab_record::load::{OwnLimits, Tick};
-use loadlab_record::schedule::Think;
-use loadlab_record::summary::{LoadFacts, Summary, Verdict};
+use loadlab_record::counts::load::{OwnLimits, Tick};
+use loadlab_record::documents::summary::{LoadFacts, Summary, Verdict};
+use loadlab_record::spec::schedule::Think;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

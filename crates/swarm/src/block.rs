@@ -9,12 +9,12 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use loadlab_load::measure::delta::{Delta, Gaps, Ids, Sizes};
 use loadlab_load::run::{Part, PartEnd, Stopped, WorkerEnd};
-use loadlab_record::compact::{self, Compact, Damaged, read_into, read_number, write_number};
-use loadlab_record::dependence::InOrder;
-use loadlab_record::example::Example;
-use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
-use loadlab_record::numbers::Numbers;
-use loadlab_record::summary::Generator;
+use loadlab_record::counts::compact::{self, Compact, Damaged, read_into, read_number, write_number};
+use loadlab_record::counts::dependence::InOrder;
+use loadlab_record::counts::example::Example;
+use loadlab_record::counts::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
+use loadlab_record::counts::numbers::Numbers;
+use loadlab_record::documents::summary::Generator;
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of an unpacked block: the ids of a million requests take a tenth of this.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use loadlab_record::units::format_duration_ns;
+use loadlab_record::text::units::format_duration_ns;
 
 /// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use loadlab_record::url;
+use loadlab_record::text::url;
 
 use crate::clock;
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use loadlab_record::url::{Authority, Url};
+use loadlab_record::text::url::{Authority, Url};
 
 /// A component to bring up as a local process.
 #[derive(Clone, Debug)]

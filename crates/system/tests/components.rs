@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use loadlab_record::units::format_duration_ns;
+use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::{
     Cancel, Command, CommandSpec, Ending, Error, Limits, Notice, ProcessId, Ready, Signal, Stop, clock,
 };

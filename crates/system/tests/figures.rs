@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use common::{Bench, FIXTURE, PATIENCE_NS, eventually, free_port};
-use loadlab_record::sample::Sample;
+use loadlab_record::watch::sample::Sample;
 use loadlab_system::{Cancel, Limits, Ready, Target, clock};
 use rustix::time::{ClockId, clock_gettime};
 

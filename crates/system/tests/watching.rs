@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loadlab_record::sample::Sample;
+use loadlab_record::watch::sample::Sample;
 use loadlab_system::{
     Cancel, IdleReadings, Probe, ProbeSpec, Ready, SampleTiming, Target, TrialClock, WatchEvent, Watcher,
     clock,

@@ -1,8 +1,8 @@
 //! One case over its trials: which trials its figures are made from, and the value of each figure.
 
-pub use loadlab_record::manifest::TRIALS_FOR_DIFFERENCES;
+pub use loadlab_record::documents::manifest::TRIALS_FOR_DIFFERENCES;
+use loadlab_record::documents::summary::{Ended, Summary, Verdict};
 use loadlab_record::store::{CaseRecord, TrialRecord};
-use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::cases::metric::{Better, Few, Metric, Value};
 use crate::trial::bottleneck::Diagnosis;
@@ -135,7 +135,7 @@ impl CaseFindings<'_> {
     pub fn component_spread(
         &self,
         component: &str,
-        read: fn(&loadlab_record::summary::ComponentSummary) -> Option<f64>,
+        read: fn(&loadlab_record::documents::summary::ComponentSummary) -> Option<f64>,
     ) -> Spread {
         let of = |s: &Summary| s.components.get(component).and_then(read).into();
         Spread::of(self.whole().map(of).collect(), Better::Less)

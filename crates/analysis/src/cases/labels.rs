@@ -1,6 +1,6 @@
 //! How cases are distinguished: by the axes that vary, or by the names that the plan gave them.
 
-use loadlab_record::manifest::CaseFacts;
+use loadlab_record::documents::manifest::CaseFacts;
 
 /// How the cases of a run are distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@
 use std::borrow::Cow;
 
 use loadlab_record::Failure;
-use loadlab_record::expr::{Known, NumberKind};
-pub use loadlab_record::figure::Better;
-use loadlab_record::figure::FigureValue;
-use loadlab_record::manifest::FigureFacts;
-use loadlab_record::quantile::{Estimate, quantile_of, samples_needed};
-use loadlab_record::summary::{ComponentSummary, Distribution, Summary};
+use loadlab_record::counts::quantile::{Estimate, quantile_of, samples_needed};
+pub use loadlab_record::documents::figure::Better;
+use loadlab_record::documents::figure::{FigureValue, NumberKind};
+use loadlab_record::documents::manifest::FigureFacts;
+use loadlab_record::documents::summary::{ComponentSummary, Distribution, Summary};
+use loadlab_record::expr::Known;
 
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]

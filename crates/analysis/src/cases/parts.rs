@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use loadlab_record::figure::Better;
-use loadlab_record::quantile::PERCENTILES;
-use loadlab_record::summary::{ComponentSummary, Distribution, LoadSummary, Requests, Summary, TagSummary};
+use loadlab_record::counts::quantile::PERCENTILES;
+use loadlab_record::documents::figure::Better;
+use loadlab_record::documents::summary::{
+    ComponentSummary, Distribution, LoadSummary, Requests, Summary, TagSummary,
+};
 
 use crate::cases::metric::{Metric, OfPart, Part, Unit, Value, figure};
 

@@ -18,8 +18,8 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_record::documents::summary::{Ended, Summary, Verdict};
 use loadlab_record::store::TrialRecord;
-use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::cases::case::{Spread, TRIALS_FOR_DIFFERENCES};
 use crate::cases::metric::{self, Better, Metric, Unit, Value};

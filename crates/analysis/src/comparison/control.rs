@@ -1,7 +1,7 @@
 //! A comparison beside a control: the base once more, under another name. Any difference between the two is chance, so
 //! no smaller difference is called.
 
-use loadlab_record::summary::Summary;
+use loadlab_record::documents::summary::Summary;
 
 use crate::cases::case::TRIALS_FOR_DIFFERENCES;
 use crate::cases::metric::Metric;
@@ -76,7 +76,7 @@ fn furthest(row: &Row, base: &Side<'_>, control: &Side<'_>, confidence: f64) -> 
 
 #[cfg(test)]
 mod tests {
-    use loadlab_record::summary::{Distribution, Requests, Verdict};
+    use loadlab_record::documents::summary::{Distribution, Requests, Verdict};
 
     use super::*;
     use crate::comparison::compare::{Options, compare};

@@ -2,9 +2,10 @@
 //!
 //! Trials with the same number form a round. A round in which a case has no complete trial is left out.
 
-use loadlab_record::expr::{Known, NumberKind, NumberSource, Sum, SummaryNumbers, TrialPart};
-use loadlab_record::manifest::DerivedFacts;
-use loadlab_record::summary::{Ended, Summary, Verdict};
+use loadlab_record::documents::figure::NumberKind;
+use loadlab_record::documents::manifest::DerivedFacts;
+use loadlab_record::documents::summary::{Ended, Summary, Verdict};
+use loadlab_record::expr::{Known, NumberSource, Sum, SummaryNumbers, TrialPart};
 
 use crate::cases::case::{CaseFindings, Spread};
 use crate::cases::metric::{Better, Unit, Value};

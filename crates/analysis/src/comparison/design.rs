@@ -12,8 +12,8 @@
 //! - A round counts if both cases have a trial in it that can be trusted. A round in which a figure is unknown in
 //!   either case, or known only as a bound, says nothing about that figure.
 
-use loadlab_record::manifest::{FigureFacts, Manifest, UntilCertain};
-use loadlab_record::summary::Summary;
+use loadlab_record::documents::manifest::{FigureFacts, Manifest, UntilCertain};
+use loadlab_record::documents::summary::Summary;
 
 use crate::cases::case::Spread;
 use crate::cases::metric::{Better, Metric, Value};

@@ -1,6 +1,6 @@
 //! Which cases of a run are compared with which.
 
-use loadlab_record::manifest::{CaseFacts, Manifest, RevisionFacts, base_among};
+use loadlab_record::documents::manifest::{CaseFacts, Manifest, RevisionFacts, base_among};
 
 /// The axis of revisions.
 const REVISION: &str = "revision";

@@ -8,7 +8,7 @@
 //!
 //! The answer is the median of the place over all widths, and its central 95 %.
 
-use loadlab_record::search::Capacity;
+use loadlab_record::documents::search::Capacity;
 
 use crate::scaling::search::{LevelOutcome, Outcome};
 

@@ -1,6 +1,6 @@
 //! Throughput over users, if an axis of the matrix varies them: levels, the law fitted to them, the knee.
 
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 use crate::cases::case::{CaseFindings, Spread, without_controls};
 use crate::cases::metric::{self, Better, Metric};

@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use loadlab_record::search::MAX_LEVELS;
+pub use loadlab_record::documents::search::MAX_LEVELS;
 
 /// Levels this close to one another count as the same: two per cent.
 pub const PRECISION: f64 = 0.02;

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::limits::LimitsInForce;
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::summary::{
     ActionSummary, ComponentSummary, InOut, MeanMax, MemorySummary, ProbeSummary, ReadWritten,
 };
+use loadlab_record::watch::limits::LimitsInForce;
+use loadlab_record::watch::sample::Sample;
 
 use crate::trial::counter::{AT_REST_S, Counter, During};
 

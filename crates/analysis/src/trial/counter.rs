@@ -5,7 +5,7 @@
 //! before it. From the clock's zero on, if nothing was loaded before, all growth is the load's. A counter that falls
 //! was restarted: it counts from zero.
 
-use loadlab_record::sample::Sample;
+use loadlab_record::watch::sample::Sample;
 
 /// Shorter intervals than this yield no rate: CPU time is reported in steps of up to 10 ms.
 const SHORTEST_INTERVAL_S: f64 = 0.5;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use loadlab_record::manifest::{CaseFacts, Manifest};
+use loadlab_record::documents::manifest::{CaseFacts, Manifest};
+use loadlab_record::documents::summary::Summary;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
-use loadlab_record::summary::Summary;
 
 use crate::trial::bottleneck::{Diagnosis, TrialData, diagnose};
 use crate::trial::partial::partial;

@@ -11,9 +11,9 @@ mod lateness;
 mod resets;
 
 use loadlab_record::Histogram;
-use loadlab_record::load::Tick;
-use loadlab_record::summary::{Doubt, Ended, LoadFacts, LostAgent, Summary};
-use loadlab_record::units::{format_count, format_duration_ns, format_percent_short};
+use loadlab_record::counts::load::Tick;
+use loadlab_record::documents::summary::{Doubt, Ended, LoadFacts, LostAgent, Summary};
+use loadlab_record::text::units::{format_count, format_duration_ns, format_percent_short};
 
 pub(crate) use generator::{client_limit_so_far, stall_words, throttled_so_far};
 pub(crate) use lateness::{has_due_times, late_is_grave, late_so_far};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::event::Event;
-use loadlab_record::evidence::Evidence;
+use loadlab_record::counts::hlog::Interval;
+use loadlab_record::counts::load::{Measured, Tick};
+use loadlab_record::documents::event::Event;
+use loadlab_record::documents::summary::{AgentSummary, Ended, Generator, LoadFacts, Loss};
 use loadlab_record::expr::{Expr, Figure};
-use loadlab_record::hlog::Interval;
-use loadlab_record::load::{Measured, Tick};
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{AgentSummary, Ended, Generator, LoadFacts, Loss};
+use loadlab_record::watch::evidence::Evidence;
+use loadlab_record::watch::sample::Sample;
 
 /// Everything a trial left in memory when it ended. The default is a trial that ended as planned and measured nothing.
 #[derive(Clone, Debug, Default)]

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_record::counts::hlog::Interval;
+use loadlab_record::counts::load::{Tick, Window};
+use loadlab_record::documents::figure::{FigureValue, NumberKind};
+use loadlab_record::documents::search::SearchFacts;
+use loadlab_record::documents::summary::{Ended, Expectation, Summary, Verdict};
 use loadlab_record::expr::{
-    Expr, Figure, Known, NumberKind, NumberSource, SummaryNumbers, TrialPart, built_in_kind,
-    component_figure, is_probe_figure, number_of_component,
+    Expr, Figure, Known, NumberSource, SummaryNumbers, TrialPart, built_in_kind, component_figure,
+    is_probe_figure, number_of_component,
 };
-use loadlab_record::figure::FigureValue;
-use loadlab_record::hlog::Interval;
-use loadlab_record::load::{Tick, Window};
-use loadlab_record::sample::Sample;
-use loadlab_record::search::SearchFacts;
-use loadlab_record::summary::{Ended, Expectation, Summary, Verdict};
+use loadlab_record::watch::sample::Sample;
 
 use crate::trial::components::{self, probe_name};
 use crate::trial::counter::During;

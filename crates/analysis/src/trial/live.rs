@@ -7,8 +7,8 @@
 //! the whole trial decide: one reported here may be gone at the end, and Little's law, drift and everything else that
 //! needs the whole load are checked only there.
 
-use loadlab_record::load::{Counts, OwnLimits, Series};
-use loadlab_record::summary::{Doubt, LoadFacts, Stalls};
+use loadlab_record::counts::load::{Counts, OwnLimits, Series};
+use loadlab_record::documents::summary::{Doubt, LoadFacts, Stalls};
 
 use crate::trial::doubts::{
     client_limit_so_far, doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far, stall_words,
@@ -125,7 +125,7 @@ fn stalls(still: Stalls) -> Option<Doubt> {
 fn capped(load: &LoadFacts, planned: &Planned, now: &SoFar<'_>, drops: bool) -> Option<Doubt> {
     let is_reached = |cap: &u64| load.model == "open" && (drops || now.counts.in_flight >= *cap);
     let cap = planned.max_in_flight.filter(is_reached)?;
-    let cap = loadlab_record::units::format_count(cap as f64);
+    let cap = loadlab_record::text::units::format_count(cap as f64);
     doubt(
         "in_flight_cap",
         false,

@@ -1,7 +1,7 @@
 //! One trial: what it left → its summary, the doubts about it, its verdict, and what held it back.
 //!
 //! - [`input`], [`totals`]: what a trial leaves in memory, and its sums.
-//! - [`mod@summarise`]: what a trial measured → its [`Summary`](loadlab_record::summary::Summary), including doubts,
+//! - [`mod@summarise`]: what a trial measured → its [`Summary`](loadlab_record::documents::summary::Summary), including doubts,
 //!   expectations and verdict.
 //! - [`components`]: samples → what each component used, what each probe reported.
 //! - [`counter`]: a counter that is sampled at intervals.

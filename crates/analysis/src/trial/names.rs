@@ -1,7 +1,7 @@
 //! Host names that changed their address while a load ran.
 
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::summary::Doubt;
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::summary::Doubt;
 
 use crate::trial::doubts::doubt;
 

@@ -7,13 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::event::EventKind;
+use loadlab_record::counts::load::{Bytes, Connections, Counts, InWindow, Measured, Tick, Window};
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::manifest::{CaseFacts, FigureFacts};
+use loadlab_record::documents::summary::{Ended, Generator, LoadFacts, Summary};
 use loadlab_record::expr::Figure;
-use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Tick, Window};
-use loadlab_record::manifest::{CaseFacts, FigureFacts};
-use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
-use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
+use loadlab_record::watch::sample::Sample;
 
 use crate::trial::components::cpu_s;
 use crate::trial::input::{LoadRun, Planned, TrialInput};

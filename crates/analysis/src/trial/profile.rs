@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::histogram::Histogram;
-use loadlab_record::profile::{ComponentProfile, Profile, TimeSpan};
+use loadlab_record::counts::histogram::Histogram;
+use loadlab_record::documents::why::Effect;
 use loadlab_record::store::TrialRecord;
-use loadlab_record::why::Effect;
+use loadlab_record::watch::profile::{ComponentProfile, Profile, TimeSpan};
 
 use crate::statistics::student;
 
@@ -132,7 +132,7 @@ fn effect(ratios: &[f64]) -> Option<Effect> {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_record::load::{Counts, Tick};
+    use loadlab_record::counts::load::{Counts, Tick};
 
     use super::*;
 

@@ -11,9 +11,9 @@
 //!
 //! All of it works on seconds; loads with fewer than [`FEWEST`] of them, with stages, or in batches are not judged.
 
-use loadlab_record::load::Tick;
-use loadlab_record::summary::{Doubt, LoadFacts};
-use loadlab_record::units::format_duration_ns;
+use loadlab_record::counts::load::Tick;
+use loadlab_record::documents::summary::{Doubt, LoadFacts};
+use loadlab_record::text::units::format_duration_ns;
 
 use crate::statistics::trend::{median, stretches, trend};
 

@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_record::Histogram;
-use loadlab_record::dependence::Dependence;
-use loadlab_record::hlog::Interval;
-use loadlab_record::load::{Counts, Measured, TagMeasured, Tick, Window};
-use loadlab_record::numbers::NumberSummary;
-use loadlab_record::summary::{
+use loadlab_record::counts::dependence::Dependence;
+use loadlab_record::counts::hlog::Interval;
+use loadlab_record::counts::load::{Counts, Measured, TagMeasured, Tick, Window};
+use loadlab_record::counts::numbers::NumberSummary;
+use loadlab_record::documents::summary::{
     AgentSummary, Distribution, Ended, LoadSummary, Rates, Requests, Summary, TagSummary, Verdict,
 };
 

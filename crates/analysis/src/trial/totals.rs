@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::dependence::Dependence;
-use loadlab_record::load::{Bytes, Connections, Counts, Measured, PerUser, Series, Stragglers, TagMeasured};
-use loadlab_record::numbers::Numbers;
+use loadlab_record::counts::dependence::Dependence;
+use loadlab_record::counts::load::{
+    Bytes, Connections, Counts, Measured, PerUser, Series, Stragglers, TagMeasured,
+};
+use loadlab_record::counts::numbers::Numbers;
 
 use crate::trial::input::LoadRun;
 /// Sums over loads and batches.

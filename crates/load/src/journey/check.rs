@@ -4,7 +4,7 @@
 //! since all failures are counted but few are shown.
 
 use loadlab_record::Secrets;
-use loadlab_record::bound::Bound;
+use loadlab_record::spec::bound::Bound;
 use memchr::memmem;
 
 use crate::journey::capture::{header, number};
@@ -211,7 +211,7 @@ impl Checks {
                 format!("size {} B is not {} {} B", response.size, bound.operator.sign(), bound.value)
             }),
             Failed::Time(at) => self.time.get(usize::from(at)).map_or_else(missing, |bound| {
-                let ms = |ns: f64| loadlab_record::units::format_duration_ns(ns);
+                let ms = |ns: f64| loadlab_record::text::units::format_duration_ns(ns);
                 let (sign, most) = (bound.operator.sign(), ms(bound.value));
                 format!("time {} is not {sign} {most}", ms(response.time_ns as f64))
             }),
@@ -307,7 +307,7 @@ fn quoted(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loadlab_record::bound::Operator;
+    use loadlab_record::spec::bound::Operator;
 
     const HEAD: &[u8] =
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\nX-Count: 12\r\n\r\n";

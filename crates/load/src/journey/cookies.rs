@@ -5,7 +5,7 @@
 //! cookie that is too large is refused. There is no list of public suffixes: a domain without a dot belongs to its host
 //! alone. The clock is passed in.
 
-use loadlab_record::time::Date;
+use loadlab_record::text::time::Date;
 
 /// Most cookies per user.
 pub const MAX_COOKIES: usize = 50;

@@ -1,7 +1,7 @@
 //! The target of a redirect: which of a load's hosts a `Location` leads to, and what is requested there (RFC 9110
 //! §10.2.2).
 
-use loadlab_record::url::{self, Reference};
+use loadlab_record::text::url::{self, Reference};
 
 /// A host of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]

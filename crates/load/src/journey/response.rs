@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
 
 use crate::journey::check::CheckedResponse;
 use crate::journey::decode;

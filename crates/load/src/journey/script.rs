@@ -2,9 +2,9 @@
 //! from it. Nothing here sends or counts.
 
 use loadlab_record::Secrets;
-use loadlab_record::outcome::{Failure, Outcome};
-use loadlab_record::schedule::Think;
-use loadlab_record::variable::Variable;
+use loadlab_record::counts::outcome::{Failure, Outcome};
+use loadlab_record::spec::schedule::Think;
+use loadlab_record::spec::variable::Variable;
 
 use crate::journey::capture::{Capture, CaptureSlots};
 use crate::journey::check::{Checks, Expect, Failed};

@@ -4,9 +4,9 @@
 //! capture) and the way its value is escaped at that place. Writing a template appends to a buffer and looks up nothing
 //! by name. It does not know what it writes: a path, a header field or a body.
 
-use loadlab_record::escape::{ControlCharacter, Escape};
-use loadlab_record::time::Date;
-use loadlab_record::variable::{Unit, Variable};
+use loadlab_record::spec::escape::{ControlCharacter, Escape};
+use loadlab_record::spec::variable::{Unit, Variable};
+use loadlab_record::text::time::Date;
 
 use crate::journey::capture::Captured;
 use crate::journey::rows::Rows;

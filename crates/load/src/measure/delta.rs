@@ -1,9 +1,9 @@
 //! What one worker counted in one interval, since its last delta: the unit that a load thread hands over.
 
-use loadlab_record::dependence::InOrder;
-use loadlab_record::example::Example;
-use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
-use loadlab_record::numbers::Numbers;
+use loadlab_record::counts::dependence::InOrder;
+use loadlab_record::counts::example::Example;
+use loadlab_record::counts::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
+use loadlab_record::counts::numbers::Numbers;
 
 /// How often a delta is handed over. Divides a second.
 pub const DELTA_NS: u64 = 100_000_000;

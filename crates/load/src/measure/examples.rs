@@ -3,8 +3,8 @@
 //! The slowest are kept in slots that are overwritten in place, so a load that keeps getting slower does not allocate.
 
 use loadlab_record::Secrets;
-use loadlab_record::example::{BODY_BYTES, Example, ExampleReason, HEAD_BYTES, KEPT};
-use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::counts::example::{BODY_BYTES, Example, ExampleReason, HEAD_BYTES, KEPT};
+use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::journey::example::ExampleContext;
 use crate::journey::failure::StepFailure;

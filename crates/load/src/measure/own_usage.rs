@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "sched_setattr and its like, and mallopt, which no safe wrapper has")]
 
-use loadlab_record::summary::Generator;
+use loadlab_record::documents::summary::Generator;
 
 /// CPU time and run-queue delay of the calling thread so far.
 #[derive(Clone, Copy, Debug, Default)]

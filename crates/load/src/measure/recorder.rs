@@ -7,10 +7,10 @@
 
 use std::sync::mpsc::{Receiver, Sender};
 
-use loadlab_record::dependence::InOrder;
-use loadlab_record::example::Example;
-use loadlab_record::load::{OwnLimit, Series};
-use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::counts::dependence::InOrder;
+use loadlab_record::counts::example::Example;
+use loadlab_record::counts::load::{OwnLimit, Series};
+use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::measure::delta::{DELTA_NS, Delta, Gaps, Sizes};
 use crate::spec::request::Request;

@@ -10,8 +10,8 @@ use std::io::Read;
 
 use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use loadlab_record::Secrets;
-use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
-use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use super::examples::{Ending, ResponseBytes, end_of_head};
 use crate::journey::capture::header;

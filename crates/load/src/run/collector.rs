@@ -1,8 +1,8 @@
 //! Merges what load threads report into seconds and totals.
 
-use loadlab_record::example::{Example, KEPT};
-use loadlab_record::load::{Measured, PerUser, TagMeasured, Tick, TickMs, Window};
-use loadlab_record::summary::{Generator, Stalls};
+use loadlab_record::counts::example::{Example, KEPT};
+use loadlab_record::counts::load::{Measured, PerUser, TagMeasured, Tick, TickMs, Window};
+use loadlab_record::documents::summary::{Generator, Stalls};
 
 use crate::measure::delta::{Delta, Gaps};
 use crate::run::peaks::{Levels, Peaks, larger};

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use loadlab_record::load::Connections;
-use loadlab_record::summary::Generator;
+use loadlab_record::counts::load::Connections;
+use loadlab_record::documents::summary::Generator;
 
 use super::collector::Collector;
 use super::peaks::{Levels, Peaks, larger};

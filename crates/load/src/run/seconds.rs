@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use loadlab_record::load::{TagMeasured, Tick};
+use loadlab_record::counts::load::{TagMeasured, Tick};
 
 use super::Second;
 use super::peaks::Levels;

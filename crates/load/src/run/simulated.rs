@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::mpsc::channel;
 
-use loadlab_record::summary::Generator;
+use loadlab_record::documents::summary::Generator;
 
 use super::threads::{Channels, give_back, recorder_for};
 use super::{Collector, Control, LoadError, LoadEvent, LoadResult, Origin};

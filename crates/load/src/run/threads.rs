@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use loadlab_record::summary::Generator;
+use loadlab_record::documents::summary::Generator;
 
 use super::{Control, LoadError};
 use crate::io::Io;

@@ -5,7 +5,7 @@
 //! rounded to a millionth and times to a nanosecond; from there on everything is integer arithmetic, so nothing drifts
 //! and the shares of several threads add up.
 
-use loadlab_record::schedule::Stage;
+use loadlab_record::spec::schedule::Stage;
 
 /// Grains per request: levels are in millionths, times in nanoseconds, and areas under a slope in halves.
 const GRAINS: u128 = 2 * 1_000_000 * 1_000_000_000;

@@ -9,7 +9,7 @@ pub mod level;
 pub mod share;
 pub mod think;
 
-use loadlab_record::schedule::Arrivals;
+use loadlab_record::spec::schedule::Arrivals;
 
 use self::level::Level;
 use crate::random::Random;
@@ -123,7 +123,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loadlab_record::schedule::Stage;
+    use loadlab_record::spec::schedule::Stage;
     use proptest::prelude::*;
 
     const S: u64 = 1_000_000_000;

@@ -1,6 +1,6 @@
 //! Think times of users.
 
-use loadlab_record::schedule::Think;
+use loadlab_record::spec::schedule::Think;
 
 use crate::random::Random;
 

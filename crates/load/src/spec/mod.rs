@@ -5,7 +5,7 @@ pub mod request;
 use std::sync::Arc;
 
 use loadlab_record::Secrets;
-use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
+use loadlab_record::spec::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 
 use self::request::Request;
 use crate::journey::script::Written;

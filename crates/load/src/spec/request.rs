@@ -1,6 +1,6 @@
 //! Requests, prepared before the load starts.
 
-use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::protocol::http1;
 

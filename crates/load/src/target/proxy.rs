@@ -1,7 +1,7 @@
 //! A proxy that requests go through.
 
 use base64::Engine;
-use loadlab_record::url::ServerUrl;
+use loadlab_record::text::url::ServerUrl;
 
 use crate::target::error::TargetError;
 use crate::target::url::Url;

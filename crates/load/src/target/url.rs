@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use loadlab_record::url::{self, UrlError};
+use loadlab_record::text::url::{self, UrlError};
 
 use crate::target::address::Address;
 use crate::target::allow::Allowed;

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use loadlab_record::load::OwnLimit;
-use loadlab_record::outcome::Failure;
+use loadlab_record::counts::load::OwnLimit;
+use loadlab_record::counts::outcome::Failure;
 
 use crate::io::{ConnId, Io, Ops, Wait};
 use crate::measure::examples::Reason;

@@ -6,8 +6,8 @@
 //! and if the connection ends meanwhile, the next part fails with that reason. A part that fails along with its
 //! connection takes the rest of the conversation with it.
 
-use loadlab_record::example::HEAD_BYTES;
-use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::counts::example::HEAD_BYTES;
+use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Ops};
 use crate::journey::failure::StepFailure;
@@ -540,7 +540,7 @@ impl<'r> Worker<'r> {
         if self.part_state(conn) != PartState::Waiting {
             return Reason::Words(NO_RESPONSE);
         }
-        let within = loadlab_record::units::format_duration_ns(self.spec.timeout_of(request) as f64);
+        let within = loadlab_record::text::units::format_duration_ns(self.spec.timeout_of(request) as f64);
         let link = self.conversations.link(conn);
         let (skipped, unkept) = link.map_or((0, 0), |link| (link.skipped, link.unkept));
         let mut words = match skipped {

@@ -4,8 +4,8 @@
 
 use std::cmp::Reverse;
 
-use loadlab_record::outcome::Outcome;
-use loadlab_record::schedule::{Think, WhenBehind};
+use loadlab_record::counts::outcome::Outcome;
+use loadlab_record::spec::schedule::{Think, WhenBehind};
 
 use crate::io::Ops;
 use crate::journey::failure::StepFailure;

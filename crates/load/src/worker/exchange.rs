@@ -2,8 +2,8 @@
 //! connection first, [`crate::worker::connect`] comes in between; what its slot does next is in
 //! [`crate::worker::dispatch`].
 
-use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
-use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Event, Ops, Sink};
 use crate::journey::failure::StepFailure;

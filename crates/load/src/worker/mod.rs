@@ -20,9 +20,9 @@ mod streams;
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use loadlab_record::example::Example;
-use loadlab_record::outcome::Failure;
-use loadlab_record::schedule::Until;
+use loadlab_record::counts::example::Example;
+use loadlab_record::counts::outcome::Failure;
+use loadlab_record::spec::schedule::Until;
 
 use crate::io::{Io, Ops, Wait};
 use crate::journey::users::Users;

@@ -1,6 +1,6 @@
 //! Paced users: their requests fall due at an interval, and wait or are dropped while their user is busy.
 
-use loadlab_record::schedule::WhenBehind;
+use loadlab_record::spec::schedule::WhenBehind;
 
 use crate::io::Ops;
 use crate::journey::order::Advance;

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-use loadlab_record::schedule::{Arrivals, Until, WhenBehind};
+use loadlab_record::spec::schedule::{Arrivals, Until, WhenBehind};
 
 use crate::schedule::Schedule;
 use crate::schedule::level::Level;

@@ -7,8 +7,8 @@
 //! Slots share connections in groups, and each group has one connection to each host. A step of a journey is written
 //! when its stream begins, since only its connection knows how to compress its head.
 
-use loadlab_record::example::HEAD_BYTES;
-use loadlab_record::outcome::Failure;
+use loadlab_record::counts::example::HEAD_BYTES;
+use loadlab_record::counts::outcome::Failure;
 
 use crate::io::{ConnId, Ops};
 use crate::journey::failure::StepFailure;

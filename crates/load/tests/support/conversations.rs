@@ -5,7 +5,7 @@ use loadlab_load::journey::check::{Checks, Text};
 use loadlab_load::journey::script::{ConversationAction, ConversationStep, Message, Script, Wait};
 use loadlab_load::protocol::websocket::MessageType;
 use loadlab_load::protocol::websocket::opening::Opening;
-use loadlab_record::schedule::Think;
+use loadlab_record::spec::schedule::Think;
 use sha1::{Digest, Sha1};
 
 use super::steps::template;

@@ -4,8 +4,8 @@ use loadlab_load::journey::capture::CaptureSlots;
 use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::script::{Journey, Message, Script};
 use loadlab_load::journey::template::Template;
-use loadlab_record::escape::Escape;
-use loadlab_record::variable::Variable;
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::variable::Variable;
 
 /// A template from text: `{u}` is the user, `{n}` the sequence number, `{x}` the id, `{i}` the iteration, `{a}` and
 /// `{b}` the first columns of feeds 0 and 1, `{c}` the captured value.

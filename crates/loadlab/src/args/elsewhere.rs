@@ -744,8 +744,8 @@ fn bad_value(error: &clap::Error, stopped: &str, command: &str) -> Option<String
             "`{option} {value}`: `{value}` is not a duration, it has no unit\nhint: {value} seconds are `{value}s`"
         )),
         // hey's and siege's: `-t 30S`, `-z 1M`.
-        _ if is_of_time && loadlab_record::units::parse_duration_ns(value).is_ok() => None,
-        _ if is_of_time && loadlab_record::units::parse_duration_ns(&value.to_lowercase()).is_ok() => {
+        _ if is_of_time && loadlab_record::text::units::parse_duration_ns(value).is_ok() => None,
+        _ if is_of_time && loadlab_record::text::units::parse_duration_ns(&value.to_lowercase()).is_ok() => {
             let lower = value.to_lowercase();
             Some(format!("`{option} {value}`: units are small letters\nhint: write `{lower}`"))
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use loadlab_record::url::{self, UrlError};
+use loadlab_record::text::url::{self, UrlError};
 
 /// Where the page is served: a loopback address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use loadlab_record::search::SearchVariable;
-use loadlab_record::units;
+use loadlab_record::documents::search::SearchVariable;
+use loadlab_record::text::units;
 
 /// A range of addresses.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use loadlab_analysis::cases::case::TRIALS_FOR_DIFFERENCES;
 use loadlab_analysis::comparison::compare::Comparison;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::{DiagnosedRun, Exit};
-use loadlab_record::manifest::short_commit;
+use loadlab_record::documents::manifest::short_commit;
 use loadlab_report::{escape_markdown, terminal};
 use loadlab_run::RunResult;
 use serde_json::{Value, json};

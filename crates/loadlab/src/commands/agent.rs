@@ -263,7 +263,7 @@ mod tests {
     use loadlab_load::journey::script::Journey;
     use loadlab_load::spec::Elsewhere;
     use loadlab_load::{Arrivals, Until, WhenBehind};
-    use loadlab_record::schedule::Think;
+    use loadlab_record::spec::schedule::Think;
 
     use super::*;
 

@@ -10,10 +10,10 @@ use loadlab_load::spec::request::RequestParts;
 use loadlab_load::spec::{Elsewhere, HeldConnections, Http2, Joins, RequestOrder};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
+use loadlab_record::documents::summary::Ended as LoadEnded;
 use loadlab_record::expr::{Expr, ExprError};
-use loadlab_record::schedule::Think;
-use loadlab_record::summary::Ended as LoadEnded;
-use loadlab_record::units::format_duration_ns;
+use loadlab_record::spec::schedule::Think;
+use loadlab_record::text::units::format_duration_ns;
 use loadlab_run::preflight;
 use loadlab_run::{
     Bench, BenchError, BenchResult, Targets, TlsWords, Via, Watch, bench, http2_heads, parse_expressions,

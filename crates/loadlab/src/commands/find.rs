@@ -95,7 +95,7 @@ fn opening(args: &FindArgs, request: &SearchRequest) -> String {
         request.vary.name(),
         args.expect.join(" and "),
         request.max_levels,
-        loadlab_record::units::format_duration_ns((request.level_ns + request.settle_ns) as f64)
+        loadlab_record::text::units::format_duration_ns((request.level_ns + request.settle_ns) as f64)
     )
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use loadlab_analysis::Exit;
-use loadlab_record::manifest::RunEnded;
+use loadlab_record::documents::manifest::RunEnded;
 use loadlab_report::markup::escaped;
 use loadlab_report::terminal::harmless_lines;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use loadlab_analysis::Exit;
-use loadlab_record::manifest::Manifest;
+use loadlab_record::documents::manifest::Manifest;
 use loadlab_record::secrets::MASK;
 use loadlab_record::store::read_summaries;
 use loadlab_run::plan_sha256;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_load::resident;
 use loadlab_load::target::Resolved;
-use loadlab_record::manifest::{Manifest, RevisionFacts};
+use loadlab_record::documents::manifest::{Manifest, RevisionFacts};
 use loadlab_run::foreseen::{By, foreseen};
 use loadlab_run::preflight;
 use loadlab_run::{

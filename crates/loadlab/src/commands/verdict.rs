@@ -2,7 +2,7 @@
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::comparison::compare::{Call, Comparison, Row, Scale};
-use loadlab_record::units::significant;
+use loadlab_record::text::units::significant;
 
 /// One word for all figures: `better` and `worse` if no figure contradicts it.
 pub fn word(comparison: &Comparison) -> &'static str {

@@ -48,7 +48,7 @@ pub fn command(args: &WhyArgs) -> Ended {
         seed: args.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 11),
     };
     resident::leave_start_behind();
-    let budget = loadlab_record::units::format_duration_ns(args.budget as f64);
+    let budget = loadlab_record::text::units::format_duration_ns(args.budget as f64);
     let title = format!("{}: which limit holds “{}” back, in {budget}", read.plan.name, case.name);
     let serving = Serving { metrics: MetricsTargets::default(), page: None };
     let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use loadlab_record::load::Counts;
-use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
+use loadlab_record::counts::load::Counts;
+use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns};
 use loadlab_report::figures;
 use loadlab_run::senders::AgentNow;
 

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use loadlab_analysis::trial::components::{cpu_s, probe_name};
-use loadlab_record::figure::FigureValue;
-use loadlab_record::load::{Counts, Tick};
-use loadlab_record::manifest::{FigureFacts, UntilEnded};
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Summary, Verdict};
-use loadlab_record::units::{format_count, parse_cpu_cores};
+use loadlab_record::counts::load::{Counts, Tick};
+use loadlab_record::documents::figure::FigureValue;
+use loadlab_record::documents::manifest::{FigureFacts, UntilEnded};
+use loadlab_record::documents::summary::{Summary, Verdict};
+use loadlab_record::text::units::{format_count, parse_cpu_cores};
+use loadlab_record::watch::sample::Sample;
 use loadlab_report::figures;
 use loadlab_run::event::Progress;
 use loadlab_run::senders::AgentNow;

@@ -2,11 +2,11 @@
 
 use loadlab_analysis::cases::metric::{self, Metric};
 use loadlab_analysis::comparison::compare::Call;
-use loadlab_record::bottleneck::BottleneckKind;
-use loadlab_record::figure::FigureValue;
-use loadlab_record::manifest::{FigureFacts, UntilEnded};
-use loadlab_record::summary::{Doubt, Summary, Verdict};
-use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural};
+use loadlab_record::documents::bottleneck::BottleneckKind;
+use loadlab_record::documents::figure::FigureValue;
+use loadlab_record::documents::manifest::{FigureFacts, UntilEnded};
+use loadlab_record::documents::summary::{Doubt, Summary, Verdict};
+use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, plural};
 use loadlab_report::figures;
 use loadlab_run::{RunEvent, Settled, SettledFigure};
 

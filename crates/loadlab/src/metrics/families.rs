@@ -1,8 +1,8 @@
 //! Which parts of a run's state are metrics: names, units, and current values. Other modules send them.
 
 use loadlab_analysis::trial::components::cpu_s;
-use loadlab_record::load::Counts;
-use loadlab_record::sample::Sample;
+use loadlab_record::counts::load::Counts;
+use loadlab_record::watch::sample::Sample;
 use loadlab_run::event::Progress;
 
 use crate::live::state::{Component, Load, Probe, State};
@@ -224,9 +224,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use loadlab_analysis::{TrialInput, summarise};
-    use loadlab_record::expr::NumberKind;
-    use loadlab_record::figure::{Better, FigureValue};
-    use loadlab_record::manifest::FigureFacts;
+    use loadlab_record::documents::figure::{Better, FigureValue, NumberKind};
+    use loadlab_record::documents::manifest::FigureFacts;
     use loadlab_run::RunEvent;
 
     use super::*;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use loadlab_record::units::format_count;
+use loadlab_record::text::units::format_count;
 use loadlab_report::figures;
 use loadlab_report::terminal::{bar, cut, hanging, harmless, is_harmful, left, right, sparkline, width_of};
 use ratatui::Frame;

@@ -14,7 +14,7 @@ use loadlab_load::LoadSpec;
 use loadlab_load::run::{Control, LoadEvent, Origin};
 use loadlab_load::target::Resolved;
 use loadlab_plan::{LoadSpec as PlannedLoad, Options, Outside, Plan, Reference, Until};
-use loadlab_record::summary::{AgentSummary, LostAgent, Requests};
+use loadlab_record::documents::summary::{AgentSummary, LostAgent, Requests};
 use loadlab_run::rfc3339_now;
 use loadlab_run::senders::{
     AgentNow, ReadySenders, RemoteLoad, SenderNews, Senders, SentLoad, files_of, not_by_others,

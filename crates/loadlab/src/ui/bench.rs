@@ -1,8 +1,8 @@
 //! The report that the page becomes after a `bench` without a record, made from memory.
 
-use loadlab_record::manifest::{CaseFacts, Manifest, RunEnded, Writer};
+use loadlab_record::documents::manifest::{CaseFacts, Manifest, RunEnded, Writer};
+use loadlab_record::documents::summary::Ended;
 use loadlab_record::store::{CaseRecord, RECORD_VERSION, RunRecord, TrialRecord};
-use loadlab_record::summary::Ended;
 use loadlab_run::{BenchResult, host, rfc3339_now};
 
 use crate::mask;

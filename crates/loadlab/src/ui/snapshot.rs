@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loadlab_record::units::format_count;
+use loadlab_record::text::units::format_count;
 use loadlab_report::figures;
 use loadlab_report::terminal::harmless;
 use serde::Serialize;
@@ -251,9 +251,8 @@ fn name_of(weight: Weight) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_record::expr::NumberKind;
-    use loadlab_record::figure::Better;
-    use loadlab_record::manifest::FigureFacts;
+    use loadlab_record::documents::figure::{Better, NumberKind};
+    use loadlab_record::documents::manifest::FigureFacts;
     use loadlab_run::RunEvent;
     use loadlab_run::senders::AgentNow;
     use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Journeys in words: everything beyond a plain request.
 
-use loadlab_record::units::format_count;
-use loadlab_record::url::ServerUrl;
+use loadlab_record::text::units::format_count;
+use loadlab_record::text::url::ServerUrl;
 
 use crate::model::journey::{Body, Step};
 use crate::model::journey::{Checks, FeedSpec, Http, OnFailure, PartContent, Protocol, Script};

@@ -7,8 +7,8 @@ mod journey;
 
 use std::collections::HashMap;
 
-use loadlab_record::schedule::{Arrivals, Think, Until, WhenBehind};
-use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural, significant};
+use loadlab_record::spec::schedule::{Arrivals, Think, Until, WhenBehind};
+use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, plural, significant};
 
 use crate::model::journey::Step;
 use crate::model::part::{Command, ComponentKind, Lifetime};
@@ -535,7 +535,7 @@ mod tests {
     #[test]
     fn durations_read_as_they_are_written() {
         for text in ["0s", "300ms", "10s", "1m30s", "1s500ms", "1h", "2d1h", "250us", "7ns"] {
-            assert_eq!(duration(loadlab_record::units::parse_duration_ns(text).unwrap()), text);
+            assert_eq!(duration(loadlab_record::text::units::parse_duration_ns(text).unwrap()), text);
         }
     }
 

@@ -3,7 +3,7 @@
 //! Names are already resolved to numbers: a capture is a slot, a feed its index in the load's list, a column its index
 //! among those used.
 
-use loadlab_record::bound::Bound;
+use loadlab_record::spec::bound::Bound;
 
 use crate::model::template::Template;
 

@@ -3,10 +3,9 @@
 //! Everything that depends on the case is resolved here; what only a run can know (ports to be found, the run's folder)
 //! stays in [`Template`]s.
 
-use loadlab_record::expr::NumberKind;
-use loadlab_record::figure::Better;
-use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
-use loadlab_record::search::SearchVariable;
+use loadlab_record::documents::figure::{Better, NumberKind};
+use loadlab_record::documents::search::SearchVariable;
+use loadlab_record::spec::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 
 use crate::model::journey::Step;
 use crate::model::journey::{Http, Place, Script, Setup};

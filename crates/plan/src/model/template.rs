@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use loadlab_record::escape::Escape;
-use loadlab_record::variable::Variable;
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::variable::Variable;
 
 /// A text with names whose values a run provides.
 ///

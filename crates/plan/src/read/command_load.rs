@@ -1,6 +1,6 @@
 //! Reads loads made by a program of the user's, and which cases a load belongs to.
 
-use loadlab_record::schedule::{Think, Until, WhenBehind};
+use loadlab_record::spec::schedule::{Think, Until, WhenBehind};
 
 use crate::keys;
 use crate::model::case_values::CaseValues;

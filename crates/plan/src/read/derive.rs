@@ -1,6 +1,7 @@
 //! Reads `derive`: figures derived from those of the plan's cases.
 
-use loadlab_record::expr::{self, NumberKind, Sum};
+use loadlab_record::documents::figure::NumberKind;
+use loadlab_record::expr::{self, Sum};
 
 use crate::keys;
 use crate::model::spec::{Case, DerivedSpec};

@@ -1,6 +1,6 @@
 //! Reads `events` (what happens to the system during the load) and `durability` (where to find out what was stored).
 
-use loadlab_record::variable::Variable;
+use loadlab_record::spec::variable::Variable;
 
 use crate::keys::{self, renamed};
 use crate::model::journey::PartContent;

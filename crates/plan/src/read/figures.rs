@@ -1,7 +1,7 @@
 //! Reads `figures`: names for the numbers that matter. Their language is that of conditions.
 
-use loadlab_record::expr::{self, ExprError, Figure, NameRef, NumberKind, Sum};
-use loadlab_record::figure::Better;
+use loadlab_record::documents::figure::{Better, NumberKind};
+use loadlab_record::expr::{self, ExprError, Figure, NameRef, Sum};
 
 use crate::keys;
 use crate::model::spec::FigureSpec;

@@ -1,9 +1,8 @@
 //! Reads `find`: the search for the highest load that meets conditions.
 
-use loadlab_record::expr::NumberKind;
-use loadlab_record::figure::Better;
-use loadlab_record::schedule::{Think, Until};
-use loadlab_record::search::{MAX_LEVELS, SearchVariable};
+use loadlab_record::documents::figure::{Better, NumberKind};
+use loadlab_record::documents::search::{MAX_LEVELS, SearchVariable};
+use loadlab_record::spec::schedule::{Think, Until};
 
 use crate::keys;
 use crate::model::spec::{Expression, FigureSpec, FindSpec, LoadSpec, Model};

@@ -1,7 +1,7 @@
 //! Puts in what a text asks for from outside.
 
-use loadlab_record::escape::Escape;
 use loadlab_record::secrets::LEAST_BYTES;
+use loadlab_record::spec::escape::Escape;
 
 use crate::credentials;
 use crate::outside::{MOST_BYTES, Missing, OutsideName, Reference};

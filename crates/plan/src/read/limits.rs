@@ -3,8 +3,9 @@
 //! `${measured.CASE.COMPONENT.FIGURE / 2}` takes the place of a whole limit. The figure is known only once that case
 //! has run, so the run puts it in; here it is checked that there will be one.
 
-use loadlab_record::expr::{self, NumberKind as Figure};
-use loadlab_record::units;
+use loadlab_record::documents::figure::NumberKind as Figure;
+use loadlab_record::expr;
+use loadlab_record::text::units;
 
 use crate::keys;
 use crate::model::journey::Place;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use loadlab_record::schedule::{Arrivals, Think, Until, WhenBehind};
+use loadlab_record::spec::schedule::{Arrivals, Think, Until, WhenBehind};
 
 use crate::keys;
 use crate::model::journey::Step;

@@ -3,8 +3,8 @@
 //! Names of captures are known as soon as the load is read, and may be used from the step after the one that captures
 //! them. Feeds number the columns that are used.
 
-use loadlab_record::escape::Escape;
-use loadlab_record::variable::Variable;
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::variable::Variable;
 
 use crate::text::span::Span;
 

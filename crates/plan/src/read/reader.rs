@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use loadlab_record::escape::Escape;
+use loadlab_record::spec::escape::Escape;
 
 use crate::keys::{Section, elsewhere, renamed};
 use crate::model::case_values::CaseValues;

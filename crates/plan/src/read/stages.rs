@@ -1,7 +1,7 @@
 //! Reads how a load changes over time: its stages, and the think times of its users.
 
-use loadlab_record::schedule::{Stage, Think};
-use loadlab_record::units::parse_rate_per_s;
+use loadlab_record::spec::schedule::{Stage, Think};
+use loadlab_record::text::units::parse_rate_per_s;
 
 use crate::keys::{self, MAX_USERS};
 use crate::read::reader::{Fields, Reader, Scalar};

@@ -1,6 +1,6 @@
 //! How many trials each case has: a number, or until it is certain how the cases differ.
 
-use loadlab_record::manifest::{TRIALS_FOR_DIFFERENCES, base_among};
+use loadlab_record::documents::manifest::{TRIALS_FOR_DIFFERENCES, base_among};
 
 use crate::keys::{self, MAX_TRIALS};
 use crate::model::plan::{Plan, TrialOrder, UntilCertain};

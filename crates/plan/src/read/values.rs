@@ -1,6 +1,6 @@
 //! Typed scalars: durations, sizes, rates, counts, choices, names.
 
-use loadlab_record::units::{self, UnitError};
+use loadlab_record::text::units::{self, UnitError};
 
 use crate::keys::{Shape, renamed};
 use crate::read::reader::{Fields, Reader, Scalar};

@@ -1,7 +1,7 @@
 //! Names in the texts of a step: variables that change from request to request.
 
-use loadlab_record::escape::Escape;
-use loadlab_record::variable::{Unit, Variable};
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::variable::{Unit, Variable};
 
 use crate::read::names::MOST;
 use crate::read::names::{KnownCapture, NameMeaning, StepOwner};

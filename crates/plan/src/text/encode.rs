@@ -1,6 +1,6 @@
 //! Values encoded for JSON, forms and URLs.
 
-use loadlab_record::escape::Escape;
+use loadlab_record::spec::escape::Escape;
 
 /// A number in JSON syntax: YAML also knows `0x10`, `1_000`, `007` and `.5`.
 pub(crate) fn json_number(text: &str) -> String {

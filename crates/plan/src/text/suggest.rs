@@ -1,6 +1,6 @@
 //! "Did you mean": edit distance over the names allowed at a place; and globs over case names.
 
-use loadlab_record::edit_distance::edit_distance;
+use loadlab_record::text::edit_distance::edit_distance;
 
 /// The allowed name nearest to a mistyped one, if any is near enough.
 pub(crate) fn nearest<'a>(typed: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

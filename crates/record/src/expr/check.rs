@@ -4,7 +4,7 @@
 use super::elsewhere;
 use super::names::{built_in_kind, built_in_names};
 use super::{Comparison, Cond, Expr, ExprError, Literal, Name, NameRef, Num, NumberKind};
-use crate::edit_distance::edit_distance;
+use crate::text::edit_distance::edit_distance;
 
 /// A number's dimension during a calculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@
 
 use super::check::Dim;
 use super::{Comparison, Cond, Expr, Literal, Num, NumberKind, PartText, Window, lex};
-use crate::bound::Operator;
-use crate::quantile::{Estimate, FewSamples};
-use crate::units::{estimate_text, format_count, format_duration_ns, significant};
+use crate::counts::quantile::{Estimate, FewSamples};
+use crate::spec::bound::Operator;
+use crate::text::units::{estimate_text, format_count, format_duration_ns, significant};
 
 /// What is known of a number. Values are in the unit of their kind: milliseconds, bytes, per second, percent.
 #[derive(Clone, Debug, PartialEq)]
@@ -311,7 +311,7 @@ pub(super) fn range(num: &Num, numbers: &dyn NumberSource, remarks: &mut Remarks
                 };
                 remarks
                     .notes
-                    .push(format!("`{name}` is at least {}{unit}", crate::units::significant(low, 4)));
+                    .push(format!("`{name}` is at least {}{unit}", crate::text::units::significant(low, 4)));
                 Some(Range { low, high: f64::INFINITY, dim: Dim::Of(kind), endless: true })
             }
             Known::Between(between) => {

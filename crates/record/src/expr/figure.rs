@@ -2,8 +2,8 @@
 //! to the name.
 
 use super::{Between, Cond, Expr, ExprError, Known, Num, NumberKind, Sum};
-use crate::figure::FigureValue;
-use crate::quantile::{Estimate, FewSamples};
+use crate::counts::quantile::{Estimate, FewSamples};
+use crate::documents::figure::FigureValue;
 
 /// A name for a number computed from others.
 #[derive(Clone, Debug, PartialEq)]

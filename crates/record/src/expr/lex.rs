@@ -1,8 +1,8 @@
 //! Text to tokens. Every token knows its position, since every error message needs one.
 
 use super::{ExprError, Literal, NumberKind, Quantity};
-use crate::bound::Operator;
-use crate::units;
+use crate::spec::bound::Operator;
+use crate::text::units;
 
 /// A token and its position.
 #[derive(Clone, Debug, PartialEq)]

@@ -28,7 +28,8 @@ mod parse;
 mod sum;
 mod summary;
 
-use crate::bound::Operator;
+use crate::documents::figure::NumberKind;
+use crate::spec::bound::Operator;
 
 pub use eval::{Between, Evaluated, Known, NumberSource, TrialPart};
 pub use figure::Figure;
@@ -40,55 +41,12 @@ pub use page::conditions_page;
 pub use sum::Sum;
 pub use summary::SummaryNumbers;
 
-pub use crate::load::Window;
+pub use crate::counts::load::Window;
 
 /// The longest expression, in bytes.
 pub const MAX_BYTES: usize = 10_000;
 /// The deepest nesting of parentheses.
 pub const MAX_DEPTH: usize = 50;
-
-/// A number's kind. Each kind has one unit in records and in [`Known`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NumberKind {
-    /// A count, or a number of unknown unit such as a probe's.
-    Plain,
-    /// A share, 0 to 1 (`errors`). Compares with `%`, of which 1 is 100.
-    Fraction,
-    /// Percent of one core, 100 being a whole core (`edge1.cpu`), and every literal with `%`.
-    Percent,
-    /// Milliseconds.
-    Duration,
-    /// Bytes.
-    Bytes,
-    /// Per second.
-    Rate,
-}
-
-impl NumberKind {
-    /// In words, with its article.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            NumberKind::Plain => "a plain number",
-            NumberKind::Fraction => "a share",
-            NumberKind::Percent => "a percentage",
-            NumberKind::Duration => "a duration",
-            NumberKind::Bytes => "a size",
-            NumberKind::Rate => "a rate",
-        }
-    }
-
-    /// The unit of records: `ms`, `B`, `/s`, `%`, or nothing.
-    pub const fn unit(self) -> &'static str {
-        match self {
-            NumberKind::Plain | NumberKind::Fraction => "",
-            NumberKind::Percent => "%",
-            NumberKind::Duration => "ms",
-            NumberKind::Bytes => "B",
-            NumberKind::Rate => "/s",
-        }
-    }
-}
 
 /// A number with a unit, as written in an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]

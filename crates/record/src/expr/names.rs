@@ -1,8 +1,8 @@
 //! The names expressions may use, and the kinds of their numbers.
 
 use super::NumberKind;
-use crate::numbers::NumberSummary;
-use crate::summary::ComponentSummary;
+use crate::counts::numbers::NumberSummary;
+use crate::documents::summary::ComponentSummary;
 
 /// A table's entry: name, kind, and meaning, for the page of all names.
 pub(super) struct Named {

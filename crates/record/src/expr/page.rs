@@ -7,7 +7,7 @@ use super::NumberKind;
 use super::names::{
     COMPONENT_FIGURES, COUNTS, Named, PROBE_FIGURES, SERIES, STORED, TAG_PREFIXES, TIMES, WHOLE,
 };
-use crate::numbers::NumberSummary;
+use crate::counts::numbers::NumberSummary;
 
 const OPENING: &str = "\
 # Conditions

@@ -3,7 +3,7 @@
 use super::check::{Dim, check_names};
 use super::eval::{Between, Known, NumberSource, Remarks, TrialPart, range};
 use super::{ExprError, NameRef, Num, NumberKind, names, parse};
-use crate::quantile::Estimate;
+use crate::counts::quantile::Estimate;
 
 /// A checked sum, difference, product or quotient.
 #[derive(Clone, Debug, PartialEq)]

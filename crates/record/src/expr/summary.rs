@@ -2,15 +2,15 @@
 
 use super::names::{COMPONENT_FIGURES, FIGURES, component_number};
 use super::{Between, Known, NumberKind, NumberSource, TrialPart, Window};
-use crate::dependence::Dependence;
-use crate::histogram::Histogram;
-use crate::hlog::Interval;
-use crate::load::{Counts, Tick};
-use crate::outcome::{Failure, Failures};
-use crate::quantile::{FewSamples, quantile_of, samples_needed};
-use crate::search::SearchVariable;
-use crate::summary::{Distribution, ProbeSummary, Requests, Summary, TagSummary};
-use crate::units::format_count;
+use crate::counts::dependence::Dependence;
+use crate::counts::histogram::Histogram;
+use crate::counts::hlog::Interval;
+use crate::counts::load::{Counts, Tick};
+use crate::counts::outcome::{Failure, Failures};
+use crate::counts::quantile::{FewSamples, quantile_of, samples_needed};
+use crate::documents::search::SearchVariable;
+use crate::documents::summary::{Distribution, ProbeSummary, Requests, Summary, TagSummary};
+use crate::text::units::format_count;
 
 /// A second of the record belongs to a window if it extends past it by no more than this.
 const SLACK_S: f64 = 0.001;
@@ -64,7 +64,7 @@ impl<'a> SummaryNumbers<'a> {
             let is_seen = ["due", "started", "ok", "dropped"].contains(&name);
             return Some(if s.load.is_command() && !is_seen { not_measured() } else { count });
         }
-        let loss = |count: fn(&crate::summary::Loss) -> u64| match &s.loss {
+        let loss = |count: fn(&crate::documents::summary::Loss) -> u64| match &s.loss {
             Some(loss) => plain(count(loss)),
             None => Known::Unknown("the plan does not say how to read what was stored".to_owned()),
         };

@@ -313,8 +313,8 @@ proptest! {
 /// A secret may equal a name that the record itself uses: the record stays readable, and its texts are masked.
 #[test]
 fn names_of_the_record_survive_secrets_that_equal_them() {
-    use crate::event::{Event, EventKind};
-    use crate::load::Tick;
+    use crate::counts::load::Tick;
+    use crate::documents::event::{Event, EventKind};
     for name in ["component", "load_started", "statuses", "in_flight", "failures"] {
         let of = secrets(&[name, "hunter22"]);
         let text = |text: &str| text.to_owned();

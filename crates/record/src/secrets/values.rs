@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Secrets;
-use crate::event::{Event, EventKind};
-use crate::evidence::Evidence;
-use crate::example::Example;
-use crate::load::Tick;
-use crate::manifest::FigureFacts;
-use crate::sample::Sample;
-use crate::summary::{Doubt, Summary};
+use crate::counts::example::Example;
+use crate::counts::load::Tick;
+use crate::documents::event::{Event, EventKind};
+use crate::documents::manifest::FigureFacts;
+use crate::documents::summary::{Doubt, Summary};
+use crate::watch::evidence::Evidence;
+use crate::watch::sample::Sample;
 
 /// What can be masked by [`Secrets::mask_value`].
 pub trait Maskable {

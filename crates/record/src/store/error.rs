@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::hlog::HlogError;
+use crate::counts::hlog::HlogError;
 
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]

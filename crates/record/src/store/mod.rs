@@ -31,7 +31,7 @@ pub use read::{CaseRecord, RunRecord, TrialRecord, read_run, read_run_with, read
 pub use resume::{Resumed, resume};
 pub use write::{RunWriter, TrialWriter};
 
-/// Version of the format of a run directory, in [`crate::manifest::Manifest::record`].
+/// Version of the format of a run directory, in [`crate::documents::manifest::Manifest::record`].
 pub const RECORD_VERSION: u32 = 2;
 
 /// The manifest.

@@ -19,17 +19,17 @@ use super::{
     CASES, EVENTS, EVIDENCE, EXAMPLES, LATENCY, LEVELS, MANIFEST, PROFILE, RECORD_VERSION, SAMPLES, SUMMARY,
     StoreError, TICKS,
 };
-use crate::event::Event;
-use crate::evidence::Evidence;
-use crate::example::Example;
-use crate::histogram::Histogram;
-use crate::hlog::{self, Interval};
-use crate::load::{Series, Tick};
-use crate::manifest::{CaseFacts, Manifest};
-use crate::packed_samples::{PackedSamples, Packer};
-use crate::profile::Profile;
-use crate::sample::Sample;
-use crate::summary::Summary;
+use crate::counts::example::Example;
+use crate::counts::histogram::Histogram;
+use crate::counts::hlog::{self, Interval};
+use crate::counts::load::{Series, Tick};
+use crate::documents::event::Event;
+use crate::documents::manifest::{CaseFacts, Manifest};
+use crate::documents::summary::Summary;
+use crate::watch::evidence::Evidence;
+use crate::watch::packed_samples::{PackedSamples, Packer};
+use crate::watch::profile::Profile;
+use crate::watch::sample::Sample;
 
 type Result<T> = std::result::Result<T, StoreError>;
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::write::{RunWriter, make_or_check};
 use super::{CASES, RunRecord, StoreError, read_summaries};
+use crate::documents::summary::Summary;
 use crate::secrets::Secrets;
-use crate::summary::Summary;
 
 /// The folder for what trials left behind that are made again. Readers ignore it.
 const CUT_OFF: &str = "cut-off";

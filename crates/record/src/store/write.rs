@@ -14,19 +14,19 @@ use super::{
     CASES, EVENTS, EVIDENCE, EXAMPLES, FOLDED, FOLDED_WAITS, IDS, LATENCY, LEVELS, LOGS, MANIFEST, PPROF,
     PPROF_WAITS, PROFILE, SAMPLES, SUMMARY, StoreError, TICKS, case_dir_name,
 };
-use crate::event::Event;
-use crate::evidence::Evidence;
-use crate::example::Example;
+use crate::counts::example::Example;
+use crate::counts::hlog::{self, Encoder};
+use crate::counts::ids::{IdLine, SentIds};
+use crate::counts::load::{Series, TagMeasured, Tick};
+use crate::documents::event::Event;
+use crate::documents::manifest::Manifest;
+use crate::documents::summary::Summary;
 use crate::files;
-use crate::hlog::{self, Encoder};
-use crate::ids::{IdLine, SentIds};
-use crate::load::{Series, TagMeasured, Tick};
-use crate::manifest::Manifest;
-use crate::pprof;
-use crate::profile::Profile;
-use crate::sample::Sample;
 use crate::secrets::Secrets;
-use crate::summary::Summary;
+use crate::watch::evidence::Evidence;
+use crate::watch::pprof;
+use crate::watch::profile::Profile;
+use crate::watch::sample::Sample;
 
 type Result<T> = std::result::Result<T, StoreError>;
 

@@ -1,8 +1,8 @@
 //! The agents of a swarm: what each sent of a case's loads, and what was not offered because one was lost.
 
 use loadlab_analysis::cases::case::CaseFindings;
-use loadlab_record::summary::{AgentSummary, LostAgent, Requests};
-use loadlab_record::units::{format_count, significant};
+use loadlab_record::documents::summary::{AgentSummary, LostAgent, Requests};
+use loadlab_record::text::units::{format_count, significant};
 
 use crate::document::{Cell, Table, Weight};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use loadlab_analysis::cases::case::{CaseFindings, Spread};
 use loadlab_analysis::cases::metric::{self, Better, Unit, Value};
-use loadlab_record::summary::{Distribution, LoadSummary, Summary};
+use loadlab_record::documents::summary::{Distribution, LoadSummary, Summary};
 
 use super::{PlanOrder, agents, case_id, charts, marks, profile, ranged, remarks, sockets, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
@@ -128,7 +128,7 @@ fn by_tag(case: &CaseFindings<'_>) -> Option<Table> {
     if tags.is_empty() {
         return None;
     }
-    let count = |tag: &str, read: fn(&loadlab_record::summary::Requests) -> u64| {
+    let count = |tag: &str, read: fn(&loadlab_record::documents::summary::Requests) -> u64| {
         let of = |s: &Summary| s.by_tag.get(tag).map(|t| read(&t.requests) as f64).into();
         ranged(&Spread::of(case.whole().map(of).collect(), Better::Less), Unit::Count)
     };
@@ -188,7 +188,7 @@ fn probes(case: &CaseFindings<'_>) -> Option<Table> {
     if names.is_empty() {
         return None;
     }
-    let cell = |name: &str, read: fn(&loadlab_record::summary::ProbeSummary) -> Option<f64>| {
+    let cell = |name: &str, read: fn(&loadlab_record::documents::summary::ProbeSummary) -> Option<f64>| {
         let of = |s: &Summary| s.probes.get(name).and_then(read).into();
         ranged(&Spread::of(case.whole().map(of).collect(), Better::Neither), Unit::Number)
     };

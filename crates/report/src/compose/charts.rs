@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::cases::case::CaseFindings;
 use loadlab_analysis::trial::bottleneck::BottleneckKind;
-use loadlab_record::sample::Sample;
+use loadlab_record::watch::sample::Sample;
 
 use super::component_charts::ChartGroup;
 use super::marks::{axis_of, bands, marks, shown_time, turns};

@@ -1,7 +1,7 @@
 //! Differences between cases: a table for each pair, and the document of `loadlab compare`.
 
 use loadlab_analysis::comparison::compare::{Call, Comparison, ConfidenceInterval, Method, Row, Scale};
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
 use crate::figures::{self, NOTHING};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_analysis::trial::components::{cpu_s, probe_name};
-use loadlab_record::sample::Sample;
+use loadlab_record::watch::sample::Sample;
 
 use super::one_trial::ChartedTrial;
 use super::quiet::{Words, parted};

@@ -4,7 +4,7 @@ use loadlab_analysis::cases::case::CaseFindings;
 use loadlab_analysis::cases::labels::Labels;
 use loadlab_analysis::cases::metric::{ReadComponent, Unit};
 use loadlab_analysis::findings::Findings;
-use loadlab_record::summary::Summary;
+use loadlab_record::documents::summary::Summary;
 
 use super::tables::drop_unknown_columns;
 use super::{PlanOrder, ranged};

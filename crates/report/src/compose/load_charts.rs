@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_analysis::cases::metric::Unit;
 use loadlab_record::Failure;
-use loadlab_record::load::{Tick, TickMs};
+use loadlab_record::counts::load::{Tick, TickMs};
 use loadlab_record::store::TrialRecord;
 
 use super::one_trial::ChartedTrial;

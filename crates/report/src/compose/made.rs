@@ -1,8 +1,8 @@
 //! How the run was made: everything needed to repeat it, and to know what it ran on.
 
 use loadlab_analysis::DiagnosedRun;
-use loadlab_record::manifest::{RunEnded, UntilEnded};
-use loadlab_record::units::format_duration_ns;
+use loadlab_record::documents::manifest::{RunEnded, UntilEnded};
+use loadlab_record::text::units::format_duration_ns;
 
 use crate::document::{Block, Fact, Remark, Section, Weight};
 use crate::figures::{self, bytes, plural};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::event::EventKind;
-use loadlab_record::load::Tick;
+use loadlab_record::counts::load::Tick;
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::summary::LoadFacts;
 use loadlab_record::store::TrialRecord;
-use loadlab_record::summary::LoadFacts;
 
 use crate::document::{Band, Chart, Mark};
 use crate::figures;
@@ -55,7 +55,7 @@ pub(super) fn marks(record: &TrialRecord) -> Vec<Mark> {
     };
     // Coming up before and going down after the load is planned; in between it is news.
     let to_s = record.ticks.iter().map(|t| t.to_s).fold(0.0, f64::max);
-    let news = |e: &&loadlab_record::event::Event| {
+    let news = |e: &&loadlab_record::documents::event::Event| {
         let planned = matches!(e.what, EventKind::Up { .. } | EventKind::Down { .. })
             && !(0.0..=to_s).contains(&e.at_s);
         e.at_s >= from_s && !planned

@@ -34,7 +34,7 @@ use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::cases::case::{CaseFindings, Spread};
 use loadlab_analysis::cases::metric::{self, Metric, Unit};
 use loadlab_analysis::findings::{Findings, findings};
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 use crate::document::{Block, CaseLink, Cell, Compare, Document, Fact, Point, Remark, Section, Table};
 use crate::figures;

@@ -5,8 +5,8 @@ use loadlab_analysis::cases::case::{CaseFindings, Spread};
 use loadlab_analysis::cases::labels::Labels;
 use loadlab_analysis::cases::metric::{Metric, Unit, Value};
 use loadlab_analysis::findings::Findings;
-use loadlab_record::summary::Verdict;
-use loadlab_record::units::{parse_bytes, parse_duration_ns, parse_rate_per_s};
+use loadlab_record::documents::summary::Verdict;
+use loadlab_record::text::units::{parse_bytes, parse_duration_ns, parse_rate_per_s};
 
 use super::case_id;
 use super::cases::LOGARITHMIC_FROM;

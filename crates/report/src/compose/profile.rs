@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use loadlab_analysis::cases::case::CaseFindings;
 use loadlab_analysis::comparison::compare::Comparison;
 use loadlab_analysis::trial::profile::{CaseProfile, ProfileCost};
-use loadlab_record::profile::{ComponentProfile, Function, INCOMPLETE};
+use loadlab_record::watch::profile::{ComponentProfile, Function, INCOMPLETE};
 
 use super::{PlanOrder, case_id};
 use crate::document::{Block, Cell, Flame, FlameNode, FlameUnit, Remark, Table, Weight};
@@ -175,8 +175,9 @@ fn note(shown: &Shown<'_>, left_out: u64) -> String {
         }),
     };
     if !component.idle.is_empty() {
-        let one =
-            |idle: &loadlab_record::profile::IdleWait| format!("{} for {}", threads(idle.samples), idle.why);
+        let one = |idle: &loadlab_record::watch::profile::IdleWait| {
+            format!("{} for {}", threads(idle.samples), idle.why)
+        };
         let all: Vec<String> = component.idle.iter().map(one).collect();
         note.push_str(&format!(" Threads without work are left out: on average {}.", all.join(", ")));
     }
@@ -333,7 +334,7 @@ fn add_before(whole: &mut Called, names: &[String], before: &ComponentProfile) {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_record::profile::Stack;
+    use loadlab_record::watch::profile::Stack;
 
     use super::*;
 

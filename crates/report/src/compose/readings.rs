@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use loadlab_analysis::trial::counter::{Counter, During};
-use loadlab_record::load::{Tick, TickMs};
-use loadlab_record::sample::Sample;
+use loadlab_record::counts::load::{Tick, TickMs};
+use loadlab_record::watch::sample::Sample;
 
 use super::PlanOrder;
 use super::marks::ShownTime;

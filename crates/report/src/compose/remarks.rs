@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::cases::case::CaseFindings;
 use loadlab_analysis::findings::Findings;
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::example::{Example, ExampleReason};
-use loadlab_record::summary::{Doubt, Expectation};
+use loadlab_record::counts::example::{Example, ExampleReason};
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::summary::{Doubt, Expectation};
 
 use crate::document::{Block, Remark, Section, Weight};
 use crate::figures;
@@ -348,7 +348,7 @@ fn remark(example: &Example, kept: ExampleReason) -> Remark {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_record::summary::FewSamples;
+    use loadlab_record::documents::summary::FewSamples;
 
     use super::*;
 

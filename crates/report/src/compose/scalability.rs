@@ -3,7 +3,7 @@
 use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_analysis::scaling::scalability::{Level, Scalability};
 use loadlab_analysis::scaling::usl::{Fit, FittedValue, Knee};
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 use loadlab_analysis::cases::case::Spread;
 
@@ -275,7 +275,7 @@ fn table(curve: &Scalability) -> Table {
 mod tests {
     use loadlab_analysis::cases::metric::{Better, Few};
     use loadlab_analysis::scaling::usl;
-    use loadlab_record::quantile::Estimate;
+    use loadlab_record::counts::quantile::Estimate;
 
     use super::*;
 

@@ -4,9 +4,9 @@ use loadlab_analysis::cases::case::{CaseFindings, TrialFindings};
 use loadlab_analysis::cases::metric::Unit;
 use loadlab_analysis::findings::Findings;
 use loadlab_analysis::verdict_of_search;
-use loadlab_record::manifest::Manifest;
-use loadlab_record::search::{Capacity, SearchFacts, SearchStep, SearchVariable};
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::manifest::Manifest;
+use loadlab_record::documents::search::{Capacity, SearchFacts, SearchStep, SearchVariable};
+use loadlab_record::documents::summary::Verdict;
 
 use crate::colour::Colour;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, Weight};

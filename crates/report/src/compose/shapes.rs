@@ -7,9 +7,9 @@ use loadlab_analysis::cases::case::CaseFindings;
 use loadlab_analysis::cases::metric::Unit;
 use loadlab_analysis::findings::Findings;
 use loadlab_record::Histogram;
-use loadlab_record::histogram::rank_of;
-use loadlab_record::load::Series;
-use loadlab_record::numbers::samples_needed;
+use loadlab_record::counts::histogram::rank_of;
+use loadlab_record::counts::load::Series;
+use loadlab_record::counts::numbers::samples_needed;
 use loadlab_record::store::TrialRecord;
 
 use super::readings::RATE_FROM_S;
@@ -104,7 +104,7 @@ impl Ranks {
     fn of(histogram: &Histogram) -> Ranks {
         let (min, max) = (histogram.min_ns().unwrap_or(0), histogram.max_ns().unwrap_or(0));
         let mut seen = 0;
-        let up_to = |bucket: loadlab_record::histogram::Bucket| {
+        let up_to = |bucket: loadlab_record::counts::histogram::Bucket| {
             seen += bucket.count;
             (seen, bucket.high_ns.clamp(min, max))
         };
@@ -174,7 +174,7 @@ impl LogGrid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loadlab_record::hlog::Interval;
+    use loadlab_record::counts::hlog::Interval;
 
     fn histogram(values: impl IntoIterator<Item = (u64, u64)>) -> Histogram {
         let mut h = Histogram::new();

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use loadlab_analysis::cases::case::CaseFindings;
 use loadlab_analysis::trial::bottleneck::flow::waiting;
 use loadlab_analysis::trial::counter::{Counter, During};
-use loadlab_record::evidence::Pair;
-use loadlab_record::sample::{Pressure, Sample, Tcp};
-use loadlab_record::units::format_duration_ns;
+use loadlab_record::text::units::format_duration_ns;
+use loadlab_record::watch::evidence::Pair;
+use loadlab_record::watch::sample::{Pressure, Sample, Tcp};
 
 use super::PlanOrder;
 use super::tables::drop_unknown_columns;

@@ -6,8 +6,8 @@ use loadlab_analysis::cases::case::{CaseFindings, Spread};
 use loadlab_analysis::cases::labels::Labels;
 use loadlab_analysis::cases::metric::{self, Better, Unit, Value};
 use loadlab_analysis::findings::Findings;
-use loadlab_record::outcome::Failures;
-use loadlab_record::summary::{Requests, Summary, TagSummary};
+use loadlab_record::counts::outcome::Failures;
+use loadlab_record::documents::summary::{Requests, Summary, TagSummary};
 
 use super::ranged;
 use crate::document::{Cell, Remark, Table, Weight};

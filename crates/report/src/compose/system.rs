@@ -8,8 +8,8 @@ use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_analysis::findings::Findings;
 use loadlab_analysis::trial::bottleneck::BottleneckKind;
 use loadlab_analysis::trial::bottleneck::flow::waiting;
-use loadlab_record::manifest::{ComponentFacts, Manifest};
-use loadlab_record::summary::{ComponentSummary, Summary};
+use loadlab_record::documents::manifest::{ComponentFacts, Manifest};
+use loadlab_record::documents::summary::{ComponentSummary, Summary};
 
 use super::cases::bottleneck;
 use crate::document::{Drawing, Edge, Gauge, Node};

@@ -7,7 +7,7 @@ use loadlab_analysis::cases::case::{CaseFindings, Spread};
 use loadlab_analysis::cases::metric::{self, Better, Metric, ReadComponent, Unit, Value};
 use loadlab_analysis::comparison::derived::Derived;
 use loadlab_analysis::findings::Findings;
-use loadlab_record::summary::{ComponentSummary, Summary};
+use loadlab_record::documents::summary::{ComponentSummary, Summary};
 
 use super::{PlanOrder, ranged, spread_cell};
 use crate::document::{Cell, Table, Weight};

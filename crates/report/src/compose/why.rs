@@ -1,8 +1,8 @@
 //! A proof by intervention: what each lever costs, what more of it brings, and how that was measured.
 
-use loadlab_record::manifest::Manifest;
-use loadlab_record::summary::Verdict;
-use loadlab_record::why::{Effect, LeverCall, LeverFacts, RaisedFacts, WhyFacts};
+use loadlab_record::documents::manifest::Manifest;
+use loadlab_record::documents::summary::Verdict;
+use loadlab_record::documents::why::{Effect, LeverCall, LeverFacts, RaisedFacts, WhyFacts};
 
 use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
 use crate::figures::{self, NOTHING};

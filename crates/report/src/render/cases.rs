@@ -47,8 +47,8 @@ pub(crate) fn table_of(cases: &CaseTable, bars: Option<usize>) -> Table {
     Table { caption: String::new(), head, text_columns, rows: rows.collect(), note: cases.note.clone() }
 }
 
-fn weight_of(verdict: loadlab_record::summary::Verdict) -> Weight {
-    use loadlab_record::summary::Verdict;
+fn weight_of(verdict: loadlab_record::documents::summary::Verdict) -> Weight {
+    use loadlab_record::documents::summary::Verdict;
     match verdict {
         Verdict::Pass => Weight::Good,
         Verdict::Fail | Verdict::Invalid => Weight::Bad,

@@ -5,7 +5,7 @@ pub mod html;
 pub mod markdown;
 pub mod text;
 
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 use loadlab_analysis::cases::metric::Value;
 

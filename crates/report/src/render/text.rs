@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use loadlab_analysis::cases::metric::Value;
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 use super::cases::{line_of, table_of, tables_of};
 use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};

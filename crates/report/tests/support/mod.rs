@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::{DiagnosedRun, LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::example::{Example, ExampleReason};
-use loadlab_record::expr::Expr;
-use loadlab_record::hlog::Interval;
-use loadlab_record::load::{
+use loadlab_record::counts::example::{Example, ExampleReason};
+use loadlab_record::counts::hlog::Interval;
+use loadlab_record::counts::load::{
     Bytes, Connections, Counts, InWindow, Measured, Series, TagMeasured, Tick, TickMs, Window,
 };
-use loadlab_record::manifest::{CaseFacts, ComponentFacts, Host, Manifest, RunEnded, Writer};
-use loadlab_record::sample::Sample;
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::manifest::{CaseFacts, ComponentFacts, Host, Manifest, RunEnded, Writer};
+use loadlab_record::documents::summary::{Ended, Generator, LoadFacts, Loss};
+use loadlab_record::expr::Expr;
 use loadlab_record::store::{CaseRecord, RunRecord, RunWriter, TrialRecord};
-use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss};
+use loadlab_record::watch::sample::Sample;
 use loadlab_report::document::Document;
 
 /// A case to generate.

@@ -2,7 +2,7 @@
 
 use loadlab_load::IoChoice;
 use loadlab_plan::Isolation;
-use loadlab_record::units::{format_bytes, format_count};
+use loadlab_record::text::units::{format_bytes, format_count};
 
 use super::{Conntrack, Demand, Facts, Finding, Severity};
 

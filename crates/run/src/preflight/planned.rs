@@ -3,8 +3,8 @@
 use loadlab_load::target::{Address, sources_on_loopback};
 use loadlab_load::{IoChoice, LoadSpec, Model, Until};
 use loadlab_plan as plan;
-use loadlab_record::schedule::Stage;
-use loadlab_record::url;
+use loadlab_record::spec::schedule::Stage;
+use loadlab_record::text::url;
 
 /// What a load, or several concurrent loads, will demand of the machine.
 #[derive(Clone, Debug, PartialEq)]

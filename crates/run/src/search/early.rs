@@ -5,9 +5,9 @@
 //! make up for it. Each expectation of a level is turned into conditions that end its load.
 
 use loadlab_plan as plan;
+use loadlab_record::counts::quantile::quantile_of;
+use loadlab_record::documents::summary::{Ended, Summary};
 use loadlab_record::expr::{Expr, SummaryNumbers};
-use loadlab_record::quantile::quantile_of;
-use loadlab_record::summary::{Ended, Summary};
 
 use crate::level::Level;
 

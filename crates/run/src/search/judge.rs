@@ -2,8 +2,8 @@
 
 use loadlab_analysis::scaling::search::Outcome;
 use loadlab_analysis::trial::doubts::drops_many;
+use loadlab_record::documents::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
 use loadlab_record::expr::{Expr, Known, NumberSource, SummaryNumbers, TrialPart};
-use loadlab_record::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
 
 /// A measurement that is too short is extended by this factor beyond what is needed: no two trials have the same rate.
 pub(super) const LONGER_BY: f64 = 1.1;
@@ -68,7 +68,7 @@ const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
 fn loadlab_words(e: &Expectation) -> String {
     match (e.value, &e.note) {
         (Some(value), _) => {
-            format!("{}: {} {}", e.expr, loadlab_record::units::significant(value, 3), e.unit)
+            format!("{}: {} {}", e.expr, loadlab_record::text::units::significant(value, 3), e.unit)
                 .trim_end()
                 .to_owned()
         }
@@ -118,7 +118,7 @@ pub(super) fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
             Some(tag) => summary.by_tag.get(tag)?.response_ms.count,
             None => summary.response_ms.count,
         };
-        let needed = loadlab_record::numbers::samples_needed(*quantile);
+        let needed = loadlab_record::counts::numbers::samples_needed(*quantile);
         (count > 0 && count < needed).then(|| needed as f64 / count as f64 * LONGER_BY)
     });
     factors.reduce(f64::max)

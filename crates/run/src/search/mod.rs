@@ -11,11 +11,13 @@ use loadlab_analysis::scaling::search::{Answer, LevelOutcome, NextLevel, Outcome
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
-use loadlab_record::event::EventKind;
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::search::{
+    Capacity, SearchFacts, SearchStep, SearchVariable, most_measurements,
+};
+use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::Expr;
-use loadlab_record::search::{Capacity, SearchFacts, SearchStep, SearchVariable, most_measurements};
 use loadlab_record::store::{StoreError, TrialWriter};
-use loadlab_record::summary::Summary;
 use loadlab_system::{Cancel, clock};
 
 use crate::event::RunEvent;
@@ -229,7 +231,7 @@ impl SearchRun<'_> {
                 let text = format!(
                     "measuring {} again, for {}: a percentile needs more requests",
                     self.task.request.vary.level(level),
-                    loadlab_record::units::format_duration_ns(length_ns as f64)
+                    loadlab_record::text::units::format_duration_ns(length_ns as f64)
                 );
                 (self.task.emit)(RunEvent::Note(text));
                 continue;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Case, ComponentKind};
-use loadlab_record::event::EventKind;
+use loadlab_record::documents::event::EventKind;
 use loadlab_system::{
     self as system, Cancel, Component, ComposeSpec, ContainerSpec, External, ExternalSelector, HealthCheck,
     ImageBuild, Network, Project, Scraper, ServiceSpec, Target, clock,

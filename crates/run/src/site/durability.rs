@@ -4,11 +4,11 @@
 //! arrived, or it was refused) from an accepted request that was not stored, so it only gives bounds.
 
 use loadlab_plan as plan;
-use loadlab_record::event::EventKind;
-use loadlab_record::ids::{IdSet, SentIds};
-use loadlab_record::load::Counts;
-use loadlab_record::outcome::Failure;
-use loadlab_record::summary::Loss;
+use loadlab_record::counts::ids::{IdSet, SentIds};
+use loadlab_record::counts::load::Counts;
+use loadlab_record::counts::outcome::Failure;
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::summary::Loss;
 use loadlab_system::{OutputCommand, Probe, clock, http};
 
 use crate::site::probes::{self, ProbeContext};

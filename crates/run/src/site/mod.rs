@@ -14,8 +14,8 @@ use std::sync::mpsc::Receiver;
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Case, ComponentKind, Lifetime};
-use loadlab_record::event::EventKind;
-use loadlab_record::units::format_duration_ns;
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::{
     Cancel, CommandSpec, Component, Counts, Limits, LogFiles, Notice, Probe, Ready, RelayAt, System,
     Takedown, Target, clock,

@@ -7,8 +7,8 @@ use loadlab_load::protocol::websocket::MessageType;
 use loadlab_load::protocol::websocket::opening::Opening;
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
-use loadlab_record::schedule::Think;
-use loadlab_record::variable::Variable;
+use loadlab_record::spec::schedule::Think;
+use loadlab_record::spec::variable::Variable;
 
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;

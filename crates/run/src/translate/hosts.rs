@@ -7,7 +7,7 @@ use loadlab_load::journey::redirect::Site;
 use loadlab_load::spec;
 use loadlab_load::target::names::Moved;
 use loadlab_load::target::{Address, Allowed, ProxyUrl, TargetError, Url};
-use loadlab_record::event::EventKind;
+use loadlab_record::documents::event::EventKind;
 
 /// A proxy that a load goes through.
 #[derive(Clone, Copy, Debug)]

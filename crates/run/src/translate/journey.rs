@@ -318,7 +318,7 @@ pub fn check_feeds(plan: &plan::Plan, plan_dir: &Path) -> Result<(), plan::PlanE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loadlab_record::variable::Variable;
+    use loadlab_record::spec::variable::Variable;
 
     fn nothing(_: &str) -> Option<String> {
         None

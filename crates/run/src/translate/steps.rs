@@ -7,7 +7,7 @@ use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::script::{Deal, Journey, Message, Script};
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
-use loadlab_record::variable::Variable;
+use loadlab_record::spec::variable::Variable;
 
 use crate::translate::conversation::parts_of;
 use crate::translate::error::TranslateError;

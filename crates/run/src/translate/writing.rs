@@ -10,8 +10,8 @@ use loadlab_load::journey::template::Template;
 use loadlab_load::spec::request::{Request, RequestError};
 use loadlab_load::target::{TargetError, Url};
 use loadlab_plan as plan;
-use loadlab_record::escape::Escape;
-use loadlab_record::url;
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::text::url;
 
 use crate::translate::error::{Names, TranslateError};
 use crate::translate::hosts::Hosts;

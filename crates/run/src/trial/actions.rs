@@ -4,7 +4,7 @@
 //! as dead. An event that cannot be carried out spoils the trial, because it is then not the planned one.
 
 use loadlab_plan::{Action, EventSpec, LeverSpec};
-use loadlab_record::event::EventKind;
+use loadlab_record::documents::event::EventKind;
 use loadlab_system::{Cancel, CommandSpec, Component, ComponentSpec, Watcher, clock};
 
 use crate::event::RunEvent;

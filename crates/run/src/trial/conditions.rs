@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::event::Event;
+use loadlab_record::documents::event::Event;
+use loadlab_record::documents::figure::NumberKind;
+use loadlab_record::documents::summary::{ComponentSummary, ProbeSummary, Summary};
 use loadlab_record::expr::{
-    Expr, Known, NameRef, NumberKind, NumberSource, SummaryNumbers, TrialPart, built_in_kind, component_names,
+    Expr, Known, NameRef, NumberSource, SummaryNumbers, TrialPart, built_in_kind, component_names,
 };
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
+use loadlab_record::watch::sample::Sample;
 
 use crate::readings::Readings;
 use crate::state::TrialState;

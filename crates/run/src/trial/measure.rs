@@ -10,14 +10,17 @@ use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::measure::own_usage;
 use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin, Second, Totals};
 use loadlab_load::{LoadSpec, Model, run};
-use loadlab_record::event::EventKind;
-use loadlab_record::example::Example;
-use loadlab_record::expr::{Expr, Figure, NameRef, NumberKind, kind_of};
-use loadlab_record::hlog::Interval;
-use loadlab_record::ids::{IdLine, IdSet};
-use loadlab_record::load::{Counts, InWindow, Measured, Series, TagMeasured, Tick, Window};
-use loadlab_record::schedule::{Stage, Think, Until, WhenBehind};
-use loadlab_record::summary::{AgentSummary, Ended, Generator, LoadFacts, StageFacts, Summary, ThinkFacts};
+use loadlab_record::counts::example::Example;
+use loadlab_record::counts::hlog::Interval;
+use loadlab_record::counts::ids::{IdLine, IdSet};
+use loadlab_record::counts::load::{Counts, InWindow, Measured, Series, TagMeasured, Tick, Window};
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::figure::NumberKind;
+use loadlab_record::documents::summary::{
+    AgentSummary, Ended, Generator, LoadFacts, StageFacts, Summary, ThinkFacts,
+};
+use loadlab_record::expr::{Expr, Figure, NameRef, kind_of};
+use loadlab_record::spec::schedule::{Stage, Think, Until, WhenBehind};
 use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
 

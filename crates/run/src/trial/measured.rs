@@ -1,10 +1,10 @@
 //! The combined measurements of all loads and batches of a trial.
 
 use loadlab_analysis::LoadRun;
-use loadlab_record::example::{Example, ExampleReason};
-use loadlab_record::hlog::Interval;
-use loadlab_record::load::{Counts, Tick};
-use loadlab_record::summary::{AgentSummary, Ended, Generator};
+use loadlab_record::counts::example::{Example, ExampleReason};
+use loadlab_record::counts::hlog::Interval;
+use loadlab_record::counts::load::{Counts, Tick};
+use loadlab_record::documents::summary::{AgentSummary, Ended, Generator};
 
 use crate::trial::measure::MeasuredLoad;
 

@@ -22,10 +22,10 @@ use loadlab_load::target::Allowed;
 use loadlab_load::target::names::Names;
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::Secrets;
-use loadlab_record::event::EventKind;
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::summary::{Ended, Generator as GeneratorUse, LoadFacts, Loss, Summary};
 use loadlab_record::expr::{Expr, Figure};
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator as GeneratorUse, LoadFacts, Loss, Summary};
+use loadlab_record::watch::sample::Sample;
 use loadlab_system::{
     Answering, Cancel, IdleReadings, Listening, Notice, Probe, ProfileSpec, Profiler, SampleTiming,
     TrialClock, WatchEvent, Watcher, clock, drain,

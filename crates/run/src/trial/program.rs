@@ -8,12 +8,12 @@
 use loadlab_analysis::LoadRun;
 use loadlab_load::run::Origin;
 use loadlab_plan as plan;
-use loadlab_record::event::EventKind;
+use loadlab_record::counts::load::{Counts, InWindow, Measured, Tick, Window};
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::summary::{Ended, Generator, LoadFacts};
 use loadlab_record::expr::{Expr, Figure};
-use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator, LoadFacts};
-use loadlab_record::units::format_count;
+use loadlab_record::text::units::format_count;
+use loadlab_record::watch::sample::Sample;
 use loadlab_system::{CommandResult, CommandSpec, Probe, RunningCommand, WatchEvent, clock};
 
 use crate::event::{Progress, RunEvent};

@@ -7,7 +7,7 @@ use loadlab_load::run::{LoadEvent, Origin};
 use loadlab_load::target::Allowed;
 use loadlab_load::{Control, run};
 use loadlab_plan as plan;
-use loadlab_record::example::Example;
+use loadlab_record::counts::example::Example;
 use loadlab_system::clock;
 
 use crate::site::error::SiteError;

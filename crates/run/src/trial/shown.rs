@@ -1,9 +1,9 @@
 //! The plan's figures for live views while a load runs: computed once a second from what was measured so far, and only
 //! if someone is watching.
 
+use loadlab_record::documents::figure::FigureValue;
+use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::{Figure, Known, NameRef, NumberSource, TrialPart};
-use loadlab_record::figure::FigureValue;
-use loadlab_record::summary::Summary;
 
 use crate::event::RunEvent;
 use crate::readings::Readings;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{Case, ComponentSpec};
-use loadlab_record::summary::Summary;
-use loadlab_record::why::{LeverCall, LeverFacts, NextBottleneck, NotTried, WhyFacts};
+use loadlab_record::documents::summary::Summary;
+use loadlab_record::documents::why::{LeverCall, LeverFacts, NextBottleneck, NotTried, WhyFacts};
 
 use crate::why::lever::Lever;
 
@@ -165,7 +165,7 @@ pub fn found(facts: &WhyFacts) -> String {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_record::why::{BlockFacts, Effect, RaisedFacts};
+    use loadlab_record::documents::why::{BlockFacts, Effect, RaisedFacts};
 
     use super::*;
 

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use loadlab_analysis::why::Block;
 use loadlab_plan::{Case, EventSpec};
 use loadlab_record::Histogram;
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::hlog::Interval;
-use loadlab_record::load::Tick;
-use loadlab_record::sample::Sample;
+use loadlab_record::counts::hlog::Interval;
+use loadlab_record::counts::load::Tick;
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::why::BlockFacts;
 use loadlab_record::store::TrialRecord;
-use loadlab_record::why::BlockFacts;
+use loadlab_record::watch::sample::Sample;
 
 use crate::settling::rounds_in_random_order;
 use crate::why::lever::{Lever, Setting};
@@ -265,8 +265,8 @@ pub fn as_load(base: &Case, name: &str, length_s: u64) -> Case {
 #[cfg(test)]
 mod tests {
     use loadlab_plan::{Action, LimitName};
-    use loadlab_record::load::Counts;
-    use loadlab_record::why::LeverFacts;
+    use loadlab_record::counts::load::Counts;
+    use loadlab_record::documents::why::LeverFacts;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! What can be changed under load: limits that the plan sets, busy threads, and levers that the plan names.
 
 use loadlab_plan::{Action, Case, ComponentSpec, LimitName};
-use loadlab_record::summary::Summary;
-use loadlab_record::why::{LeverFacts, NotTried, RaisedFacts};
+use loadlab_record::documents::summary::Summary;
+use loadlab_record::documents::why::{LeverFacts, NotTried, RaisedFacts};
 
 /// One step: a limit is tightened to this share of its planned value.
 pub const STEP: f64 = 0.9;
@@ -239,7 +239,7 @@ fn limited(component: &ComponentSpec, limit: LimitName, planned: f64, factor: f6
 }
 
 fn limit_words(limit: LimitName, value: f64) -> String {
-    use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
+    use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns};
     match limit {
         LimitName::Cpu => cpu_words(value),
         LimitName::Delay | LimitName::Jitter => format_duration_ns(value),

@@ -15,11 +15,11 @@ use loadlab_analysis::why::{self as analysis, FEWEST_ROUNDS};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, EventSpec, Plan, ProfileSpec};
 use loadlab_record::Histogram;
-use loadlab_record::manifest::RunEnded;
+use loadlab_record::documents::manifest::RunEnded;
+use loadlab_record::documents::summary::Summary;
+use loadlab_record::documents::why::{LeverCall, LeverFacts, WhyFacts};
 use loadlab_record::store::{TrialRecord, read_run};
-use loadlab_record::summary::Summary;
-use loadlab_record::units::format_duration_ns;
-use loadlab_record::why::{LeverCall, LeverFacts, WhyFacts};
+use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::Cancel;
 
 use crate::conduct::{RunError, allowed_of, never_began, prepare};
@@ -414,7 +414,7 @@ impl Proof<'_> {
         let effects = analysis::effects(&[&part.measured], raises);
         let samples = part.trial.samples.by_component();
         let less = &self.facts.levers[0];
-        let of = |(place, effect): (usize, Option<loadlab_record::why::Effect>)| {
+        let of = |(place, effect): (usize, Option<loadlab_record::documents::why::Effect>)| {
             let mut raised = settings[place].raised();
             raised.goodput = effect;
             raised.p99_ms = p99_ms(std::slice::from_ref(&part), Some(place));

@@ -17,7 +17,7 @@ use loadlab_load::io::epoll::now_ns;
 use loadlab_load::measure::delta::Delta;
 use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin, Part, PartReport, due_between, merge};
 use loadlab_load::spec::Elsewhere;
-use loadlab_record::load::Counts;
+use loadlab_record::counts::load::Counts;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 

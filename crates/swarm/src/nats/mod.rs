@@ -20,7 +20,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, Context, stream};
 use async_nats::{Client, ConnectOptions, Event, ServerError};
 use futures_util::StreamExt;
-use loadlab_record::url::ServerUrl;
+use loadlab_record::text::url::ServerUrl;
 use tokio::sync::mpsc;
 
 /// Subject on which runs are announced.

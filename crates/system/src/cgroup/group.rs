@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use loadlab_record::units::format_bytes;
+use loadlab_record::text::units::format_bytes;
 
 use super::{CgroupDir, Controller, Version, folder_name, place_of, read};
 use crate::process::kill;

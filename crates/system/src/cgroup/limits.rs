@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::Path;
 
-use loadlab_record::limits::LimitsInForce;
-use loadlab_record::units::format_bytes;
+use loadlab_record::text::units::format_bytes;
+use loadlab_record::watch::limits::LimitsInForce;
 
 use super::group::{Group, LimitError, UNLIMITED_BPS, disks, set};
 use super::{CgroupDir, Controller, Version, place_of};

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use loadlab_record::sample::Pressure;
+use loadlab_record::watch::sample::Pressure;
 
 use super::{CgroupDir, Controller, Version, place_of};
 

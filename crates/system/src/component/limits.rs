@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use loadlab_record::limits::LimitsInForce;
+use loadlab_record::watch::limits::LimitsInForce;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 use super::{Component, Inner};

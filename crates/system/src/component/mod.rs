@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use loadlab_record::units::format_bytes;
+use loadlab_record::text::units::format_bytes;
 use rustix::process::{Pid, WaitIdStatus};
 
 use crate::cgroup::group::Group;

@@ -10,7 +10,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 
-use loadlab_record::evidence::Evidence;
+use loadlab_record::watch::evidence::Evidence;
 
 use super::evidence::own_cpu_ns;
 use super::evidence::sockets::{Socket, SocketTable, Subset};

@@ -21,8 +21,8 @@ pub(crate) mod target;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use loadlab_record::evidence::Evidence;
-use loadlab_record::sample::Sample;
+use loadlab_record::watch::evidence::Evidence;
+use loadlab_record::watch::sample::Sample;
 
 use self::evidence::EvidenceReader;
 use self::probe::Probe;

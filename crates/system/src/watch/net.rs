@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use loadlab_record::sample::Tcp;
+use loadlab_record::watch::sample::Tcp;
 
 use crate::cgroup::read::CachedFile;
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use loadlab_record::sample::Sample;
+use loadlab_record::watch::sample::Sample;
 
 use super::probe::prometheus::{self, Metric};
 use super::{Emit, SecondTicker, WatchEvent, Watcher};

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use loadlab_record::sample::Sample;
+use loadlab_record::watch::sample::Sample;
 use rustix::fs::{Mode, OFlags};
 
 use super::evidence::Members;

@@ -1,8 +1,8 @@
 //! The answer as shown in the summary: the first suspect, the evidence for it, and how sure it is.
 
-use loadlab_record::bottleneck::{Bottleneck, BottleneckKind, Confidence};
-use loadlab_record::evidence::Pair;
-use loadlab_record::summary::Summary;
+use loadlab_record::documents::bottleneck::{Bottleneck, BottleneckKind, Confidence};
+use loadlab_record::documents::summary::Summary;
+use loadlab_record::watch::evidence::Pair;
 
 use super::flow::{FEWEST_READINGS, Flow, NOT_READ, Site, not_seen};
 use super::located::{is_range, site};

@@ -1,9 +1,9 @@
 //! What holds requests back in a place none of whose resources is saturated: a link, a pool, a disk, acknowledgements,
 //! limited concurrency, or plain latency.
 
-use loadlab_record::evidence::Pair;
-use loadlab_record::summary::Summary;
-use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
+use loadlab_record::documents::summary::Summary;
+use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, significant};
+use loadlab_record::watch::evidence::Pair;
 
 use super::flow::{Flow, GENERATOR, SHORTEST_LINK_MS, WaitPlace, is_per_request, most, short, waiting};
 use super::{BottleneckKind, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};

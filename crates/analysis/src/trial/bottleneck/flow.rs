@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadlab_record::evidence::{Evidence, Listener, Pair, Ports, Threads, Timed};
-use loadlab_record::units::significant;
-use loadlab_record::url::{self, Url};
+use loadlab_record::text::units::significant;
+use loadlab_record::text::url::{self, Url};
+use loadlab_record::watch::evidence::{Evidence, Listener, Pair, Ports, Threads, Timed};
 
 use super::{TrialData, during};
 use crate::trial::counter::During;

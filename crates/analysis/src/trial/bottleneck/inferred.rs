@@ -1,9 +1,9 @@
 //! When nothing is saturated: conclusions drawn from outside, and marked as such. A few requests at a time, or the
 //! component that the latency is inside.
 
-use loadlab_record::event::EventKind;
-use loadlab_record::sample::Sample;
-use loadlab_record::units::{format_count, format_duration_ns, significant};
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::text::units::{format_count, format_duration_ns, significant};
+use loadlab_record::watch::sample::Sample;
 
 use super::flow::Flow;
 use super::taken_down::taken_down;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::evidence::{Pair, Threads};
-use loadlab_record::units::{format_count, format_percent_whole, significant};
+use loadlab_record::text::units::{format_count, format_percent_whole, significant};
+use loadlab_record::watch::evidence::{Pair, Threads};
 
 use super::causes::{
     full_pool, holds_back, keeps_up, limited_concurrency, link_of_relay, link_shaping, relayed,

@@ -1,9 +1,9 @@
 //! Memory: processes killed for lack of it, a limit that was reached, and pages that are continuously read from disk
 //! because there is no room to keep them.
 
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::ComponentSummary;
-use loadlab_record::units::{format_bytes, format_count, format_percent_whole};
+use loadlab_record::documents::summary::ComponentSummary;
+use loadlab_record::text::units::{format_bytes, format_count, format_percent_whole};
+use loadlab_record::watch::sample::Sample;
 
 use super::{BottleneckKind, FULL_WEIGHT, SHORTEST_S, Suspect, TrialData, during};
 use crate::trial::counter::{Counter, During};

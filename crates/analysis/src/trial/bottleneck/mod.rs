@@ -30,15 +30,15 @@ mod taken_down;
 use std::collections::BTreeMap;
 
 use loadlab_record::Failure;
-pub use loadlab_record::bottleneck::BottleneckKind;
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::evidence::{Evidence, Listener};
-use loadlab_record::load::Tick;
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{ComponentSummary, Doubt, Summary};
-use loadlab_record::units::{
+use loadlab_record::counts::load::Tick;
+pub use loadlab_record::documents::bottleneck::BottleneckKind;
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::summary::{ComponentSummary, Doubt, Summary};
+use loadlab_record::text::units::{
     format_bytes, format_count, format_duration_ns, format_percent_whole, significant,
 };
+use loadlab_record::watch::evidence::{Evidence, Listener};
+use loadlab_record::watch::sample::Sample;
 
 pub use self::answer::{Diagnosis, answer_of_watched, diagnose};
 use self::flow::Flow;

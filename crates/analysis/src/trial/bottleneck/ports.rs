@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::units::{format_count, format_percent_whole};
+use loadlab_record::text::units::{format_count, format_percent_whole};
 
 use super::flow::{Flow, GENERATOR, PortLine};
 use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during};

@@ -1,8 +1,8 @@
 //! What the plan's own events took away while the load ran. Requests that waited for it need no other explanation, and
 //! without it the answer blames the component where they wait.
 
-use loadlab_record::event::{Event, EventKind};
-use loadlab_record::units::{format_duration_ns, format_percent_whole};
+use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::text::units::{format_duration_ns, format_percent_whole};
 
 use super::{TrialData, during};
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::Failure;
-use loadlab_record::summary::{Doubt, Requests, Summary};
-use loadlab_record::units::format_count;
+use loadlab_record::documents::summary::{Doubt, Requests, Summary};
+use loadlab_record::text::units::format_count;
 
 use super::doubt;
 

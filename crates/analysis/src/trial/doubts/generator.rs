@@ -1,8 +1,8 @@
 //! Doubts about the generator and its machine: too little CPU, stalls, its own limits.
 
-use loadlab_record::load::OwnLimits;
-use loadlab_record::summary::{Doubt, LoadFacts, Stalls, Summary};
-use loadlab_record::units::{format_count, format_duration_ns, format_percent_short};
+use loadlab_record::counts::load::OwnLimits;
+use loadlab_record::documents::summary::{Doubt, LoadFacts, Stalls, Summary};
+use loadlab_record::text::units::{format_count, format_duration_ns, format_percent_short};
 
 use super::lateness::{
     figures_in, has_due_times, late_is_grave, quantile_ns, responses, shortage_is_grave, tail_of,

@@ -2,11 +2,12 @@
 //! to show.
 
 use loadlab_record::Histogram;
-use loadlab_record::expr::{Expr, NumberKind, built_in_kind};
-use loadlab_record::histogram::rank_of;
-use loadlab_record::load::Series;
-use loadlab_record::summary::{Doubt, LoadFacts, PERCENTILES, Summary};
-use loadlab_record::units::format_duration_ns;
+use loadlab_record::counts::histogram::rank_of;
+use loadlab_record::counts::load::Series;
+use loadlab_record::documents::figure::NumberKind;
+use loadlab_record::documents::summary::{Doubt, LoadFacts, PERCENTILES, Summary};
+use loadlab_record::expr::{Expr, built_in_kind};
+use loadlab_record::text::units::format_duration_ns;
 
 use super::{Grounds, doubt};
 

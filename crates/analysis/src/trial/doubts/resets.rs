@@ -3,9 +3,9 @@
 //! up. The first is no failure, the second is one; from outside the server they cannot be distinguished.
 
 use loadlab_record::Failure;
+use loadlab_record::documents::summary::{Doubt, Summary};
 use loadlab_record::expr::{Expr, SummaryNumbers};
-use loadlab_record::summary::{Doubt, Summary};
-use loadlab_record::units::{format_count, format_percent_short};
+use loadlab_record::text::units::{format_count, format_percent_short};
 
 use super::{doubt, share_of};
 

@@ -7,9 +7,9 @@ mod http2;
 use std::ops::Range;
 
 use loadlab_record::Secrets;
-use loadlab_record::example::HEAD_BYTES;
-use loadlab_record::outcome::{Failure, Outcome};
-use loadlab_record::schedule::Think;
+use loadlab_record::counts::example::HEAD_BYTES;
+use loadlab_record::counts::outcome::{Failure, Outcome};
+use loadlab_record::spec::schedule::Think;
 
 use crate::journey::capture::{self, CaptureSlots, Captured};
 use crate::journey::cookies::{self, Jar};

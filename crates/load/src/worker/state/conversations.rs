@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::io::ConnId;
 use crate::journey::failure::StepFailure;

@@ -1,6 +1,6 @@
 //! Slots: requests in flight, or room for them, with their timeouts and the beginnings of their responses.
 
-use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
 
 use crate::journey::failure::StepFailure;
 use crate::journey::response::BufferedResponse;

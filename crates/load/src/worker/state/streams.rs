@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
-use loadlab_record::outcome::Failure;
+use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::outcome::Failure;
 
 use crate::io::ConnId;
 use crate::journey::response::write_field;

@@ -4,8 +4,8 @@
 use loadlab_analysis::Exit;
 use loadlab_analysis::trial::judge::could_not_run;
 use loadlab_record::Failure;
-use loadlab_record::figure::FigureValue;
-use loadlab_record::summary::{Ended as LoadEnded, Summary, Verdict};
+use loadlab_record::documents::figure::FigureValue;
+use loadlab_record::documents::summary::{Ended as LoadEnded, Summary, Verdict};
 
 /// The figure's value in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +97,7 @@ pub fn misleading(trials: &[(usize, Reading)], last: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use loadlab_analysis::{TrialInput, summarise};
-    use loadlab_record::quantile::FewSamples;
+    use loadlab_record::counts::quantile::FewSamples;
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use loadlab_record::manifest::{CommitFacts, RevisionFacts, short_commit};
-use loadlab_record::units::plural;
+use loadlab_record::documents::manifest::{CommitFacts, RevisionFacts, short_commit};
+use loadlab_record::text::units::plural;
 
 /// The most changed files that a message names.
 const NAMED: usize = 3;

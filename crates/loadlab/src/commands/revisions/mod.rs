@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{Options, Revision};
-use loadlab_record::manifest::RevisionFacts;
+use loadlab_record::documents::manifest::RevisionFacts;
 use loadlab_system::{Guardian, OwnFolder};
 
 use super::check::{self, ReadPlan};

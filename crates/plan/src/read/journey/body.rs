@@ -1,6 +1,6 @@
 //! Reads what a step sends: texts, JSON, forms, parts, files.
 
-use loadlab_record::escape::Escape;
+use loadlab_record::spec::escape::Escape;
 
 use crate::keys;
 use crate::keys::journey::PART;

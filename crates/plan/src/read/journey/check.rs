@@ -1,9 +1,9 @@
 //! Reads checks: statuses, header fields, texts and JSON values of the body, its size, the time.
 
-use loadlab_record::bound::{Bound, Operator};
-use loadlab_record::escape::Escape;
-use loadlab_record::units;
-use loadlab_record::variable::Variable;
+use loadlab_record::spec::bound::{Bound, Operator};
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::variable::Variable;
+use loadlab_record::text::units;
 
 use crate::keys;
 use crate::keys::journey::EXPECT;

@@ -1,7 +1,7 @@
 //! Reads conversations over WebSockets: what is sent, what is waited for, how long a connection is held, and whether
 //! the load around them allows any.
 
-use loadlab_record::escape::Escape;
+use loadlab_record::spec::escape::Escape;
 
 use crate::keys::journey::{MESSAGE, WEBSOCKET_SEND};
 use crate::model::journey::{Conversation, Message, MessageContent, Protocol};

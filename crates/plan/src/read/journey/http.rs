@@ -1,6 +1,6 @@
 //! Reads a load's protocol settings, and the arrivals of users.
 
-use loadlab_record::schedule::Arrivals;
+use loadlab_record::spec::schedule::Arrivals;
 
 use crate::keys::journey::{SESSIONS, TLS};
 use crate::model::journey::{Http, Protocol, Tls};

@@ -1,6 +1,6 @@
 //! Reads journeys: `setup`, the steps of users, and what surrounds them.
 
-use loadlab_record::escape::Escape;
+use loadlab_record::spec::escape::Escape;
 
 use crate::keys::{self, METHODS};
 use crate::model::journey::Step;

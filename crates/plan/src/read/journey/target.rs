@@ -2,8 +2,8 @@
 //!
 //! The host must come before any variable: which hosts a load may reach is decided before it starts.
 
-use loadlab_record::escape::Escape;
-use loadlab_record::url::{ServerUrl, Url};
+use loadlab_record::spec::escape::Escape;
+use loadlab_record::text::url::{ServerUrl, Url};
 
 use crate::keys::journey::{AUTH, BASIC};
 use crate::model::journey::Auth;

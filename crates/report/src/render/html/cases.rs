@@ -126,7 +126,7 @@ fn grid(out: &mut String, grid: &Grid, of: &Grids) {
 
 /// A cell's shade shows its share of the maximum; a case that failed has a mark.
 fn grid_cell(out: &mut String, cell: &GridCell) {
-    use loadlab_record::summary::Verdict;
+    use loadlab_record::documents::summary::Verdict;
     let mark = match cell.verdict {
         Verdict::Fail => " <b class=\"bad\" title=\"FAIL\">✘</b>",
         Verdict::Invalid => " <b class=\"bad\" title=\"INVALID\">⚠</b>",

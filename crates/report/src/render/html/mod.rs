@@ -14,7 +14,7 @@ mod system;
 
 use std::fmt::Write;
 
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 use self::plot::Charts;
 use super::verdict_word;

@@ -8,7 +8,7 @@ use crate::document::Trends;
 use crate::figures;
 use crate::plane::RangedValue;
 use crate::plane::{AxisScale, Curve, Group, Plane, PlaneMark, Spot};
-use loadlab_record::summary::Verdict;
+use loadlab_record::documents::summary::Verdict;
 
 /// Size of the drawing's own coordinates.
 const WIDTH: f64 = 1000.0;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 
-use loadlab_record::evidence::{Listener, Pair};
+use loadlab_record::watch::evidence::{Listener, Pair};
 
 use super::owners::Owners;
 use super::sockets::{Socket, SocketTable};
@@ -168,7 +168,7 @@ mod tests {
     use super::super::EvidenceReader;
     use super::*;
     use crate::clock;
-    use loadlab_record::evidence::Evidence;
+    use loadlab_record::watch::evidence::Evidence;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::unix::net::UnixListener;
     use std::process::{Child, Command, Stdio};

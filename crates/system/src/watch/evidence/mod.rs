@@ -25,7 +25,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use loadlab_record::evidence::Evidence;
+use loadlab_record::watch::evidence::Evidence;
 use rustix::time::ClockId;
 
 use self::beside::UnixAndUdp;

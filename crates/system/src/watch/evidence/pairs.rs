@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
-use loadlab_record::evidence::{Listener, Pair};
+use loadlab_record::watch::evidence::{Listener, Pair};
 
 use super::key::PairKey;
 use super::owners::Owners;

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::{fs, io};
 
-use loadlab_record::evidence::Ports;
+use loadlab_record::watch::evidence::Ports;
 
 use super::netlink::in_namespace_of;
 use super::own_cpu_ns;

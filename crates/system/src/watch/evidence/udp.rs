@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
-use loadlab_record::evidence::Pair;
+use loadlab_record::watch::evidence::Pair;
 
 use super::GENERATOR;
 use super::key::PairKey;

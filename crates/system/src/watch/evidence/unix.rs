@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 
-use loadlab_record::evidence::{Listener, Pair};
+use loadlab_record::watch::evidence::{Listener, Pair};
 
 use super::GENERATOR;
 use super::key::PairKey;

@@ -15,7 +15,7 @@ mod waits;
 
 use std::thread::JoinHandle;
 
-use loadlab_record::profile::{Profile, TimeSpan};
+use loadlab_record::watch::profile::{Profile, TimeSpan};
 
 use self::events::Events;
 use self::ring::Record;

@@ -9,7 +9,7 @@ use std::path::Path;
 use blazesym::Pid;
 use blazesym::symbolize::source::{Kernel, Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
-use loadlab_record::profile::KERNEL;
+use loadlab_record::watch::profile::KERNEL;
 
 /// How often a perf map of code made at run time is read: its process may be in the middle of writing a line.
 const TRIES: usize = 5;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use loadlab_record::profile::{ComponentProfile, INCOMPLETE, IdleWait, KERNEL, Stack};
+use loadlab_record::watch::profile::{ComponentProfile, INCOMPLETE, IdleWait, KERNEL, Stack};
 
 use super::super::evidence::Members;
 use super::names::{Calls, Name, Names};

@@ -18,7 +18,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 
-use loadlab_record::evidence::{Pair, Timed};
+use loadlab_record::watch::evidence::{Pair, Timed};
 use rustix::time::{ClockId, clock_gettime};
 
 use self::exchange::{ExchangeSums, Longest, PacketConnection, Read};

@@ -12,7 +12,7 @@ mod usage;
 
 use std::time::Instant;
 
-use loadlab_record::evidence::Threads;
+use loadlab_record::watch::evidence::Threads;
 use rustix::process::{Resource, getrlimit};
 
 use self::clock::CpuClock;

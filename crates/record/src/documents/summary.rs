@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bottleneck::Bottleneck;
-use crate::dependence::Dependence;
-use crate::evidence::Pair;
-use crate::figure::FigureValue;
-use crate::histogram::{Histogram, rank_of};
-use crate::limits::LimitsInForce;
-use crate::load::{Bytes, Connections, Counts, Stragglers, Window};
-use crate::numbers::NumberSummary;
-use crate::outcome::Failures;
-pub use crate::quantile::FewSamples;
-pub use crate::quantile::PERCENTILES;
-use crate::quantile::{Estimate, Estimates, ranks, samples_needed};
-use crate::search::SearchFacts;
+use crate::counts::dependence::Dependence;
+use crate::counts::histogram::{Histogram, rank_of};
+use crate::counts::load::{Bytes, Connections, Counts, Stragglers, Window};
+use crate::counts::numbers::NumberSummary;
+use crate::counts::outcome::Failures;
+pub use crate::counts::quantile::FewSamples;
+pub use crate::counts::quantile::PERCENTILES;
+use crate::counts::quantile::{Estimate, Estimates, ranks, samples_needed};
+use crate::documents::bottleneck::Bottleneck;
+use crate::documents::figure::FigureValue;
+use crate::documents::search::SearchFacts;
+use crate::watch::evidence::Pair;
+use crate::watch::limits::LimitsInForce;
 
 /// A trial's document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! How a value is escaped for its place: in a URL, a form, a JSON string or a header field.
 
-use crate::url;
+use crate::text::url;
 
 /// How a place escapes the values put into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Durations `300ms 10s 1m30s`; sizes `15MiB 30kB`; rates `1000/s`; CPU `1%` (of one core) or `0.5` (cores).
 //! Parsing is strict: an unknown unit or a missing one is an error that states what would be accepted.
 
-use crate::quantile::Estimate;
+use crate::counts::quantile::Estimate;
 
 /// Why a quantity was not understood: what was expected, in words, with an example.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

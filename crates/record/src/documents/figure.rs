@@ -1,8 +1,51 @@
-//! Figures that matter: which direction is better, and their values in a trial.
+//! Figures that matter: what kind of number each is, which direction is better, and their values in a trial.
 
 use serde::{Deserialize, Serialize};
 
-use crate::quantile::FewSamples;
+use crate::counts::quantile::FewSamples;
+
+/// A number's kind. Each kind has one unit in records and in [`Known`](crate::expr::Known).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NumberKind {
+    /// A count, or a number of unknown unit such as a probe's.
+    Plain,
+    /// A share, 0 to 1 (`errors`). Compares with `%`, of which 1 is 100.
+    Fraction,
+    /// Percent of one core, 100 being a whole core (`edge1.cpu`), and every literal with `%`.
+    Percent,
+    /// Milliseconds.
+    Duration,
+    /// Bytes.
+    Bytes,
+    /// Per second.
+    Rate,
+}
+
+impl NumberKind {
+    /// In words, with its article.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            NumberKind::Plain => "a plain number",
+            NumberKind::Fraction => "a share",
+            NumberKind::Percent => "a percentage",
+            NumberKind::Duration => "a duration",
+            NumberKind::Bytes => "a size",
+            NumberKind::Rate => "a rate",
+        }
+    }
+
+    /// The unit of records: `ms`, `B`, `/s`, `%`, or nothing.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            NumberKind::Plain | NumberKind::Fraction => "",
+            NumberKind::Percent => "%",
+            NumberKind::Duration => "ms",
+            NumberKind::Bytes => "B",
+            NumberKind::Rate => "/s",
+        }
+    }
+}
 
 /// Which direction of a figure is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::compact::{read_f64, read_number, write_f64, write_number};
-use crate::sample::{Pressure, Sample, Tcp};
+use crate::counts::compact::{read_f64, read_number, write_f64, write_number};
+use crate::watch::sample::{Pressure, Sample, Tcp};
 
 /// Samples in insertion order.
 #[derive(Clone, Debug, Default, PartialEq)]

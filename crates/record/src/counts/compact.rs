@@ -1,9 +1,9 @@
 //! Histograms as few bytes, exactly: for messages between processes. Numbers are varints (LEB128), so small ones take a
-//! byte. The forms hold what the interval log's ([`crate::hlog`]) does not: exact sums and extremes.
+//! byte. The forms hold what the interval log's ([`crate::counts::hlog`]) does not: exact sums and extremes.
 
-use crate::dependence::InOrder;
-use crate::histogram::Histogram;
-use crate::numbers::{ExactNumbers, Numbers};
+use crate::counts::dependence::InOrder;
+use crate::counts::histogram::Histogram;
+use crate::counts::numbers::{ExactNumbers, Numbers};
 
 /// The bytes are not what was written: cut short, or of another form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

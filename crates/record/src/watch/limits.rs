@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{format_bytes, format_count, format_duration_ns};
+use crate::text::units::{format_bytes, format_count, format_duration_ns};
 
 /// What a component may use; absent means unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 //! The interval extends from one order statistic to another, and is valid whatever the distribution: how many of `n`
 //! independent samples lie beyond the true quantile is binomial (G. J. Hahn and W. Q. Meeker, *Statistical Intervals*,
 //! Wiley 1991, section 5.2). If the sample for its upper end does not exist, the interval is open. Autocorrelated
-//! samples count as fewer ([`crate::dependence`]).
+//! samples count as fewer ([`crate::counts::dependence`]).
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -229,7 +229,7 @@ mod tests {
         ) {
             let quantile = PERCENTILES[place].1;
             let count = count.min(samples_needed(quantile));
-            let rank = crate::histogram::rank_of(quantile, count);
+            let rank = crate::counts::histogram::rank_of(quantile, count);
             let (plain, wide) = (ranks(count, quantile, 1.0), ranks(count, quantile, inflation));
             for r in [plain, wide] {
                 prop_assert!(r.low.is_none_or(|low| 1 <= low && low <= rank), "{:?} of {}", r, rank);

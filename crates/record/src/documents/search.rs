@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bottleneck::Bottleneck;
-use crate::units;
+use crate::documents::bottleneck::Bottleneck;
+use crate::text::units;
 
 /// Default for the maximum number of levels a search measures, including repeats.
 pub const MAX_LEVELS: u32 = 15;

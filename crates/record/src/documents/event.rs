@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::LimitsInForce;
-use crate::summary::LoadFacts;
+use crate::documents::summary::LoadFacts;
+use crate::watch::limits::LimitsInForce;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,10 +8,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::dependence::Dependence;
-use crate::histogram::rank_of;
-pub use crate::quantile::samples_needed;
-use crate::quantile::{Estimate, Estimates, quantile_of, ranks};
+use crate::counts::dependence::Dependence;
+use crate::counts::histogram::rank_of;
+pub use crate::counts::quantile::samples_needed;
+use crate::counts::quantile::{Estimate, Estimates, quantile_of, ranks};
 
 /// Buckets per power of two.
 const SUB: usize = 128;

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dependence::InOrder;
-use crate::histogram::Histogram;
-use crate::numbers::Numbers;
-use crate::outcome::Failures;
+use crate::counts::dependence::InOrder;
+use crate::counts::histogram::Histogram;
+use crate::counts::numbers::Numbers;
+use crate::counts::outcome::Failures;
 
 /// Requests, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

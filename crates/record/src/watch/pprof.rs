@@ -7,9 +7,9 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::profile::{ComponentProfile, Profile};
+use crate::watch::profile::{ComponentProfile, Profile};
 
-/// What one unit of [`Stack::samples`](crate::profile::Stack) is in each value of a sample.
+/// What one unit of [`Stack::samples`](crate::watch::profile::Stack) is in each value of a sample.
 struct Values {
     /// Type and unit of each value; `factors` has how much of it one unit of samples is.
     all: &'static [(&'static str, &'static str)],
@@ -166,7 +166,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::profile::{Stack, TimeSpan};
+    use crate::watch::profile::{Stack, TimeSpan};
 
     /// Fields of a message: numbers, and what has a length.
     fn fields(mut bytes: &[u8]) -> Vec<(u32, Result<u64, Vec<u8>>)> {

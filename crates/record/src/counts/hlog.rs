@@ -24,9 +24,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::{Decompress, FlushDecompress, Status};
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
-use crate::compact::{read_number, write_number};
-use crate::histogram::{Histogram, MAX_NS};
-use crate::load::{Series, TagMeasured};
+use crate::counts::compact::{read_number, write_number};
+use crate::counts::histogram::{Histogram, MAX_NS};
+use crate::counts::load::{Series, TagMeasured};
 
 /// The first lines of every log. The clock of the timestamps starts at 0, so both times are 0.
 pub const HEADER: &str = "#[Histogram log format version 1.3]\n\

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::expr::NumberKind;
-use crate::figure::Better;
-use crate::search::SearchFacts;
-use crate::why::WhyFacts;
+use crate::documents::figure::{Better, NumberKind};
+use crate::documents::search::SearchFacts;
+use crate::documents::why::WhyFacts;
 
 /// A run's manifest. Written when the run starts, and again whenever a trial or the run ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,13 @@
+//! What stands in the files of a run.
+//!
+//! - [`manifest`]: what a run is; [`event`]: what happened, one line each; [`summary`]: one trial, also `bench --json`.
+//! - [`figure`]: figures that a plan names; [`bottleneck`]: what held a system back, by kind.
+//! - [`search`]: searches for capacity; [`why`]: what limits cost, measured by changing them.
+
+pub mod bottleneck;
+pub mod event;
+pub mod figure;
+pub mod manifest;
+pub mod search;
+pub mod summary;
+pub mod why;
