@@ -17,6 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read as _;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -180,10 +181,36 @@ impl ProcessFamily {
     }
 }
 
+/// How long, and how often, a process is looked at that has no environment yet: a machine may stand still meanwhile.
+const EXEC: (Duration, u32) = (Duration::from_millis(100), 1000);
+
 /// Whether the process's environment has this entry (`NAME=value`).
 pub(crate) fn has_mark(pid: u32, mark: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environ| environ.split(|b| *b == 0).any(|entry| entry == mark.as_bytes()))
+    let (began, mut looks) = (Instant::now(), 0);
+    loop {
+        let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+        if !environ.is_empty() {
+            return environ.split(|b| *b == 0).any(|entry| entry == mark.as_bytes());
+        }
+        // In the middle of an exec a process has no environment yet: it would be missed, and survive.
+        if !is_between_programs(pid) || began.elapsed() > EXEC.0 && looks > EXEC.1 {
+            return false;
+        }
+        looks += 1;
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a live process of a user has no address of an environment: it is in the middle of an exec, or ends.
+fn is_between_programs(pid: u32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line);
+    let Some(stat) = parse_stat(&line).filter(|stat| !stat.is_dead() && !stat.is_of_kernel()) else {
+        return false;
+    };
+    let fields = line[line.rfind(')').map_or(0, |end| end + 1)..].split_ascii_whitespace();
+    // Number 50 of proc_pid_stat(5), `env_start`; the first here is number 3.
+    stat.pid == pid && fields.skip(47).take(1).eq(["0"])
 }
 
 /// All live processes whose environment has this entry.
@@ -253,6 +280,21 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(found.map(|process| process.pid), Some(child.id()));
+    }
+
+    #[test]
+    fn a_process_in_the_middle_of_an_exec_has_its_mark() {
+        let mark = format!("LOADLAB_TEST_EXEC={}", std::process::id());
+        let (name, value) = mark.split_once('=').unwrap();
+        let mut shell = std::process::Command::new("sh");
+        // It does nothing but begin anew.
+        shell.args(["-c", "eval \"$AGAIN\""]).env("AGAIN", "exec sh -c \"$AGAIN\"").env(name, value);
+        let mut child = shell.spawn().unwrap();
+        let missed = (0..20_000).filter(|_| !has_mark(child.id(), &mark)).count();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(missed, 0);
+        assert!(!has_mark(child.id(), &mark), "it is gone");
     }
 
     const LINE: &str = "4711 (a ) (b) S 1 4700 4600 0 -1 4194560 1 2 3 4 150 25 7 8 20 0 6 0 98765 1000 42 \
