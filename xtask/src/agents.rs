@@ -22,7 +22,8 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// Starts the server at the bridge, and an agent with one load thread in each of the namespaces. Each serves one run.
+    /// Starts the server at the bridge, and an agent with one load thread in each of the namespaces. Each serves one
+    /// run.
     ///
     /// # Errors
     /// nats-server is missing, or one of them does not start.

@@ -223,7 +223,8 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<(usize, Option<u64>), 
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = std::mem::size_of_val(&control) as _;
-    // SAFETY: the message points to `part` and `control`, which live until the end of this function; the descriptor is open.
+    // SAFETY: the message points to `part` and `control`, which live until the end of this function; the descriptor is
+    // open.
     let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     if n < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));

@@ -166,8 +166,8 @@ fn calls(comparison: &Comparison) -> Vec<(&str, Call)> {
     comparison.rows.iter().map(|r| (&*r.metric.id, r.call)).collect()
 }
 
-/// Of 300 sessions of two cases this far apart, with rounds that differ by 5 % and trials by 3 %: how many have a figure
-/// that is called, and how many beside a control.
+/// Of 300 sessions of two cases this far apart, with rounds that differ by 5 % and trials by 3 %: how many have a
+/// figure that is called, and how many beside a control.
 fn called(ratio: f64) -> [usize; 2] {
     const ROUNDS: usize = 10;
     let template = trial(1000.0, 10.0, None);

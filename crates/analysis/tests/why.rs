@@ -114,8 +114,8 @@ fn a_lever_that_binds_is_called_and_comes_first() {
     assert!(called >= 120 && first >= 198, "called {called}, first {first}, of 200");
 }
 
-/// A raise that is as elastic as the step: the measured gain lies in the prediction in at least nine of ten sessions, also
-/// if there was time for fewer rounds of it than of the step.
+/// A raise that is as elastic as the step: the measured gain lies in the prediction in at least nine of ten sessions,
+/// also if there was time for fewer rounds of it than of the step.
 #[test]
 fn predictions_hold_what_is_measured_afterwards() {
     for noise in ALL {

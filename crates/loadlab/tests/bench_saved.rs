@@ -133,8 +133,8 @@ fn two_urls_are_loaded_in_turn_and_judged() {
     let fast = Server::start(slow(Duration::from_millis(10)));
     let slower = Server::start(slow(Duration::from_millis(150)));
     let (a, b) = (fast.url("/"), slower.url("/"));
-    // The servers run in this process, whose memory and CPU use depend on the other tests. In eight rounds, a stall of a
-    // busy machine in one of them does not hide the difference.
+    // The servers run in this process, whose memory and CPU use depend on the other tests. In eight rounds, a stall of
+    // a busy machine in one of them does not hide the difference.
     let load = ["-c", "1", "-n", "8", "--no-watch", "--trials", "8"];
     let against = |args: &[&str]| lab.loadlab(&[&["bench", &a, "--vs", &b], &load[..], args].concat());
     let ran = against(&["--fail-on-worse", "--plain", "--json", "-o", "kept"]);

@@ -1,7 +1,7 @@
 //! The form of a plain URL: `http://HOST[:PORT][/PATH][?QUERY]`.
 //!
-//! Only the form is checked, by the same parser that loads and probes use ([`loadlab_record::text::url`]); whether a host may
-//! be loaded is decided by its addresses, at run time.
+//! Only the form is checked, by the same parser that loads and probes use ([`loadlab_record::text::url`]); whether a
+//! host may be loaded is decided by its addresses, at run time.
 
 use loadlab_record::text::url::{self, Authority, Url};
 

@@ -6,8 +6,8 @@
 //!
 //! - [`counts`]: what the engine counts and times.
 //! - [`watch`]: what was seen of components meanwhile.
-//! - [`documents`]: what stands in the files of a run; [`store`]: its folder, written while the run goes and readable at
-//!   any time.
+//! - [`documents`]: what stands in the files of a run; [`store`]: its folder, written while the run goes and readable
+//!   at any time.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
 //! - [`secrets`]: values that must not appear in any of this.
 //! - [`spec`]: types of a load that plans describe and the engine uses.

@@ -2,9 +2,9 @@
 //!
 //! A level meets them with a probability that falls from almost one to almost zero around the capacity: a logistic
 //! curve over the logarithm of the level, as psychophysics fits thresholds (Kontsevich and Tyler, "Bayesian adaptive
-//! estimation of psychometric slope and threshold", Vision Research 39, 1999). Both its place and its width are unknown;
-//! every pair of the two on a grid is weighed by how well it explains what was measured. A trial may also be wrong
-//! whatever its level: one in fifty is taken to be a hiccup.
+//! estimation of psychometric slope and threshold", Vision Research 39, 1999). Both its place and its width are
+//! unknown; every pair of the two on a grid is weighed by how well it explains what was measured. A trial may also be
+//! wrong whatever its level: one in fifty is taken to be a hiccup.
 //!
 //! The answer is the median of the place over all widths, and its central 95 %.
 

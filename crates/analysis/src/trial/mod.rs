@@ -1,8 +1,8 @@
 //! One trial: what it left → its summary, the doubts about it, its verdict, and what held it back.
 //!
 //! - [`input`], [`totals`]: what a trial leaves in memory, and its sums.
-//! - [`mod@summarise`]: what a trial measured → its [`Summary`](loadlab_record::documents::summary::Summary), including doubts,
-//!   expectations and verdict.
+//! - [`mod@summarise`]: what a trial measured → its [`Summary`](loadlab_record::documents::summary::Summary), including
+//!   doubts, expectations and verdict.
 //! - [`components`]: samples → what each component used, what each probe reported.
 //! - [`counter`]: a counter that is sampled at intervals.
 //! - [`doubts`]: the reasons not to trust a measurement, with thresholds and their origin.

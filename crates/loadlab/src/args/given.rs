@@ -208,8 +208,8 @@ pub fn without_credentials(message: &str, words: &[String]) -> String {
     out
 }
 
-/// The message with a text replaced. A text of a few letters is replaced only where it is a word: elsewhere it is part of
-/// others.
+/// The message with a text replaced. A text of a few letters is replaced only where it is a word: elsewhere it is part
+/// of others.
 fn replaced(message: &str, text: &str, by: &str) -> String {
     /// Longer texts hardly occur inside words by chance.
     const SHORT: usize = 4;

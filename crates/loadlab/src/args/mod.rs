@@ -81,8 +81,8 @@ pub enum Command {
     Ab(Box<AbArgs>),
     /// Find the revision that changed a figure
     ///
-    /// Measures revisions until one of them is the first that shifts the figure, with a probability of 95 %. Those that do not
-    /// build are skipped.
+    /// Measures revisions until one of them is the first that shifts the figure, with a probability of 95 %. Those that
+    /// do not build are skipped.
     Bisect(Box<BisectArgs>),
     /// Resume an interrupted run
     ///
@@ -92,8 +92,8 @@ pub enum Command {
     Find(Box<FindArgs>),
     /// Prove which limit holds a plan's system back
     ///
-    /// Under one load, in short blocks of random order, each limit is tightened by a step; then the one that cost most is
-    /// raised.
+    /// Under one load, in short blocks of random order, each limit is tightened by a step; then the one that cost most
+    /// is raised.
     Why(Box<WhyArgs>),
     /// Show a run on the terminal, or one of its cases
     Show(ShowArgs),
@@ -170,8 +170,8 @@ pub struct PlanChoice {
     pub trials: Option<u32>,
     /// Run trials until it is certain how the cases differ
     ///
-    /// Each round runs every case once, in random order; at most 30 rounds. `--set trials.at_most=…`, `trials.within` and
-    /// `trials.budget` change that. Exit code 6: not certain.
+    /// Each round runs every case once, in random order; at most 30 rounds. `--set trials.at_most=…`, `trials.within`
+    /// and `trials.budget` change that. Exit code 6: not certain.
     #[arg(long, requires = "plan", conflicts_with = "trials")]
     pub until_certain: bool,
     /// Sample the stacks of components while loads run: flame graphs in the report
@@ -319,7 +319,8 @@ pub struct MetricArgs {
     /// Serve metrics as Prometheus text on this address while it runs, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDR", hide_short_help = true)]
     pub prometheus: Option<std::net::SocketAddr>,
-    /// Push metrics to an OpenTelemetry collector while it runs (OTLP over HTTP or HTTPS), such as http://127.0.0.1:4318
+    /// Push metrics to an OpenTelemetry collector while it runs (OTLP over HTTP or HTTPS), such as
+    /// http://127.0.0.1:4318
     #[arg(long, value_name = "URL", value_parser = Endpoint::parse, hide_short_help = true)]
     pub otlp: Option<Endpoint>,
     /// Interval between pushes

@@ -83,8 +83,8 @@ pub struct SwarmArgs {
     /// Where loadlab is [default: for Slurm, where this program is; for Kubernetes, /bin/loadlab]
     #[arg(long, value_name = "PATH", requires = "launch", hide_short_help = true)]
     pub launch_program: Option<PathBuf>,
-    /// Credentials of the agents for the NATS server: a file on the nodes, where {slot} stands for the number of each, or
-    /// a Kubernetes Secret
+    /// Credentials of the agents for the NATS server: a file on the nodes, where {slot} stands for the number of each,
+    /// or a Kubernetes Secret
     #[arg(long, value_name = "FILE|SECRET", requires = "launch", hide_short_help = true)]
     pub launch_creds: Option<String>,
     /// An image with loadlab in it, for Kubernetes

@@ -105,8 +105,8 @@ fn lock(dir: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Whether the run of a folder has ended: it no longer holds the lock, and no process has its number. In another container
-/// that shares the folder processes have other numbers.
+/// Whether the run of a folder has ended: it no longer holds the lock, and no process has its number. In another
+/// container that shares the folder processes have other numbers.
 fn is_left_behind(dir: &Path, pid: u32) -> bool {
     let is_free = || match File::open(dir.join(LOCK)) {
         Ok(file) => file.try_lock().is_ok(),

@@ -1,8 +1,8 @@
 //! A counting server that misbehaves on request: a load's counts are compared with the server's own.
 //!
-//! One thread per connection, blocking sockets, port 0. Its behaviour is a [`Script`]: steps before the first byte is
-//! read, steps when a head is complete, steps when the request is. It must not know anything of loadlab: it counts what
-//! its sockets received and sent.
+//! One thread per connection, blocking sockets, a port of its own. Its behaviour is a [`Script`]: steps before the
+//! first byte is read, steps when a head is complete, steps when the request is. It must not know anything of loadlab:
+//! it counts what its sockets received and sent.
 
 #![expect(unsafe_code, reason = "a server that resets, lingers and refuses needs the socket calls for it")]
 

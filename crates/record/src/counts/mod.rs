@@ -1,8 +1,9 @@
 //! What the engine counts and times.
 //!
-//! - [`load`]: totals and seconds of a load; [`outcome`]: how a request ended; [`ids`] of requests sent; [`example`]: single
-//!   exchanges kept whole.
-//! - [`histogram`] of durations, [`numbers`] that a plan captures; [`compact`] for messages between processes, [`hlog`] for other tools.
+//! - [`load`]: totals and seconds of a load; [`outcome`]: how a request ended; [`ids`] of requests sent; [`example`]:
+//!   single exchanges kept whole.
+//! - [`histogram`] of durations, [`numbers`] that a plan captures; [`compact`] for messages between processes, [`hlog`]
+//!   for other tools.
 //! - [`quantile`]: what few samples say about a percentile; [`dependence`]: how autocorrelated requests are.
 
 pub mod compact;

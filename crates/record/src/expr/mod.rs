@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A condition is a comparison (`<` `<=` `>` `>=` `==` `!=`), `steady(NAME, DURATION)`, or several of them joined by
-//! `and` and `or` (`and` binds more tightly) with parentheses. The sides of a comparison are sums, differences, products and
-//! quotients of numbers with units and of names. A name may contain dots and dashes (`load-balancer.cpu`), so a
-//! difference needs blanks around its `-`; a name with other characters needs quotes. `p99.9` is `p99_9`. Brackets
+//! `and` and `or` (`and` binds more tightly) with parentheses. The sides of a comparison are sums, differences,
+//! products and quotients of numbers with units and of names. A name may contain dots and dashes (`load-balancer.cpu`),
+//! so a difference needs blanks around its `-`; a name with other characters needs quotes. `p99.9` is `p99_9`. Brackets
 //! after a name select a part of the trial: `p99[10s..30s]`, `goodput[batch 2]`, `db.memory.max[drain]`.
 //!
 //! Parsing ([`Expr::parse`]) knows no names: [`Expr::check_names`] and [`Expr::check_kinds`] compare them with the

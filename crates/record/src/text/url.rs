@@ -3,6 +3,9 @@
 //! It reads `[SCHEME://]HOST[:PORT][/PATH][?QUERY][#FRAGMENT]` according to RFC 3986, and is strict about the part that
 //! determines where a request goes: if two readers understood a host differently, the loopback rule could be checked
 //! for one host while another one is loaded. Which schemes there are, and what a path may contain, is up to the caller.
+//!
+//! References, such as those of redirects, are resolved here, too. What only shows or splits a text that may be no
+//! valid URL says so: it never decides where a request goes.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! Observed activity of connections and threads: which component waits for which, and for what.
 //!
-//! Samples ([`crate::watch::sample`]) record how much a component used. Evidence records where requests are: it is read many
-//! times a second from the kernel's tables of sockets and threads, and summed into about one line per second. Figures
-//! are means over that line's readings, so lines can be averaged weighted by their readings.
+//! Samples ([`crate::watch::sample`]) record how much a component used. Evidence records where requests are: it is read
+//! many times a second from the kernel's tables of sockets and threads, and summed into about one line per second.
+//! Figures are means over that line's readings, so lines can be averaged weighted by their readings.
 
 use serde::{Deserialize, Serialize};
 

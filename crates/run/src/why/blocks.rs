@@ -202,8 +202,8 @@ impl<'a> Blocks<'a> {
 /// Seconds begin and end with this precision.
 const EDGE_S: f64 = 0.05;
 
-/// Whether an interval lies within the seconds `from_s` to `to_s`. What remains after the last second does not, however short it is:
-/// those are responses that the load did not wait for.
+/// Whether an interval lies within the seconds `from_s` to `to_s`. What remains after the last second does not, however
+/// short it is: those are responses that the load did not wait for.
 fn is_within(begins_s: f64, ends_s: f64, from_s: u64, to_s: u64) -> bool {
     let (from_s, to_s) = (from_s as f64, to_s as f64);
     let middle_s = (begins_s + ends_s) / 2.0;

@@ -373,7 +373,8 @@ impl Agent<'_> {
             if let Ok(mut announced) = self.client.subscribe(ANNOUNCED).await {
                 let mut verified = None::<(Vec<u8>, Announcement)>;
                 while let Some(message) = announced.next().await {
-                    // An announcement is repeated every second; verifying it takes time from a core that the load may need.
+                    // An announcement is repeated every second; verifying it takes time from a core that the load may
+                    // need.
                     let known = verified.take_if(|(payload, _)| *payload == message.payload[..]);
                     let opened = || self.options.coordinator.open::<Announcement>(&message.payload).ok();
                     let known = known.map(|(_, announcement)| announcement).or_else(opened);

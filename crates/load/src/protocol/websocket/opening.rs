@@ -70,9 +70,9 @@ impl Opening {
         headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// Takes the next bytes of the response; `partial` keeps the response, without interim ones before it. Once its head
-    /// is complete, `partial` is that head, and the number of these bytes that belong to it or came before it is returned:
-    /// the rest belongs to the WebSocket.
+    /// Takes the next bytes of the response; `partial` keeps the response, without interim ones before it. Once its
+    /// head is complete, `partial` is that head, and the number of these bytes that belong to it or came before it is
+    /// returned: the rest belongs to the WebSocket.
     ///
     /// # Errors
     /// The response does not open a WebSocket.

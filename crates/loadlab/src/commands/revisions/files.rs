@@ -37,8 +37,8 @@ pub fn complete(repository: &Repository, plan: &str, into: &Path) -> Result<Opti
     Ok((!files.is_empty()).then(|| format!("{}{more}", named.join(", "))))
 }
 
-/// Copies a file, or what a link to a file leads to, since that may be in no revision; a link to a folder as a link. git
-/// also lists files that were deleted from the tree: there is nothing to copy.
+/// Copies a file, or what a link to a file leads to, since that may be in no revision; a link to a folder as a link.
+/// git also lists files that were deleted from the tree: there is nothing to copy.
 fn copy(source: &Path, target: &Path) -> std::io::Result<()> {
     let Ok(found) = fs::metadata(source) else { return Ok(()) };
     match fs::read_link(source) {

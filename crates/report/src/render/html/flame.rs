@@ -1,6 +1,6 @@
-//! A flame graph: its controls, its legend and its data, from which `flame.js` draws it, and a table for readers without
-//! scripts. The whole is at the bottom, as in every flame graph, directly above the line that describes a function; the
-//! graph scrolls in its own box, so that a deep one does not stretch a long page.
+//! A flame graph: its controls, its legend and its data, from which `flame.js` draws it, and a table for readers
+//! without scripts. The whole is at the bottom, as in every flame graph, directly above the line that describes a
+//! function; the graph scrolls in its own box, so that a deep one does not stretch a long page.
 //!
 //! Names come from the programs that were sampled: nothing in them becomes markup, and nothing malformed in the tree
 //! reaches the script.
@@ -51,8 +51,8 @@ pub(super) fn flame(out: &mut String, flame: &Flame, table: impl FnOnce(&mut Str
 /// A node's place in the order of those with most samples: a caller always precedes what it calls.
 type Rank = (Reverse<u64>, usize);
 
-/// The nodes that satisfy `wanted`, with their ranks. A node without samples, without a name or without a caller is left
-/// out with all that it calls.
+/// The nodes that satisfy `wanted`, with their ranks. A node without samples, without a name or without a caller is
+/// left out with all that it calls.
 fn rooted(flame: &Flame, wanted: impl Fn(Rank) -> bool) -> Vec<(Rank, FlameNode)> {
     let mut deepest = 0;
     let mut kept = Vec::new();
