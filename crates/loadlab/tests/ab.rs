@@ -154,8 +154,19 @@ fn the_slower_revision_is_worse() {
 
 #[test]
 fn the_other_way_round_it_is_better_and_a_comment_for_a_pull_request_says_so() {
-    let shop = Shop::new();
-    let ran = shop.ab(&["HEAD..v1", "--format", "md"]);
+    let attempt = || {
+        let shop = Shop::new();
+        let ran = shop.ab(&["HEAD..v1", "--format", "md"]);
+        (ran, shop)
+    };
+    let (mut ran, mut shop) = attempt();
+    for _ in 0..7 {
+        // Its memory may be called worse at the same time: of comparisons of equal memory one in twenty may, and the
+        // kernel charges memory ahead, by up to 256 KiB for each core that the server ran on.
+        if ran.out.starts_with("**test: mixed** – ") {
+            (ran, shop) = attempt();
+        }
+    }
     if is_spoiled(&shop.summaries()) {
         ran.expect_however_busy(&shop.summaries(), false);
         return;

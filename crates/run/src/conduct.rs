@@ -342,7 +342,7 @@ impl Conductor<'_> {
             place: place + 1,
             of: schedule.len(),
             at_most: self.settling.is_some(),
-            cpu_limits: crate::trial::cpu_limits(case),
+            cpu_limits: limits::cpu_limits(case),
             figures: figures_of_case(case),
         };
         (self.emit)(event);

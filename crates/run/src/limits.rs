@@ -1,5 +1,7 @@
 //! Converts the plan's limits to the system's, and computes those derived from an earlier case's measurements.
 
+use std::collections::BTreeMap;
+
 use loadlab_plan::{self as plan, Case, LimitName, MeasuredLimit};
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::{Known, NumberSource, SummaryNumbers};
@@ -55,6 +57,12 @@ pub fn with(mut limits: Limits, name: LimitName, value: Option<f64>) -> Limits {
         LimitName::PacketLoss => limits.link.loss = value,
     }
     limits
+}
+
+/// CPU limits of a case's components, in cores.
+pub fn cpu_limits(case: &Case) -> BTreeMap<String, f64> {
+    let components = case.system.components.iter();
+    components.filter_map(|c| Some((c.name.clone(), c.limits.cpu_cores?))).collect()
 }
 
 /// A case whose limits are all known.

@@ -2,6 +2,7 @@
 //! reports are put together again.
 //!
 //! - [`block`]: what an agent counted in one second, as bytes.
+//! - [`pieces`]: reports that were too large for one message, put together.
 //! - [`reduce`]: the reports of all agents in order, each once; and what a lost agent leaves open.
 //! - [`spool`]: an agent's reports on disk until the run is over.
 //! - [`clock`]: how far an agent's clock is from the coordinator's.
@@ -18,6 +19,7 @@ pub mod crew;
 pub mod message;
 #[cfg(feature = "nats")]
 pub mod nats;
+pub mod pieces;
 pub mod reduce;
 #[cfg(feature = "nats")]
 pub mod signed;

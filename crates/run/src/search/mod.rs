@@ -391,7 +391,7 @@ impl SearchRun<'_> {
             place: self.facts.path.len() + 1,
             of: task.request.max_levels as usize,
             at_most: true,
-            cpu_limits: crate::trial::cpu_limits(case),
+            cpu_limits: crate::limits::cpu_limits(case),
             figures: figures_of_case(case),
         });
         Ok((self.record.trial(index, number)?, number))

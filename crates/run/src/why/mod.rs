@@ -477,7 +477,7 @@ impl Proof<'_> {
             place: self.made + 1,
             of: MOST_LOADS as usize,
             at_most: true,
-            cpu_limits: crate::trial::cpu_limits(&case),
+            cpu_limits: crate::limits::cpu_limits(&case),
             figures: figures_of_case(&case),
         });
         let state = record.state(writer, self.cancel, site);

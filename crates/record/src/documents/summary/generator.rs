@@ -1,0 +1,98 @@
+//! What the load generator itself used, and when its threads did not run.
+
+use serde::{Deserialize, Serialize};
+
+/// What the generator used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Generator {
+    /// `uring`, `epoll` (or `sim` in tests).
+    pub io: String,
+    /// Load threads.
+    pub threads: u64,
+    /// Cores the load threads were bound to; empty when free.
+    pub cpus: Vec<u64>,
+    /// CPU time of the load threads up to the end of the load, seconds, without the wait for stragglers.
+    pub cpu_s: f64,
+    /// Time load threads were runnable but waited for a core, seconds; `null` where the kernel does not report it.
+    pub run_delay_s: Option<f64>,
+    /// How often load threads got a core; the average wait each time is `run_delay_s` divided by this.
+    #[serde(default)]
+    pub time_slices: Option<u64>,
+    /// Time that a CPU limit throttled loadlab's own cgroup, or an enclosing one, seconds.
+    pub throttled_s: Option<f64>,
+    /// Stretches of time in which a load thread did not run at all, for whatever reason.
+    #[serde(default)]
+    pub stalls: Stalls,
+    /// Lower bound of the time this machine was suspended during the load, seconds: no clock of the load shows it.
+    #[serde(default)]
+    pub suspended_s: Option<f64>,
+    /// Cores of this machine that are online, to which counters of the whole machine refer: loadlab may be allowed
+    /// fewer. Absent if not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_cores: Option<u64>,
+    /// Time of the load in ticks longer than a second, seconds: the merging thread had too little time. Counts over the
+    /// whole load are complete nevertheless.
+    #[serde(default)]
+    pub coarse_s: f64,
+    /// Peak resident memory of loadlab.
+    pub peak_rss_bytes: u64,
+    /// Most connections open at one time.
+    pub connections_peak: u64,
+}
+
+impl Generator {
+    /// Combines two generators that ran at the same time on separate threads.
+    pub fn beside(mut self, other: Generator) -> Generator {
+        fn add<T: std::ops::Add<Output = T> + Copy>(a: Option<T>, b: Option<T>) -> Option<T> {
+            a.zip(b).map(|(a, b)| a + b).or(a).or(b)
+        }
+        self.cpus.extend(other.cpus);
+        self.cpus.sort_unstable();
+        self.cpus.dedup();
+        Generator {
+            // A load made by a program has no I/O backend.
+            io: if other.io.is_empty() { self.io } else { other.io },
+            threads: self.threads + other.threads,
+            cpus: self.cpus,
+            cpu_s: self.cpu_s + other.cpu_s,
+            run_delay_s: add(self.run_delay_s, other.run_delay_s),
+            time_slices: add(self.time_slices, other.time_slices),
+            stalls: self.stalls.beside(other.stalls),
+            coarse_s: self.coarse_s.max(other.coarse_s),
+            connections_peak: self.connections_peak + other.connections_peak,
+            // These describe a whole process.
+            throttled_s: other.throttled_s.or(self.throttled_s),
+            suspended_s: other.suspended_s.or(self.suspended_s),
+            machine_cores: other.machine_cores.or(self.machine_cores),
+            peak_rss_bytes: self.peak_rss_bytes.max(other.peak_rss_bytes),
+        }
+    }
+}
+
+/// Gaps of more than a tenth of a second between when a load thread asked to be woken, or was last seen, and when it
+/// ran: it was stopped, starved, or its machine was paused. Of several threads, the gaps of the one that stalled
+/// longest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stalls {
+    /// Number of gaps.
+    pub count: u64,
+    /// Their sum, seconds.
+    pub total_s: f64,
+    /// The longest, seconds.
+    pub max_s: f64,
+    /// When the longest began, seconds on the trial's clock.
+    pub max_at_s: f64,
+}
+
+impl Stalls {
+    /// Combines it with the gaps of the same threads at another time.
+    pub fn then(self, other: Stalls) -> Stalls {
+        let longer = if other.max_s > self.max_s { other } else { self };
+        Stalls { count: self.count + other.count, total_s: self.total_s + other.total_s, ..longer }
+    }
+
+    /// Of two threads at the same time, the one that stalled longer.
+    pub fn beside(self, other: Stalls) -> Stalls {
+        if other.total_s > self.total_s { other } else { self }
+    }
+}

@@ -1,0 +1,89 @@
+//! The load as planned, for readers of a result who do not have the plan.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A load as planned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadFacts {
+    /// `closed`, `open`, `mixed`, or `command`: a program makes the load, a probe counts its requests, and nothing
+    /// else about them is measured.
+    pub model: String,
+    /// Users, in the closed model; with stages the maximum.
+    pub users: Option<u64>,
+    /// Rate, in the open model; with stages the maximum.
+    pub rate_per_s: Option<f64>,
+    /// The rate is of users, who arrive, make a journey and leave; otherwise of requests.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub sessions: bool,
+    /// Delay from the start of the trial's loads to the start of this one, seconds.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub start_s: f64,
+    /// How users or rate change.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub stages: Vec<StageFacts>,
+    /// Planned duration, if it is bounded by time.
+    pub duration_s: Option<f64>,
+    /// Planned requests, if it is bounded by number.
+    pub requests: Option<u64>,
+    /// Ramp at the start.
+    pub ramp_s: f64,
+    /// Mean think time between a user's requests, if there is any.
+    #[serde(default)]
+    pub think_s: Option<f64>,
+    /// How think times are distributed, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub think: Option<ThinkFacts>,
+    /// Interval at which a user's steps fall due, if users are paced (they then have their own due times).
+    #[serde(default)]
+    pub pace_s: Option<f64>,
+    /// Connections are reused.
+    pub keep_alive: bool,
+    /// `http/1.1`.
+    pub protocol: String,
+    /// The first URL, for reading.
+    pub url: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Each load's own facts, if a trial has several; the rest is then the combined load.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub loads: BTreeMap<String, LoadFacts>,
+}
+
+impl LoadFacts {
+    /// Whether programs make all of the load: requests are counted and the time is measured, but response times,
+    /// failures, bytes and requests in flight were not measured, whatever their values here.
+    pub fn is_command(&self) -> bool {
+        self.model == "command"
+    }
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+/// A stage of a load: a straight line from one level to another. Levels are users, or requests per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageFacts {
+    /// Level at its start.
+    pub from: f64,
+    /// Level at its end.
+    pub to: f64,
+    /// Duration, seconds; 0 is a jump.
+    pub over_s: f64,
+}
+
+/// How think times are distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkFacts {
+    /// Always this, seconds.
+    ConstantS(f64),
+    /// Uniformly between these, seconds.
+    UniformS(f64, f64),
+    /// Exponentially with this mean, seconds.
+    ExponentialS(f64),
+    /// Set by each step separately, with this mean over the steps, seconds.
+    OfStepsS(f64),
+}

@@ -1,0 +1,196 @@
+//! Runs the loads of a trial side by side, each from its own start and batch by batch, and the plan's events meanwhile.
+
+use std::sync::mpsc::Receiver;
+use std::sync::{Mutex, PoisonError};
+
+use loadlab_load::run::Origin;
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::summary::Ended;
+use loadlab_system::{Cancel, Notice, clock};
+
+use crate::event::RunEvent;
+use crate::senders::{RemoteLoad, Senders};
+use crate::site::Changed;
+use crate::state::{AbortReason, EventSink, TrialState};
+use crate::trial::actions::Actor;
+use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, measure};
+use crate::trial::measured::Measured;
+use crate::trial::prepare::{Prepare, Prepared, Sends};
+use crate::trial::program::Run;
+use crate::trial::{Conditions, Trial};
+
+/// How often to check for deaths while nothing is sent.
+const NOTICE_NS: u64 = 100_000_000;
+
+impl Trial<'_> {
+    /// Runs all loads, and carries out the plan's events meanwhile.
+    pub(super) fn load_and_act(&self, actor: &Actor<'_>, ready: &Prepared) -> (Measured, Changed) {
+        let state = actor.state;
+        let load = || load_all(self.conditions, ready, actor);
+        if self.case.events.is_empty() {
+            return (load(), Changed::new());
+        }
+        let over = Cancel::new();
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("loadlab-events".into());
+            let acting = thread.spawn_scoped(scope, || actor.carry_out(&self.case.events, &over));
+            let acting = acting.map_err(|error| {
+                state.spoil(AbortReason::Load(format!(
+                    "cannot start a thread for the plan's events: {error}"
+                )));
+            });
+            let measured = load();
+            over.cancel();
+            let changed = acting.map(|thread| joined(thread.join(), "the one for the plan's events", state));
+            (measured, changed.unwrap_or_default())
+        })
+    }
+}
+
+/// Runs all loads of the case, each from its own start, with its batches. A single load runs on this thread.
+fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Measured {
+    let one = |load| batches(conditions, load, actor);
+    let done: Vec<Vec<MeasuredLoad>> = match ready.loads.as_slice() {
+        [load] => vec![one(load)],
+        loads => std::thread::scope(|scope| {
+            let threads: Vec<_> = loads.iter().map(|load| scope.spawn(move || one(load))).collect();
+            let of = |load: &Prepare| format!("the one for load `{}`", load.name());
+            let ends = threads.into_iter().zip(loads);
+            ends.map(|(thread, load)| joined(thread.join(), &of(load), actor.state)).collect()
+        }),
+    };
+    let mut measured = Measured::default();
+    for batches in done {
+        measured.beside(Measured::of_batches(batches));
+    }
+    measured
+}
+
+/// The result of one of our threads. A thread that panicked did only part of its work: this must not look as if there
+/// had been nothing to do.
+fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialState) -> T {
+    ended.unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().map(String::as_str);
+        let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message");
+        state.spoil(AbortReason::Load(format!("a thread of loadlab failed ({which}): {words}")));
+        T::default()
+    })
+}
+
+/// Runs a load repeatedly against the running system, with pauses in between.
+fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
+    let &Actor { site, state, emit, zero_ns, senders, .. } = actor;
+    let notices = &site.notices;
+    let mut done = Vec::new();
+    let mut start_ns = zero_ns.saturating_add(load.start_ns);
+    let ahead_ns = LEAD_NS + senders.map_or(0, Senders::lead_ns);
+    if load.start_ns > 0 && wait(state, notices, start_ns.saturating_sub(ahead_ns), emit) {
+        return done;
+    }
+    for batch in 0..load.batches {
+        let name = load.name().to_owned();
+        state.event_at(start_ns, EventKind::LoadStarted { load: name.clone(), batch });
+        emit(RunEvent::LoadStarted {
+            load: name.clone(),
+            batch: (batch, load.batches),
+            planned_s: load.planned_s(),
+            planned_requests: load.facts.requests,
+        });
+        let first_id = load.first_ids.get(batch as usize).copied().unwrap_or(0);
+        let origin = Origin { start_ns, zero_ns, batch, first_id };
+        let Some(measured) = one_batch(conditions, load, origin, actor) else { break };
+        let how = measured.how.clone();
+        state.event(EventKind::LoadEnded { load: name.clone(), batch, how: how.clone() });
+        emit(RunEvent::LoadEnded { load: name, how });
+        let complete = measured.ended == Ended::Complete;
+        done.push(measured);
+        let pause_to_ns = clock::now_ns().saturating_add(load.pause_ns);
+        if !complete || batch + 1 == load.batches || wait(state, notices, pause_to_ns, emit) {
+            break;
+        }
+        if let Some((senders, remote)) = senders.zip(load.remote.as_ref()) {
+            let first_id = load.first_ids.get(batch as usize + 1).copied().unwrap_or(0);
+            let next = RemoteLoad { first_id, ..remote.load.clone() };
+            match senders.prepare(&next, &|| state.must_end()) {
+                Ok(prepared) => *remote.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(prepared),
+                Err(why) => {
+                    state.spoil(AbortReason::Load(why));
+                    break;
+                }
+            }
+        }
+        start_ns = clock::now_ns() + ahead_ns;
+    }
+    done
+}
+
+/// Runs one batch of a load.
+fn one_batch(
+    conditions: &Conditions,
+    load: &Prepare,
+    origin: Origin,
+    actor: &Actor<'_>,
+) -> Option<MeasuredLoad> {
+    let (facts, stop_when) = (&load.facts, conditions.stop_when.as_slice());
+    match &load.sends {
+        Sends::Requests(spec) => {
+            let (expect, is_warmup_found) = (conditions.expect.as_slice(), load.is_warmup_found);
+            let figures = conditions.figures.as_slice();
+            let is_watched = conditions.is_watched;
+            let remote = load.remote.as_ref();
+            let senders = remote.and_then(|r| r.ready.lock().unwrap_or_else(PoisonError::into_inner).take());
+            let order = LoadRequest {
+                spec,
+                facts,
+                stop_when,
+                expect,
+                figures,
+                is_watched,
+                is_warmup_found,
+                origin,
+                senders: senders.as_deref(),
+            };
+            measure(&order, actor.state, Some(&actor.site.notices), actor.emit)
+        }
+        Sends::Program(program) => {
+            let shown = (conditions.figures.as_slice(), conditions.is_watched);
+            Run { program, facts, stop_when, shown, origin }.measure(actor)
+        }
+    }
+}
+
+/// Waits until `until_ns` while no load is sending; returns true if the trial must end.
+fn wait(state: &TrialState, notices: &Mutex<Receiver<Notice>>, until_ns: u64, emit: EventSink<'_>) -> bool {
+    loop {
+        state.notices(notices, emit);
+        let now_ns = clock::now_ns();
+        if state.must_end() || now_ns >= until_ns {
+            return state.must_end();
+        }
+        state.cancel.wait_until(until_ns.min(now_ns + NOTICE_NS));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_analysis::Exit;
+    use loadlab_record::Secrets;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panicked_spoils_the_trial() {
+        let state = TrialState::new(None, Cancel::new(), Secrets::default());
+        assert_eq!(joined(Ok(7), "this one", &state), 7);
+        assert!(state.trouble().is_none() && !state.must_end());
+        let ended = std::thread::spawn(|| -> u32 { panic!("no {}", "way") }).join();
+        assert_eq!(joined(ended, "the one for load `a`", &state), 0);
+        let trouble = state.trouble().expect("it is told");
+        assert_eq!(trouble.describe(), "a thread of loadlab failed (the one for load `a`): no way");
+        assert!(state.must_end() && trouble.exit() == Exit::CouldNotRun);
+        let state = TrialState::new(None, Cancel::new(), Secrets::default());
+        let ended = std::thread::spawn(|| -> u32 { panic!("in plain words") }).join();
+        assert_eq!(joined(ended, "this one", &state), 0);
+        assert!(state.trouble().expect("it is told").describe().ends_with(": in plain words"));
+    }
+}

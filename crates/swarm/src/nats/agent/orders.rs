@@ -1,0 +1,105 @@
+//! Follows the coordinator's orders: each once, and only if it is signed.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::Agent;
+use super::outgoing::Outgoing;
+use super::part::{Begun, PartOfLoad};
+use super::state::{AgentLoad, Under};
+use crate::message::{Answer, JoinOrder, LoadOrder, Numbered, OpenSlot, Order};
+use crate::nats::Subjects;
+
+/// Follows the orders of a run.
+pub(super) struct Work<'a> {
+    pub(super) agent: &'a Agent<'a>,
+    pub(super) place: OpenSlot,
+    pub(super) bundle: Value,
+    /// The run's files; `Err` has the reason why they could not be received.
+    pub(super) files: Result<Arc<Vec<PathBuf>>, String>,
+    pub(super) under: Arc<Under>,
+    pub(super) outgoing: mpsc::UnboundedSender<Outgoing>,
+    pub(super) next_order: u64,
+    pub(super) spool: PathBuf,
+}
+
+impl Work<'_> {
+    /// Follows an order; returns false once the run is over. An order that is not signed by the coordinator, or was
+    /// already given, is ignored.
+    pub(super) fn order(&mut self, message: &async_nats::Message, subjects: &Subjects) -> bool {
+        let numbered = match self.agent.options.coordinator.open::<Numbered>(&message.payload) {
+            Ok(numbered) => numbered,
+            Err(error) => {
+                (self.agent.log)(&format!("run {}: an order was refused: {error}", subjects.run));
+                return true;
+            }
+        };
+        if numbered.run != subjects.run || numbered.number != self.next_order {
+            return true;
+        }
+        self.next_order += 1;
+        self.under.heard();
+        // The order was for an agent that had the slot before.
+        let is_old = numbered.number < self.place.from_order;
+        match numbered.order {
+            Order::Over => return false,
+            _ if is_old => {}
+            Order::Prepare(order) => self.prepare(order, None),
+            Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }) if slot == self.place.slot => {
+                if epoch > self.place.epoch {
+                    (self.agent.log)(&format!("run {}: another agent has taken slot {slot}", subjects.run));
+                    return false;
+                }
+                let load = order.load;
+                self.prepare(order, begun_ns.map(|at_ns| Begun { at_ns, requests: begun }));
+                if let Some((load, at_ns)) = self.under.load(load).zip(begun_ns) {
+                    load.begin(at_ns);
+                }
+            }
+            Order::Join(_) => {}
+            Order::Begin { load, at_ns } => {
+                self.under.load(load).into_iter().for_each(|load| load.begin(at_ns))
+            }
+            Order::Stop { load } => self.under.load(load).into_iter().for_each(|load| load.control.stop()),
+            Order::Abort { load } => self.under.load(load).into_iter().for_each(|load| load.abort()),
+        }
+        true
+    }
+
+    /// Gets ready for a load on a separate thread.
+    fn prepare(&mut self, order: LoadOrder, begun: Option<Begun>) {
+        let load = Arc::new(AgentLoad::default());
+        let part = PartOfLoad {
+            slot: self.place.slot,
+            begun,
+            bundle: self.bundle.clone(),
+            files: self.files.clone(),
+            loads: self.agent.loads.clone(),
+            threads: self.agent.options.threads,
+            under: self.under.clone(),
+            outgoing: self.outgoing.clone(),
+            spool: self.spool.join(order.load.to_string()),
+            load: load.clone(),
+        };
+        self.under.loads.lock().unwrap_or_else(PoisonError::into_inner).insert(order.load, load);
+        let number = order.load;
+        if order.agents.get(self.place.slot) != Some(&self.agent.id) {
+            let why = "it is for the agent of another run".to_owned();
+            (self.agent.log)(&format!("an order was refused: {why}"));
+            let _ = self.outgoing.send(Outgoing::Answer(Answer {
+                load: number,
+                ready: Err(why),
+                joins_ns: None,
+            }));
+            return;
+        }
+        let body = move || part.send(&order);
+        if let Err(error) = std::thread::Builder::new().name(format!("loadlab-part-{number}")).spawn(body) {
+            let ready = Err(format!("cannot start a thread: {error}"));
+            let _ = self.outgoing.send(Outgoing::Answer(Answer { load: number, ready, joins_ns: None }));
+        }
+    }
+}

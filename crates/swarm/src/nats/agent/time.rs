@@ -1,0 +1,32 @@
+//! Asks for the coordinator's time, to know how far this machine's clock is from it.
+
+use std::sync::PoisonError;
+
+use loadlab_load::io::epoll::now_ns;
+
+use super::Agent;
+use super::state::Under;
+use crate::clock::Exchange;
+use crate::nats::{BEAT, Subjects};
+
+/// Number of time requests in quick succession at first, to get narrow bounds soon.
+const FIRST_QUESTIONS: usize = 8;
+
+impl Agent<'_> {
+    /// Asks the coordinator for the time: in quick succession at first, then every second.
+    pub(super) async fn ask_time(&self, subjects: &Subjects, under: &Under) {
+        for question in 0.. {
+            let asked_ns = now_ns();
+            let answer = self.client.request(subjects.time(), Vec::new().into()).await;
+            let returned_ns = now_ns();
+            if let Ok(answer) = answer
+                && let Ok([received_ns, answered_ns]) = serde_json::from_slice::<[u64; 2]>(&answer.payload)
+            {
+                under.heard();
+                let exchange = Exchange { asked_ns, received_ns, answered_ns, returned_ns };
+                under.clock.lock().unwrap_or_else(PoisonError::into_inner).add(exchange);
+            }
+            tokio::time::sleep(if question < FIRST_QUESTIONS { BEAT / 100 } else { BEAT }).await;
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What follows when agents are lost during a load: whether it continues, and how many requests were never sent.
+
+use std::collections::BTreeSet;
+
+use loadlab_load::LoadSpec;
+use loadlab_load::run::{Origin, due_between};
+
+use super::Sending;
+use crate::crew::{Crew, LOST_NS, LostPart};
+use crate::nats::agent::DEAD_MAN_NS;
+use crate::nats::coordinator::LossPolicy;
+use crate::nats::coordinator::replace::silent;
+use crate::nats::{BEAT, SwarmError};
+
+/// How long the server may be unreachable during a load.
+const DEAF_NS: u64 = 60_000_000_000;
+/// How long a load without a schedule waits for replacements of lost agents.
+const REPLACE_NS: u64 = 60_000_000_000;
+
+/// An agent that was lost, and what it left undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Which agent was lost, and when.
+    pub lost: LostPart,
+    /// Minimum and maximum number of requests of its part that were never sent; `None` if unknown because the number
+    /// that falls due depends on how fast they are answered.
+    pub not_offered: Option<(u64, u64)>,
+}
+
+impl Sending<'_> {
+    /// Deals with lost agents; returns messages about them.
+    pub(super) fn look_for_lost(&mut self, crew: &mut Crew, now_ns: u64) -> Vec<String> {
+        let load = self.ready.order.load;
+        if self.ending.trouble.is_none() {
+            self.ending.trouble = self.trouble(crew, now_ns).map(SwarmError::Agents);
+        }
+        if self.ending.trouble.is_some() || self.ending.is_aborted {
+            return Vec::new();
+        }
+        match self.ready.of.on_loss {
+            LossPolicy::Fail => Vec::new(),
+            LossPolicy::Degrade => {
+                crew.give_up_dead(load, now_ns);
+                let silent_now: BTreeSet<usize> = crew.lost(load, now_ns).into_iter().collect();
+                let newly = silent_now.difference(&self.silent);
+                let newly = newly.map(|slot| format!("{}; the others go on", silent(crew, *slot)));
+                let is_given_up = |slot: &usize| crew.losses(load).iter().any(|loss| loss.slot == *slot);
+                let back = self.silent.difference(&silent_now).filter(|slot| !is_given_up(slot));
+                let back = back.map(|slot| format!("agent {} (slot {slot}) is back", crew.name(*slot)));
+                let words = newly.chain(back).collect();
+                self.silent = silent_now;
+                words
+            }
+            LossPolicy::Replace => {
+                self.ready.of.replace(crew, &self.ready.order, Some(self.begun_ns), &self.counted)
+            }
+        }
+    }
+
+    /// Whether to stop waiting for reports.
+    pub(super) fn is_given_up(&self, crew: &Crew, now_ns: u64) -> bool {
+        if self.ending.until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
+            return true;
+        }
+        // Lost agents will never report, and without a connection no agent can.
+        let is_alone = crew.are_others_lost(self.ready.order.load, now_ns);
+        if self.ending.is_aborted {
+            return is_alone || crew.deaf_for_ns(now_ns) > LOST_NS;
+        }
+        is_alone
+            && match self.ready.of.on_loss {
+                LossPolicy::Fail => false,
+                LossPolicy::Degrade => true,
+                LossPolicy::Replace => {
+                    now_ns >= self.over_ns.unwrap_or(self.begun_ns.saturating_add(REPLACE_NS))
+                }
+            }
+    }
+
+    /// Why the load cannot continue, in words.
+    fn trouble(&self, crew: &Crew, now_ns: u64) -> Option<String> {
+        let load = self.ready.order.load;
+        if let Some(why) = crew.damage(load) {
+            return Some(why.to_owned());
+        }
+        if crew.deaf_for_ns(now_ns) > DEAF_NS {
+            return Some(format!(
+                "the NATS server could not be reached for {} s: what agents sent meanwhile is unknown",
+                DEAF_NS / 1_000_000_000
+            ));
+        }
+        let lost = crew.lost(load, now_ns);
+        let first = lost.first()?;
+        let what = "what it sent after its last report is unknown";
+        match self.ready.of.on_loss {
+            LossPolicy::Fail => Some(format!("{}: {what}", silent(crew, *first))),
+            LossPolicy::Degrade => {
+                let given_up = crew.losses(load).iter().map(|loss| loss.slot);
+                let all: BTreeSet<usize> = lost.iter().copied().chain(given_up).collect();
+                (all.len() == crew.slots()).then(|| "all agents were lost".to_owned())
+            }
+            LossPolicy::Replace => None,
+        }
+    }
+}
+
+/// How many requests of a part were never sent up to `to_ns`, on the load's clock, in addition to those already missing
+/// `before`: minimum and maximum. What the lost agent sent after its last report is unknown: it may have sent until its
+/// connection was found to be gone or, if that is unknown, until it must have noticed that the coordinator is silent.
+///
+/// Due times do not show which requests were missing: what fell due at the end of its last report may have been noticed
+/// only after it.
+pub(super) fn not_offered(
+    part: &LoadSpec,
+    lost: &LostPart,
+    before: u64,
+    origin: Origin,
+    to_ns: u64,
+) -> Option<(u64, u64)> {
+    let most = due_between(part, 0..to_ns)?.saturating_sub(lost.due.saturating_add(before));
+    // Messages it sent before may have been in transit for a moment.
+    let beat_ns = u64::try_from(BEAT.as_nanos()).unwrap_or(u64::MAX);
+    let alive_ns = lost.gone_ns.unwrap_or(lost.seen_ns.saturating_add(DEAD_MAN_NS + 2 * beat_ns));
+    let sent_until_ns = alive_ns.saturating_sub(origin.start_ns).max(lost.until_ns);
+    let least = if sent_until_ns < to_ns { due_between(part, sent_until_ns..to_ns)? } else { 0 };
+    Some((least.min(most), most))
+}

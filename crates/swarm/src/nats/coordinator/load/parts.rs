@@ -1,0 +1,71 @@
+//! The state of each part while its load is sent, as it is shown to the user once a second.
+
+use std::collections::BTreeSet;
+
+use loadlab_load::io::epoll::now_ns;
+use loadlab_load::run::Part;
+use loadlab_record::counts::load::Counts;
+
+use super::Sending;
+use crate::crew::Crew;
+
+/// How often the state of all parts is reported.
+const SHOW_NS: u64 = 1_000_000_000;
+
+/// The state of a part while its load is sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartNow {
+    /// Its slot, from 0.
+    pub slot: usize,
+    /// Name of the agent that has it.
+    pub agent: String,
+    /// Successful responses per second during the last second reported.
+    pub ok_per_s: f64,
+    /// Request counts of the part so far.
+    pub counts: Counts,
+    /// The agent was silent for too long or was given up.
+    pub is_missing: bool,
+}
+
+impl Sending<'_> {
+    pub(super) fn count(&mut self, part: usize, what: &Part) {
+        let (Some(counts), Some(last)) = (self.counted.get_mut(part), self.last.get_mut(part)) else {
+            return;
+        };
+        match what {
+            Part::Counted(delta) => {
+                counts.merge(&delta.counts);
+                let s = delta.until_ns.saturating_sub(delta.from_ns) as f64 / 1e9;
+                // The last few milliseconds of a load give no meaningful rate.
+                let rate = if s > 0.1 { delta.counts.ok as f64 / s } else { last.0 };
+                *last = (rate, delta.in_flight);
+            }
+            Part::Ended(_) => *last = (0.0, counts.in_flight),
+        }
+    }
+
+    /// The state of all parts, if it is due to be reported.
+    pub(super) fn parts_now(&mut self, crew: &Crew) -> Option<Vec<PartNow>> {
+        let now_ns = now_ns();
+        if now_ns.saturating_sub(self.shown_ns) < SHOW_NS {
+            return None;
+        }
+        self.shown_ns = now_ns;
+        Some(self.parts(crew, now_ns))
+    }
+
+    pub(super) fn parts(&self, crew: &Crew, now_ns: u64) -> Vec<PartNow> {
+        let load = self.ready.order.load;
+        let given_up = crew.losses(load).iter().filter(|lost| lost.joined_ns.is_none()).map(|lost| lost.slot);
+        let missing: BTreeSet<usize> = crew.lost(load, now_ns).into_iter().chain(given_up).collect();
+        let parts = self.counted.iter().zip(&self.last).enumerate();
+        let parts = parts.map(|(slot, (counts, (ok_per_s, in_flight)))| PartNow {
+            slot,
+            agent: crew.name(slot).to_owned(),
+            ok_per_s: *ok_per_s,
+            counts: Counts { in_flight: *in_flight, ..counts.clone() },
+            is_missing: missing.contains(&slot),
+        });
+        parts.collect()
+    }
+}

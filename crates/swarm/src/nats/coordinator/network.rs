@@ -1,0 +1,58 @@
+//! The network thread: everything that the coordinator sends and receives, until the run is over.
+
+use std::time::Duration;
+
+use async_nats::Client;
+use async_nats::jetstream::Context;
+use tokio::sync::{mpsc, oneshot};
+
+use super::Shared;
+use super::announce::{RunOffer, announce};
+use super::liveness::{hear, look_for_gone};
+use super::orders::give;
+use super::receive::said_onto;
+use super::time::answer_time_requests;
+use crate::message::{FileOffer, Order};
+use crate::nats::{BEAT, Subjects, follow};
+
+/// Maximum time for letting agents know that the run is over.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// What the network thread needs.
+pub(super) struct NetworkThread<'t> {
+    pub(super) client: &'t Client,
+    pub(super) context: &'t Context,
+    pub(super) subjects: &'t Subjects,
+    pub(super) offer: &'t RunOffer,
+    pub(super) files: &'t [FileOffer],
+}
+
+impl NetworkThread<'_> {
+    /// Handles all communication until the run is over.
+    pub(super) async fn run(
+        &self,
+        queue: mpsc::UnboundedReceiver<(u64, Order)>,
+        leaves: oneshot::Receiver<()>,
+        shared: &Shared,
+    ) {
+        let NetworkThread { client, context, subjects, offer, files } = *self;
+        let said = follow(context, subjects, subjects.said(), said_onto(subjects, shared));
+        // An unreachable server must not keep a run from ending.
+        let goodbye = async {
+            let _ = leaves.await;
+            tokio::time::sleep(GOODBYE).await;
+        };
+        tokio::select! {
+            () = give(context, subjects, offer, queue) => {}
+            () = announce(client, subjects, offer, files, shared) => {}
+            () = hear(client, subjects, shared) => {}
+            () = look_for_gone(client, subjects, shared) => {}
+            () = answer_time_requests(client, subjects) => {}
+            () = said => {}
+            () = goodbye => return,
+        }
+        // Give agents a moment to read that the run is over.
+        tokio::time::sleep(BEAT / 2).await;
+        let _ = context.delete_stream(subjects.stream()).await;
+    }
+}

@@ -1,0 +1,101 @@
+//! Waiting for agents: until every slot has one, and before each load until all are ready for it.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use loadlab_load::io::epoll::now_ns;
+use serde_json::Value;
+
+use super::load::ReadyLoad;
+use super::replace::silent;
+use super::{Coordinator, LossPolicy};
+use crate::crew::Readiness;
+use crate::message::{LoadOrder, Order};
+use crate::nats::SwarmError;
+
+impl Coordinator {
+    /// Waits until every slot has an agent.
+    ///
+    /// # Errors
+    /// It takes too long, or `cancelled`.
+    pub fn gather(&self, at_most: Duration, cancelled: &dyn Fn() -> bool) -> Result<(), SwarmError> {
+        let until_ns = now_ns().saturating_add(u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX));
+        let mut crew = self.shared.crew();
+        loop {
+            let open = crew.open();
+            if open.is_empty() {
+                return Ok(());
+            }
+            if cancelled() {
+                return Err(SwarmError::Interrupted);
+            }
+            if now_ns() >= until_ns {
+                let here = crew.slots() - open.len();
+                return Err(SwarmError::Agents(format!(
+                    "{here} of {} agents came within {} s\nhint: an agent needs this server's URL and the coordinator's \
+                     key: `loadlab agent --nats URL --coordinator-key KEY`",
+                    crew.slots(),
+                    at_most.as_secs()
+                )));
+            }
+            crew = self.shared.wait(crew);
+        }
+    }
+
+    /// Orders all agents to get ready for a load, and waits until they are. `threads` is the number of load threads on
+    /// each agent, if the load specifies it.
+    ///
+    /// # Errors
+    /// An agent cannot send its part or does not answer; or `cancelled`.
+    pub fn prepare(
+        self: &Arc<Self>,
+        first_id: u64,
+        threads: Option<u64>,
+        what: Value,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<ReadyLoad, SwarmError> {
+        let load = {
+            let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+            *loads += 1;
+            *loads - 1
+        };
+        let until_ns = now_ns().saturating_add(self.ready_ns);
+        let mut crew = self.shared.crew();
+        let order = LoadOrder { load, first_id, threads: crew.threads(threads), agents: crew.ids(), what };
+        let number = self.order(Order::Prepare(order.clone()));
+        crew.ordered(load, number);
+        let mut ready = ReadyLoad { of: self.clone(), order, uncertainty_ns: 0 };
+        loop {
+            let why = match crew.readiness(load) {
+                Readiness::Ready { uncertainty_ns } => {
+                    ready.uncertainty_ns = uncertainty_ns;
+                    return Ok(ready);
+                }
+                Readiness::Refused(slot, why) => {
+                    Some(SwarmError::Agents(format!("agent {} (slot {slot}): {why}", crew.name(slot))))
+                }
+                Readiness::Waiting(_) if cancelled() => Some(SwarmError::Interrupted),
+                Readiness::Waiting(slots) if now_ns() >= until_ns => {
+                    let names: Vec<String> =
+                        slots.iter().map(|slot| format!("{} (slot {slot})", crew.name(*slot))).collect();
+                    let s = self.ready_ns / 1_000_000_000;
+                    Some(SwarmError::Agents(format!("not ready within {s} s: {}", names.join(", "))))
+                }
+                Readiness::Waiting(_) if self.on_loss == LossPolicy::Replace => {
+                    self.replace(&mut crew, &ready.order, None, &[]);
+                    None
+                }
+                Readiness::Waiting(slots) => {
+                    let lost = crew.lost(load, now_ns()).into_iter().find(|slot| slots.contains(slot));
+                    lost.map(|slot| SwarmError::Agents(format!("{} before the load", silent(&crew, slot))))
+                }
+            };
+            if let Some(why) = why {
+                // Dropping `ready` takes the lock.
+                drop(crew);
+                return Err(why);
+            }
+            crew = self.shared.wait(crew);
+        }
+    }
+}

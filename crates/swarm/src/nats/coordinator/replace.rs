@@ -1,0 +1,40 @@
+//! Lost agents, before a load and during it: gives them up and lets others take their places.
+
+use loadlab_load::io::epoll::now_ns;
+use loadlab_record::counts::load::Counts;
+
+use super::Coordinator;
+use crate::crew::{Crew, LOST_NS};
+use crate::message::{JoinOrder, LoadOrder, Order};
+
+impl Coordinator {
+    /// Gives up a load's silent agents and lets others join it. Returns messages about agents that were given up or
+    /// joined.
+    pub(super) fn replace(
+        &self,
+        crew: &mut Crew,
+        order: &LoadOrder,
+        begun_ns: Option<u64>,
+        counted: &[Counts],
+    ) -> Vec<String> {
+        let mut words = Vec::new();
+        for slot in crew.lost(order.load, now_ns()) {
+            let lost = silent(crew, slot);
+            if crew.vacate(slot, self.orders().0) {
+                words.push(format!("{lost}, and another may take its place"));
+            }
+        }
+        for (slot, epoch) in crew.joining(order.load) {
+            let begun = counted.get(slot).map_or(0, |counts| counts.started + counts.dropped);
+            let order = LoadOrder { agents: crew.ids(), ..order.clone() };
+            self.order(Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }));
+            words.push(format!("agent {} takes slot {slot}", crew.name(slot)));
+        }
+        words
+    }
+}
+
+/// A message that an agent is silent.
+pub(super) fn silent(crew: &Crew, slot: usize) -> String {
+    format!("agent {} (slot {slot}) was silent for {} s", crew.name(slot), LOST_NS / 1_000_000_000)
+}
