@@ -184,16 +184,27 @@ impl ProcessFamily {
 /// How long, and how often, a process is looked at that has no environment yet: a machine may stand still meanwhile.
 const EXEC: (Duration, u32) = (Duration::from_millis(100), 1000);
 
+/// Bytes of an environment, but for the longest.
+const ENVIRON: usize = 64 * 1024;
+
 /// Whether the process's environment has this entry (`NAME=value`).
 pub(crate) fn has_mark(pid: u32, mark: &str) -> bool {
     let (began, mut looks) = (Instant::now(), 0);
     loop {
-        let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-        if !environ.is_empty() {
+        // In one go: between two reads the program, and with it the environment, may become another.
+        let mut environ = vec![0; ENVIRON];
+        let Ok(mut file) = fs::File::open(format!("/proc/{pid}/environ")) else { return false };
+        let Ok(length) = file.read(&mut environ) else { return false };
+        environ.truncate(length);
+        if length == ENVIRON && file.read_to_end(&mut environ).is_err() {
+            return false;
+        }
+        if length > 0 {
             return environ.split(|b| *b == 0).any(|entry| entry == mark.as_bytes());
         }
-        // In the middle of an exec a process has no environment yet: it would be missed, and survive.
-        if !is_between_programs(pid) || began.elapsed() > EXEC.0 && looks > EXEC.1 {
+        // In the middle of an exec a process has no environment yet, and what was opened before has none any more: it
+        // would be missed, and survive.
+        if is_without_environment(pid) || began.elapsed() > EXEC.0 && looks > EXEC.1 {
             return false;
         }
         looks += 1;
@@ -201,16 +212,18 @@ pub(crate) fn has_mark(pid: u32, mark: &str) -> bool {
     }
 }
 
-/// Whether a live process of a user has no address of an environment: it is in the middle of an exec, or ends.
-fn is_between_programs(pid: u32) -> bool {
+/// Whether a process has no environment, and will have none: it was started without one, has ended, or is the kernel's.
+fn is_without_environment(pid: u32) -> bool {
     let line = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let line = String::from_utf8_lossy(&line);
-    let Some(stat) = parse_stat(&line).filter(|stat| !stat.is_dead() && !stat.is_of_kernel()) else {
-        return false;
-    };
+    if parse_stat(&line).is_none_or(|stat| stat.is_dead() || stat.is_of_kernel()) {
+        return true;
+    }
+    // Numbers 26, 50 and 51 of proc_pid_stat(5): `startcode`, `env_start` and `env_end`; the first here is number 3. The
+    // first is set last in an exec, and is 0 before.
     let fields = line[line.rfind(')').map_or(0, |end| end + 1)..].split_ascii_whitespace();
-    // Number 50 of proc_pid_stat(5), `env_start`; the first here is number 3.
-    stat.pid == pid && fields.skip(47).take(1).eq(["0"])
+    let [code, start, end] = [23, 47, 48].map(|place| fields.clone().nth(place));
+    start == end && code != Some("0")
 }
 
 /// All live processes whose environment has this entry.
