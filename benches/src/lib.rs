@@ -206,7 +206,7 @@ impl Tally {
     }
 
     /// The result.
-    pub fn told(&self, backend: &str) -> serde_json::Value {
+    pub fn report(&self, backend: &str) -> serde_json::Value {
         let elapsed_s = (self.last_ns - self.begun_ns) as f64 / 1e9;
         serde_json::json!({
             "backend": backend,
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_ends_by_number_and_tells_the_median() {
+    fn a_tally_ends_by_number_and_has_the_median() {
         let asked = Asked {
             server: SocketAddrV4::new([127, 0, 0, 1].into(), 1),
             path: "/".to_owned(),

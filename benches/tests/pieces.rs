@@ -40,7 +40,7 @@ impl Stub {
 }
 
 /// Runs one of the loops to its end; `None`, with a message, if this kernel does not provide io_uring.
-fn told(binary: &str, args: &[&str]) -> Option<Value> {
+fn report_of(binary: &str, args: &[&str]) -> Option<Value> {
     let ran = Command::new(binary).args(args).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     if said.contains("error: io_uring:") {
@@ -60,17 +60,17 @@ fn closed_loops_count_what_the_stub_answered() {
             let stub = Stub::start(&[]);
             let mut args = vec![stub.address.as_str(), "/", "-c", "17", "-n", "2000"];
             args.extend(more);
-            let told = told(binary, &args);
+            let report = report_of(binary, &args);
             let seen = stub.end();
-            let Some(told) = told else { continue };
+            let Some(report) = report else { continue };
             // One more: it learns the answer's length first.
             assert_eq!(
-                (&told["requests"], &seen["requests"]),
+                (&report["requests"], &seen["requests"]),
                 (&2000.into(), &2001.into()),
                 "{binary} {more:?}"
             );
             assert_eq!(seen["pieces"], 0);
-            assert!(told["p50_us"].as_f64().unwrap() > 0.0 && told["rate_per_s"].as_f64().unwrap() > 0.0);
+            assert!(report["p50_us"].as_f64().unwrap() > 0.0 && report["rate_per_s"].as_f64().unwrap() > 0.0);
             counted += 1;
         }
     }
@@ -93,18 +93,21 @@ fn a_loop_that_meets_no_server_or_no_page_says_so() {
 fn the_timer_keeps_its_schedule_and_the_stub_works_out_the_truth() {
     let stub = Stub::start(&["--rate", "2000", "--freeze-at-s", "0.1", "--freeze-s", "0.1"]);
     let args = ["--rate", "2000", "-s", "0.5", "--server", &stub.address, "-c", "1000"];
-    let told = told(env!("CARGO_BIN_EXE_bare-timer"), &args).unwrap();
+    let report = report_of(env!("CARGO_BIN_EXE_bare-timer"), &args).unwrap();
     let seen = stub.end();
-    assert_eq!((&told["due"], &told["answered"], &told["not_sent"]), (&1000.into(), &1000.into(), &0.into()));
+    assert_eq!(
+        (&report["due"], &report["answered"], &report["not_sent"]),
+        (&1000.into(), &1000.into(), &0.into())
+    );
     assert_eq!((&seen["requests"], &seen["froze"]), (&1000.into(), &true.into()));
     // A fifth was due during the freeze, and the first of them waited for all of it.
     assert!(seen["response_ms"]["max"].as_f64().unwrap() >= 95.0, "{seen}");
-    assert!(told["late_ms"]["p50"].as_f64().unwrap() >= 0.0);
+    assert!(report["late_ms"]["p50"].as_f64().unwrap() >= 0.0);
 }
 
 #[test]
 fn the_timer_alone() {
-    let told = told(env!("CARGO_BIN_EXE_bare-timer"), &["--rate", "1000", "-s", "0.05"]).unwrap();
-    assert_eq!(told["due"], 50);
-    assert!(told["late_ms"]["max"].as_f64() >= told["late_ms"]["p50"].as_f64());
+    let report = report_of(env!("CARGO_BIN_EXE_bare-timer"), &["--rate", "1000", "-s", "0.05"]).unwrap();
+    assert_eq!(report["due"], 50);
+    assert!(report["late_ms"]["max"].as_f64() >= report["late_ms"]["p50"].as_f64());
 }

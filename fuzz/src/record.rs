@@ -70,9 +70,9 @@ fn read_with(file: usize, content: &[u8]) -> Result<usize, String> {
                 let lines = content.split(|b| *b == b'\n').count() as u64;
                 assert!((1..=lines.max(1)).contains(line), "line {line} of {lines}: {error}");
             }
-            let words = error.to_string();
-            assert!(!words.is_empty());
-            Err(words)
+            let message = error.to_string();
+            assert!(!message.is_empty());
+            Err(message)
         }
     }
 }

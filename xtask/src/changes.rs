@@ -59,7 +59,7 @@ pub fn simulated() -> Outcome {
         "the simulations of five kinds of noise and of details were not all there:\n{said}"
     );
     let trials = |line: &&str| line.starts_with("| ") && line.contains(" % |");
-    let trials: Vec<String> = said.lines().map(str::trim).filter(trials).map(in_words).collect();
+    let trials: Vec<String> = said.lines().map(str::trim).filter(trials).map(describe_row).collect();
     ensure!(trials.len() == 4, "the simulations of four shifts were not all there:\n{said}");
     Ok(format!(
         "false alarms at any stop: {}; trials until settled beside a fixed plan's: {}",
@@ -69,7 +69,7 @@ pub fn simulated() -> Outcome {
 }
 
 /// `| 5 % | 15 | 38 | …` as `15/38 at 5 %`.
-fn in_words(row: &str) -> String {
+fn describe_row(row: &str) -> String {
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     match cells.as_slice() {
         [_, shift, trials, fixed, ..] => format!("{trials}/{fixed} at {shift}"),

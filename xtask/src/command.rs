@@ -185,7 +185,7 @@ const OFTEN: Duration = Duration::from_millis(10);
 /// # Errors
 /// There is no result in time, or a check fails.
 pub fn soon<T>(what: &str, within: Duration, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    sooner_or_later(what, (within, OFTEN), look)
+    sooner_or_later(what, within, OFTEN, look)
 }
 
 /// As [`soon`], with less frequent checks, for when checking would disturb what is measured.
@@ -195,7 +195,8 @@ pub fn soon<T>(what: &str, within: Duration, look: impl FnMut() -> Result<Option
 #[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 pub fn sooner_or_later<T>(
     what: &str,
-    (within, every): (Duration, Duration),
+    within: Duration,
+    every: Duration,
     mut look: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let since = Instant::now();
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_is_kept_and_the_end_told() {
+    fn output_is_kept_and_failures_name_the_exit_status() {
         let ran = captured(program("sh").args(["-c", "echo out; echo err >&2; exit 3"]), LONGEST).unwrap();
         assert_eq!(
             (ran.stdout.as_str(), ran.stderr.as_str(), ran.status.code()),

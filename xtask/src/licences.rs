@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_read_as_it_stands() {
+    fn allowed_licences_are_read_from_the_configuration() {
         let config = fs::read_to_string(root().join(CONFIG)).unwrap();
         let names = allowed(&config).unwrap();
         assert!(names.contains(&"MIT".to_owned()) && names.iter().all(|n| !n.contains(' ')), "{names:?}");

@@ -109,7 +109,7 @@ fn faults() -> Outcome {
         "run_swarm::an_agent_whose_disk_is_full",
         "run_swarm::a_coordinator_that_was_killed_is_resumed",
         "run_resume::a_run_that_was_killed_goes_on",
-        "run_swarm::a_nats_server_that_stands_still",
+        "run_swarm::a_stalled_nats_server_loses_no_agent_and_no_request",
         "run_swarm::an_agent_takes_the_place_that_it_lost",
     ];
     const ROUNDS: usize = 7;
@@ -122,7 +122,7 @@ fn faults() -> Outcome {
         }
     }
     ensure!(failed.is_empty(), "{}", failed.join("; "));
-    Ok(format!("{} faults at moments of their own: every request accounted for", ROUNDS * TESTS.len()))
+    Ok(format!("{} faults at separate moments: every request accounted for", ROUNDS * TESTS.len()))
 }
 
 /// Runs all test programs repeatedly: a test that fails by chance is a defect of the test. Every other round runs
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fetched_is_told_from_what_was_found() {
+    fn failed_fetches_are_distinguished_from_findings() {
         let fetch = "[ERROR] failed to fetch advisory database https://github.com/rustsec/advisory-db";
         assert!(is_out_of_reach(fetch));
         assert!(!is_out_of_reach("error[vulnerability]: use after free\nadvisories FAILED"));

@@ -1,12 +1,13 @@
 //! Network namespaces joined by a bridge: for agents that reach a system as they would from other machines.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::command::{captured, program};
+use crate::command::{Ends, captured, program};
 
 /// The bridge's address.
 pub const HERE: &str = "10.199.7.1";
@@ -17,6 +18,18 @@ const SYSTEM: &str = "llswarmsys";
 /// How many addresses each agent's namespace has: one has ports for some 28,000 connections to the same server.
 const ADDRESSES: usize = 16;
 const QUICK: Duration = Duration::from_secs(20);
+
+/// Removes the bridge and the namespaces that its arguments name, once its standard input has ended. Processes in them
+/// are ended as well: without its name, a namespace would stay as long as they do.
+const GUARD: &str = "trap '' INT TERM HUP
+bridge=$1
+shift
+read -r end
+for space; do
+    for pid in $(ip netns pids $space); do kill $pid; done
+    ip netns del $space
+done
+ip link del $bridge";
 
 /// Where the bridge is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +44,8 @@ pub enum Bridge {
 pub struct Networks {
     bridge: Bridge,
     agents: usize,
+    /// A signal that ends this program drops nothing: then this process removes them.
+    _guard: Ends,
 }
 
 impl Networks {
@@ -41,12 +56,12 @@ impl Networks {
     pub fn new(bridge: Bridge, agents: usize) -> Result<Networks> {
         ensure!(rustix::process::geteuid().is_root(), "network namespaces need root");
         remove(agents);
-        let networks = Networks { bridge, agents };
+        let networks = Networks { bridge, agents, _guard: guard(agents)? };
         if bridge == Bridge::Separate {
             ip(&format!("netns add {SYSTEM}"))?;
             networks.at_bridge("link set lo up")?;
         }
-        let device = format!("{PREFIX}br");
+        let device = device();
         networks.at_bridge(&format!("link add {device} type bridge"))?;
         networks.at_bridge(&format!("addr add {HERE}/16 dev {device}"))?;
         networks.at_bridge(&format!("link set {device} up"))?;
@@ -97,6 +112,25 @@ impl Drop for Networks {
     }
 }
 
+/// Starts what removes the namespaces when this program has ended without doing so.
+fn guard(agents: usize) -> Result<Ends> {
+    let mut command = program("sh");
+    command.args(["-c", GUARD, "guard"]).arg(device()).args(namespaces(agents));
+    // In a process group of its own, which Ctrl-C does not reach.
+    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(Ends(command.spawn().context("cannot start sh")?))
+}
+
+/// The bridge's device.
+fn device() -> String {
+    format!("{PREFIX}br")
+}
+
+/// All namespaces, the bridge's included.
+fn namespaces(agents: usize) -> impl Iterator<Item = String> {
+    (0..agents).map(namespace).chain([SYSTEM.to_owned()])
+}
+
 fn namespace(agent: usize) -> String {
     format!("{PREFIX}{agent}")
 }
@@ -118,12 +152,28 @@ fn ip(words: &str) -> Result<()> {
 
 /// Removes what this run made, or what an earlier one left.
 fn remove(agents: usize) {
-    for space in (0..agents).map(namespace).chain([SYSTEM.to_owned()]) {
+    for space in namespaces(agents) {
         if Path::new(&format!("/run/netns/{space}")).exists() {
             let _ = ip(&format!("netns del {space}"));
         }
     }
-    if Path::new(&format!("/sys/class/net/{PREFIX}br")).exists() {
-        let _ = ip(&format!("link del {PREFIX}br"));
+    let device = device();
+    if Path::new(&format!("/sys/class/net/{device}")).exists() {
+        let _ = ip(&format!("link del {device}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_removed_when_this_program_has_ended() {
+        let ip = "ip() { [ \"$2\" = pids ] || echo \"$*\"; }";
+        let mut command = program("sh");
+        // Standard input is empty, as it is then.
+        command.args(["-c", &format!("{ip}\n{GUARD}"), "guard", "bridge", "one", "two"]);
+        let ran = captured(&mut command, QUICK).unwrap().ok("the guard").unwrap();
+        assert_eq!(ran.stdout, "netns del one\nnetns del two\nlink del bridge\n");
     }
 }

@@ -103,19 +103,19 @@ pub fn ready(needs: &[Need], install: bool) -> Outcome {
         install_packages(&missing(needs))?;
         install_rust_parts(&missing_rust_parts()?)?;
     }
-    let mut words = Vec::new();
+    let mut lines = Vec::new();
     let absent = missing(needs);
     for need in needs.iter().filter(|n| find(n.program).is_none()) {
-        words.push(format!("{} is not installed: {}", need.program, need.why));
+        lines.push(format!("{} is not installed: {}", need.program, need.why));
     }
     if !absent.is_empty() {
-        words.push(format!("hint: apt-get install {}   (or `--install`)", absent.join(" ")));
+        lines.push(format!("hint: apt-get install {}   (or `--install`)", absent.join(" ")));
     }
     let parts = missing_rust_parts()?;
     if !parts.is_empty() {
-        words.push(format!("hint: rustup component add {}   (or `--install`)", parts.join(" ")));
+        lines.push(format!("hint: rustup component add {}   (or `--install`)", parts.join(" ")));
     }
-    ensure!(words.is_empty(), "{}", words.join("\n"));
+    ensure!(lines.is_empty(), "{}", lines.join("\n"));
     Ok(format!("{} programs, {} parts of Rust", needs.len(), RUST_PARTS.len()))
 }
 

@@ -37,7 +37,7 @@ pub fn open_all() -> Outcome {
         browser.console.len()
     })?;
     ensure!(console == 1, "the browser tells of {console} errors of a page that has one");
-    let mut words = Vec::new();
+    let mut shown = Vec::new();
     for lab in LABS {
         let report = lab.record_dir().join("report.html");
         ensure!(report.is_file(), "no report at {}: `labs end to end` makes it", report.display());
@@ -46,13 +46,13 @@ pub fn open_all() -> Outcome {
         for scheme in ["light", "dark"] {
             let drawn = drawn_of(&report, scheme, &picture);
             let drawn = drawn.with_context(|| format!("{} ({scheme})", report.display()))?;
-            words.push(format!("{}, {scheme}: {drawn} charts", lab.name));
+            shown.push(format!("{}, {scheme}: {drawn} charts", lab.name));
         }
         let bytes = fs::metadata(&picture).with_context(|| picture.display().to_string())?.len();
         ensure!(bytes > 10_000, "{} has {bytes} bytes: an empty page", picture.display());
-        words.push(format!("picture: {}", picture.display()));
+        shown.push(format!("picture: {}", picture.display()));
     }
-    Ok(words.join("; "))
+    Ok(shown.join("; "))
 }
 
 /// The number of charts that a report draws: all visible ones, and at least one.

@@ -76,7 +76,7 @@ pub fn hour() -> Outcome {
     let mut child = Ends(command.stdout(fs::File::create(&printed)?).stderr(Stdio::null()).spawn()?);
     let status_of = format!("/proc/{}/status", child.0.id());
     let mut kib = Vec::new();
-    sooner_or_later("the end of the hour", (Duration::from_secs(70 * 60), Duration::from_secs(10)), || {
+    sooner_or_later("the end of the hour", Duration::from_secs(70 * 60), Duration::from_secs(10), || {
         let status = fs::read_to_string(&status_of).unwrap_or_default();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         kib.extend(resident.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok()));
@@ -184,7 +184,7 @@ impl Lab {
     fn late(&self, server: &Server, before: u64, is_over: &AtomicBool) -> Result<Vec<f64>> {
         let ticks = self.dir.join("record/cases/default/1/ticks.jsonl");
         let (mut late, mut known) = (Vec::new(), 0);
-        sooner_or_later("the end of the load", (LONGEST, OFTEN), || {
+        sooner_or_later("the end of the load", LONGEST, OFTEN, || {
             let text = fs::read_to_string(&ticks).unwrap_or_default();
             let whole: Vec<Value> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
             // The last ones appear when the load is over.

@@ -150,7 +150,7 @@ fn once(args: &Args, setup: &Setup, plan: &str) -> Result<(Vec<f64>, f64)> {
     // CPU time of the load's watcher. Starting and stopping take time as well.
     let mut cpu_ns = 0;
     let longest = Duration::from_secs(args.seconds) + 2 * SPARE;
-    sooner_or_later("the end of a load", (longest, Duration::from_millis(230)), || {
+    sooner_or_later("the end of a load", longest, Duration::from_millis(230), || {
         cpu_ns = cpu_ns.max(watcher_ns(child.0.id()));
         Ok(child.0.try_wait()?)
     })?;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_tell_the_lateness_of_single_requests() {
+    fn lateness_is_read_from_each_tick() {
         let ticks =
             "{\"late_ms\": {\"max\": 0.25}}\n{\"late_ms\": {\"max\": null}}\n{\"late_ms\": {\"max\": 1.5}}\n";
         assert_eq!(lates(ticks).unwrap(), [0.25, 1.5]);

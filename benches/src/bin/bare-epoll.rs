@@ -87,7 +87,7 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
             bare.event(event.data.u64() as usize, event.flags, &mut buffer)?;
         }
     }
-    Ok(bare.tally.told("epoll"))
+    Ok(bare.tally.report("epoll"))
 }
 
 impl Loop {

@@ -61,17 +61,17 @@ fn run(args: &Args) -> Result<serde_json::Value> {
         None => alone(&mut timer),
     }
     timer.late_ns.sort_unstable();
-    let mut told = serde_json::json!({
+    let mut report = serde_json::json!({
         "due": timer.late_ns.len(),
         "late_ms": truth::percentiles_ms(&timer.late_ns),
     });
     if let Some(mut requests) = requests {
         requests.service_ns.sort_unstable();
-        told["answered"] = requests.service_ns.len().into();
-        told["not_sent"] = requests.not_sent.into();
-        told["service_ms"] = truth::percentiles_ms(&requests.service_ns);
+        report["answered"] = requests.service_ns.len().into();
+        report["not_sent"] = requests.not_sent.into();
+        report["service_ms"] = truth::percentiles_ms(&requests.service_ns);
     }
-    Ok(told)
+    Ok(report)
 }
 
 impl Timer {

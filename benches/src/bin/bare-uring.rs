@@ -109,7 +109,7 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
     let all = io_uring::types::CancelBuilder::any();
     let _ = ring.submitter().register_sync_cancel(Some(Timespec::new().sec(1)), all);
     drop(ring);
-    Ok(bare.tally.told("uring"))
+    Ok(bare.tally.report("uring"))
 }
 
 impl Loop {

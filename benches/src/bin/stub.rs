@@ -107,7 +107,7 @@ impl Stub {
             self.freeze_if_due();
             for event in &events {
                 match event.data.u64() {
-                    STDIN if ended(&mut buffer)? => return Ok(self.told()),
+                    STDIN if ended(&mut buffer)? => return Ok(self.report()),
                     STDIN => {}
                     LISTENER => self.accept()?,
                     fd => self.answer(fd as usize, &mut buffer),
@@ -179,15 +179,15 @@ impl Stub {
         }
     }
 
-    fn told(self) -> serde_json::Value {
-        let mut told =
+    fn report(self) -> serde_json::Value {
+        let mut report =
             serde_json::json!({ "requests": self.log.len(), "pieces": self.pieces, "froze": self.froze });
         if let Some(rate_per_s) = self.rate_per_s {
             let truth = truth::of(&self.log, rate_per_s);
-            told["late_ms"] = truth::percentiles_ms(&truth.late_ns);
-            told["response_ms"] = truth::percentiles_ms(&truth.response_ns);
+            report["late_ms"] = truth::percentiles_ms(&truth.late_ns);
+            report["response_ms"] = truth::percentiles_ms(&truth.response_ns);
         }
-        told
+        report
     }
 }
 

@@ -140,14 +140,14 @@ fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
         _ => format!("{}: {text}.", named(cases, labels, names)),
     };
     const MOST: usize = 4;
-    let mut words: Vec<String> = said.iter().take(MOST).map(sentence).collect();
+    let mut sentences: Vec<String> = said.iter().take(MOST).map(sentence).collect();
     if said.len() > MOST {
-        words.push(match said.len() - MOST {
+        sentences.push(match said.len() - MOST {
             1 => "One more is listed with its case.".to_owned(),
             n => format!("{n} more are listed with their cases."),
         });
     }
-    if words.is_empty() { "Nothing was measured.".to_owned() } else { words.join(" ") }
+    if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
 }
 
 /// The text with a capital, unless it begins with a name.
@@ -377,10 +377,10 @@ fn open(cases: &[CaseFindings<'_>]) -> String {
     let takes = |few: &FewSamples| {
         few.needed_s.map_or(String::new(), |s| format!(", {} at this rate", format_duration_ns(s * 1e9)))
     };
-    let words = open.iter().map(|(expr, few)| {
+    let texts = open.iter().map(|(expr, few)| {
         format!("{expr}: {} would decide it{}", plural(few.needed, "request", "requests"), takes(few))
     });
-    format!(" ({}).", words.collect::<Vec<_>>().join("; "))
+    format!(" ({}).", texts.collect::<Vec<_>>().join("; "))
 }
 
 /// Which expectations were missed and which are undecided, each once.

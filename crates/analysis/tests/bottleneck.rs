@@ -800,7 +800,7 @@ fn a_full_pool_is_its_owners_unless_what_is_behind_is_saturated() {
 }
 
 #[test]
-fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
+fn links_disks_and_busy_threads_are_named_by_their_evidence() {
     let mut link = made(40, 42, 41, &[("edge", QUIET), ("db", QUIET)]);
     let far = Pair { rtt_ms: Some(40.0), ..pair("edge", "db", 40.0, 39.5) };
     watched(&mut link, &[pair("loadlab", "edge", 40.0, 40.0), far], |_| ());
@@ -942,7 +942,7 @@ fn a_component_that_is_called_a_relay_is_none() {
 }
 
 #[test]
-fn an_answer_is_worth_saying_where_somebody_looked() {
+fn an_answer_is_reported_only_if_the_system_was_watched() {
     let mut load = made(40, 160, 4, &[]);
     load.summary.bottleneck = diagnosis(&load).bottleneck;
     assert!(load.summary.bottleneck.is_some() && answer_of_watched(&load.summary).is_none());
@@ -1080,7 +1080,7 @@ fn behind_edge(pairs: &[Pair]) -> Made {
 }
 
 #[test]
-fn a_full_pool_over_a_unix_socket_is_told_by_its_threads() {
+fn a_full_pool_over_a_unix_socket_is_found_by_its_threads() {
     let mut pool = behind_edge(&[unix("edge", "db", 3.0, 2.9, 0.1)]);
     pool.check(&[(Pool, Some("edge"))]);
     let text = &pool.suspects()[0].text;
@@ -1222,6 +1222,21 @@ fn a_load_that_goes_to_a_unix_socket_counts() {
 }
 
 #[test]
+fn connections_of_probes_are_left_out() {
+    let mut made = chain();
+    made.summary.load.targets = ["127.0.0.1:4".to_owned()].into();
+    let pairs = [
+        pair("loadlab", "edge", 40.0, 40.0),
+        pair("loadlab", "db", 0.1, 0.1),
+        pair("edge", "db", 40.0, 39.0),
+    ];
+    watched(&mut made, &pairs, |_| ());
+    let asked: Vec<String> =
+        diagnosis(&made).pairs.iter().map(|pair| format!("{}→{}", pair.from, pair.to)).collect();
+    assert_eq!(asked, ["edge→db", "loadlab→edge"]);
+}
+
+#[test]
 fn the_answer_has_evidence_confidence_and_what_was_not_seen() {
     let mut lock = chain();
     let outside = answer(&lock);
@@ -1334,7 +1349,7 @@ fn a_pool_over_a_unix_socket_is_full_if_it_has_as_many_connections_as_requests_g
 
 /// One of several paths through the system: the fastest responses took another one.
 #[test]
-fn threads_in_a_lock_are_said_where_the_fastest_response_tells_nothing() {
+fn threads_in_a_lock_are_named_if_the_fastest_response_took_another_path() {
     let kind = |lock: f64| {
         let mut made = made(40, 160, 150, &[("edge", QUIET), ("db", QUIET)]);
         let pairs = [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "db", 40.0, 38.0)];
@@ -1377,7 +1392,7 @@ fn a_relay_in_front_of_a_component_is_its_link() {
 
 /// CPU times are unknown within a second; what a thread was seen doing is known.
 #[test]
-fn in_a_short_load_who_computes_is_told_by_its_threads() {
+fn in_a_short_load_threads_show_which_component_computes() {
     let kind = |running: f64| {
         let mut made = chain();
         made.ticks.truncate(1);

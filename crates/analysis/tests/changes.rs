@@ -42,7 +42,7 @@ fn without_a_change_few_are_found() {
 }
 
 #[test]
-fn several_changes_are_told_apart() {
+fn several_changes_are_distinguished() {
     let values = history(3, 45, 0.01, |run| match run {
         0..15 => 1.0,
         15..30 => 1.2,

@@ -310,7 +310,7 @@ fn a_bound_supports_one_direction_only() {
     };
     let of = |base: &[Summary], other: &[Summary]| {
         let found = compared(base, other, Method::Welch);
-        let row = found.rows.iter().find(|r| r.metric.id == "p99").expect("a bound is told").clone();
+        let row = found.rows.iter().find(|r| r.metric.id == "p99").expect("a bound is reported").clone();
         (row.call, row.trials_needed)
     };
     let known = five(1000.0, 10.0, Some(40.0));
@@ -326,7 +326,7 @@ fn a_bound_supports_one_direction_only() {
 }
 
 #[test]
-fn errors_are_compared_by_difference_and_told_only_where_there_are_some() {
+fn errors_are_compared_by_difference_if_there_are_any() {
     let (base, mut other) = (five(1000.0, 10.0, None), five(1000.0, 10.0, None));
     assert!(!calls(&compared(&base, &other, Method::Paired)).iter().any(|(id, _)| *id == "errors"));
     for (trial, failed) in other.iter_mut().zip([9, 10, 11, 10, 10]) {
@@ -342,13 +342,13 @@ fn errors_are_compared_by_difference_and_told_only_where_there_are_some() {
 }
 
 #[test]
-fn what_a_trial_does_not_tell_is_said() {
+fn figures_missing_in_a_trial_are_noted() {
     let base = five(1000.0, 10.0, Some(40.0));
     let mut other = five(1000.0, 10.0, Some(40.0));
     other[2].response_ms.p99 = None;
     other[2].response_ms.count = 900;
     let found = compared(&base, &other, Method::Paired);
-    let p99 = found.rows.iter().find(|r| r.metric.id == "p99").expect("one side tells it");
+    let p99 = found.rows.iter().find(|r| r.metric.id == "p99").expect("one side reports it");
     assert_eq!((p99.call, p99.note.as_deref()), (CannotTell, Some("p99 needs 1000 requests in each trial")));
     let zero = five(0.0, 10.0, None);
     let found = compared(&base, &zero, Method::Paired);

@@ -157,7 +157,7 @@ fn a_difference_that_the_control_has_as_well_is_not_called() {
 }
 
 #[test]
-fn nobody_waits_for_what_no_round_can_settle() {
+fn figures_that_no_round_can_settle_are_not_open() {
     let rounds = Rounds::new(20, 0.95, [0.001; 3]);
     let [base, other, _] = rounds.sides();
     let standings = design(&[]).deciding(&base, &other, None);

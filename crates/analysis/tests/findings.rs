@@ -234,7 +234,7 @@ fn a_curve_over_users_needs_levels_that_differ() {
 }
 
 #[test]
-fn a_control_is_no_case_of_its_own() {
+fn a_control_does_not_count_as_a_case() {
     let five = |per_s: u64, expect: &str| -> Vec<TrialRecord> {
         (1..=5).map(|i| trial(i, Some(summary(per_s, &[expect])))).collect()
     };

@@ -655,7 +655,7 @@ fn users_that_a_feed_had_nothing_for_are_reported() {
 }
 
 #[test]
-fn standing_still_is_reported_with_its_length() {
+fn stalls_are_reported_with_their_length() {
     let still = Stalls { count: 2, total_s: 0.7, max_s: 0.4, max_at_s: 2.5 };
     let check = |facts: LoadFacts, expect: &[&str], suspended_s: f64, grave: bool| {
         let runs = [load("main", 0.0, 1000, 10, 10.0)];

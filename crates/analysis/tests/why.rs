@@ -119,7 +119,7 @@ fn a_lever_that_binds_is_called_and_comes_first() {
 #[test]
 fn predictions_hold_what_is_measured_afterwards() {
     for noise in ALL {
-        let (mut held, mut told) = (0, 0);
+        let (mut held, mut gains) = (0, 0);
         for seed in 0..SESSIONS {
             let down = found(noise, seed, &[0.9f64.ln()])[0];
             let raised = session(noise, seed + SESSIONS, &[1.1f64.ln()]);
@@ -127,13 +127,13 @@ fn predictions_hold_what_is_measured_afterwards() {
             let up = effects(&[shorter], 1)[0].expect("enough rounds");
             let predicted = predicted(down, 0.9, 1.1, None, Some(up));
             held += usize::from((predicted.low..=predicted.high).contains(&up.value));
-            told += usize::from(predicted.low > 1.0);
+            gains += usize::from(predicted.low > 1.0);
             let elastic = elasticity(down, 0.9);
             assert!(elastic.low <= elastic.value && elastic.value <= elastic.high);
         }
         assert!((900..1000).contains(&held), "{noise:?}: {held} of {SESSIONS}");
         // An interval that is wide enough for anything would hold all of them.
-        assert!(told > 200 || !matches!(noise, Noise::Normal | Noise::Drifting), "{noise:?}: {told}");
-        println!("{noise:?}: {held} held, {told} predict a gain");
+        assert!(gains > 200 || !matches!(noise, Noise::Normal | Noise::Drifting), "{noise:?}: {gains}");
+        println!("{noise:?}: {held} held, {gains} predict a gain");
     }
 }

@@ -4,8 +4,9 @@
 //! They are handed over as plain sockets, so it does not matter which thread, or which backend, had them.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use loadlab_record::sync::lock;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags};
@@ -86,7 +87,7 @@ impl ConnectionPool {
 
     fn shards(&self) -> MutexGuard<'_, Vec<Vec<PooledConnection>>> {
         // A panic leaves the list intact: entries are moved in and out in one step.
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards)
     }
 
     pub(crate) fn put(&self, shard: usize, spare: PooledConnection) {
@@ -117,7 +118,7 @@ impl PooledConnection {
         match net::recv(socket, &mut [0u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN) => true,
             // HTTP/2 sessions and TLS may send between requests.
-            Ok((said, _)) => said > 0 && (self.session.is_some() || self.tls.is_some()),
+            Ok((peeked, _)) => peeked > 0 && (self.session.is_some() || self.tls.is_some()),
             Err(_) => false,
         }
     }

@@ -1,7 +1,6 @@
 //! A load's random numbers: the same for the same seed on every machine.
 
-/// SplitMix64's increment.
-const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+use loadlab_record::random::{GAMMA, mixed};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough for gaps and choices.
 #[derive(Clone, Copy, Debug)]
@@ -26,11 +25,9 @@ impl Random {
 
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
+        let number = mixed(self.0);
         self.0 = self.0.wrapping_add(GAMMA);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        number
     }
 
     /// Uniform in (0, 1].

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_never_written_is_given_back() {
+    fn only_unmodified_pages_are_released() {
         let map = |head: &str, anonymous: u32, swap: u32| {
             format!(
                 "{head}\nSize:                100 kB\nRss:                  60 kB\nAnonymous:       {anonymous} kB\n\
@@ -82,10 +82,10 @@ mod tests {
     }
 
     #[test]
-    fn the_program_goes_on_without_its_start() {
+    fn the_program_continues_without_its_startup_pages() {
         let holds_this = || {
             let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-            let code = the_program_goes_on_without_its_start as fn() as usize;
+            let code = the_program_continues_without_its_startup_pages as fn() as usize;
             unwritten(&maps).iter().any(|range| range.contains(&code))
         };
         assert!(holds_this());

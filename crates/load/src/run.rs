@@ -22,6 +22,7 @@ mod seconds;
 mod simulated;
 mod threads;
 
+pub use crate::start::ConnectPhase;
 pub use crate::worker::due_between;
 pub use crate::worker::{Stopped, WorkerEnd};
 pub use part::{Part, PartEnd, PartReport, merge, run_part, simulate_part};

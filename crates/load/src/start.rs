@@ -1,7 +1,9 @@
 //! When a load begins: agreed on by its threads, some of which may never arrive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+
+use loadlab_record::sync::{lock, wait_while};
 
 use crate::io::epoll::now_ns;
 use crate::measure::own_usage;
@@ -9,20 +11,41 @@ use crate::measure::own_usage;
 /// Time for all threads to return once their connections are open.
 const LEAD_NS: u64 = 5_000_000;
 
+/// How the connections to be held were opened, before the load begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectPhase {
+    /// How long it took, nanoseconds.
+    pub took_ns: u64,
+    /// By how many bytes memory grew.
+    pub grown_bytes: u64,
+}
+
+impl ConnectPhase {
+    /// Both phases of two processes that open connections at the same time.
+    pub(crate) fn merge_concurrent(self, other: ConnectPhase) -> ConnectPhase {
+        ConnectPhase {
+            took_ns: self.took_ns.max(other.took_ns),
+            grown_bytes: self.grown_bytes + other.grown_bytes,
+        }
+    }
+}
+
 /// The moment a load begins, agreed on by its threads: as planned, or once all of them have opened the connections to
 /// be held.
 pub struct Start<'a> {
     at_ns: AtomicU64,
     /// First id of the load's requests.
     pub first_id: u64,
-    opening: Option<Meeting>,
+    opening: Option<Rendezvous>,
     /// Returns when the load begins; called once all threads are ready. Without it, the load begins as soon as they
     /// are.
     agree: Option<&'a (dyn Fn() -> u64 + Sync)>,
-    /// When opening began, and resident memory at that time.
-    before: (u64, u64),
-    /// How long opening took, nanoseconds, and by how many bytes memory grew.
-    pub opened: OnceLock<(u64, u64)>,
+    /// When opening began.
+    opening_began_ns: u64,
+    /// Resident memory at that time.
+    rss_before_bytes: u64,
+    /// How the connections were opened.
+    pub opened: OnceLock<ConnectPhase>,
 }
 
 impl<'a> Start<'a> {
@@ -32,9 +55,10 @@ impl<'a> Start<'a> {
         Start {
             at_ns: AtomicU64::new(start_ns),
             first_id,
-            opening: opening.map(Meeting::of),
+            opening: opening.map(Rendezvous::of),
             agree: None,
-            before: (now_ns(), own_usage::rss_bytes()),
+            opening_began_ns: now_ns(),
+            rss_before_bytes: own_usage::rss_bytes(),
             opened: OnceLock::new(),
         }
     }
@@ -44,8 +68,8 @@ impl<'a> Start<'a> {
         Start { agree: Some(agree), ..Start::new(0, first_id, Some(threads)) }
     }
 
-    /// A thread's place among those that open connections.
-    pub fn seat(&self) -> StartGuard<'_> {
+    /// Represents one of the threads that open connections.
+    pub fn guard(&self) -> StartGuard<'_> {
         StartGuard(Some(self))
     }
 
@@ -56,16 +80,16 @@ impl<'a> Start<'a> {
 
     /// Stops waiting for `threads` threads: they could not be started, or ended before opening their connections.
     pub fn without(&self, threads: usize) {
-        if let Some(meeting) = &self.opening {
-            meeting.without(threads, || self.all_opened());
+        if let Some(opening) = &self.opening {
+            opening.without(threads, || self.all_opened());
         }
     }
 
     /// Called once every thread has opened its connections.
     fn all_opened(&self) {
-        let (began_ns, rss) = self.before;
-        let grown = own_usage::rss_bytes().saturating_sub(rss);
-        let _ = self.opened.set((now_ns().saturating_sub(began_ns), grown));
+        let grown_bytes = own_usage::rss_bytes().saturating_sub(self.rss_before_bytes);
+        let took_ns = now_ns().saturating_sub(self.opening_began_ns);
+        let _ = self.opened.set(ConnectPhase { took_ns, grown_bytes });
         match self.agree {
             Some(agree) => self.at_ns.store(agree(), Ordering::Release),
             None => drop(self.at_ns.fetch_max(now_ns() + LEAD_NS, Ordering::AcqRel)),
@@ -74,26 +98,25 @@ impl<'a> Start<'a> {
 }
 
 /// A rendezvous of threads, some of which may never arrive: a barrier would hang.
-struct Meeting {
+struct Rendezvous {
     /// Threads still expected.
     missing: Mutex<usize>,
     all: Condvar,
 }
 
-impl Meeting {
-    fn of(threads: usize) -> Meeting {
-        Meeting { missing: Mutex::new(threads), all: Condvar::new() }
+impl Rendezvous {
+    fn of(threads: usize) -> Rendezvous {
+        Rendezvous { missing: Mutex::new(threads), all: Condvar::new() }
     }
 
     fn missing(&self) -> MutexGuard<'_, usize> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.missing)
     }
 
     /// Waits for the others; the last to arrive runs `last` before any continues.
     fn wait(&self, last: impl FnOnce()) {
         self.without(1, last);
-        let all = self.all.wait_while(self.missing(), |missing| *missing > 0);
-        drop(all.unwrap_or_else(PoisonError::into_inner));
+        drop(wait_while(&self.all, self.missing(), |missing| *missing > 0));
     }
 
     fn without(&self, threads: usize, last: impl FnOnce()) {
@@ -107,16 +130,16 @@ impl Meeting {
     }
 }
 
-/// A thread's place in the meeting, released however the thread ends.
+/// One of the threads that open connections: however it ends, the others do not wait for it in vain.
 pub struct StartGuard<'s>(Option<&'s Start<'s>>);
 
 impl StartGuard<'_> {
     /// Waits until every thread has opened its connections (or failed to).
     pub fn agree(mut self) {
         if let Some(start) = self.0.take()
-            && let Some(meeting) = &start.opening
+            && let Some(opening) = &start.opening
         {
-            meeting.wait(|| start.all_opened());
+            opening.wait(|| start.all_opened());
         }
     }
 }
@@ -135,14 +158,14 @@ mod tests {
 
     /// Threads that arrive continue together, even if others never do.
     #[test]
-    fn nobody_waits_for_threads_that_never_come() {
+    fn the_others_do_not_wait_for_missing_threads() {
         let start = Start::new(0, 0, Some(5));
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| start.seat().agree())).collect();
+            let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| start.guard().agree())).collect();
             // One leaves silently, one panics, one could not be started.
-            drop(start.seat());
+            drop(start.guard());
             let broke = scope.spawn(|| {
-                let _seat = start.seat();
+                let _guard = start.guard();
                 std::panic::resume_unwind(Box::new("broke"));
             });
             assert!(broke.join().is_err());
@@ -155,7 +178,7 @@ mod tests {
     #[test]
     fn a_load_that_holds_nothing_begins_as_planned() {
         let start = Start::new(77, 0, None);
-        start.seat().agree();
+        start.guard().agree();
         assert_eq!((start.at_ns(), start.opened.get()), (77, None));
     }
 }

@@ -21,7 +21,7 @@ mod connections;
 mod conversations;
 mod http2;
 mod journeys;
-mod kept;
+mod pool;
 mod real;
 mod secured;
 mod shares;

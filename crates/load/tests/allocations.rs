@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::epoll::now_ns;
@@ -31,6 +31,7 @@ use loadlab_record::spec::bound::{Bound, Operator};
 use loadlab_record::spec::escape::Escape;
 use loadlab_record::spec::schedule::Think;
 use loadlab_record::spec::variable::Variable;
+use loadlab_record::sync::lock;
 use rustls::{ServerConfig, ServerConnection};
 
 use support::conversations::{accept_of, ask, conversation, listen, open, pause, say};
@@ -176,8 +177,8 @@ fn held_late(spec: &LoadSpec) -> isize {
 }
 
 #[test]
-fn bodies_that_nobody_looks_at_are_not_kept() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn bodies_that_are_not_checked_are_not_kept() {
+    let _alone = lock(&ONE_AT_A_TIME);
     LOADS.set(Some(false));
     let checked = |check: fn(&mut Checks)| {
         let mut spec = journey();
@@ -215,8 +216,8 @@ impl Server for Watching {
 }
 
 #[test]
-fn what_is_not_collected_takes_no_more_memory_the_longer_it_lasts() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn uncollected_counts_take_bounded_memory() {
+    let _alone = lock(&ONE_AT_A_TIME);
     LOADS.set(Some(false));
     let held_after = |seconds: u64| {
         let mut spec = plain();
@@ -235,7 +236,7 @@ fn what_is_not_collected_takes_no_more_memory_the_longer_it_lasts() {
 
 #[test]
 fn ten_times_the_requests_take_no_more_memory() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ONE_AT_A_TIME);
     LOADS.set(Some(false));
     let held_with = |think_ns: u64| {
         let mut spec = plain();
@@ -268,7 +269,7 @@ impl Server for Slow {
 
 #[test]
 fn very_many_requests_in_flight_are_not_kept() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ONE_AT_A_TIME);
     LOADS.set(Some(false));
     const BODY: usize = 2_000;
     let held_by = |users: u64| {
@@ -343,8 +344,8 @@ impl Peer {
                     let head = String::from_utf8(came.drain(..end + 4).collect()).expect("ASCII");
                     if head.contains("Upgrade: websocket") {
                         let accept = accept_of(&head);
-                        let words = "HTTP/1.1 101 -\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
-                        out.extend(format!("{words}Sec-WebSocket-Accept: {accept}\r\n\r\n").bytes());
+                        let start = "HTTP/1.1 101 -\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
+                        out.extend(format!("{start}Sec-WebSocket-Accept: {accept}\r\n\r\n").bytes());
                         self.speaks = Speaks::WebSocket;
                     } else {
                         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", BODY.len());
@@ -563,7 +564,7 @@ fn loads() -> Vec<(&'static str, LoadSpec)> {
 
 #[test]
 fn requests_cost_load_threads_no_memory() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ONE_AT_A_TIME);
     LOADS.set(Some(false));
     let address = server(None);
     for on in everywhere() {
@@ -581,7 +582,7 @@ fn requests_cost_load_threads_no_memory() {
 /// avoided. The rest is our own code, and allocates nothing.
 #[test]
 fn requests_under_tls_cost_what_rustls_takes() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ONE_AT_A_TIME);
     LOADS.set(Some(false));
     let config = support::tls::config(&["h2", "http/1.1"]);
     let address = server(Some(config.clone()));

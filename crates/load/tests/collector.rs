@@ -68,7 +68,7 @@ fn sum(seconds: &[Second]) -> (Counts, Series, Series, u64, u64) {
 }
 
 #[test]
-fn nothing_is_lost_while_nobody_collects() {
+fn nothing_is_lost_while_the_collector_is_suspended() {
     let spans = |seconds: &[Second]| -> Vec<(f64, f64)> {
         seconds.iter().map(|s| (s.tick.from_s, s.tick.to_s)).collect()
     };

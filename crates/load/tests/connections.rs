@@ -98,7 +98,7 @@ fn go<S: Server>(spec: &LoadSpec, server: S) -> (LoadResult, S) {
 }
 
 #[test]
-fn shared_connections_that_never_stand_are_replaced() {
+fn shared_connections_that_never_open_are_replaced() {
     let users = || {
         let mut load = over_http2(spec(Model::Closed { users: 6 }, Until::Elapsed(9 * S + 1)), 3);
         load.timeout_ns = S;
@@ -176,7 +176,7 @@ fn handshakes_of_before_the_window_are_not_in_it() {
 }
 
 #[test]
-fn connects_that_begin_before_the_load_have_their_whole_time() {
+fn connects_that_begin_before_the_load_are_timed_in_full() {
     // Ten connections, one every 100 ms; the last is still connecting when the load stops waiting for them.
     let mut load = spec(Model::Closed { users: 10 }, Until::Elapsed(2 * S));
     load.held = Some(HeldConnections { connections: 10, rate_per_s: 10.0 });
@@ -221,7 +221,7 @@ fn forgetful(elsewhere: bool) -> LoadSpec {
 }
 
 #[test]
-fn what_cannot_be_written_makes_and_closes_no_connection() {
+fn a_request_that_cannot_be_written_opens_and_closes_no_connection() {
     for elsewhere in [false, true] {
         let over = support::http2::over_http2(forgetful(elsewhere), 1, &[vec![], vec![]]);
         for load in [forgetful(elsewhere), over] {

@@ -240,7 +240,7 @@ fn parts(outcome: &LoadResult) -> Vec<String> {
 }
 
 #[test]
-fn everyone_opens_talks_and_says_goodbye() {
+fn users_open_send_messages_and_close() {
     let spec = users(3, 4, conversation(vec![open(), ask("hi", "hi"), ask("there", "there")]));
     let (outcome, chat, _) = go(&spec, Chat::echo());
     assert_eq!(parts(&outcome), ["ok 12", "ok 12", "ok 12", "ok 12"]);
@@ -286,8 +286,8 @@ fn openings_that_fail() {
     assert_eq!(examples[0].status, Some(200));
     assert_eq!(examples[0].response_body.as_deref(), Some("nope"));
     let chat = Chat { accept: Some("AAAA"), ..Chat::echo() };
-    let words = "the server's response to the opening handshake has no correct `Sec-WebSocket-Accept` header";
-    check(chat, asks(), &["ok 0 protocol 1", NONE, NONE], words);
+    let error = "the server's response to the opening handshake has no correct `Sec-WebSocket-Accept` header";
+    check(chat, asks(), &["ok 0 protocol 1", NONE, NONE], error);
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn each_fault_of_a_message_has_its_own_outcome() {
     let nothing_follows = |first: &'static str| [OK, first, NONE, NONE];
     let frame = |bytes: &[u8]| vec![(MS, Does::Raw(bytes.to_vec()))];
     let closed = "the server closed the WebSocket with code 1001 (going away)";
-    for (does, expect, words) in [
+    for (does, expect, error) in [
         (vec![], "ok 0 timeout 1", "no message within 1.00 s"),
         (
             vec![(MS, text("x")), (MS, text("y"))],
@@ -316,7 +316,7 @@ fn each_fault_of_a_message_has_its_own_outcome() {
         ),
         (vec![(MS, Does::Raw(vec![0x88, 2, 3, 0xe9]))], "ok 0 reset 1", closed),
     ] {
-        check(one(does), asks(), &nothing_follows(expect), words);
+        check(one(does), asks(), &nothing_follows(expect), error);
     }
 }
 
@@ -335,7 +335,7 @@ fn a_message_that_is_not_as_expected_is_a_failed_check_where_nothing_else_may_co
 }
 
 #[test]
-fn others_are_passed_over_and_the_last_is_shown_when_time_runs_out() {
+fn other_messages_are_skipped_and_a_timeout_shows_the_last() {
     let noise = || (0..1000).map(|i| (i, text("noise"))).collect::<Vec<_>>();
     let chat = Chat::saying(vec![[noise(), vec![(MS, text("{}"))]].concat()]);
     check(chat, vec![ask("a", "a")], &[OK, OK, OK], "");
@@ -363,7 +363,7 @@ fn fragments_and_pings_between_them() {
 }
 
 #[test]
-fn what_came_before_it_is_waited_for_is_found() {
+fn a_message_received_before_the_wait_is_found() {
     // One greeting comes with the answer to the opening, the other later, while the user pauses.
     let chat = || Chat { greets: vec![(0, text("welcome")), (5 * MS, text("news"))], ..Chat::echo() };
     let parts = vec![listen("welcome"), pause(ask("a", "a"), 10 * MS), ask("b", "b")];
@@ -382,7 +382,7 @@ fn what_came_before_it_is_waited_for_is_found() {
 }
 
 #[test]
-fn values_are_captured_and_said() {
+fn values_are_captured_and_sent() {
     let token = Capture { from: From::Json(Pointer::parse("/id").unwrap()), is_number: false };
     let capturing = |script: Script| Script {
         captures: vec![(0, token.clone())],
@@ -414,7 +414,7 @@ fn messages_that_come_together_go_to_one_part_each() {
 }
 
 #[test]
-fn ones_own_message_is_told_from_others() {
+fn a_users_own_message_is_distinguished_from_others() {
     let own = |text: &str| {
         let echoes = vec![template("no {n}.")];
         part(ConversationAction::Message {
@@ -429,23 +429,23 @@ fn ones_own_message_is_told_from_others() {
     assert_eq!(parts(&outcome), vec!["ok 15"; 4]);
     assert_eq!((chat.heard.len(), outcome.measured.elapsed_s), (30, 5.0 * 0.006), "each after 2 ms, not 1");
     let other = vec![vec![(MS, text("say no 77."))]];
-    let words = "check failed: the message does not contain the text";
-    check(Chat::saying(other), vec![strict(own("no {n}."))], &[OK, "ok 0 check 1", OK], words);
+    let error = "check failed: the message does not contain the text";
+    check(Chat::saying(other), vec![strict(own("no {n}."))], &[OK, "ok 0 check 1", OK], error);
 }
 
 #[test]
-fn who_holds_a_connection_learns_how_it_ended() {
+fn the_part_after_a_pause_reports_how_the_connection_ended() {
     let hold = || vec![pause(open(), 10 * S)];
     let spec = || users(5, 2, conversation(hold()));
     let (outcome, chat, _) = go(&spec(), Chat::default());
     assert_eq!((parts(&outcome), chat.goodbyes), (vec!["ok 10".to_owned(); 2], 10));
     assert_eq!(outcome.measured.elapsed_s, 2.0 * 10.002);
     assert_eq!(outcome.measured.connections.peak, 5);
-    let ends = |does: Does, expect: &[&str], words: &str| {
+    let ends = |does: Does, expect: &[&str], error: &str| {
         let chat = Chat { greets: vec![(S, does)], ..Chat::default() };
         let (outcome, _, examples) = go(&spec(), chat);
         assert_eq!(parts(&outcome), expect);
-        assert_eq!(examples.first().and_then(|e| e.error.clone()).unwrap_or_default(), words);
+        assert_eq!(examples.first().and_then(|e| e.error.clone()).unwrap_or_default(), error);
     };
     let gone = "the server closed the WebSocket with code 1001 (going away), before this part began";
     ends(Does::Raw(vec![0x88, 2, 3, 0xe9]), &["ok 10", "ok 0 reset 10"], gone);
@@ -467,7 +467,7 @@ fn who_holds_a_connection_learns_how_it_ended() {
 }
 
 #[test]
-fn when_time_is_up_those_who_hold_say_goodbye() {
+fn pausing_users_close_when_time_is_up() {
     let scripts = conversation(vec![pause(open(), 3600 * S), ask("a", "a")]);
     let (outcome, chat, _) = go(&spec(Model::Closed { users: 4 }, Until::Elapsed(S), scripts), Chat::echo());
     assert_eq!(parts(&outcome), ["ok 4", "ok 0", "ok 4"]);
@@ -523,7 +523,7 @@ fn a_budget_that_ends_in_the_middle_of_a_conversation() {
 }
 
 #[test]
-fn what_is_kept_for_a_user_is_bounded() {
+fn kept_messages_are_bounded() {
     // The first message is received at once. Of those that arrive while the user pauses, 64 are kept; the last is not
     // among them.
     let mut greets: Answers = vec![(0, text("first"))];

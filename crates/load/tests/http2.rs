@@ -84,7 +84,7 @@ fn drive(address: SocketAddr, settings: Settings, asks: &[Ask], at_once: usize) 
             Event::Reset { token, code } => answers[token as usize].end = Some(End::Reset(code.name())),
             Event::Unprocessed { token } => answers[token as usize].end = Some(End::Unprocessed),
             Event::GoAway { .. } => going_away = true,
-            Event::Malformed { words, .. } => panic!("malformed: {words}"),
+            Event::Malformed { message, .. } => panic!("malformed: {message}"),
             Event::SettingsChanged { .. } => greeted = true,
         });
         assert!(received.is_ok(), "{received:?}");
@@ -185,7 +185,7 @@ fn short(answer: &Answer) -> (u16, Vec<u8>, Option<End>) {
 }
 
 #[test]
-fn every_kind_of_answer_of_the_h2_crate() {
+fn every_kind_of_response_of_the_h2_crate() {
     let mut heads = Heads::default();
     let mut asks = Vec::new();
     let mut expect = Vec::new();
@@ -260,7 +260,7 @@ fn fields_survive_both_ways() {
 }
 
 #[test]
-fn a_goodbye_leaves_nothing_in_doubt() {
+fn after_goaway_every_request_is_accounted_for() {
     let mut heads = Heads::default();
     let mut asks: Vec<Ask> = (0..40).map(|_| ask(&mut heads, "GET", "/bytes/100", &[], b"")).collect();
     asks[20] = ask(&mut heads, "GET", "/goodbye", &[], b"");
@@ -304,7 +304,7 @@ fn start(command: &mut Command, address: SocketAddr) -> Option<Program> {
 }
 
 #[test]
-fn files_from_every_server_at_hand() {
+fn files_from_every_installed_server() {
     let folder = tempfile::tempdir().expect("a folder");
     let sizes = [0usize, 1, 128, 20_000, 500_000];
     let mut heads = Heads::default();

@@ -164,7 +164,7 @@ fn seen(shop: &Shop) -> Vec<(&str, u64)> {
 }
 
 #[test]
-fn everyone_logs_in_once_shops_in_rounds_and_logs_out() {
+fn users_log_in_once_shop_in_rounds_and_log_out() {
     let spec = spec(Model::Closed { users: 3 }, Until::Repeats(4), shopping(4));
     let (outcome, shop, _) = go(&spec, Shop::default());
     let expect =
@@ -305,7 +305,7 @@ fn examples_show_what_was_sent_however_many_requests_are_in_flight() {
 }
 
 #[test]
-fn a_load_that_nobody_answers_lasts_until_its_last_timeout() {
+fn a_load_without_responses_lasts_until_its_last_timeout() {
     let journey = Journey {
         step_order: StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 },
         scripts: vec![step("GET /5500/{u} HTTP/1.1", None)],
@@ -400,7 +400,7 @@ fn users_arrive_make_their_journey_and_leave() {
 }
 
 #[test]
-fn users_that_find_no_place_wait_or_are_dropped() {
+fn users_that_find_no_free_slot_wait_or_are_dropped() {
     for (when_behind, dropped) in [(WhenBehind::Queue, 0), (WhenBehind::Drop, 15)] {
         let mut journey = shopping(1);
         journey.sessions = true;
@@ -438,7 +438,7 @@ impl Server for Baker {
 }
 
 #[test]
-fn cookies_come_back_and_compressed_pages_are_looked_into() {
+fn cookies_are_sent_back_and_compressed_pages_are_decoded() {
     let mut journey = shopping(3);
     journey.cookies = true;
     let page = step("GET / HTTP/1.1", None);
@@ -484,7 +484,7 @@ impl Server for Store {
 }
 
 #[test]
-fn every_id_that_went_out_is_reported_once_by_what_became_of_it() {
+fn every_id_that_was_sent_is_reported_once_by_its_outcome() {
     let mut journey = shopping(20);
     // Only requests with an id consume one.
     journey.step_order = StepOrder { before: 0, round: 2, after: 0, weights: vec![], rounds: 20 };
@@ -823,7 +823,7 @@ fn asked_last(path: &str, over: bool) -> String {
 }
 
 #[test]
-fn what_lets_somebody_in_goes_to_no_other_origin_and_a_get_describes_no_body() {
+fn credentials_go_to_no_other_origin_and_a_get_describes_no_body() {
     for over in [false, true] {
         let check = |path, expect: &str| assert_eq!(asked_last(path, over), expect, "{path} {over}");
         let (secrets, kind) = ("authorization: 0, ", "content-length: 1, content-type: a/b, ");
@@ -927,7 +927,7 @@ fn cookies_redirects_and_compressed_pages_over_http2() {
 }
 
 #[test]
-fn sessions_over_http2_share_connections_or_take_their_own_along() {
+fn sessions_over_http2_share_connections_or_close_their_own() {
     for (streams, opened) in [(1, 30), (10, 1)] {
         let mut journey = shopping(2);
         journey.sessions = true;
@@ -952,7 +952,7 @@ fn sessions_over_http2_share_connections_or_take_their_own_along() {
 }
 
 #[test]
-fn goodbyes_and_refusals_in_the_middle_of_a_journey_lose_nothing() {
+fn goaway_and_refused_streams_during_a_journey_lose_nothing() {
     for whim in [Whim::Goodbye(1), Whim::Goodbye(7), Whim::Refuse(1), Whim::Refuse(8)] {
         let spec = shopping_over_http2(Model::Closed { users: 3 }, Until::Repeats(4), shopping(4), 3);
         let (outcome, server, examples) = go_over(&spec, Over::new(Shop::default(), Some(whim)));
@@ -1044,7 +1044,7 @@ fn what_is_captured_as_a_number_is_counted() {
 }
 
 #[test]
-fn examples_show_the_step_and_hide_what_lets_others_in() {
+fn examples_show_the_step_and_hide_credentials() {
     for over in [false, true] {
         let mut journey = shopping(1);
         let path = Capture { from: From::Json(Pointer::parse("/path").unwrap()), is_number: false };
@@ -1178,7 +1178,7 @@ fn a_login_that_is_refused_shows_no_token_however_it_comes() {
 }
 
 #[test]
-fn what_was_given_as_a_secret_stands_in_no_example() {
+fn given_secrets_appear_in_no_example() {
     let mut load = spec(Model::Closed { users: 1 }, Until::Requests(2), shopping(1));
     load.journey = None;
     let path = "/login?key=abc%2Fdef-123".to_owned();
@@ -1215,7 +1215,7 @@ fn failures_without_a_journey_show_their_heads_too() {
 }
 
 #[test]
-fn checks_compare_with_what_the_user_knows() {
+fn checks_compare_with_the_users_own_values() {
     for (expected, good) in [("/item/{b}", true), ("/item/{c}", false)] {
         let mut journey = shopping(4);
         let place = JsonCheck {

@@ -170,7 +170,7 @@ fn a_reset_is_reported_as_one<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!(b.log.end(0), Some(Some(libc::ECONNRESET)));
 }
 
-fn a_place_is_used_again_and_hears_nothing_of_its_past<I: Io<'static>>(mut b: Driven<I>) {
+fn a_reused_place_gets_no_events_of_its_past<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(|r: &Request| vec![send(format!("{:04}", r.connection).repeat(1000))]);
     for round in 0..50 {
         // The previous answer may be in flight, or already read, when its connection is closed.
@@ -295,7 +295,7 @@ fn a_long_answer_comes_whole<I: Io<'static>>(mut b: Driven<I>) {
     clippy::disallowed_methods,
     reason = "a worker that is busy elsewhere for a while is what is tested"
 )]
-fn what_came_while_it_was_away_is_reported_to_its_end<I: Io<'static>>(mut b: Driven<I>) {
+fn bytes_that_arrived_between_polls_are_reported_to_their_end<I: Io<'static>>(mut b: Driven<I>) {
     const MIB: usize = 1 << 20;
     let server = Server::start(|r: &Request| match r.on_connection {
         // The first answer is long, so that the kernel grows the window.
@@ -424,7 +424,7 @@ fn ipv6<I: Io<'static>>(mut b: Driven<I>) {
     unsafe_code,
     reason = "listen again with a backlog of one: the fault under test is made with a socket call"
 )]
-fn a_connect_that_is_given_up_is_gone<I: Io<'static>>(mut b: Driven<I>) {
+fn a_cancelled_connect_leaves_nothing<I: Io<'static>>(mut b: Driven<I>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     // SAFETY: calling listen again on our own listening socket only changes its backlog.
     unsafe { libc::listen(listener.as_raw_fd(), 1) };
@@ -543,7 +543,7 @@ fn it_can_be_dropped_at_any_time<I: Io<'static>>(mut b: Driven<I>) {
 }
 
 /// A connection moves as a plain socket: to another slot, and to another backend.
-fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
+fn a_connection_continues_in_another_backend<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(good);
     let length = response(200, "hello").len();
     b.connected(3, server.address);
@@ -575,7 +575,7 @@ fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
 }
 
 /// If the server ends a connection between two loads, the end is reported to the new owner.
-fn the_end_of_what_was_taken_is_reported<I: Io<'static>>(mut b: Driven<I>) {
+fn the_end_of_a_connection_taken_over_is_reported<I: Io<'static>>(mut b: Driven<I>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     b.connected(0, address);
@@ -587,7 +587,7 @@ fn the_end_of_what_was_taken_is_reported<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!((b.log.end(1), b.log.end(0)), (Some(None), None));
 }
 
-fn a_last_word_is_heard_and_nothing_comes_after(mut b: Driven<impl Io<'static>>) {
+fn final_bytes_arrive_and_no_event_follows(mut b: Driven<impl Io<'static>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     for round in 0..3 {
@@ -657,21 +657,21 @@ macro_rules! contract_of {
             a_close_is_reported_once_and_after_what_came_before_it
             a_refusal_is_reported_with_its_reason
             a_reset_is_reported_as_one
-            a_place_is_used_again_and_hears_nothing_of_its_past
+            a_reused_place_gets_no_events_of_its_past
             a_long_send_goes_out_whole
             copies_go_out_whole_and_in_order
             a_copy_ends_with_its_connection
-            a_last_word_is_heard_and_nothing_comes_after
-            a_connection_goes_on_elsewhere
-            the_end_of_what_was_taken_is_reported
+            final_bytes_arrive_and_no_event_follows
+            a_connection_continues_in_another_backend
+            the_end_of_a_connection_taken_over_is_reported
             a_long_answer_comes_whole
-            what_came_while_it_was_away_is_reported_to_its_end
+            bytes_that_arrived_between_polls_are_reported_to_their_end
             trickled_bytes_come_in_order
             unseen_is_known
             many_at_once
             connects_are_whole
             ipv6
-            a_connect_that_is_given_up_is_gone
+            a_cancelled_connect_leaves_nothing
             an_answer_is_reported_before_the_send_it_cut_short
             a_wait_lasts_no_longer_than_asked_for_unless_something_comes
             waiting_for_several_ends_with_one

@@ -173,17 +173,17 @@ fn an_answer_that_ends_with_the_connection_is_whole_only_if_the_server_says_so()
     assert_eq!((ends(&outcome), secret.requests), ((5, vec![]), 5));
     let (outcome, secret, examples) = go(End::Cut, true, true);
     assert_eq!((ends(&outcome), secret.requests), ((0, vec![(Failure::Truncated, 5)]), 5));
-    let words = examples[0].error.clone().unwrap();
-    assert_eq!(words, "the connection ended without a TLS close_notify");
+    let error = examples[0].error.clone().unwrap();
+    assert_eq!(error, "the connection ended without a TLS close_notify");
     let (outcome, secret, _) = go(End::HalfARecord, true, true);
     assert_eq!((ends(&outcome), secret.requests), ((0, vec![(Failure::Reset, 5)]), 5));
 }
 
 #[test]
-fn a_server_that_is_not_believed_hears_no_request() {
+fn a_server_that_is_not_trusted_gets_no_request() {
     let (outcome, secret, examples) = go(End::Length, false, true);
     assert_eq!(ends(&outcome), (0, vec![(Failure::Tls, 5)]));
     assert_eq!((secret.requests, secret.closed, secret.notified, secret.alerts), (0, 5, 0, 5));
-    let words = examples[0].error.clone().unwrap();
-    assert!(words.contains("its signature is not from the authority it names"), "{words}");
+    let error = examples[0].error.clone().unwrap();
+    assert!(error.contains("its signature is not from the authority it names"), "{error}");
 }

@@ -11,7 +11,7 @@ use loadlab_load::journey::script::{Deal, Journey};
 use loadlab_load::measure::delta::{Delta, Sizes};
 use loadlab_load::random::Random;
 use loadlab_load::run::{Origin, Part, PartReport, Second, due_between, merge, simulate, simulate_part};
-use loadlab_load::spec::{Elsewhere, Joins};
+use loadlab_load::spec::{Joins, OtherThreads};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::counts::load::Counts;
 use loadlab_record::spec::escape::Escape;
@@ -57,8 +57,8 @@ fn sent_together(spec: &LoadSpec, threads: &[usize]) -> (Vec<(u64, Vec<u8>)>, Co
     let all: u64 = threads.iter().map(|t| *t as u64).sum();
     let mut before = 0;
     for threads in threads {
-        let elsewhere = Elsewhere { before, after: all - before - *threads as u64 };
-        let (part, counts) = sent(&LoadSpec { threads: *threads, elsewhere, ..spec.clone() });
+        let other_threads = OtherThreads { before, after: all - before - *threads as u64 };
+        let (part, counts) = sent(&LoadSpec { threads: *threads, other_threads, ..spec.clone() });
         sent_by_all.extend(part);
         sum.merge(&counts);
         before += *threads as u64;
@@ -151,9 +151,10 @@ fn merged(spec: &LoadSpec, threads: &[usize], seed: u64) -> (Vec<Second>, LoadRe
     let all: u64 = threads.iter().map(|t| *t as u64).sum();
     let mut before = 0;
     for (part, threads) in threads.iter().enumerate() {
-        let elsewhere = Elsewhere { before, after: all - before - *threads as u64 };
+        let other_threads = OtherThreads { before, after: all - before - *threads as u64 };
         before += *threads as u64;
-        let (spec, mut own) = (LoadSpec { threads: *threads, elsewhere, ..spec.clone() }, VecDeque::new());
+        let spec = LoadSpec { threads: *threads, other_threads, ..spec.clone() };
+        let mut own = VecDeque::new();
         let mut sim = Sim::new(Noting::default());
         let end = simulate_part(&spec, &Control::default(), &mut sim, &mut |delta| {
             let mut copy = Delta::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });
@@ -242,8 +243,8 @@ proptest! {
         for (name, spec) in loads(users, rate, seed).into_iter().filter(|(name, _)| fixed(name)) {
             let before: usize = threads[..late].iter().sum();
             let after = threads[late + 1..].iter().sum::<usize>();
-            let elsewhere = Elsewhere { before: before as u64, after: after as u64 };
-            let part = LoadSpec { threads: threads[late], elsewhere, ..spec.clone() };
+            let other_threads = OtherThreads { before: before as u64, after: after as u64 };
+            let part = LoadSpec { threads: threads[late], other_threads, ..spec.clone() };
             let (whole, _) = sent(&part);
             let (rest, counts) = sent(&LoadSpec { joins: Joins { at_ns, begun: 0 }, ..part.clone() });
             let (earlier, later): (Vec<_>, Vec<_>) = whole.into_iter().partition(|(at, _)| *at < at_ns);

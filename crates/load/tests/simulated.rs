@@ -113,7 +113,7 @@ fn with_few_slots_the_stall_is_blocking_not_lateness() {
 }
 
 #[test]
-fn a_generator_that_stands_still_is_late() {
+fn a_stalled_generator_is_late() {
     let spec = spec(open(1000.0, 10_000), Until::Elapsed(10 * S));
     let (outcome, _) = go(&spec, &mut Sim::new(Stub::new(MS / 10)).stalls(vec![(2 * S, 300 * MS)]));
     assert_eq!(outcome.measured.counts.ok, 10_000);
@@ -153,7 +153,7 @@ fn the_closed_model_hides_the_stall_and_says_so_by_its_counts() {
 }
 
 #[test]
-fn what_waits_at_the_end_is_dropped_and_what_flies_gets_its_grace() {
+fn waiting_requests_are_dropped_at_the_end_and_those_in_flight_get_the_grace() {
     // 2 slots of 1 s each carry 2/s of the 10/s that fall due
     let spec = spec(open(10.0, 2), Until::Elapsed(5 * S));
     let (outcome, ticks) = go(&spec, &mut Sim::new(Stub::new(S)));
@@ -248,7 +248,7 @@ fn stragglers_keep_their_times_and_leave_the_rate_of_a_closed_load_alone() {
 }
 
 #[test]
-fn seconds_after_the_window_are_reported_and_are_not_of_it() {
+fn seconds_after_the_window_are_reported_and_marked_as_outside() {
     let mut spec = spec(Model::Closed { users: 30 }, Until::Elapsed(3 * S));
     spec.grace_ns = 10 * S;
     let mut seconds = Vec::new();
@@ -587,18 +587,18 @@ fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
     // Each request needs its own tunnel.
     tunnelled.keep_alive = false;
     tunnelled.proxy = Some(Box::new(Proxy { connects: vec![Some(CONNECT.into())] }));
-    let mut words = BTreeMap::new();
+    let mut errors = BTreeMap::new();
     let mut sim = Sim::new(FaultyProxy::default());
     let outcome = simulate(&tunnelled, &Control::default(), &mut sim, &mut |event| {
         if let LoadEvent::Example(example) = event {
             let reported = (example.outcome.clone(), example.error.clone().unwrap_or_default());
-            *words.entry(reported).or_insert(0) += 1;
+            *errors.entry(reported).or_insert(0) += 1;
         }
     })
     .unwrap();
     outcome.measured.counts.balance().unwrap();
     for example in &outcome.slowest {
-        *words.entry((example.outcome.clone(), example.error.clone().unwrap_or_default())).or_insert(0) += 1;
+        *errors.entry((example.outcome.clone(), example.error.clone().unwrap_or_default())).or_insert(0) += 1;
     }
     let counts = &outcome.measured.counts;
     let proxy = sim.into_server();
@@ -612,7 +612,7 @@ fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
     // 1 ms to the proxy, 11 ms until its answer is complete: both count towards the connect time.
     let connect = &outcome.measured.series.connect;
     assert_eq!((connect.count(), connect.min_ns().unwrap() / MS), (100, 12));
-    let reported = |outcome: &str, error: &str| words.contains_key(&(outcome.to_owned(), error.to_owned()));
+    let reported = |outcome: &str, error: &str| errors.contains_key(&(outcome.to_owned(), error.to_owned()));
     for error in [
         "the proxy answered 407 Proxy Authentication Required",
         "the proxy answered 502 Bad Gateway",
@@ -620,9 +620,9 @@ fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
         "connection to the proxy lost: connection reset by peer",
         "the proxy did not respond with HTTP",
     ] {
-        assert!(reported("connect", error), "{error}: {words:#?}");
+        assert!(reported("connect", error), "{error}: {errors:#?}");
     }
-    assert!(reported("timeout", "the proxy did not answer CONNECT within the timeout"), "{words:#?}");
+    assert!(reported("timeout", "the proxy did not answer CONNECT within the timeout"), "{errors:#?}");
 }
 
 #[test]

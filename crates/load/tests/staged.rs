@@ -208,7 +208,7 @@ fn paced_users_are_due_while_they_are_active() {
 }
 
 #[test]
-fn what_waited_as_a_paced_user_went_to_rest_is_sent_first() {
+fn requests_waiting_when_a_paced_user_rests_are_sent_first() {
     // Steps due at 0, 200 … 800 ms, each answered after half a second; then a rest until 4 s.
     let mut spec = staged(&[stage(1, 1, S), stage(0, 0, 3 * S), stage(1, 1, 100 * MS)], false);
     spec.pace_ns = Some(200 * MS);
@@ -239,7 +239,7 @@ fn paced_users_may_drop_what_they_are_late_for() {
 }
 
 #[test]
-fn what_is_dropped_at_the_end_leaves_what_is_under_way_its_time() {
+fn dropping_at_the_end_leaves_times_of_requests_in_flight_alone() {
     // A user's steps fall due at 0, 100, 200 … ms, and each answer takes 300 ms: the fourth, due at 300 ms, starts at
     // 900 ms and is answered at 1.2 s. The six after it are dropped when the load ends.
     let mut spec = staged(&[stage(1, 1, S)], false);
@@ -291,7 +291,7 @@ fn paced_way(step_order: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> 
 }
 
 #[test]
-fn what_waits_behind_a_due_time_that_was_left_out_has_its_own() {
+fn a_request_waiting_behind_a_skipped_due_time_keeps_its_own() {
     // Two steps to log in, and two rounds of one step: four requests, if none fails.
     let step_order = StepOrder { before: 2, round: 1, after: 0, weights: vec![], rounds: 2 };
     // The first starts at 0 ms; the second starts at 100 and fails at 550. At 200 and 300 two fall due and wait; they

@@ -29,6 +29,11 @@ impl Ended {
         Ended { code: Some(code), ..self }
     }
 
+    /// The message to show.
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
     /// Shows the error now, for a command that keeps running.
     pub fn shown(mut self) -> Self {
         if let Some(message) = self.message.take() {

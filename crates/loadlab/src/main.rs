@@ -16,7 +16,7 @@ mod swarm;
 mod ui;
 mod view;
 
-use args::{Command, elsewhere, given, renamed};
+use args::{Command, given, other_tools, renamed};
 use commands::{
     ab, about, baseline, bench, bisect, check, clean, compare, demo, find, history, init, report, resume,
     run, saved, why,
@@ -52,7 +52,7 @@ fn main() -> std::process::ExitCode {
         Err(error) => {
             let command = words.first().map_or("", String::as_str);
             let why = renamed::refusal(&error, command);
-            return match why.or_else(|| elsewhere::explanation(&error, command, &words)) {
+            return match why.or_else(|| other_tools::explanation(&error, command, &words)) {
                 Some(why) => Ended::error(Exit::BadPlan, why).into_code(),
                 None => output::usage(&error, &words),
             };

@@ -10,7 +10,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use loadlab_record::documents::summary::Summary;
-use loadlab_record::files;
+use loadlab_record::store::files;
 use loadlab_report::terminal::{harmless_painted, is_harmful};
 use serde_json::Value;
 

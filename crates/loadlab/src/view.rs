@@ -4,21 +4,23 @@
 //! It reads events, never the engine's state, and writes only to standard error.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use loadlab_record::documents::figure::FigureValue;
 use loadlab_record::documents::manifest::FigureFacts;
+use loadlab_record::sync::lock;
 use loadlab_record::text::units::{format_count, format_duration_ns};
 use loadlab_report::terminal::hanging;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 use loadlab_system::Cancel;
 
-use crate::args::serving::{Address, MetricsTargets};
+use crate::args::ProgressArgs;
+use crate::args::serving::Serving;
 use crate::exit::Ended;
 use crate::live::Live;
-use crate::live::words::{self, describe};
+use crate::live::text::{self, describe};
 use crate::mask;
 use crate::metrics::Metrics;
 use crate::output;
@@ -58,22 +60,13 @@ pub enum OutputMode {
 
 impl OutputMode {
     /// The mode that `--quiet` and `--plain` ask for.
-    pub fn of(quiet: bool, plain: bool) -> OutputMode {
-        match (quiet, plain) {
+    pub fn of(args: &ProgressArgs) -> OutputMode {
+        match (args.quiet, args.plain) {
             (true, _) => OutputMode::Nothing,
             (false, true) => OutputMode::Lines,
             (false, false) => OutputMode::Screen,
         }
     }
-}
-
-/// Where a run is also shown over HTTP.
-#[derive(Default)]
-pub struct Serving {
-    /// Where metrics are served or pushed.
-    pub metrics: MetricsTargets,
-    /// Address of the live page; `None` without `--ui`.
-    pub page: Option<Address>,
 }
 
 #[derive(Default)]
@@ -103,9 +96,9 @@ impl ViewState {
     fn figures(&mut self, load: &str, values: &[(String, FigureValue)]) {
         let Some(running) = self.loads.get_mut(load) else { return };
         running.figures.clear();
-        for facts in self.facts.iter().take(words::IN_LINE) {
+        for facts in self.facts.iter().take(text::IN_LINE) {
             if let Some((name, value)) = values.iter().find(|(name, _)| *name == facts.name) {
-                running.figures.push(format!("{name} {}", words::figure(facts, value)));
+                running.figures.push(format!("{name} {}", text::figure(facts, value)));
             }
         }
     }
@@ -184,7 +177,7 @@ impl View {
         if self.screen.is_some() {
             self.after().title = text.to_owned();
         } else if !self.quiet {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.state);
             self.line(&mut state, text);
         }
     }
@@ -209,12 +202,12 @@ impl View {
             remarks.iter().for_each(|text| crate::exit::note(text));
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         self.wipe(&mut state);
     }
 
     fn after(&self) -> MutexGuard<'_, After> {
-        self.after.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.after)
     }
 
     /// Shows an event.
@@ -234,7 +227,7 @@ impl View {
         if self.screen.is_some() {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let state = &mut *state;
         match event {
             RunEvent::LoadStarted { load, planned_s, planned_requests, batch } => {

@@ -154,19 +154,8 @@ fn the_slower_revision_is_worse() {
 
 #[test]
 fn the_other_way_round_it_is_better_and_a_comment_for_a_pull_request_says_so() {
-    let attempt = || {
-        let shop = Shop::new();
-        let ran = shop.ab(&["HEAD..v1", "--format", "md"]);
-        (ran, shop)
-    };
-    let (mut ran, mut shop) = attempt();
-    for _ in 0..7 {
-        // Its memory may be called worse at the same time: of comparisons of equal memory one in twenty may, and the
-        // kernel charges memory ahead, by up to 256 KiB for each core that the server ran on.
-        if ran.out.starts_with("**test: mixed** – ") {
-            (ran, shop) = attempt();
-        }
-    }
+    let shop = Shop::new();
+    let ran = shop.ab(&["HEAD..v1", "--format", "md"]);
     if is_spoiled(&shop.summaries()) {
         ran.expect_however_busy(&shop.summaries(), false);
         return;
@@ -181,7 +170,7 @@ fn the_other_way_round_it_is_better_and_a_comment_for_a_pull_request_says_so() {
 fn what_cannot_be_compared_is_refused_with_a_reason() {
     let shop = Shop::new();
     shop.ab(&["v1..nowhere"]).expect(2, &["there is no revision `nowhere` in "]);
-    shop.ab(&["v1...HEAD"]).expect(2, &["`A...B` has no base of its own"]);
+    shop.ab(&["v1...HEAD"]).expect(2, &["`A...B` names no base"]);
     shop.ab(&["v1"]).expect(2, &["expected a range such as `main..HEAD`"]);
     shop.ab(&["v1..HEAD", "--revisions", "v1..HEAD"]).expect(2, &["the revisions are named twice"]);
     // A mistake in the plan is reported before anything is checked out.

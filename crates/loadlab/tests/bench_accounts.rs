@@ -17,7 +17,7 @@ on_every_backend! {
     a_rate_that_counts_what_its_window_holds
     bodies_of_every_framing_are_counted_to_the_byte
     head_has_no_body_whatever_its_length_says
-    statuses_are_told_apart
+    every_status_is_counted
     each_fault_has_its_own_name
     a_reset_inside_a_body_is_truncated
     a_request_that_was_read_and_not_answered_is_never_sent_again
@@ -149,7 +149,7 @@ fn head_has_no_body_whatever_its_length_says() {
     check_same(&json, &counts);
 }
 
-fn statuses_are_told_apart() {
+fn every_status_is_counted() {
     let server = Server::start(|r: &Request| {
         vec![send(response([200, 404, 500, 302, 503][r.number as usize % 5], "text"))]
     });

@@ -26,7 +26,7 @@ on_every_backend! {
     the_server_dies_in_the_middle
     timeouts_are_counted_when_they_are_due
     grace_cuts_off_what_is_still_in_flight
-    nobody_listens
+    a_target_without_a_listener_is_an_error
     a_certificate_that_is_not_trusted
     every_request_fails
     refused_in_the_middle
@@ -303,7 +303,7 @@ fn every_request_fails() {
     assert_eq!((code, at(&json, "verdict").as_str()), (1, Some("fail")), "{json:#}");
 }
 
-fn nobody_listens() {
+fn a_target_without_a_listener_is_an_error() {
     let url = {
         let server = Server::start(good);
         server.url("/")

@@ -206,7 +206,7 @@ fn without_a_terminal_progress_is_plain_lines_on_standard_error() {
 }
 
 #[test]
-fn the_summary_tells_failures_by_name_with_an_example() {
+fn the_summary_names_failures_with_an_example() {
     let server = Server::start(|r: &Request| match r.number % 4 {
         0 => vec![send(response(503, "the queue is full"))],
         1 => vec![Step::Close],

@@ -27,7 +27,7 @@ fn plan(dir: &tempfile::TempDir, load: &str) -> String {
 }
 
 #[test]
-fn without_a_plan_it_tells_what_the_machine_carries() {
+fn without_a_plan_the_machines_limits_are_reported() {
     let output = check(&["--preflight"]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));

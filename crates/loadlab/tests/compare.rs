@@ -12,7 +12,7 @@ fn committed() -> String {
 }
 
 #[test]
-fn two_trials_tell_nothing() {
+fn two_trials_allow_no_verdict() {
     let lab = Lab::new();
     let ran = lab.loadlab(&["compare", &committed(), "--fail-on-worse"]);
     ran.expect(0, &[]);

@@ -328,7 +328,7 @@ fn a_search_without_a_level_that_holds_fails_its_trial() {
 fn a_search_that_was_killed_goes_on() {
     let lab = Lab::new();
     let mut running = lab.start(&searches("5", "expect: [\"capacity >= 5\"]\n"), &["--plain"]);
-    running.until_told("6 users:");
+    running.wait_for_output("6 users:");
     running.signal(rustix::process::Signal::KILL);
     running.child.wait().expect("it ends");
     let name = lab.run_name();

@@ -149,7 +149,7 @@ const TWO: &str = "    web: { compose: web, limits: { memory: \"${case.memory}\"
                    web2: { compose: web2, ready: { log: at your service, timeout: 20s } }\n";
 
 #[test]
-fn services_are_told_apart_by_more_than_a_number() {
+fn services_with_similar_names_are_distinguished() {
     let (engine, lab) = (Engine::start(), Lab::new());
     context(lab.path());
     lab.file("compose.yaml", TWINS);

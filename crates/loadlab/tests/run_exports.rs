@@ -50,7 +50,7 @@ fn scrape_with(address: &str, head: &str) -> Option<String> {
 fn metrics_while_it_goes_on() {
     let lab = Lab::new();
     let mut running = lab.start(&plan(&[component("web", "", &[])], LONG), &["--prometheus", "127.0.0.1:0"]);
-    running.until_told("metrics on http://");
+    running.wait_for_output("metrics on http://");
     let reported = lab.read("stderr");
     let address =
         reported.split("metrics on http://").nth(1).and_then(|t| t.split('/').next()).unwrap().to_owned();
@@ -136,6 +136,11 @@ fn runs_are_listed_shown_and_followed() {
         .expect(2, &["no case of these runs matches `zzz`", "hint: their cases are `default`"]);
     lab.loadlab(&["list", "--trend", "p50", "--case", "def*"]).expect(0, &[]);
     lab.loadlab(&["list", "nowhere"]).expect(2, &["cannot read nowhere"]);
+    // The folder may be given as in the other commands, but not in both ways.
+    lab.loadlab(&["list", "--runs-dir", "nowhere"]).expect(2, &["cannot read nowhere"]);
+    assert_eq!(lab.loadlab(&["list", "--runs-dir", "loadlab-runs"]).out, list.out);
+    lab.loadlab(&["list", "loadlab-runs", "--runs-dir", "loadlab-runs"])
+        .expect(2, &["--runs-dir <DIR>", "cannot be used with", "[DIR]"]);
     // Other folders of the same name hide neither a run nor a case.
     for folder in ["last", "default", &format!("{name}-2")] {
         std::fs::create_dir(lab.path().join(folder)).unwrap();

@@ -137,7 +137,7 @@ fn a_component_that_dies_in_the_middle() {
                   { name: two, broken: false, time: 500ms }]\n";
     let text = plan(&[dies.to_owned(), web], &format!("{load}{matrix}"));
     let mut running = lab.start(&text, &[]);
-    running.until_told("bad, trial 1");
+    running.wait_for_output("bad, trial 1");
     // Wait until it is under load.
     let ticks = lab.record().trial("bad", 1).join("ticks.jsonl");
     run_support::eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
@@ -251,7 +251,7 @@ fn a_component_that_dies_while_draining() {
     let drain = "drain: { until: \"stored == 1000000\", at_most: 10m }\n";
     let text = plan(&[frail.to_owned(), component("web", "", &[])], &format!("{probes}{drain}"));
     let mut running = lab.start(&text, &[]);
-    running.until_told("draining until");
+    running.wait_for_output("draining until");
     std::fs::write(lab.record().dir.join("draining"), "x").unwrap();
     running.end().expect(1, &["frail died: exit status 8"]);
     let summary = lab.record().summary("default", 1);

@@ -38,7 +38,7 @@ fn namespaces() -> std::collections::BTreeSet<std::path::PathBuf> {
 }
 
 #[test]
-fn each_component_has_a_link_of_its_own() {
+fn each_component_has_its_own_link() {
     let lab = Lab::new();
     // Both have port 8080, and a program on this machine may use it as well.
     let taken = std::net::TcpListener::bind("127.0.0.1:8080");

@@ -197,7 +197,7 @@ fn interrupted_twice() {
 fn trials_after_an_interruption() {
     let lab = Lab::new();
     let mut running = lab.start(&plan(&[component("web", "", &[])], &format!("trials: 3\n{LONG}")), &[]);
-    running.until_told("web ready");
+    running.wait_for_output("web ready");
     let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
     eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
     running.signal(Signal::INT);
@@ -237,7 +237,7 @@ fn two_runs_at_once() {
     let text = plan(&[component("web", "", &[])], &load);
     let killed = Phase::Loading.start(&one);
     let mut other = two.start(&text, &[]);
-    other.until_told("web ready");
+    other.wait_for_output("web ready");
     killed.signal_group(Signal::KILL);
     killed.end();
     let ran = other.end();
@@ -249,7 +249,7 @@ fn two_runs_at_once() {
 /// With the guardian killed too, everything stays until `loadlab clean`, which spares what is alive. The test has its
 /// own `/run`, so that no other run on this machine is affected.
 #[test]
-fn clean_removes_what_nobody_else_could() {
+fn clean_removes_what_a_killed_guardian_left() {
     if !rustix::process::geteuid().is_root() || !can_unshare() {
         return run_support::skip::skip("it takes root and a mount namespace");
     }

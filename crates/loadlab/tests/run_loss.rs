@@ -13,7 +13,7 @@ fn ids(lines: &[Value]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_trial_that_is_made_again_has_ids_of_its_own() {
+fn a_repeated_trial_has_its_own_ids() {
     let lab = Lab::new();
     let web = component("web", "\"slow_ms\": 5", &[]);
     let load = "load:\n  users: 1\n  duration: 1s\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";

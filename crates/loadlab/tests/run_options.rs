@@ -84,7 +84,7 @@ fn a_dry_run_runs_nothing() {
 }
 
 #[test]
-fn the_record_has_a_place_of_its_own_without_out() {
+fn without_out_each_run_has_its_own_folder() {
     let lab = Lab::new();
     lab.file("plan.yaml", &plan(&[component("web", "", &[])], ""));
     for _ in 0..2 {
@@ -169,7 +169,7 @@ fn clean_finds_nothing_of_a_run_that_ended() {
 }
 
 #[test]
-fn what_loadlab_tells_about_itself() {
+fn schema_completions_and_manual_are_printed() {
     let lab = Lab::new();
     let schema = lab.loadlab(&["schema"]);
     schema.expect(0, &[]);

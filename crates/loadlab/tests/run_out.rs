@@ -157,3 +157,30 @@ fn documents_say_that_nothing_was_measured() {
     assert!(junit.contains("<testsuites name=\"loadlab bench\" tests=\"1\""), "{junit}");
     assert!(junit.contains("no/such/file"), "{junit}");
 }
+
+#[test]
+fn junit_says_what_is_wrong_with_a_plan_or_an_option() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &simple());
+    lab.file("wrong.yaml", "loadlab: 1\nname: wrong\nlod: {}\n");
+    let url = "http://127.0.0.1:1/";
+    for command in [
+        &["run", "wrong.yaml"][..],
+        &["run", "plan.yaml", "--set", "load.users=none"],
+        &["ab", "a..b", "wrong.yaml"],
+        &["find", "wrong.yaml", "--expect", "p99 < 1s", "--users", "1..2"],
+        &["bench", url, "--expect", "p99 <"],
+        &["bench", url, "--expect", "p99 <", "--save"],
+    ] {
+        lab.file("junit.xml", "<testsuites errors=\"0\"/>");
+        let ran = lab.loadlab(&[command, &["--junit", "junit.xml"]].concat());
+        assert_eq!(ran.code, Some(2), "{command:?}: {}", ran.err);
+        let junit = lab.read("junit.xml");
+        let counts = "tests=\"1\" failures=\"0\" errors=\"1\"";
+        assert!(junit.contains(counts) && junit.contains("<error message=\""), "{command:?}: {junit}");
+    }
+    lab.file("junit.xml", "earlier");
+    let ran = lab.loadlab(&["run", "wrong.yaml", "--dry-run", "--junit", "junit.xml"]);
+    ran.expect(2, &["unknown key `lod`"]);
+    assert_eq!(lab.read("junit.xml"), "earlier");
+}

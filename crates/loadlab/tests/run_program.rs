@@ -170,7 +170,7 @@ fn one_that_begins_and_ends_between_two_looks_has_begun() {
 }
 
 #[test]
-fn batches_are_counted_apart() {
+fn batches_are_counted_separately() {
     let text = program("echo $(($(cat n 2>/dev/null || echo 0) + 5)) > n.new; mv n.new n", ", requests: 5");
     let text = text.replace("    command:", "    batches: { repeat: 3 }\n    command:");
     let (lab, _) = run(&text, 0, &[]);

@@ -48,15 +48,15 @@ fn a_disk_that_fills_up_under_the_load() {
     assert_eq!(record.summary("default", 1)["ended"], "complete");
     assert!(!record.lines("default", 2, "ticks.jsonl").is_empty());
     // Which file needs the next page is chance; whatever the message says must be true.
-    let (_, told) = ran.err.split_once("cannot append to `").expect("the file that could not grow is named");
-    let (path, told) = told.split_once('`').unwrap();
+    let (_, rest) = ran.err.split_once("cannot append to `").expect("the file that could not grow is named");
+    let (path, rest) = rest.split_once('`').unwrap();
     let name = path.rsplit('/').next().unwrap();
     let safe = match record.lines("default", 2, name).len() {
         0 => "it was still empty; other files are safe".to_owned(),
         1 => "the line before it is safe".to_owned(),
         n => format!("the {n} lines before it are safe"),
     };
-    assert!(told.contains(&safe), "{safe} in: {}", ran.err);
+    assert!(rest.contains(&safe), "{safe} in: {}", ran.err);
     let report = record.report("md");
     assert!(report.contains("trial 2"), "{report}");
 }
@@ -162,7 +162,7 @@ fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
 fn a_report_while_it_runs() {
     let lab = Lab::new();
     let mut running = lab.start(&plan(&[component("web", "", &[])], LONG), &[]);
-    running.until_told("web ready");
+    running.wait_for_output("web ready");
     let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
     run_support::eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
     let report = lab.record().report("md");

@@ -53,7 +53,7 @@ fn a_journey_goes_through_a_proxy_in_whole_urls() {
 }
 
 #[test]
-fn redirects_go_through_the_proxy_and_its_user_to_nobody_else() {
+fn redirects_go_through_the_proxy_which_alone_gets_its_credentials() {
     let (nginx, second, proxy) = (Nginx::start(), Server::start(good), Proxy::start(Some("Basic YTpi")));
     let (page, there) = (format!("https://{}/page", nginx.secure), second.url("/there"));
     let to = [page.clone(), there.clone()];

@@ -221,7 +221,7 @@ fn started(mut command: Command, lab: &Lab) -> Child {
 }
 
 /// `127.0.0.1:PORT` and the path after it, from the output after `before`.
-fn told_address(lab: &Lab, before: &str) -> (String, String) {
+fn reported_address(lab: &Lab, before: &str) -> (String, String) {
     eventually(before, || {
         let reported = lab.read("stderr");
         let (_, rest) = reported.split_once(before)?;
@@ -290,8 +290,8 @@ fn nothing_a_run_leaves_or_serves_holds_a_secret() {
     ];
     let mut child = started(lab.command(&[&args[..], &more].concat()), &lab);
 
-    let (page, path) = told_address(&lab, "live in the browser: ");
-    let (metrics, _) = told_address(&lab, "metrics on ");
+    let (page, path) = reported_address(&lab, "live in the browser: ");
+    let (metrics, _) = reported_address(&lab, "metrics on ");
     let live = {
         let (page, path) = (page.clone(), format!("{}/live", path.trim_end_matches('/')));
         std::thread::spawn(move || served(&page, &path))

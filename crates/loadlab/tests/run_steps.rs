@@ -21,8 +21,8 @@ fn the_failing_one_of_three_steps_is_named() {
     let ran = lab.run(&three_steps("users: 2\n  repeats: 10", expect), &["--quiet"]);
     // On a busy machine the measurement may be INVALID, but it is still recorded.
     assert!(matches!(ran.code, Some(0 | 4)), "{ran:?}");
-    let told = "✘ failing  GET /nothing?x=1,2: 20 of 20 failed (http_4xx)";
-    assert!(ran.out.contains(told), "{}", ran.out);
+    let line = "✘ failing  GET /nothing?x=1,2: 20 of 20 failed (http_4xx)";
+    assert!(ran.out.contains(line), "{}", ran.out);
     let summary = lab.record().summary("default", 1);
     let names: Vec<&String> = summary["by_tag"].as_object().expect("series").keys().collect();
     assert_eq!(names, ["GET /items/${random(1, 9)}", "GET /nothing?x=1,2", "home"]);

@@ -5,7 +5,7 @@ use crate::run_support;
 use crate::run_support::{LOAD, Lab, component, plan};
 
 /// The `CASE, trial T` parts of the `[N/M] CASE, trial T` lines, in the order they were reported.
-fn told_trials(err: &str) -> Vec<&str> {
+fn reported_trials(err: &str) -> Vec<&str> {
     err.lines().filter_map(|l| l.strip_prefix('[')?.split_once("] ").map(|(_, trial)| trial)).collect()
 }
 
@@ -172,7 +172,7 @@ fn a_system_made_anew_is_seeded_anew() {
 
 /// A component that lives on does not keep the outdated port of one that is restarted.
 #[test]
-fn ports_that_were_told_stay() {
+fn ports_that_a_living_component_knows_are_kept() {
     let lab = Lab::new();
     let web = component(
         "web",
@@ -201,7 +201,7 @@ fn all_builds_are_done_before_the_first_trial_and_each_once() {
         "interleaved, each round one case later"
     );
     assert_eq!(
-        told_trials(&ran.err),
+        reported_trials(&ran.err),
         ["kind=x, trial 1", "kind=y, trial 1", "kind=y, trial 2", "kind=x, trial 2"]
     );
     let built = lab.record().events("kind=x", 1, "command");

@@ -214,7 +214,7 @@ impl Agent {
         Agent { child: command.spawn().expect("loadlab starts"), log }
     }
 
-    pub fn until_told(&self, text: &str) {
+    pub fn wait_for_output(&self, text: &str) {
         eventually(text, || std::fs::read_to_string(&self.log).ok().filter(|log| log.contains(text)));
     }
 }
@@ -274,7 +274,7 @@ fn the_page_shows_each_agent() {
     let nats = Nats::start(&lab);
     let options = ["--on-lost-agent", "degrade", "--ui"];
     let (mut agents, mut running) = under_way(&lab, &nats, "  rate: 100\n  duration: 10m\n", &options);
-    running.until_told("live in the browser: ");
+    running.wait_for_output("live in the browser: ");
     let mut browser = Browser::start();
     browser.visit(&page_in(&lab.read("stderr")));
     let shown = "[...document.querySelectorAll('#agents tbody tr')].map((row) => row.children[0].textContent + ': ' + row.children[1].textContent)";
@@ -332,7 +332,7 @@ fn a_nats_server_that_is_killed_and_started_again() {
 
 /// A server that is stopped says nothing about the agents: none of them is given up, and no part of the load is lost.
 #[test]
-fn a_nats_server_that_stands_still() {
+fn a_stalled_nats_server_loses_no_agent_and_no_request() {
     let lab = Lab::new();
     let nats = Nats::start(&lab);
     let (_agents, running) = under_way(&lab, &nats, "  rate: 100\n  duration: 14s\n", &[]);
@@ -423,7 +423,7 @@ fn another_agent_takes_the_place_of_a_lost_one() {
     let slot = slot_of(&agents[1]);
     agents[1].child.kill().expect("it can be killed");
     let ran = running.end();
-    spare.until_told("all slots are taken");
+    spare.wait_for_output("all slots are taken");
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["ended"], "complete", "{}", ran.err);
@@ -456,7 +456,7 @@ fn an_agent_takes_the_place_that_it_lost() {
         record_notes(&lab).contains(", and another may take its place").then_some(())
     });
     kill_process(pid, Signal::CONT).expect("it can go on");
-    agents[1].until_told(" is free again, because the coordinator did not hear from this agent");
+    agents[1].wait_for_output(" is free again, because the coordinator did not hear from this agent");
     let ran = running.end();
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
@@ -770,5 +770,5 @@ fn a_coordinator_that_was_killed_is_resumed() {
     assert_eq!((&requests["due"], &requests["ok"]), (&800.into(), &800.into()), "{requests}");
     assert_eq!(summary["probes"]["posted"]["last"], 800.0);
     assert!(lab.record().dir.join("cut-off/default-1-1/ticks.jsonl").is_file());
-    agents.iter().for_each(|agent| agent.until_told("nothing heard of the coordinator for "));
+    agents.iter().for_each(|agent| agent.wait_for_output("nothing heard of the coordinator for "));
 }

@@ -37,7 +37,7 @@ fn agents_follow_one_coordinator_and_their_own_limits() {
         assert_eq!(summary["probes"]["posted"]["last"], 200.0, "{name}: {:#}", summary["probes"]);
         std::fs::remove_dir_all(lab.record().dir).expect("it is there");
     }
-    stranger.until_told("not that of the coordinator's key");
+    stranger.wait_for_output("not that of the coordinator's key");
     let refused = |text: &str, why: &str| {
         lab.run(text, &swarm).expect(5, &["agent agent-", " (slot ", why]);
         std::fs::remove_dir_all(lab.record().dir).expect("it is there");
@@ -62,10 +62,10 @@ fn an_agent_connects_from_the_addresses_that_it_is_given() {
     let key = new_key(&lab, "key");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
-    let (told, peers) = std::sync::mpsc::channel();
+    let (sender, peers) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let _ = told.send(stream.peer_addr().expect("a peer").ip().to_string());
+            let _ = sender.send(stream.peer_addr().expect("a peer").ip().to_string());
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         }
@@ -220,7 +220,9 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
     let names: Vec<&str> =
         summary["agents"].as_array().expect("agents").iter().filter_map(|a| a["agent"].as_str()).collect();
     assert_eq!(names, ["agent-0", "agent-1"]);
-    thief.until_told("the NATS server does not allow it: Permissions Violation for Publish to \"loadlab.");
+    thief.wait_for_output(
+        "the NATS server does not allow it: Permissions Violation for Publish to \"loadlab.",
+    );
     for agent in &agents {
         let log = std::fs::read_to_string(&agent.log).expect("its log");
         assert!(!log.contains("does not allow"), "{log}");
@@ -356,7 +358,7 @@ fn a_run_that_is_played_again_is_refused() {
     }
     intruder.subscribe(&format!("loadlab.{run}.time"));
     let other = Agent::start(&lab, &nats, "other", &more);
-    other.until_told("connected to ");
+    other.wait_for_output("connected to ");
     intruder.publish("loadlab.announce", "", &announced);
     let refused = "an order was refused: it is for the agent of another run";
     eventually("it is refused", || {

@@ -52,7 +52,7 @@ fn the_page_shows_what_is_recorded_and_turns_into_the_report() {
     let aside = "    aside: { run: \"exec sleep 1000\" }\n".to_owned();
     let mut browser = Browser::start();
     let mut running = lab.start(&plan(&[component("web", "", &[]), aside], &rest), &["--ui"]);
-    running.until_told("live in the browser: http://127.0.0.1:");
+    running.wait_for_output("live in the browser: http://127.0.0.1:");
     let url = page_in(&lab.read("stderr"));
     browser.visit(&url);
     browser.until("document.querySelector('.outcomes li[data-key=ok]')?.dataset.count > 0");
@@ -101,7 +101,7 @@ fn it_names_the_figures_that_matter() {
     );
     let mut browser = Browser::start();
     let mut running = lab.start(&plan(&[component("web", "", &[])], &rest), &["--ui"]);
-    running.until_told("live in the browser: ");
+    running.wait_for_output("live in the browser: ");
     browser.visit(&page_in(&lab.read("stderr")));
     let shown =
         |name: &str| format!("document.querySelector('#figures [data-figure=\"{name}\"]')?.textContent");
@@ -151,7 +151,7 @@ fn it_is_whole_on_every_screen_and_with_the_keyboard() {
     let lab = Lab::new();
     let mut browser = Browser::start();
     let mut running = lab.start(&ugly(), &["--ui"]);
-    running.until_told("live in the browser: ");
+    running.wait_for_output("live in the browser: ");
     browser.visit(&page_in(&lab.read("stderr")));
     browser.until("document.querySelectorAll('section.load').length === 2");
     browser.until("document.querySelectorAll('#components tbody tr').length === 9");
@@ -217,7 +217,7 @@ fn bench_has_the_page_and_the_report() {
 }
 
 #[test]
-fn a_search_has_the_page_too_and_waits_for_nobody() {
+fn a_search_serves_the_page_and_does_not_wait_for_its_readers() {
     let server = Served::start("\"slow_ms\": 1");
     let lab = Lab::new();
     let url = server.url("/");
@@ -271,10 +271,10 @@ fn asked(address: &str, request: &str) -> String {
 }
 
 #[test]
-fn whoever_lacks_the_token_or_comes_from_elsewhere_gets_nothing() {
+fn requests_without_the_token_or_from_another_origin_are_refused() {
     let lab = Lab::new();
     let mut running = lab.start(&plan(&[component("web", "", &[])], run_support::LONG), &["--ui", "--quiet"]);
-    running.until_told("live in the browser: ");
+    running.wait_for_output("live in the browser: ");
     let url = page_in(&lab.read("stderr"));
     let (address, path) = url.trim_start_matches("http://").split_once('/').unwrap();
     let token = path.trim_end_matches('/');

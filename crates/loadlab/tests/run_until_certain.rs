@@ -27,7 +27,7 @@ fn all(lab: &Lab) -> Vec<Value> {
 }
 
 #[test]
-fn a_difference_and_that_there_is_none_are_found_and_then_nothing_more_is_measured() {
+fn a_run_ends_once_every_case_is_found_different_or_the_same() {
     let lab = Lab::new();
     let ran = lab.run(&three("{ until: certain, within: 50%, at_most: 20 }"), &["--json"]);
     ran.expect_however_busy(&all(&lab), false);
@@ -117,7 +117,7 @@ fn a_run_that_was_killed_goes_on_in_the_order_that_was_drawn() {
     let lab = Lab::new();
     let text = three("{ until: certain, within: 50%, at_most: 20 }");
     let mut running = lab.start(&text, &[]);
-    running.until_told("round 2 of at most 20");
+    running.wait_for_output("round 2 of at most 20");
     running.signal(Signal::KILL);
     running.end();
     eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));
@@ -153,7 +153,7 @@ fn the_page_shows_how_near_each_comparison_is() {
     let mut browser = Browser::start();
     // So close that it goes on until the page was seen.
     let mut running = lab.start(&three("{ until: certain, within: 0.01%, at_most: 200 }"), &["--ui"]);
-    running.until_told("live in the browser: http://127.0.0.1:");
+    running.wait_for_output("live in the browser: http://127.0.0.1:");
     browser.visit(&page_in(&lab.read("stderr")));
     browser.until("document.querySelector('#settling li')?.textContent.includes('of at most 200')");
     let lines = browser.value("[...document.querySelectorAll('#settling li')].map((li) => li.textContent)");

@@ -55,7 +55,7 @@ fn it_runs_and_says_what_is_missing() {
     let web = &summary["components"]["web"];
     assert!(web["cpu_s"].as_f64().is_some_and(|s| s > 0.0), "the process tree is watched: {web}");
     assert!(web["memory_bytes"]["max"].as_f64().is_some_and(|b| b > 0.0), "{web}");
-    assert_eq!(web["throttled_s"], serde_json::Value::Null, "what cannot be told is not told");
+    assert_eq!(web["throttled_s"], serde_json::Value::Null, "what is unknown is not reported");
     assert_eq!(lab.record().manifest()["host"]["cgroup"], "none");
     let missing = lab.record().events("default", 1, "unavailable");
     assert!(missing.iter().any(|e| e["what"] == "cgroup controller `memory`"), "{missing:?}");

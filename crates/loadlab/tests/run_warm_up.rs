@@ -29,7 +29,7 @@ fn warmed_up(warmup: &str, is_found: impl Fn(&Value) -> bool) -> (Lab, Value) {
 }
 
 #[test]
-fn a_warm_up_is_found_left_out_and_told() {
+fn a_warm_up_is_found_left_out_and_reported() {
     let from_s = |summary: &Value| summary["window"]["from_s"].as_f64().expect("a window");
     let (lab, summary) = warmed_up("auto", |summary| (3.0..=7.0).contains(&from_s(summary)));
     let from_s = from_s(&summary);

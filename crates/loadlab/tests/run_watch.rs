@@ -114,7 +114,7 @@ fn probes_of_every_kind() {
 
 /// A probe that cannot be read has no value: it completes no drain, and no expectation on it holds.
 #[test]
-fn a_probe_that_fails_never_stands_still_in_silence() {
+fn a_failing_probe_never_keeps_its_last_value() {
     let lab = Lab::new();
     let probes = "  probes: { n: { command: \"test ! -e gone && echo 5\" } }\n";
     let load = "load:\n  users: 1\n  duration: 6s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";

@@ -7,7 +7,7 @@ use crate::run_support::Lab;
 const LOAD: &str = "loadlab: 1\nname: given\nload:\n  users: 1\n  requests: 2\n  journey:\n";
 
 #[test]
-fn a_check_tells_all_that_is_missing_at_once() {
+fn a_check_reports_all_that_is_missing_at_once() {
     let lab = Lab::new();
     lab.file("short.txt", "abc\n");
     std::fs::write(lab.path().join("bytes"), [0xff; 20]).unwrap();

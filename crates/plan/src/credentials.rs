@@ -136,8 +136,31 @@ fn cookies(text: &str) -> Option<Vec<Range<usize>>> {
     Some(found)
 }
 
+/// The parts of a credential that are written out: what stands beside names such as `${env.PASSWORD}`, unless it only
+/// joins them, without a letter or digit.
+pub(crate) fn written_out(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
+    let (mut found, mut from, mut at) = (Vec::new(), place.start, place.start);
+    while let Some(open) = text[at..place.end].find("${").map(|open| at + open) {
+        let close = text[open..place.end].find('}').map(|close| open + close + 1);
+        match close {
+            // `$${` is a literal `${`.
+            Some(close) if !text[..open].ends_with('$') => {
+                found.push(from..open);
+                (from, at) = (close, close);
+            }
+            _ => at = open + 2,
+        }
+    }
+    if found.is_empty() {
+        return vec![place];
+    }
+    found.push(from..place.end);
+    found.retain(|part| text[part.clone()].contains(char::is_alphanumeric));
+    found
+}
+
 /// Where a text's URLs have passwords. Without a password, the user counts as one: some services take a token there. A
-/// name such as `${env.PASSWORD}` does not count.
+/// name such as `${env.PASSWORD}` does not count, what is written beside it does.
 pub(crate) fn passwords_in(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -163,8 +186,8 @@ pub(crate) fn passwords_in(text: &str) -> Vec<Range<usize>> {
         }
         let Some(end) = end else { continue };
         let begin = colon.filter(|colon| *colon < end).map_or(0, |colon| colon + 1);
-        if begin < end && !rest[begin..end].contains("${") {
-            found.push(start + begin..start + end);
+        if begin < end {
+            found.extend(written_out(text, start + begin..start + end));
         }
         from = start + end;
     }
@@ -186,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_masked_where_its_credentials_stand() {
+    fn only_the_credentials_of_a_value_are_masked() {
         for (name, value, expect) in [
             ("Authorization", "Bearer abc", "Bearer ***"),
             ("authorization", "abc", "***"),
@@ -212,6 +235,9 @@ mod tests {
             ("http://h:80/?q=a:b@c", "http://h:80/?q=a:b@c"),
             ("http://${env.USER}:${file:a/b}@h/", "http://${env.USER}:${file:a/b}@h/"),
             ("http://${env.USER}:p@h/", "http://${env.USER}:***@h/"),
+            ("http://u:p-${env.A}-${env.B}q@h/", "http://u:***${env.A}-${env.B}***@h/"),
+            ("http://u:${env.A}$${b}@h/", "http://u:${env.A}***@h/"),
+            ("http://u:!!@h/", "http://u:***@h/"),
             ("http://u:@h/ ://", "http://u:@h/ ://"),
             ("a@b", "a@b"),
         ] {

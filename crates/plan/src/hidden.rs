@@ -2,7 +2,7 @@
 //! and messages can be shown without them.
 //!
 //! Recognized by the names of their keys (`auth`, `password`, `Authorization` …) and by their place in a URL. A name
-//! such as `${env.TOKEN}` is not a credential.
+//! such as `${env.TOKEN}` is not a credential, but what is written beside it is one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -64,9 +64,13 @@ impl Hidden {
     }
 
     fn scalar(&mut self, span: Span, text: &str, at: At<'_>) {
-        let is_secret = at.is_secret();
-        let places = match is_secret {
-            true if text.contains("${") || text.is_empty() => return,
+        let (is_secret, has_names) = (at.is_secret(), text.contains("${"));
+        let mut places: Vec<Range<usize>> = match is_secret {
+            true if text.is_empty() => return,
+            true if has_names => {
+                let places = credentials::places(at.key, text).into_iter();
+                places.flat_map(|place| credentials::written_out(text, place)).collect()
+            }
             true => credentials::places(at.key, text),
             false => passwords_in(text),
         };
@@ -76,7 +80,12 @@ impl Hidden {
         for place in &places {
             self.values.insert(text[place.clone()].to_owned());
         }
-        if is_secret {
+        if is_secret && has_names {
+            // A plain scalar that began with asterisks would be an alias, so its names are hidden, too.
+            if places.first().is_some_and(|first| first.start == 0) {
+                places = std::iter::once(0..text.len()).collect();
+            }
+        } else if is_secret {
             self.values.extend(credentials::parts(text).into_iter().skip(1));
         }
         self.found.push((span, text.to_owned(), places));
@@ -119,12 +128,14 @@ fn spans_of(source: &str, span: Span, text: &str, places: &[Range<usize>]) -> Ve
         };
         return places.iter().map(here).collect();
     }
-    let mut found = Vec::new();
+    let (mut found, mut last) = (Vec::new(), None);
     for place in places {
         let part = &text[place.clone()];
-        // With what is before it in a URL: the same word may be the user's name.
-        let before = &text[..place.start];
-        let context = &text[before.rfind("://").unwrap_or(place.start)..place.end];
+        // With what is before it in a URL, or since the last place: the same word may be the user's name, or part of
+        // `${env.NAME}`.
+        let since = text[..place.start].rfind("://").max(last).unwrap_or(place.start);
+        let context = &text[since..place.end];
+        last = Some(place.end);
         let rest = source.get(from..span.end as usize).unwrap_or_default();
         let in_context = rest.find(context).map(|at| at + context.len() - part.len());
         let within = in_context.or_else(|| rest.find(part));

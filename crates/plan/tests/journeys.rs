@@ -334,7 +334,7 @@ fn mistakes_in_bodies() {
 }
 
 #[test]
-fn mistakes_in_how_it_speaks() {
+fn mistakes_in_protocol_settings() {
     let load = |keys: &str| wrong(&format!("  {keys}\n  journey:\n    - {{ get: \"http://a/\" }}\n"));
     insta::assert_snapshot!(load("streams_per_connection: 5"), @r"
     plan.yaml:6:3: an HTTP/1.1 connection has one request at a time

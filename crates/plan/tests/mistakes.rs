@@ -21,7 +21,7 @@ fn everything_at_once() {
 }
 
 #[test]
-fn matrix_values_are_shown_where_they_stand_and_where_they_are_used() {
+fn mistakes_in_matrix_values_show_where_they_are_written_and_used() {
     insta::assert_snapshot!(plain(
         r#"loadlab: 1
 name: edges

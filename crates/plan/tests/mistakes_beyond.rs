@@ -216,7 +216,7 @@ fn with(inside: &str) -> String {
 }
 
 #[test]
-fn ids_of_requests_are_told_apart_in_every_trial_or_the_plan_is_refused() {
+fn plans_with_too_many_trials_for_distinct_request_ids_are_refused() {
     let plan = |trials: u32, batches: u32, durability: &str| {
         format!(
             "loadlab: 1\nname: n\ntrials: {trials}\nsystem: {{ components: {{ db: {{ run: x }} }}, probes: {{ stored: {{ http: \"http://a/\", json: \"/n\" }} }} }}\n\

@@ -10,7 +10,7 @@ fn of(system: &str) -> String {
 }
 
 #[test]
-fn mistakes_in_boxes() {
+fn mistakes_in_containers_services_and_externals() {
     for (system, expect) in [
         ("components: { a: {} }", "a component needs one of `run`, `container`, `compose`, `external`"),
         (
@@ -52,8 +52,8 @@ fn mistakes_in_boxes() {
 }
 
 #[test]
-fn boxes_are_read() {
-    let plan = common::plan("boxes", &Options::default());
+fn containers_services_and_externals_are_read() {
+    let plan = common::plan("containers", &Options::default());
     let system = &plan.cases()[0].system;
     let part = |name: &str| &system.components.iter().find(|c| c.name == name).expect("a component").part;
     assert_eq!(part("cart"), &ComponentKind::Service("cart".into()));

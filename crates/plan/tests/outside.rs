@@ -94,7 +94,7 @@ fn a_body_of_json_quotes_and_escapes() {
 }
 
 #[test]
-fn they_stand_wherever_a_text_may() {
+fn outside_values_are_allowed_wherever_a_text_is() {
     let text = format!(
         r#"{HEAD}
 system:
@@ -135,10 +135,10 @@ load:
     assert_eq!(filled(proxy), "http://u:p%40ss%20word%3A1@127.0.0.1:8080");
     let Some(Auth::Basic { password, .. }) = &load.journey[0].auth else { panic!() };
     assert_eq!(filled(password), "p@ss word:1");
-    let words = plan.describe().join("\n");
-    assert!(words.contains("${env.TOKEN}") && words.contains("for 3s"), "{words}");
+    let described = plan.describe().join("\n");
+    assert!(described.contains("${env.TOKEN}") && described.contains("for 3s"), "{described}");
     for secret in ["t0ken", "p@ss", "p%40ss", "token-from-a-file"] {
-        assert!(!words.contains(secret), "{words}");
+        assert!(!described.contains(secret), "{described}");
         assert!(
             !plan
                 .secrets
@@ -277,7 +277,7 @@ fn briefly(all: &str) -> String {
 }
 
 #[test]
-fn a_profile_nobody_chose_may_ask_for_what_is_not_there() {
+fn only_the_chosen_profile_needs_its_outside_values() {
     let text =
         format!("{HEAD}{LOAD}profiles: {{ ci: {{ load.journey.0.auth.bearer: \"${{env.NONE}}\" }} }}\n");
     read(&text);
@@ -356,6 +356,49 @@ profiles:
     }
     assert_eq!(mask("pw alice bob visible 3600s"), "pw alice bob visible 3600s");
     Plan::parse("plan.yaml", &plan.shown_text, &Options::default()).expect("it is still a plan");
+}
+
+#[test]
+fn what_a_credential_has_beside_names_is_not_shown() {
+    let text = r#"loadlab: 1
+name: n
+system:
+  components:
+    web:
+      run: ./web
+      env:
+        DB_PASSWORD: "swordfish-${case.n}"
+        API_TOKEN: plain-start-${case.n}
+        SAME_TOKEN: "${case.n}-${env.TOKEN}"
+  probes:
+    rows: { command: "./rows http://u:probe-part-${env.TOKEN}@127.0.0.1/" }
+matrix:
+  - { name: one, n: 1, at: "http://u:matrix-part-${env.TOKEN}@127.0.0.1/" }
+load:
+  users: 1
+  requests: 1
+  journey:
+    - get: http://127.0.0.1:1/
+      headers: { Authorization: "Bearer ${env.TOKEN}.signature", X-At: "${case.at}" }
+    - get: http://127.0.0.1:1/
+      headers:
+        X-Folded: >-
+          http://env:${env.TOKEN}TOKEN@127.0.0.1
+          and more
+"#;
+    let plan = read(text);
+    let shown = text
+        .replace("swordfish-${case.n}", "***")
+        .replace("plain-start-${case.n}", "\"***\"")
+        .replace("probe-part-", "***")
+        .replace("matrix-part-", "***")
+        .replace(".signature", "***")
+        .replace("}TOKEN@", "}***@");
+    assert_eq!(plan.shown_text, shown);
+    for part in ["swordfish-", "plain-start-", "probe-part-", "matrix-part-", ".signature"] {
+        assert_eq!(plan.secrets.mask(part), "***", "{part}");
+    }
+    read(&plan.shown_text);
 }
 
 #[test]

@@ -302,8 +302,8 @@ fn an_axis_that_nothing_uses_is_a_remark() {
 
 #[test]
 fn stages_think_times_and_starts() {
-    let words = plan("models", &Options::default()).describe();
-    let loads: Vec<&str> = words.iter().map(String::as_str).filter(|w| w.starts_with("load ")).collect();
+    let lines = plan("models", &Options::default()).describe();
+    let loads: Vec<&str> = lines.iter().map(String::as_str).filter(|w| w.starts_with("load ")).collect();
     insta::assert_snapshot!(loads.join("\n"), @r"
     load visitors: up to 100 users in stages, each sends when its last request has ended and it has thought for 1s to 3s, for 1m50s
     load visitors: stages: 0 → 100 over 10s, 100 for 30s, 100 → 0 over 5s, 0 for 1m, at once to 20, 20 for 5s; percentiles and rates leave out the first 10s; timeout 30s, grace 5s (in again=20)

@@ -133,7 +133,7 @@ const BROKEN: &[(&str, &str)] = &[
 ];
 
 /// As [`BROKEN`], for the plan with containers and the like.
-const BROKEN_BOXES: &[(&str, &str)] = &[
+const BROKEN_CONTAINERS: &[(&str, &str)] = &[
     ("/system/components/web/container/image", r#""x""#),
     ("/system/components/db/container/image", r#"null"#),
     ("/system/components/db/container/port", r#"0"#),
@@ -172,9 +172,9 @@ fn broken_plans_are_refused_by_both() {
     let validator = validator();
     let base = as_json(common::GOOD[0].1);
     let staged = as_json(common::plan_text("models"));
-    let boxes = as_json(common::plan_text("boxes"));
+    let containers = as_json(common::plan_text("containers"));
     let broken = BROKEN.iter().map(|b| (&base, b)).chain(BROKEN_STAGES.iter().map(|b| (&staged, b)));
-    let broken = broken.chain(BROKEN_BOXES.iter().map(|b| (&boxes, b)));
+    let broken = broken.chain(BROKEN_CONTAINERS.iter().map(|b| (&containers, b)));
     for (base, (path, value)) in broken {
         let value: Value = serde_json::from_str(value).expect("JSON");
         let mut broken = base.clone();

@@ -7,20 +7,21 @@
 //! - [`counts`]: what the engine counts and times.
 //! - [`watch`]: what was seen of components meanwhile.
 //! - [`documents`]: what stands in the files of a run; [`store`]: its folder, written while the run goes and readable
-//!   at any time.
+//!   at any time, and how files are written so that no other user can redirect them.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
 //! - [`secrets`]: values that must not appear in any of this.
 //! - [`spec`]: types of a load that plans describe and the engine uses.
 //! - [`text`]: how durations, sizes, dates and URLs are written, for everyone.
-//! - [`files`]: writing files so that no other user can redirect them.
+//! - [`random`]: numbers by seed; [`sync`]: locks.
 
 pub mod counts;
 pub mod documents;
 pub mod expr;
-pub mod files;
+pub mod random;
 pub mod secrets;
 pub mod spec;
 pub mod store;
+pub mod sync;
 pub mod text;
 pub mod watch;
 

@@ -108,7 +108,7 @@ fn what_holds() {
 }
 
 #[test]
-fn what_cannot_be_told_is_neither_true_nor_false() {
+fn conditions_on_unknown_numbers_are_neither_true_nor_false() {
     let check = |text: &str, expect: Option<bool>| assert_eq!(evaluate(text).holds, expect, "{text}");
     check("lost == 0", None);
     check("lost == 0 and failed == 7", None);
@@ -341,7 +341,7 @@ fn depth_is_bounded_and_length_is_not_depth() {
 }
 
 #[test]
-fn names_and_where_they_stand() {
+fn names_and_their_positions() {
     let expr = Expr::parse("load-balancer.memory < 5MiB and p99.9[10s..30s] < 1s or steady('my probe', 5s)")
         .unwrap();
     let names: Vec<_> = expr.names().into_iter().map(|n| (n.text, n.at, n.len, n.part)).collect();
@@ -825,7 +825,7 @@ fn most_generated_conditions_parse() {
 }
 
 #[test]
-fn figures_stand_for_what_they_are_worked_out_of() {
+fn figures_are_replaced_by_their_expressions() {
     let mut figures: Vec<Figure> = Vec::new();
     for (name, sum) in
         [("p99", "p99"), ("twice", "p99 * 2"), ("the rest", "(twice - p50) / 2"), ("itself", "itself + 1")]

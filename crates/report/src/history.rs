@@ -198,7 +198,7 @@ pub fn trend_text(
                 paint.tone(Tone::Strong, &cut(&crate::terminal::harmless(&title), width))
             ));
             trend_of(&mut out, &points, width, paint);
-            for text in changes_words(&of, metric, &changes) {
+            for text in describe_changes(&of, metric, &changes) {
                 hanging(&mut out, "▲ ", &text, width, |t| paint.tone(Tone::Strong, t));
             }
             if let Some(text) = one.without(name) {
@@ -273,15 +273,20 @@ fn changes_of(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, looked_at: u
     let values: Vec<f64> = known.iter().map(|(_, value)| *value).collect();
     let level = CHANGE_LEVEL / looked_at.max(1) as f64;
     let found = change_points(&values, level, CHANGE_SEED);
+    // Smaller changes of memory say nothing.
+    let trials = of.iter().flat_map(|(_, case)| case.summaries());
+    let resolution = trials.map(|summary| metric.resolution(summary)).fold(0.0, f64::max);
+    let out = |value: f64| if scale == Scale::Ratio { value.exp() } else { value };
     found
         .into_iter()
+        .filter(|point| (out(point.after) - out(point.before)).abs() >= resolution)
         .map(|point| Change { between: (known[point.at - 1].0, known[point.at].0), point, scale })
         .collect()
 }
 
 /// Each change in words, oldest first.
-fn changes_words(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: &[Change]) -> Vec<String> {
-    let words = |change: &Change| {
+fn describe_changes(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: &[Change]) -> Vec<String> {
+    let sentence = |change: &Change| {
         let (before, after) = (of[change.between.0].0, of[change.between.1].0);
         let ChangePoint { before: from, after: to, chance, .. } = change.point;
         let (from, to, by) = match change.scale {
@@ -309,14 +314,14 @@ fn changes_words(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: 
             shown(from),
             shown(to),
             figures::round(chance, 2),
-            commits_words(before.run.manifest.commit.as_ref(), after.run.manifest.commit.as_ref())
+            describe_commits(before.run.manifest.commit.as_ref(), after.run.manifest.commit.as_ref())
         )
     };
-    changes.iter().map(words).collect()
+    changes.iter().map(sentence).collect()
 }
 
 /// What was committed between two runs, as far as their records know it.
-fn commits_words(before: Option<&CommitFacts>, after: Option<&CommitFacts>) -> String {
+fn describe_commits(before: Option<&CommitFacts>, after: Option<&CommitFacts>) -> String {
     let Some(after) = after else { return String::new() };
     let changed = if after.changed { ", with uncommitted changes" } else { "" };
     let named = format!("{} “{}”{changed}", short_commit(&after.commit), after.subject);
@@ -359,9 +364,9 @@ fn series<'a>(runs: Vec<(&'a Listed, Findings<'a>)>) -> Vec<Series<'a>> {
                     (_, true) => Some("why"),
                     _ => None,
                 };
-                let words: Vec<&str> =
+                let parts: Vec<&str> =
                     std::iter::once(m.name.as_str()).chain(question).chain(changes(m)).collect();
-                let mut name = words.join(" ");
+                let mut name = parts.join(" ");
                 // Two files of one name are distinguished by their paths.
                 if all.iter().any(|s| s.name == name) {
                     name = format!("{name} ({})", m.plan_path);
@@ -489,7 +494,7 @@ fn trend_blocks(
         let changes = changes_of(&of, metric, looked_at);
         blocks.push(Block::Plane(trend_plane(&of, metric, &changes)));
         blocks.extend(
-            changes_words(&of, metric, &changes).into_iter().map(|text| Block::Paragraph(text + ".")),
+            describe_changes(&of, metric, &changes).into_iter().map(|text| Block::Paragraph(text + ".")),
         );
     }
     blocks.push(Block::Table(trend_table(&of, &one.titled(case, of_series), metrics)));

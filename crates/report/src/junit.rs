@@ -13,7 +13,7 @@ use loadlab_record::documents::summary::{Expectation, Summary, Verdict};
 
 use crate::figures::described;
 use crate::markup::escaped;
-use crate::trial::expectation_words;
+use crate::trial::describe_expectation;
 
 /// A case as a suite: its name, and its trials.
 struct Suite<'a> {
@@ -203,9 +203,9 @@ fn result_of(expectation: &Expectation) -> TestResult {
     match expectation.holds {
         Some(true) => TestResult::Good,
         None if expectation.is_undecided() => {
-            TestResult::Undecided(format!("undecided: {}", expectation_words(expectation)))
+            TestResult::Undecided(format!("undecided: {}", describe_expectation(expectation)))
         }
-        _ => TestResult::Failure(expectation_words(expectation)),
+        _ => TestResult::Failure(describe_expectation(expectation)),
     }
 }
 

@@ -29,7 +29,7 @@ pub mod render;
 pub mod terminal;
 pub mod trial;
 
-pub use compose::compared::{document as compared, where_words};
+pub use compose::compared::{describe_differing_parts, document as compared};
 pub use compose::{Layout, brief, compose, layout};
 pub use export::{comparisons_json, csv, json};
 pub use junit::{junit, junit_of, junit_of_search};

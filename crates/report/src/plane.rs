@@ -249,9 +249,9 @@ impl AxisScale {
     pub fn labels(&self, axis: &Axis) -> Vec<(f64, String)> {
         if axis.names.is_empty() {
             // Zero is zero in every unit.
-            let words =
+            let shown =
                 |v: f64| if v == 0.0 { "0".to_owned() } else { figures::value(Value::Known(v), axis.unit) };
-            let described = |v: f64| (v, words(v));
+            let described = |v: f64| (v, shown(v));
             let factor = match axis.unit {
                 Unit::Bytes | Unit::BytesPerS if !self.logarithmic => power_of_1024(self.high),
                 _ => 1.0,
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_stands_at_the_end() {
+    fn values_beyond_the_axis_are_placed_at_its_end() {
         for logarithmic in [false, true] {
             let scale = AxisScale::over([1.0, 100.0].into_iter(), &axis(logarithmic));
             assert_eq!((scale.place(-5.0), scale.place(f64::INFINITY)), (0.0, 1.0));

@@ -95,8 +95,8 @@ impl TrialPage {
         });
         let body = body.split_at(width_of(&lead)).1;
         let _ = write!(out, "{}{body}", self.paint.tone(tone, &lead));
-        items(out, &load_words(&s.load), self.width);
-        if let Some(text) = straggler_words(s) {
+        items(out, &describe_load(&s.load), self.width);
+        if let Some(text) = describe_stragglers(s) {
             hanging(out, "", &text, self.width, |t| t.to_owned());
         }
         if has_coordinated_omission(&s.load) {
@@ -131,7 +131,7 @@ impl TrialPage {
             }
         }
         if columns.iter().any(|(_, d)| !d.few.is_empty()) {
-            let few = few_words(&s.response_ms, !is_wide);
+            let few = describe_few_samples(&s.response_ms, !is_wide);
             hanging(out, "  ", &few, self.width, |t| self.paint.tone(Tone::Faint, t));
         }
         let censored = s.response_ms.censored;
@@ -285,7 +285,7 @@ impl TrialPage {
         indent(out, &lines);
         self.heading(out, "Generator");
         lines.clear();
-        items(&mut lines, &generator_words(&s.generator, s.asked_s()), self.width - 2);
+        items(&mut lines, &describe_generator(&s.generator, s.asked_s()), self.width - 2);
         indent(out, &lines);
     }
 
@@ -303,7 +303,7 @@ impl TrialPage {
             }
         }
         for example in shown.into_iter().take(EXAMPLES) {
-            hanging(out, "  ", &example_words(example), self.width, |t| t.to_owned());
+            hanging(out, "  ", &example_text(example), self.width, |t| t.to_owned());
             if let Some(body) =
                 example.response_body.as_deref().map(harmless).filter(|b| !b.trim().is_empty())
             {
@@ -374,7 +374,7 @@ impl TrialPage {
                 None => ("  ✘ unknown ", Tone::Bad),
             };
             let mut block = String::new();
-            hanging(&mut block, mark, &expectation_words(e), self.width, |t| t.to_owned());
+            hanging(&mut block, mark, &describe_expectation(e), self.width, |t| t.to_owned());
             out.push_str(&self.paint.tone(tone, mark));
             out.push_str(block.strip_prefix(mark).unwrap_or(&block));
         }
@@ -382,7 +382,7 @@ impl TrialPage {
 }
 
 /// What is known of percentiles with too few samples, and how they are marked.
-fn few_words(d: &Distribution, with_figures: bool) -> String {
+fn describe_few_samples(d: &Distribution, with_figures: bool) -> String {
     let shown = PERCENTILES.iter().filter(|(name, _)| d.few.of(name).is_some());
     let intervals =
         shown.map(|(name, _)| format!("{} {}", figures::percentile_label(name), figures::figure(d, name)));
@@ -438,7 +438,7 @@ pub fn thinks(load: &LoadFacts) -> bool {
 }
 
 /// What continued after the load was over; `None` if it was soon done.
-pub fn straggler_words(s: &Summary) -> Option<String> {
+fn describe_stragglers(s: &Summary) -> Option<String> {
     let Stragglers { ok, failed, tail_s } = s.stragglers;
     let who = match (ok, failed) {
         _ if !s.has_tail() => return None,
@@ -456,41 +456,41 @@ pub fn straggler_words(s: &Summary) -> Option<String> {
 }
 
 /// What was requested, one item per fact.
-pub fn load_words(load: &LoadFacts) -> Vec<String> {
-    let mut words = Vec::new();
+pub fn describe_load(load: &LoadFacts) -> Vec<String> {
+    let mut texts = Vec::new();
     if !load.url.is_empty() {
-        words.push(harmless(&load.url));
+        texts.push(harmless(&load.url));
     }
     if load.is_command() {
-        words.push("made by this program".to_owned());
-        words.extend((load.start_s > 0.0).then(|| format!("from {} on", seconds(load.start_s))));
-        words.extend(load.requests.map(|n| plural(n, "request", "requests")));
-        words.push("counted by a probe; response times, failures and bytes: not measured".to_owned());
-        return words;
+        texts.push("made by this program".to_owned());
+        texts.extend((load.start_s > 0.0).then(|| format!("from {} on", seconds(load.start_s))));
+        texts.extend(load.requests.map(|n| plural(n, "request", "requests")));
+        texts.push("counted by a probe; response times, failures and bytes: not measured".to_owned());
+        return texts;
     }
     let up_to = if load.stages.is_empty() { "" } else { "up to " };
     match (load.users, load.rate_per_s) {
         (Some(users), _) if load.model == "closed" => {
-            words.push(format!("{up_to}{}", plural(users, "user", "users")));
+            texts.push(format!("{up_to}{}", plural(users, "user", "users")));
         }
-        (_, Some(per_s)) if load.sessions => words.push(format!("users arriving at {}", rate(per_s))),
-        (_, Some(per_s)) => words.push(format!("{up_to}{}", rate(per_s))),
-        _ => words.push(format!("{} model", load.model)),
+        (_, Some(per_s)) if load.sessions => texts.push(format!("users arriving at {}", rate(per_s))),
+        (_, Some(per_s)) => texts.push(format!("{up_to}{}", rate(per_s))),
+        _ => texts.push(format!("{} model", load.model)),
     }
-    words.extend(load.pace_s.map(|s| format!("a step every {}", seconds(s))));
-    words.extend(think_words(load));
-    words.extend((load.ramp_s > 0.0).then(|| format!("ramp {}", seconds(load.ramp_s))));
-    words.extend(stage_words(load));
-    words.extend(load.duration_s.map(seconds));
-    words.extend((load.start_s > 0.0).then(|| format!("from {} on", seconds(load.start_s))));
-    words.extend(load.requests.map(|n| plural(n, "request", "requests")));
-    words.push(load.protocol.clone());
-    words.push(if load.keep_alive { "keep-alive" } else { "a connection per request" }.to_owned());
-    words.retain(|w| !w.is_empty());
-    words
+    texts.extend(load.pace_s.map(|s| format!("a step every {}", seconds(s))));
+    texts.extend(think_text(load));
+    texts.extend((load.ramp_s > 0.0).then(|| format!("ramp {}", seconds(load.ramp_s))));
+    texts.extend(stages_text(load));
+    texts.extend(load.duration_s.map(seconds));
+    texts.extend((load.start_s > 0.0).then(|| format!("from {} on", seconds(load.start_s))));
+    texts.extend(load.requests.map(|n| plural(n, "request", "requests")));
+    texts.push(load.protocol.clone());
+    texts.push(if load.keep_alive { "keep-alive" } else { "a connection per request" }.to_owned());
+    texts.retain(|w| !w.is_empty());
+    texts
 }
 
-fn think_words(load: &LoadFacts) -> Option<String> {
+fn think_text(load: &LoadFacts) -> Option<String> {
     let mean_s = load.think_s.filter(|s| *s > 0.0)?;
     Some(match load.think {
         Some(ThinkFacts::UniformS(low, high)) => format!("think {} to {}", seconds(low), seconds(high)),
@@ -506,7 +506,7 @@ fn think_words(load: &LoadFacts) -> Option<String> {
 const STAGES: usize = 12;
 
 /// `stages: 0 → 100 over 10.0 s, 100 for 30.0 s`; the first few.
-fn stage_words(load: &LoadFacts) -> Option<String> {
+fn stages_text(load: &LoadFacts) -> Option<String> {
     let mut said: Vec<String> = stages(load).into_iter().take(STAGES).map(|(_, text)| text).collect();
     if load.stages.len() > STAGES {
         said.push(format!("and {} more", load.stages.len() - STAGES));
@@ -586,7 +586,7 @@ fn histogram_lines(bins: &[Bin], width: usize) -> Vec<BarLine> {
 }
 
 /// What the generator used, one item per fact.
-pub fn generator_words(g: &Generator, length_s: f64) -> Vec<String> {
+pub fn describe_generator(g: &Generator, length_s: f64) -> Vec<String> {
     if g.threads == 0 {
         return vec!["the load's own program, which is among the components".to_owned()];
     }
@@ -596,30 +596,30 @@ pub fn generator_words(g: &Generator, length_s: f64) -> Vec<String> {
         1 => format!(" on core {}", cpus[0]),
         _ => format!(" on cores {}", cpus.join(",")),
     };
-    let mut words = vec![format!("{}, {}{bound}", g.io, plural(g.threads, "thread", "threads"))];
+    let mut texts = vec![format!("{}, {}{bound}", g.io, plural(g.threads, "thread", "threads"))];
     let threads_s = g.threads as f64 * length_s;
     if threads_s > 0.0 {
-        words.push(format!("{} busy", percent(figures::round(g.cpu_s / threads_s, 3))));
+        texts.push(format!("{} busy", percent(figures::round(g.cpu_s / threads_s, 3))));
         if let Some(delay_s) = g.run_delay_s {
-            words.push(format!("waited for a core {}", percent(figures::round(delay_s / threads_s, 2))));
+            texts.push(format!("waited for a core {}", percent(figures::round(delay_s / threads_s, 2))));
         }
     }
     if let Some(throttled_s) = g.throttled_s.filter(|s| *s > 0.0) {
-        words.push(format!("stopped by a CPU limit for {}", seconds(throttled_s)));
+        texts.push(format!("stopped by a CPU limit for {}", seconds(throttled_s)));
     }
     if g.stalls.count > 0 {
-        words.push(format!("stalled for {}", seconds(g.stalls.total_s)));
+        texts.push(format!("stalled for {}", seconds(g.stalls.total_s)));
     }
     if let Some(suspended_s) = g.suspended_s.filter(|s| *s >= 1e-3) {
-        words.push(format!("suspended for {}", seconds(suspended_s)));
+        texts.push(format!("suspended for {}", seconds(suspended_s)));
     }
-    words.push(format!("{} at most", bytes(g.peak_rss_bytes as f64)));
-    words.push(format!("{} at most", plural(g.connections_peak, "connection", "connections")));
-    words
+    texts.push(format!("{} at most", bytes(g.peak_rss_bytes as f64)));
+    texts.push(format!("{} at most", plural(g.connections_peak, "connection", "connections")));
+    texts
 }
 
 /// One kept exchange in a line.
-pub fn example_words(e: &Example) -> String {
+pub fn example_text(e: &Example) -> String {
     let mut text = format!("{}: {}", e.outcome, harmless(&e.request));
     if let Some(status) = e.status {
         let _ = write!(text, " → {status}");
@@ -643,7 +643,7 @@ pub fn example_words(e: &Example) -> String {
 }
 
 /// An expectation with what was measured.
-pub fn expectation_words(e: &Expectation) -> String {
+pub fn describe_expectation(e: &Expectation) -> String {
     let mut text = harmless(&e.expr);
     if let Some(value) = e.value {
         let space = if matches!(e.unit.as_str(), "" | "/s") { "" } else { " " };

@@ -668,7 +668,7 @@ fn flame_graphs_are_zoomed_and_searched() {
     let mut browser = Browser::start();
     browser.open(&flame_page("flame-used", &flame::plain(flame::SERVER)));
     let frame = |name: &str| format!(".frame[aria-label^='{name}']");
-    let told = "document.querySelector('.flame .on').textContent";
+    let text = "document.querySelector('.flame .on').textContent";
     browser.until("document.querySelectorAll('.frame').length === 23");
     assert_eq!(browser.value("document.querySelector('.flame details').open"), json!(false));
     assert_eq!(
@@ -677,10 +677,10 @@ fn flame_graphs_are_zoomed_and_searched() {
         "a name is an element"
     );
     browser
-        .hover_until(&frame("</script><b>"), &format!("{told} === '</script><b> 20 samples, 3.17 % of all'"));
+        .hover_until(&frame("</script><b>"), &format!("{text} === '</script><b> 20 samples, 3.17 % of all'"));
     // a long name is shown in full, and neither it nor its frame stretches the page
     browser.screen((360, 900), "light");
-    browser.hover_until(&frame("core::ops"), &format!("{told}.includes('without_a_blank 90 samples, ')"));
+    browser.hover_until(&frame("core::ops"), &format!("{text}.includes('without_a_blank 90 samples, ')"));
     browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-flame-long.png"));
     let wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
     assert_eq!(browser.value(wide), json!(0));
@@ -690,7 +690,7 @@ fn flame_graphs_are_zoomed_and_searched() {
     browser.until(&format!("{ZOOMED} === 'app::checkout'"));
     browser.until("document.querySelector('[role=status]').textContent === 'Zoomed to app::checkout'");
     browser
-        .until(&format!("{told} === 'app::checkout 290 samples, 46.0 % of all, 100 % of the zoomed frame'"));
+        .until(&format!("{text} === 'app::checkout 290 samples, 46.0 % of all, 100 % of the zoomed frame'"));
     assert_eq!(browser.value("document.querySelectorAll('.frame.under').length"), json!(4));
     assert_eq!(browser.value(STACKED), json!([]));
     browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-flame-zoomed.png"));

@@ -2,10 +2,11 @@
 //! (and the record, if it is missing); review the difference by hand.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use loadlab_analysis::{DiagnosedRun, DiagnosedTrial};
 use loadlab_record::store::{RunRecord, read_run, read_run_with};
+use loadlab_record::sync::lock;
 use loadlab_report::{csv, html, json, junit, markdown, text};
 
 use crate::support::{Component, Spec, component, compose, run, spec, write_record};
@@ -60,7 +61,7 @@ fn check(name: &str, got: &str) {
 static WRITING: Mutex<()> = Mutex::new(());
 
 fn record() -> RunRecord {
-    let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&WRITING);
     let dir = golden().join("run");
     if updating() && !dir.exists() {
         write_record(&dir, &small(), |case, trial| (case, trial) == (1, 2));

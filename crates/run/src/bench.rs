@@ -25,7 +25,8 @@ use loadlab_system::{
 use crate::event::RunEvent;
 use crate::state::{EventSink, TrialState};
 use crate::translate::hosts::name_moved;
-use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, facts_of, measure, planned_of};
+use crate::trial::facts::{facts_of, planned_of};
+use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, measure};
 use crate::unanswered::unanswered;
 use crate::watch::{Watch, leaves_files, unseen};
 
@@ -126,7 +127,7 @@ pub fn bench(
         planned_requests: facts.requests,
     });
     let origin = Origin { start_ns: zero_ns, zero_ns, batch: 0, first_id: 0 };
-    let order = LoadRequest {
+    let request = LoadRequest {
         spec: &bench.spec,
         facts: &facts,
         stop_when: &bench.stop_when,
@@ -137,7 +138,7 @@ pub fn bench(
         origin,
         senders: None,
     };
-    let measured = measure(&order, &state, None, emit);
+    let measured = measure(&request, &state, None, emit);
     if let Some(watcher) = watcher {
         watcher.stop();
     }
@@ -210,17 +211,17 @@ fn watch(
     let Some(at_rest) = at_rest else { return Ok(None) };
     let failed = |path: &PathBuf, error| BenchError::Samples { path: path.clone(), error };
     let file = bench.samples.as_ref().map(|path| {
-        loadlab_record::files::create_named(path).map(Mutex::new).map_err(|error| failed(path, error))
+        loadlab_record::store::files::create_named(path).map(Mutex::new).map_err(|error| failed(path, error))
     });
     let file = file.transpose()?;
-    let (onto, secrets) = (state.clone(), bench.spec.secrets.clone());
+    let (state, secrets) = (state.clone(), bench.spec.secrets.clone());
     let emit: Emit = Arc::new(move |watched: WatchEvent| {
         if let (WatchEvent::Samples(samples), Some(Ok(mut file))) = (&watched, file.as_ref().map(Mutex::lock))
         {
             // A full disk ends the file, not the load.
             let _ = secrets.samples_lines(samples).map(|lines| file.write_all(&lines));
         }
-        onto.watched(watched);
+        state.watched(watched);
     });
     let could_not = |error: loadlab_system::Error| BenchError::Load(error.to_string());
     let (clock, timing) = (TrialClock { origin_ns }, SampleTiming::default());

@@ -1,6 +1,7 @@
 //! The conductor: runs a plan from its builds to its last trial. [`conduct`] is the whole story of a run; that of a
 //! single trial is in [`crate::trial`].
 
+use std::path::Path;
 use std::time::Instant;
 
 use loadlab_analysis::scaling::search::Search;
@@ -10,10 +11,11 @@ use loadlab_plan::{Case, FindSpec, Plan};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::manifest::RunEnded;
 use loadlab_record::documents::search::most_measurements;
-use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::store::StoreError;
-use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
+use loadlab_system::Cancel;
 
+use crate::begin::{allowed_of, conditions_of, never_began, prepare};
+use crate::error::RunError;
 use crate::event::RunEvent;
 use crate::manifest::{Record, TrialSummaries, figures_of_case, plan_dir};
 use crate::options::RunOptions;
@@ -22,73 +24,9 @@ use crate::search::{SearchRequest, SearchTask, Searched};
 use crate::settling::{Settling, rounds_in_random_order};
 use crate::site::RunningSystem;
 use crate::site::durability::Ids;
-use crate::site::error::SiteError;
 use crate::state::{EventSink, TrialState};
-use crate::translate::error::TranslateError;
-use crate::translate::{check_targets, journey, urls};
 use crate::trial::{Conditions, Trial, TrialOutcome};
-use crate::{limits, logs, needs, settling};
-
-/// Why a run could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The record cannot be created, read or written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The system cannot be prepared, or a build failed.
-    #[error("{0}")]
-    NotUp(String),
-    /// A target may not be loaded or does not resolve.
-    #[error(transparent)]
-    Target(#[from] TranslateError),
-    /// An expression in the plan is invalid.
-    #[error("{file}:{line}:{column}: {error}")]
-    Expression {
-        /// Path of the plan file.
-        file: String,
-        /// Line, from 1.
-        line: usize,
-        /// Column, from 1.
-        column: usize,
-        /// What is wrong with the expression.
-        error: loadlab_record::expr::ExprError,
-    },
-    /// A figure in the plan is invalid.
-    #[error("figure `{name}`: {error}")]
-    Figure {
-        /// Name of the figure.
-        name: String,
-        /// What is wrong with its expression.
-        error: loadlab_record::expr::ExprError,
-    },
-    /// Trials are to run until it is certain how the cases differ, but the allowed rounds cannot settle that.
-    #[error("{0}")]
-    NeverSettled(String),
-    /// A file that the plan needs is missing or invalid.
-    #[error(transparent)]
-    Plan(#[from] loadlab_plan::PlanErrors),
-    /// The run was interrupted before the first trial.
-    #[error("interrupted before the first trial")]
-    Interrupted,
-}
-
-impl RunError {
-    /// The exit code this error calls for.
-    pub fn exit(&self) -> Exit {
-        match self {
-            RunError::Expression { .. }
-            | RunError::Figure { .. }
-            | RunError::NeverSettled(_)
-            | RunError::Plan(_) => Exit::BadPlan,
-            RunError::Target(error) if !error.is_target() => Exit::BadPlan,
-            RunError::Target(_) => Exit::CouldNotRun,
-            RunError::Store(error) if error.is_in_the_way() => Exit::BadPlan,
-            RunError::Store(_) => Exit::CouldNotRun,
-            RunError::NotUp(_) => Exit::NotUp,
-            RunError::Interrupted => Exit::Interrupted,
-        }
-    }
-}
+use crate::{limits, logs, settling};
 
 /// Runs a plan.
 ///
@@ -164,89 +102,6 @@ pub fn conduct(
     Ok(conductor.end(site))
 }
 
-/// Where loads may go. Every target the plan names is checked against this before anything is created.
-///
-/// # Errors
-/// A target may not be loaded or does not resolve, or a URL list is invalid.
-pub fn allowed_of(plan: &Plan, options: &RunOptions) -> Result<Allowed, RunError> {
-    let hosts = [plan.allow_hosts.as_slice(), &options.allow_hosts].concat();
-    let allowed = Allowed { hosts, resolved: options.resolved.clone(), ..Allowed::default() };
-    check_targets(plan.cases(), &allowed)?;
-    urls::check(plan, &plan_dir(plan), &allowed)?;
-    Ok(allowed)
-}
-
-/// Does everything that precedes the first trial: guardian, cgroups, scratch folder, builds.
-///
-/// # Errors
-/// Something could not be prepared.
-pub fn prepare(
-    plan: &Plan,
-    options: &RunOptions,
-    record: &mut Record,
-    cancel: &Cancel,
-    emit: EventSink<'_>,
-) -> Result<RunningSystem, RunError> {
-    if plan.isolate != loadlab_plan::Isolation::None {
-        // Check this before anything is built.
-        Net::check().map_err(SiteError::from)?;
-    }
-    let guardian = guardian::spawn(&options.exe, &options.guardian_arg).map_err(SiteError::from)?;
-    let name = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
-    // Runs in different folders may share a name and run at the same time: the pid distinguishes them.
-    let run_id = format!("{name}-{}", std::process::id());
-    let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
-    let spec = SystemSpec { exe: Some(options.exe.clone()), secrets: options.secrets.clone(), ..spec };
-    let (system, notices) = System::new(spec).map_err(SiteError::from)?;
-    let mut site = RunningSystem::new(system, notices, &record.dir);
-    record.host(site.cgroup_version())?;
-    for missing in site.unavailable() {
-        emit(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
-    }
-    needs::check(plan, &site)?;
-    if !options.is_built {
-        site.build(plan.cases(), cancel, &mut record.builds, emit)?;
-    }
-    if let Some(net) = isolated(plan)? {
-        site.isolate(net);
-    }
-    journey::check_feeds(plan, &plan_dir(plan))?;
-    Ok(site)
-}
-
-/// Enters the run's own network, if the plan wants one. This thread moves into it, and so do all threads started from
-/// here on: load, watcher and probes. Builds are done by then: they may need the outside network.
-fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
-    let isolation = match plan.isolate {
-        loadlab_plan::Isolation::None => return Ok(None),
-        loadlab_plan::Isolation::Shared => Isolation::Shared,
-        loadlab_plan::Isolation::Each => Isolation::Each,
-    };
-    Ok(Some(Net::enter(isolation).map_err(SiteError::from)?))
-}
-
-/// Records in the first trial's folder why not even that trial could start, so that a later report shows it.
-pub fn never_began(
-    record: &mut Record,
-    first: Option<&(usize, u32)>,
-    error: RunError,
-    cancel: &Cancel,
-) -> RunError {
-    let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
-    logs::mask_all(&record.dir, record.secrets(), &|_| {});
-    if let Some(writer) = first.and_then(|(case, trial)| record.trial(*case, *trial).ok()) {
-        let state = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
-        std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
-        state.settle_clock();
-        state.event(EventKind::Failed { text: error.to_string() });
-    }
-    let ended = if cancel.is_cancelled() { RunEnded::Interrupted } else { RunEnded::Broken };
-    match record.end(ended) {
-        Err(unwritten) if !cancel.is_cancelled() => RunError::Store(unwritten),
-        _ => error,
-    }
-}
-
 /// A run in progress.
 struct Conductor<'a> {
     plan: &'a Plan,
@@ -293,9 +148,7 @@ impl Done {
         }
         done
     }
-}
 
-impl Done {
     /// The capacity found by the case's latest successful search.
     fn found_last(&self, case: &str) -> Option<u64> {
         let of_case = self.trials.iter().rev().filter(|trial| trial.case == case);
@@ -358,37 +211,17 @@ impl Conductor<'_> {
         };
         let state = self.record.state(writer, self.cancel, site);
         let given_up = self.done.given_up.iter().find(|given_up| given_up.case == index);
-        let mut outcome = match (given_up, limits::settle(case, self.plan.cases(), &self.done.trials)) {
+        let resolved = limits::resolve_limits(case, self.plan.cases(), &self.done.trials);
+        let mut outcome = match (given_up, resolved) {
             (Some(given_up), _) => skipped(&state, given_up),
-            (None, Err(why)) => unsettled(&state, why),
-            (None, Ok(settled)) => {
-                for line in settled.iter().flat_map(|s| &s.words) {
+            (None, Err(why)) => unresolved(&state, why),
+            (None, Ok(resolved)) => {
+                for line in resolved.iter().flat_map(|r| &r.notes) {
                     state.event(EventKind::Note { text: line.clone() });
                 }
-                let case = settled.as_ref().map_or(case, |s| &s.case);
-                let (conditions, allowed) = (&self.conditions[index], &self.allowed);
-                let (plan_dir, threads) = (&plan_dir(self.plan), self.options.threads);
-                let ids = Ids::of(self.plan.cases(), schedule.len());
-                let (carried, watch) = (None, &self.options.watch);
-                let generator = &self.options.generator;
-                let senders = self.options.senders.as_deref();
-                let trial = Trial {
-                    index,
-                    place,
-                    ids,
-                    case,
-                    conditions,
-                    plan_dir,
-                    allowed,
-                    threads,
-                    generator,
-                    senders,
-                    level: None,
-                    carried,
-                    watch,
-                    restore: &[],
-                };
-                trial.run(site, &state, self.emit)
+                let case = resolved.as_ref().map_or(case, |r| &r.case);
+                let plan_dir = plan_dir(self.plan);
+                self.planned_trial(schedule, place, case, &plan_dir).run(site, &state, self.emit)
             }
         };
         let is_last = self.cancel.is_cancelled() || state.unwritten().is_some();
@@ -399,6 +232,33 @@ impl Conductor<'_> {
         logs::mask_ended(&state, &site.open_logs(), self.emit);
         outcome.and_then(state.trouble().map(|t| (t.describe(), t.exit())));
         self.add(index, number, outcome, state.unwritten().is_some());
+    }
+
+    /// The trial at this place of the schedule; `case` is its case with values for all limits.
+    fn planned_trial<'t>(
+        &'t self,
+        schedule: &[(usize, u32)],
+        place: usize,
+        case: &'t Case,
+        plan_dir: &'t Path,
+    ) -> Trial<'t> {
+        let (index, _) = schedule[place];
+        Trial {
+            index,
+            place,
+            ids: Ids::of(self.plan.cases(), schedule.len()),
+            case,
+            conditions: &self.conditions[index],
+            plan_dir,
+            allowed: &self.allowed,
+            threads: self.options.threads,
+            generator: &self.options.generator,
+            senders: self.options.senders.as_deref(),
+            level: None,
+            carried: None,
+            watch: &self.options.watch,
+            restore: &[],
+        }
     }
 
     /// Runs a trial that searches for its case's capacity, starting near what the previous search found.
@@ -413,25 +273,25 @@ impl Conductor<'_> {
         let (index, number) = schedule[place];
         let case = &self.plan.cases()[index];
         let request = SearchRequest::from(spec);
-        let settled = match limits::settle(case, self.plan.cases(), &self.done.trials) {
-            Ok(settled) => settled,
+        let resolved = match limits::resolve_limits(case, self.plan.cases(), &self.done.trials) {
+            Ok(resolved) => resolved,
             Err(why) => {
                 return match self.record.trial(index, number) {
                     Ok(writer) => {
                         let state = self.record.state(writer, self.cancel, site);
-                        (unsettled(&state, why), state.unwritten().is_some())
+                        (unresolved(&state, why), state.unwritten().is_some())
                     }
                     Err(error) => (lost(&error), true),
                 };
             }
         };
-        let notes: Vec<String> = settled.iter().flat_map(|s| &s.words).cloned().collect();
+        let notes: Vec<String> = resolved.iter().flat_map(|r| &r.notes).cloned().collect();
         let searches = self.plan.cases().iter().filter_map(|case| case.find.as_ref());
         let most = searches.map(|find| most_measurements(find.max_levels)).max().unwrap_or(1);
         let parts = self.plan.cases().iter().map(|case| case.loads.len() as u64).max().unwrap_or(1);
         let task = SearchTask {
             plan: self.plan,
-            base: settled.as_ref().map_or(case, |s| &s.case),
+            base: resolved.as_ref().map_or(case, |r| &r.case),
             request: &request,
             options: self.options,
             conditions: &self.conditions[index].of_levels(),
@@ -547,60 +407,14 @@ fn lost(error: &StoreError) -> TrialOutcome {
 /// Records a trial that is skipped because its case was given up; it calls for the same exit as the original failure.
 fn skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
     let text = format!("not run, because an earlier trial of this case failed: {why}");
-    state.settle_clock();
+    state.ensure_clock();
     state.event(EventKind::Failed { text: text.clone() });
     TrialOutcome { summary: None, failure: Some(text), exit: *exit }
 }
 
 /// Records a trial whose limits depend on something that was not measured.
-fn unsettled(state: &TrialState, why: String) -> TrialOutcome {
-    state.settle_clock();
+fn unresolved(state: &TrialState, why: String) -> TrialOutcome {
+    state.ensure_clock();
     state.event(EventKind::Failed { text: why.clone() });
     TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }
-}
-
-/// Parses the expressions of all cases.
-///
-/// # Errors
-/// An expression or figure is invalid; the error says where.
-pub fn conditions_of(plan: &Plan, options: &RunOptions) -> Result<Vec<Conditions>, RunError> {
-    let parse = |e: &loadlab_plan::Expression| match Expr::parse(&e.text) {
-        Ok(expr) => Ok(expr),
-        Err(error) => Err(RunError::Expression {
-            file: e.file.clone(),
-            line: e.line,
-            column: e.column + error.at,
-            error,
-        }),
-    };
-    let mut all = Vec::new();
-    for case in plan.cases() {
-        let figures = figures_of(case)?;
-        let parse = |e| parse(e).map(|expr| expr.with_figures(&figures));
-        all.push(Conditions {
-            expect: case.expect.iter().map(parse).collect::<Result<_, _>>()?,
-            stop_when: case.stop_when.iter().map(parse).collect::<Result<_, _>>()?,
-            drain: case.drain.as_ref().map(|d| parse(&d.until)).transpose()?,
-            find: case.find.iter().flat_map(|find| &find.expect).map(parse).collect::<Result<_, _>>()?,
-            figures,
-            is_watched: options.is_watched,
-        });
-    }
-    Ok(all)
-}
-
-/// The figures of a case; each is computed from numbers alone.
-fn figures_of(case: &Case) -> Result<Vec<Figure>, RunError> {
-    let mut figures: Vec<Figure> = Vec::new();
-    for spec in &case.figures {
-        let figure = Figure::after(&figures, &spec.name, &spec.value, spec.kind);
-        figures.push(figure.map_err(|error| RunError::Figure { name: spec.name.clone(), error })?);
-    }
-    Ok(figures)
-}
-
-impl From<SiteError> for RunError {
-    fn from(error: SiteError) -> Self {
-        RunError::NotUp(error.to_string())
-    }
 }

@@ -7,7 +7,8 @@ use loadlab_record::documents::manifest::RunEnded;
 use loadlab_record::documents::search::SearchFacts;
 use loadlab_system::Cancel;
 
-use crate::conduct::{RunError, allowed_of, conditions_of, never_began, prepare};
+use crate::begin::{allowed_of, conditions_of, never_began, prepare};
+use crate::error::RunError;
 use crate::event::RunEvent;
 use crate::logs;
 use crate::manifest::Record;

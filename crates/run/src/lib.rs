@@ -13,8 +13,10 @@
 //!
 //! This crate prints nothing, handles no signals and never exits: it takes a cancel token and returns values.
 
+mod begin;
 mod bench;
 mod conduct;
+mod error;
 mod find;
 mod host;
 mod level;
@@ -41,7 +43,8 @@ pub mod needs;
 pub mod preflight;
 
 pub use bench::{BeforeLoad, Bench, BenchError, BenchResult, bench};
-pub use conduct::{RunError, conduct};
+pub use conduct::conduct;
+pub use error::RunError;
 pub use event::RunEvent;
 pub use find::{SearchResult, find};
 pub use host::{host, parse_expressions, rfc3339_now};
@@ -51,7 +54,7 @@ pub use result::{RunResult, Settled, SettledFigure, TrialEnd};
 pub use search::SearchRequest;
 pub use translate::hosts::Via;
 pub use translate::journey;
-pub use translate::tls::{TlsWords, TrustError, tls_spec};
+pub use translate::tls::{TlsSettings, TrustError, tls_spec};
 pub use translate::urls::{UrlListError, read_urls};
 pub use translate::{Targets, UrlError, http2_heads, requests_for_urls};
 pub use watch::Watch;

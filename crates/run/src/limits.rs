@@ -66,23 +66,27 @@ pub fn cpu_limits(case: &Case) -> BTreeMap<String, f64> {
 }
 
 /// A case whose limits are all known.
-pub struct SettledCase {
+pub struct ResolvedCase {
     /// The case with values for the limits that were to be measured.
     pub case: Case,
     /// How each limit was derived, one line each.
-    pub words: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// Fills in limits measured by earlier cases; `None` if no limit depends on measurements.
 ///
 /// # Errors
 /// A needed figure was not measured; the reason in words.
-pub fn settle(case: &Case, cases: &[Case], done: &[TrialEnd]) -> Result<Option<SettledCase>, String> {
+pub fn resolve_limits(
+    case: &Case,
+    cases: &[Case],
+    done: &[TrialEnd],
+) -> Result<Option<ResolvedCase>, String> {
     if case.system.components.iter().all(|c| c.limits.measured.is_empty()) {
         return Ok(None);
     }
-    let mut settled = SettledCase { case: case.clone(), words: Vec::new() };
-    for component in &mut settled.case.system.components {
+    let mut resolved = ResolvedCase { case: case.clone(), notes: Vec::new() };
+    for component in &mut resolved.case.system.components {
         for measured in std::mem::take(&mut component.limits.measured) {
             let (value, figures) = value_of(&measured, cases, done)
                 .map_err(|why| format!("limit `{}` of `{}`: {why}", measured.limit.key(), component.name))?;
@@ -91,13 +95,13 @@ pub fn settle(case: &Case, cases: &[Case], done: &[TrialEnd]) -> Result<Option<S
                 "{}: {} is limited to {}, by {} ({figures})",
                 component.name,
                 measured.limit.key(),
-                in_words(measured.limit, value),
+                limit_text(measured.limit, value),
                 measured.text
             );
-            settled.words.push(line);
+            resolved.notes.push(line);
         }
     }
-    Ok(Some(settled))
+    Ok(Some(resolved))
 }
 
 /// The value of a limit in its own unit, the mean over replicas and trials, and a description of where it came from.
@@ -143,14 +147,14 @@ fn value_of(measured: &MeasuredLimit, cases: &[Case], done: &[TrialEnd]) -> Resu
     }
     let figures = format!(
         "mean {} over {} trials and {} components",
-        in_words(*limit, mean * unit),
+        limit_text(*limit, mean * unit),
         summaries.len(),
         names.len()
     );
     Ok((value, figures))
 }
 
-fn in_words(limit: LimitName, value: f64) -> String {
+fn limit_text(limit: LimitName, value: f64) -> String {
     match limit {
         LimitName::Cpu => format!("{} % of a core", format_count(value * 100.0)),
         LimitName::Memory | LimitName::MemorySwap => format_bytes(value),

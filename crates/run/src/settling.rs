@@ -57,12 +57,20 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     ))
 }
 
+/// The indices of cases that are compared.
+#[derive(Clone, Copy)]
+struct Compared {
+    base: usize,
+    other: usize,
+    /// The control of the base, if it has one.
+    control: Option<usize>,
+}
+
 /// Rounds that continue until every comparison is settled.
 pub struct Settling {
     design: Design,
     names: Vec<String>,
-    /// (Base, other, control of the base).
-    pairs: Vec<(usize, usize, Option<usize>)>,
+    compared: Vec<Compared>,
     at_most: u32,
     budget_s: Option<f64>,
     /// By case: whether the next round measures it.
@@ -78,13 +86,13 @@ impl Settling {
     pub fn of(manifest: &Manifest) -> Option<Settling> {
         let design = Design::of(manifest)?;
         let names: Vec<String> = manifest.cases.iter().map(|c| c.name.clone()).collect();
-        let pairs = pairs(manifest).into_iter();
-        let pairs = pairs.map(|(base, other)| (base, other, control_of(manifest, base))).collect();
+        let with_control = |(base, other)| Compared { base, other, control: control_of(manifest, base) };
+        let compared = pairs(manifest).into_iter().map(with_control).collect();
         let budget_s = manifest.until_certain.as_ref().and_then(|until| until.budget_s);
         let wanted = vec![true; names.len()];
         let (at_most, rounds) = (manifest.trials, 0);
         let (latest, ended) = (Vec::new(), None);
-        Some(Settling { design, names, pairs, at_most, budget_s, wanted, rounds, latest, ended })
+        Some(Settling { design, names, compared, at_most, budget_s, wanted, rounds, latest, ended })
     }
 
     /// Whether the next round measures this case.
@@ -119,17 +127,17 @@ impl Settling {
         let sides: Vec<Side<'_>> = self.names.iter().map(|name| side(name, done)).collect();
         self.wanted.fill(false);
         let mut latest = Vec::new();
-        for (base, other, control) in &self.pairs {
+        for Compared { base, other, control } in self.compared.iter().copied() {
             let of_control = control.map(|control| &sides[control]);
-            let standings = self.design.deciding(&sides[*base], &sides[*other], of_control);
+            let standings = self.design.deciding(&sides[base], &sides[other], of_control);
             let is_open = standings.iter().any(Standing::is_open) || standings.iter().all(is_unknown);
-            let all = [Some(*base), Some(*other), *control].into_iter().flatten();
+            let all = [Some(base), Some(other), control].into_iter().flatten();
             if is_open && !all.clone().any(given_up) {
                 all.for_each(|case| self.wanted[case] = true);
             }
             latest.push(Settled {
-                base: self.names[*base].clone(),
-                other: self.names[*other].clone(),
+                base: self.names[base].clone(),
+                other: self.names[other].clone(),
                 is_settled: !is_open,
                 figures: standings.iter().map(figure).collect(),
             });

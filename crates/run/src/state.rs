@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use loadlab_analysis::Exit;
 use loadlab_record::Secrets;
 use loadlab_record::counts::ids::{IdLine, SentIds};
 use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::store::{StoreError, TrialWriter};
+use loadlab_record::sync::lock;
 use loadlab_record::watch::evidence::Evidence;
 use loadlab_record::watch::profile::Profile;
 use loadlab_record::watch::sample::Sample;
@@ -83,7 +84,7 @@ impl TrialState {
 
     fn seen(&self) -> MutexGuard<'_, Observed> {
         // A panic elsewhere must not hide what was observed before it.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 
     /// Sets the trial's clock to zero at `origin_ns`; earlier events get negative times.
@@ -99,7 +100,7 @@ impl TrialState {
     }
 
     /// Sets the trial's clock to zero now, if it is not set yet.
-    pub fn settle_clock(&self) {
+    pub fn ensure_clock(&self) {
         if self.seen().clock.is_none() {
             self.set_clock(clock::now_ns());
         }

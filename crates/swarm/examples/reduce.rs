@@ -14,7 +14,7 @@ use std::fs;
 use loadlab_load::io::sim::Sim;
 use loadlab_load::measure::delta::Delta;
 use loadlab_load::run::simulate_part;
-use loadlab_load::spec::Elsewhere;
+use loadlab_load::spec::OtherThreads;
 use loadlab_load::{Control, LoadSpec, Model, Until};
 use loadlab_swarm::block::{Block, pack_counted, pack_ended};
 use loadlab_swarm::reduce::{Reducer, ReportId};
@@ -68,7 +68,7 @@ fn main() {
 /// The reports of one agent, in order.
 fn packed(whole: &LoadSpec, part: usize, agents: usize) -> Vec<Vec<u8>> {
     let (before, after) = (part as u64, (agents - 1 - part) as u64);
-    let own = LoadSpec { threads: 1, elsewhere: Elsewhere { before, after }, ..whole.clone() };
+    let own = LoadSpec { threads: 1, other_threads: OtherThreads { before, after }, ..whole.clone() };
     let mut reports = Vec::new();
     let mut report = |delta: &mut Delta| reports.push(pack_counted(delta));
     let end = simulate_part(&own, &Control::default(), &mut Sim::new(Varying), &mut report);

@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use loadlab_load::measure::delta::{Delta, Gaps, Ids, Sizes};
-use loadlab_load::run::{Part, PartEnd, Stopped, WorkerEnd};
+use loadlab_load::run::{ConnectPhase, Part, PartEnd, Stopped, WorkerEnd};
 use loadlab_record::counts::compact::{self, Compact, Damaged, read_into, read_number, write_number};
 use loadlab_record::counts::dependence::InOrder;
 use loadlab_record::counts::example::Example;
@@ -393,7 +393,8 @@ fn ended(end: &PartEnd) -> Ended {
             users_peak: thread.users_peak,
         }
     });
-    Ended { threads: threads.collect(), generator: end.generator.clone(), opened: end.opened }
+    let opened = end.opened.map(|phase| (phase.took_ns, phase.grown_bytes));
+    Ended { threads: threads.collect(), generator: end.generator.clone(), opened }
 }
 
 fn end_of(head: Ended) -> Result<PartEnd, BlockError> {
@@ -414,5 +415,6 @@ fn end_of(head: Ended) -> Result<PartEnd, BlockError> {
             users_peak: thread.users_peak,
         }
     });
-    Ok(PartEnd { threads: threads.collect(), generator: head.generator, opened: head.opened })
+    let opened = head.opened.map(|(took_ns, grown_bytes)| ConnectPhase { took_ns, grown_bytes });
+    Ok(PartEnd { threads: threads.collect(), generator: head.generator, opened })
 }

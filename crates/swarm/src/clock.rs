@@ -36,8 +36,16 @@ pub struct Offset {
 /// The bounds known from all exchanges so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds {
-    /// Lower bound, upper bound, and the time on the agent's clock at which they held.
-    known: Option<(i64, i64, u64)>,
+    known: Option<KnownRange>,
+}
+
+/// A range that holds the true offset.
+#[derive(Clone, Copy, Debug)]
+struct KnownRange {
+    least_ns: i64,
+    most_ns: i64,
+    /// The time on the agent's clock at which it held.
+    at_ns: u64,
 }
 
 impl Bounds {
@@ -57,7 +65,7 @@ impl Bounds {
             Some((low, high)) if low.max(least) <= high.min(most) => (low.max(least), high.min(most)),
             _ => (least, most),
         };
-        self.known = Some((least, most, returned_ns));
+        self.known = Some(KnownRange { least_ns: least, most_ns: most, at_ns: returned_ns });
     }
 
     /// The offset at a time on the agent's clock; `None` before the first exchange.
@@ -71,10 +79,10 @@ impl Bounds {
 
     /// The bounds, widened by how far the clocks may have drifted apart since.
     fn widened(&self, now_ns: u64) -> Option<(i64, i64)> {
-        let (least, most, at_ns) = self.known?;
+        let KnownRange { least_ns, most_ns, at_ns } = self.known?;
         let apart_ns = (u128::from(now_ns.abs_diff(at_ns)) * u128::from(DRIFT_PPM)).div_ceil(1_000_000);
         let apart_ns = i64::try_from(apart_ns).unwrap_or(i64::MAX);
-        Some((least.saturating_sub(apart_ns), most.saturating_add(apart_ns)))
+        Some((least_ns.saturating_sub(apart_ns), most_ns.saturating_add(apart_ns)))
     }
 }
 

@@ -22,10 +22,18 @@ pub struct Crew {
     loads: BTreeMap<u64, OrderedLoad>,
     /// Since when no agent can be heard because the coordinator has no connection.
     deaf_since_ns: Option<u64>,
-    /// The time of the last echo that the coordinator received of its own messages through the server, and when it
-    /// arrived. Agents silent since then may have sent something that the server, or the coordinator itself, has not
-    /// processed yet.
-    heard_ns: Option<(u64, u64)>,
+    /// The last echo that the coordinator received of its own messages through the server. Agents silent since then may
+    /// have sent something that the server, or the coordinator itself, has not processed yet.
+    heard: Option<Echo>,
+}
+
+/// A message of the coordinator that came back to it through the server.
+#[derive(Clone, Copy, Debug)]
+struct Echo {
+    /// When it was sent.
+    said_ns: u64,
+    /// When it arrived.
+    at_ns: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -101,7 +109,7 @@ impl Crew {
             members: vec![Member::default(); slots],
             loads: BTreeMap::new(),
             deaf_since_ns: None,
-            heard_ns: None,
+            heard: None,
         }
     }
 
@@ -137,7 +145,7 @@ impl Crew {
     pub fn connected(&mut self, is_connected: bool, now_ns: u64) {
         if is_connected {
             // From now on it can receive its own echo again.
-            if self.deaf_since_ns.take().is_some() && self.heard_ns.is_some() {
+            if self.deaf_since_ns.take().is_some() && self.heard.is_some() {
                 self.heard(now_ns, now_ns);
             }
         } else {
@@ -148,17 +156,17 @@ impl Crew {
 
     /// Records that the coordinator received its own echo, sent at `said_ns`.
     pub fn heard(&mut self, said_ns: u64, now_ns: u64) {
-        let (before_ns, at_ns) = self.heard_ns.unwrap_or((said_ns, now_ns));
+        let before = self.heard.unwrap_or(Echo { said_ns, at_ns: now_ns });
         // What agents sent in the meantime arrives in any order relative to the coordinator's own echoes.
-        if now_ns.saturating_sub(at_ns) > QUIET_NS {
+        if now_ns.saturating_sub(before.at_ns) > QUIET_NS {
             self.members.iter_mut().for_each(|member| member.seen_ns = member.seen_ns.max(now_ns));
         }
-        self.heard_ns = Some((said_ns.max(before_ns), now_ns));
+        self.heard = Some(Echo { said_ns: said_ns.max(before.said_ns), at_ns: now_ns });
     }
 
     /// How long the coordinator has had no connection or has not received its own echo, in nanoseconds.
     pub fn deaf_for_ns(&self, now_ns: u64) -> u64 {
-        let unheard = self.heard_ns.map(|(_, at_ns)| at_ns);
+        let unheard = self.heard.map(|echo| echo.at_ns);
         let unheard = unheard.filter(|at_ns| now_ns.saturating_sub(*at_ns) > LOST_NS);
         self.deaf_since_ns.or(unheard).map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
@@ -308,7 +316,7 @@ impl Crew {
     }
 
     fn is_silent(&self, slot: usize, now_ns: u64) -> bool {
-        let until_ns = self.heard_ns.map_or(now_ns, |(said_ns, _)| said_ns.min(now_ns));
+        let until_ns = self.heard.map_or(now_ns, |echo| echo.said_ns.min(now_ns));
         self.members.get(slot).is_none_or(|member| until_ns.saturating_sub(member.seen_ns) > LOST_NS)
     }
 
@@ -464,7 +472,7 @@ mod tests {
 
     /// All agents are silent while the server or the coordinator is stalled: their messages are still to come.
     #[test]
-    fn nobody_is_lost_while_the_coordinator_does_not_hear_itself() {
+    fn no_agent_is_lost_while_the_coordinator_does_not_hear_itself() {
         let mut crew = Crew::new(1);
         crew.claim(0, 0, claim("a"), 0);
         crew.ordered(0, 0);
@@ -587,7 +595,7 @@ mod tests {
 
     /// An agent that is merely silent may come back; one without a connection for long is no longer waited for.
     #[test]
-    fn a_dead_agent_holds_nobody_up() {
+    fn a_dead_agent_is_not_waited_for() {
         let mut crew = Crew::new(2);
         crew.claim(0, 0, claim("a"), 0);
         crew.claim(1, 0, claim("b"), 0);
@@ -606,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_lost_before_it_was_told_is_passed_over() {
+    fn a_replacement_lost_before_it_joins_is_skipped() {
         let mut crew = Crew::new(1);
         crew.claim(0, 0, claim("a"), 0);
         crew.ordered(0, 0);

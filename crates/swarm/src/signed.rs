@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use loadlab_record::text::hex::from_hex;
 use nkeys::KeyPair;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -125,12 +126,6 @@ impl std::fmt::Debug for VerifyingKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "VerifyingKey({})", self.0.public_key())
     }
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
-    let pairs = digits.chunks_exact(2);
-    if pairs.remainder().is_empty() { Some(pairs.map(|pair| pair[0] << 4 | pair[1]).collect()) } else { None }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::measure::delta::{Delta, Sizes};
 use loadlab_load::run::{LoadResult, Origin, Part, PartReport, merge, simulate_part};
-use loadlab_load::spec::Elsewhere;
+use loadlab_load::spec::OtherThreads;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadSpec, Model, Until, WhenBehind};
 use loadlab_swarm::reduce::Next;
@@ -58,7 +58,8 @@ pub fn spec(rate_per_s: f64, is_closed: bool, has_warmup: bool) -> LoadSpec {
 pub fn reports(spec: &LoadSpec, parts: u64) -> Vec<PartReport> {
     let mut reports = Vec::new();
     for part in 0..parts {
-        let own = LoadSpec { elsewhere: Elsewhere { before: part, after: parts - 1 - part }, ..spec.clone() };
+        let other_threads = OtherThreads { before: part, after: parts - 1 - part };
+        let own = LoadSpec { other_threads, ..spec.clone() };
         let part = part as usize;
         let end = simulate_part(&own, &Control::default(), &mut Sim::new(Varying), &mut |delta| {
             let mut taken = Delta::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });

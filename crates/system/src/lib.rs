@@ -32,7 +32,6 @@ mod netns;
 pub mod process;
 pub mod relay;
 mod spec;
-mod sync;
 pub mod system;
 mod watch;
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::{
     Cancel, Command, CommandSpec, Ending, Error, Limits, Notice, ProcessId, Ready, Signal, Stop, clock,
@@ -9,8 +10,6 @@ use loadlab_system::{
 
 use crate::common;
 use crate::common::{Bench, FIXTURE, eventually, free_port, has_become_sleep, pid_in, runs, with_daemon};
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 #[test]
 fn a_simple_line_replaces_the_shell_and_inherits_nothing() {
@@ -229,7 +228,7 @@ fn a_stubborn_one_is_killed() {
 }
 
 #[test]
-fn one_that_stands_still_can_be_stopped() {
+fn a_component_paused_by_a_signal_can_be_taken_down() {
     let bench = Bench::new();
     let component = bench.system.up(&bench.spec("a", "exec sleep 1000")).unwrap();
     bench.system.ready(&component, &Cancel::new()).unwrap();
@@ -328,7 +327,7 @@ fn cpu_is_limited() {
 }
 
 #[test]
-fn a_memory_hog_is_killed_and_told() {
+fn a_memory_hog_is_killed_and_reported() {
     let bench = Bench::new();
     if !bench.has_limits() {
         return limits_are_refused(&bench);

@@ -172,14 +172,14 @@ fn limits_of_a_living_component_change() {
     spec.cpus = vec![0];
     let component = bench.system.up(&spec).unwrap();
     eventually("two processes", || (component.pids().len() == 2).then_some(()));
-    let words = || component.limits_in_force().describe().join(", ");
-    assert_eq!(words(), "50 % of a core, 50 open files, cores 0");
+    let shown = || component.limits_in_force().describe().join(", ");
+    assert_eq!(shown(), "50 % of a core, 50 open files, cores 0");
     let other =
         Limits { memory_bytes: Some(64 << 20), memory_swap_bytes: Some(96 << 20), ..Limits::default() };
     let other = Limits { pids: Some(9), open_files: Some(40), ..other };
     bench.system.limit(&component, &other).unwrap();
-    assert!(words().starts_with("64.0 MiB of memory, "), "{}", words());
-    assert!(words().ends_with("9 processes and threads, 40 open files, cores 0"), "{}", words());
+    assert!(shown().starts_with("64.0 MiB of memory, "), "{}", shown());
+    assert!(shown().ends_with("9 processes and threads, 40 open files, cores 0"), "{}", shown());
     // Up and down again, so memory and swap are raised and lowered in either order.
     for mib in [128u64, 32, 64] {
         let limits = Limits { memory_bytes: Some(mib << 20), open_files: Some(40), ..Limits::default() };
@@ -187,13 +187,13 @@ fn limits_of_a_living_component_change() {
         assert_eq!(component.limits_in_force().memory_bytes, Some(mib << 20));
     }
     bench.system.limit(&component, &Limits { open_files: Some(40), ..Limits::default() }).unwrap();
-    assert_eq!(words(), "40 open files, cores 0");
+    assert_eq!(shown(), "40 open files, cores 0");
     // Raising a hard limit needs a capability; without it the call fails, and the limit in force is unchanged.
     match bench.system.limit(&component, &Limits { open_files: Some(70), ..Limits::default() }) {
-        Ok(_) => assert_eq!(words(), "70 open files, cores 0"),
+        Ok(_) => assert_eq!(shown(), "70 open files, cores 0"),
         Err(error) => {
             assert!(error.to_string().contains("cannot limit open files to 70"), "{error}");
-            assert_eq!(words(), "40 open files, cores 0");
+            assert_eq!(shown(), "40 open files, cores 0");
         }
     }
 }

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_of_man_pages_is_taken_apart() {
+    fn a_stream_of_man_pages_is_split() {
         let page =
             |name: &str| format!("{PAGE_BEGIN} '\n.el .ds Aq '\n.TH {name} 1  \"{name} \" \n.SH NAME\n");
         let pages = man_pages(&format!("{}{}", page("loadlab"), page("loadlab-run"))).unwrap();

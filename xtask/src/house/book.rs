@@ -21,7 +21,7 @@ pub fn contents(house: &House, findings: &mut Findings) -> Result<()> {
     for (i, (line, page)) in listed.iter().enumerate() {
         findings.look();
         if listed[..i].iter().any(|(_, other)| other == page) {
-            findings.breach(CONTENTS, *line, format!("{page} stands here twice"));
+            findings.breach(CONTENTS, *line, format!("{page} is listed twice"));
         }
         if !house.texts.contains_key(page) {
             findings.breach(CONTENTS, *line, format!("there is no {page}"));
@@ -44,8 +44,7 @@ fn is_run(path: &str) -> bool {
 
 /// Commands in Markdown are run, or state why they are not.
 pub fn commands(house: &House, findings: &mut Findings) -> Result<()> {
-    let pages = house.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"));
-    for (path, text) in pages {
+    for (path, text) in house.pages() {
         findings.look();
         for (line, what) in blocks::mistakes(text) {
             findings.breach(path, line, what);
@@ -69,7 +68,7 @@ mod tests {
             |summary: &str| breaches_in("book", &[("docs/SUMMARY.md", summary), ("docs/a.md", "# A")]);
         assert_eq!(check("- [A](a.md)\n- [Draft]()\n"), Vec::<String>::new());
         assert_eq!(check("# Summary\n"), ["docs/a.md: is not in docs/SUMMARY.md"]);
-        assert_eq!(check("- [A](a.md)\n- [A](a.md)\n"), ["docs/SUMMARY.md:2: docs/a.md stands here twice"]);
+        assert_eq!(check("- [A](a.md)\n- [A](a.md)\n"), ["docs/SUMMARY.md:2: docs/a.md is listed twice"]);
         assert_eq!(check("- [A](a.md)\n- [B](b.md)\n"), ["docs/SUMMARY.md:2: there is no docs/b.md"]);
     }
 

@@ -29,27 +29,21 @@ pub fn machine_paths(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The source that lock files name for the public registry.
-const CRATES: &str = "registry+https://github.com/rust-lang/crates.io-index";
-
-/// Lock files name packages and checksums, not where a particular machine fetched them.
+/// Lock files name packages and checksums, not where a particular machine fetched them. Those of Cargo always name a
+/// registry: `licences` checks which.
 pub fn lock_files(house: &House, findings: &mut Findings) -> Result<()> {
     for (path, text) in &house.texts {
         let name = path.rsplit('/').next().unwrap_or(path);
-        if !matches!(
-            name,
-            "Cargo.lock" | "package-lock.json" | "npm-shrinkwrap.json" | "yarn.lock" | "pnpm-lock.yaml"
-        ) {
+        if !matches!(name, "package-lock.json" | "npm-shrinkwrap.json" | "yarn.lock" | "pnpm-lock.yaml") {
             continue;
         }
         findings.look();
         for (i, line) in text.lines().enumerate() {
             let line = line.trim();
-            let elsewhere = line.starts_with("source = ") && line != format!("source = \"{CRATES}\"");
             let resolved =
                 (line.contains("\"resolved\"") || line.starts_with("resolved ")) && line.contains("http");
             let tarball = line.contains("tarball: http");
-            if elsewhere || resolved || tarball {
+            if resolved || tarball {
                 findings.breach(path, i + 1, line);
             }
         }
@@ -76,8 +70,6 @@ mod tests {
     #[test]
     fn lock_files_of_everybody() {
         let check = |name: &str, text: &str| breaches_in("lock-files", &[(name, text)]).len();
-        assert_eq!(check("Cargo.lock", &format!("source = \"{CRATES}\"\nchecksum = \"00\"")), 0);
-        assert_eq!(check("labs/a/Cargo.lock", "source = \"registry+https://example.org/index\""), 1);
         assert_eq!(check("a/package-lock.json", "\"version\": \"1\",\n\"integrity\": \"sha512-x\""), 0);
         assert_eq!(check("a/package-lock.json", "\"resolved\": \"https://example.org/a.tgz\","), 1);
         assert_eq!(check("a/yarn.lock", "  resolved \"https://example.org/a.tgz\""), 1);

@@ -8,9 +8,7 @@ use super::{Findings, House};
 
 /// Checks all relative links in Markdown.
 pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
-    // Reports are snapshots of the program's output, not part of the book.
-    let pages = house.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"));
-    for (path, text) in pages {
+    for (path, text) in house.pages() {
         findings.look();
         for (line, target) in links(text) {
             if let Err(why) = resolve(house, path, &target) {
@@ -27,9 +25,7 @@ pub fn code_paths(house: &House, findings: &mut Findings) -> Result<()> {
     const MAP: &str = "ARCHITECTURE.md";
     let short = |path: &String| format!("/{}", path.trim_start_matches("crates/").replace("/src/", "/"));
     let paths: Vec<String> = house.paths.iter().map(short).collect();
-    let is_page =
-        |path: &str| path == MAP || path == "CONTRIBUTING.md" || path.starts_with("docs/decisions/");
-    for (page, text) in house.texts.iter().filter(|(path, _)| is_page(path)) {
+    for (page, text) in house.pages() {
         findings.look();
         for (number, code) in text
             .lines()
@@ -151,6 +147,9 @@ mod tests {
             let files = [("ARCHITECTURE.md", page), ("crates/a/src/b/mod.rs", "//! B.")];
             breaches_in("code-paths", &files)
         };
+        let elsewhere =
+            |path: &str| breaches_in("code-paths", &[("README.md", "# A"), (path, "`b.rs` and `c/`")]).len();
+        assert_eq!((elsewhere("docs/a.md"), elsewhere("crates/a/tests/a.md")), (1, 0));
         assert!(
             check("`b/mod.rs`, `a/b/mod.rs`, `crates/a/src/b/mod.rs`, `b/`, `a::b`, `GET /x/`").is_empty()
         );

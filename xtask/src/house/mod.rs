@@ -84,10 +84,10 @@ pub const RULES: &[Rule] = &[
     Rule { name: "tests", says: "every file of tests is compiled", check: files::tests },
     Rule {
         name: "machine-path",
-        says: "no absolute path of somebody's machine",
+        says: "no absolute path of a developer's machine",
         check: leftovers::machine_paths,
     },
-    Rule { name: "lock-files", says: "lock files name no private registry", check: leftovers::lock_files },
+    Rule { name: "lock-files", says: "lock files of npm name no registry", check: leftovers::lock_files },
     Rule { name: "root-files", says: "what a visitor looks for is there", check: files::root },
     Rule { name: "book", says: "the book's contents name every page", check: book::contents },
     Rule { name: "commands", says: "commands in Markdown are run, or say why not", check: book::commands },
@@ -124,6 +124,11 @@ impl House {
         let mut sources = rust.map(|(path, text)| Source::parse(path, text)).collect::<Result<Vec<_>>>()?;
         rust::mark_test_files(&mut sources);
         Ok(House { paths, texts, sources })
+    }
+
+    /// Markdown files. Those of tests are snapshots of the program's output, not part of the book.
+    pub fn pages(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"))
     }
 
     /// Rust files of crates, xtask and the labs' services that are built into programs.
@@ -171,7 +176,7 @@ pub fn run() -> Result<ExitCode> {
 /// Every violation, by rule.
 pub fn step() -> Outcome {
     let house = House::read(&root::root())?;
-    let mut words = Vec::new();
+    let mut lines = Vec::new();
     let mut count = 0;
     for rule in RULES {
         let breaches = match house.breaches(rule) {
@@ -180,11 +185,11 @@ pub fn step() -> Outcome {
         };
         if !breaches.is_empty() {
             count += breaches.len();
-            words.push(format!("{}: {}\n  {}", rule.name, rule.says, breaches.join("\n  ")));
+            lines.push(format!("{}: {}\n  {}", rule.name, rule.says, breaches.join("\n  ")));
         }
     }
     if count > 0 {
-        bail!("{count} breaches\n{}", words.join("\n"));
+        bail!("{count} breaches\n{}", lines.join("\n"));
     }
     Ok(format!("{} rules, {} Rust files, {} texts", RULES.len(), house.sources.len(), house.texts.len()))
 }

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_from_the_rest() {
+    fn test_code_is_distinguished_from_other_code() {
         let source = source();
         let tests: Vec<_> = (1..=FILE.lines().count()).filter(|line| source.in_test(*line)).collect();
         assert_eq!(tests, [15, 16, 18, 19, 20, 21]);

@@ -1,5 +1,5 @@
 //! Words that must not come back: a private idiom that no reader searches for. The check covers Markdown, the program's
-//! messages, and its help, but not comments.
+//! messages and its help, pages' scripts and the example plans, but not the comments of Rust files.
 
 use anyhow::Result;
 
@@ -17,6 +17,9 @@ const WORDS: &[(&str, &str)] = &[
     ("could not be told", "is unknown"),
     ("are told", "are reported"),
     ("is told", "is reported"),
+    ("told apart", "distinguished"),
+    ("tell of", "report"),
+    ("tells of", "reports"),
     ("untold", "unknown"),
     ("is none", "there is no …"),
     ("so many", "that many, or the number"),
@@ -24,25 +27,68 @@ const WORDS: &[(&str, &str)] = &[
     ("the baseline no more", "no longer the baseline"),
     ("so long", "that long, or: within this time"),
     ("whoever", "anyone who"),
+    ("somebody", "who it is, or: others"),
     ("held on to", "kept"),
 ];
 
-/// The idioms that a text contains, each once.
-fn found_in(text: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    let lower = text.to_lowercase();
-    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-    WORDS.iter().filter(move |(idiom, _)| {
-        lower.match_indices(idiom).any(|(at, _)| {
-            let (before, behind) = (&lower[..at], &lower[at + idiom.len()..]);
-            !is_letter(before.chars().next_back()) && !is_letter(behind.chars().next())
-        })
-    })
+/// Words that are an idiom or not, depending on what follows.
+struct Contextual {
+    /// In lower case, as all idioms here.
+    words: &'static str,
+    /// The standard term to use instead.
+    better: &'static str,
+    /// Whether they are an idiom before this rest of the line or literal.
+    is_idiom: fn(&str) -> bool,
 }
 
-/// Checks Markdown pages, string literals in programs, and the doc comments of their arguments, which are their help.
+const CONTEXTUAL: &[Contextual] = &[
+    Contextual { words: "of its own", better: "its own …, or: separate", is_idiom: is_phrase_end },
+    Contextual { words: "of their own", better: "their own …, or: separate", is_idiom: is_phrase_end },
+    Contextual { words: "stand in", better: "are in", is_idiom: is_place },
+    Contextual { words: "stands", better: "is, or: is written", is_idiom: is_place },
+];
+
+/// “Figures of its own, …”, but not “of its own namespace”.
+fn is_phrase_end(rest: &str) -> bool {
+    rest.starts_with([',', '.', ';', ':', ')', '"'])
+}
+
+/// “Stands in the table”, but not “stands for the slot”, “stands in for a database” or “stand in the way”.
+fn is_place(rest: &str) -> bool {
+    ![" for", " in for", " the way", " out"].iter().any(|correct| rest.starts_with(*correct))
+}
+
+/// The idioms that a text contains, each once, with the standard term.
+fn found_in(text: &str) -> Vec<(&'static str, &'static str)> {
+    let lower = text.to_lowercase();
+    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let contains = |words: &str, is_idiom: fn(&str) -> bool| {
+        lower.match_indices(words).any(|(at, _)| {
+            let (before, rest) = (&lower[..at], &lower[at + words.len()..]);
+            !is_letter(before.chars().next_back()) && !is_letter(rest.chars().next()) && is_idiom(rest)
+        })
+    };
+    let always = WORDS.iter().filter(|(words, _)| contains(words, |_| true)).copied();
+    let here = CONTEXTUAL.iter().filter(|c| contains(c.words, c.is_idiom)).map(|c| (c.words, c.better));
+    always.chain(here).collect()
+}
+
+/// Whether all lines of a file are checked: pages of the book, scripts and the page that the program serves, and plans
+/// that it writes.
+fn is_read_whole(path: &str) -> bool {
+    const WHOLE: [&str; 4] = [
+        "crates/report/assets/js/",
+        "crates/loadlab/assets/live.",
+        "crates/loadlab/src/commands/init/examples/",
+        "action.yml",
+    ];
+    (path.ends_with(".md") && !path.contains("/tests/")) || WHOLE.iter().any(|start| path.starts_with(start))
+}
+
+/// Checks pages, scripts and examples, string literals in programs, and the doc comments of their arguments, which are
+/// their help.
 pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
-    let pages = house.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"));
-    for (path, text) in pages {
+    for (path, text) in house.texts.iter().filter(|(path, _)| is_read_whole(path)) {
         findings.look();
         // The changelog's table of renames lists the former words beside the new ones.
         let lines =
@@ -87,5 +133,17 @@ mod tests {
         assert_eq!(check(code, "//! It is told.\nfn a() { say(\"it cannot be told\") }\n").len(), 1);
         assert!(check(code, "//! It is told.\n/// That is told.\nfn a() {}\n").is_empty());
         assert_eq!(check("crates/loadlab/src/args/mod.rs", "//! A.\n/// All are told\nfn a() {}\n").len(), 1);
+        assert_eq!(check("crates/report/assets/js/a.js", "// Somebody\n").len(), 1);
+        assert_eq!(check("crates/loadlab/src/commands/init/examples/a.yaml", "# It tells of b.\n").len(), 1);
+    }
+
+    #[test]
+    fn what_follows_decides_about_some_words() {
+        let check = |text: &str| breaches_in("words", &[("docs/a.md", text)]).len();
+        assert_eq!(check("A step has figures of its own, and steps names of their own.\n"), 2);
+        assert_eq!(check("It is of its own namespace, and none of their own business.\n"), 0);
+        assert_eq!(check("It stands in quotes.\nThey stand in the caption.\nThe text stands above.\n"), 3);
+        assert_eq!(check("A stand-in stands in for it, and `~1` stands for `/`.\n"), 0);
+        assert_eq!(check("They stand in for it, or stand in the way of one that stands out.\n"), 0);
     }
 }

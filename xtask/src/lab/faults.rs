@@ -134,7 +134,7 @@ fn loses(profile: &str, loser: &str, keeper: &str) -> Result<u64> {
     let record = Record::read(&out).with_context(|| format!("{}\n{}", ran.stdout, ran.stderr))?;
     let lost = |case: &str| -> Result<u64> {
         let trial = record.trials.iter().find(|trial| trial.case == case).context("a case is missing")?;
-        ensure!(trial.summary["loss"]["by_id"] == true, "{case}: the loss was not told by ids");
+        ensure!(trial.summary["loss"]["by_id"] == true, "{case}: the loss is not counted by id");
         trial.summary["loss"]["lost_min"].as_u64().with_context(|| format!("{case}: no loss is known"))
     };
     let (lost, kept) = (lost(loser)?, lost(keeper)?);

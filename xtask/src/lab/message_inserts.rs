@@ -77,7 +77,7 @@ fn raw(trial: &Trial, claims: &mut Claims) {
 /// Accepted, stored and lost are consistent, by id.
 fn lost(trial: &Trial, is_killed: bool, claims: &mut Claims) {
     let by_id = trial.summary["loss"]["by_id"] == true;
-    claims.claim(by_id, || format!("{}: its loss is not told by id", trial.case));
+    claims.claim(by_id, || format!("{}: its loss is not counted by id", trial.case));
     let all = [
         "0 < loss/accepted == requests/ok",
         "loss/lost_min == loss/lost_max",

@@ -177,7 +177,7 @@ pub fn run_all() -> Outcome {
     let (mut reported, mut wrong) = (Vec::new(), Vec::new());
     for lab in LABS {
         match run(lab) {
-            Ok(words) => reported.push(words),
+            Ok(text) => reported.push(text),
             Err(error) => wrong.push(format!("{}: {error:#}", lab.name)),
         }
     }

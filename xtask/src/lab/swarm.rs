@@ -50,7 +50,7 @@ pub fn long() -> Outcome {
     let log = dir.join("run.log");
     let file = fs::File::create(&log)?;
     let mut child = command.stdout(file.try_clone()?).stderr(file).spawn()?;
-    let ended = sooner_or_later("the end of the run", (LONGEST, OFTEN), || Ok(child.try_wait()?));
+    let ended = sooner_or_later("the end of the run", LONGEST, OFTEN, || Ok(child.try_wait()?));
     if ended.is_err() {
         kill_all_of(&mut child)?;
     }

@@ -61,7 +61,7 @@ pub fn beside(lab: &Lab, claims: &mut Claims) -> Result<()> {
 /// What was accepted equals what was stored, kind by kind.
 fn counts(trial: &Trial, claims: &mut Claims) {
     let case = &trial.case;
-    claims.claim(trial.summary["loss"]["by_id"] == true, || format!("{case}: the loss was not told by ids"));
+    claims.claim(trial.summary["loss"]["by_id"] == true, || format!("{case}: the loss is not counted by id"));
     let [valid, invalid] =
         ["by_tag/valid/requests/ok", "by_tag/not-json/requests/ok + by_tag/wrong-field/requests/ok"];
     // A message that got no answer, or was refused while RabbitMQ was down, may still be stored.

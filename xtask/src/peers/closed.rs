@@ -34,25 +34,20 @@ pub fn rows(bench: &Bench, cases: &[&Case]) -> Result<Vec<Run>> {
         let mut server = Some(Server::start(&bench.cores, &bench.scratch)?);
         let seconds = case.once_s.unwrap_or(bench.seconds);
         let rounds = case.once_s.map_or(bench.rounds, |_| 1);
-        bench.take_turns(case.title, (&tools, rounds), COLUMNS, &mut runs, |tool| {
+        bench.take_turns(case.title, &tools, rounds, COLUMNS, &mut runs, |tool| {
             if case.ask.closes() && bench.own_network {
                 server = None;
                 network::fresh()?.map_err(anyhow::Error::msg)?;
                 server = Some(Server::start(&bench.cores, &bench.scratch)?);
             }
-            one(tool, case, bench, (seconds, server.as_ref().context("no server")?))
+            one(tool, case, bench, seconds, server.as_ref().context("no server")?)
         });
     }
     Ok(runs)
 }
 
 /// Runs one tool once: nginx reports its results, the kernel its resources.
-fn one(
-    tool: &Tool,
-    case: &Case,
-    bench: &Bench,
-    (seconds, server): (u64, &Server),
-) -> Result<Vec<Option<f64>>> {
+fn one(tool: &Tool, case: &Case, bench: &Bench, seconds: u64, server: &Server) -> Result<Vec<Option<f64>>> {
     let order = Order {
         ask: case.ask,
         users: case.users,

@@ -99,7 +99,7 @@ fn measure_from(
 fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStatus, Used)> {
     let mut seen = 0;
     let pid = libc::pid_t::try_from(child.id())?;
-    let ended = sooner_or_later("its end", (longest, Duration::from_millis(20)), || {
+    let ended = sooner_or_later("its end", longest, Duration::from_millis(20), || {
         let mut status = 0;
         // SAFETY: all bytes zero are a value of this plain C structure.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -116,7 +116,8 @@ impl Bench {
     fn take_turns(
         &self,
         title: &str,
-        (tools, rounds): (&[&'static Tool], u64),
+        tools: &[&'static Tool],
+        rounds: u64,
         columns: Columns,
         runs: &mut Vec<Run>,
         mut one: impl FnMut(&Tool) -> Result<Vec<Option<f64>>>,
@@ -125,16 +126,16 @@ impl Bench {
             for turn in 0..tools.len() {
                 let tool = tools[(turn + round as usize) % tools.len()];
                 let figures = one(tool);
-                let words = match &figures {
+                let shown = match &figures {
                     Ok(figures) => {
                         let all = columns.iter().zip(figures);
-                        let words =
+                        let shown =
                             all.map(|((heading, unit), value)| format!("{heading} {}", unit.text(*value)));
-                        words.collect::<Vec<_>>().join(", ")
+                        shown.collect::<Vec<_>>().join(", ")
                     }
                     Err(error) => format!("{error:#}"),
                 };
-                println!("{title}, round {}: {}: {words}", round + 1, tool.name);
+                println!("{title}, round {}: {}: {shown}", round + 1, tool.name);
                 runs.push(Run { title: title.to_owned(), tool: tool.name, round, figures });
             }
         }
@@ -225,7 +226,7 @@ struct Found {
 
 impl Found {
     /// Adds the runs of some rows, and their table.
-    fn take(&mut self, (first, columns, reference): (&str, Columns, Option<&str>), runs: &[Run]) {
+    fn take(&mut self, first: &str, columns: Columns, reference: Option<&str>, runs: &[Run]) {
         let mut rows: Vec<_> = runs.iter().filter(|r| r.figures.is_ok()).map(|r| &r.title).collect();
         rows.sort_unstable();
         rows.dedup();
@@ -242,7 +243,7 @@ fn measure_all(bench: &Bench, args: &Args) -> Result<Found> {
     let mut found = Found::default();
     let cases: Vec<&Case> = CASES.iter().filter(|c| wants(c.name)).collect();
     let runs = closed::rows(bench, &cases)?;
-    found.take(("case", closed::COLUMNS, Some(REFERENCE)), &runs);
+    found.take("case", closed::COLUMNS, Some(REFERENCE), &runs);
     found.tables.extend(closed::against_before(&runs));
     found.checks = closed::checks(bench, &cases, &runs);
     let mut late = Vec::new();
@@ -251,10 +252,10 @@ fn measure_all(bench: &Bench, args: &Args) -> Result<Found> {
         late.extend(runs);
         found.checks.extend(checks);
     }
-    found.take(("open model", open::LATE, None), &late);
+    found.take("open model", open::LATE, None, &late);
     if wants(open::FREEZE) && bench.asks("loadlab") {
         let (runs, checks) = open::freeze(bench);
-        found.take(("open model", open::FROZEN, None), &runs);
+        found.take("open model", open::FROZEN, None, &runs);
         found.checks.extend(checks);
     }
     Ok(found)

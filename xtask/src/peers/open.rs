@@ -42,8 +42,8 @@ const MOST_MS: f64 = 0.15;
 /// The share by which the stub's log may differ from what was due: a request more or less at either end.
 const MISSING: f64 = 0.01;
 
-/// When the server is frozen and for how long, in seconds; the rate; and the length of the load.
-const FREEZE_S: (f64, f64) = (4.0, 1.5);
+/// How the server is frozen; the rate; and the length of the load, in seconds.
+const FREEZE_AT: Freeze = Freeze { at_s: 4.0, length_s: 1.5 };
 const RATE_PER_S: f64 = 1000.0;
 const SECONDS: u64 = 10;
 /// More rounds add no information.
@@ -58,6 +58,22 @@ const REPORTED: &str = "loadlab";
 const TRUTH: &str = "the truth";
 const CALM: &str = "loadlab, nothing frozen";
 
+/// A time in which the server is frozen, in seconds.
+#[derive(Clone, Copy)]
+struct Freeze {
+    at_s: f64,
+    length_s: f64,
+}
+
+/// What a stub is loaded with.
+#[derive(Clone, Copy)]
+struct StubLoad {
+    ask: Ask,
+    rate_per_s: f64,
+    seconds: u64,
+    freeze: Option<Freeze>,
+}
+
 /// Runs a row of lateness.
 ///
 /// # Errors
@@ -70,8 +86,9 @@ pub fn late(bench: &Bench, rate_per_s: Option<f64>) -> Result<(Vec<Run>, Vec<Che
     let title = format!("open model, {}/s", thousands(rate));
     let tools: Vec<_> = bench.tools.iter().copied().filter(|t| ASKED.contains(&t.name)).collect();
     let mut runs = Vec::new();
-    bench.take_turns(&title, (&tools, bench.rounds), LATE, &mut runs, |tool| {
-        let (own, stub) = one(bench, tool, (rate, bench.seconds, None))?;
+    let load = StubLoad { ask: Ask::Rate, rate_per_s: rate, seconds: bench.seconds, freeze: None };
+    bench.take_turns(&title, &tools, bench.rounds, LATE, &mut runs, |tool| {
+        let (own, stub) = one(bench, tool, load)?;
         let is_whole = is_whole(&stub, rate * bench.seconds as f64);
         let stub = if is_whole { &stub["late_ms"] } else { &Value::Null };
         let all = [&own["late_ms"], stub].map(|from| ["p50", "p99", "max"].map(|name| from[name].as_f64()));
@@ -83,15 +100,16 @@ pub fn late(bench: &Bench, rate_per_s: Option<f64>) -> Result<(Vec<Run>, Vec<Che
 
 fn late_checks(title: &str, is_low: bool, runs: &[Run]) -> Vec<Check> {
     const P99: usize = 1;
-    let what = (title, "loadlab, lateness p99".to_owned());
+    let what = "loadlab, lateness p99".to_owned();
     let ratio = ratio_of(runs, title, ("loadlab", "bare-timer"), P99);
-    let bound = (Bound::AtMost(MOST_RATIO), " × bare-timer");
-    let mut checks = vec![Check::new(what, ratio, bound, |v| format!("{v:.3}"))];
+    let bound = Bound::AtMost(MOST_RATIO);
+    let mut checks = vec![Check::new(title, what, ratio, bound, " × bare-timer", |v| format!("{v:.3}"))];
     if is_low {
         // A percentile that is "never" is missing in its round.
         let worst = rounds(runs, (title, "loadlab"), P99).map(|(_, ms)| ms).reduce(f64::max);
-        let what = (title, "loadlab, lateness p99 of the worst round".to_owned());
-        checks.push(Check::new(what, worst, (Bound::AtMost(MOST_MS), ""), |ms| Unit::Us.text(Some(ms))));
+        let what = "loadlab, lateness p99 of the worst round".to_owned();
+        let bound = Bound::AtMost(MOST_MS);
+        checks.push(Check::new(title, what, worst, bound, "", |ms| Unit::Us.text(Some(ms))));
     }
     checks
 }
@@ -101,11 +119,12 @@ pub fn freeze(bench: &Bench) -> (Vec<Run>, Vec<Check>) {
     let loadlab: Vec<_> = bench.tools.iter().copied().filter(|t| t.name == "loadlab").collect();
     let times = |from: &Value| PERCENTILES.map(|name| from["response_ms"][name].as_f64()).to_vec();
     let (mut runs, mut others) = (Vec::new(), Vec::new());
-    let title = format!("frozen {} s of {SECONDS} s, {}/s", FREEZE_S.1, thousands(RATE_PER_S));
+    let title = format!("frozen {} s of {SECONDS} s, {}/s", FREEZE_AT.length_s, thousands(RATE_PER_S));
+    let undisturbed = StubLoad { ask: Ask::Rate, rate_per_s: RATE_PER_S, seconds: SECONDS, freeze: None };
     let mut round = 0;
-    bench.take_turns(&title, (&loadlab, bench.rounds.min(MOST_ROUNDS)), FROZEN, &mut runs, |tool| {
-        let (calm, _) = one(bench, tool, (RATE_PER_S, SECONDS, None))?;
-        let (own, stub) = one(bench, tool, (RATE_PER_S, SECONDS, Some(FREEZE_S)))?;
+    bench.take_turns(&title, &loadlab, bench.rounds.min(MOST_ROUNDS), FROZEN, &mut runs, |tool| {
+        let (calm, _) = one(bench, tool, undisturbed)?;
+        let (own, stub) = one(bench, tool, StubLoad { freeze: Some(FREEZE_AT), ..undisturbed })?;
         ensure!(stub["froze"] == true, "the stub did not freeze");
         ensure!(
             is_whole(&stub, RATE_PER_S * SECONDS as f64),
@@ -149,12 +168,8 @@ fn freeze_checks(title: &str, runs: &[Run]) -> Vec<Check> {
 
 /// Runs one tool once against a stub that may freeze. Returns the output of loadlab or a bare loop (null for other
 /// tools), and the stub's.
-fn one(
-    bench: &Bench,
-    tool: &Tool,
-    (rate_per_s, seconds, freeze): (f64, u64, Option<(f64, f64)>),
-) -> Result<(Value, Value)> {
-    let (ran, stub) = run(bench, tool, (Ask::Rate, rate_per_s, seconds), freeze)?;
+fn one(bench: &Bench, tool: &Tool, load: StubLoad) -> Result<(Value, Value)> {
+    let (ran, stub) = run(bench, tool, load)?;
     if !tool.get.is_empty() {
         return Ok((Value::Null, stub));
     }
@@ -167,14 +182,10 @@ fn one(
 }
 
 /// Runs a tool against its own stub. Returns the tool's output and the stub's.
-fn run(
-    bench: &Bench,
-    tool: &Tool,
-    (ask, rate_per_s, seconds): (Ask, f64, u64),
-    freeze: Option<(f64, f64)>,
-) -> Result<(String, Value)> {
+fn run(bench: &Bench, tool: &Tool, load: StubLoad) -> Result<(String, Value)> {
+    let StubLoad { ask, rate_per_s, seconds, freeze } = load;
     let mut asked = vec!["--rate".to_owned(), rate_per_s.to_string()];
-    if let Some((at_s, length_s)) = freeze {
+    if let Some(Freeze { at_s, length_s }) = freeze {
         asked.extend(["--freeze-at-s".into(), at_s.to_string(), "--freeze-s".into(), length_s.to_string()]);
     }
     let stub = Stub::start(|command| start_on(bench.cores.server, command), &asked)?;
@@ -206,7 +217,8 @@ fn is_whole(stub: &Value, due: f64) -> bool {
 /// Half of the requests that loadlab sends the stub in one second, in whole thousands.
 fn half_of_most(bench: &Bench) -> Result<f64> {
     let loadlab = TOOLS.iter().find(|t| t.name == "loadlab").context("no loadlab")?;
-    let (_, stub) = run(bench, loadlab, (Ask::KeepAlive, 1000.0, 1), None)?;
+    let load = StubLoad { ask: Ask::KeepAlive, rate_per_s: 1000.0, seconds: 1, freeze: None };
+    let (_, stub) = run(bench, loadlab, load)?;
     let most = stub["requests"].as_f64().context("the stub counts nothing")?;
     println!("loadlab's maximum rate against the stub: {}/s", thousands(most));
     Ok((most / 2000.0).floor().max(1.0) * 1000.0)
@@ -240,7 +252,7 @@ mod tests {
         let reached = |runs: &[Run]| freeze_checks("t", runs).iter().map(|c| c.reached).collect::<Vec<_>>();
         let mut runs =
             vec![run(REPORTED, 0, &times(1.0)), run(TRUTH, 0, &times(1.009)), run(CALM, 0, &times(1.0))];
-        assert_eq!(reached(&runs), [true, true, true, false], "what is not told is not reached");
+        assert_eq!(reached(&runs), [true, true, true, false], "what is not reported is not reached");
         runs.extend([run(REPORTED, 1, &times(1.0)), run(TRUTH, 1, &times(1.02)), run(CALM, 1, &times(2.0))]);
         assert_eq!(reached(&runs), [false; 4]);
     }

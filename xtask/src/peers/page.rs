@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_keeps_what_stands_around_the_table() {
+    fn the_page_keeps_the_text_around_the_table() {
         let page = format!("# Benchmarks\n\n{BEGIN}\nold\n{END}\n\nEnd.\n");
         let expect = format!("# Benchmarks\n\n{BEGIN}\nnew\n{END}\n\nEnd.\n");
         assert_eq!(replaced(&page, (BEGIN, END), "new\n").unwrap(), expect);

@@ -43,9 +43,9 @@ impl Stub {
         drop(self.child.0.stdin.take());
         let mut text = String::new();
         self.output.read_to_string(&mut text).context("the stub's output")?;
-        let told: Value =
+        let report: Value =
             serde_json::from_str(&text).with_context(|| format!("the stub's output: {text}"))?;
-        ensure!(told["pieces"] == 0, "{} requests came in pieces", told["pieces"]);
-        Ok(told)
+        ensure!(report["pieces"] == 0, "{} requests came in pieces", report["pieces"]);
+        Ok(report)
     }
 }

@@ -148,9 +148,11 @@ pub struct Check {
 impl Check {
     /// Compares a value with a bound, which `text` formats; `of` names what the bound is a multiple of.
     pub fn new(
-        (title, what): (&str, String),
+        title: &str,
+        what: String,
         value: Option<f64>,
-        (bound, of): (Bound, &str),
+        bound: Bound,
+        of: &str,
         text: impl Fn(f64) -> String,
     ) -> Check {
         let (sign, limit, reached) = match bound {
@@ -164,13 +166,14 @@ impl Check {
     /// Checks a row's target.
     pub fn of(target: &Target, title: &str, columns: Columns, runs: &[Run]) -> Check {
         let (heading, unit) = columns[target.figure];
-        let what = (title, format!("{}, {heading}", target.of));
+        let what = format!("{}, {heading}", target.of);
         if target.against.is_empty() {
             let value = median_of(runs, (title, target.of), target.figure);
-            return Check::new(what, value, (target.bound, ""), |v| unit.text(Some(v)));
+            return Check::new(title, what, value, target.bound, "", |v| unit.text(Some(v)));
         }
         let value = ratio_of(runs, title, (target.of, target.against), target.figure);
-        Check::new(what, value, (target.bound, &format!(" × {}", target.against)), |v| format!("{v:.3}"))
+        let of = format!(" × {}", target.against);
+        Check::new(title, what, value, target.bound, &of, |v| format!("{v:.3}"))
     }
 }
 

@@ -64,15 +64,15 @@ pub fn long() -> Outcome {
     let missed: Vec<&str> = found.iter().filter(|one| !one.is_held()).map(|one| one.name.as_str()).collect();
     let list =
         |what: &str, names: String| if names.is_empty() { names } else { format!("; {what}: {names}") };
-    let words = format!(
+    let text = format!(
         "of {} servers {right} within {:.0} %, {held} within the 95 % interval, in at most {levels} levels{}{}",
         found.len(),
         NEAR * 100.0,
         list("wrong", wrong.join(", ")),
         list("outside", missed.join(", "))
     );
-    ensure!(right >= LEAST_RIGHT && held >= LEAST_HELD && levels <= MOST_LEVELS, "{words}");
-    Ok(words)
+    ensure!(right >= LEAST_RIGHT && held >= LEAST_HELD && levels <= MOST_LEVELS, "{text}");
+    Ok(text)
 }
 
 /// Searches a few servers, as a step of `cargo xtask test`: all answers must be near the truth.

@@ -112,7 +112,7 @@ pub fn long(sweeps: u32) -> Outcome {
     let mut widths: Vec<f64> = answers.iter().filter_map(|answer| answer.half_width).collect();
     widths.sort_by(f64::total_cmp);
     let width = widths.get(widths.len() / 2).copied().unwrap_or(f64::NAN);
-    let words = format!(
+    let text = format!(
         "of {} answers {right} rank the planted lever first and apart from the second; {held} of {} predictions contain \
          what raising it brought, the median one within ± {:.1} %{}",
         answers.len(),
@@ -122,8 +122,8 @@ pub fn long(sweeps: u32) -> Outcome {
     );
     let is_enough = held as f64 >= LEAST_PREDICTED * predicted.len() as f64 && !predicted.is_empty();
     let is_right = right as f64 >= LEAST_RIGHT * answers.len() as f64 && !answers.is_empty();
-    ensure!(is_right && is_enough, "{words}");
-    Ok(words)
+    ensure!(is_right && is_enough, "{text}");
+    Ok(text)
 }
 
 /// Runs sessions in which nothing holds the load back, as a step of `cargo xtask long`.
@@ -141,14 +141,14 @@ pub fn idle() -> Outcome {
     let called: Vec<&str> = answers.iter().filter(|a| a.calls_another).map(|a| a.found.as_str()).collect();
     // An answer without any lever shows nothing.
     let untried = answers.iter().filter(|a| !a.is_right && !a.calls_another).count();
-    let words = format!(
+    let text = format!(
         "{} of {} sessions in which nothing binds report that a lever binds, and {untried} tried none{}",
         called.len(),
         answers.len(),
         if called.is_empty() { String::new() } else { format!(": {}", called.join("; ")) }
     );
-    ensure!(called.len() + untried <= MOST_CALLED, "{words}");
-    Ok(words)
+    ensure!(called.len() + untried <= MOST_CALLED, "{text}");
+    Ok(text)
 }
 
 /// Asks this many questions at the same time, and returns the answers.

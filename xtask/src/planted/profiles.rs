@@ -41,7 +41,7 @@ pub fn quick() -> Outcome {
         .collect();
     ensure!(left.is_empty(), "left behind: {}", left.join(", "));
     let components = said["cases"][0]["profile"]["components"].as_array().context("no profile")?;
-    let mut words = Vec::new();
+    let mut shown = Vec::new();
     for (name, planted) in HOT {
         let of = components.iter().find(|component| component["component"] == name);
         let of = of.with_context(|| format!("no profile of {name}"))?;
@@ -51,12 +51,12 @@ pub fn quick() -> Outcome {
             function.contains(planted) && share >= LEAST_SHARE,
             "{name}: {planted} is not first with half of the samples, but {function} with {share:.2}: {of:#}"
         );
-        words.push(format!("{name} {:.0} %", 100.0 * share));
+        shown.push(format!("{name} {:.0} %", 100.0 * share));
     }
-    words.push(waits(&said["cases"][0]["profile"]["waits"])?);
+    shown.push(waits(&said["cases"][0]["profile"]["waits"])?);
     pprof("profile", "plantedHot")?;
     pprof("waits", "planted_lock")?;
-    Ok(format!("the planted function first in all: {}", words.join(", ")))
+    Ok(format!("the planted function first in all: {}", shown.join(", ")))
 }
 
 /// Checks that threads of the service with a lock wait for it most of the time, and that idle threads are left out.
@@ -112,12 +112,12 @@ pub fn long() -> Outcome {
     let of = |name: &str| cost["goodput"][name].as_f64().with_context(|| format!("no {name}: {cost:#}"));
     let (value, low, high) = (of("value")?, of("low")?, of("high")?);
     let pairs = cost["pairs"].as_u64().unwrap_or(0);
-    let words = format!(
+    let text = format!(
         "{hot}; goodput of nginx with samples over that without: {value:.4} ({low:.4} … {high:.4}, 95 %), {pairs} pairs of \
          seconds"
     );
-    ensure!(low > 1.0 - MOST_COST, "{words}");
-    Ok(words)
+    ensure!(low > 1.0 - MOST_COST, "{text}");
+    Ok(text)
 }
 
 /// Runs a plan, and returns what `loadlab report --format json` prints for it.

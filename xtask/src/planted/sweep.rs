@@ -97,7 +97,7 @@ pub fn sweep(systems: &[&System], tools: &Tools<'_>) -> Result<Tally> {
         let got = ask(system, tools)?;
         let verdict = got.as_ref().map_or(Verdict::Wrong, |answer| judged(system, answer));
         tally.all += 1;
-        let words = match verdict {
+        let shown = match verdict {
             Verdict::Right => "right",
             Verdict::Wrong => "WRONG",
             Verdict::BlamesInnocent => "INNOCENT",
@@ -110,7 +110,7 @@ pub fn sweep(systems: &[&System], tools: &Tools<'_>) -> Result<Tally> {
         let took_s = began.elapsed().as_secs_f64();
         let others =
             got.as_ref().ok().and_then(|a| a.by_others).map_or("–".to_owned(), |n| format!("{n:.1}"));
-        say(&format!("{:<20} {expected:<33} {said:<27} {words:<8} {took_s:>3.0} s {others:>7}", system.name));
+        say(&format!("{:<20} {expected:<33} {said:<27} {shown:<8} {took_s:>3.0} s {others:>7}", system.name));
         if verdict == Verdict::Right {
             tally.right += 1;
             continue;

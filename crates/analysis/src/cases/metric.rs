@@ -11,7 +11,7 @@ pub use loadlab_record::documents::figure::Better;
 use loadlab_record::documents::figure::{FigureValue, NumberKind};
 use loadlab_record::documents::manifest::FigureFacts;
 use loadlab_record::documents::summary::{ComponentSummary, Distribution, Summary};
-use loadlab_record::expr::Known;
+use loadlab_record::expr::{Known, Sum};
 
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -280,6 +280,38 @@ impl Metric {
             Read::Failures(kind) => Value::Known(summary.failures.get(*kind) as f64),
         }
     }
+
+    /// How exactly the figure is known in a trial, in its own unit: a smaller difference says nothing. 0 unless it is
+    /// one of memory, which the kernel charges ahead on each core of the machine, for each component.
+    pub fn resolution(&self, summary: &Summary) -> f64 {
+        let readings = match &self.read {
+            Read::Plain(_) if self.id == "memory_peak" => summary.components.len(),
+            Read::OfPart(of) if of.name == "memory_max" => 1,
+            Read::OfPlan(NumberKind::Bytes) => {
+                self.value.as_deref().map_or(0, |value| readings_of_memory(value, summary))
+            }
+            _ => 0,
+        };
+        // Older records do not know the number of cores.
+        let cores = summary.generator.machine_cores.unwrap_or(1);
+        CHARGED_AHEAD_BYTES * cores as f64 * readings as f64
+    }
+}
+
+/// What the kernel charges a control group at a time, and keeps for it on each core (`MEMCG_CHARGE_BATCH`, 64 pages).
+pub(crate) const CHARGED_AHEAD_BYTES: f64 = 262_144.0;
+/// Readings of a component's memory, as conditions name them.
+const READINGS_OF_MEMORY: [&str; 4] = ["memory", "memory.max", "memory.mean", "memory.last"];
+
+/// How many readings of memory a figure of a plan adds up; 0 if anything else is part of it, as in memory per request.
+fn readings_of_memory(value: &str, summary: &Summary) -> usize {
+    let names = Sum::parse(value).map(|sum| sum.names()).unwrap_or_default();
+    let is_reading = |name: &str| {
+        let of = |component: &str| name.strip_prefix(component)?.strip_prefix('.');
+        let mut figures = summary.components.keys().filter_map(|component| of(component));
+        figures.any(|figure| READINGS_OF_MEMORY.contains(&figure))
+    };
+    if names.iter().all(|name| is_reading(&name.text)) { names.len() } else { 0 }
 }
 
 /// Figures for which more is better.
@@ -365,7 +397,7 @@ pub const OWN: [Metric; 14] = [
 ];
 
 /// Figures of responses, errors and seconds that wrk prints beyond the rows above.
-pub const WRK: [Metric; 5] = [
+const WRK: [Metric; 5] = [
     Metric::new("stdev", "of responses", Unit::Ms, |s| figure(&s.response_ms, "stdev")),
     Metric::new("within_stdev", "of responses", Unit::Share, |s| s.response_ms.within_stdev.into()),
     Metric::new("connect_errors", "no connection: not made, no name, no TLS", Unit::Count, |s| {
@@ -423,7 +455,7 @@ fn over_components(summary: &Summary, read: ReadComponent) -> Option<f64> {
 }
 
 /// What was lost, as a share.
-pub const LOSS: Metric = Metric::new("loss", "accepted but not stored, at most", Unit::Share, |s| {
+const LOSS: Metric = Metric::new("loss", "accepted but not stored, at most", Unit::Share, |s| {
     let lost = s.loss.filter(|l| l.accepted > 0);
     lost.map(|l| l.lost_max as f64 / l.accepted as f64).into()
 });

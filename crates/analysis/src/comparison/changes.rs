@@ -7,7 +7,7 @@
 //!
 //! Assumption: without a change, runs could have come in any order. A slow drift is therefore found as a step or two.
 
-use crate::statistics::random::{GAMMA, mixed};
+use loadlab_record::random::{GAMMA, mixed};
 
 /// Fewest runs on each side of a change: a single run may just be an outlier.
 const FEWEST: usize = 2;

@@ -356,7 +356,7 @@ pub fn compare(
         row.decides = decides && row.effect.is_some();
     }
     let detail = |row: Row| Row { decides: false, trials_needed: None, ..row };
-    Comparison {
+    let found = Comparison {
         base: base.name.clone(),
         other: other.name.clone(),
         method,
@@ -368,7 +368,8 @@ pub fn compare(
         left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
         profiles: None,
         options,
-    }
+    };
+    found.without_unresolved(&base_trials, &other_trials)
 }
 
 fn too_few(trials: usize, method: Method) -> String {

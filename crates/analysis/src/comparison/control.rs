@@ -32,15 +32,20 @@ impl Comparison {
         for row in self.rows.iter_mut().chain(&mut self.details) {
             hold(row, base, control, confidence);
         }
-        // Parts were looked at because their figure differed, and probes because any did.
         let summaries: Vec<&Summary> = base.trials.iter().map(|trial| trial.1).collect();
+        self.keep_parts_of_called(&summaries);
+        self
+    }
+
+    /// Drops the parts of figures that are no longer called different.
+    pub(crate) fn keep_parts_of_called(&mut self, trials: &[&Summary]) {
+        // Parts were looked at because their figure differed, and probes because any did.
         let called = || self.rows.iter().filter(|row| is_called(row.call));
-        let mut parts: Vec<Metric> = called().flat_map(|row| parts_of(&row.metric, &summaries)).collect();
+        let mut parts: Vec<Metric> = called().flat_map(|row| parts_of(&row.metric, trials)).collect();
         if called().next().is_some() {
-            parts.extend(probes(&summaries));
+            parts.extend(probes(trials));
         }
         self.details.retain(|row| parts.iter().any(|part| part.id == row.metric.id));
-        self
     }
 }
 
@@ -57,7 +62,8 @@ fn hold(row: &mut Row, base: &Side<'_>, control: &Side<'_>, confidence: f64) {
     }
 }
 
-fn is_called(call: Call) -> bool {
+/// Whether a difference was found.
+pub(crate) fn is_called(call: Call) -> bool {
     matches!(call, Call::Better | Call::Worse | Call::Changed)
 }
 

@@ -24,6 +24,7 @@ use crate::comparison::compare::{
 };
 use crate::comparison::control::hidden;
 use crate::comparison::pairs::pairs;
+use crate::comparison::resolution::unresolved;
 use crate::comparison::sequential::{Question, Sequential, fewest_rounds, levels};
 use crate::statistics::hierarchy::parts;
 
@@ -59,17 +60,20 @@ pub struct Standing {
     differs: bool,
     /// Differences below this are not visible, on the scale of the comparison; `None` without a control.
     visible: Option<f64>,
+    /// Why the readings do not resolve the difference so far, in words; `None` if they do.
+    unresolved: Option<String>,
 }
 
 impl Standing {
-    /// The verdict so far. A difference that is not visible does not count.
+    /// The verdict so far. A difference that is not visible, or not resolved, does not count.
     pub fn call(&self) -> Call {
         let call = self.test.call();
         let is_visible = match (self.visible, self.test.estimate()) {
             (Some(visible), Some(shift)) => shift.abs() >= visible,
             _ => true,
         };
-        if is_visible || call == Call::Same { call } else { Call::CannotTell }
+        let is_shown = is_visible && self.unresolved.is_none();
+        if is_shown || call == Call::Same { call } else { Call::CannotTell }
     }
 
     /// The smallest visible difference: a share of the base, or an absolute difference. `None` without a control;
@@ -96,11 +100,13 @@ impl Standing {
     }
 
     /// Whether more trials may settle it. No trials are added for a figure that most rounds lack, nor for a share that
-    /// is equal in all of them (such as no errors at all): no number of rounds makes that certain.
+    /// is equal in all of them (such as no errors at all): no number of rounds makes that certain. Nor does any resolve
+    /// a certain difference that the readings do not.
     pub fn is_open(&self) -> bool {
         let is_known = self.test.rounds() > 0 && self.test.rounds() >= self.test.missing();
         let can_differ = self.is_ratio() || self.differs;
-        self.call() == Call::CannotTell && is_known && can_differ
+        let is_resolved = self.unresolved.is_none() || self.test.call() == Call::CannotTell;
+        self.call() == Call::CannotTell && is_known && can_differ && is_resolved
     }
 }
 
@@ -209,7 +215,10 @@ impl Design {
             end(answer.low).max(end(answer.high))
         };
         let visible = control.map(of_control);
-        Standing { metric, decides: figure.decides, test, level: figure.level, differs, visible }
+        let unresolved = test.estimate().and_then(|shift| {
+            unresolved(&metric, shift.exp(), &base.rounds_of(other), &other.rounds_of(base))
+        });
+        Standing { metric, decides: figure.decides, test, level: figure.level, differs, visible, unresolved }
     }
 
     /// A figure of two cases after their rounds, and whether they differ in any.
@@ -314,7 +323,10 @@ fn row(standing: Standing, base: Vec<Value>, other: Vec<Value>) -> Option<Row> {
     let few =
         base.iter().chain(&other).find_map(|v| if let Value::Between(few) = v { Some(few) } else { None });
     let note = match (answer.missing, answer.rounds) {
-        _ if is_hidden => Some(hidden(standing.visible(), answer.rounds + answer.missing).to_owned()),
+        _ if is_hidden => {
+            let by_control = || hidden(standing.visible(), answer.rounds + answer.missing).to_owned();
+            Some(standing.unresolved.clone().unwrap_or_else(by_control))
+        }
         (0, _) => None,
         (_, 0) if few.is_some() => {
             few.map(|few| format!("{} needs {} requests in each trial", metric.title(), few.needed))

@@ -1,7 +1,8 @@
 //! Whether cases differ.
 //!
 //! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much.
-//! - `control`: which differences are no larger than chance.
+//! - `control`: which differences are no larger than chance; `resolution`: which differences of memory are smaller than
+//!   the readings resolve.
 //! - [`design`]: the same question after every round, until the answer is certain; [`sequential`]: the test that is
 //!   valid at any stop.
 //! - [`mod@derived`]: figures that the plan derives from the figures of its cases.
@@ -14,4 +15,5 @@ pub mod derived;
 pub mod design;
 pub mod differences;
 pub mod pairs;
+mod resolution;
 pub mod sequential;

@@ -13,8 +13,9 @@
 //!
 //! Assumptions: the order is random, and neither case disturbs the one after it more than the other does.
 
+use loadlab_record::random::{GAMMA, mixed};
+
 use crate::comparison::compare::{Call, EquivalenceBounds};
-use crate::statistics::random::{GAMMA, mixed};
 use crate::statistics::student;
 
 /// How the level is spent over the rounds (ρ). A shift is worth finding early; equality shows late, if at all.

@@ -87,7 +87,7 @@ fn places(judged: &[(f64, bool)]) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::scaling::search::{MAX_LEVELS, NextLevel, Search};
-    use crate::statistics::random::{GAMMA, mixed};
+    use loadlab_record::random::{GAMMA, mixed};
 
     fn path(levels: &[(u64, bool)]) -> Vec<LevelOutcome> {
         let of = |(level, met): &(u64, bool)| LevelOutcome {

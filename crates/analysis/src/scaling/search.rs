@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_at_its_end_is_not_taken_for_the_system() {
+    fn a_saturated_generator_is_not_taken_for_the_system() {
         let mut search = Search::new(1, 1000, MAX_LEVELS);
         let answer = loop {
             match search.next() {

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trend_is_told_from_one_wild_value() {
+    fn a_trend_is_distinguished_from_an_outlier() {
         let rising = of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         assert_eq!((rising.slope, rising.tau), (1.0, 1.0));
         // by hand: S = 28, variance 8 · 7 · 21 / 18 = 65.33

@@ -15,7 +15,7 @@ use loadlab_record::counts::load::Tick;
 use loadlab_record::documents::summary::{Doubt, Ended, LoadFacts, LostAgent, Summary};
 use loadlab_record::text::units::{format_count, format_duration_ns, format_percent_short};
 
-pub(crate) use generator::{client_limit_so_far, stall_words, throttled_so_far};
+pub(crate) use generator::{BUSY_SHARE, client_limit_so_far, describe_stalls, throttled_so_far};
 pub(crate) use lateness::{has_due_times, late_is_grave, late_so_far};
 
 use crate::trial::input::Planned;

@@ -11,7 +11,7 @@ use loadlab_record::counts::load::{Counts, OwnLimits, Series};
 use loadlab_record::documents::summary::{Doubt, LoadFacts, Stalls};
 
 use crate::trial::doubts::{
-    client_limit_so_far, doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far, stall_words,
+    client_limit_so_far, describe_stalls, doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far,
     throttled_so_far,
 };
 use crate::trial::input::Planned;
@@ -117,7 +117,7 @@ fn stalls(still: Stalls) -> Option<Doubt> {
     doubt(
         "generator_stalled",
         false,
-        stall_words(still)?,
+        describe_stalls(still)?,
         "find what stops it: a signal, a suspended or migrated virtual machine, or other processes on its cores (`--cpus`)",
     )
 }

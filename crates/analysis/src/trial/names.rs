@@ -29,11 +29,11 @@ mod tests {
 
     #[test]
     fn a_name_that_moved_is_a_doubt_and_no_grave_one() {
-        let words = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();
+        let owned = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();
         let what = EventKind::NameMoved {
             host: "shop.test".into(),
-            before: words(&["10.0.0.1", "10.0.0.2"]),
-            after: words(&["10.0.0.3"]),
+            before: owned(&["10.0.0.1", "10.0.0.2"]),
+            after: owned(&["10.0.0.3"]),
         };
         let events =
             [Event { at_s: 9.0, what: EventKind::Note { text: "x".into() } }, Event { at_s: 10.0, what }];

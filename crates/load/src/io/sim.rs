@@ -4,8 +4,8 @@
 //! itself stall. Bytes go at once and whole, unless [`Sim::network`] makes them travel as between real sockets: then
 //! everything may happen that `epoll` and `uring` may report.
 //!
-//! Each load thread's worker has its own lane, with its own clock; the driver always takes the lane whose clock is
-//! furthest behind, so that all share one timeline.
+//! Each load thread's worker has its own clock; the driver always takes the thread whose clock is furthest behind, so
+//! that all share one timeline.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,8 +23,8 @@ pub use network::{Books, Like, Network};
 use network::{Chance, TraceKind};
 use wire::Wire;
 
-/// Polls at one moment of the simulated clock after which a lane counts as stuck, as it would loop forever.
-const MOST_IN_A_MOMENT: u32 = 1_000_000;
+/// Polls at one moment of the simulated clock after which a thread counts as stuck, as it would loop forever.
+const MAX_POLLS_AT_ONE_TIME: u32 = 1_000_000;
 
 /// What the simulated server does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,8 +72,17 @@ enum Happening {
     Failed(i32),
 }
 
-/// Due time, sequence number, connection, generation, and what happens.
-type Due = (u64, u64, ConnId, u32, Happening);
+/// Something that will happen on a connection. The order is by time, then by when it was scheduled.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Scheduled {
+    at_ns: u64,
+    /// How many were scheduled before.
+    sequence: u64,
+    conn: ConnId,
+    /// The wire's generation when it was scheduled: it does not happen to a later connection in the same place.
+    generation: u32,
+    what: Happening,
+}
 
 /// The simulated backend.
 pub struct Sim<S> {
@@ -82,8 +91,8 @@ pub struct Sim<S> {
 
 /// Operations that the backend accepts.
 pub struct SimOps<S> {
-    lanes: Vec<Lane>,
-    /// The lane being driven.
+    threads: Vec<SimThread>,
+    /// Index of the thread being driven.
     at: usize,
     /// Stalls of the generator, as start and length; the earliest last.
     stalls: Vec<(u64, u64)>,
@@ -98,14 +107,14 @@ pub struct SimOps<S> {
 
 /// State of one load thread.
 #[derive(Default)]
-struct Lane {
+struct SimThread {
     now_ns: u64,
-    queue: BinaryHeap<Reverse<Due>>,
+    queue: BinaryHeap<Reverse<Scheduled>>,
     sequence: u64,
     wires: Vec<Wire>,
     stalls: Vec<(u64, u64)>,
     /// Number of polls at the current moment.
-    looks: u32,
+    polls: u32,
 }
 
 impl<S: Server> Sim<S> {
@@ -113,7 +122,7 @@ impl<S: Server> Sim<S> {
     pub fn new(server: S) -> Self {
         Sim {
             ops: SimOps {
-                lanes: vec![Lane::default()],
+                threads: vec![SimThread::default()],
                 at: 0,
                 stalls: Vec::new(),
                 connect_ns: 0,
@@ -143,7 +152,7 @@ impl<S: Server> Sim<S> {
     /// Makes the generator stall at these times (start, length), in order.
     pub fn stalls(mut self, mut stalls: Vec<(u64, u64)>) -> Self {
         stalls.reverse();
-        self.ops.lanes[0].stalls.clone_from(&stalls);
+        self.ops.threads[0].stalls.clone_from(&stalls);
         self.ops.stalls = stalls;
         self
     }
@@ -172,34 +181,35 @@ impl<S: Server> Sim<S> {
     }
 
     /// Assigns further submits and polls to this load thread, from 0.
-    pub(crate) fn drive_lane(&mut self, lane: usize) {
+    pub(crate) fn drive_thread(&mut self, index: usize) {
         let ops = &mut self.ops;
-        if ops.lanes.len() <= lane {
+        if ops.threads.len() <= index {
             let stalls = ops.stalls.clone();
-            ops.lanes.resize_with(lane + 1, || Lane { stalls: stalls.clone(), ..Lane::default() });
+            let thread = || SimThread { stalls: stalls.clone(), ..SimThread::default() };
+            ops.threads.resize_with(index + 1, thread);
         }
-        ops.at = lane;
+        ops.at = index;
     }
 
-    /// When something happens next on a lane that waits until `until_ns`.
-    pub(crate) fn next_ns(&self, lane: usize, until_ns: u64) -> u64 {
-        let lane = &self.ops.lanes[lane];
-        let first = lane.queue.peek().map_or(u64::MAX, |Reverse(first)| first.0);
-        first.min(until_ns).max(lane.now_ns)
+    /// When something happens next on a thread that waits until `until_ns`.
+    pub(crate) fn next_ns(&self, index: usize, until_ns: u64) -> u64 {
+        let thread = &self.ops.threads[index];
+        let first_ns = thread.queue.peek().map_or(u64::MAX, |Reverse(first)| first.at_ns);
+        first_ns.min(until_ns).max(thread.now_ns)
     }
 }
 
 impl<S: Server> SimOps<S> {
-    fn lane(&mut self) -> &mut Lane {
-        &mut self.lanes[self.at]
+    fn thread(&mut self) -> &mut SimThread {
+        &mut self.threads[self.at]
     }
 
     fn now_ns(&self) -> u64 {
-        self.lanes[self.at].now_ns
+        self.threads[self.at].now_ns
     }
 
     fn wire(&mut self, conn: ConnId) -> &mut Wire {
-        &mut self.lanes[self.at].wires[conn as usize]
+        &mut self.threads[self.at].wires[conn as usize]
     }
 
     /// A connection's number as the server sees it.
@@ -208,10 +218,11 @@ impl<S: Server> SimOps<S> {
     }
 
     fn push(&mut self, at_ns: u64, conn: ConnId, what: Happening) {
-        let lane = self.lane();
-        let generation = lane.wires[conn as usize].generation;
-        lane.queue.push(Reverse((at_ns.max(lane.now_ns), lane.sequence, conn, generation, what)));
-        lane.sequence += 1;
+        let thread = self.thread();
+        let (at_ns, sequence) = (at_ns.max(thread.now_ns), thread.sequence);
+        let generation = thread.wires[conn as usize].generation;
+        thread.queue.push(Reverse(Scheduled { at_ns, sequence, conn, generation, what }));
+        thread.sequence += 1;
     }
 
     fn schedule_replies(&mut self, conn: ConnId, replies: Vec<(u64, Reply)>) {
@@ -221,17 +232,17 @@ impl<S: Server> SimOps<S> {
     }
 
     fn advance(&mut self, to_ns: u64) {
-        let lane = self.lane();
-        if to_ns > lane.now_ns {
-            lane.looks = 0;
+        let thread = self.thread();
+        if to_ns > thread.now_ns {
+            thread.polls = 0;
         }
-        lane.now_ns = lane.now_ns.max(to_ns);
-        while lane.stalls.last().is_some_and(|(at, _)| *at <= lane.now_ns) {
-            if let Some((at, length)) = lane.stalls.pop() {
-                lane.now_ns = lane.now_ns.max(at + length);
+        thread.now_ns = thread.now_ns.max(to_ns);
+        while thread.stalls.last().is_some_and(|(at, _)| *at <= thread.now_ns) {
+            if let Some((at, length)) = thread.stalls.pop() {
+                thread.now_ns = thread.now_ns.max(at + length);
             }
         }
-        let now_ns = lane.now_ns;
+        let now_ns = thread.now_ns;
         if let Some(network) = &mut self.network {
             network.is_at(now_ns);
         }
@@ -318,9 +329,9 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
 
     fn connect(&mut self, conn: ConnId, _address: &Address, _source: Option<IpAddr>) {
         self.advance(self.now_ns() + self.connect_ns);
-        let lane = self.lane();
-        if lane.wires.len() <= conn as usize {
-            lane.wires.resize_with(conn as usize + 1, Wire::default);
+        let thread = self.thread();
+        if thread.wires.len() <= conn as usize {
+            thread.wires.resize_with(conn as usize + 1, Wire::default);
         }
         let wire = self.wire(conn);
         debug_assert!(!wire.is_open, "a place is free before it is connected");
@@ -392,11 +403,11 @@ impl<'r, S: Server> Io<'r> for Sim<S> {
 
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
         let ops = &mut self.ops;
-        ops.lane().looks += 1;
-        if ops.lane().looks > MOST_IN_A_MOMENT {
-            return Err(std::io::Error::other("the load goes on and on, and its clock stands still"));
+        ops.thread().polls += 1;
+        if ops.thread().polls > MAX_POLLS_AT_ONE_TIME {
+            return Err(std::io::Error::other("the load goes on and on, and its clock does not advance"));
         }
-        let next = ops.lane().queue.peek().map(|Reverse(first)| first.0);
+        let next = ops.thread().queue.peek().map(|Reverse(first)| first.at_ns);
         match next {
             Some(at) if at <= wait.until_ns.max(ops.now_ns()) => {
                 let to_ns = ops.network.as_mut().map_or(at, |network| network.wakes_at(at, wait));
@@ -410,11 +421,12 @@ impl<'r, S: Server> Io<'r> for Sim<S> {
                 return Ok(());
             }
         }
-        while let Some(Reverse(first)) = ops.lane().queue.peek() {
-            if first.0 > ops.now_ns() {
+        while let Some(Reverse(first)) = ops.thread().queue.peek() {
+            if first.at_ns > ops.now_ns() {
                 break;
             }
-            let Some(Reverse((_, _, conn, generation, what))) = ops.lane().queue.pop() else { break };
+            let Some(Reverse(happening)) = ops.thread().queue.pop() else { break };
+            let Scheduled { conn, generation, what, .. } = happening;
             if ops.wire(conn).generation != generation {
                 continue;
             }

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_decode_or_say_why_not() {
+    fn bodies_decode_or_report_why_not() {
         let text = b"hello hello hello";
         let best = Compression::best();
         check("gzip", &all(GzEncoder::new(&text[..], best)), Ok(Some(text)));

@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_reported_where() {
+    fn invalid_json_is_reported_with_its_position() {
         for (document, pointer, expect) in [
             ("", "", "no JSON at 0"),
             ("<html>", "/a", "no JSON at 0"),
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_are_taken_apart() {
+    fn invalid_pointers_are_refused() {
         assert!(Pointer::parse("a").is_err());
         assert!(Pointer::parse("/a~").is_err());
         assert!(Pointer::parse("/a~2").is_err());

@@ -4,6 +4,8 @@
 //! of the order in which rows are dealt: n threads take positions in turn, so the shares of all threads make up the
 //! whole order, for every n. This module takes bytes; the caller reads the files.
 
+use loadlab_record::random::mixed;
+
 use crate::journey::json;
 
 /// Rows of a feed, with only the columns that are used.
@@ -259,15 +261,6 @@ impl Cursor {
     }
 }
 
-/// SplitMix64's finalizer: every input bit flips about half of the output bits.
-#[inline]
-fn mixed(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// Maps a position through a permutation of `0..count` derived from the seed: no list is kept, so threads share an
 /// order without sharing memory. A Feistel network permutes the next power of four; a value outside the range is
 /// permuted again until it is inside (cycle walking), which takes fewer than four steps on average.
@@ -326,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_feeds() {
+    fn invalid_feeds_are_refused() {
         let csv = |text: &str| Rows::from_csv(text.as_bytes(), &names(&["id"])).unwrap_err().to_string();
         assert_eq!(csv(""), "it has no rows");
         assert_eq!(csv("id\n"), "it has no rows");

@@ -296,7 +296,7 @@ impl Script {
 }
 
 /// The outcome for a status that is not good.
-pub fn by_status(status: u16) -> Outcome {
+fn by_status(status: u16) -> Outcome {
     Outcome::Failed(match status {
         500.. => Failure::Http5xx,
         400.. => Failure::Http4xx,

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_join_and_base64_nests() {
+    fn adjacent_texts_are_joined_and_base64_nests() {
         let mut template = Template::fixed(b"a");
         template.push_text(b" b", Escape::Url).unwrap();
         template.append(Template::fixed(b"c"));
@@ -414,7 +414,7 @@ mod tests {
         }
 
         #[test]
-        fn base64_is_that_of_others(before: Vec<u8>, value: Vec<u8>) {
+        fn base64_equals_that_of_the_crate(before: Vec<u8>, value: Vec<u8>) {
             use base64::Engine;
             let mut out = [before.clone(), value.clone()].concat();
             to_base64(&mut out, before.len());

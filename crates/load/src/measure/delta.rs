@@ -69,6 +69,27 @@ pub struct Delta {
     pub last: bool,
 }
 
+/// Requests in flight and connections open, at one time or at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Connections open.
+    pub open: u64,
+}
+
+impl Gauges {
+    /// The larger of each.
+    pub(crate) fn larger(self, other: Gauges) -> Gauges {
+        Gauges { in_flight: self.in_flight.max(other.in_flight), open: self.open.max(other.open) }
+    }
+
+    /// The sum of each.
+    pub(crate) fn plus(self, other: Gauges) -> Gauges {
+        Gauges { in_flight: self.in_flight + other.in_flight, open: self.open + other.open }
+    }
+}
+
 /// Dimensions of a delta.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
@@ -97,7 +118,7 @@ pub struct Gaps {
 
 impl Gaps {
     /// Of two threads running at the same time, the gaps of the one that was stopped longer.
-    pub fn beside(self, other: Gaps) -> Gaps {
+    pub fn merge_concurrent(self, other: Gaps) -> Gaps {
         if other.sum_ns > self.sum_ns { other } else { self }
     }
 }
@@ -162,7 +183,17 @@ impl Delta {
         }
     }
 
-    /// Adds another delta's counts. Levels, peaks, and everything counted "so far" are left to the caller.
+    /// Its gauges when the interval ended.
+    pub(crate) fn at_end(&self) -> Gauges {
+        Gauges { in_flight: self.in_flight, open: self.open }
+    }
+
+    /// The maximum of its gauges in the interval.
+    pub(crate) fn peaks(&self) -> Gauges {
+        Gauges { in_flight: self.flight_peak, open: self.connections.peak }
+    }
+
+    /// Adds another delta's counts. Gauges, peaks, and everything counted "so far" are left to the caller.
     pub fn add(&mut self, other: &mut Delta) {
         self.until_ns = self.until_ns.max(other.until_ns);
         self.counts.merge(&other.counts);

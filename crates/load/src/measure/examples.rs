@@ -55,7 +55,7 @@ pub struct ResponseBytes<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A fixed text.
-    Words(&'static str),
+    Text(&'static str),
     /// A kernel error number.
     Os(i32),
     /// The TLS handshake failed; the worker knows why.
@@ -71,7 +71,7 @@ pub enum Reason {
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Reason::Words(words) => f.write_str(words),
+            Reason::Text(text) => f.write_str(text),
             Reason::Tls => f.write_str("no TLS connection with the server"),
             Reason::WebSocket => f.write_str("the WebSocket failed"),
             Reason::Proxy => f.write_str("the proxy did not open a tunnel"),

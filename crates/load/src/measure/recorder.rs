@@ -11,13 +11,13 @@ use loadlab_record::counts::dependence::InOrder;
 use loadlab_record::counts::example::Example;
 use loadlab_record::counts::load::{OwnLimit, Series};
 use loadlab_record::counts::outcome::{Failure, Outcome};
+use loadlab_record::text::time::SECOND_NS;
 
-use crate::measure::delta::{DELTA_NS, Delta, Gaps, Sizes};
+use crate::measure::delta::{DELTA_NS, Delta, Gaps, Gauges, Sizes};
 use crate::spec::request::Request;
 
 /// Deltas per worker: the collector may lag two seconds before intervals become longer.
 const DELTAS: usize = 20;
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// A full delta waits at most this long for an idle turn.
 const FLUSH_NS: u64 = 20_000_000;
@@ -53,7 +53,7 @@ pub struct Recorder {
     /// Open connections.
     pub open: u64,
     /// The maximum of both since the last delta.
-    peaks: (u64, u64),
+    peaks: Gauges,
     last_start_ns: u64,
     last_end_ns: u64,
     gaps: Gaps,
@@ -93,7 +93,7 @@ impl Recorder {
             made: 1,
             in_flight: 0,
             open: 0,
-            peaks: (0, 0),
+            peaks: Gauges::default(),
             last_start_ns: 0,
             last_end_ns: 0,
             gaps: Gaps::default(),
@@ -172,8 +172,8 @@ impl Recorder {
         full.until_ns = until_ns;
         full.in_flight = self.in_flight;
         full.open = self.open;
-        (full.flight_peak, full.connections.peak) = self.peaks;
-        self.peaks = (self.in_flight, self.open);
+        (full.flight_peak, full.connections.peak) = (self.peaks.in_flight, self.peaks.open);
+        self.peaks = Gauges { in_flight: self.in_flight, open: self.open };
         full.window_to_ns = self.window_to_ns;
         full.last_start_ns = self.last_start_ns;
         full.last_end_ns = self.last_end_ns;
@@ -303,7 +303,7 @@ impl Recorder {
         self.delta.in_window.started += u64::from(self.inside(now_ns));
         self.last_start_ns = now_ns;
         self.in_flight += 1;
-        self.peaks.0 = self.peaks.0.max(self.in_flight);
+        self.peaks.in_flight = self.peaks.in_flight.max(self.in_flight);
         if !self.as_due {
             self.series(due_ns).blocked.record(now_ns.saturating_sub(noticed_ns));
         }
@@ -316,14 +316,14 @@ impl Recorder {
     pub fn connecting(&mut self) {
         self.delta.connections.attempted += 1;
         self.open += 1;
-        self.peaks.1 = self.peaks.1.max(self.open);
+        self.peaks.open = self.peaks.open.max(self.open);
     }
 
     /// Counts an open connection taken over from the previous load.
     pub fn reused(&mut self) {
         self.delta.connections.reused += 1;
         self.open += 1;
-        self.peaks.1 = self.peaks.1.max(self.open);
+        self.peaks.open = self.peaks.open.max(self.open);
     }
 
     /// Counts a connection that took this long to open, for a request that fell due at `due_ns`.

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_masked_as_they_were_meant() {
+    fn bodies_are_masked_in_decoded_form() {
         let page = format!("token={TOKEN}; fine");
         check("", page.as_bytes(), Outcome::Ok, "token=***; fine");
         check("Content-Encoding: gzip\r\n", &gzip(&page), Outcome::Ok, "[gzip, decoded] token=***; fine");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_a_cut_goes_through_is_not_shown() {
+    fn a_secret_that_is_cut_is_not_shown() {
         let cut = Outcome::Failed(Failure::Truncated);
         check("", b"token=abc/def", cut, "token=");
         check("", b"token=abc%2Fd", cut, "token=");

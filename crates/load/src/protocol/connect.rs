@@ -30,8 +30,8 @@ pub fn read(bytes: &[u8]) -> ConnectReply {
                 (100..=199, _) => from += length,
                 (200..=299, _) => return ConnectReply::Open(from + length),
                 (status, reason) => {
-                    let words = format!("the proxy answered {status} {}", reason.unwrap_or_default());
-                    return ConnectReply::Refused(words.trim_end().to_owned());
+                    let message = format!("the proxy answered {status} {}", reason.unwrap_or_default());
+                    return ConnectReply::Refused(message.trim_end().to_owned());
                 }
             },
             Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return ConnectReply::Partial,
@@ -49,8 +49,8 @@ pub fn read(bytes: &[u8]) -> ConnectReply {
 mod tests {
     use super::*;
 
-    fn refused(words: &str) -> ConnectReply {
-        ConnectReply::Refused(words.to_owned())
+    fn refused(message: &str) -> ConnectReply {
+        ConnectReply::Refused(message.to_owned())
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Http1Error {
     /// The reason in words.
     pub fn describe(self) -> &'static str {
         match self {
-            Http1Error::Malformed(words) => words,
+            Http1Error::Malformed(message) => message,
             Http1Error::HeadTooLarge => "response head longer than 64 KiB",
         }
     }
@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn interim_responses_are_passed_over() {
+    fn interim_responses_are_skipped() {
         let input = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok";
         check(input, false, Ok(Some((201, input.len()))));
         check(
@@ -657,7 +657,7 @@ mod tests {
 
     #[test]
     fn ambiguous_or_malformed_heads_are_faults() {
-        for (input, words) in [
+        for (input, message) in [
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
                 "content-length given twice with different values",
@@ -673,7 +673,7 @@ mod tests {
         ] {
             let mut reader = Reader::default();
             let result = reader.feed(input.as_bytes(), false, &mut Memo::default());
-            assert_eq!(result.unwrap_err().describe(), words, "{input}");
+            assert_eq!(result.unwrap_err().describe(), message, "{input}");
         }
     }
 
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_may_be_used_again() {
+    fn connections_that_may_be_reused() {
         for (head, keep) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false),

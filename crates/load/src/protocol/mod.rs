@@ -4,6 +4,6 @@
 pub mod connect;
 pub mod http1;
 pub mod http2;
-pub mod left_out;
+pub mod redirect_headers;
 pub mod tls;
 pub mod websocket;

@@ -3,13 +3,14 @@
 use loadlab_record::counts::example::{Example, KEPT};
 use loadlab_record::counts::load::{Measured, PerUser, TagMeasured, Tick, TickMs, Window};
 use loadlab_record::documents::summary::{Generator, Stalls};
+use loadlab_record::text::time::SECOND_NS;
 
-use crate::measure::delta::{Delta, Gaps};
-use crate::run::peaks::{Levels, Peaks, larger};
-use crate::run::seconds::{Complete, SECOND_NS, Seconds};
+use crate::measure::delta::{Delta, Gaps, Gauges};
+use crate::run::peaks::Peaks;
+use crate::run::seconds::{Complete, Seconds};
 use crate::run::{LoadEvent, LoadResult, Origin, Second, Totals};
 use crate::spec::{LoadSpec, Model};
-use crate::start::Start;
+use crate::start::{ConnectPhase, Start};
 use crate::worker::WorkerEnd;
 
 /// Merges deltas into seconds and totals.
@@ -29,13 +30,22 @@ pub(super) struct Collector<'s> {
     seconds: Seconds<Second>,
     /// Time covered by reports of several seconds in one, seconds.
     coarse_s: f64,
-    /// For each worker: time up to which it has reported, requests in flight, connections open.
-    workers: Vec<(u64, u64, u64)>,
+    /// Each worker's latest report.
+    workers: Vec<WorkerReport>,
     peaks: Peaks,
     /// Peak of requests in flight and of connections open so far.
-    most: Levels,
+    most: Gauges,
     /// For each worker, the periods in which it did not run.
     gaps: Vec<Gaps>,
+}
+
+/// What a worker reported last.
+#[derive(Clone, Copy, Default)]
+struct WorkerReport {
+    /// Time up to which it has reported; `u64::MAX` once it has ended.
+    until_ns: u64,
+    /// Its gauges at that time.
+    gauges: Gauges,
 }
 
 impl<'s> Collector<'s> {
@@ -54,9 +64,9 @@ impl<'s> Collector<'s> {
             window_to_ns: vec![u64::MAX; workers],
             seconds: Seconds::new(workers),
             coarse_s: 0.0,
-            workers: vec![(0, 0, 0); workers],
+            workers: vec![WorkerReport::default(); workers],
             peaks: Peaks::new(workers),
-            most: (0, 0),
+            most: Gauges::default(),
             gaps: vec![Gaps::default(); workers],
         }
     }
@@ -68,17 +78,17 @@ impl<'s> Collector<'s> {
 
     /// Marks a worker as ended: it reports nothing more.
     pub fn worker_ended(&mut self, worker: usize, observer: &mut dyn FnMut(LoadEvent<'_>)) {
-        self.workers[worker].0 = u64::MAX;
+        self.workers[worker].until_ns = u64::MAX;
         self.peaks.ended(worker);
         self.sum_peaks();
         self.report_complete(observer);
     }
 
     fn sum_peaks(&mut self) {
-        while let Some((_, sum)) = self.peaks.complete() {
-            self.most = larger(self.most, sum);
+        while let Some(tenth) = self.peaks.complete() {
+            self.most = self.most.larger(tenth.peaks);
         }
-        self.totals.connections.peak = self.most.1;
+        self.totals.connections.peak = self.most.open;
     }
 
     /// Marks every worker as ended.
@@ -94,17 +104,17 @@ impl<'s> Collector<'s> {
         let reported_ns = self.reported_ns();
         // Until every worker has reported something, it is unknown how long the load has lasted.
         let is_known = reported_ns > 0;
-        if is_known && !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
+        if is_known && !last && self.workers.iter().position(|w| w.until_ns != u64::MAX) == Some(worker) {
             self.now.at_s = reported_ns as f64 / 1e9;
             let still = self.gaps.iter().map(|gaps| stalls(*gaps, self.shift_s()));
-            self.now.stalls = still.fold(Stalls::default(), Stalls::beside);
+            self.now.stalls = still.fold(Stalls::default(), Stalls::merge_concurrent);
             observer(LoadEvent::Progress(&self.now));
         }
     }
 
     /// Time up to which every worker has reported.
     fn reported_ns(&self) -> u64 {
-        self.workers.iter().map(|w| w.0).min().unwrap_or(0)
+        self.workers.iter().map(|w| w.until_ns).min().unwrap_or(0)
     }
 
     fn take(&mut self, delta: &mut Delta, observer: &mut dyn FnMut(LoadEvent<'_>)) {
@@ -112,12 +122,12 @@ impl<'s> Collector<'s> {
             example.due_s += self.shift_s();
             observer(LoadEvent::Example(Box::new(example)));
         }
-        let until = if delta.last { u64::MAX } else { delta.until_ns };
+        let until_ns = if delta.last { u64::MAX } else { delta.until_ns };
         // Requests cut off at the end stay in flight permanently.
         let in_flight = delta.in_flight + delta.counts.in_flight;
-        self.workers[delta.worker] = (until, in_flight, delta.open);
-        let most = (delta.flight_peak, delta.connections.peak);
-        self.peaks.add(delta.worker, delta.from_ns..delta.until_ns, most, (delta.in_flight, delta.open));
+        let gauges = Gauges { in_flight, open: delta.open };
+        self.workers[delta.worker] = WorkerReport { until_ns, gauges };
+        self.peaks.add(delta.worker, delta.from_ns..delta.until_ns, delta.peaks(), delta.at_end());
         if delta.last {
             self.peaks.ended(delta.worker);
         }
@@ -130,17 +140,14 @@ impl<'s> Collector<'s> {
         self.busy_in_window_ns += u128::from(delta.busy_in_window_ns);
         let by_tag = named(&self.spec.tags, &delta.by_tag);
         self.add_to_totals(delta, &by_tag);
-        let (in_flight, open) =
-            self.workers.iter().fold((0, 0), |(flight, open), w| (flight + w.1, open + w.2));
-        self.now.counts.in_flight = in_flight;
-        self.now.open = open;
+        let sum = self.workers.iter().map(|w| w.gauges).fold(Gauges::default(), Gauges::plus);
+        (self.now.counts.in_flight, self.now.open) = (sum.in_flight, sum.open);
         // A thread's last delta counts toward the second it began in.
         let until_ns = if delta.is_long { delta.until_ns } else { delta.from_ns };
         let (name, batch) = (&self.spec.name, self.origin.batch);
         let tick = || Tick { load: name.clone(), batch, ..Tick::default() };
-        let level = (self.workers[delta.worker].1, delta.open);
         let make = || Second { tick: tick(), ..Second::default() };
-        let second = self.seconds.of(delta.from_ns..until_ns, delta.worker, level, make);
+        let second = self.seconds.of(delta.from_ns..until_ns, delta.worker, gauges, make);
         add_to_second(second, delta, &by_tag);
         second.ids.append(&mut delta.ids);
         self.totals.in_order.merge(std::mem::take(&mut delta.in_order));
@@ -183,10 +190,10 @@ impl<'s> Collector<'s> {
     /// Reports the seconds that every worker has passed.
     fn report_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         let shift_s = self.shift_s();
-        while let Some(Complete { number, length, what: mut second, levels }) =
+        while let Some(Complete { number, length, what: mut second, gauges }) =
             self.seconds.complete(self.reported_ns())
         {
-            (second.tick.counts.in_flight, second.tick.connections) = levels;
+            (second.tick.counts.in_flight, second.tick.connections) = (gauges.in_flight, gauges.open);
             second.tick.in_window = self.in_window(number);
             if length > 1 {
                 self.coarse_s += second.tick.to_s - second.tick.from_s;
@@ -226,16 +233,16 @@ impl<'s> Collector<'s> {
         measured.busy_s = self.busy_ns as f64 / 1e9;
         measured.busy_in_window_s = self.busy_in_window_ns as f64 / 1e9;
         measured.stragglers.tail_s = self.last_end_ns.saturating_sub(tail_from_ns) as f64 / 1e9;
-        if let Some((took_ns, grown)) = self.start.opened.get() {
+        if let Some(ConnectPhase { took_ns, grown_bytes }) = self.start.opened.get() {
             measured.connections.connect_phase_s = Some(*took_ns as f64 / 1e9);
             // Connections that were open before had already taken their memory.
             let held = self.spec.held.as_ref().filter(|_| measured.connections.reused == 0);
             measured.connections.bytes_per_connection =
-                held.map(|h| *grown as f64 / h.connections.max(1) as f64);
+                held.map(|h| *grown_bytes as f64 / h.connections.max(1) as f64);
         }
         let captured = ends.first().map(|e| e.captured.clone()).unwrap_or_default();
         let is_open = matches!(self.spec.model, Model::Open { .. });
-        measured.connections.in_flight_peak = is_open.then_some(self.most.0);
+        measured.connections.in_flight_peak = is_open.then_some(self.most.in_flight);
         measured.connections.users_peak = ends.iter().map(|e| e.users_peak).sum();
         let per_user = ends.iter_mut().flat_map(|e| std::mem::take(&mut e.per_user)).collect();
         measured.connections.per_user = PerUser::of(per_user);
@@ -243,7 +250,7 @@ impl<'s> Collector<'s> {
         let still = ends.iter().map(|e| stalls(e.gaps, shift_s));
         generator.connections_peak = measured.connections.peak;
         generator.coarse_s = self.coarse_s;
-        generator.stalls = still.fold(Stalls::default(), Stalls::beside);
+        generator.stalls = still.fold(Stalls::default(), Stalls::merge_concurrent);
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
         slowest.iter_mut().for_each(|e| e.due_s += shift_s);
         LoadResult { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s, captured }

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use loadlab_record::counts::load::Connections;
 use loadlab_record::documents::summary::Generator;
+use loadlab_record::text::time::SECOND_NS;
 
 use super::collector::Collector;
-use super::peaks::{Levels, Peaks, larger};
-use super::seconds::{Complete, SECOND_NS, Seconds};
+use super::peaks::{Peaks, Tenth};
+use super::seconds::{Complete, Seconds};
 use super::{Control, LoadError, LoadEvent, LoadResult, Origin, simulated, threads};
 use crate::io::sim;
-use crate::measure::delta::{DELTA_NS, Delta, Gaps, Sizes};
+use crate::measure::delta::{DELTA_NS, Delta, Gaps, Gauges, Sizes};
 use crate::spec::LoadSpec;
-use crate::start::Start;
+use crate::start::{ConnectPhase, Start};
 use crate::worker::WorkerEnd;
 
 /// The end of a part.
@@ -23,12 +24,12 @@ pub struct PartEnd {
     pub threads: Vec<WorkerEnd>,
     /// What the load threads used.
     pub generator: Generator,
-    /// How long opening the held connections took, nanoseconds, and by how many bytes memory grew.
-    pub opened: Option<(u64, u64)>,
+    /// How the held connections were opened.
+    pub opened: Option<ConnectPhase>,
 }
 
-/// Runs this process's part of a load ([`LoadSpec::elsewhere`]) on its own threads. Their counts go to `report` on the
-/// caller's thread, numbered as worker 0: one delta for each second that all threads have reported, or for several
+/// Runs this process's part of a load ([`LoadSpec::other_threads`]) on its own threads. Their counts go to `report` on
+/// the caller's thread, numbered as worker 0: one delta for each second that all threads have reported, or for several
 /// seconds if this thread fell behind.
 ///
 /// `agree` is called once all threads are ready. It returns when the load begins, on the clock of
@@ -62,7 +63,7 @@ pub fn simulate_part<S: sim::Server>(
     io: &mut sim::Sim<S>,
     report: &mut dyn FnMut(&mut Delta),
 ) -> Result<PartEnd, LoadError> {
-    let first = spec.elsewhere.before;
+    let first = spec.other_threads.before;
     let mut blocks = Blocks::new(spec);
     let slots = first..first + spec.threads as u64;
     let threads = simulated::on_slots(spec, slots, control, io, &mut |delta| blocks.add(delta, report))?;
@@ -117,10 +118,10 @@ pub fn merge(
     }
     collector.end(observer);
     let opened = ends.values().filter_map(|end| end.opened);
-    if let Some(opened) = opened.reduce(|a, b| (a.0.max(b.0), a.1 + b.1)) {
+    if let Some(opened) = opened.reduce(ConnectPhase::merge_concurrent) {
         let _ = start.opened.set(opened);
     }
-    let generator = ends.values().map(|end| end.generator.clone()).reduce(Generator::beside);
+    let generator = ends.values().map(|end| end.generator.clone()).reduce(Generator::merge_concurrent);
     let threads = ends.into_values().flat_map(|end| end.threads).collect();
     collector.outcome(threads, generator.unwrap_or_default())
 }
@@ -130,8 +131,8 @@ struct Blocks {
     seconds: Seconds<Delta>,
     threads: Vec<ThreadReport>,
     peaks: Peaks,
-    /// Tenths of a second that all threads have reported and that are not in a block yet: their numbers and sums.
-    tenths: VecDeque<(u64, Levels)>,
+    /// Tenths of a second that all threads have reported and that are not in a block yet.
+    tenths: VecDeque<Tenth>,
     most_open: u64,
 }
 
@@ -167,8 +168,7 @@ impl Blocks {
         };
         // A thread's last delta counts toward the second it began in.
         let until_ns = if delta.is_long { delta.until_ns } else { delta.from_ns };
-        let most = (delta.flight_peak, delta.connections.peak);
-        self.peaks.add(delta.worker, delta.from_ns..delta.until_ns, most, (delta.in_flight, delta.open));
+        self.peaks.add(delta.worker, delta.from_ns..delta.until_ns, delta.peaks(), delta.at_end());
         if delta.last {
             self.peaks.ended(delta.worker);
         }
@@ -180,9 +180,10 @@ impl Blocks {
             warmup: delta.before.is_some(),
         };
         // Requests cut off at the end stay in flight permanently.
-        let level = (delta.in_flight + delta.counts.in_flight, delta.open);
+        let in_flight = delta.in_flight + delta.counts.in_flight;
+        let gauges = Gauges { in_flight, open: delta.open };
         let make = || Delta::new(sizes);
-        self.seconds.of(delta.from_ns..until_ns, delta.worker, level, make).add(delta);
+        self.seconds.of(delta.from_ns..until_ns, delta.worker, gauges, make).add(delta);
         let reported_ns = self.threads.iter().map(|t| t.until_ns).min().unwrap_or(0);
         self.report_complete(reported_ns, report);
     }
@@ -192,10 +193,10 @@ impl Blocks {
     }
 
     fn report_complete(&mut self, reported_ns: u64, report: &mut dyn FnMut(&mut Delta)) {
-        while let Some(Complete { number, length, what: mut block, levels }) =
+        while let Some(Complete { number, length, what: mut block, gauges }) =
             self.seconds.complete(reported_ns)
         {
-            (block.in_flight, block.open) = (levels.0 - block.counts.in_flight, levels.1);
+            (block.in_flight, block.open) = (gauges.in_flight - block.counts.in_flight, gauges.open);
             let last = reported_ns == u64::MAX && self.seconds.is_empty();
             block.until_ns = if last { block.until_ns } else { (number + length) * SECOND_NS };
             self.finish(&mut block, last);
@@ -214,14 +215,14 @@ impl Blocks {
         block.window_to_ns = most(|t| t.window_to_ns);
         block.last_start_ns = most(|t| t.last_start_ns);
         block.last_end_ns = most(|t| t.last_end_ns);
-        block.gaps = threads.iter().fold(Gaps::default(), |longer, t| longer.beside(t.gaps));
-        let mut peaks = (0, 0);
+        block.gaps = threads.iter().fold(Gaps::default(), |longer, t| longer.merge_concurrent(t.gaps));
+        let mut peaks = Gauges::default();
         let until = block.until_ns.div_ceil(DELTA_NS);
-        while let Some((_, sum)) = self.tenths.pop_front_if(|(tenth, _)| *tenth < until || last) {
-            peaks = larger(peaks, sum);
+        while let Some(tenth) = self.tenths.pop_front_if(|tenth| tenth.number < until || last) {
+            peaks = peaks.larger(tenth.peaks);
         }
-        block.flight_peak = peaks.0;
-        block.connections = Connections { peak: peaks.1, ..block.connections };
-        self.most_open = self.most_open.max(peaks.1);
+        block.flight_peak = peaks.in_flight;
+        block.connections = Connections { peak: peaks.open, ..block.connections };
+        self.most_open = self.most_open.max(peaks.open);
     }
 }

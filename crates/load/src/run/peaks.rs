@@ -8,19 +8,34 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::measure::delta::DELTA_NS;
+use crate::measure::delta::{DELTA_NS, Gauges};
 
-/// Requests in flight, connections open.
-pub(super) type Levels = (u64, u64);
+/// What a worker reported of a tenth.
+#[derive(Clone, Copy)]
+struct Reported {
+    /// Its maximum.
+    peaks: Gauges,
+    /// Its gauges at the end.
+    end: Gauges,
+}
+
+/// A tenth that all workers have reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tenth {
+    /// Its number, from the load's start.
+    pub number: u64,
+    /// The sum of all workers' maxima.
+    pub peaks: Gauges,
+}
 
 /// Maxima reported for tenths of a second.
 pub(super) struct Peaks {
     /// Number of the first tenth that is not complete.
     first: u64,
-    /// From tenth `first` on, what each worker reported: its maximum, and its level at the end.
-    tenths: VecDeque<Vec<Option<(Levels, Levels)>>>,
-    /// Each worker's level at the end of the last complete tenth that it reported.
-    levels: Vec<Levels>,
+    /// From tenth `first` on, what each worker reported.
+    tenths: VecDeque<Vec<Option<Reported>>>,
+    /// Each worker's gauges at the end of the last complete tenth that it reported.
+    gauges: Vec<Gauges>,
     /// For each worker, the number of the first tenth that it has not fully reported.
     reported: Vec<u64>,
 }
@@ -28,21 +43,22 @@ pub(super) struct Peaks {
 impl Peaks {
     /// For `workers` workers.
     pub fn new(workers: usize) -> Self {
-        let (levels, reported) = (vec![(0, 0); workers], vec![0; workers]);
-        Peaks { first: 0, tenths: VecDeque::new(), levels, reported }
+        let (gauges, reported) = (vec![Gauges::default(); workers], vec![0; workers]);
+        Peaks { first: 0, tenths: VecDeque::new(), gauges, reported }
     }
 
-    /// Adds a worker's maximum over an interval, and its level at the end.
-    pub fn add(&mut self, worker: usize, ns: Range<u64>, most: Levels, end: Levels) {
+    /// Adds a worker's maximum over an interval, and its gauges at the end.
+    pub fn add(&mut self, worker: usize, ns: Range<u64>, peaks: Gauges, end: Gauges) {
         let first = (ns.start / DELTA_NS).max(self.first);
         let last = (ns.end.max(ns.start + 1) - 1) / DELTA_NS;
         for number in first..=last {
             let at = (number - self.first) as usize;
             while self.tenths.len() <= at {
-                self.tenths.push_back(vec![None; self.levels.len()]);
+                self.tenths.push_back(vec![None; self.gauges.len()]);
             }
             let of = &mut self.tenths[at][worker];
-            *of = Some((of.map_or(most, |(before, _)| larger(before, most)), end));
+            let peaks = of.map_or(peaks, |before| before.peaks.larger(peaks));
+            *of = Some(Reported { peaks, end });
         }
         self.reported[worker] = self.reported[worker].max(ns.end / DELTA_NS);
     }
@@ -52,25 +68,20 @@ impl Peaks {
         self.reported[worker] = u64::MAX;
     }
 
-    /// The next tenth that all workers have reported: its number, and the sum of their maxima. A worker that skipped it
-    /// has kept its level.
-    pub fn complete(&mut self) -> Option<(u64, Levels)> {
+    /// The next tenth that all workers have reported. The gauges of a worker that skipped it have not changed.
+    pub fn complete(&mut self) -> Option<Tenth> {
         let all = self.reported.iter().min()?;
         let tenth = self.tenths.pop_front_if(|_| self.first < *all)?;
-        let mut sum = (0, 0);
-        for (level, reported) in self.levels.iter_mut().zip(tenth) {
-            let (most, end) = reported.unwrap_or((*level, *level));
-            sum = (sum.0 + most.0, sum.1 + most.1);
-            *level = end;
+        let mut peaks = Gauges::default();
+        for (gauges, reported) in self.gauges.iter_mut().zip(tenth) {
+            let unchanged = Reported { peaks: *gauges, end: *gauges };
+            let reported = reported.unwrap_or(unchanged);
+            peaks = peaks.plus(reported.peaks);
+            *gauges = reported.end;
         }
         self.first += 1;
-        Some((self.first - 1, sum))
+        Some(Tenth { number: self.first - 1, peaks })
     }
-}
-
-/// The larger of each level.
-pub(super) fn larger(a: Levels, b: Levels) -> Levels {
-    (a.0.max(b.0), a.1.max(b.1))
 }
 
 #[cfg(test)]
@@ -82,8 +93,23 @@ mod tests {
         number * DELTA_NS..(number + 1) * DELTA_NS
     }
 
-    fn most(peaks: &mut Peaks) -> Levels {
-        std::iter::from_fn(|| peaks.complete()).fold((0, 0), |most, (_, sum)| larger(most, sum))
+    fn gauges(in_flight: u64, open: u64) -> Gauges {
+        Gauges { in_flight, open }
+    }
+
+    fn add(peaks: &mut Peaks, worker: usize, ns: Range<u64>, most: (u64, u64), end: (u64, u64)) {
+        peaks.add(worker, ns, gauges(most.0, most.1), gauges(end.0, end.1));
+    }
+
+    fn complete(number: u64, in_flight: u64, open: u64) -> Option<Tenth> {
+        Some(Tenth { number, peaks: gauges(in_flight, open) })
+    }
+
+    /// The maximum over all complete tenths.
+    fn most(peaks: &mut Peaks) -> (u64, u64) {
+        let tenths = std::iter::from_fn(|| peaks.complete());
+        let most = tenths.fold(Gauges::default(), |most, tenth| most.larger(tenth.peaks));
+        (most.in_flight, most.open)
     }
 
     #[test]
@@ -91,29 +117,29 @@ mod tests {
         let mut peaks = Peaks::new(2);
         for number in 0..10 {
             let busy = |at: bool| if at { (50, 60) } else { (1, 10) };
-            peaks.add(0, tenth(number), busy(number == 3), (1, 10));
-            peaks.add(1, tenth(number), busy(number == 7), (1, 10));
+            add(&mut peaks, 0, tenth(number), busy(number == 3), (1, 10));
+            add(&mut peaks, 1, tenth(number), busy(number == 7), (1, 10));
         }
         assert_eq!(most(&mut peaks), (51, 70));
-        // One worker reports a tenth late, another skips some: its level stays as it was.
-        peaks.add(0, tenth(10), (40, 40), (30, 30));
-        peaks.add(0, tenth(14), (30, 30), (30, 30));
+        // One worker reports a tenth late, another skips some: its gauges stay as they were.
+        add(&mut peaks, 0, tenth(10), (40, 40), (30, 30));
+        add(&mut peaks, 0, tenth(14), (30, 30), (30, 30));
         assert_eq!(peaks.complete(), None);
-        peaks.add(1, tenth(10), (2, 20), (2, 20));
-        assert_eq!((peaks.complete(), peaks.complete()), (Some((10, (42, 60))), None));
-        peaks.add(1, tenth(14), (40, 50), (2, 20));
-        assert_eq!(peaks.complete(), Some((11, (32, 50))));
+        add(&mut peaks, 1, tenth(10), (2, 20), (2, 20));
+        assert_eq!((peaks.complete(), peaks.complete()), (complete(10, 42, 60), None));
+        add(&mut peaks, 1, tenth(14), (40, 50), (2, 20));
+        assert_eq!(peaks.complete(), complete(11, 32, 50));
         assert_eq!(most(&mut peaks), (70, 80));
         // One worker reports several tenths at once: its peak may be in any of them.
-        peaks.add(0, tenth(20), (1, 1), (1, 1));
-        peaks.add(0, tenth(24), (60, 60), (1, 1));
-        peaks.add(1, 20 * DELTA_NS..25 * DELTA_NS, (50, 50), (2, 20));
+        add(&mut peaks, 0, tenth(20), (1, 1), (1, 1));
+        add(&mut peaks, 0, tenth(24), (60, 60), (1, 1));
+        add(&mut peaks, 1, 20 * DELTA_NS..25 * DELTA_NS, (50, 50), (2, 20));
         assert_eq!(most(&mut peaks), (110, 110));
-        // One worker ends; the other's level still counts.
-        peaks.add(0, 25 * DELTA_NS..25 * DELTA_NS + 7, (9, 9), (0, 0));
+        // One worker ends; the other's gauges still count.
+        add(&mut peaks, 0, 25 * DELTA_NS..25 * DELTA_NS + 7, (9, 9), (0, 0));
         peaks.ended(0);
-        peaks.add(1, tenth(25), (8, 8), (8, 8));
-        peaks.add(1, tenth(26), (7, 7), (7, 7));
+        add(&mut peaks, 1, tenth(25), (8, 8), (8, 8));
+        add(&mut peaks, 1, tenth(26), (7, 7), (7, 7));
         assert_eq!(most(&mut peaks), (17, 17));
         assert_eq!(peaks.complete(), None);
     }
@@ -124,10 +150,11 @@ mod tests {
         fn the_order_of_reports_does_not_matter(
             reports in prop::collection::vec((0usize..3, 0u64..50, 0u64..50), 1..60), turns in prop::collection::vec(0usize..3, 200)
         ) {
-            let mut own: Vec<VecDeque<(Range<u64>, Levels, Levels)>> = vec![VecDeque::new(); 3];
+            let mut own: Vec<VecDeque<(Range<u64>, Gauges, Gauges)>> = vec![VecDeque::new(); 3];
             let mut next = [0u64; 3];
             for (worker, most, end) in reports {
-                own[worker].push_back((tenth(next[worker]), (most.max(end), most.max(end)), (end, end)));
+                let most_of_both = gauges(most.max(end), most.max(end));
+                own[worker].push_back((tenth(next[worker]), most_of_both, gauges(end, end)));
                 // Every fifth is skipped.
                 next[worker] += 1 + u64::from(most.is_multiple_of(5));
             }

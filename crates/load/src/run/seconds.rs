@@ -7,12 +7,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use loadlab_record::counts::load::{TagMeasured, Tick};
+use loadlab_record::text::time::SECOND_NS;
 
 use super::Second;
-use super::peaks::Levels;
-use crate::measure::delta::{Delta, Ids};
-
-pub(super) const SECOND_NS: u64 = 1_000_000_000;
+use crate::measure::delta::{Delta, Gauges, Ids};
 
 /// Counts of one second, or of several.
 pub(super) trait Counted {
@@ -33,15 +31,15 @@ pub(super) struct Seconds<T> {
     /// Emptied counts, for reuse.
     spare: Vec<T>,
     /// Each worker's requests in flight and open connections at the end of the last complete second.
-    levels: Vec<Levels>,
+    gauges: Vec<Gauges>,
 }
 
 struct Pending<T> {
     /// Number of the second after its last one.
     end: u64,
     what: T,
-    /// Each worker's levels when it last reported for this interval.
-    levels: Vec<Option<Levels>>,
+    /// Each worker's gauges when it last reported for this interval.
+    gauges: Vec<Option<Gauges>>,
 }
 
 /// One or more complete seconds.
@@ -52,20 +50,21 @@ pub(super) struct Complete<T> {
     pub length: u64,
     /// What was counted in them.
     pub what: T,
-    /// Levels of all workers together at the end of the interval. Workers report at different times, so these are not
-    /// their latest levels.
-    pub levels: Levels,
+    /// Gauges of all workers together at the end of the interval. Workers report at different times, so these are not
+    /// their latest gauges.
+    pub gauges: Gauges,
 }
 
 impl<T: Counted> Seconds<T> {
     /// For `workers` workers.
     pub fn new(workers: usize) -> Self {
-        Seconds { first: 0, pending: VecDeque::new(), spare: Vec::new(), levels: vec![(0, 0); workers] }
+        let gauges = vec![Gauges::default(); workers];
+        Seconds { first: 0, pending: VecDeque::new(), spare: Vec::new(), gauges }
     }
 
-    /// The pending interval that contains `ns`, for a report of `worker`, which had `level` at its end. `make` creates
-    /// new counts.
-    pub fn of(&mut self, ns: Range<u64>, worker: usize, level: Levels, make: impl Fn() -> T) -> &mut T {
+    /// The pending interval that contains `ns`, for a report of `worker`, which had these gauges at its end. `make`
+    /// creates new counts.
+    pub fn of(&mut self, ns: Range<u64>, worker: usize, gauges: Gauges, make: impl Fn() -> T) -> &mut T {
         let (first, last) = (ns.start / SECOND_NS, (ns.end.max(ns.start + 1) - 1) / SECOND_NS);
         while self.end() < first {
             self.push(self.end() + 1, &make);
@@ -79,12 +78,12 @@ impl<T: Counted> Seconds<T> {
             let second = &mut self.pending[at];
             second.end = later.end;
             second.what.join(&mut later.what);
-            second.levels.iter_mut().zip(later.levels).for_each(|(level, later)| *level = later.or(*level));
+            second.gauges.iter_mut().zip(later.gauges).for_each(|(old, later)| *old = later.or(*old));
             self.give_back(later.what);
         }
         let second = &mut self.pending[at];
         second.end = (last + 1).max(second.end);
-        second.levels[worker] = Some(level);
+        second.gauges[worker] = Some(gauges);
         &mut second.what
     }
 
@@ -93,7 +92,7 @@ impl<T: Counted> Seconds<T> {
         let from_ns = self.end() * SECOND_NS;
         let mut what = self.spare.pop().unwrap_or_else(make);
         what.begin_at(from_ns);
-        self.pending.push_back(Pending { end, what, levels: vec![None; self.levels.len()] });
+        self.pending.push_back(Pending { end, what, gauges: vec![None; self.gauges.len()] });
     }
 
     /// Number of the second after the last pending one.
@@ -111,11 +110,11 @@ impl<T: Counted> Seconds<T> {
         let second = self.pending.pop_front_if(|second| second.end * SECOND_NS <= reported_ns)?;
         let (number, length) = (self.first, second.end - self.first);
         self.first = second.end;
-        for (level, new) in self.levels.iter_mut().zip(second.levels) {
-            *level = new.unwrap_or(*level);
+        for (old, new) in self.gauges.iter_mut().zip(second.gauges) {
+            *old = new.unwrap_or(*old);
         }
-        let levels = self.levels.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        Some(Complete { number, length, what: second.what, levels })
+        let gauges = self.gauges.iter().copied().fold(Gauges::default(), Gauges::plus);
+        Some(Complete { number, length, what: second.what, gauges })
     }
 
     /// Takes back counts that were reported.

@@ -24,7 +24,7 @@ pub fn simulate<S: sim::Server>(
     io: &mut sim::Sim<S>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Result<LoadResult, LoadError> {
-    let first = spec.elsewhere.before;
+    let first = spec.other_threads.before;
     simulate_slots(spec, first..first + spec.threads as u64, control, io, observer)
 }
 
@@ -109,21 +109,21 @@ fn take_turns<'r, S: sim::Server>(
     mut between: impl FnMut(),
 ) -> std::io::Result<Vec<WorkerEnd>> {
     let mut start_ns = 0;
-    for (lane, thread) in threads.iter_mut().enumerate() {
-        io.drive_lane(lane);
+    for (index, thread) in threads.iter_mut().enumerate() {
+        io.drive_thread(index);
         open_held(io, &mut thread.worker)?;
         start_ns = start_ns.max(io.ops().now());
     }
     threads.iter_mut().for_each(|thread| thread.worker.begin_at(start_ns, None));
     let mut ends: Vec<Option<WorkerEnd>> = threads.iter().map(|_| None).collect();
-    let next_of = |io: &sim::Sim<S>, (lane, thread): (usize, &Thread<'_>)| match thread.state {
-        ThreadState::Begins => Some((0, lane)),
-        ThreadState::Waits(wait) => Some((io.next_ns(lane, wait.until_ns), lane)),
+    let next_of = |io: &sim::Sim<S>, (index, thread): (usize, &Thread<'_>)| match thread.state {
+        ThreadState::Begins => Some((0, index)),
+        ThreadState::Waits(wait) => Some((io.next_ns(index, wait.until_ns), index)),
         ThreadState::Ended => None,
     };
-    while let Some((_, lane)) = threads.iter().enumerate().filter_map(|thread| next_of(io, thread)).min() {
-        io.drive_lane(lane);
-        let Thread { worker, state } = &mut threads[lane];
+    while let Some((_, index)) = threads.iter().enumerate().filter_map(|thread| next_of(io, thread)).min() {
+        io.drive_thread(index);
+        let Thread { worker, state } = &mut threads[index];
         if let ThreadState::Waits(wait) = *state {
             io.poll(wait, worker)?;
             if io.is_collected() {
@@ -133,7 +133,7 @@ fn take_turns<'r, S: sim::Server>(
         *state = match worker.turn(io.ops()) {
             Next::Wait(wait) => ThreadState::Waits(wait),
             Next::Done => {
-                ends[lane] = Some(end(io, worker)?);
+                ends[index] = Some(end(io, worker)?);
                 ThreadState::Ended
             }
         };

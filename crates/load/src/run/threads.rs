@@ -90,15 +90,16 @@ fn load_thread(
     if !spec.starts_as_due() {
         own_usage::short_slices();
     }
-    let seat = start.seat();
+    let guard = start.guard();
     let ready = bind(spec, slot).and_then(|()| uring(spec));
     let recorder = recorder_for(spec, slot, channels);
-    let worker = Worker::new(spec, &control.0, spec.elsewhere.before + slot as u64, start.first_id, recorder);
+    let worker =
+        Worker::new(spec, &control.0, spec.other_threads.before + slot as u64, start.first_id, recorder);
     match ready? {
-        Some(mut io) => drive_from(&mut io, worker, start, seat),
+        Some(mut io) => drive_from(&mut io, worker, start, guard),
         None => {
             let epoll = Epoll::new().map_err(|error| LoadError::Io { backend: <Epoll as Io>::NAME, error });
-            drive_from(&mut epoll?, worker, start, seat)
+            drive_from(&mut epoll?, worker, start, guard)
         }
     }
 }
@@ -139,12 +140,12 @@ fn drive_from<'r, I: Io<'r>>(
     io: &mut I,
     mut worker: Worker<'r>,
     start: &Start,
-    seat: StartGuard<'_>,
+    guard: StartGuard<'_>,
 ) -> Result<ThreadEnd, LoadError> {
     let failed = |error| LoadError::Io { backend: I::NAME, error };
     worker.take_up(io.ops());
     let opened = open_held(io, &mut worker);
-    seat.agree();
+    guard.agree();
     opened.map_err(failed)?;
     let start_ns = start.at_ns();
     worker.begin_at(start_ns, Some(unix_ns_at(start_ns)));

@@ -67,7 +67,7 @@ pub struct LoadSpec {
     /// Load threads of this process.
     pub threads: usize,
     /// Load threads in other processes that send the rest of this load.
-    pub elsewhere: Elsewhere,
+    pub other_threads: OtherThreads,
     /// When this process joins the load: requests due earlier are neither sent nor counted here.
     pub joins: Joins,
     /// Cores to bind load threads to, in turn; empty: threads are not bound.
@@ -83,7 +83,7 @@ pub struct LoadSpec {
 /// Load threads of other processes that send the same load. All of a load's threads are numbered, process after
 /// process, and each takes its share of the whole: what this process sends depends only on these numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct OtherThreads {
     /// Load threads of the processes before this one.
     pub before: u64,
     /// Load threads of the processes after this one.
@@ -197,7 +197,7 @@ pub enum IoChoice {
 
 /// Up to this many random arrivals, the schedule's end is the time of the last one. Beyond that, it hardly differs from
 /// the end of even arrivals, and finding it would take long.
-const WALKED: u64 = 10_000_000;
+const MAX_EXACT_ARRIVALS: u64 = 10_000_000;
 
 impl LoadSpec {
     /// A minimal load: one load thread, connections reused, no ramp, no pace, no pauses, a timeout of 30 s, a grace of
@@ -233,7 +233,7 @@ impl LoadSpec {
             pool: None,
             sources: Vec::new(),
             threads: 1,
-            elsewhere: Elsewhere::default(),
+            other_threads: OtherThreads::default(),
             joins: Joins::default(),
             cpus: Vec::new(),
             io: IoChoice::Auto,
@@ -264,7 +264,7 @@ impl LoadSpec {
         conversation.and_then(|step| step.timeout_ns()).unwrap_or(self.timeout_ns)
     }
 
-    /// Number of threads, here and elsewhere, that have something to do: no more than users, requests in flight or held
+    /// Number of threads, of all processes, that have something to do: no more than users, requests in flight or held
     /// connections. Work is divided among these alone; any other thread's share would be left undone.
     pub fn busy_threads(&self) -> u64 {
         let most = match self.model {
@@ -272,7 +272,7 @@ impl LoadSpec {
             Model::Open { max_in_flight, .. } => max_in_flight,
         };
         let most = self.held.as_ref().map_or(most, |held| most.min(held.connections));
-        (self.elsewhere.before + self.threads as u64 + self.elsewhere.after).min(most).max(1)
+        (self.other_threads.before + self.threads as u64 + self.other_threads.after).min(most).max(1)
     }
 
     /// Most connections one thread may have at one time.
@@ -306,7 +306,7 @@ impl LoadSpec {
         match (self.until, &self.model) {
             (Until::Elapsed(ns), _) => Some(ns),
             (Until::Requests(n), Model::Open { rate_per_s, arrivals: Arrivals::Poisson, .. })
-                if n <= WALKED =>
+                if n <= MAX_EXACT_ARRIVALS =>
             {
                 let all = Schedule::new(self.level(*rate_per_s), Arrivals::Poisson, self.seed);
                 all.share(n, 1).peek()
@@ -346,7 +346,7 @@ mod tests {
         let mean = lengths.iter().sum::<f64>() / 400.0;
         assert!((3.9..4.3).contains(&mean) && lengths.iter().any(|s| *s > 4.8), "{mean} {lengths:?}");
         assert_eq!(open(Until::Elapsed(7), Arrivals::Poisson).schedule_ns(), Some(7));
-        let long = open(Until::Requests(WALKED * 2), Arrivals::Poisson);
+        let long = open(Until::Requests(MAX_EXACT_ARRIVALS * 2), Arrivals::Poisson);
         assert_eq!(long.schedule_ns(), Some(2_000_000 * 1_000_000_000));
     }
 

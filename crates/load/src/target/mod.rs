@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn given_addresses_stand_for_names_and_are_held_to_the_rule() {
+    fn given_addresses_replace_names_and_must_be_allowed() {
         let given = |text: &str| Allowed { resolved: vec![text.parse().unwrap()], ..Allowed::default() };
         let url = Url::parse("https://Shop.test/x").unwrap();
         let resolved = url.resolve(&given("shop.test:443:127.0.0.3")).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_the_other_family_than_the_source_are_left_out() {
+    fn addresses_of_another_family_than_the_source_are_skipped() {
         let resolved = ["127.0.0.1", "::1"].map(|a| format!("both.test:80:{a}").parse().unwrap()).to_vec();
         let from = |source: &str| Allowed {
             resolved: resolved.clone(),
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(both.resolve(&from("127.0.0.9")).unwrap(), inet("127.0.0.1:80"));
         assert_eq!(both.resolve(&from("::1")).unwrap(), inet("[::1]:80"));
         let error = Url::parse("http://[::1]/").unwrap().resolve(&from("127.0.0.9")).unwrap_err();
-        let words = "has no IPv4 address, so nothing can be sent to it from 127.0.0.9\nhint: give `--source` an IPv6 address";
-        assert!(error.to_string().contains(words), "{error}");
+        let text = "has no IPv4 address, so nothing can be sent to it from 127.0.0.9\nhint: give `--source` an IPv6 address";
+        assert!(error.to_string().contains(text), "{error}");
     }
 }

@@ -7,8 +7,10 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use loadlab_record::sync::lock;
 
 /// How long to wait for all names together.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,7 +44,7 @@ impl Names {
         if host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost") {
             return;
         }
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.0);
         names.retain(|n| !(n.host.eq_ignore_ascii_case(host) && n.port == port));
         names.push(LookedUp { host: host.to_owned(), port, addresses: addresses.collect() });
     }
@@ -57,7 +59,7 @@ impl Names {
         &self,
         look_up: &'static (impl Fn(&str, u16) -> Option<BTreeSet<IpAddr>> + Sync),
     ) -> Vec<Moved> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let names = lock(&self.0).clone();
         let (sender, results) = channel();
         let asked = names.clone();
         if names.is_empty()
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_moved_if_it_stands_for_other_addresses_in_whatever_order() {
+    fn a_name_has_moved_if_its_set_of_addresses_changed() {
         let names = Names::default();
         let found = |host: &str, addresses: &[&str]| names.found(host, 80, set(addresses).into_iter());
         found("moved.test", &["192.0.2.1", "192.0.2.2"]);

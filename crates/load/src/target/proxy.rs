@@ -62,6 +62,7 @@ impl ProxyUrl {
     }
 }
 
+/// The bytes of a percent-encoded text. A `%` without two digits is a mistake: what would be sent is not what is meant.
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut bytes = text.bytes();

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_refused_is_passed_over_for_a_while() {
+    fn an_address_that_refused_is_skipped_for_a_while() {
         let hosts = vec![vec!["127.0.0.1:1".parse().unwrap()], vec!["[::1]:1".parse().unwrap(); 3]];
         let mut addresses = Addresses::new(&hosts);
         let chosen = |a: &Addresses<'_>, now| (0..4).map(|i| a.choose(1, i, now)).collect::<Vec<_>>();

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use loadlab_record::text::url::{self, UrlError};
+use loadlab_record::text::url::{self, SocketUrl, UrlError};
 
 use crate::target::address::Address;
 use crate::target::allow::Allowed;
@@ -53,12 +53,8 @@ impl Url {
     /// Parses `/PATH:/URI`, the part of a URL after `unix:`.
     fn of_socket(text: &str, rest: &str) -> Result<Url, TargetError> {
         let bad = |why| TargetError::Socket { url: text.to_owned(), why };
-        let (socket, path) =
-            rest.split_once(':').ok_or_else(|| bad("no URL path follows the socket's path"))?;
-        let path = path.split('#').next().unwrap_or_default();
-        if !socket.starts_with('/') {
-            return Err(bad("the socket's path does not begin with `/`"));
-        }
+        let SocketUrl { socket, target } = SocketUrl::split(rest).map_err(bad)?;
+        let path = target.split('#').next().unwrap_or_default();
         if socket.len() > MAX_SOCKET_PATH {
             return Err(bad("the socket's path is longer than the 107 bytes that the kernel allows"));
         }

@@ -6,23 +6,23 @@
 
 use crate::io::Wait;
 
-/// A closed loop waits for the responses of this fraction of its users, within these bounds.
-const TOGETHER_OF: u64 = 3;
-const MOST_TOGETHER: u64 = 20;
-const FEWEST_TOGETHER: u64 = 5;
-/// It waits for them at most this fraction of the mean service time, and at most this long.
-const TOGETHER_WITHIN: u64 = 12;
-const TOGETHER_WITHIN_NS: u64 = 50_000;
+/// A closed loop waits for the responses of one in this many of its users, within these bounds.
+const BATCH_SIZE_DIVISOR: u64 = 3;
+const MAX_BATCH_SIZE: u64 = 20;
+const MIN_BATCH_SIZE: u64 = 5;
+/// It waits for them at most the mean service time divided by this, and at most this long.
+const BATCH_WAIT_DIVISOR: u64 = 12;
+const MAX_BATCH_WAIT_NS: u64 = 50_000;
 
 /// How long a closed loop waits whose users send as soon as they are free, with `in_flight` of them waiting on
 /// `connections` for a response that takes `service_ns` on average. With few users or few connections, responses are
 /// taken at once: on few connections they arrive together anyway.
 pub fn batch_wait(in_flight: u64, connections: u64, service_ns: u64, until_ns: u64) -> Wait {
-    let at_least = (in_flight / TOGETHER_OF).min(MOST_TOGETHER).min(connections);
-    if at_least < FEWEST_TOGETHER {
+    let at_least = (in_flight / BATCH_SIZE_DIVISOR).min(MAX_BATCH_SIZE).min(connections);
+    if at_least < MIN_BATCH_SIZE {
         return Wait::until(until_ns);
     }
-    let within_ns = (service_ns / TOGETHER_WITHIN).min(TOGETHER_WITHIN_NS);
+    let within_ns = (service_ns / BATCH_WAIT_DIVISOR).min(MAX_BATCH_WAIT_NS);
     Wait { until_ns, at_least: at_least as u32, within_ns }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use loadlab_record::counts::load::OwnLimit;
 use loadlab_record::counts::outcome::Failure;
+use loadlab_record::text::first_line;
 
 use crate::io::{ConnId, Io, Ops, Wait};
 use crate::measure::examples::Reason;
@@ -129,7 +130,7 @@ impl<'r> Worker<'r> {
         response.extend_from_slice(chunk.bytes);
         match read(&response) {
             ConnectReply::Partial => *asked = Some(response),
-            ConnectReply::Refused(words) => self.no_tunnel(ops, id, words),
+            ConnectReply::Refused(message) => self.no_tunnel(ops, id, message),
             ConnectReply::Open(length) => {
                 self.reached(ops, id);
                 // A server that speaks first may already have done so.
@@ -145,9 +146,9 @@ impl<'r> Worker<'r> {
 
     /// The tunnel failed: its request fails to connect.
     #[cold]
-    fn no_tunnel(&mut self, ops: &mut impl Ops<'r>, id: ConnId, words: String) {
+    fn no_tunnel(&mut self, ops: &mut impl Ops<'r>, id: ConnId, message: String) {
         if let Some(tunnels) = &mut self.conns.tunnels {
-            tunnels.last_error = words;
+            tunnels.last_error = message;
             tunnels.forget(id);
         }
         self.not_made(ops, id, Failure::Connect, Reason::Proxy);
@@ -198,7 +199,7 @@ impl<'r> Worker<'r> {
     #[cold]
     fn tls_failed(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: &TlsError) {
         if let Some(tls) = &mut self.conns.tls {
-            tls.last_error = error.to_string().lines().next().unwrap_or_default().to_owned();
+            tls.last_error = first_line(&error.to_string());
         }
         self.not_made(ops, id, Failure::Tls, Reason::Tls);
     }
@@ -223,13 +224,13 @@ impl<'r> Worker<'r> {
     /// The peer has closed its side (`None`), or the connection broke.
     pub(crate) fn ended(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: Option<i32>) {
         if self.conns.waits_for_tunnel(id) {
-            let words = match error {
+            let message = match error {
                 None => "the proxy closed the connection instead of answering CONNECT".to_owned(),
                 Some(error) => format!("connection to the proxy lost: {}", Reason::Os(error)),
             };
-            return self.no_tunnel(ops, id, words);
+            return self.no_tunnel(ops, id, message);
         }
-        let reason = error.map_or(Reason::Words("connection closed by the server"), Reason::Os);
+        let reason = error.map_or(Reason::Text("connection closed by the server"), Reason::Os);
         match self.conns.table[id as usize].phase() {
             ConnPhase::Connecting => {
                 if let Some(limit) = error.and_then(own_limit) {

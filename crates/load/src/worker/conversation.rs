@@ -19,7 +19,7 @@ use crate::protocol::websocket::opening::OpeningError;
 use crate::protocol::websocket::{Event, MessageType, WebSocketError};
 use crate::worker::exchange::RequestEnd;
 use crate::worker::state::conversations::{
-    Conversations, EndCause, EndedPart, Gone, WebSocketConnection, WebSocketState, closed_words,
+    Conversations, EndCause, EndedPart, Gone, WebSocketConnection, WebSocketState, describe_close,
 };
 use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
@@ -83,7 +83,7 @@ impl<'r> Worker<'r> {
             }
         };
         self.conns.table[conn as usize].continue_with(id);
-        match self.conversations.link(conn).map(|link| link.state) {
+        match self.conversations.get_mut(conn).map(|websocket| websocket.state) {
             Some(WebSocketState::Open) => {
                 self.conns.table[conn as usize].become_busy();
                 if is_close { self.send_close(ops, conn) } else { self.send_message(ops, id, now) }
@@ -115,9 +115,9 @@ impl<'r> Worker<'r> {
         let Some(ConversationAction::Message { send, wait, .. }) = part else { return };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
         let mut kept = journey.take_buffer(request, exchange.buffered.take());
-        let Conversations { links, out, buffers, .. } = &mut self.conversations;
-        let Some(link) = &mut links[conn as usize] else { return };
-        link.skipped = 0;
+        let Conversations { by_conn, out, buffers, .. } = &mut self.conversations;
+        let Some(websocket) = &mut by_conn[conn as usize] else { return };
+        websocket.skipped = 0;
         exchange.sends(0, 0);
         let mut result = Ok(());
         let written = journey.write_message(id, request, now, &mut kept);
@@ -129,18 +129,18 @@ impl<'r> Worker<'r> {
             (Ok(text), Some(kind)) => {
                 kept.request.extend_from_slice(&text[..text.len().min(HEAD_BYTES)]);
                 out.clear();
-                link.socket.send(kind, text, out);
+                websocket.socket.send(kind, text, out);
                 let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
-                link.unsent += length - sent;
+                websocket.unsent += length - sent;
                 exchange.sends(length, sent);
                 self.measure.recorder.sent(sent);
             }
             (Ok(_), None) => {}
         }
         if waits && kind.is_some() {
-            link.await_answer(buffers);
+            websocket.await_answer(buffers);
         }
-        let all_gone = link.unsent == 0;
+        let all_gone = websocket.unsent == 0;
         exchange.set_id(journey.last_id().filter(|_| kind.is_some() && result.is_ok()));
         exchange.buffered = Some(kept);
         match result {
@@ -154,7 +154,7 @@ impl<'r> Worker<'r> {
     /// Checks messages kept earlier: the one waited for may have arrived already.
     fn check_inbox(&mut self, id: u32, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
-        while let Some(mut message) = self.conversations.link(conn).and_then(WebSocketConnection::take) {
+        while let Some(mut message) = self.conversations.get_mut(conn).and_then(WebSocketConnection::take) {
             let verdict = self.judge_message(id, &message, now);
             if verdict.is_some() {
                 self.slots.unstash(id);
@@ -169,12 +169,12 @@ impl<'r> Worker<'r> {
     }
 
     fn send_close(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Conversations { links, out, .. } = &mut self.conversations;
-        let Some(link) = &mut links[conn as usize] else { return };
+        let Conversations { by_conn, out, .. } = &mut self.conversations;
+        let Some(websocket) = &mut by_conn[conn as usize] else { return };
         out.clear();
-        link.socket.close(NORMAL, out);
+        websocket.socket.close(NORMAL, out);
         let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
-        link.unsent += length - sent;
+        websocket.unsent += length - sent;
         self.measure.recorder.sent(sent);
     }
 
@@ -198,8 +198,8 @@ impl<'r> Worker<'r> {
                 continue;
             }
             let (conn, now) = (exchange.conn, self.now(ops));
-            if let Some(link) = self.conversations.link(conn) {
-                link.part_has_ended = false;
+            if let Some(websocket) = self.conversations.get_mut(conn) {
+                websocket.part_has_ended = false;
             }
             self.measure.recorder.roll(now);
             let (outcome, failure) = match cause {
@@ -225,21 +225,21 @@ impl<'r> Worker<'r> {
     #[cold]
     fn fail_not_open(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         let conn = self.slots.exchanges[id as usize].conn;
-        let (failure, words) = match self.conversations.forget(conn).map(|link| link.state) {
-            Some(WebSocketState::Gone(Gone::Closed(code))) => (Failure::Reset, closed_words(code)),
+        let (failure, message) = match self.conversations.forget(conn).map(|websocket| websocket.state) {
+            Some(WebSocketState::Gone(Gone::Closed(code))) => (Failure::Reset, describe_close(code)),
             Some(WebSocketState::Gone(Gone::Ended(Some(error)))) => {
                 (Failure::Reset, Reason::Os(error).to_string())
             }
-            Some(WebSocketState::Gone(Gone::Broken(failure, words))) => (failure, words.to_owned()),
+            Some(WebSocketState::Gone(Gone::Broken(failure, message))) => (failure, message.to_owned()),
             _ => (Failure::Reset, "the server ended the connection without a close frame".to_owned()),
         };
-        self.fail_for(ops, id, failure, &format!("{words}, before this part began"));
+        self.fail_for(ops, id, failure, &format!("{message}, before this part began"));
     }
 
     #[cold]
-    fn fail_for(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, words: &str) {
+    fn fail_for(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, message: &str) {
         self.conversations.last_error.clear();
-        self.conversations.last_error.push_str(words);
+        self.conversations.last_error.push_str(message);
         self.fail(ops, id, failure, Reason::WebSocket);
     }
 
@@ -252,19 +252,19 @@ impl<'r> Worker<'r> {
         now: u64,
     ) -> bool {
         let waits = self.part_state(conn) == PartState::Waiting;
-        let Some(mut link) = self.conversations.forget(conn) else { return false };
-        if let WebSocketState::Opening = link.state {
-            self.conversations.put_back(conn, link);
+        let Some(mut websocket) = self.conversations.forget(conn) else { return false };
+        if let WebSocketState::Opening = websocket.state {
+            self.conversations.put_back(conn, websocket);
             self.opening_received(ops, conn, bytes, now);
             return true;
         }
         let Conversations { received, ends, out, buffers, .. } = &mut self.conversations;
-        buffers.lend(&mut link.partial);
+        buffers.lend(&mut websocket.partial);
         received.clear();
         ends.clear();
         out.clear();
-        let wants = waits || link.keeps;
-        let WebSocketConnection { socket, partial, stale, skipped, .. } = &mut *link;
+        let wants = waits || websocket.keeps;
+        let WebSocketConnection { socket, partial, stale, skipped, .. } = &mut *websocket;
         let mut closed = None;
         let result = socket.receive(bytes, out, &mut |event| match event {
             Event::Message { end: false, .. } if !wants || *stale => {}
@@ -283,28 +283,29 @@ impl<'r> Worker<'r> {
             Event::Close { code, .. } => closed = Some(code),
             Event::Ping(_) | Event::Pong(_) => {}
         });
-        buffers.take_back(&mut link.partial);
+        buffers.take_back(&mut websocket.partial);
         let mut flooded = false;
         if !out.is_empty() {
             let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
-            link.unsent_pongs = if link.unsent == 0 { length - sent } else { link.unsent_pongs + length };
-            link.unsent += length - sent;
-            flooded = link.unsent_pongs > MAX_UNSENT;
+            websocket.unsent_pongs =
+                if websocket.unsent == 0 { length - sent } else { websocket.unsent_pongs + length };
+            websocket.unsent += length - sent;
+            flooded = websocket.unsent_pongs > MAX_UNSENT;
             self.measure.recorder.sent(sent);
         }
-        let (number, answers_awaited) = (link.number, link.answers_awaited);
-        self.conversations.put_back(conn, link);
+        let (number, answers_awaited) = (websocket.number, websocket.answers_awaited);
+        self.conversations.put_back(conn, websocket);
         self.take_messages(ops, conn, number, answers_awaited, now);
-        if self.conversations.open(conn).is_some_and(|link| link.number == number) {
+        if self.conversations.open(conn).is_some_and(|websocket| websocket.number == number) {
             const FLOOD: &str = "a flood of pings whose replies the server does not read";
             let broken = match result {
-                Err(WebSocketError { code: TOO_BIG, words }) => Some((Failure::TooLarge, words)),
-                Err(fault) => Some((Failure::Protocol, fault.words)),
+                Err(WebSocketError { code: TOO_BIG, message }) => Some((Failure::TooLarge, message)),
+                Err(fault) => Some((Failure::Protocol, fault.message)),
                 Ok(()) if flooded => Some((Failure::Protocol, FLOOD)),
                 Ok(()) => None,
             };
             match (broken, closed) {
-                (Some((failure, words)), _) => self.protocol_broken(ops, conn, failure, words),
+                (Some((failure, message)), _) => self.protocol_broken(ops, conn, failure, message),
                 (None, Some(code)) => self.close_received(ops, conn, code, now),
                 (None, None) => {}
             }
@@ -330,8 +331,8 @@ impl<'r> Worker<'r> {
         for to in &ends {
             let message = &received[from..*to];
             from = *to;
-            let link = self.conversations.open(conn);
-            if link.is_none_or(|link| (link.number, link.answers_awaited) != (number, answers_awaited)) {
+            let websocket = self.conversations.open(conn);
+            if websocket.is_none_or(|w| (w.number, w.answers_awaited) != (number, answers_awaited)) {
                 break;
             }
             self.message_received(ops, conn, message, now);
@@ -371,8 +372,8 @@ impl<'r> Worker<'r> {
         if !skips_unexpected || !matches!(failure, Some(StepFailure::Check(_) | StepFailure::NoEcho)) {
             return Some((outcome, failure));
         }
-        if let Some(link) = self.conversations.link(exchange.conn) {
-            link.skipped += 1;
+        if let Some(websocket) = self.conversations.get_mut(exchange.conn) {
+            websocket.skipped += 1;
         }
         // The last message is shown if the part times out.
         self.slots.unstash(id);
@@ -388,12 +389,12 @@ impl<'r> Worker<'r> {
         let Some(journey) = &self.journey else { return };
         let part = journey.conversation(exchange.request).map(|t| &t.part);
         let Some(ConversationAction::Open { opening, .. }) = part else { return };
-        let Some(link) = self.conversations.link(conn) else { return };
-        let received = opening.receive(&mut link.partial, bytes);
+        let Some(websocket) = self.conversations.get_mut(conn) else { return };
+        let received = opening.receive(&mut websocket.partial, bytes);
         // Interim responses are no part of it.
         let response = match received {
-            Ok(None) => link.partial.clone(),
-            _ => std::mem::take(&mut link.partial),
+            Ok(None) => websocket.partial.clone(),
+            _ => std::mem::take(&mut websocket.partial),
         };
         if let Some(kept) = &mut exchange.buffered {
             kept.set_head(&response);
@@ -421,8 +422,8 @@ impl<'r> Worker<'r> {
         rest: &[u8],
         now: u64,
     ) {
-        if let Some(link) = self.conversations.link(conn) {
-            link.state = WebSocketState::Open;
+        if let Some(websocket) = self.conversations.get_mut(conn) {
+            websocket.state = WebSocketState::Open;
         }
         if !rest.is_empty() {
             self.conversation_received(ops, conn, rest, now);
@@ -459,15 +460,15 @@ impl<'r> Worker<'r> {
         ops: &mut impl Ops<'r>,
         conn: ConnId,
         failure: Failure,
-        words: &'static str,
+        message: &'static str,
     ) {
-        self.closed_by_server(ops, conn, Gone::Broken(failure, words), failure, Reason::Words(words));
+        self.closed_by_server(ops, conn, Gone::Broken(failure, message), failure, Reason::Text(message));
     }
 
     /// The server sent a close frame, or answered one.
     fn close_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, code: Option<u16>, now: u64) {
         if self.part_state(conn) != PartState::Closing {
-            self.conversations.last_error = closed_words(code);
+            self.conversations.last_error = describe_close(code);
             return self.closed_by_server(ops, conn, Gone::Closed(code), Failure::Reset, Reason::WebSocket);
         }
         let id = self.conns.table[conn as usize].exchange();
@@ -482,10 +483,10 @@ impl<'r> Worker<'r> {
         conn: ConnId,
         error: Option<i32>,
     ) -> bool {
-        let Some(link) = self.conversations.open(conn) else { return false };
-        let failure = if link.socket.is_inside() { Failure::Truncated } else { Failure::Reset };
-        let words = "the server ended the connection without a close frame";
-        let reason = error.map_or(Reason::Words(words), Reason::Os);
+        let Some(websocket) = self.conversations.open(conn) else { return false };
+        let failure = if websocket.socket.is_inside() { Failure::Truncated } else { Failure::Reset };
+        let message = "the server ended the connection without a close frame";
+        let reason = error.map_or(Reason::Text(message), Reason::Os);
         self.closed_by_server(ops, conn, Gone::Ended(error), failure, reason);
         true
     }
@@ -500,20 +501,20 @@ impl<'r> Worker<'r> {
         reason: Reason,
     ) {
         let idle = self.part_state(conn) == PartState::Nothing;
-        let Some(mut link) = self.conversations.forget(conn) else { return };
+        let Some(mut websocket) = self.conversations.forget(conn) else { return };
         if !idle {
             return self.fail(ops, self.conns.table[conn as usize].exchange(), failure, reason);
         }
         self.shut(ops, conn);
-        link.end(gone);
-        self.conversations.put_back(conn, link);
+        websocket.end(gone);
+        self.conversations.put_back(conn, websocket);
     }
 
     /// More bytes have gone out.
     pub(crate) fn conversation_sent(&mut self, conn: ConnId, bytes: usize) {
-        let Some(link) = self.conversations.open(conn) else { return };
-        link.unsent = link.unsent.saturating_sub(bytes);
-        if link.unsent == 0 && self.part_state(conn) == PartState::Sending {
+        let Some(websocket) = self.conversations.open(conn) else { return };
+        websocket.unsent = websocket.unsent.saturating_sub(bytes);
+        if websocket.unsent == 0 && self.part_state(conn) == PartState::Sending {
             self.end_in_next_turn(self.conns.table[conn as usize].exchange(), EndCause::Done);
         }
     }
@@ -538,20 +539,20 @@ impl<'r> Worker<'r> {
         let exchange = &self.slots.exchanges[id as usize];
         let (conn, request) = (exchange.conn, exchange.request);
         if self.part_state(conn) != PartState::Waiting {
-            return Reason::Words(NO_RESPONSE);
+            return Reason::Text(NO_RESPONSE);
         }
         let within = loadlab_record::text::units::format_duration_ns(self.spec.timeout_of(request) as f64);
-        let link = self.conversations.link(conn);
-        let (skipped, unkept) = link.map_or((0, 0), |link| (link.skipped, link.unkept));
-        let mut words = match skipped {
+        let websocket = self.conversations.get_mut(conn);
+        let (skipped, unkept) = websocket.map_or((0, 0), |w| (w.skipped, w.unkept));
+        let mut message = match skipped {
             0 => format!("no message within {within}"),
             1 => format!("no message as expected within {within}; another one arrived"),
             _ => format!("no message as expected within {within}; {skipped} others arrived"),
         };
         if unkept > 0 {
-            words.push_str(&format!("; {unkept} earlier messages did not fit in the buffer"));
+            message.push_str(&format!("; {unkept} earlier messages did not fit in the buffer"));
         }
-        self.conversations.last_error = words;
+        self.conversations.last_error = message;
         Reason::WebSocket
     }
 }

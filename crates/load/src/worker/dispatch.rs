@@ -220,7 +220,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Starts the next request of a user that has arrived.
-    pub(crate) fn session_begins(&mut self, ops: &mut impl Ops<'r>, slot: u32, due_ns: u64, now: u64) {
+    fn session_begins(&mut self, ops: &mut impl Ops<'r>, slot: u32, due_ns: u64, now: u64) {
         let Some(journey) = &self.journey else { return };
         let index = journey.request_of(slot);
         self.measure.recorder.due(&self.spec.requests[index as usize], due_ns, now);

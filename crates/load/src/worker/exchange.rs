@@ -75,6 +75,7 @@ impl<'r> Worker<'r> {
             journey.begins(id);
         }
         let host = self.journey.as_ref().and_then(|j| j.redirected_to(id)).unwrap_or(request.host);
+        // Only a part of a conversation may have a timeout of its own: other requests are spared the lookup.
         let is_websocket = self.mode == Mode::WebSocket;
         let timeout_ns = if is_websocket { self.spec.timeout_of(index) } else { self.spec.timeout_ns };
         self.slots.begin(id, index, due_ns, now, timeout_ns);
@@ -284,7 +285,7 @@ impl<'r> Worker<'r> {
                     Http1Error::HeadTooLarge => Failure::TooLarge,
                     Http1Error::Malformed(_) => Failure::Protocol,
                 };
-                self.fail(ops, exchange_id, failure, Reason::Words(fault.describe()));
+                self.fail(ops, exchange_id, failure, Reason::Text(fault.describe()));
             }
         }
     }
@@ -346,7 +347,7 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         let whole = error.is_none() && exchange.reader.ends_with_connection();
         if whole && self.conns.tls.as_ref().is_some_and(|tls| tls.is_cut(id)) {
-            let reason = Reason::Words("the connection ended without a TLS close_notify");
+            let reason = Reason::Text("the connection ended without a TLS close_notify");
             return self.fail(ops, exchange_id, Failure::Truncated, reason);
         }
         if whole {
@@ -405,7 +406,7 @@ impl<'r> Worker<'r> {
         };
         self.measure.recorder.ended(request, times, outcome);
         if let Some(request_id) = exchange.take_id()
-            && !self.journey.as_ref().is_some_and(|j| j.is_led_on(id))
+            && !self.journey.as_ref().is_some_and(|j| j.follows_redirect(id))
         {
             self.measure.recorder.id(request_id, outcome);
         }
@@ -457,15 +458,15 @@ impl<'r> Worker<'r> {
             None => (given.clone(), true),
         };
         // HTTP/2 has no raw response bytes: its fields were written out as text.
-        let worded = kept.filter(|k| self.mode == Mode::Http2 && !k.head().is_empty());
-        // Secrets are searched for in the body as received.
-        let as_it_came = !secrets.is_empty() || !is_known;
+        let rendered = kept.filter(|k| self.mode == Mode::Http2 && !k.head().is_empty());
+        let redacts = !secrets.is_empty() || !is_known;
         let body = |k: &BufferedResponse| {
-            let body = if as_it_came { k.received() } else { k.body() };
+            // Secrets are searched for in the body as received.
+            let body = if redacts { k.received() } else { k.body() };
             body[..body.len().min(HEAD_BYTES + BODY_BYTES)].to_vec()
         };
-        let worded = worded.map(|k| ([k.head(), &body(k)].concat(), k.head().len()));
-        let response = match (&worded, &stash) {
+        let rendered = rendered.map(|k| ([k.head(), &body(k)].concat(), k.head().len()));
+        let response = match (&rendered, &stash) {
             (Some((bytes, head)), _) => ResponseBytes { bytes, head_end: Some(*head) },
             (None, Some(stash)) => ResponseBytes { bytes: &stash.bytes, head_end: stash.head_end },
             (None, None) => ending.response,
@@ -486,11 +487,11 @@ impl<'r> Worker<'r> {
         let written = kept.map(|k| k.request.as_slice()).filter(|r| !r.is_empty());
         let written = written.or(fixed_head.map(|head| head.text().as_bytes()));
         let number = exchange.request as usize;
-        let is_somebody = |j: &Users<'_>| j.has_sessions() || matches!(self.spec.model, Model::Closed { .. });
-        let shown = self.journey.as_ref().map(|j| j.shown(id, exchange.request, is_somebody(j), &secrets));
+        let is_user = |j: &Users<'_>| j.has_sessions() || matches!(self.spec.model, Model::Closed { .. });
+        let shown = self.journey.as_ref().map(|j| j.shown(id, exchange.request, is_user(j), &secrets));
         let ending =
             Ending { response, error_text: error_text.as_deref(), written, shown: shown.as_ref(), ..ending };
-        let hidden = as_it_came.then(|| Hidden::of(&ending, &secrets, is_known));
+        let hidden = redacts.then(|| Hidden::of(&ending, &secrets, is_known));
         let ending = hidden.as_ref().map_or(ending, |hidden| hidden.instead_of(ending));
         if let Some(example) = self.measure.examples.keep(&ending, number) {
             self.measure.recorder.example(example);

@@ -9,7 +9,7 @@ use crate::worker::state::connections::ConnPhase;
 use crate::worker::state::timeouts::NONE;
 
 /// How long the final bytes on a connection may take to go out.
-const LAST_WORDS_NS: u64 = 1_000_000;
+const LINGER_NS: u64 = 1_000_000;
 
 impl<'r> Worker<'r> {
     /// The pool that connections are taken from and left in; `None` for WebSockets, which belong to their user, and
@@ -22,7 +22,7 @@ impl<'r> Worker<'r> {
     /// Takes over connections that the previous load left. Call it before the load begins.
     pub(crate) fn take_up(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
-        let shard = self.share.thread_after(self.spec.elsewhere.before) as usize;
+        let shard = self.share.thread_after(self.spec.other_threads.before) as usize;
         let mut free_ids = self.free_ids();
         // Unneeded connections are closed: a server must not hold more than this load has.
         for spare in pool.take(shard) {
@@ -88,7 +88,7 @@ impl<'r> Worker<'r> {
     /// Leaves idle connections to the next load. This happens after the load, and is in none of its figures.
     pub(crate) fn hand_over(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
-        let shard = self.share.thread_after(self.spec.elsewhere.before) as usize;
+        let shard = self.share.thread_after(self.spec.other_threads.before) as usize;
         for id in 0..self.conns.table.len() as u32 {
             if !self.is_at_rest(id) {
                 continue;
@@ -127,7 +127,7 @@ pub fn close_connections<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> 
             worker.close(io.ops(), id);
         }
     }
-    let until_ns = io.ops().now() + LAST_WORDS_NS;
+    let until_ns = io.ops().now() + LINGER_NS;
     while keeps && io.ops().now() < until_ns {
         io.poll(Wait::until(until_ns), worker)?;
     }

@@ -401,11 +401,11 @@ impl<'r> Worker<'r> {
                 return;
             }
             let reason = if self.conns.waits_for_tunnel(conn) {
-                Reason::Words(STALLED)
+                Reason::Text(STALLED)
             } else {
                 match self.mode {
-                    Mode::Http2 if self.streams.is_held_up(conn, id) => Reason::Words(NO_WINDOW),
-                    Mode::Http1 | Mode::Http2 => Reason::Words(NO_RESPONSE),
+                    Mode::Http2 if self.streams.is_held_up(conn, id) => Reason::Text(NO_WINDOW),
+                    Mode::Http1 | Mode::Http2 => Reason::Text(NO_RESPONSE),
                     Mode::WebSocket => self.part_overdue(id),
                 }
             };

@@ -6,6 +6,7 @@ use crate::io::Ops;
 use crate::journey::order::Advance;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
+use crate::worker::state::slots::SkippedRun;
 
 impl<'r> Worker<'r> {
     /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one falls due one pace
@@ -24,7 +25,7 @@ impl<'r> Worker<'r> {
             let at_work = u64::from(exchange.under_way) + paced.waiting;
             if at_work >= journey.most_left(id) {
                 // Everything the user has to do has fallen due, unless something fails and is retried.
-                return self.leave_out(id, due_ns);
+                return self.skip_due(id, due_ns);
             }
         }
         users.budget -= 1;
@@ -41,7 +42,7 @@ impl<'r> Worker<'r> {
         if free {
             exchange.begun += 1;
             paced.due_ns = due_ns;
-            paced.left_out.clear();
+            paced.skipped.clear();
             self.begin(ops, id, index, due_ns, now);
         } else if self.spec.pace_when_behind == WhenBehind::Drop {
             exchange.begun += 1;
@@ -56,14 +57,14 @@ impl<'r> Worker<'r> {
 
     /// Records that nothing falls due for a paced user at that time: waiting requests, now or later, must not be dated
     /// to it.
-    fn leave_out(&mut self, id: u32, due_ns: u64) {
-        let last_run = self.slots.paced[id as usize].left_out.last().map(|(_, last)| *last);
-        let goes_on = last_run.is_some_and(|last| self.paced_after(id, last) == Some(due_ns));
+    fn skip_due(&mut self, id: u32, due_ns: u64) {
+        let last_run = self.slots.paced[id as usize].skipped.last();
+        let goes_on = last_run.is_some_and(|run| self.paced_after(id, run.last_ns) == Some(due_ns));
         let paced = &mut self.slots.paced[id as usize];
-        match paced.left_out.last_mut() {
-            Some((_, last)) if goes_on => *last = due_ns,
+        match paced.skipped.last_mut() {
+            Some(run) if goes_on => run.last_ns = due_ns,
             _ if paced.waiting == 0 => paced.due_ns = due_ns,
-            _ => paced.left_out.push((due_ns, due_ns)),
+            _ => paced.skipped.push(SkippedRun { first_ns: due_ns, last_ns: due_ns }),
         }
         if let Some(due) = self.paced_after(id, due_ns) {
             self.user_later(id, due);
@@ -79,13 +80,13 @@ impl<'r> Worker<'r> {
     pub(crate) fn take_waiting(&mut self, id: u32) -> Option<(u64, u64)> {
         let paced = self.slots.paced.get(id as usize).filter(|paced| paced.waiting > 0)?;
         // Nothing is dropped while requests wait, so this one fell due right after the last one that began, apart from
-        // the times left out.
+        // the times skipped.
         let mut due = self.paced_after(id, paced.due_ns)?;
-        if let Some((first, last)) = paced.left_out.first()
-            && *first == due
+        if let Some(run) = paced.skipped.first()
+            && run.first_ns == due
         {
-            due = self.paced_after(id, *last)?;
-            self.slots.paced[id as usize].left_out.remove(0);
+            due = self.paced_after(id, run.last_ns)?;
+            self.slots.paced[id as usize].skipped.remove(0);
         }
         let (exchange, paced) = (&mut self.slots.exchanges[id as usize], &mut self.slots.paced[id as usize]);
         paced.waiting -= 1;

@@ -102,8 +102,7 @@ impl Pacer {
                 })
             }
             Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
-                let schedule =
-                    schedule_of(spec, (*rate_per_s, *arrivals), share).not_before(spec.joins.at_ns);
+                let schedule = schedule_of(spec, *rate_per_s, *arrivals, share).not_before(spec.joins.at_ns);
                 let held = spec.held.as_ref().map_or(u64::MAX, |h| share.of(h.connections));
                 Pacer::Open(OpenPacer {
                     starting: schedule.clone(),
@@ -128,7 +127,7 @@ impl Pacer {
 }
 
 /// One load thread's share of a schedule.
-fn schedule_of(spec: &LoadSpec, (rate_per_s, arrivals): (f64, Arrivals), share: Share) -> Schedule {
+fn schedule_of(spec: &LoadSpec, rate_per_s: f64, arrivals: Arrivals, share: Share) -> Schedule {
     let (end_ns, number) = match spec.until {
         Until::Elapsed(ns) => (ns, u64::MAX),
         Until::Requests(n) | Until::Repeats(n) => (u64::MAX, n),
@@ -145,11 +144,11 @@ pub fn due_between(spec: &LoadSpec, ns: Range<u64>) -> Option<u64> {
     if spec.journey.as_ref().is_some_and(|journey| journey.sessions) {
         return None;
     }
-    let before = spec.elsewhere.before;
+    let before = spec.other_threads.before;
     let threads = spec.busy_threads();
     let of = |thread| {
         let mut schedule =
-            schedule_of(spec, (rate_per_s, arrivals), Share { thread, threads }).not_before(ns.start);
+            schedule_of(spec, rate_per_s, arrivals, Share { thread, threads }).not_before(ns.start);
         let mut due = 0;
         while schedule.peek().is_some_and(|at| at < ns.end) {
             schedule.take();
@@ -163,7 +162,7 @@ pub fn due_between(spec: &LoadSpec, ns: Range<u64>) -> Option<u64> {
 /// Number of this thread's requests that were begun before its process joined. Which threads began them is unknown, so
 /// they are divided evenly.
 fn begun_before(spec: &LoadSpec, share: Share) -> u64 {
-    let local = Share { thread: share.thread_after(spec.elsewhere.before), threads: spec.threads as u64 };
+    let local = Share { thread: share.thread_after(spec.other_threads.before), threads: spec.threads as u64 };
     local.of(spec.joins.begun)
 }
 
@@ -171,8 +170,16 @@ fn begun_before(spec: &LoadSpec, share: Share) -> u64 {
 /// runs noticed at about the same time are joined.
 #[derive(Default)]
 pub struct Backlog {
-    runs: VecDeque<(u64, u64)>,
+    runs: VecDeque<WaitingRun>,
     waiting: u64,
+}
+
+/// Waiting requests that were noticed at about the same time.
+#[derive(Clone, Copy)]
+struct WaitingRun {
+    /// How many.
+    count: u64,
+    noticed_ns: u64,
 }
 
 impl Backlog {
@@ -186,26 +193,26 @@ impl Backlog {
     pub fn push(&mut self, noticed_ns: u64) {
         self.waiting += 1;
         match self.runs.back_mut() {
-            Some((count, at)) if *at == noticed_ns => *count += 1,
+            Some(run) if run.noticed_ns == noticed_ns => run.count += 1,
             _ => {
                 if self.runs.len() >= BACKLOG_RUNS {
                     self.join();
                 }
-                self.runs.push_back((1, noticed_ns));
+                self.runs.push_back(WaitingRun { count: 1, noticed_ns });
             }
         }
     }
 
     /// Takes the request that has waited longest; returns when it was noticed.
     pub fn pop(&mut self) -> Option<u64> {
-        let (count, at) = self.runs.front_mut()?;
-        let noticed = *at;
-        *count -= 1;
-        if *count == 0 {
+        let run = self.runs.front_mut()?;
+        let noticed_ns = run.noticed_ns;
+        run.count -= 1;
+        if run.count == 0 {
             self.runs.pop_front();
         }
         self.waiting -= 1;
-        Some(noticed)
+        Some(noticed_ns)
     }
 
     /// Halves the number of runs: neighbours become one, dated to when the later one was noticed (blocking is
@@ -214,7 +221,7 @@ impl Backlog {
         let joined = self.runs.len() / 2;
         for i in 0..joined {
             let (a, b) = (self.runs[2 * i], self.runs[2 * i + 1]);
-            self.runs[i] = (a.0 + b.0, b.1);
+            self.runs[i] = WaitingRun { count: a.count + b.count, noticed_ns: b.noticed_ns };
         }
         let odd = self.runs.len() % 2 == 1;
         if odd {

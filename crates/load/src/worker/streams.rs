@@ -30,7 +30,7 @@ impl<'r> Worker<'r> {
         if is_closed && !self.can_be_written(id, index, now) {
             return;
         }
-        self.streams.link(conn).waiting.push(id);
+        self.streams.entry(conn).waiting.push(id);
         match self.conns.table[conn as usize].phase() {
             ConnPhase::Closed => {
                 self.conns.table[conn as usize].forget_refusals();
@@ -59,8 +59,8 @@ impl<'r> Worker<'r> {
             return;
         }
         let Some(http2) = &self.spec.http2 else { return };
-        let Streams { links, out, .. } = &mut self.streams;
-        let Http2Connection { session: Some(session), waiting, .. } = &mut links[conn as usize] else {
+        let Streams { by_conn, out, .. } = &mut self.streams;
+        let Http2Connection { session: Some(session), waiting, .. } = &mut by_conn[conn as usize] else {
             return;
         };
         // A step that cannot be written needs no stream.
@@ -103,8 +103,8 @@ impl<'r> Worker<'r> {
 
     /// Writes the pending bytes, including bodies that may continue.
     fn write_out(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Streams { links, out, .. } = &mut self.streams;
-        let Http2Connection { session: Some(session), unsent, .. } = &mut links[conn as usize] else {
+        let Streams { by_conn, out, .. } = &mut self.streams;
+        let Http2Connection { session: Some(session), unsent, .. } = &mut by_conn[conn as usize] else {
             return;
         };
         loop {
@@ -137,12 +137,12 @@ impl<'r> Worker<'r> {
 
     /// Handles bytes of a connection that carries streams.
     pub(crate) fn streams_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
-        let Some(mut session) = self.streams.link(conn).session.take() else { return };
+        let Some(mut session) = self.streams.entry(conn).session.take() else { return };
         self.streams.at_hand = Some(conn);
         let mut ended = std::mem::take(&mut self.streams.ended);
         let mut applier = EventApplier { slots: &mut self.slots, ended: &mut ended };
         let result = session.receive(bytes, &mut self.streams.out, &mut |event| applier.apply(event));
-        self.streams.link(conn).session = Some(session);
+        self.streams.entry(conn).session = Some(session);
         if !self.streams.out.is_empty() {
             // What follows may send on other connections.
             self.write_out(ops, conn);
@@ -152,7 +152,7 @@ impl<'r> Worker<'r> {
         }
         self.streams.ended = ended;
         self.streams.at_hand = None;
-        if self.streams.link(conn).session.is_none() {
+        if self.streams.entry(conn).session.is_none() {
             // The session's user has left, and closed the connection.
             return;
         }
@@ -160,7 +160,7 @@ impl<'r> Worker<'r> {
             Ok(()) => self.send_waiting(ops, conn),
             Err(fault) => {
                 self.write_out(ops, conn);
-                self.streams_ended(ops, conn, Some((Failure::Protocol, Reason::Words(fault.words))));
+                self.streams_ended(ops, conn, Some((Failure::Protocol, Reason::Text(fault.message))));
             }
         }
         self.end_quietly(ops, conn);
@@ -169,11 +169,11 @@ impl<'r> Worker<'r> {
     /// After the server's GOAWAY, closes a connection once nothing is open on it; requests waiting for it go to the
     /// next connection.
     fn end_quietly(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let link = self.streams.link(conn);
-        if !link.session.as_ref().is_some_and(|s| s.is_ending() && s.open() == 0) {
+        let entry = self.streams.entry(conn);
+        if !entry.session.as_ref().is_some_and(|s| s.is_ending() && s.open() == 0) {
             return;
         }
-        let waits = !link.waiting.is_empty();
+        let waits = !entry.waiting.is_empty();
         self.shut(ops, conn);
         if waits {
             let (now, host) = (self.now(ops), self.conns.table[conn as usize].host());
@@ -185,11 +185,11 @@ impl<'r> Worker<'r> {
     fn end_exchange(&mut self, ops: &mut impl Ops<'r>, outcome: StreamOutcome, now: u64) {
         match outcome {
             StreamOutcome::Complete(id) => self.complete_stream(ops, id, now),
-            StreamOutcome::Failed(id, failure, words) => {
-                self.finish(ops, id, now, RequestEnd::failed(failure, Reason::Words(words)));
+            StreamOutcome::Failed(id, failure, message) => {
+                self.finish(ops, id, now, RequestEnd::failed(failure, Reason::Text(message)));
             }
             StreamOutcome::Again(id) if self.slots.exchanges[id as usize].resent => {
-                let reason = Reason::Words("the server refused the stream twice");
+                let reason = Reason::Text("the server refused the stream twice");
                 self.finish(ops, id, now, RequestEnd::failed(Failure::Reset, reason));
             }
             StreamOutcome::Again(id) => {
@@ -200,7 +200,7 @@ impl<'r> Worker<'r> {
                 if let Some(stash) = &mut exchange.stash {
                     stash.bytes.clear();
                 }
-                self.streams.link(exchange.conn).waiting.push(id);
+                self.streams.entry(exchange.conn).waiting.push(id);
             }
         }
     }
@@ -215,9 +215,9 @@ impl<'r> Worker<'r> {
     /// Abandons a request; its connection continues without it.
     pub(crate) fn cancel_stream(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         let conn = self.slots.exchanges[id as usize].conn;
-        self.streams.link(conn).waiting.retain(|waiting| *waiting != id);
-        let Streams { links, out, .. } = &mut self.streams;
-        if let Some(session) = &mut links[conn as usize].session {
+        self.streams.entry(conn).waiting.retain(|waiting| *waiting != id);
+        let Streams { by_conn, out, .. } = &mut self.streams;
+        if let Some(session) = &mut by_conn[conn as usize].session {
             session.cancel(id, out);
             self.write_out(ops, conn);
             // There may be room for another request.
@@ -233,14 +233,14 @@ impl<'r> Worker<'r> {
         let state = &self.conns.table[conn as usize];
         let (is_being_made, host) = (state.is_being_made(), state.host());
         let age_ns = |since_ns| (self.start_ns + now).saturating_sub(since_ns);
-        let link = self.streams.link(conn);
-        if !is_being_made || age_ns(link.since_ns) < self.spec.timeout_ns {
+        let entry = self.streams.entry(conn);
+        if !is_being_made || age_ns(entry.since_ns) < self.spec.timeout_ns {
             return;
         }
-        link.waiting.retain(|waiting| *waiting != id);
+        entry.waiting.retain(|waiting| *waiting != id);
         // Requests that have waited as long are abandoned next, and their users' next requests open their own
         // connection.
-        let is_wanted = link.waiting.iter().any(|w| self.slots.exchanges[*w as usize].link.at_ns > now);
+        let is_wanted = entry.waiting.iter().any(|w| self.slots.exchanges[*w as usize].deadline.at_ns > now);
         self.shut(ops, conn);
         if is_wanted {
             self.conns.table[conn as usize].forget_refusals();
@@ -254,7 +254,7 @@ impl<'r> Worker<'r> {
             return;
         }
         for conn in self.streams.connections_of(place) {
-            self.streams.link(conn).session = None;
+            self.streams.entry(conn).session = None;
             if !self.conns.table[conn as usize].is_closed() {
                 self.shut(ops, conn);
             }
@@ -272,15 +272,15 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         let state = &self.conns.table[conn as usize];
         let (is_being_made, host) = (state.is_being_made(), state.host());
-        let link = self.streams.link(conn);
-        let session = link.session.take();
+        let entry = self.streams.entry(conn);
+        let session = entry.session.take();
         let open: Vec<u32> = session.iter().flat_map(|s| s.open_tokens()).collect();
-        let waiting = std::mem::take(&mut link.waiting);
+        let waiting = std::mem::take(&mut entry.waiting);
         self.measure.recorder.roll(now);
         if !self.conns.table[conn as usize].is_closed() {
             self.shut(ops, conn);
         }
-        let closed = Reason::Words("connection closed by the server");
+        let closed = Reason::Text("connection closed by the server");
         let (failure, reason) = why.unwrap_or((Failure::Reset, closed));
         let mut failed = open;
         if is_being_made {
@@ -293,7 +293,7 @@ impl<'r> Worker<'r> {
             self.finish(ops, id, now, RequestEnd::failed(failure, reason));
         }
         if !is_being_made && !waiting.is_empty() {
-            self.streams.link(conn).waiting.extend(waiting);
+            self.streams.entry(conn).waiting.extend(waiting);
             if self.conns.table[conn as usize].is_closed() {
                 self.connect(ops, conn, host, now);
             }

@@ -10,7 +10,7 @@ use super::request::RequestArgs;
 use super::values::{
     Cpus, Sources, counts, cpus, duration, positive_duration, rate, share, sources, text_path,
 };
-use super::{MetricArgs, ProgressArgs, UiArgs, WatchArgs};
+use super::{ProgressArgs, ServingArgs, WatchArgs};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ArrivalsArg {
@@ -179,9 +179,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE", help_heading = "Result", hide_short_help = true)]
     pub junit: Option<PathBuf>,
     #[command(flatten)]
-    pub metrics: MetricArgs,
-    #[command(flatten)]
-    pub ui: UiArgs,
+    pub serving: ServingArgs,
     #[command(flatten)]
     pub watch: WatchArgs,
     /// Write resource samples of loadlab, the host and what is watched to this file, as JSON Lines

@@ -8,7 +8,7 @@ use clap::Args as Arguments;
 use super::SwarmArgs;
 use super::request::RequestArgs;
 use super::values::{assignment, duration, positive_duration, rate_range, text_path, users_range};
-use super::{MetricArgs, ProgressArgs, UiArgs, WatchArgs};
+use super::{HostArgs, ProgressArgs, ServingArgs, WatchArgs};
 
 #[derive(Debug, Arguments)]
 #[command(
@@ -70,14 +70,8 @@ pub struct FindArgs {
     pub tags: Vec<String>,
     #[command(flatten)]
     pub request: RequestArgs,
-    /// Host other than loopback that may be loaded
-    ///
-    /// May be repeated.
-    #[arg(long, value_name = "HOST", help_heading = "Request")]
-    pub allow_host: Vec<String>,
-    /// Address to use for a host, bypassing DNS; may be repeated
-    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
-    pub resolve: Vec<loadlab_load::target::Resolved>,
+    #[command(flatten)]
+    pub hosts: HostArgs,
     /// Folder for the record
     ///
     /// Default: ./loadlab-runs/find-NAME-TIME.
@@ -92,9 +86,7 @@ pub struct FindArgs {
     #[arg(long, value_name = "FILE", help_heading = "Result", hide_short_help = true)]
     pub junit: Option<PathBuf>,
     #[command(flatten)]
-    pub metrics: MetricArgs,
-    #[command(flatten)]
-    pub ui: UiArgs,
+    pub serving: ServingArgs,
     #[cfg(feature = "swarm")]
     #[command(flatten)]
     pub swarm: SwarmArgs,

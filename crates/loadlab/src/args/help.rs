@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn essentials_fit_a_screen() {
         for command in
-            ["", "bench", "run", "ab", "bisect", "find", "why", "init", "show", "compare", "report"]
+            ["", "bench", "run", "ab", "bisect", "find", "why", "init", "show", "compare", "report", "list"]
         {
             for columns in [80, 100] {
                 let help = short_help(command, columns);

@@ -1,10 +1,10 @@
 //! The command line. Help, completions and manual are all made from these definitions.
 
 mod bench;
-pub mod elsewhere;
 mod find;
 pub mod given;
 pub mod help;
+pub mod other_tools;
 mod records;
 pub mod renamed;
 pub mod request;
@@ -27,7 +27,7 @@ pub use records::{
     BaselineArgs, CompareArgs, CompareFormat, Format, ListArgs, ReportArgs, ShowArgs, TrendFormat,
 };
 pub use revisions::{AbArgs, AbFormat, BisectArgs, Revisions};
-use serving::{Collector, Endpoint, MetricsTargets};
+use serving::{Collector, Endpoint, MetricsTargets, Serving};
 #[cfg(feature = "swarm")]
 pub use swarming::{AgentArgs, LaunchArg, LostAgentArg, SwarmArgs, SwarmPlace};
 use values::{assignment, duration, positive_duration, text_path};
@@ -240,29 +240,13 @@ pub struct RunArgs {
     /// Compare revisions even if the working tree has uncommitted changes
     #[arg(long, help_heading = "Plan", hide_short_help = true)]
     pub allow_dirty: bool,
-    /// Host other than loopback that may be loaded
-    ///
-    /// May be repeated.
-    #[arg(long, value_name = "HOST", help_heading = "Request")]
-    pub allow_host: Vec<String>,
-    /// Address to use for a host, bypassing DNS; may be repeated
-    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
-    pub resolve: Vec<loadlab_load::target::Resolved>,
+    #[command(flatten)]
+    pub hosts: HostArgs,
     /// Folder for the record [default: ./loadlab-runs/NAME-TIME]
     #[arg(short, long, value_name = "DIR", value_parser = text_path, help_heading = "Result")]
     pub out: Option<PathBuf>,
-    /// Print the results as one JSON document
-    #[arg(long, help_heading = "Result")]
-    pub json: bool,
     #[command(flatten)]
-    pub progress: ProgressArgs,
-    /// Write expectations as JUnit XML to this file
-    #[arg(long, value_name = "FILE", help_heading = "Result")]
-    pub junit: Option<PathBuf>,
-    #[command(flatten)]
-    pub metrics: MetricArgs,
-    #[command(flatten)]
-    pub ui: UiArgs,
+    pub output: OutputArgs,
     #[cfg(feature = "swarm")]
     #[command(flatten)]
     pub swarm: SwarmArgs,
@@ -283,6 +267,29 @@ pub struct ResumeArgs {
     /// Compare revisions even if the working tree has uncommitted changes
     #[arg(long, hide_short_help = true)]
     pub allow_dirty: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[cfg(feature = "swarm")]
+    #[command(flatten)]
+    pub swarm: SwarmArgs,
+}
+
+/// Hosts that a plan or a search may load, and their addresses. `bench` has its own, with `--source` between them.
+#[derive(Debug, Arguments)]
+pub struct HostArgs {
+    /// Host other than loopback that may be loaded
+    ///
+    /// May be repeated.
+    #[arg(long, value_name = "HOST", help_heading = "Request")]
+    pub allow_host: Vec<String>,
+    /// Address to use for a host, bypassing DNS; may be repeated
+    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
+    pub resolve: Vec<loadlab_load::target::Resolved>,
+}
+
+/// How a run is shown, and what it leaves besides its record: the same for a new run and a resumed one.
+#[derive(Clone, Debug, Arguments)]
+pub struct OutputArgs {
     /// Print the results as one JSON document
     #[arg(long, help_heading = "Result")]
     pub json: bool,
@@ -292,12 +299,7 @@ pub struct ResumeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub junit: Option<PathBuf>,
     #[command(flatten)]
-    pub metrics: MetricArgs,
-    #[command(flatten)]
-    pub ui: UiArgs,
-    #[cfg(feature = "swarm")]
-    #[command(flatten)]
-    pub swarm: SwarmArgs,
+    pub serving: ServingArgs,
 }
 
 /// How progress is shown.
@@ -310,6 +312,25 @@ pub struct ProgressArgs {
     /// Show progress on a single line instead of a screen
     #[arg(long, conflicts_with = "quiet", hide_short_help = true)]
     pub plain: bool,
+}
+
+/// Where a run can be watched from outside.
+#[derive(Clone, Debug, Arguments)]
+pub struct ServingArgs {
+    #[command(flatten)]
+    pub metrics: MetricArgs,
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+impl ServingArgs {
+    /// Where metrics and the page are to be served.
+    ///
+    /// # Errors
+    /// In words: a file of headers cannot be read.
+    pub fn wanted(&self) -> Result<Serving, String> {
+        Ok(Serving { metrics: self.metrics.wanted()?, page: self.ui.ui })
+    }
 }
 
 /// Metrics for other programs.
@@ -339,7 +360,7 @@ impl MetricArgs {
     ///
     /// # Errors
     /// In words: a file of headers cannot be read.
-    pub fn wanted(&self) -> Result<MetricsTargets, String> {
+    fn wanted(&self) -> Result<MetricsTargets, String> {
         let every = std::time::Duration::from_nanos(self.otlp_interval);
         let headers = given::headers(&self.otlp_headers, "--otlp-header", true)?;
         let collector = |endpoint: &Endpoint| Collector {

@@ -1,6 +1,6 @@
 //! Commands that read records: `report`, `list`, `baseline`, `show`, `compare`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, ValueEnum};
 
@@ -47,6 +47,9 @@ pub struct ListArgs {
     /// The folder that contains the runs
     #[arg(default_value = RUNS)]
     pub dir: PathBuf,
+    /// The same as DIR, spelled as in the other commands
+    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    pub runs_dir: Option<PathBuf>,
     /// Show how figures of each case changed from run to run, such as goodput, p99 or errors
     #[arg(long, value_name = "FIGURE,…", value_delimiter = ',')]
     pub trend: Vec<String>,
@@ -68,6 +71,13 @@ pub struct ListArgs {
     /// Trend: write to this file instead of standard output
     #[arg(short, long, value_name = "FILE", requires = "trend")]
     pub out: Option<PathBuf>,
+}
+
+impl ListArgs {
+    /// The folder that contains the runs, whichever way it was given.
+    pub fn folder(&self) -> &Path {
+        self.runs_dir.as_ref().unwrap_or(&self.dir)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

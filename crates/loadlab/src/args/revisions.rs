@@ -23,7 +23,7 @@ impl std::fmt::Display for Revisions {
 /// In words: it is neither.
 pub fn range(text: &str) -> Result<Revisions, String> {
     if text.contains("...") {
-        return Err("`A...B` has no base of its own; write `A..B`, or `$(git merge-base A B)..B`".to_owned());
+        return Err("`A...B` names no base; write `A..B`, or `$(git merge-base A B)..B`".to_owned());
     }
     let named = |name: &str| if name.is_empty() { "HEAD".to_owned() } else { name.to_owned() };
     match text.split_once("..").map(|(base, other)| (named(base), named(other))) {

@@ -32,6 +32,15 @@ impl FromStr for Address {
     }
 }
 
+/// Where a run is also shown over HTTP.
+#[derive(Clone, Debug, Default)]
+pub struct Serving {
+    /// Where metrics are served or pushed.
+    pub metrics: MetricsTargets,
+    /// Address of the live page; `None` without `--ui`.
+    pub page: Option<Address>,
+}
+
 /// Where metrics are to be served and pushed.
 #[derive(Clone, Debug, Default)]
 pub struct MetricsTargets {

@@ -106,7 +106,7 @@ pub enum LaunchArg {
 
 impl SwarmArgs {
     /// The options as a record keeps them: without credentials and files.
-    pub fn words(&self) -> Vec<String> {
+    pub fn as_given(&self) -> Vec<String> {
         let place = self.swarm.as_ref().map(|place| match place {
             SwarmPlace::Local(agents) => format!("--swarm local:{agents}"),
             SwarmPlace::Nats(url) => {
@@ -229,7 +229,7 @@ mod tests {
                 "--swarm-key",
                 "k",
             ]);
-            assert_eq!(line.swarm.words(), [kept, "--slots 2"]);
+            assert_eq!(line.swarm.as_given(), [kept, "--slots 2"]);
         }
     }
 }

@@ -20,12 +20,12 @@ pub fn command(args: AbArgs) -> Ended {
     let AbArgs { compared, run: mut args, format } = args;
     if args.plan.choice.revisions.is_some() {
         let why = "the revisions are named twice\nhint: leave --revisions out";
-        return Ended::error(Exit::BadPlan, why);
+        return run::refused(&args, Ended::error(Exit::BadPlan, why));
     }
     args.plan.choice.revisions = Some(compared);
     let mut read = match check::read_plan(&args.plan) {
         Ok(read) => read,
-        Err(ended) => return ended,
+        Err(ended) => return run::refused(&args, ended),
     };
     let plan = &read.plan;
     let is_for_a_look = plan.until_certain.is_none() && (plan.trials as usize) < TRIALS_FOR_DIFFERENCES;
@@ -36,7 +36,7 @@ pub fn command(args: AbArgs) -> Ended {
         args.plan.choice.until_certain = true;
         read = match check::read_plan(&args.plan) {
             Ok(read) => read,
-            Err(ended) => return ended,
+            Err(ended) => return run::refused(&args, ended),
         };
     }
     if args.dry_run {
@@ -51,7 +51,7 @@ fn show(args: &RunArgs, format: AbFormat, result: &RunResult, run: &DiagnosedRun
     let found = findings(run);
     let comparisons = &found.comparisons;
     let exit = verdict::exit(comparisons);
-    if args.json {
+    if args.output.json {
         output::print_json(&document(result, run, comparisons, exit));
         return Shown { exit, is_document: true };
     }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loadlab_analysis::Exit;
@@ -15,7 +15,8 @@ use loadlab_load::resident;
 use loadlab_load::spec::Model;
 use loadlab_load::target::Allowed;
 use loadlab_plan::Plan;
-use loadlab_record::files;
+use loadlab_record::store::files;
+use loadlab_record::sync::lock;
 use loadlab_run::senders::{PlanFiles, RemoteLoad, spec_of};
 use loadlab_swarm::nats::Server;
 use loadlab_swarm::nats::agent::{AgentOptions, Loads, serve};
@@ -173,7 +174,7 @@ impl Loads for PlannedLoads {
         let plan = Plan::parse(&bundle.path, &bundle.text, &options).map_err(|errors| errors.to_string())?;
         mask::add_all(&plan.secrets);
         for note in &plan.notes {
-            if self.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(note.clone()) {
+            if lock(&self.shown).insert(note.clone()) {
                 exit::note(note);
             }
         }
@@ -230,8 +231,8 @@ impl Loads for PlannedLoads {
 /// pause are assumed to be answered at once: they send no more than that.
 fn most_per_s(part: &LoadSpec) -> Option<f64> {
     let busy = part.busy_threads();
-    let before = part.elsewhere.before.min(busy);
-    let own = (part.elsewhere.before + part.threads as u64).min(busy) - before;
+    let before = part.other_threads.before.min(busy);
+    let own = (part.other_threads.before + part.threads as u64).min(busy) - before;
     match &part.model {
         Model::Open { rate_per_s, .. } => {
             // Each user that arrives makes a whole journey.
@@ -261,7 +262,7 @@ mod tests {
     use loadlab_load::journey::capture::CaptureSlots;
     use loadlab_load::journey::order::StepOrder;
     use loadlab_load::journey::script::Journey;
-    use loadlab_load::spec::Elsewhere;
+    use loadlab_load::spec::OtherThreads;
     use loadlab_load::{Arrivals, Until, WhenBehind};
     use loadlab_record::spec::schedule::Think;
 
@@ -279,7 +280,7 @@ mod tests {
     fn part(model: Model) -> LoadSpec {
         let address = "127.0.0.1:80".parse().expect("an address");
         let spec = LoadSpec::new(model, Until::Elapsed(1_000_000_000), Vec::new(), address);
-        LoadSpec { threads: 2, elsewhere: Elsewhere { before: 2, after: 0 }, ..spec }
+        LoadSpec { threads: 2, other_threads: OtherThreads { before: 2, after: 0 }, ..spec }
     }
 
     fn journey(thinks: &[Option<Think>], sessions: bool) -> Option<Box<Journey>> {

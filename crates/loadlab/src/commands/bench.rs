@@ -7,7 +7,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::protocol::tls::Versions;
 use loadlab_load::resident;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_load::spec::{Elsewhere, HeldConnections, Http2, Joins, RequestOrder};
+use loadlab_load::spec::{HeldConnections, Http2, Joins, OtherThreads, RequestOrder};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::documents::summary::Ended as LoadEnded;
@@ -16,7 +16,7 @@ use loadlab_record::spec::schedule::Think;
 use loadlab_record::text::units::format_duration_ns;
 use loadlab_run::preflight;
 use loadlab_run::{
-    Bench, BenchError, BenchResult, Targets, TlsWords, Via, Watch, bench, http2_heads, parse_expressions,
+    Bench, BenchError, BenchResult, Targets, TlsSettings, Via, Watch, bench, http2_heads, parse_expressions,
     read_urls, requests_for_urls, tls_spec,
 };
 use loadlab_system::{ProcessId, open_files};
@@ -25,7 +25,7 @@ use super::not_measured::Documents;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WatchArgs, WhenBehindArg};
 use crate::exit::{Ended, note};
-use crate::view::{OutputMode, Serving, View};
+use crate::view::{OutputMode, View};
 use crate::{mask, output, signals, ui};
 
 /// The default number of users.
@@ -37,11 +37,10 @@ pub const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
 pub fn command(args: &BenchArgs) -> Ended {
     let watch = match watch_of(&args.watch) {
         Ok(watch) => watch,
-        Err(ended) => return ended,
+        Err(ended) => return documents(args).refused(ended),
     };
     let order = match order_of(args, watch) {
         Ok(order) => order,
-        Err((Exit::BadPlan, why)) => return Ended::error(Exit::BadPlan, why),
         Err((exit, why)) => return documents(args).not_measured(exit, why),
     };
     resident::leave_start_behind();
@@ -53,14 +52,13 @@ pub fn command(args: &BenchArgs) -> Ended {
     let _ = open_files::raise();
     let title = opening(&order, args);
     loadlab_system::background::keep_off(&order.spec.cpus);
-    let metrics = match args.metrics.wanted() {
-        Ok(metrics) => metrics,
-        Err(message) => return Ended::error(Exit::BadPlan, message),
+    let serving = match args.serving.wanted() {
+        Ok(serving) => serving,
+        Err(message) => return documents(args).not_measured(Exit::BadPlan, message),
     };
-    let serving = Serving { metrics, page: args.ui.ui };
-    let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {
+    let view = match View::new(OutputMode::of(&args.progress), &title, serving) {
         Ok(view) => view,
-        Err(ended) => return ended,
+        Err(ended) => return documents(args).refused(ended),
     };
     view.title(&title);
     if args.connections.is_some() && args.users.is_none() && args.rate.is_none() && !args.progress.quiet {
@@ -88,7 +86,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         }
     };
     let page = || result.map(|result| ui::bench::page(&title, &args.expect, result));
-    view.turn(ended, args.ui.wait(), &cancel, page)
+    view.turn(ended, args.serving.ui.wait(), &cancel, page)
 }
 
 fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
@@ -188,8 +186,8 @@ fn order_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
     })?;
     let Targets { requests, hosts, sites, proxy } = targets;
     let http2 = http2_of(args, &urls, &parts).map_err(usage)?;
-    let tls =
-        tls_spec(&tls_words(args), &sites, args.request.http2).map_err(|error| usage(error.to_string()))?;
+    let tls = tls_spec(&tls_settings(args), &sites, args.request.http2)
+        .map_err(|error| usage(error.to_string()))?;
     let sources = sources_of(args, &hosts);
     let threads = args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize);
     Ok(Bench {
@@ -227,7 +225,7 @@ fn order_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
             held: held_of(args),
             sources,
             threads,
-            elsewhere: Elsewhere::default(),
+            other_threads: OtherThreads::default(),
             joins: Joins::default(),
             cpus,
             io: io_of(args.io),
@@ -257,10 +255,10 @@ fn sources_of(args: &BenchArgs, hosts: &[Vec<target::Address>]) -> Vec<std::net:
 
 /// Expressions over what a bench can know: it has no tags, components or probes.
 fn expressions(option: &str, texts: &[String]) -> Result<Vec<Expr>, String> {
-    let words = |text: &str, error: ExprError| format!("{option} '{text}': {error}");
-    let exprs = parse_expressions(texts).map_err(|(text, error)| words(&text, error))?;
+    let message = |text: &str, error: ExprError| format!("{option} '{text}': {error}");
+    let exprs = parse_expressions(texts).map_err(|(text, error)| message(&text, error))?;
     for (expr, text) in exprs.iter().zip(texts) {
-        expr.check_names::<&str>(&[]).map_err(|error| words(text, error))?;
+        expr.check_names::<&str>(&[]).map_err(|error| message(text, error))?;
     }
     Ok(exprs)
 }
@@ -326,8 +324,8 @@ fn http2_of(args: &BenchArgs, urls: &[String], parts: &RequestParts) -> Result<O
     Ok(Some(Http2 { heads, written: Vec::new(), streams: args.request.streams() }))
 }
 
-fn tls_words(args: &BenchArgs) -> TlsWords {
-    TlsWords {
+fn tls_settings(args: &BenchArgs) -> TlsSettings {
+    TlsSettings {
         ca: args.request.cacert.clone(),
         identity: args.request.cert.clone().zip(args.request.key.clone()),
         is_insecure: args.request.insecure,

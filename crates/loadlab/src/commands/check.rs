@@ -72,7 +72,7 @@ fn revision(name: &str) -> Revision {
 pub fn parse(path: &str, text: String, read_with: Options, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
     let plan = Plan::parse(path, &text, &read_with).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
     mask::add_all(&plan.secrets);
-    let options = words_of(choice, &plan.shown_set);
+    let options = option_texts(choice, &plan.shown_set);
     Ok(ReadPlan { plan, text, path: path.to_owned(), read_with, options })
 }
 
@@ -85,19 +85,19 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Ended {
     Ended::error(Exit::BadPlan, format!("cannot read the plan {}: {error}{hint}", path.display()))
 }
 
-fn words_of(choice: &PlanChoice, set: &[String]) -> Vec<String> {
-    let mut words = Vec::new();
-    words.extend(choice.profile.iter().map(|p| format!("--profile {p}")));
-    words.extend(set.iter().map(|change| format!("--set {change}")));
-    words.extend(choice.case.iter().map(|c| format!("--case {c}")));
+fn option_texts(choice: &PlanChoice, set: &[String]) -> Vec<String> {
+    let mut texts = Vec::new();
+    texts.extend(choice.profile.iter().map(|p| format!("--profile {p}")));
+    texts.extend(set.iter().map(|change| format!("--set {change}")));
+    texts.extend(choice.case.iter().map(|c| format!("--case {c}")));
     if !choice.tags.is_empty() {
-        words.push(format!("--tags {}", choice.tags.join(",")));
+        texts.push(format!("--tags {}", choice.tags.join(",")));
     }
-    words.extend(choice.trials.iter().map(|n| format!("--trials {n}")));
-    words.extend(choice.revisions.iter().map(|revisions| format!("--revisions {revisions}")));
-    words.extend(choice.until_certain.then(|| "--until-certain".to_owned()));
-    words.extend(choice.flame_graphs.as_ref().map(ToString::to_string));
-    words
+    texts.extend(choice.trials.iter().map(|n| format!("--trials {n}")));
+    texts.extend(choice.revisions.iter().map(|revisions| format!("--revisions {revisions}")));
+    texts.extend(choice.until_certain.then(|| "--until-certain".to_owned()));
+    texts.extend(choice.flame_graphs.as_ref().map(ToString::to_string));
+    texts
 }
 
 /// The experiment in words, and the trials in the order they would run.
@@ -220,12 +220,12 @@ fn table(findings: &[Finding], width: usize, paint: Paint) -> String {
     }
     let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
     let blockers = count(Severity::Blocker);
-    let words = format!(
+    let counts = format!(
         "{blockers} blocker(s), {} doubt(s), {} note(s)",
         count(Severity::Doubt),
         count(Severity::Note)
     );
-    terminal::hanging(&mut out, "", &words, width, str::to_owned);
+    terminal::hanging(&mut out, "", &counts, width, str::to_owned);
     out
 }
 

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use loadlab_analysis::Exit;
+use loadlab_record::sync::{self, lock};
 use serde_json::{Value, json};
 
 use crate::args::DemoArgs;
@@ -74,10 +75,6 @@ struct Request {
     is_old: bool,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shop {
     /// Serves a connection until it ends.
     fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
@@ -130,8 +127,8 @@ impl Shop {
                 ("201 Created", json!({ "ok": true }))
             }
             ("POST", "/messages", _) => self.store(&request.body),
-            ("GET", "/messages", _) => ("200 OK", json!({ "ids": *locked(&self.stored) })),
-            ("GET", "/stats", _) => ("200 OK", json!({ "stored": locked(&self.stored).len() })),
+            ("GET", "/messages", _) => ("200 OK", json!({ "ids": *lock(&self.stored) })),
+            ("GET", "/stats", _) => ("200 OK", json!({ "stored": lock(&self.stored).len() })),
             _ => ("404 Not Found", json!({ "error": "there is no such page" })),
         }
     }
@@ -142,15 +139,15 @@ impl Shop {
             return ("400 Bad Request", json!({ "error": "a message has an `id`" }));
         };
         self.work();
-        locked(&self.stored).insert(id);
+        lock(&self.stored).insert(id);
         ("201 Created", json!({ "id": id }))
     }
 
     /// Waits for a free worker, and does the work of a request.
     fn work(&self) {
-        let mut free = locked(&self.free);
+        let mut free = lock(&self.free);
         while *free == 0 {
-            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+            free = sync::wait(&self.freed, free);
         }
         *free -= 1;
         drop(free);
@@ -161,7 +158,7 @@ impl Shop {
         if !self.wait.is_zero() {
             wait(self.wait);
         }
-        *locked(&self.free) += 1;
+        *lock(&self.free) += 1;
         self.freed.notify_one();
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_plan::{self as plan, Plan, SearchVariable};
+use loadlab_record::text::url::is_url;
 use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Watch, find};
 use loadlab_system::open_files;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use super::url_plan::{self, Keys};
 use super::{note_record, only_case, without_revisions};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::Ended;
-use crate::view::{OutputMode, Serving, View};
+use crate::view::{OutputMode, View};
 use crate::{output, runs, signals};
 
 /// Default ranges of a search: users, and requests per second.
@@ -29,13 +30,14 @@ const RATE: (u64, u64) = (1, 10_000);
 
 /// Runs the command.
 pub fn command(args: &FindArgs) -> Ended {
+    let refused = |ended: Ended| documents(args, &args.target, Path::new("")).refused(ended);
     let read = match read_target(args) {
         Ok(read) => read,
-        Err(ended) => return ended,
+        Err(ended) => return refused(ended),
     };
     let request = match request_of(args, &read.plan) {
         Ok(request) => request,
-        Err(message) => return Ended::error(Exit::BadPlan, message),
+        Err(message) => return refused(Ended::error(Exit::BadPlan, message)),
     };
     // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
@@ -45,15 +47,15 @@ pub fn command(args: &FindArgs) -> Ended {
     };
     let mut options = match options_of(args, &read) {
         Ok(options) => options,
-        Err(ended) => return ended,
+        Err(ended) => return refused(ended),
     };
-    let metrics = match args.metrics.wanted() {
-        Ok(metrics) => metrics,
-        Err(message) => return Ended::error(Exit::BadPlan, message),
+    let serving = match args.serving.wanted() {
+        Ok(serving) => serving,
+        Err(message) => return refused(Ended::error(Exit::BadPlan, message)),
     };
     #[cfg(feature = "swarm")]
     {
-        let (hosts, resolved) = (&args.allow_host, &args.resolve);
+        let (hosts, resolved) = (&args.hosts.allow_host, &args.hosts.resolve);
         match senders::of(&args.swarm, &read, hosts, resolved, args.progress.quiet, &cancel) {
             Ok(senders) => options.senders = senders,
             Err(none) => {
@@ -63,10 +65,9 @@ pub fn command(args: &FindArgs) -> Ended {
     }
     resident::leave_start_behind();
     let title = opening(args, &request);
-    let serving = Serving { metrics, page: args.ui.ui };
-    let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {
+    let view = match View::new(OutputMode::of(&args.progress), &title, serving) {
         Ok(view) => view,
-        Err(ended) => return ended,
+        Err(ended) => return refused(ended),
     };
     view.title(&title);
     let emit = |event: RunEvent| view.event(&event);
@@ -75,7 +76,7 @@ pub fn command(args: &FindArgs) -> Ended {
     options.senders = None;
     view.done();
     // A record that already existed belongs to another run.
-    let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
+    let is_ours = !result.as_ref().is_err_and(RunError::is_other_record);
     let ended = match result {
         Ok(found) => finish(args, &read.plan.name, &found),
         Err(error) => {
@@ -83,7 +84,8 @@ pub fn command(args: &FindArgs) -> Ended {
             documents(args, &read.plan.name, &options.out).not_measured(error.exit(), error)
         }
     };
-    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&options.out)).flatten())
+    let page = || is_ours.then(|| report::page_of(&options.out)).flatten();
+    view.turn(ended, args.serving.ui.wait(), &cancel, page)
 }
 
 /// The line that is shown before the search begins.
@@ -97,12 +99,6 @@ fn opening(args: &FindArgs, request: &SearchRequest) -> String {
         request.max_levels,
         loadlab_record::text::units::format_duration_ns((request.level_ns + request.settle_ns) as f64)
     )
-}
-
-fn is_url(target: &str) -> bool {
-    let scheme = target.split_once(':').map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
-    scheme == "unix"
-        || ["http", "https"].contains(&scheme.as_str()) && target[scheme.len()..].starts_with("://")
 }
 
 /// The plan, or one made from a URL, with the expectations added.
@@ -216,11 +212,11 @@ fn watch_at(args: &FindArgs) -> Result<Watch, Ended> {
 fn options_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let name = if is_url(&args.target) { "url" } else { &read.plan.name };
     let out = args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}")));
-    let mut options = usual(read, out, &args.allow_host, &args.resolve)?;
+    let mut options = usual(read, out, &args.hosts.allow_host, &args.hosts.resolve)?;
     #[cfg(feature = "swarm")]
-    options.as_given.extend(args.swarm.words());
+    options.as_given.extend(args.swarm.as_given());
     options.watch = watch_at(args)?;
-    options.is_watched = !args.progress.quiet || args.ui.ui.is_some();
+    options.is_watched = !args.progress.quiet || args.serving.ui.ui.is_some();
     Ok(options)
 }
 

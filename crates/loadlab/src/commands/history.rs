@@ -22,7 +22,7 @@ use crate::runs::{self, found, is_run, runs_in};
 
 /// `loadlab list`.
 pub fn list(args: &ListArgs) -> Ended {
-    let reported = runs_in(&args.dir, args.name.as_deref()).and_then(|runs| {
+    let reported = runs_in(args.folder(), args.name.as_deref()).and_then(|runs| {
         let metrics = metrics(&args.trend, &runs)?;
         let all = runs.len();
         // A trend is compared with the baseline, however old that is.

@@ -35,16 +35,9 @@ use loadlab_run::RunError;
 use crate::exit::{Ended, note};
 use crate::output;
 
-/// Ends a run that measured nothing; its record, if there is one, states why.
-fn never_began(out: &Path, is_quiet: bool, error: &RunError) -> Ended {
-    note_record(out, is_quiet, error);
-    Ended::error(error.exit(), error)
-}
-
-/// Reports where the run's own record is, if there is one.
+/// Reports where the record of a run that measured nothing is, if there is one: it states why.
 fn note_record(out: &Path, is_quiet: bool, error: &RunError) {
-    let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
-    if is_ours && out.join("manifest.json").is_file() && !is_quiet {
+    if !error.is_other_record() && out.join("manifest.json").is_file() && !is_quiet {
         note(&format!("the record so far is in {}", out.display()));
     }
 }

@@ -37,6 +37,14 @@ impl Documents<'_> {
         Ended::error(exit, why)
     }
 
+    /// Passes on the end of a command whose plan or options are wrong, before anything began; the JUnit XML says why.
+    pub fn refused(&self, ended: Ended) -> Ended {
+        if let Some(why) = ended.message() {
+            self.junit(why);
+        }
+        ended
+    }
+
     /// Writes only the JUnit XML.
     pub fn junit(&self, why: &str) {
         let written = self.junit.map(|path| output::write_file(path, &junit(self.name, why)));

@@ -1,7 +1,7 @@
 //! `loadlab report`: a record → a document, at any later time.
 
 use loadlab_analysis::{DiagnosedRun, Exit};
-use loadlab_record::files;
+use loadlab_record::store::files;
 use loadlab_report::Layout;
 
 use crate::args::{Format, ReportArgs};

@@ -113,10 +113,8 @@ fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
     };
     run.plan.choice.set.extend(args.set.iter().cloned());
     run.out = Some(args.run.clone());
-    (run.json, run.junit, run.allow_dirty) = (args.json, args.junit.clone(), args.allow_dirty);
-    run.progress = args.progress.clone();
-    run.metrics = args.metrics.clone();
-    run.ui = args.ui.clone();
+    run.allow_dirty = args.allow_dirty;
+    run.output = args.output.clone();
     #[cfg(feature = "swarm")]
     if args.swarm.swarm.is_some() {
         run.swarm = args.swarm.clone();

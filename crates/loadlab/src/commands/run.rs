@@ -23,7 +23,7 @@ use super::senders;
 use super::{report, revisions};
 use crate::args::RunArgs;
 use crate::exit::{self, Ended, note};
-use crate::view::{OutputMode, Serving, View};
+use crate::view::{OutputMode, View};
 use crate::{mask, output, runs, signals};
 
 /// The argument that turns this program into a run's guardian.
@@ -33,13 +33,22 @@ pub const GUARDIAN: &str = "__guardian";
 pub fn command(args: &RunArgs) -> Ended {
     let read = match check::read_plan(&args.plan) {
         Ok(read) => read,
-        Err(ended) => return ended,
+        Err(ended) => return refused(args, ended),
     };
     if args.dry_run {
         output::print(&check::describe(&read.plan));
         return Ended::with(Exit::Ok);
     }
     perform(args, &read, None, &show)
+}
+
+/// Ends a run whose plan or options are wrong, before anything began.
+pub fn refused(args: &RunArgs, ended: Ended) -> Ended {
+    // A dry run writes nothing.
+    if args.dry_run {
+        return ended;
+    }
+    documents(args, &args.plan.plan.display().to_string(), Path::new("")).refused(ended)
 }
 
 /// Prints the result of a run.
@@ -62,7 +71,7 @@ pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, sho
     #[cfg(feature = "swarm")]
     if args.swarm.swarm.is_some() {
         let why = "revisions are not sent to agents: without --swarm, this process sends the load";
-        return Ended::error(Exit::BadPlan, why);
+        return refused(args, Ended::error(Exit::BadPlan, why));
     }
     let spawned = own_exe().and_then(|exe| {
         guardian::spawn(&exe, GUARDIAN).map_err(|error| Ended::error(Exit::NotUp, error.to_string()))
@@ -71,7 +80,7 @@ pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, sho
         .and_then(|guardian| revisions::check_out(read, &args.plan.choice, args.allow_dirty, guardian));
     let checked_out = match checked_out {
         Ok(checked_out) => checked_out,
-        Err(ended) => return ended,
+        Err(ended) => return refused(args, ended),
     };
     checked_out.notes.iter().for_each(|text| note(text));
     let changed = recorded.filter(|recorded| recorded.revisions != checked_out.facts);
@@ -96,9 +105,9 @@ fn perform_in(
     recorded: Option<&Manifest>,
     show: Show<'_>,
 ) -> Ended {
-    let metrics = match args.metrics.wanted() {
-        Ok(metrics) => metrics,
-        Err(message) => return Ended::error(Exit::BadPlan, message),
+    let serving = match args.output.serving.wanted() {
+        Ok(serving) => serving,
+        Err(message) => return refused(args, Ended::error(Exit::BadPlan, message)),
     };
     // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
@@ -108,7 +117,7 @@ fn perform_in(
     };
     let mut options = match options_of(args, read) {
         Ok(options) => options,
-        Err(ended) => return ended,
+        Err(ended) => return refused(args, ended),
     };
     if let Some(recorded) = recorded {
         (options.resumes, options.as_given) = (true, recorded.options.clone());
@@ -125,41 +134,39 @@ fn perform_in(
     }
     #[cfg(feature = "swarm")]
     {
-        let (hosts, resolved) = (&args.allow_host, &args.resolve);
-        match senders::of(&args.swarm, read, hosts, resolved, args.progress.quiet, &cancel) {
+        let (hosts, resolved) = (&args.hosts.allow_host, &args.hosts.resolve);
+        match senders::of(&args.swarm, read, hosts, resolved, args.output.progress.quiet, &cancel) {
             Ok(senders) => options.senders = senders,
             Err(none) => {
                 return documents(args, &read.plan.name, &options.out).not_measured(none.exit, none.why);
             }
         }
     }
-    let serving = Serving { metrics, page: args.ui.ui };
-    let view =
-        match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &read.plan.name, serving) {
-            Ok(view) => view,
-            Err(ended) => return ended,
-        };
+    let view = match View::new(OutputMode::of(&args.output.progress), &read.plan.name, serving) {
+        Ok(view) => view,
+        Err(ended) => return refused(args, ended),
+    };
     view.remarks(fitness(read, options.threads));
     let result = conduct(&read.plan, &options, &cancel, &|event| view.event(&event));
     // Releases the agents.
     options.senders = None;
     view.done();
     // A record that already existed belongs to another run.
-    let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
+    let is_ours = !result.as_ref().is_err_and(RunError::is_other_record);
     let ended = match result {
         Ok(result) => finish(args, &read.plan.name, &result, show),
         Err(error) => never_began(args, &read.plan.name, &options.out, &error),
     };
-    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&options.out)).flatten())
+    let page = || is_ours.then(|| report::page_of(&options.out)).flatten();
+    view.turn(ended, args.output.serving.ui.wait(), &cancel, page)
 }
 
 /// Ends a run that measured nothing; its record, if there is one, states why.
 fn never_began(args: &RunArgs, name: &str, out: &Path, error: &RunError) -> Ended {
     // A record that already existed belongs to another run.
-    let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
-    let run = if is_ours { runs::read(out).ok() } else { None };
+    let run = if error.is_other_record() { None } else { runs::read(out).ok() };
     let written = run.as_ref().is_some_and(|run| report::write_reports(run).is_ok());
-    if written && !args.progress.quiet {
+    if written && !args.output.progress.quiet {
         note(&format!("the record so far is in {}", out.display()));
     }
     let mut documents = documents(args, name, out);
@@ -177,8 +184,8 @@ fn never_began(args: &RunArgs, name: &str, out: &Path, error: &RunError) -> Ende
 
 /// The documents that the user asked for, for a plan with this name.
 fn documents<'a>(args: &'a RunArgs, name: &'a str, out: &Path) -> Documents<'a> {
-    let json = args.json.then(|| serde_json::json!({ "run_dir": out.display().to_string(), "trials": [] }));
-    Documents { name, junit: args.junit.as_deref(), json }
+    let empty = || serde_json::json!({ "run_dir": out.display().to_string(), "trials": [] });
+    Documents { name, junit: args.output.junit.as_deref(), json: args.output.json.then(empty) }
 }
 
 /// The path of this program, which is its own guardian.
@@ -192,10 +199,10 @@ pub fn own_exe() -> Result<PathBuf, Ended> {
 
 fn options_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let out = args.out.clone().unwrap_or_else(|| default_out(&read.plan.name));
-    let mut options = usual(read, out, &args.allow_host, &args.resolve)?;
+    let mut options = usual(read, out, &args.hosts.allow_host, &args.hosts.resolve)?;
     #[cfg(feature = "swarm")]
-    options.as_given.extend(args.swarm.words());
-    options.is_watched = !args.progress.quiet || args.ui.ui.is_some();
+    options.as_given.extend(args.swarm.as_given());
+    options.is_watched = !args.output.progress.quiet || args.output.serving.ui.ui.is_some();
     Ok(options)
 }
 
@@ -262,11 +269,11 @@ pub fn default_out(name: &str) -> PathBuf {
 
 /// Prints the run itself: as JSON, or in brief.
 pub fn show(args: &RunArgs, result: &RunResult, run: &DiagnosedRun) -> Shown {
-    match args.json {
+    match args.output.json {
         true => output::print_json(&json_of(result)),
         false => output::print(&report::brief(run)),
     }
-    Shown { exit: Exit::Ok, is_document: args.json }
+    Shown { exit: Exit::Ok, is_document: args.output.json }
 }
 
 fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> Ended {
@@ -277,15 +284,15 @@ fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> End
             return documents(args, name, &result.dir).not_measured(exit, error);
         }
     };
-    let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
+    let junit = args.output.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
-    if args.progress.quiet {
+    if args.output.progress.quiet {
         report_failures(result);
     }
     let shown = show(args, result, &run);
     let exit = Exit::of([result.exit, shown.exit]);
     // A quiet run has reported nothing so far, and every exit code needs a reason.
-    let silent = args.progress.quiet && exit == Exit::CouldNotRun;
+    let silent = args.output.progress.quiet && exit == Exit::CouldNotRun;
     let why = result.trials.iter().find_map(|t| t.failure.as_ref()).filter(|_| silent);
     match written {
         Ok(()) if why.is_some() => Ended::error(exit, why.map_or("", String::as_str)),

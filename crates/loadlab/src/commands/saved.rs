@@ -24,14 +24,14 @@ use super::url_plan::{self, Keys, duration, literal};
 use super::{bench, note_record, report, verdict};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, PlanChoice, WhenBehindArg};
 use crate::exit::Ended;
-use crate::view::{OutputMode, Serving, View};
+use crate::view::{OutputMode, View};
 use crate::{mask, output, runs, signals};
 
 /// Runs the command.
 pub fn command(args: &BenchArgs) -> Ended {
     let (read, mut options) = match prepared(args) {
         Ok(prepared) => prepared,
-        Err(ended) => return ended,
+        Err(ended) => return documents(args).refused(ended),
     };
     loadlab_system::background::keep_off(&options.generator.cpus);
     resident::leave_start_behind();
@@ -41,9 +41,9 @@ pub fn command(args: &BenchArgs) -> Ended {
     };
     // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
-    let metrics = match args.metrics.wanted() {
-        Ok(metrics) => metrics,
-        Err(message) => return Ended::error(Exit::BadPlan, message),
+    let serving = match args.serving.wanted() {
+        Ok(serving) => serving,
+        Err(message) => return documents(args).not_measured(Exit::BadPlan, message),
     };
     #[cfg(feature = "swarm")]
     {
@@ -54,10 +54,9 @@ pub fn command(args: &BenchArgs) -> Ended {
         }
     }
     let title = opening(args, &read);
-    let serving = Serving { metrics, page: args.ui.ui };
-    let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {
+    let view = match View::new(OutputMode::of(&args.progress), &title, serving) {
         Ok(view) => view,
-        Err(ended) => return ended,
+        Err(ended) => return documents(args).refused(ended),
     };
     view.title(&title);
     let facts = preflight::read(Duration::ZERO);
@@ -69,7 +68,7 @@ pub fn command(args: &BenchArgs) -> Ended {
     options.senders = None;
     view.done();
     // A record that already existed belongs to another run.
-    let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
+    let is_ours = !result.as_ref().is_err_and(RunError::is_other_record);
     let ended = match result {
         Ok(result) => finish(args, &result),
         Err(error) => {
@@ -77,7 +76,8 @@ pub fn command(args: &BenchArgs) -> Ended {
             documents(args).not_measured(error.exit(), error)
         }
     };
-    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&options.out)).flatten())
+    let page = || is_ours.then(|| report::page_of(&options.out)).flatten();
+    view.turn(ended, args.serving.ui.wait(), &cancel, page)
 }
 
 /// The plan, and how it is run.
@@ -95,7 +95,7 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
         options.as_given.push(format!("--cpus {}", named.join(",")));
     }
     #[cfg(feature = "swarm")]
-    options.as_given.extend(args.swarm.words());
+    options.as_given.extend(args.swarm.as_given());
     options.threads = args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize);
     options.generator = Generator { cpus, io: Some(bench::io_of(args.io)) };
     options.watch = watch_of(&args.watch)?;

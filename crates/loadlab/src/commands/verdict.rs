@@ -68,6 +68,8 @@ pub fn line(comparison: &Comparison) -> String {
         "same" => format!("{} is the same", comparison.other),
         word => format!("{} is {word}", comparison.other),
     };
-    let parts = loadlab_report::where_words(comparison).map(|parts| format!("; {parts}")).unwrap_or_default();
+    let parts = loadlab_report::describe_differing_parts(comparison)
+        .map(|parts| format!("; {parts}"))
+        .unwrap_or_default();
     format!("Verdict: {said}: {figures}{parts}\n\n")
 }

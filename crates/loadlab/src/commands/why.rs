@@ -11,11 +11,11 @@ use loadlab_system::open_files;
 use super::check::{self, ReadPlan};
 use super::report;
 use super::run::{default_out, usual};
-use super::{never_began, only_case, without_revisions};
-use crate::args::serving::MetricsTargets;
+use super::{note_record, only_case, without_revisions};
+use crate::args::serving::Serving;
 use crate::args::{PlanArgs, PlanChoice, WhyArgs};
 use crate::exit::Ended;
-use crate::view::{OutputMode, Serving, View};
+use crate::view::{OutputMode, View};
 use crate::{output, runs, signals};
 
 /// Runs the command.
@@ -50,8 +50,7 @@ pub fn command(args: &WhyArgs) -> Ended {
     resident::leave_start_behind();
     let budget = loadlab_record::text::units::format_duration_ns(args.budget as f64);
     let title = format!("{}: which limit holds “{}” back, in {budget}", read.plan.name, case.name);
-    let serving = Serving { metrics: MetricsTargets::default(), page: None };
-    let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {
+    let view = match View::new(OutputMode::of(&args.progress), &title, Serving::default()) {
         Ok(view) => view,
         Err(ended) => return ended,
     };
@@ -61,7 +60,10 @@ pub fn command(args: &WhyArgs) -> Ended {
     view.done();
     match result {
         Ok(found) => finish(args, &found),
-        Err(error) => never_began(&options.out, args.progress.quiet, &error),
+        Err(error) => {
+            note_record(&options.out, args.progress.quiet, &error);
+            Ended::error(error.exit(), error)
+        }
     }
 }
 

@@ -6,11 +6,12 @@
 
 pub mod display;
 pub mod state;
-pub mod words;
+pub mod text;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
+use loadlab_record::sync::lock;
 use loadlab_run::RunEvent;
 
 use state::State;
@@ -44,12 +45,12 @@ impl Live {
 
     /// Reads the state; the second argument is the time since the run began, in seconds.
     pub fn look<T>(&self, read: impl FnOnce(&State, f64) -> T) -> T {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         read(&state, self.began.elapsed().as_secs_f64())
     }
 
     fn change(&self, change: impl FnOnce(&mut State, f64)) {
         let now_s = self.began.elapsed().as_secs_f64();
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), now_s);
+        change(&mut lock(&self.state), now_s);
     }
 }

@@ -14,8 +14,8 @@ use loadlab_run::event::Progress;
 use loadlab_run::senders::AgentNow;
 use loadlab_run::{RunEvent, Settled};
 
-use super::words::{
-    bottleneck_words, describe, doubt_words, first_figures, place_words, rounds_words, settled_words,
+use super::text::{
+    bottleneck_text, describe, describe_doubt, describe_rounds, describe_settled, first_figures, place_text,
 };
 
 /// How many seconds of a line are kept, for the screen's sparklines and the page's charts.
@@ -54,16 +54,15 @@ pub struct State {
     pub agents: Vec<Agent>,
     /// The figures that matter of each load, in the plan's order.
     pub figures: Vec<Figure>,
-    /// Values of the figures over the whole trial: name, unit and value. Empty until the trial is over.
-    pub results: Vec<(String, String, f64)>,
+    /// The figures over the whole trial. Empty until the trial is over.
+    pub results: Vec<FigureResult>,
     /// The plan's definitions of the figures, for the current case.
     facts: Vec<FigureFacts>,
     /// How close each comparison is to being settled, if trials continue until it is.
     pub settling: Vec<(Weight, String)>,
     /// Finished trials.
     pub done: VecDeque<(Weight, String)>,
-    /// Seconds since the run began, significance, and text of each event.
-    pub events: VecDeque<(f64, Weight, String)>,
+    pub events: VecDeque<EventLine>,
     /// Why trials are not, or not fully, trustworthy.
     pub doubts: VecDeque<(Weight, String)>,
     /// URL of the live page.
@@ -156,6 +155,23 @@ pub struct Figure {
     pub values: VecDeque<Option<f64>>,
 }
 
+/// A figure over a whole trial.
+#[derive(Clone)]
+pub struct FigureResult {
+    pub name: String,
+    pub unit: String,
+    pub value: f64,
+}
+
+/// An event as a line of text.
+#[derive(Clone)]
+pub struct EventLine {
+    /// Seconds since the run began.
+    pub at_s: f64,
+    pub weight: Weight,
+    pub text: String,
+}
+
 fn keep<T>(list: &mut VecDeque<T>, value: T, most: usize) {
     if list.len() == most {
         list.pop_front();
@@ -174,7 +190,7 @@ impl State {
 
     fn say(&mut self, now_s: f64, weight: Weight, text: &str) {
         for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
-            keep(&mut self.events, (now_s, weight, line.to_owned()), EVENTS);
+            keep(&mut self.events, EventLine { at_s: now_s, weight, text: line.to_owned() }, EVENTS);
         }
     }
 
@@ -186,7 +202,7 @@ impl State {
     pub fn event(&mut self, now_s: f64, event: &RunEvent) {
         match event {
             RunEvent::TrialStarted { case, trial, place, of, at_most, cpu_limits, figures } => {
-                self.place = Some(place_words(*place, *of, *at_most));
+                self.place = Some(place_text(*place, *of, *at_most));
                 self.trials += 1;
                 self.trial = format!("{case}, trial {trial}");
                 self.limits.clone_from(cpu_limits);
@@ -265,10 +281,10 @@ impl State {
 
     fn settling(&mut self, now_s: f64, event: &RunEvent) {
         let RunEvent::Settling { round, at_most, left_s, comparisons, ended } = event else { return };
-        let rounds = rounds_words(*round, *at_most, *left_s, *ended);
+        let rounds = describe_rounds(*round, *at_most, *left_s, *ended);
         let line = |c: &Settled| {
             let weight = if c.is_settled { Weight::Good } else { Weight::Plain };
-            (weight, settled_words(c))
+            (weight, describe_settled(c))
         };
         self.settling = comparisons.iter().map(line).collect();
         self.settling.insert(0, (Weight::Plain, rounds.clone()));
@@ -365,7 +381,7 @@ impl State {
         };
         let known = |facts: &FigureFacts| {
             let figure = s.figures.get(&facts.name)?;
-            Some((facts.name.clone(), figure.unit.clone(), figure.value?))
+            Some(FigureResult { name: facts.name.clone(), unit: figure.unit.clone(), value: figure.value? })
         };
         self.results = self.facts.iter().filter_map(known).collect();
         let (weight, mark) = match s.verdict {
@@ -385,7 +401,7 @@ impl State {
             format_count(s.rate_per_s.ok.round()),
             first_figures(&self.facts, s).unwrap_or_else(times),
             format_count(s.requests.failed as f64),
-            bottleneck_words(s)
+            bottleneck_text(s)
         );
         if let Some(first) = s.bottleneck.as_ref().and_then(|b| b.evidence.first()) {
             self.say(now_s, Weight::Plain, &format!("first bottleneck: {first}"));
@@ -393,7 +409,7 @@ impl State {
         keep(&mut self.done, (weight, line), DONE);
         for doubt in &s.doubts {
             let weight = if doubt.grave { Weight::Bad } else { Weight::Doubtful };
-            let line = doubt_words(doubt);
+            let line = describe_doubt(doubt);
             self.say(now_s, weight, &line);
             keep(&mut self.doubts, (weight, format!("{}: {line}", self.trial)), EVENTS);
         }

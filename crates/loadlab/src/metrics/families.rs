@@ -5,7 +5,7 @@ use loadlab_record::counts::load::Counts;
 use loadlab_record::watch::sample::Sample;
 use loadlab_run::event::Progress;
 
-use crate::live::state::{Component, Load, Probe, State};
+use crate::live::state::{Component, FigureResult, Load, Probe, State};
 
 /// Names and values of labels, in order.
 pub type Labels = Vec<(&'static str, String)>;
@@ -52,8 +52,8 @@ pub fn families(state: &State) -> Vec<Family> {
     let probe = |p: &Probe| Some((vec![("probe", p.name.clone())], p.values.back().copied().flatten()?));
     let probes = state.probes.iter().filter_map(probe).collect();
     all.gauge("probe", "1", "Last reading of a probe of the plan", probes);
-    let result = |(name, unit, value): &(String, String, f64)| {
-        (vec![("figure", name.clone()), ("unit", unit.clone())], *value)
+    let result = |result: &FigureResult| {
+        (vec![("figure", result.name.clone()), ("unit", result.unit.clone())], result.value)
     };
     let results = state.results.iter().map(result).collect();
     all.gauge("figure", "1", "A figure of the plan, once the trial is over", results);

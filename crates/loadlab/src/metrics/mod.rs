@@ -5,9 +5,10 @@ mod families;
 pub mod otlp;
 mod prometheus;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Instant, SystemTime};
 
+use loadlab_record::sync::lock;
 use loadlab_run::RunEvent;
 
 use crate::args::serving::MetricsTargets;
@@ -75,6 +76,6 @@ impl Metrics {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }

@@ -8,14 +8,16 @@
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use loadlab_analysis::Exit;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::spec::TlsSpec;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_run::{TlsWords, tls_spec};
+use loadlab_record::sync::lock;
+use loadlab_record::text::first_line;
+use loadlab_run::{TlsSettings, tls_spec};
 use serde_json::{Value, json};
 
 use super::Known;
@@ -61,8 +63,8 @@ impl Sender {
         let host = endpoint.host.as_str();
         let site =
             Site { authority: host.into(), host: host.into(), is_secure: endpoint.is_secure, by_proxy: None };
-        let words = TlsWords { ca, is_resumed: true, ..TlsWords::default() };
-        let tls = tls_spec(&words, &[site], false).map_err(|e| e.to_string())?;
+        let settings = TlsSettings { ca, is_resumed: true, ..TlsSettings::default() };
+        let tls = tls_spec(&settings, &[site], false).map_err(|e| e.to_string())?;
         let given = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         let agent = concat!("loadlab/", env!("CARGO_PKG_VERSION"));
         let own = [("Content-Type", "application/json"), ("User-Agent", agent)];
@@ -96,6 +98,7 @@ impl Sender {
         match tls {
             None => self.exchange(stream, body),
             Some((config, name)) => {
+                // Hints about a load's options do not help here.
                 let secure = config.over(name, stream).map_err(|e| first_line(&e.to_string()))?;
                 self.exchange(secure, body)
             }
@@ -117,11 +120,6 @@ impl Sender {
             _ => first_line(&error.to_string()),
         }
     }
-}
-
-/// Only the first line: hints about a load's options do not help here.
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 fn in_seconds(time: Duration) -> String {
@@ -193,14 +191,14 @@ struct Fault {
 impl Fault {
     /// Keeps what went wrong with the last push, if nothing went wrong before.
     fn of_last(fault: &Mutex<Fault>, url: &str, why: &str) {
-        let mut fault = fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fault = lock(fault);
         fault
             .first
             .get_or_insert_with(|| format!("--otlp: {url}: {why}; the last values may be missing there"));
     }
 
     fn keep(fault: &Mutex<Fault>, url: &str, why: String) {
-        let mut fault = fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fault = lock(fault);
         fault.first.get_or_insert_with(|| {
             format!("--otlp: {url}: {why}; the run goes on, and pushing is tried again")
         });
@@ -242,14 +240,14 @@ impl Pusher {
     /// Queues the last push; [`Pusher::finish`] waits for it.
     pub fn push_last(&self, known: &Known) {
         let last = document(known, SystemTime::now());
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        *lock(&self.last) = Some(last);
         // With a full queue the thread is busy, and finds the document once the queue is empty.
         let _ = self.bodies.try_send(Message::Look);
     }
 
     /// Briefly waits for the last push.
     pub fn finish(&self) {
-        let ended = self.done.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(self.timeout);
+        let ended = lock(&self.done).recv_timeout(self.timeout);
         if let Err(RecvTimeoutError::Timeout) = ended {
             let why = format!("no answer within {}", in_seconds(self.timeout));
             Fault::of_last(&self.fault, &self.url, &why);
@@ -258,7 +256,7 @@ impl Pusher {
 
     /// The first error; returned once.
     pub fn fault(&self) -> Option<String> {
-        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fault = lock(&self.fault);
         let first = fault.first.clone().filter(|_| !fault.reported)?;
         fault.reported = true;
         Some(first)
@@ -277,7 +275,7 @@ fn push_all(
         let next = match bodies.try_recv() {
             // The last document comes after all that are queued, which may be the last ones of their trials.
             Err(TryRecvError::Empty) => {
-                if let Some(body) = last.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                if let Some(body) = lock(last).take() {
                     if let Err(why) = sender.push(&body) {
                         Fault::of_last(fault, &sender.endpoint.url(), &why);
                     }
@@ -292,7 +290,7 @@ fn push_all(
             Ok(Message::Push(body)) => sender.push(&body).unwrap_or_else(keep),
             Ok(Message::Look) => {}
             Err(RecvTimeoutError::Timeout) => {
-                let body = document(&known.lock().unwrap_or_else(PoisonError::into_inner), SystemTime::now());
+                let body = document(&lock(known), SystemTime::now());
                 sender.push(&body).unwrap_or_else(keep);
             }
             Err(RecvTimeoutError::Disconnected) => return,

@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use loadlab_analysis::Exit;
+use loadlab_record::sync::lock;
 
 use super::Known;
 use super::families::{Family, MetricType, families};
@@ -39,7 +40,7 @@ fn answer(mut stream: TcpStream, hosts: Host, known: &Mutex<Known>) -> std::io::
         Err(refusal) => return refuse(&mut stream, &refusal),
     };
     // Threads that report events wait for this lock: copy under it, and format afterwards.
-    let state = known.lock().unwrap_or_else(PoisonError::into_inner).state.clone();
+    let state = lock(known).state.clone();
     let fields = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
     write_answer(&mut stream, "200 OK", fields, &exposition(&state), admitted.is_head)
 }

@@ -62,7 +62,7 @@ impl Baselines {
     pub fn write(&self) -> Result<(), String> {
         let file = self.dir.join(FILE);
         let text = serde_json::to_string_pretty(&self.runs).map_err(|e| e.to_string())?;
-        loadlab_record::files::replace(&file, (text + "\n").as_bytes())
+        loadlab_record::store::files::replace(&file, (text + "\n").as_bytes())
             .map_err(|e| format!("cannot write {}: {e}", file.display()))
     }
 }

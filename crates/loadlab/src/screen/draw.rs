@@ -14,7 +14,7 @@ use ratatui::widgets::Paragraph;
 
 use crate::live::display::{self, clock, ms};
 use crate::live::state::{Agent, Component, Figure, Load, State, Weight};
-use crate::live::words;
+use crate::live::text;
 
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
@@ -78,9 +78,9 @@ impl Drawing {
         let done = done.map(|(weight, text)| self.line(*weight, &harmless(text))).collect();
         section("trials done", done, events_need, &mut lines);
         let events = state.events.iter().skip(newest(state.events.len())).rev();
-        let events = events.map(|(at_s, weight, text)| {
-            let at = right(&clock(*at_s), 6);
-            self.line(*weight, &format!("{at}  {}", harmless(text)))
+        let events = events.map(|event| {
+            let at = right(&clock(event.at_s), 6);
+            self.line(event.weight, &format!("{at}  {}", harmless(&event.text)))
         });
         section("events, newest first", events.collect(), 0, &mut lines);
         lines.truncate(rows);
@@ -209,7 +209,7 @@ impl Drawing {
     /// One row for each figure: its name, its current value, and its last seconds.
     fn figures(&self, state: &State) -> Vec<Line<'static>> {
         let name = |f: &Figure| harmless(&display::figure_name(state, f));
-        let value = |f: &Figure| words::figure(&f.facts, &f.value);
+        let value = |f: &Figure| text::figure(&f.facts, &f.value);
         let widest = |text: &dyn Fn(&Figure) -> String| {
             state.figures.iter().map(|f| width_of(&text(f))).max().unwrap_or(0)
         };

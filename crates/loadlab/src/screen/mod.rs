@@ -9,7 +9,7 @@ mod draw;
 
 use std::io::{Stderr, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, Once, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
+use loadlab_record::sync::{lock, wait_timeout};
 use loadlab_system::background;
 
 use crate::live::Live;
@@ -69,9 +70,9 @@ impl Screen {
 
     /// Ends the drawing and gives the terminal back.
     pub fn stop(&self) {
-        *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.shared.ended) = true;
         self.shared.end.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
@@ -92,7 +93,7 @@ impl Shared {
         let Ok(mut terminal) = Terminal::with_options(CrosstermBackend::new(stderr()), options) else {
             return;
         };
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = lock(&self.ended);
         while !*ended && SHOWN.load(Ordering::Acquire) {
             match area() {
                 Some(now) if now != shown => {
@@ -111,7 +112,7 @@ impl Shared {
             if is_drawn && terminal.draw(|frame| draw::draw(frame, &state, now_s, colour)).is_err() {
                 return;
             }
-            ended = self.end.wait_timeout(ended, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
+            ended = wait_timeout(&self.end, ended, PERIOD);
         }
     }
 }

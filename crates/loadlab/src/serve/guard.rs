@@ -24,22 +24,22 @@ pub struct Refusal {
     /// The reason in the status line.
     pub reason: &'static str,
     /// A message for the reader.
-    pub words: &'static str,
+    pub message: &'static str,
 }
 
 impl Refusal {
     /// The request is not HTTP.
     pub const GARBLED: Refusal =
-        Refusal { status: 400, reason: "Bad Request", words: "this is no request of HTTP/1.1" };
+        Refusal { status: 400, reason: "Bad Request", message: "this is no request of HTTP/1.1" };
     /// There is nothing at this path.
     pub const NOT_FOUND: Refusal =
-        Refusal { status: 404, reason: "Not Found", words: "there is nothing here" };
+        Refusal { status: 404, reason: "Not Found", message: "there is nothing here" };
     const METHOD: Refusal =
-        Refusal { status: 405, reason: "Method Not Allowed", words: "this is only looked at" };
+        Refusal { status: 405, reason: "Method Not Allowed", message: "this is only looked at" };
 }
 
-const fn forbidden(words: &'static str) -> Refusal {
-    Refusal { status: 403, reason: "Forbidden", words }
+const fn forbidden(message: &'static str) -> Refusal {
+    Refusal { status: 403, reason: "Forbidden", message }
 }
 
 const TOKEN: Refusal = forbidden("the address lacks its token: follow the link that loadlab printed");

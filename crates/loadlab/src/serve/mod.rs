@@ -130,9 +130,9 @@ pub fn write_answer(
 /// # Errors
 /// The I/O error of the connection.
 pub fn refuse(stream: &mut TcpStream, refusal: &Refusal) -> io::Result<()> {
-    let Refusal { status, reason, words } = refusal;
+    let Refusal { status, reason, message } = refusal;
     let fields = "Content-Type: text/plain; charset=utf-8\r\n";
-    write_answer(stream, &format!("{status} {reason}"), fields, &format!("{words}\n"), false)
+    write_answer(stream, &format!("{status} {reason}"), fields, &format!("{message}\n"), false)
 }
 
 /// A connection with one deadline for everything, even if a few bytes arrive or leave now and then.
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_slow_keeps_nobody_waiting() {
+    fn a_slow_client_does_not_delay_others() {
         let (address, hears, goes) = service();
         let silent = TcpStream::connect(address).unwrap();
         let slow = ask(address, b's');

@@ -204,7 +204,7 @@ fn random() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-#[expect(clippy::disallowed_methods, reason = "waits for another process, which gives no sign of its own")]
+#[expect(clippy::disallowed_methods, reason = "waits for another process, which gives no sign")]
 fn pause() {
     std::thread::sleep(LOOK);
 }

@@ -20,7 +20,9 @@ use loadlab_run::senders::{
     AgentNow, ReadySenders, RemoteLoad, SenderNews, Senders, SentLoad, files_of, not_by_others,
     private_key_of,
 };
-use loadlab_swarm::nats::coordinator::{Coordinator, Loss, LossPolicy, News, PartNow, ReadyLoad, RunOffer};
+use loadlab_swarm::nats::coordinator::{
+    Coordinator, Loss, LossPolicy, News, NotOffered, PartNow, ReadyLoad, RunOffer,
+};
 use loadlab_swarm::nats::{Server, SwarmError};
 use loadlab_swarm::signed::SigningKey;
 use loadlab_system::Cancel;
@@ -378,7 +380,7 @@ impl ReadySenders for ReadyAgents {
         let agents = sent.parts.into_iter().zip(0..).map(|(part, slot)| {
             let losses: Vec<&Loss> =
                 sent.losses.iter().filter(|loss| loss.lost.slot as u64 == slot).collect();
-            let missing = |of: fn((u64, u64)) -> u64| {
+            let missing = |of: fn(NotOffered) -> u64| {
                 losses.iter().map(|loss| loss.not_offered.map(of)).sum::<Option<u64>>()
             };
             AgentSummary {
@@ -388,8 +390,8 @@ impl ReadySenders for ReadyAgents {
                 clock_offset_s: part.clock.map(|clock| clock.offset_ns as f64 / 1e9),
                 clock_uncertainty_ms: part.clock.map(|clock| clock.uncertainty_ns as f64 / 1e6),
                 requests: Requests {
-                    not_offered: missing(|(_, most)| most),
-                    not_offered_min: missing(|(least, _)| least),
+                    not_offered: missing(|bounds| bounds.most),
+                    not_offered_min: missing(|bounds| bounds.least),
                     ..Requests::from(&part.counts)
                 },
                 lost: losses.iter().map(|loss| lost_agent(loss, spec, origin)).collect(),
@@ -414,7 +416,7 @@ fn lost_agent(loss: &Loss, spec: &LoadSpec, origin: Origin) -> LostAgent {
         batch: origin.batch,
         reported_until_s: at_s(loss.lost.until_ns),
         replaced_at_s: loss.lost.joined_ns.map(at_s),
-        not_offered: loss.not_offered.map(|(_, most)| most),
-        not_offered_min: loss.not_offered.map(|(least, _)| least),
+        not_offered: loss.not_offered.map(|bounds| bounds.most),
+        not_offered_min: loss.not_offered.map(|bounds| bounds.least),
     }
 }

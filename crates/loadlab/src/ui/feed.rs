@@ -4,8 +4,10 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use loadlab_record::sync::{lock, wait, wait_timeout};
 
 use super::snapshot::frame;
 use crate::live::Live;
@@ -49,14 +51,14 @@ impl Feed {
         let mut pages = self.pages();
         while pages.end.is_none() {
             if pages.following.is_empty() {
-                pages = self.woken.wait(pages).unwrap_or_else(PoisonError::into_inner);
+                pages = wait(&self.woken, pages);
                 continue;
             }
             drop(pages);
             self.send(live);
             pages = self.pages();
             if pages.end.is_none() {
-                pages = self.woken.wait_timeout(pages, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
+                pages = wait_timeout(&self.woken, pages, PERIOD);
             }
         }
         drop(pages);
@@ -135,7 +137,7 @@ impl Feed {
     }
 
     fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pages)
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::live::display;
 use crate::live::state::{Agent, Component, Figure, Load, State, Weight};
-use crate::live::words;
+use crate::live::text;
 
 /// How many lines of text a page gets; it shows the newest first.
 const LINES: usize = 60;
@@ -136,7 +136,7 @@ pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
         done: newest(&state.done),
         doubts: newest(&state.doubts),
         events: events
-            .map(|(at_s, weight, text)| (display::clock(*at_s), name_of(*weight), harmless(text)))
+            .map(|event| (display::clock(event.at_s), name_of(event.weight), harmless(&event.text)))
             .collect(),
     };
     // Serialising fails only for maps with keys that are not text, and there are none.
@@ -148,7 +148,7 @@ fn figure_frame(state: &State, figure: &Figure, tail: usize) -> FigureFrame {
         key: harmless(&display::figure_key(figure)),
         name: harmless(&display::figure_name(state, figure)),
         about: figure.facts.about.as_deref().map(harmless),
-        reported: words::figure(&figure.facts, &figure.value),
+        reported: text::figure(&figure.facts, &figure.value),
         over: over(figure.count, tail, &[&figure.values]),
     }
 }

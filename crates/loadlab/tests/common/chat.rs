@@ -109,8 +109,7 @@ fn serve(stream: TcpStream, books: &Mutex<Books>) {
     stream.set_nodelay(true).unwrap();
     let wire = Wire(Arc::new((stream, Mutex::new(()))));
     let mut path = String::new();
-    // The size of the callback's error type is not ours to choose.
-    #[allow(clippy::result_large_err)]
+    #[allow(clippy::result_large_err, reason = "the callback's type is not ours to choose")]
     let decide = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
         path = request.uri().to_string();
         let headers = request.headers().iter();

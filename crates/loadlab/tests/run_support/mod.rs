@@ -174,7 +174,7 @@ pub struct Running {
 impl Running {
     /// Waits until standard error contains a text.
     #[track_caller]
-    pub fn until_told(&mut self, text: &str) {
+    pub fn wait_for_output(&mut self, text: &str) {
         let ended = |child: &mut Child| child.try_wait().expect("it can be waited for").is_some();
         let reported = || std::fs::read_to_string(self.dir.join("stderr")).unwrap_or_default();
         let until = Instant::now() + PATIENCE;
@@ -182,7 +182,7 @@ impl Running {
             let reported = reported();
             assert!(
                 Instant::now() < until && !ended(&mut self.child),
-                "never told `{text}`, but:\n{reported}"
+                "never printed `{text}`, but:\n{reported}"
             );
             nap();
         }

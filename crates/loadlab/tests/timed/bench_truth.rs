@@ -15,9 +15,9 @@ on_every_backend! {
     a_frozen_server_shows_its_full_weight
     a_frozen_server_and_few_slots_is_blocking
     fast_failures_improve_nothing
-    percentiles_beyond_what_was_waited_for_are_not_told
+    percentiles_beyond_the_timeout_are_lower_bounds
     stragglers_leave_the_rate_alone
-    too_few_samples_tell_no_percentile
+    too_few_samples_give_no_percentile
     expectations_and_their_exit_codes
     exit_codes_in_their_order
     a_generator_that_stalled_is_invalid
@@ -84,7 +84,7 @@ fn a_frozen_server_shows_its_full_weight() {
         let allowed_ms = 0.05 * true_ms + 30.0 + late_ms;
         assert!(
             (reported - true_ms).abs() <= allowed_ms,
-            "{name}: told {reported}, true {true_ms}, late by {late_ms}"
+            "{name}: reported {reported}, true {true_ms}, late by {late_ms}"
         );
         assert!(reported >= at_least, "{name}: {reported}");
     }
@@ -122,7 +122,7 @@ fn a_frozen_server_and_few_slots_is_blocking() {
     let late_ms = f(&json, "late_ms.max").unwrap();
     assert!(
         (reported - true_ms).abs() <= 0.05 * true_ms + 30.0 + late_ms,
-        "told {reported}, true {true_ms}, late by {late_ms}"
+        "reported {reported}, true {true_ms}, late by {late_ms}"
     );
     assert!(f(&json, "blocked_ms.max").unwrap() > 700.0, "{json:#}");
     assert!(doubts(&json).contains(&"in_flight_cap".to_owned()));
@@ -150,7 +150,7 @@ fn fast_failures_improve_nothing() {
     }
 }
 
-fn percentiles_beyond_what_was_waited_for_are_not_told() {
+fn percentiles_beyond_the_timeout_are_lower_bounds() {
     let _alone = alone();
     let server = Server::start(|r: &Request| match r.number % 5 {
         0 => vec![Step::Hang],
@@ -214,7 +214,7 @@ fn stragglers_leave_the_rate_alone() {
     assert!(!doubts(&json).contains(&"littles_law".to_owned()), "{json:#}");
 }
 
-fn too_few_samples_tell_no_percentile() {
+fn too_few_samples_give_no_percentile() {
     let _alone = alone();
     let server = Server::start(good);
     let (json, code) = measured_again(&[

@@ -62,8 +62,8 @@ fn who_answers_is_found_and_whom_it_asks() {
     let [first, second] = names(&json)[..] else { panic!("{:#}", json["components"]) };
     assert_eq!(format!("{first}-2"), second);
     for (name, tier) in [(first, &web), (second, &store)] {
-        let told = format!("{name} (pid {})", tier.child.id());
-        assert!(ran.stderr.contains(&told), "{told} in {}", ran.stderr);
+        let named = format!("{name} (pid {})", tier.child.id());
+        assert!(ran.stderr.contains(&named), "{named} in {}", ran.stderr);
     }
     let bottleneck = &json["bottleneck"];
     assert_eq!(
@@ -82,7 +82,7 @@ fn who_answers_is_found_and_whom_it_asks() {
 }
 
 #[test]
-fn a_search_at_an_url_names_what_gave_first() {
+fn a_search_at_a_url_names_the_first_bottleneck() {
     let _alone = alone();
     let (web, _store) = chain();
     let lab = Lab::new();
@@ -97,8 +97,8 @@ fn a_search_at_an_url_names_what_gave_first() {
     assert_eq!(found.len(), 2, "{summary:#}");
     assert_eq!(summary["bottleneck"]["component"].as_str(), Some(found[1]), "{:#}", summary["bottleneck"]);
     let notes = lab.record().events("users-20", 1, "note");
-    let told = |note: &Value| note["text"].as_str().is_some_and(|text| text.starts_with("watching "));
-    assert!(notes.iter().any(told), "{notes:#?}");
+    let is_reported = |note: &Value| note["text"].as_str().is_some_and(|text| text.starts_with("watching "));
+    assert!(notes.iter().any(is_reported), "{notes:#?}");
     assert!(ran.out.contains(found[1]), "{}", ran.out);
 }
 
@@ -123,11 +123,11 @@ fn a_process_may_be_named_and_must_be_there() {
     let ran = lab.loadlab(&[&range[..], &[&pid], &level].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let notes = lab.record().events("users-2", 1, "note");
-    let told = format!("(pid {pid})");
-    let is_told = |note: &Value| {
-        note["text"].as_str().is_some_and(|t| t.starts_with("watching ") && t.ends_with(&told))
+    let named = format!("(pid {pid})");
+    let is_reported = |note: &Value| {
+        note["text"].as_str().is_some_and(|t| t.starts_with("watching ") && t.ends_with(&named))
     };
-    assert!(notes.iter().any(is_told), "{notes:#?}");
+    assert!(notes.iter().any(is_reported), "{notes:#?}");
     assert_eq!(names(&lab.record().summary("users-2", 1)).len(), 1);
     // A plan itself defines what is watched.
     let lab = Lab::new();

@@ -123,7 +123,7 @@ fn a_generator_that_stalled() {
     let lab = Lab::new();
     let load = "load:\n  rate: 100/s\n  duration: 6s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     let mut running = lab.start(&plan(&[component("web", "", &[])], load), &[]);
-    running.until_told("ok  0 failed");
+    running.wait_for_output("ok  0 failed");
     running.signal(Signal::STOP);
     // The sleep is the disturbance itself, not a wait for something.
     std::thread::sleep(std::time::Duration::from_millis(1500));

@@ -2,8 +2,8 @@
 //!
 //! A key that is not here does not exist.
 
-pub(crate) mod elsewhere;
 pub(crate) mod journey;
+pub(crate) mod other_tools;
 mod part;
 pub(crate) mod reference;
 pub(crate) mod renamed;
@@ -503,7 +503,7 @@ pub(crate) static FIGURE: Section = Section {
         key(
             "unit",
             Shape::Text,
-            "The unit of a number that has none of its own, such as a probe's: `ms`, `MiB`, or a word; `%` shows a ratio as per cent. Default: \
+            "The unit of a number that has none, such as a probe's: `ms`, `MiB`, or a word; `%` shows a ratio as per cent. Default: \
              what the value is of.",
         ),
         key(

@@ -8,6 +8,7 @@ use std::fmt;
 
 use loadlab_record::spec::escape::Escape;
 use loadlab_record::spec::variable::Variable;
+use loadlab_record::text::url;
 
 /// A text with names whose values a run provides.
 ///
@@ -282,14 +283,11 @@ impl Template {
     }
 }
 
-/// Where a URL's path or query begins.
-fn path_at(url: &str) -> Option<usize> {
-    match (url.find("://"), url.starts_with("unix:")) {
-        (Some(at), false) => url[at + 3..].find(['/', '?']).map(|path| at + 3 + path),
-        (None, false) => None,
-        // `unix:/PATH:/URI`
-        (_, true) => url[5..].find(":/").map(|path| 5 + path + 1),
-    }
+/// Where the path or query begins in a URL, or in the beginning of one; `None` without a scheme. A fragment does not
+/// count: the only `#` in the URLs of a plan is in a proxy's password.
+pub(crate) fn path_at(url: &str) -> Option<usize> {
+    let has_scheme = url.contains("://") || url::unix_socket(url).is_some();
+    has_scheme.then(|| url::path_at(url)).flatten().filter(|at| !url[*at..].starts_with('#'))
 }
 
 /// As a person would write it: names and secrets as `${name}`.
@@ -368,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_taken_apart() {
+    fn templates_are_parsed() {
         for (text, expect) in [
             ("", ""),
             ("plain $5 {x}", "[plain $5 {x}]"),

@@ -1,6 +1,7 @@
 //! Reads loads made by a program of the user's, and which cases a load belongs to.
 
 use loadlab_record::spec::schedule::{Think, Until, WhenBehind};
+use loadlab_record::text::time::SECOND_NS;
 
 use crate::keys;
 use crate::model::case_values::CaseValues;
@@ -14,7 +15,6 @@ use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::suggest;
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Default time limit of a command.
 const WITHIN_NS: u64 = 600 * SECOND_NS;
 

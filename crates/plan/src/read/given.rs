@@ -59,7 +59,7 @@ impl Reader<'_> {
             Ok(value) => value,
             // A profile that was not chosen may ask for what is missing here.
             Err(_) if self.is_lenient => return Err(None),
-            Err(missing) => return Err(Some(missing_words(reference, missing))),
+            Err(missing) => return Err(Some(describe_missing(reference, missing))),
         };
         let is_header = matches!(spot.when, When::Request(Escape::Header));
         let bad = |c: char| if is_header { c.is_control() && c != '\t' } else { c == '\0' };
@@ -100,7 +100,7 @@ impl Reader<'_> {
     }
 }
 
-fn missing_words(reference: &Reference, missing: &Missing) -> (String, String) {
+fn describe_missing(reference: &Reference, missing: &Missing) -> (String, String) {
     let what = match reference {
         Reference::Env(name) => format!("the environment variable `{}`", shorten(name)),
         Reference::File(path) => format!("the file `{}`", shorten(path)),

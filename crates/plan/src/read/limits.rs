@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measured_limits_are_taken_apart() {
+    fn measured_limits_are_parsed() {
         for (limit, text, expect) in [
             (
                 LimitName::Memory,

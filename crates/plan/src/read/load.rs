@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use loadlab_record::spec::schedule::{Arrivals, Think, Until, WhenBehind};
+use loadlab_record::text::time::SECOND_NS;
 
 use crate::keys;
 use crate::model::journey::Step;
@@ -16,8 +17,6 @@ use crate::text::error::Problem;
 use crate::text::node::{Node, Value};
 use crate::text::span::Span;
 use crate::text::suggest;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// Reads one load; `None` if it lacks something required (already reported).
 pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Option<LoadSpec> {

@@ -1,5 +1,7 @@
 //! Reads components that loadlab does not start as processes.
 
+use loadlab_record::text::time::SECOND_NS;
+
 use crate::keys::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
 use crate::model::part::Lifetime;
 use crate::model::part::{ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Network};
@@ -10,8 +12,6 @@ use crate::text::error::Problem;
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// Reads what a component is: one of the four keys.
 pub(crate) fn read_part(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ComponentKind> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use loadlab_record::spec::escape::Escape;
 
-use crate::keys::{Section, elsewhere, renamed};
+use crate::keys::{Section, other_tools, renamed};
 use crate::model::case_values::CaseValues;
 use crate::model::plan::Revision;
 use crate::model::template::{BraceError, Piece, Template, pieces};
@@ -307,7 +307,7 @@ impl<'a> Reader<'a> {
         let near = suggest::nearest(&entry.key, allowed.iter().copied());
         let place = crate::keys::SECTIONS.iter().find(|s| s.key(&entry.key).is_some());
         let hint = match (near, place) {
-            _ if let Some(meant) = elsewhere::hint(section, &entry.key) => Some(meant.to_owned()),
+            _ if let Some(meant) = other_tools::hint(section, &entry.key) => Some(meant.to_owned()),
             (Some(name), _) => Some(format!("did you mean `{name}`?")),
             (None, Some(place)) => Some(format!("`{}` is a key of {}", entry.key, place.called)),
             (None, None) => suggest::hint(&entry.key, &allowed),

@@ -147,8 +147,9 @@ impl Units {
             None => self.first = Some((unit, level.span)),
             Some((first, at)) if first != unit && !self.mixed => {
                 self.mixed = true;
-                let words = |unit| if unit == LevelUnit::Rate { "a rate" } else { "a number of users" };
-                let message = format!("this is {}, an earlier level is {}", words(unit), words(first));
+                let unit_text = |unit| if unit == LevelUnit::Rate { "a rate" } else { "a number of users" };
+                let message =
+                    format!("this is {}, an earlier level is {}", unit_text(unit), unit_text(first));
                 let problem = Problem::new(level.span, message).related("the earlier one", at);
                 r.push(problem.hint("all levels of a load are users (`100`), or all are rates (`100/s`)"));
             }

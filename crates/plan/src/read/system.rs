@@ -1,5 +1,7 @@
 //! Reads `system`: components with their replicas, commands, probes.
 
+use loadlab_record::text::time::SECOND_NS;
+
 use crate::keys::MAX_EXPANDED;
 use crate::keys::{self, MAX_REPLICAS, SIGNALS};
 use crate::model::part::{Command, ComponentKind, Lifetime};
@@ -14,8 +16,6 @@ use crate::text::node::{Entry, Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::url;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// Reads `system` of one case. Sets the reader's instances, which URLs of the loads refer to.
 pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {

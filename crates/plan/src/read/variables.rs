@@ -84,8 +84,8 @@ impl Reader<'_> {
                     return Err(problem(self, message).hint(hint));
                 }
                 if let Some(bounds) = call(name, "random") {
-                    return bounds_of(bounds).map(Some).map_err(|words| {
-                        problem(self, format!("`{}`: {words}", shorten(name))).hint("`${random(1, 6)}`")
+                    return bounds_of(bounds).map(Some).map_err(|why| {
+                        problem(self, format!("`{}`: {why}", shorten(name))).hint("`${random(1, 6)}`")
                     });
                 }
                 return self.column_or_capture(node, name);

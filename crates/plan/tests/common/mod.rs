@@ -9,7 +9,7 @@ pub const GOOD: [(&str, &str); 8] = [
     ("least", include_str!("../plans/least.yaml")),
     ("models", include_str!("../plans/models.yaml")),
     ("edge-tiers", include_str!("../../../../labs/edge-tiers/plan.yaml")),
-    ("boxes", include_str!("../plans/boxes.yaml")),
+    ("containers", include_str!("../plans/containers.yaml")),
     ("message-inserts", include_str!("../../../../labs/message-inserts/plan.yaml")),
     ("stair-stepper", include_str!("../../../../labs/stair-stepper/plan.yaml")),
 ];

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_tell_it_as_requests_do() {
+    fn stretches_show_dependence_as_requests_do() {
         let even: Vec<Vec<(u64, u64)>> = vec![vec![(1, 95), (9, 5)]; 20];
         assert_eq!(Dependence::of_stretches(&even).inflation(), 1.0);
         let mut burst: Vec<Vec<(u64, u64)>> = vec![vec![(1, 100)]; 20];

@@ -96,7 +96,7 @@ pub enum LeverCall {
 
 impl LeverCall {
     /// In words.
-    pub const fn words(self) -> &'static str {
+    pub const fn describe(self) -> &'static str {
         match self {
             LeverCall::Binds => "binds",
             LeverCall::Free => "does not bind",

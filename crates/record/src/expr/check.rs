@@ -1,8 +1,8 @@
 //! Checks of an expression before it is evaluated: which names it uses, whether they are known, and whether what it
 //! compares can be compared.
 
-use super::elsewhere;
 use super::names::{built_in_kind, built_in_names};
+use super::other_tools;
 use super::{Comparison, Cond, Expr, ExprError, Literal, Name, NameRef, Num, NumberKind};
 use crate::text::edit_distance::edit_distance;
 
@@ -321,7 +321,7 @@ fn hint_for<S: AsRef<str>>(name: &str, known: &[S]) -> String {
     {
         return format!("a difference needs spaces: `{before} - {after}`");
     }
-    if let Some(hint) = elsewhere::hint(name, known) {
+    if let Some(hint) = other_tools::hint(name, known) {
         return hint;
     }
     let built_in = built_in_names();

@@ -48,7 +48,7 @@ pub struct Between {
 
 impl Between {
     /// In words that follow the name.
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let Between { estimate, largest, kind, few } = self;
         let format = |v: f64| match kind {
             NumberKind::Duration => format_duration_ns(v * 1e6),
@@ -147,14 +147,14 @@ fn joined<'a>(whole: &'a Cond, conds: &'a [Cond], numbers: &dyn NumberSource, de
     // that no number of samples would decide, or else the one that needs most.
     let open = || parts.iter().enumerate().filter(|(_, part)| part.holds.is_none());
     let needed = |part: &Judged<'_>| part.few.map_or(f64::INFINITY, longer);
-    let stands = match holds {
+    let decides = match holds {
         Some(true) => 0,
         None => open().max_by(|a, b| needed(a.1).total_cmp(&needed(b.1))).map_or(0, |(at, _)| at),
         _ => parts.iter().position(|p| p.holds == holds).unwrap_or(0),
     };
     match parts.is_empty() {
         true => Judged { holds, part: whole, value: None, unit: String::new(), why: None, few: None },
-        false => Judged { holds, ..parts.swap_remove(stands) },
+        false => Judged { holds, ..parts.swap_remove(decides) },
     }
 }
 
@@ -287,8 +287,8 @@ fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn NumberS
                 };
             }
             None => {
-                let words = format!("{} cannot be compared with {}", a.dim.describe(), b.dim.describe());
-                remarks.notes.push(words);
+                let note = format!("{} cannot be compared with {}", a.dim.describe(), b.dim.describe());
+                remarks.notes.push(note);
                 remarks.few.clear();
             }
         }
@@ -315,7 +315,7 @@ pub(super) fn range(num: &Num, numbers: &dyn NumberSource, remarks: &mut Remarks
                 Some(Range { low, high: f64::INFINITY, dim: Dim::Of(kind), endless: true })
             }
             Known::Between(between) => {
-                remarks.notes.push(format!("`{name}` {}", between.words()));
+                remarks.notes.push(format!("`{name}` {}", between.describe()));
                 remarks.few.push(between.few);
                 let Estimate { low, high, .. } = between.estimate;
                 let (low, high) = (low.unwrap_or(f64::NEG_INFINITY), high.unwrap_or(f64::INFINITY));

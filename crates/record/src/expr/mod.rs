@@ -18,11 +18,11 @@
 
 mod check;
 mod display;
-mod elsewhere;
 mod eval;
 mod figure;
 mod lex;
 mod names;
+mod other_tools;
 mod page;
 mod parse;
 mod sum;

@@ -26,13 +26,13 @@ web.cpu_time / ok < 2ms            quotients, with spaces around the `/`
 web.cpu < 80%                      a component of the system
 tag.checkout.p95 < 200ms           requests with a tag
 steady(queued, 5s)                 a probe has kept its value for that long
-'tag.GET /items.p99' < 200ms       a name with spaces stands in quotes, with its figure
+'tag.GET /items.p99' < 200ms       a name with spaces, in quotes with its figure
 ```
 
 - Times, sizes and rates need a unit: `200ms` `1m30s` `15MiB` `1000/s`. `0` needs none. Shares are `0.1%` or `0.001`;
   CPU is a percentage of one core.
 - A difference needs spaces around its `-`, since names may contain dashes.
-- **Parts of a trial** stand in brackets: seconds of the load (`p99[10s..30s]`), a batch (`goodput[batch 2]`), the drain
+- **Parts of a trial** are named in brackets: seconds of the load (`p99[10s..30s]`), a batch (`goodput[batch 2]`), the drain
   (`db.memory.max[drain]`). Times, counts and rates have the first two, components and probes all three, durability none.
 - **Figures** that a plan names in `figures` are names like these; quote those with spaces: `'peak memory' < 300MiB`.
 - **What is unknown** is neither true nor false. An expectation that is unknown fails; a `stop_when` that is unknown does

@@ -3,8 +3,8 @@
 //! A parenthesis may contain a condition or a number, so every level returns either and demands what it needs. Depth
 //! is bounded by parentheses alone: chains of one level are lists, never nested.
 
-use super::elsewhere;
 use super::lex::{Token, TokenKind, tokens};
+use super::other_tools;
 use super::{
     Comparison, Cond, ExprError, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, NumberKind, PartText, Span,
 };
@@ -241,7 +241,7 @@ impl Parser<'_> {
                     TokenKind::Open if name.text == "steady" && unquoted => self.steady(),
                     TokenKind::Open => {
                         let message = format!("there is no function `{}`", name.text);
-                        let meant = elsewhere::function(&name.text, self.argument());
+                        let meant = other_tools::function(&name.text, self.argument());
                         let only = || "the only one is `steady(NAME, 5s)`".to_owned();
                         let hint = Some(meant.unwrap_or_else(only));
                         Err(ExprError { message, at: name.at, len: name.len, hint })

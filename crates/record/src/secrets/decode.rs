@@ -184,8 +184,9 @@ fn number(text: &[u8], at: usize, base: u32, most: usize) -> Digits {
     digits
 }
 
-/// The value without its percent-encoding, if it has any.
-pub fn percent_decoded(value: &[u8]) -> Option<Vec<u8>> {
+/// The value without its percent-encoding, if it has any. A `%` without two digits stands for itself: a secret may
+/// contain one as it is.
+pub fn without_percent_encoding(value: &[u8]) -> Option<Vec<u8>> {
     let (mut decoded, mut at) = (Vec::with_capacity(value.len()), 0);
     while let Some(byte) = value.get(at) {
         let digits = number(value, at + 1, 16, 2);

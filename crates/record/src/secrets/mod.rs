@@ -55,7 +55,7 @@ impl SecretValues {
             return;
         }
         self.values.push(value.into());
-        let decoded = decode::percent_decoded(value);
+        let decoded = decode::without_percent_encoding(value);
         for form in std::iter::once(value).chain(decoded.as_deref()).filter(|v| v.len() >= least_bytes) {
             self.scan.add(Needle::all_of(form));
             lines_of(form).for_each(|line| self.scan.add(Needle::all_of(line)));

@@ -17,9 +17,11 @@
 //! full disk costs only the line that did not fit; the lines before it stay whole.
 //!
 //! [`RunWriter`] and [`TrialWriter`] write, [`read_run`] reads. Neither knows what a finding is, and the
-//! reader never changes a directory. [`case_dir_names`] names the folders of cases.
+//! reader never changes a directory. [`case_dir_names`] names the folders of cases. [`files`] writes single files, also
+//! those outside of a run directory, so that no other user can redirect them.
 
 mod error;
+pub mod files;
 mod names;
 mod read;
 mod resume;

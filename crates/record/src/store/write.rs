@@ -5,14 +5,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use serde::Serialize;
 
 use super::names::is_plain;
 use super::{
     CASES, EVENTS, EVIDENCE, EXAMPLES, FOLDED, FOLDED_WAITS, IDS, LATENCY, LEVELS, LOGS, MANIFEST, PPROF,
-    PPROF_WAITS, PROFILE, SAMPLES, SUMMARY, StoreError, TICKS, case_dir_name,
+    PPROF_WAITS, PROFILE, SAMPLES, SUMMARY, StoreError, TICKS, case_dir_name, files,
 };
 use crate::counts::example::Example;
 use crate::counts::hlog::{self, Encoder};
@@ -21,8 +21,8 @@ use crate::counts::load::{Series, TagMeasured, Tick};
 use crate::documents::event::Event;
 use crate::documents::manifest::Manifest;
 use crate::documents::summary::Summary;
-use crate::files;
 use crate::secrets::Secrets;
+use crate::sync::lock;
 use crate::watch::evidence::Evidence;
 use crate::watch::pprof;
 use crate::watch::profile::Profile;
@@ -260,7 +260,7 @@ impl TrialWriter {
         series: &Series,
         by_tag: &BTreeMap<String, TagMeasured>,
     ) -> Result<()> {
-        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latency = lock(&self.latency);
         let (encoder, appender) = &mut *latency;
         let lines = encoder
             .interval(&self.secrets.mask(load), from_s, length_s, series, by_tag)
@@ -340,7 +340,7 @@ impl TrialWriter {
         file: &str,
         line: &T,
     ) -> Result<()> {
-        let mut made = to.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(to);
         let appender = match &mut *made {
             Some(appender) => appender,
             none => none.insert(Appender::create(self.dir.join(file))?),
@@ -354,7 +354,7 @@ impl TrialWriter {
     /// [`StoreError::Read`].
     pub fn sent_ids(&self) -> Result<SentIds> {
         let path = self.dir.join(IDS);
-        let _whole = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let _whole = lock(&self.ids);
         SentIds::read(&path).map_err(|e| StoreError::read(&path, e))
     }
 
@@ -364,11 +364,11 @@ impl TrialWriter {
     /// [`StoreError::Write`]; everything appended before is then still there.
     pub fn summary(&self, summary: &Summary) -> Result<()> {
         for lines in [&self.ticks, &self.samples, &self.events, &self.examples] {
-            lines.lock().unwrap_or_else(PoisonError::into_inner).sync()?;
+            lock(lines).sync()?;
         }
-        self.latency.lock().unwrap_or_else(PoisonError::into_inner).1.sync()?;
+        lock(&self.latency).1.sync()?;
         for made in [&self.ids, &self.evidence] {
-            if let Some(lines) = &*made.lock().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(lines) = &*lock(made) {
                 lines.sync()?;
             }
         }
@@ -376,7 +376,7 @@ impl TrialWriter {
     }
 
     fn append<T: Serialize>(&self, to: &Mutex<Appender<File>>, values: &[T]) -> Result<()> {
-        append_lines(&mut to.lock().unwrap_or_else(PoisonError::into_inner), values, &self.secrets)
+        append_lines(&mut lock(to), values, &self.secrets)
     }
 
     /// Where a component's output belongs: `(stdout, stderr)`. The folder exists, the files are not created.

@@ -1,9 +1,15 @@
 //! How values are written and read, one reader for everyone.
 //!
 //! - [`units`]: durations, sizes, rates and CPU shares; [`time`]: calendar dates of days since 1970.
-//! - [`url`]: URLs and references in their parts; [`edit_distance`]: for "did you mean".
+//! - [`url`]: URLs and references in their parts; [`hex`]: bytes in digits; [`edit_distance`]: for "did you mean".
 
 pub mod edit_distance;
+pub mod hex;
 pub mod time;
 pub mod units;
 pub mod url;
+
+/// The first line of a message, which says what failed; its hints and what follows are left out.
+pub fn first_line(message: &str) -> String {
+    message.lines().next().unwrap_or_default().to_owned()
+}

@@ -1,4 +1,7 @@
-//! Days since 1970 and their dates (UTC, proleptic Gregorian calendar). Nothing here reads a clock.
+//! Seconds, days since 1970 and their dates (UTC, proleptic Gregorian calendar). Nothing here reads a clock.
+
+/// Nanoseconds in a second.
+pub const SECOND_NS: u64 = 1_000_000_000;
 
 /// A day of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

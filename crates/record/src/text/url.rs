@@ -7,6 +7,7 @@
 //! References, such as those of redirects, are resolved here, too. What only shows or splits a text that may be no
 //! valid URL says so: it never decides where a request goes.
 
+use std::borrow::Cow;
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
@@ -289,6 +290,51 @@ pub fn unix_socket(text: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("unix:").then_some(rest)
 }
 
+/// What follows `unix:` in its parts, neither of them decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketUrl<'a> {
+    /// Absolute path of the socket; its length and characters are not checked.
+    pub socket: &'a str,
+    /// What to request there, as written: it may lack the `/` at its beginning, and is not checked.
+    pub target: &'a str,
+}
+
+impl<'a> SocketUrl<'a> {
+    /// Splits `/PATH:/URI`, which [`unix_socket`] returns.
+    ///
+    /// # Errors
+    /// What is wrong, as a complete statement.
+    pub fn split(rest: &'a str) -> Result<SocketUrl<'a>, &'static str> {
+        let (socket, target) = rest.split_once(':').ok_or("no URL path follows the socket's path")?;
+        if !socket.starts_with('/') {
+            return Err("the socket's path does not begin with `/`");
+        }
+        Ok(SocketUrl { socket, target })
+    }
+}
+
+/// Whether a text is meant as the URL of a request, not as a file or a name: it begins with `http://`, `https://` or
+/// `unix:`, in any case. Whether it is a valid one is not checked.
+pub fn is_url(text: &str) -> bool {
+    let begins_with =
+        |start: &&str| text.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start));
+    ["http://", "https://", "unix:"].iter().any(begins_with)
+}
+
+/// The URL of the request that opens a WebSocket; `None` for URLs of other schemes. The rest is not checked.
+pub fn websocket_as_http(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    if scheme.eq_ignore_ascii_case("ws") {
+        return Some(format!("http://{rest}"));
+    }
+    scheme.eq_ignore_ascii_case("wss").then(|| format!("https://{rest}"))
+}
+
+/// As [`websocket_as_http`], with URLs of other schemes unchanged.
+pub fn as_http(url: &str) -> Cow<'_, str> {
+    websocket_as_http(url).map_or(Cow::Borrowed(url), Cow::Owned)
+}
+
 /// Path and query of a whole URL, or of a text that is already just that. The fragment is dropped: it is never sent.
 pub(crate) fn target_of(text: &[u8]) -> &[u8] {
     let text = &text[..memchr::memchr(b'#', text).unwrap_or(text.len())];
@@ -460,6 +506,44 @@ mod tests {
             ("http://unix:/a", None),
         ] {
             assert_eq!(unix_socket(text), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn sockets_and_what_is_requested_there() {
+        let url = |socket, target| Ok(SocketUrl { socket, target });
+        for (text, expect) in [
+            ("/run/a.sock:/x?y", url("/run/a.sock", "/x?y")),
+            ("/a:", url("/a", "")),
+            ("/a:b:/c", url("/a", "b:/c")),
+            ("/run/a.sock", Err("no URL path follows the socket's path")),
+            ("a.sock:/x", Err("the socket's path does not begin with `/`")),
+        ] {
+            assert_eq!(SocketUrl::split(text), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn schemes_of_requests() {
+        for (text, expect) in [
+            ("http://h", true),
+            ("HTTPS://", true),
+            ("Unix:/a:/b", true),
+            ("http:/h", false),
+            ("ws://h", false),
+            ("unix", false),
+            ("plan.yaml", false),
+            ("httpü://h", false),
+        ] {
+            assert_eq!(is_url(text), expect, "{text}");
+        }
+        for (text, expect) in [
+            ("ws://h/x", "http://h/x"),
+            ("WSS://h", "https://h"),
+            ("http://h?to=ws://x", "http://h?to=ws://x"),
+            ("unix:/a:/b", "unix:/a:/b"),
+        ] {
+            assert_eq!(as_http(text), expect, "{text}");
         }
     }
 

@@ -62,7 +62,7 @@ impl LimitsInForce {
     pub fn describe(&self) -> Vec<String> {
         let bytes = |n: u64| format_bytes(n as f64);
         let count = |n: u64| format_count(n as f64);
-        let words = [
+        let texts = [
             self.cpu_cores.map(|c| format!("{} % of a core", format_count(c * 100.0))),
             self.memory_bytes.map(|n| format!("{} of memory", bytes(n))),
             self.memory_swap_bytes
@@ -76,13 +76,13 @@ impl LimitsInForce {
             self.block_write_ops_per_s.map(|n| format!("{} writes/s of each disk", count(n))),
             self.cpuset.as_ref().map(|cores| format!("cores {cores}")),
             self.bandwidth_bytes_per_s.map(|n| format!("{}/s over its link each way", bytes(n))),
-            self.delay_ns.map(|ns| self.delay_words(ns)),
+            self.delay_ns.map(|ns| self.describe_delay(ns)),
             self.packet_loss.map(|share| format!("{} % lost on its link", format_count(share * 100.0))),
         ];
-        words.into_iter().flatten().collect()
+        texts.into_iter().flatten().collect()
     }
 
-    fn delay_words(&self, delay_ns: u64) -> String {
+    fn describe_delay(&self, delay_ns: u64) -> String {
         let duration = |ns: u64| format_duration_ns(ns as f64);
         let jitter = self.jitter_ns.map(|ns| format!(" ± {}", duration(ns))).unwrap_or_default();
         format!("round trips longer by {}{jitter}", duration(delay_ns))
@@ -106,9 +106,9 @@ mod tests {
             packet_loss: Some(0.01),
             ..LimitsInForce::default()
         };
-        let words = limits.describe().join(", ");
+        let described = limits.describe().join(", ");
         assert_eq!(
-            words,
+            described,
             "1 % of a core, 15.0 MiB of memory, 1.00 MiB/s written to each disk, cores 0-1, round trips longer by 40.0 ms ± 5.00 ms, 1 % lost on its link"
         );
         let text = serde_json::to_string(&LimitsInForce { pids: Some(4), ..Default::default() }).unwrap();

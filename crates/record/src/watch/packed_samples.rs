@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_takes_no_room() {
+    fn unknown_figures_take_no_space() {
         let sample = Sample { cpu_s: Some(1.0), component: "edge".to_owned(), ..Sample::default() };
         let packed = PackedSamples::from(vec![sample; 1000]);
         assert_eq!((packed.bytes.len(), packed.names.len()), (8 * 1000, 1));

@@ -57,7 +57,7 @@
         ctx.moveTo(x, bbox.top);
         ctx.lineTo(x, bbox.top + bbox.height);
         ctx.stroke();
-        // On the side with more room, below the names of bands; the whole text stands above the charts.
+        // On the side with more room, below the names of bands; the whole text is above the charts.
         const right = x > bbox.left + bbox.width / 2;
         ctx.textAlign = right ? "right" : "left";
         const label = text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
@@ -219,7 +219,7 @@
     for (const [, u] of ofGroup(group)) {
       if (u.scales.x.min !== min || u.scales.x.max !== max) u.setScale("x", { min, max });
     }
-    // Scales are set after this turn, and tell of it then.
+    // Scales are set after this turn, and call back then.
     setTimeout(() => (inStep = false));
   };
   const wholes = new Map();
@@ -261,7 +261,7 @@
     const at = make("output", { className: "at" });
     figure.querySelector("figcaption").append(" ", at);
     const outputs = items.map((item) => item.querySelector("output"));
-    // Values follow the cursor; read aloud they are only where somebody asked, by key.
+    // Values follow the cursor; read aloud they are only where a key asked for it.
     [at, ...outputs].forEach((output) => output?.setAttribute("aria-live", "off"));
     const ranges = outputs.map((output) => output && output.textContent);
     const format = units[chart.unit] || count;
@@ -328,7 +328,7 @@
     });
   };
 
-  // What stands above the charts of a trial: which component, and the zoom.
+  // The controls above the charts of a trial: which component, and the zoom.
   const pick = (group, charts) => {
     const component = picked.get(group) || "";
     for (const figure of document.querySelectorAll(`.chart[data-group="${group}"]`)) {

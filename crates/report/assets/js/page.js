@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  // The address says which case is shown, so that it can be sent to somebody.
+  // The address says which case is shown, so that a link leads to this case.
   const picker = document.getElementById("picker");
   if (picker) {
     const select = picker.querySelector("select");

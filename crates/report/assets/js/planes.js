@@ -1,5 +1,5 @@
-// Points in a plane: under the mouse, and from point to point by key, each is told. The picture itself is whole without
-// this.
+// Points in a plane: their values are shown under the mouse, and from point to point by key. The picture itself is whole
+// without this.
 (() => {
   "use strict";
   const { make, say } = loadlab;
@@ -19,7 +19,7 @@
       at.textContent = on ? on.dataset.words : "";
     };
     for (const spot of spots) {
-      // The words stand in the caption: two of the same are in the way.
+      // The caption has these words: a tooltip with the same would be in the way.
       spot.dataset.words = spot.title;
       spot.removeAttribute("title");
       spot.addEventListener("pointerenter", () => show(spot));

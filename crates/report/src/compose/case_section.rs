@@ -8,7 +8,7 @@ use loadlab_record::documents::summary::{Distribution, LoadSummary, Summary};
 
 use super::{PlanOrder, agents, case_id, charts, marks, profile, ranged, remarks, sockets, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
-use crate::trial::{generator_words, load_words};
+use crate::trial::{describe_generator, describe_load};
 
 /// The section of a case: what it is, how it went, what its components used, its seconds, and its exchanges.
 pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Section {
@@ -44,7 +44,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> 
     if !charts.is_empty() {
         blocks.push(Block::Heading(charts_heading(case)));
         let first = charts.iter().flat_map(|part| &part.charts).next();
-        blocks.extend(first.and_then(marks::mark_words).map(Block::Paragraph));
+        blocks.extend(first.and_then(marks::describe_marks).map(Block::Paragraph));
         blocks.extend(charts.into_iter().map(Block::Multiples));
     }
     blocks.extend(remarks::events(case));
@@ -73,12 +73,12 @@ fn facts(case: &CaseFindings<'_>) -> Vec<Fact> {
         case.case.facts.values.iter().map(|(axis, value)| Fact::new(axis, value)).collect();
     if let Some(summary) = case.whole().next() {
         if summary.load.loads.is_empty() {
-            facts.push(Fact::new("load", load_words(&summary.load).join(" · ")));
+            facts.push(Fact::new("load", describe_load(&summary.load).join(" · ")));
         }
         for (name, load) in &summary.load.loads {
-            facts.push(Fact::new(format!("load {name}"), load_words(load).join(" · ")));
+            facts.push(Fact::new(format!("load {name}"), describe_load(load).join(" · ")));
         }
-        let generator = generator_words(&summary.generator, summary.asked_s());
+        let generator = describe_generator(&summary.generator, summary.asked_s());
         facts.push(Fact::new("generator", generator.join(" · ")));
     }
     facts

@@ -26,8 +26,8 @@ pub(super) fn constant_axes(findings: &Findings<'_>, axes: &[String]) -> Option<
     }
     let first = &findings.cases.first()?.case.facts;
     let constant = first.values.iter().enumerate().filter(|(i, _)| !labels.axes.contains(i));
-    let words: Vec<String> = constant.map(|(_, (axis, value))| format!("{axis}={value}")).collect();
-    (!words.is_empty()).then(|| words.join(", "))
+    let texts: Vec<String> = constant.map(|(_, (axis, value))| format!("{axis}={value}")).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 /// The table; `None` if nothing was measured.

@@ -16,10 +16,10 @@ pub fn document(comparisons: &[Comparison]) -> Document {
         many => format!("{} comparisons", many.len()),
     };
     let found = match comparisons {
-        [one] => vec![Fact::new("Found", found_words(one))],
-        many => many.iter().map(|c| Fact::new(&c.other, found_words(c))).collect(),
+        [one] => vec![Fact::new("Found", describe_conclusions(one))],
+        many => many.iter().map(|c| Fact::new(&c.other, describe_conclusions(c))).collect(),
     };
-    let how = comparisons.first().map(|first| Fact::new("How", how_words(first, comparisons)));
+    let how = comparisons.first().map(|first| Fact::new("How", describe_method(first, comparisons)));
     let moved = |c: &Comparison| {
         Some(format!(
             "{}{}.",
@@ -57,7 +57,7 @@ fn section(index: usize, comparison: &Comparison, one_of_many: bool) -> Section 
 pub fn blocks(comparisons: &[Comparison]) -> Vec<Block> {
     let Some(first) = comparisons.first() else { return Vec::new() };
     let mut blocks =
-        vec![Block::Heading("Differences".into()), Block::Paragraph(how_words(first, comparisons))];
+        vec![Block::Heading("Differences".into()), Block::Paragraph(describe_method(first, comparisons))];
     for (index, comparison) in comparisons.iter().enumerate() {
         blocks.extend(ratios(comparison).map(Block::Ratios));
         blocks.push(Block::Table(table(comparison)));
@@ -69,7 +69,7 @@ pub fn blocks(comparisons: &[Comparison]) -> Vec<Block> {
 }
 
 /// The conclusions of a comparison, worst first.
-pub fn found_words(comparison: &Comparison) -> String {
+fn describe_conclusions(comparison: &Comparison) -> String {
     if let Some(why) = &comparison.why_not {
         return format!("cannot tell: {why}.");
     }
@@ -81,7 +81,7 @@ pub fn found_words(comparison: &Comparison) -> String {
         }
     }
     // What differs, followed by where.
-    parts.extend(where_words(comparison));
+    parts.extend(describe_differing_parts(comparison));
     let within = figures::percent(comparison.options.equivalence_margin);
     for (call, word) in
         [(Call::Same, format!("the same within {within}")), (Call::CannotTell, "cannot tell".into())]
@@ -101,7 +101,7 @@ pub fn found_words(comparison: &Comparison) -> String {
 const MOST_PARTS: usize = 6;
 
 /// In which parts of the trial the cases differ, the largest differences first; `None` if in none that was tested.
-pub fn where_words(comparison: &Comparison) -> Option<String> {
+pub fn describe_differing_parts(comparison: &Comparison) -> Option<String> {
     let mut differing: Vec<&Row> = comparison.differing_details().collect();
     if differing.is_empty() {
         return None;
@@ -120,7 +120,7 @@ pub fn where_words(comparison: &Comparison) -> Option<String> {
 }
 
 /// How the comparisons were judged, which is the same for all except the number of trials.
-fn how_words(comparison: &Comparison, all: &[Comparison]) -> String {
+fn describe_method(comparison: &Comparison, all: &[Comparison]) -> String {
     let (_, other) = comparison.trials;
     let counts = || all.iter().map(|one| one.trials.0);
     let (least, base) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
@@ -132,7 +132,7 @@ fn how_words(comparison: &Comparison, all: &[Comparison]) -> String {
              stop and however many figures. The trial is the unit, never the request.",
             from + &figures::plural(base as u64, "round", "rounds"),
             false_alarms(comparison)
-        ) + &control_words(all);
+        ) + &describe_controls(all);
     }
     let method = match comparison.method {
         Method::Paired | Method::Sequential => format!(
@@ -149,11 +149,11 @@ fn how_words(comparison: &Comparison, all: &[Comparison]) -> String {
         "{method}; one false alarm in {} comparisons of equal cases at most, however many {family}. The trial is the \
          unit, never the request.",
         false_alarms(comparison)
-    ) + &control_words(all)
+    ) + &describe_controls(all)
 }
 
 /// The smallest differences that the controls show to be visible in all comparisons, or that there is no control.
-fn control_words(all: &[Comparison]) -> String {
+fn describe_controls(all: &[Comparison]) -> String {
     let rows = || all.iter().flat_map(|one| &one.rows);
     let of_figure = |of: &Row| {
         let same = rows().filter(|row| row.metric.id == of.metric.id);
@@ -233,7 +233,7 @@ fn interval(scale: Scale, around: ConfidenceInterval) -> String {
 /// A drawing with one row per figure; `None` if no figure has an interval.
 fn ratios(comparison: &Comparison) -> Option<Ratios> {
     let row = |r: &Row| {
-        let (call, weight) = call_words(r.call);
+        let (call, weight) = call_text(r.call);
         let around = r.effect.and_then(|e| {
             let interval = e.interval?;
             Some(RangedValue { value: e.value, low: interval.low, high: interval.high })
@@ -258,7 +258,7 @@ fn ratios(comparison: &Comparison) -> Option<Ratios> {
 }
 
 fn row(r: &Row) -> Vec<Cell> {
-    let (word, weight) = call_words(r.call);
+    let (word, weight) = call_text(r.call);
     let effect = r.effect.map_or(NOTHING.to_owned(), |e| match r.scale {
         Scale::Ratio => ratio(e.value),
         Scale::Difference => points(e.value),
@@ -332,7 +332,7 @@ pub fn table(comparison: &Comparison) -> Table {
     table
 }
 
-fn call_words(call: Call) -> (&'static str, Weight) {
+fn call_text(call: Call) -> (&'static str, Weight) {
     match call {
         Call::Better => ("better", Weight::Good),
         Call::Worse => ("worse", Weight::Bad),

@@ -9,7 +9,7 @@ use loadlab_analysis::trial::components::{cpu_s, probe_name};
 use loadlab_record::watch::sample::Sample;
 
 use super::one_trial::ChartedTrial;
-use super::quiet::{Words, parted};
+use super::quiet::{QuietText, parted};
 use crate::colour::Colour;
 use crate::document::{Chart, Line, Multiples};
 use crate::figures;
@@ -34,7 +34,7 @@ struct Figure<'a> {
     id: &'static str,
     title: &'static str,
     unit: Unit,
-    words: Words,
+    text: QuietText,
     /// Limits by component, in the figure's unit.
     limits: BTreeMap<&'a str, f64>,
 }
@@ -83,15 +83,15 @@ impl ChartedTrial<'_> {
             of: Vec::new(),
         };
         let lines = probes.into_iter().enumerate().map(|(i, (name, of))| line(i, name, of)).collect();
-        let words = Words { name: "Probes", zero: "0 throughout" };
-        let (lines, quiet) = parted(lines, Unit::Number, words, |_| None);
+        let text = QuietText { name: "Probes", zero: "0 throughout" };
+        let (lines, quiet) = parted(lines, Unit::Number, text, |_| None);
         of.charts.extend(self.chart("probes", "Probes", Unit::Number, self.samples.at_s(), lines));
         of.quiet.extend(quiet);
     }
 
     fn add(&self, of: &mut Multiples, part: &ChartGroup<'_>, figure: Figure<'_>, lines: Vec<Line>) {
         let limit_of = |line: &Line| figure.limits.get(line.of.first()?.as_str()).copied();
-        let (lines, quiet) = parted(lines, figure.unit, figure.words, limit_of);
+        let (lines, quiet) = parted(lines, figure.unit, figure.text, limit_of);
         of.quiet.extend(quiet);
         if lines.is_empty() {
             return;
@@ -115,9 +115,9 @@ impl ChartedTrial<'_> {
             let rates = self.samples.rates(list, cpu_s);
             rates.into_iter().map(|v| v.map(|v| v * 100.0)).collect()
         });
-        let words = Words { name: "CPU", zero: "0 % throughout" };
+        let text = QuietText { name: "CPU", zero: "0 % throughout" };
         let limits = self.cpu_limits.clone();
-        (Figure { id: "cpu", title: "CPU, of one core", unit: Unit::CpuPercent, words, limits }, lines)
+        (Figure { id: "cpu", title: "CPU, of one core", unit: Unit::CpuPercent, text, limits }, lines)
     }
 
     fn memory<'a>(&'a self, part: &ChartGroup<'a>) -> (Figure<'a>, Vec<Line>) {
@@ -125,8 +125,8 @@ impl ChartedTrial<'_> {
         let lines = self.component_lines(part, |list| self.samples.levels(list, read));
         let limit = |list: &[Sample]| list.iter().rev().find_map(|s| s.memory_limit_bytes).map(|l| l as f64);
         let limits = part.components.iter().filter_map(|(name, list)| Some((*name, limit(list)?))).collect();
-        let words = Words { name: "Memory", zero: "0 B throughout" };
-        (Figure { id: "memory", title: "Memory", unit: Unit::Bytes, words, limits }, lines)
+        let text = QuietText { name: "Memory", zero: "0 B throughout" };
+        (Figure { id: "memory", title: "Memory", unit: Unit::Bytes, text, limits }, lines)
     }
 
     fn rates<'a>(
@@ -138,8 +138,8 @@ impl ChartedTrial<'_> {
         read: fn(&Sample) -> Option<f64>,
     ) -> (Figure<'a>, Vec<Line>) {
         let lines = self.component_lines(part, |list| self.samples.rates(list, read));
-        let words = Words { name, zero: "0 B/s throughout" };
-        (Figure { id, title, unit: Unit::BytesPerS, words, limits: BTreeMap::new() }, lines)
+        let text = QuietText { name, zero: "0 B/s throughout" };
+        (Figure { id, title, unit: Unit::BytesPerS, text, limits: BTreeMap::new() }, lines)
     }
 
     fn throttled<'a>(&'a self, part: &ChartGroup<'a>) -> (Figure<'a>, Vec<Line>) {
@@ -160,8 +160,8 @@ impl ChartedTrial<'_> {
                 "Throttled, share of periods"
             }
         };
-        let words = Words { name: "Throttled", zero: "never" };
-        (Figure { id: "throttled", title, unit: Unit::Share, words, limits: BTreeMap::new() }, lines)
+        let text = QuietText { name: "Throttled", zero: "never" };
+        (Figure { id: "throttled", title, unit: Unit::Share, text, limits: BTreeMap::new() }, lines)
     }
 
     /// The share of its CPU limit's periods in which a component was throttled. If only the time is known, that is a

@@ -8,7 +8,7 @@ use loadlab_record::counts::load::{Tick, TickMs};
 use loadlab_record::store::TrialRecord;
 
 use super::one_trial::ChartedTrial;
-use super::quiet::{Words, parted};
+use super::quiet::{QuietText, parted};
 use super::readings::TickBin;
 use super::shapes;
 use crate::colour::Colour;
@@ -122,7 +122,7 @@ impl ChartedTrial<'_> {
             let (moving, quiet) = parted(
                 vec![line],
                 Unit::Count,
-                Words { name, zero: "none at the end of any second" },
+                QuietText { name, zero: "none at the end of any second" },
                 |_| None,
             );
             lines.extend(moving);

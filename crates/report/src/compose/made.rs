@@ -27,13 +27,13 @@ pub fn section(run: &DiagnosedRun) -> Section {
     let mut blocks = Vec::new();
     if !m.words.is_empty() {
         blocks.push(Block::Heading("Experiment".into()));
-        let words = m.words.iter().map(|w| Remark {
+        let remarks = m.words.iter().map(|w| Remark {
             weight: Weight::Plain,
             label: String::new(),
             text: w.clone(),
             hint: None,
         });
-        blocks.push(Block::Remarks(words.collect()));
+        blocks.push(Block::Remarks(remarks.collect()));
     }
     blocks.push(Block::Heading("Machine and run".into()));
     blocks.push(Block::Facts(facts(run)));

@@ -95,13 +95,13 @@ pub(super) fn turns(record: &TrialRecord, facts: &LoadFacts) -> Vec<Mark> {
 }
 
 /// The marks in a trial's charts, in words.
-pub fn mark_words(chart: &Chart) -> Option<String> {
+pub fn describe_marks(chart: &Chart) -> Option<String> {
     let span =
         |b: &Band| format!("{} from {} to {}", b.text, figures::seconds(b.from_s), figures::seconds(b.to_s));
     let moment = |m: &Mark| format!("{} at {}", m.text, figures::seconds(m.at_s));
     let moments = chart.turns.iter().chain(&chart.marks).map(moment);
-    let words: Vec<String> = chart.bands.iter().map(span).chain(moments).collect();
-    (!words.is_empty()).then(|| format!("Marked: {}.", words.join("; ")))
+    let texts: Vec<String> = chart.bands.iter().map(span).chain(moments).collect();
+    (!texts.is_empty()).then(|| format!("Marked: {}.", texts.join("; ")))
 }
 
 /// Warm-up, pauses between batches, and the drain.

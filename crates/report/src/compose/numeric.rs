@@ -140,7 +140,7 @@ impl Matrix<'_> {
     fn trends(&self) -> Option<Trends> {
         let mut facets: Vec<String> = Vec::new();
         for case in &self.findings.cases {
-            let facet = self.words(case, self.facets.iter());
+            let facet = self.axes_text(case, self.facets.iter());
             if !facets.contains(&facet) {
                 facets.push(facet);
             }
@@ -174,7 +174,7 @@ impl Matrix<'_> {
     }
 
     /// `users=5, region=eu`, for these axes.
-    fn words<'i>(&self, case: &CaseFindings<'_>, axes: impl Iterator<Item = &'i usize>) -> String {
+    fn axes_text<'i>(&self, case: &CaseFindings<'_>, axes: impl Iterator<Item = &'i usize>) -> String {
         let one = |i: &usize| Some(format!("{}={}", self.axes.get(*i)?, case.case.facts.values.get(*i)?.1));
         axes.filter_map(one).collect::<Vec<_>>().join(", ")
     }
@@ -182,10 +182,10 @@ impl Matrix<'_> {
     fn plane(&self, metric: &Metric, facet: &str) -> Option<Plane> {
         let title = metric.title();
         let mut groups: Vec<Group> = Vec::new();
-        let of_facet = cases(self.findings).filter(|(_, c)| self.words(c, self.facets.iter()) == facet);
+        let of_facet = cases(self.findings).filter(|(_, c)| self.axes_text(c, self.facets.iter()) == facet);
         for (index, case) in of_facet {
             let Some(spot) = self.spot(index, case, metric) else { continue };
-            let name = if self.by.is_some() { self.words(case, self.by.iter()) } else { title.clone() };
+            let name = if self.by.is_some() { self.axes_text(case, self.by.iter()) } else { title.clone() };
             match groups.iter_mut().find(|g| g.name == name) {
                 Some(group) => group.spots.push(spot),
                 None => {
@@ -236,8 +236,8 @@ impl Matrix<'_> {
         };
         let axes = std::iter::once(&self.x).chain(&self.by).chain(&self.facets);
         let name = match self.is_named {
-            true => format!("{} ({})", case.case.facts.name, self.words(case, axes)),
-            false => self.words(case, axes),
+            true => format!("{} ({})", case.case.facts.name, self.axes_text(case, axes)),
+            false => self.axes_text(case, axes),
         };
         Some(Spot {
             name: format!("{name}{verdict}"),

@@ -20,7 +20,7 @@ const NAMES: usize = 6;
 
 /// A chart's name in a sentence, and the text if all of it is zero.
 #[derive(Clone, Copy)]
-pub(super) struct Words {
+pub(super) struct QuietText {
     pub(super) name: &'static str,
     pub(super) zero: &'static str,
 }
@@ -30,18 +30,18 @@ pub(super) struct Words {
 pub(super) fn parted(
     lines: Vec<Line>,
     unit: Unit,
-    words: Words,
+    text: QuietText,
     limit_of: impl Fn(&Line) -> Option<f64>,
 ) -> (Vec<Line>, Option<String>) {
     let lines: Vec<Line> = lines.into_iter().filter(|l| range(l).is_some()).collect();
     if lines.iter().all(|l| is_still(l, unit, limit_of(l))) {
-        return (Vec::new(), all_still(&lines, unit, words, &limit_of));
+        return (Vec::new(), all_still(&lines, unit, text, &limit_of));
     }
     let (idle, moving): (Vec<Line>, Vec<Line>) =
         lines.into_iter().partition(|l| is_idle(l, unit, limit_of(l)));
-    let level = bound(unit).unwrap_or_else(|| words.zero.to_owned());
+    let level = bound(unit).unwrap_or_else(|| text.zero.to_owned());
     let sentence = (!idle.is_empty())
-        .then(|| format!("{} {level}: {}.", words.name, names(idle.iter().map(|l| l.name.clone()))));
+        .then(|| format!("{} {level}: {}.", text.name, names(idle.iter().map(|l| l.name.clone()))));
     (moving, sentence)
 }
 
@@ -82,7 +82,7 @@ fn bound(unit: Unit) -> Option<String> {
 fn all_still(
     lines: &[Line],
     unit: Unit,
-    Words { name, zero }: Words,
+    QuietText { name, zero }: QuietText,
     limit_of: &dyn Fn(&Line) -> Option<f64>,
 ) -> Option<String> {
     if lines.is_empty() {
@@ -141,7 +141,7 @@ mod tests {
         Line { name: name.into(), values, colour: Colour::Nth(0), limit: false, of: vec![name.into()] }
     }
 
-    const CPU: Words = Words { name: "CPU", zero: "none" };
+    const CPU: QuietText = QuietText { name: "CPU", zero: "none" };
 
     fn check(lines: &[Line], unit: Unit, limit: Option<f64>, drawn: &[&str], said: Option<&str>) {
         let (left, sentence) = parted(lines.to_vec(), unit, CPU, |_| limit);

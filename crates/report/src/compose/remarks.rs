@@ -10,7 +10,7 @@ use loadlab_record::documents::summary::{Doubt, Expectation};
 
 use crate::document::{Block, Remark, Section, Weight};
 use crate::figures;
-use crate::trial::{example_words, expectation_words};
+use crate::trial::{describe_expectation, example_text};
 
 /// Cases that a remark names one by one.
 const NAMED: usize = 3;
@@ -100,7 +100,7 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
                 n => format!(" in {} of {} cases", findings.cases.len() - n, findings.cases.len()),
             };
             let measured =
-                (findings.cases.len() == 1).then(|| all.first().map(|(_, e)| expectation_words(e)));
+                (findings.cases.len() == 1).then(|| all.first().map(|(_, e)| describe_expectation(e)));
             let text = measured.flatten().unwrap_or_else(|| format!("{expr}{everywhere}"));
             return Remark { weight: Weight::Good, label: "✔ holds".into(), text, hint: None };
         };
@@ -118,7 +118,7 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
         } else {
             String::new()
         };
-        let text = format!("{}{names}{of}", expectation_words(first));
+        let text = format!("{}{names}{of}", describe_expectation(first));
         Remark { weight, label: label.into(), text, hint: None }
     };
     by_expr.into_iter().map(remark).collect()
@@ -163,7 +163,7 @@ fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
         Some((_, e)) => came(e),
     };
     let shown =
-        missed.first().copied().or(trials.first()).map(|(_, e)| expectation_words(e)).unwrap_or_default();
+        missed.first().copied().or(trials.first()).map(|(_, e)| describe_expectation(e)).unwrap_or_default();
     let text = match (trials.len(), missed.len()) {
         (1, _) | (_, 0) => shown,
         (of, n) => format!("{shown}; in {n} of {of} trials"),
@@ -239,12 +239,12 @@ pub fn events(case: &CaseFindings<'_>) -> Option<Block> {
         return None;
     }
     let lines: Vec<String> =
-        record.events.iter().map(|e| format!("{:>9.3} s  {}", e.at_s, event_words(e))).collect();
+        record.events.iter().map(|e| format!("{:>9.3} s  {}", e.at_s, describe_event(e))).collect();
     Some(Block::Folded { title: format!("Events of trial {}", record.number), text: lines.join("\n") })
 }
 
 /// An event in words.
-pub fn event_words(event: &Event) -> String {
+fn describe_event(event: &Event) -> String {
     match &event.what {
         EventKind::Up { component, pid: Some(pid) } => format!("{component} started (process {pid})"),
         EventKind::Up { component, pid: None } => format!("{component} started"),
@@ -341,7 +341,7 @@ fn remark(example: &Example, kept: ExampleReason) -> Remark {
     Remark {
         weight: if kept == ExampleReason::Failed { Weight::Bad } else { Weight::Doubtful },
         label: example.outcome.clone(),
-        text: example_words(example).split_once(": ").map_or_else(String::new, |(_, text)| text.to_owned()),
+        text: example_text(example).split_once(": ").map_or_else(String::new, |(_, text)| text.to_owned()),
         hint: (!hints.is_empty()).then(|| hints.join(" · ")),
     }
 }

@@ -98,7 +98,7 @@ fn of(lists: &[(&str, &[Sample])]) -> Table {
         rows: lists.iter().map(|(name, list)| row(name, list)).collect(),
         note: Some(
             "The most at one time; of connections and segments that the kernel threw away or sent again, how many. Of \
-             components without a network of their own the sockets are among the host's. A machine has a load average; \
+             components without their own network the sockets are among the host's. A machine has a load average; \
              for a component it is the share of time in which something of it waited for a core."
                 .into(),
         ),
@@ -146,9 +146,9 @@ fn states(list: &[Sample]) -> String {
     }
     let mut most: Vec<_> = most.into_iter().filter(|(_, count)| *count > 0).collect();
     most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let words: Vec<String> =
+    let texts: Vec<String> =
         most.into_iter().map(|(state, count)| format!("{state} {}", figures::count(count))).collect();
-    if words.is_empty() { NOTHING.to_owned() } else { words.join(", ") }
+    if texts.is_empty() { NOTHING.to_owned() } else { texts.join(", ") }
 }
 
 /// The share of time spent waiting, between the first and the last reading.

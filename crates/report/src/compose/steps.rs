@@ -80,7 +80,7 @@ pub(super) fn failing(findings: &Findings<'_>) -> Vec<Remark> {
     }
     failing.sort_by(|(_, (a, _)), (_, (b, _))| share(b).total_cmp(&share(a)));
     let more = failing.len().saturating_sub(FAILING_NAMED);
-    let words = |(tag, (requests, failures)): (&str, (Requests, Failures))| {
+    let remark = |(tag, (requests, failures)): (&str, (Requests, Failures))| {
         let kinds: Vec<&str> = failures.nonzero().map(|(kind, _)| kind.name()).collect();
         let (failed, of) = (figures::count(requests.failed), figures::count(requests.started));
         Remark {
@@ -90,7 +90,7 @@ pub(super) fn failing(findings: &Findings<'_>) -> Vec<Remark> {
             hint: None,
         }
     };
-    let mut remarks: Vec<Remark> = failing.into_iter().take(FAILING_NAMED).map(words).collect();
+    let mut remarks: Vec<Remark> = failing.into_iter().take(FAILING_NAMED).map(remark).collect();
     if let Some(last) = remarks.last_mut().filter(|_| more > 0) {
         last.text.push_str(&format!("; and {more} more"));
     }

@@ -231,8 +231,11 @@ fn edges(
         }
     };
     let mut all: Vec<Edge> = seen.into_iter().map(edge).collect();
-    if all.is_empty() {
-        all = planned(groups, manifest, members);
+    // A load that a program makes is not loadlab's, and sockets of another machine are not seen.
+    if !all.iter().any(|e| e.from == GENERATOR) {
+        let is_unseen = all.is_empty();
+        let of_plan = planned(groups, manifest, members).into_iter();
+        all.extend(of_plan.filter(|e| is_unseen || e.from == GENERATOR));
     }
     all
 }
@@ -260,12 +263,23 @@ fn planned(
             add(groups.name(&component.name), groups.name(asked));
         }
     }
-    // What follows `load` in the plan comes after its system.
-    let loads = manifest.plan_text.find("\nload").map_or("", |at| &manifest.plan_text[at..]);
-    for asked in named_in(loads) {
+    // Not what probes and conditions name: the load does not go there.
+    for asked in lines_of_loads(&manifest.plan_text).flat_map(named_in) {
         add(GENERATOR, groups.name(asked));
     }
     all
+}
+
+/// The lines of a plan's `load` or `loads`.
+fn lines_of_loads(plan: &str) -> impl Iterator<Item = &str> {
+    let mut is_load = false;
+    plan.lines().filter(move |line| {
+        // A key of the plan itself.
+        if line.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            is_load = line.starts_with("load:") || line.starts_with("loads:");
+        }
+        is_load
+    })
 }
 
 /// Components that a text of a plan names as `${components.NAME.…}`.
@@ -273,8 +287,8 @@ fn named_in(text: &str) -> impl Iterator<Item = &str> {
     text.split("${components.").skip(1).filter_map(|rest| rest.split(['.', '}']).next())
 }
 
-/// All drawn nodes except loadlab, by how many steps a request takes to them; those without a known caller are with
-/// the first, in the plan's order.
+/// All drawn nodes except loadlab, by how many steps a request takes to them, in the plan's order. Of those that nobody
+/// was seen calling, callers of others, such as consumers, are with the first, and the rest is with the last.
 fn layers_of<'a>(
     edges: &[Edge],
     groups: &'a Groups,
@@ -287,11 +301,14 @@ fn layers_of<'a>(
     let mut asking: Vec<String> = vec![GENERATOR.to_owned()];
     while !left.is_empty() {
         let is_asked = |name: &&str| edges.iter().any(|e| e.to == **name && asking.contains(&e.from));
-        let (next, others): (Vec<&str>, Vec<&str>) = left.into_iter().partition(is_asked);
+        let is_caller = |name: &&str| edges.iter().any(|e| e.from == **name);
+        let is_called = |name: &&str| edges.iter().any(|e| e.to == **name);
+        let begins = |name: &&str| layers.is_empty() && is_caller(name) && !is_called(name);
+        let (next, others): (Vec<&str>, Vec<&str>) =
+            left.into_iter().partition(|name| is_asked(name) || begins(name));
         if next.is_empty() {
-            // Without a known caller: beside the first.
-            match layers.first_mut() {
-                Some(first) => first.extend(others),
+            match layers.last_mut() {
+                Some(last) => last.extend(others),
                 None => layers.push(others),
             }
             break;
@@ -308,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replicas_stand_for_one() {
+    fn replicas_are_drawn_as_one_component() {
         let facts = |name: &str| ComponentFacts { name: name.to_owned(), run: String::new() };
         let groups = Groups::of(&["lb", "edge1", "edge2", "edge3", "db1", "cache"].map(facts));
         let drawn: Vec<(&str, usize)> = groups.all.iter().map(|(name, m)| (name.as_str(), m.len())).collect();
@@ -319,6 +336,41 @@ mod tests {
         );
         let clash = Groups::of(&["edge", "edge1", "edge2"].map(facts));
         assert_eq!(clash.name("edge1"), "edge*");
+    }
+
+    #[test]
+    fn layers_are_steps_of_the_load() {
+        let names = ["balancer", "edge", "backend", "consumer", "store"];
+        let facts = |name: &str| ComponentFacts { name: name.to_owned(), run: String::new() };
+        let groups = Groups::of(&names.map(facts));
+        let members: BTreeMap<&str, Vec<(&str, &ComponentSummary)>> =
+            names.iter().map(|name| (*name, Vec::new())).collect();
+        let check = |calls: &[(&str, &str)], expect: &[&[&str]]| {
+            let edge = |(from, to): &(&str, &str)| Edge {
+                from: (*from).to_owned(),
+                to: (*to).to_owned(),
+                text: String::new(),
+                is_bottleneck: false,
+            };
+            let edges: Vec<Edge> = calls.iter().map(edge).collect();
+            assert_eq!(layers_of(&edges, &groups, &members), expect, "{calls:?}");
+        };
+        let all = [("loadlab", "balancer"), ("balancer", "edge"), ("edge", "backend"), ("consumer", "store")];
+        check(&all, &[&["balancer", "consumer"], &["edge", "store"], &["backend"]]);
+        check(&all[..3], &[&["balancer"], &["edge"], &["backend", "consumer", "store"]]);
+        // Two that call only each other.
+        let circle = [("loadlab", "balancer"), ("edge", "backend"), ("backend", "edge")];
+        check(&circle, &[&["balancer", "edge", "backend", "consumer", "store"]]);
+        check(&all[1..3], &[&["balancer"], &["edge"], &["backend", "consumer", "store"]]);
+        check(&[], &[&names]);
+    }
+
+    #[test]
+    fn the_load_goes_to_what_its_own_section_names() {
+        let plan = "# a plan\nloadlab: 1\nsystem:\n  probes: { a: ${components.db.port} }\n\
+            load:\n  get: http://${components.web.address}\n# or\n  - ${components.api.port}\n\
+            drain: { until: ${components.queue.port} }\n";
+        assert_eq!(lines_of_loads(plan).flat_map(named_in).collect::<Vec<_>>(), ["web", "api"]);
     }
 
     #[test]

@@ -361,7 +361,7 @@ pub(super) fn drop_unknown_columns(table: &mut Table) {
     let described: Vec<bool> = (0..table.head.len())
         .map(|i| table.rows.iter().any(|r| !matches!(r[i].text.as_str(), "" | NOTHING)))
         .collect();
-    let words: Vec<String> = table.text_columns.iter().map(|i| table.head[*i].clone()).collect();
+    let heads: Vec<String> = table.text_columns.iter().map(|i| table.head[*i].clone()).collect();
     let keep = |i: usize| i == 0 || described[i];
     let mut at = 0..;
     table.head.retain(|_| at.next().is_some_and(keep));
@@ -369,5 +369,5 @@ pub(super) fn drop_unknown_columns(table: &mut Table) {
         let mut at = 0..;
         row.retain(|_| at.next().is_some_and(keep));
     }
-    table.text_columns = words.iter().filter_map(|w| table.head.iter().position(|h| h == w)).collect();
+    table.text_columns = heads.iter().filter_map(|w| table.head.iter().position(|h| h == w)).collect();
 }

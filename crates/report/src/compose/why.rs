@@ -84,7 +84,7 @@ fn weight(call: LeverCall) -> Weight {
 fn costs(why: &WhyFacts) -> Option<Ratios> {
     let row = |lever: &LeverFacts| Ratio {
         name: format!("{}: {}", lever.name, lever.less),
-        call: lever.call.words().to_owned(),
+        call: lever.call.describe().to_owned(),
         weight: weight(lever.call),
         value: lever.goodput.map(around),
         instead: None,
@@ -120,7 +120,7 @@ fn levers(why: &WhyFacts) -> Table {
                 |e| format!("{} ({} … {})", two(e.value), two(e.low), two(e.high)),
             )),
             Cell::new(figures::or_nothing(lever.p99_ms, figures::ms)),
-            Cell::new(lever.call.words()).with_weight(weight(lever.call)),
+            Cell::new(lever.call.describe()).with_weight(weight(lever.call)),
         ]
     };
     let without = why.goodput_per_s.map_or_else(String::new, |rate| {

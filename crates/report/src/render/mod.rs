@@ -138,7 +138,7 @@ fn plane_lines(plane: &Plane, width: usize, rows: usize) -> Vec<String> {
     let below: Vec<(usize, String)> =
         across.labels(&plane.across).into_iter().map(|(v, text)| (x(v), harmless(&text))).collect();
     lines.push(format!("{}  {}", " ".repeat(beside), labels_line(&below, columns)));
-    lines.push(format!("{}  {}", " ".repeat(beside), legend_words(plane, &described)));
+    lines.push(format!("{}  {}", " ".repeat(beside), legend_text(plane, &described)));
     lines.into_iter().map(|l| cut(l.trim_end(), width)).collect()
 }
 
@@ -157,7 +157,7 @@ fn labels_line(labels: &[(usize, String)], columns: usize) -> String {
 }
 
 /// `● goodput · law ┆ knee 12, over users`.
-fn legend_words(
+fn legend_text(
     plane: &Plane,
     described: &dyn Fn(f64, loadlab_analysis::cases::metric::Unit) -> String,
 ) -> String {

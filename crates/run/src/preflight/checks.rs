@@ -1,6 +1,7 @@
 //! What each fact means for a load. Pure; a check returns `None` if it does not apply to the load.
 
 use loadlab_load::IoChoice;
+use loadlab_load::io::uring::RESERVED_FILES;
 use loadlab_plan::Isolation;
 use loadlab_record::text::units::{format_bytes, format_count};
 
@@ -28,8 +29,6 @@ pub(super) const ALL: &[Check] = &[
     swap,
 ];
 
-/// Files the engine reserves for the rest of the process; its rings reserve the same number.
-const RESERVED_FILES: u64 = 64;
 /// Maximum number of rings per thread.
 const MAX_RINGS: u64 = 64;
 /// How long the kernel keeps the side that closed first (`TCP_TIMEWAIT_LEN`), and after how long a port may be reused
@@ -74,11 +73,11 @@ fn open_files(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let found = found(format!("{} allowed", n(soft)));
     let room = soft.saturating_sub(facts.open_files_used + RESERVED_FILES);
     let Some(planned) = planned else {
-        let words = match on_uring(None, facts) {
+        let effect = match on_uring(None, facts) {
             true => "sockets of io_uring need none".to_owned(),
             false => format!("room for {} connections", n(room)),
         };
-        return Some(found.effect(Severity::Ok, words));
+        return Some(found.effect(Severity::Ok, effect));
     };
     if on_uring(Some(planned), facts) {
         return Some(rings(planned, soft, facts.component_files.unwrap_or(soft), found));
@@ -88,7 +87,7 @@ fn open_files(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
         return Some(found.effect(Severity::Ok, format!("room for {} connections", n(most))));
     }
     let needed = most.saturating_add(facts.open_files_used + RESERVED_FILES);
-    let words = format!(
+    let effect = format!(
         "{} of {} connections could not be opened: their requests fail as `connect`",
         n(most - room),
         n(most)
@@ -97,7 +96,7 @@ fn open_files(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
         true => format!("ulimit -n {needed}"),
         false => format!("sudo prlimit --pid $$ --nofile={needed}:{needed}"),
     };
-    Some(found.effect(by_certainty(planned.connections > room), words).remedy(remedy))
+    Some(found.effect(by_certainty(planned.connections > room), effect).remedy(remedy))
 }
 
 /// A component that is to have more open files than this process can grant would not start.
@@ -106,9 +105,9 @@ fn component_files(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let found = Finding::new("component files", format!("{} for `{component}`", n(*wanted)));
     match facts.open_files?.hard {
         Some(hard) if *wanted > hard && !facts.may_raise_limits => {
-            let words = format!("the hard limit is {}: the component would not start", n(hard));
+            let effect = format!("the hard limit is {}: the component would not start", n(hard));
             let remedy = format!("sudo prlimit --pid $$ --nofile={wanted}:{wanted}");
-            Some(found.effect(Severity::Blocker, words).remedy(remedy))
+            Some(found.effect(Severity::Blocker, effect).remedy(remedy))
         }
         _ => Some(found.effect(Severity::Ok, "allowed")),
     }
@@ -121,32 +120,32 @@ fn rings(planned: &Demand, soft: u64, of_server: u64, found: Finding) -> Finding
     let rings = planned.connections_most.div_ceil(threads).div_ceil(per_ring).max(1);
     if rings > MAX_RINGS {
         let most = per_ring.saturating_mul(MAX_RINGS * threads);
-        let words = format!(
+        let effect = format!(
             "a thread has at most {MAX_RINGS} rings of {} sockets each, all threads {} sockets",
             n(per_ring),
             n(most)
         );
         let needed = planned.connections_most.div_ceil(threads * MAX_RINGS) + RESERVED_FILES;
         return found
-            .effect(by_certainty(planned.connections > most), words)
+            .effect(by_certainty(planned.connections > most), effect)
             .remedy(format!("ulimit -n {needed}"));
     }
     // A server on this machine most likely runs under the shell's limit, and its sockets are ordinary ones.
     if planned.loopback && planned.connections > of_server {
-        let words = format!(
+        let effect = format!(
             "sockets of io_uring need none here, but a server process that may have {} accepts {0} of {}",
             n(of_server),
             n(planned.connections)
         );
         return found
-            .effect(Severity::Note, words)
+            .effect(Severity::Note, effect)
             .remedy(format!("ulimit -n {}", planned.connections + RESERVED_FILES));
     }
-    let words = match rings {
+    let effect = match rings {
         1 => "sockets of io_uring need none".to_owned(),
         _ => format!("sockets of io_uring need none; {rings} rings per thread"),
     };
-    found.effect(Severity::Ok, words)
+    found.effect(Severity::Ok, effect)
 }
 
 /// Number of ports from one source address to one destination.
@@ -191,12 +190,12 @@ fn more_ports(planned: &Demand, each: u64, needed: f64) -> String {
 fn source_ports(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let each = ports(facts)?;
     let Some(planned) = planned else {
-        let words = format!("{} connections from one address to one server", n(each));
-        return Some(Finding::new("source ports", n(each)).effect(Severity::Ok, words));
+        let effect = format!("{} connections from one address to one server", n(each));
+        return Some(Finding::new("source ports", n(each)).effect(Severity::Ok, effect));
     };
     worst_of(&planned.by_ports(), |loads| ports_of(loads, each)).or_else(|| {
-        let words = "none needed: no target uses TCP";
-        Some(Finding::new("source ports", n(each)).effect(Severity::Ok, words))
+        let effect = "none needed: no target uses TCP";
+        Some(Finding::new("source ports", n(each)).effect(Severity::Ok, effect))
     })
 }
 
@@ -205,17 +204,17 @@ fn ports_of(planned: &Demand, each: u64) -> Finding {
     let found = Finding::new("source ports", port_figure(each, planned));
     let (capacity, most) = (all_ports(each, planned), planned.connections_most);
     if most > capacity {
-        let words = format!(
+        let effect = format!(
             "no port for {} of {} connections: their requests fail as `connect`",
             n(most - capacity),
             n(most)
         );
         let sure = planned.connections > capacity;
-        return found.effect(by_certainty(sure), words).remedy(more_ports(planned, each, most as f64));
+        return found.effect(by_certainty(sure), effect).remedy(more_ports(planned, each, most as f64));
     }
     if planned.connections as f64 > 0.85 * capacity as f64 {
-        let words = "enough, but connecting gets slow: finding the last free ports takes the kernel long";
-        return found.effect(Severity::Note, words).remedy(more_ports(planned, each, capacity as f64 * 2.0));
+        let effect = "enough, but connecting gets slow: finding the last free ports takes the kernel long";
+        return found.effect(Severity::Note, effect).remedy(more_ports(planned, each, capacity as f64 * 2.0));
     }
     found.effect(Severity::Ok, format!("enough for {} connections", n(most)))
 }
@@ -252,20 +251,20 @@ fn closed_of(planned: &Demand, each: u64, reuse: u64) -> Finding {
             .effect(Severity::Ok, format!("enough for {} connections in that time", format_count(opened))),
         Some(opened) => {
             let after_s = full_after_s(planned, capacity).map(|s| format!(" after {} s", format_count(s)));
-            let words = format!(
+            let effect = format!(
                 "{} connections in that time for {} ports: where loadlab closes first, ports run out{} and \
                  requests fail as `connect`",
                 format_count(opened),
                 format_count(capacity),
                 after_s.unwrap_or_default()
             );
-            found.effect(Severity::Doubt, words).remedy(remedy())
+            found.effect(Severity::Doubt, effect).remedy(remedy())
         }
         None if capacity / held_s < FAST_PER_S => {
-            let words = format!(
+            let effect = format!(
                 "above {per_s}, ports run out where loadlab closes first, and requests fail as `connect`"
             );
-            found.effect(Severity::Doubt, words).remedy(remedy())
+            found.effect(Severity::Doubt, effect).remedy(remedy())
         }
         None => found.effect(Severity::Ok, format!("up to {per_s}")),
     }
@@ -282,31 +281,31 @@ fn accept_queue(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let longest = facts.somaxconn?;
     let found = Finding::new("accept queue", format!("somaxconn {}", n(longest)));
     let Some(planned) = planned else {
-        let words =
+        let effect =
             format!("{} may connect at once, if the server asks for a queue of that length", n(longest));
-        return Some(found.effect(Severity::Ok, words));
+        return Some(found.effect(Severity::Ok, effect));
     };
     let burst = planned.burst;
     if !planned.loopback {
         return Some(found.effect(Severity::Ok, "the server is on another machine, and so is its queue"));
     }
     if burst > longest {
-        let words = format!(
+        let effect = format!(
             "{} connect at once: those that find the queue full are retried after 1 s, 3 s, 7 s, which their \
              response times include",
             n(burst)
         );
         let remedy = format!("sysctl -w net.core.somaxconn={}", round_up(burst));
-        return Some(found.effect(Severity::Doubt, words).remedy(remedy));
+        return Some(found.effect(Severity::Doubt, effect).remedy(remedy));
     }
     if burst > COMMON_BACKLOG {
-        let words = format!(
+        let effect = format!(
             "{} connect at once; nginx, Node and Redis ask for a queue of {COMMON_BACKLOG} by default",
             n(burst)
         );
         let seconds = burst.div_ceil(COMMON_BACKLOG);
         return Some(
-            found.effect(Severity::Note, words).remedy(format!("loadlab bench … --ramp {seconds}s")),
+            found.effect(Severity::Note, effect).remedy(format!("loadlab bench … --ramp {seconds}s")),
         );
     }
     Some(found.effect(Severity::Ok, "long enough for all that connect at once"))
@@ -321,11 +320,11 @@ fn half_open(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
         return Some(found.effect(Severity::Ok, "long enough for all that connect at once"));
     }
     let remedy = format!("sysctl -w net.ipv4.tcp_max_syn_backlog={}", round_up(burst));
-    let (severity, words) = match facts.syn_cookies {
+    let (severity, effect) = match facts.syn_cookies {
         true => (Severity::Note, "some handshakes are answered with cookies, which costs the server time"),
         false => (Severity::Doubt, "handshakes beyond it are dropped and retried after 1 s, 3 s, 7 s"),
     };
-    Some(found.effect(severity, format!("{} connect at once: {words}", n(burst))).remedy(remedy))
+    Some(found.effect(severity, format!("{} connect at once: {effect}", n(burst))).remedy(remedy))
 }
 
 fn connection_tracking(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
@@ -335,8 +334,8 @@ fn connection_tracking(planned: Option<&Demand>, facts: &Facts) -> Option<Findin
     let figure = format!("{} of {} entries", n(table.count), n(table.max));
     let found = Finding::new("connection tracking", figure);
     if planned.is_some_and(|p| p.isolation != Isolation::None) {
-        let words = "nothing is tracked in the run's own network";
-        return Some(found.effect(Severity::Ok, words));
+        let effect = "nothing is tracked in the run's own network";
+        return Some(found.effect(Severity::Ok, effect));
     }
     if table.tracks == Some(false) && planned.is_none_or(|p| p.loopback) {
         return Some(found.effect(Severity::Ok, "connections to this machine are not tracked"));
@@ -344,12 +343,12 @@ fn connection_tracking(planned: Option<&Demand>, facts: &Facts) -> Option<Findin
     let room = table.max.saturating_sub(table.count);
     let per_s = room as f64 / table.time_wait_s.max(1) as f64;
     let Some(planned) = planned else {
-        let words = format!(
+        let effect = format!(
             "fills up at {} new connections/s; then packets are dropped without an error",
             format_count(per_s)
         );
         let severity = if table.tracks == Some(true) { Severity::Note } else { Severity::Ok };
-        return Some(found.effect(severity, words));
+        return Some(found.effect(severity, effect));
     };
     let surely = planned.surely_opened_within(table.time_wait_s as f64);
     let surely_full = surely.is_some_and(|opened| opened > room as f64);
@@ -363,20 +362,20 @@ fn connection_tracking(planned: Option<&Demand>, facts: &Facts) -> Option<Findin
                 Some(s) => format!("full after {} s", format_count(s)),
                 None => "it will be full".to_owned(),
             };
-            let words = format!(
+            let effect = format!(
                 "{when}: then packets are dropped without an error, and connects hang, also those of other programs"
             );
             let certain = table.tracks == Some(true) && surely_full;
-            found.effect(by_certainty(certain), words).remedy(track_less(planned, table, opened))
+            found.effect(by_certainty(certain), effect).remedy(track_less(planned, table, opened))
         }
         None if per_s < FAST_PER_S => {
-            let words = format!(
+            let effect = format!(
                 "above {} new connections/s it fills up within {} s: then packets are dropped without an error",
                 format_count(per_s),
                 table.time_wait_s
             );
             let needed = FAST_PER_S * table.time_wait_s as f64;
-            found.effect(Severity::Doubt, words).remedy(track_less(planned, table, needed))
+            found.effect(Severity::Doubt, effect).remedy(track_less(planned, table, needed))
         }
         None => found.effect(Severity::Ok, format!("up to {} new connections/s", format_count(per_s))),
     })
@@ -399,8 +398,8 @@ fn io_uring(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
         return Some(Finding::new("io_uring", "allowed").effect(Severity::Ok, "the faster backend is used"));
     };
     if planned.is_some_and(|p| p.io == IoChoice::Epoll) {
-        let words = "epoll was asked for";
-        return Some(Finding::new("io_uring", "refused").effect(Severity::Ok, words));
+        let effect = "epoll was asked for";
+        return Some(Finding::new("io_uring", "refused").effect(Severity::Ok, effect));
     }
     let disabled = facts.io_uring.disabled.filter(|n| *n > 0);
     let figure = match disabled {
@@ -426,30 +425,30 @@ fn cores(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let found = Finding::new("cores", figure);
     let Some(planned) = planned else {
         let severity = if facts.cores < 2 { Severity::Note } else { Severity::Ok };
-        let words = match facts.cores {
+        let effect = match facts.cores {
             0 | 1 => "a system here shares its core with the load".to_owned(),
             cores => format!("{} for the load, {} for a system here", n(cores / 2), n(cores - cores / 2)),
         };
-        return Some(found.effect(severity, words));
+        return Some(found.effect(severity, effect));
     };
     let threads = planned.threads;
     if threads > facts.cores {
-        let words = format!(
+        let effect = format!(
             "{} load threads compete for cores: measured times include their own waiting",
             n(threads)
         );
         return Some(
             found
-                .effect(Severity::Doubt, words)
+                .effect(Severity::Doubt, effect)
                 .remedy(format!("loadlab bench … -t {}", (facts.cores / 2).max(1))),
         );
     }
     if planned.loopback && threads == facts.cores {
-        let words = format!(
+        let effect = format!(
             "{} load thread(s) leave no core to a system here: latencies include its wait for a core",
             n(threads)
         );
-        let found = found.effect(Severity::Doubt, words);
+        let found = found.effect(Severity::Doubt, effect);
         return Some(match facts.cores {
             0 | 1 => found,
             cores => found.remedy(format!("loadlab bench … -t {}", cores / 2)),
@@ -473,15 +472,15 @@ fn cpu_quota(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
         false => format!("echo -1 > {}", path.display()),
     };
     if *quota < threads as f64 {
-        let words = format!(
+        let effect = format!(
             "{} load thread(s) are throttled for the rest of each period once the quota is used up: requests go \
              out late, in bursts",
             n(threads)
         );
-        return Some(found.effect(Severity::Doubt, words).remedy(remedy));
+        return Some(found.effect(Severity::Doubt, effect).remedy(remedy));
     }
-    let words = "enough for the load threads, but other processes in the group share it";
-    Some(found.effect(Severity::Note, words).remedy(remedy))
+    let effect = "enough for the load threads, but other processes in the group share it";
+    Some(found.effect(Severity::Note, effect).remedy(remedy))
 }
 
 fn others(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
@@ -495,12 +494,12 @@ fn others(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     if left + 0.1 * facts.cores as f64 >= needed as f64 {
         return Some(found.effect(Severity::Ok, "enough cores are idle"));
     }
-    let words = format!(
+    let effect = format!(
         "{:.1} of {} cores left for the load and its system: latencies include waiting for a core",
         left.max(0.0),
         n(facts.cores)
     );
-    Some(found.effect(Severity::Doubt, words).remedy("top -o %CPU"))
+    Some(found.effect(Severity::Doubt, effect).remedy("top -o %CPU"))
 }
 
 fn steal(_: Option<&Demand>, facts: &Facts) -> Option<Finding> {
@@ -520,8 +519,8 @@ fn steal(_: Option<&Demand>, facts: &Facts) -> Option<Finding> {
 fn governor(_: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let Some(slow) = facts.governors.iter().find(|g| g.name != "performance") else {
         let figure = facts.governors.first().map_or("none", |_| "performance");
-        let words = "the clock rate is fixed";
-        return Some(Finding::new("CPU governor", figure).effect(Severity::Ok, words));
+        let effect = "the clock rate is fixed";
+        return Some(Finding::new("CPU governor", figure).effect(Severity::Ok, effect));
     };
     let figure = format!("{} on {}", slow.name, n(slow.count));
     let found = Finding::new("CPU governor", figure);
@@ -589,16 +588,16 @@ fn memory(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let each = OWN_BYTES + ends * KERNEL_BYTES;
     let needs = |connections: u64| connections.saturating_mul(each).saturating_add(BASE_BYTES);
     let most = needs(planned.connections_most);
-    let words =
+    let effect =
         format!("{} connections take about {}", n(planned.connections_most), format_bytes(most as f64));
     if most <= free / 2 {
-        return Some(found.effect(Severity::Ok, words));
+        return Some(found.effect(Severity::Ok, effect));
     }
     if most <= free {
-        return Some(found.effect(Severity::Note, format!("{words}, which leaves little for the system")));
+        return Some(found.effect(Severity::Note, format!("{effect}, which leaves little for the system")));
     }
-    let words = format!("{words}: the kernel would kill loadlab or something else during the load");
-    let found = found.effect(by_certainty(needs(planned.connections) > free), words);
+    let effect = format!("{effect}: the kernel would kill loadlab or something else during the load");
+    let found = found.effect(by_certainty(needs(planned.connections) > free), effect);
     Some(match group {
         Some((_, path)) => {
             let none = if path.file_name().is_some_and(|f| f == "memory.max") { "max" } else { "-1" };
@@ -614,15 +613,15 @@ fn swap(_: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     let found = Finding::new("swap", format!("{} in use", format_bytes(used as f64)));
     Some(match facts.memory.swap_pages_per_s {
         Some(pages) if pages >= 1.0 => {
-            let words = format!(
+            let effect = format!(
                 "{} pages/s are swapped in and out: whatever needs one waits for the disk",
                 format_count(pages)
             );
-            found.effect(Severity::Doubt, words).remedy("swapoff -a")
+            found.effect(Severity::Doubt, effect).remedy("swapoff -a")
         }
         _ if used > LITTLE => {
-            let words = "swapped-out pages are read from the disk when they are first needed";
-            found.effect(Severity::Note, words).remedy("swapoff -a")
+            let effect = "swapped-out pages are read from the disk when they are first needed";
+            found.effect(Severity::Note, effect).remedy("swapoff -a")
         }
         _ => found.effect(Severity::Ok, "no swapping"),
     })

@@ -103,7 +103,7 @@ fn a_good_machine_has_nothing_to_say() {
 }
 
 #[test]
-fn a_machine_that_tells_nothing_is_not_accused() {
+fn unknown_facts_about_the_machine_raise_no_notes() {
     let silent = Facts { cores: 4, cores_online: 4, ..Facts::default() };
     assert_eq!(notes(&users(1_000_000), &silent), Vec::<String>::new());
     assert_eq!(notes(&opening(1e6, 60.0), &silent), Vec::<String>::new());
@@ -495,10 +495,10 @@ fn limits_of_both_cgroup_versions() {
     let cgroup = |files: &[(&str, &str)]| {
         let dir = tree(files);
         let limits = read_in(dir.path()).cgroup;
-        let words = |path: &Path| path.display().to_string();
+        let shown = |path: &Path| path.display().to_string();
         (
-            limits.cpu_cores.map(|(n, path)| (n, words(&path))),
-            limits.memory_bytes.map(|(n, path)| (n, limits.memory_used_bytes, words(&path))),
+            limits.cpu_cores.map(|(n, path)| (n, shown(&path))),
+            limits.memory_bytes.map(|(n, path)| (n, limits.memory_used_bytes, shown(&path))),
         )
     };
     let v2 = cgroup(&[

@@ -29,15 +29,16 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (O
     };
     let not_met: Vec<_> = expect.iter().zip(&summary.expectations).filter(not_met).collect();
     if let Some((_, said)) = not_met.iter().find(|(_, said)| said.is_missed()) {
-        return (Outcome::Missed, loadlab_words(said));
+        return (Outcome::Missed, describe_expectation(said));
     }
     if ended_early {
-        let why = not_met.first().map_or_else(String::new, |(_, said)| format!(": {}", loadlab_words(said)));
+        let why =
+            not_met.first().map_or_else(String::new, |(_, said)| format!(": {}", describe_expectation(said)));
         return (Outcome::Missed, format!("ended early, since nothing could make up for it any more{why}"));
     }
     // The measurement cannot be extended further. An expectation not known to hold does not count as met.
     if let Some((_, said)) = not_met.first() {
-        let why = format!("{UNDECIDED}{}; a longer level duration decides it", loadlab_words(said));
+        let why = format!("{UNDECIDED}{}; a longer level duration decides it", describe_expectation(said));
         return (Outcome::Missed, why);
     }
     // Met for now, but not sustainable: a growing backlog does not show in the percentiles yet.
@@ -48,7 +49,7 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (O
         let Requests { dropped, due, .. } = summary.requests;
         return (Outcome::Missed, format!("not steady: {dropped} of {due} requests due were never sent"));
     }
-    let shown: Vec<String> = summary.expectations.iter().map(loadlab_words).collect();
+    let shown: Vec<String> = summary.expectations.iter().map(describe_expectation).collect();
     (Outcome::Met, shown.join(", "))
 }
 
@@ -65,7 +66,7 @@ pub(super) fn all_met(summary: &mut Summary) {
 const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
 
 /// An expectation with its value.
-fn loadlab_words(e: &Expectation) -> String {
+fn describe_expectation(e: &Expectation) -> String {
     match (e.value, &e.note) {
         (Some(value), _) => {
             format!("{}: {} {}", e.expr, loadlab_record::text::units::significant(value, 3), e.unit)

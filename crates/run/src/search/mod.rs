@@ -425,7 +425,7 @@ impl SearchRun<'_> {
                      longer level duration decides them",
                     self.task.request.vary.level(*level)
                 ),
-                _ => words_of(answer, self.task.request.vary),
+                _ => describe_answer(answer, self.task.request.vary),
             });
             (self.facts.level, self.facts.above) = match *answer {
                 Answer::Most { level, above, .. } => (Some(level), Some(above)),
@@ -495,38 +495,38 @@ fn exit_of(answer: &Answer) -> Exit {
 }
 
 /// The answer as a sentence without a full stop.
-fn words_of(answer: &Answer, vary: SearchVariable) -> String {
-    let words = |level: u64| vary.level(level);
+fn describe_answer(answer: &Answer, vary: SearchVariable) -> String {
+    let shown = |level: u64| vary.level(level);
     match *answer {
         Answer::Most { level, above, confirmed } => {
             let sure = match confirmed {
                 true => "both measured twice",
                 false => "not confirmed: the search ran out of trials; `--max-levels` allows more",
             };
-            format!("{} meet the expectations, {} do not ({sure})", words(level), words(above))
+            format!("{} meet the expectations, {} do not ({sure})", shown(level), shown(above))
         }
         Answer::AtLeast { level, is_top: true } => {
-            format!("at least {}, the highest level to be tried", words(level))
+            format!("at least {}, the highest level to be tried", shown(level))
         }
         Answer::AtLeast { level, is_top: false } => format!(
             "at least {}: no measured level failed before the search ran out of trials; `--max-levels` allows more",
-            words(level)
+            shown(level)
         ),
         Answer::LessThan { level, is_bottom: true } => {
-            format!("less than {}: even the lowest level misses the expectations", words(level))
+            format!("less than {}: even the lowest level misses the expectations", shown(level))
         }
         Answer::LessThan { level, is_bottom: false } => format!(
             "less than {}, as far as the search came: no level certainly met the expectations before it ran out of trials; \
              `--max-levels` allows more",
-            words(level)
+            shown(level)
         ),
         Answer::Generator { level: Some(level), above } => format!(
             "at least {}: at {} loadlab itself, not the system, was saturated",
-            words(level),
-            words(above)
+            shown(level),
+            shown(above)
         ),
         Answer::Generator { level: None, above } => {
-            format!("nothing: even at {} loadlab itself, not the system, was saturated", words(above))
+            format!("nothing: even at {} loadlab itself, not the system, was saturated", shown(above))
         }
     }
 }

@@ -317,7 +317,7 @@ impl RunningSystem {
         for done in &project.done {
             state.event(EventKind::Note { text: format!("{done} finished its work and ended") });
         }
-        self.beside.project = Some(project.clone());
+        self.externals.project = Some(project.clone());
         self.services_are_there(case, &project)?;
         self.services_ready(case, state, emit)
     }
@@ -330,7 +330,7 @@ impl RunningSystem {
         state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<bool, SiteError> {
-        let Some(project) = &self.beside.project else { return Ok(false) };
+        let Some(project) = &self.externals.project else { return Ok(false) };
         let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
         let names = project.components().iter().map(Component::name);
         let ended: Vec<&str> = names.filter(|name| !is_up(name)).collect();
@@ -365,12 +365,12 @@ impl RunningSystem {
             let is_first = planned_service(case, service).is_some_and(|first| first.name == planned.name);
             let is_up = is_first && self.up.iter().any(|up| up.service.as_ref() == Some(service));
             if !is_up && !project.done.contains(service) {
-                let words = format!(
+                let message = format!(
                     "component `{}`: the Compose file brought up no service `{service}`\nhint: it brought up {}",
                     planned.name,
                     names.join(", ")
                 );
-                return Err(SiteError::BeforeLoad(words));
+                return Err(SiteError::BeforeLoad(message));
             }
         }
         Ok(())
@@ -402,7 +402,7 @@ impl RunningSystem {
 
     /// Takes the project down and records the result. Returns a failure in words.
     pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<(String, Exit)> {
-        let project = self.beside.project.take()?;
+        let project = self.externals.project.take()?;
         match self.system.compose_down(&project) {
             Ok(down) => {
                 for component in project.components() {
@@ -442,13 +442,13 @@ impl RunningSystem {
                 let url = url.render(&names).map_err(|error| TranslateError::Name { what, error })?;
                 let scraper = Scraper::new(name, &url, labels.clone())?;
                 scraper.read(&mut || state.cancel.is_cancelled())?;
-                self.beside.scrapers.push(scraper);
+                self.externals.scrapers.push(scraper);
                 return self.answers(planned, state);
             }
         };
         let found = External::find(name, &seek, case.system.engine.as_deref())?;
         state.event(EventKind::Note { text: format!("{name} runs already: {}", external.text()) });
-        self.beside.found.push(found);
+        self.externals.found.push(found);
         self.answers(planned, state)
     }
 

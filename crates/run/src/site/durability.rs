@@ -134,8 +134,8 @@ pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Cou
         }
         Persisted::Command(command) => {
             let printed = command.run(until_ns, OUTPUT_BYTES, stop);
-            let words = |why| format!("`{}`: {why}", command.command);
-            ids_in(&printed.map_err(words)?, None).map_err(words)?
+            let failed = |why| format!("`{}`: {why}", command.command);
+            ids_in(&printed.map_err(failed)?, None).map_err(failed)?
         }
     };
     let ComparedIds { loss, missing, foreign } = by_id(&sent, stored);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_tell_exactly() {
+    fn losses_by_id_are_exact() {
         let set = |ids: &[u64]| IdSet::of(ids.to_vec());
         let sent = SentIds { accepted: set(&[1, 2, 3, 4]), unanswered: set(&[5, 6]), refused: set(&[7]) };
         // 2 and 4 are lost; 5 was stored without a response, 7 although it was refused, 1 three times; 99 was never
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_tell_bounds() {
+    fn losses_by_count_are_bounds() {
         for (accepted, (unanswered, refused), persisted, lost, doubled) in [
             (100, (0, 0), 100, (0, 0), 0),
             (100, (0, 0), 97, (3, 3), 0),

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_record::{Secrets, files};
+use loadlab_record::Secrets;
+use loadlab_record::store::files;
 use loadlab_system::{Command, OutputCommand, clock};
 
 /// How long `jcmd` may take.

@@ -3,22 +3,21 @@
 pub mod containers;
 pub mod durability;
 pub mod error;
+mod function_lists;
 mod jvm;
 mod ports;
 pub mod probes;
+mod take_down;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
-use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Case, ComponentKind, Lifetime};
 use loadlab_record::documents::event::EventKind;
-use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::{
-    Cancel, CommandSpec, Component, Counts, Limits, LogFiles, Notice, Probe, Ready, RelayAt, System,
-    Takedown, Target, clock,
+    Cancel, CommandSpec, Component, Limits, LogFiles, Notice, Probe, Ready, RelayAt, System, Target, clock,
 };
 
 use crate::event::RunEvent;
@@ -26,6 +25,7 @@ use crate::limits;
 use crate::site::containers::Externals;
 use crate::site::durability::Persisted;
 use crate::site::error::SiteError;
+use crate::site::function_lists::FunctionLists;
 use crate::site::ports::Ports;
 use crate::site::probes::ProbeContext;
 use crate::state::{EventSink, TrialState};
@@ -43,12 +43,10 @@ pub struct RunningSystem {
     pub(crate) seeded: Option<(String, Vec<plan::Command>)>,
     /// Any component that is started may be profiled later.
     pub(crate) is_all_profiled: bool,
-    /// Names of components asked to list their functions for a profile, which takes effect if Node runs them.
-    lists: BTreeSet<String>,
-    /// Pids of these components' processes, whose lists outlive them, and the folders they run in.
-    listing: Vec<(u32, Option<PathBuf>)>,
+    /// Lists of functions for a profile.
+    pub(crate) function_lists: FunctionLists,
     /// What is not started component by component.
-    pub beside: Externals,
+    pub externals: Externals,
 }
 
 /// A component that was started and has not been taken down.
@@ -85,9 +83,8 @@ impl RunningSystem {
             ports: Ports::default(),
             seeded: None,
             is_all_profiled: false,
-            lists: BTreeSet::new(),
-            listing: Vec::new(),
-            beside: Externals::default(),
+            function_lists: FunctionLists::default(),
+            externals: Externals::default(),
         }
     }
 
@@ -132,12 +129,12 @@ impl RunningSystem {
 
     /// The address at which a component is reached; `None` for a container that is not up yet.
     fn address(&self, component: &str) -> Option<String> {
-        if let Some(own) = self.system.own_address(component).filter(|_| self.beside.is_here(component)) {
+        if let Some(own) = self.system.own_address(component).filter(|_| self.externals.is_here(component)) {
             return Some(own.to_string());
         }
         let up = self.up.iter().find(|u| u.component.name() == component);
         let own = up.and_then(|u| u.component.address()).map(|address| address.to_string());
-        own.or_else(|| self.beside.is_here(component).then(|| "127.0.0.1".to_owned()))
+        own.or_else(|| self.externals.is_here(component).then(|| "127.0.0.1".to_owned()))
     }
 
     /// Addresses that this run has created; they may be loaded.
@@ -211,7 +208,7 @@ impl RunningSystem {
     ) -> Result<(), SiteError> {
         self.remove_dead(index, state, emit);
         self.system.use_engine(case.system.engine.as_deref());
-        self.beside.begin(case);
+        self.externals.begin(case);
         self.find_ports(case)?;
         self.compose(index, case, state, emit)?;
         let longest = case.system.components.iter().map(|c| lifetime(c.lifetime)).max();
@@ -329,7 +326,7 @@ impl RunningSystem {
             _ => None,
         };
         if is_listing {
-            self.lists.insert(name.clone());
+            self.function_lists.ask(name);
         }
         self.ports.release(planned);
         let component = match &container {
@@ -510,7 +507,7 @@ impl RunningSystem {
         let relays = self.up.iter().filter_map(|u| self.system.relay_of(u.component.name()));
         components
             .chain(relays.map(|relay| relay.target()))
-            .chain(self.beside.targets())
+            .chain(self.externals.targets())
             .chain([Target::generator(), Target::host()])
             .collect()
     }
@@ -547,137 +544,6 @@ impl RunningSystem {
         let persisted = durability::prepare(spec, &around, &probes, state)?.map_err(SiteError::BeforeLoad)?;
         Ok((probes, Some(persisted)))
     }
-
-    /// Takes down what does not outlive the trial that ended, newest first. `next` is the case of the next trial, if
-    /// there is one. After a failed trial, only live components of the whole experiment stay up. Returns what could not
-    /// be taken down, in words, with the exit code that calls for.
-    pub fn end_trial(
-        &mut self,
-        next: Option<usize>,
-        failed: bool,
-        state: &TrialState,
-    ) -> Vec<(String, Exit)> {
-        self.take_down(state, &|up| {
-            let lives_on = match up.lifetime {
-                Lifetime::Trial => false,
-                Lifetime::Case => !failed && next == Some(up.case),
-                Lifetime::Experiment => next.is_some(),
-            };
-            lives_on && up.is_ready && up.component.ended().is_none()
-        })
-    }
-
-    /// Ends a search, during which all components stayed up: those still up get back the lifetimes that the case
-    /// specifies.
-    pub fn end_search(&mut self, case: &Case) {
-        for up in &mut self.up {
-            let planned = case.system.components.iter().find(|c| c.name == up.component.name());
-            up.lifetime = planned.map_or(up.lifetime, |planned| planned.lifetime);
-        }
-    }
-
-    /// Reports what the relay in front of a component did: it must not become the bottleneck unnoticed.
-    fn report_relayed(&self, component: &str, state: &TrialState) {
-        let Some(counts) = self.system.relayed(component) else { return };
-        let Counts { carried, lost, dropped, late_ns, latest_ns } = counts;
-        let late = |ns: f64| format_duration_ns(ns);
-        let text = format!(
-            "the relay in front of `{component}` passed on {carried}, lost {lost} as configured and dropped \
-             {dropped} more; it was later than configured by {} on average and {} at most",
-            late(late_ns as f64 / (carried as f64).max(1.0)),
-            late(latest_ns as f64)
-        );
-        state.event(EventKind::Note { text });
-    }
-
-    fn take_down(&mut self, state: &TrialState, stays: &dyn Fn(&Up) -> bool) -> Vec<(String, Exit)> {
-        self.note_lists();
-        let project_goes = self.up.iter().any(|u| u.service.is_some() && !stays(u));
-        let stays = |u: &Up| stays(u) && !(u.service.is_some() && project_goes);
-        let (stay, down): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(stays);
-        self.up = stay;
-        let mut failed = Vec::new();
-        for up in down.into_iter().rev().filter(|u| u.service.is_none()) {
-            let component = up.component.name().to_owned();
-            self.report_relayed(&component, state);
-            match self.system.down(&up.component) {
-                Ok(Takedown { ending, escaped, .. }) => {
-                    if escaped > 0 {
-                        let text = format!(
-                            "{escaped} processes of `{component}` that had left its cgroup were killed"
-                        );
-                        state.event(EventKind::Note { text });
-                    }
-                    state.event(EventKind::Down { component, how: ending.as_str().to_owned() });
-                }
-                Err(error) => {
-                    let text = format!("cannot take down `{component}`: {error}");
-                    state.event(EventKind::Failed { text: text.clone() });
-                    failed.push((text, Exit::Failed));
-                }
-            }
-        }
-        if project_goes {
-            failed.extend(self.compose_down(state));
-        }
-        remove_lists(&mut self.listing);
-        failed
-    }
-
-    /// Takes over processes of components whose stacks were sampled. Java processes list their functions now.
-    pub fn sampled(&mut self, processes: Vec<(String, u32)>, state: &TrialState) {
-        for (component, pid) in
-            processes.iter().filter(|(name, pid)| self.lists.contains(name) && jvm::is_java(*pid))
-        {
-            if let Err(why) = jvm::list_functions(*pid) {
-                let text = format!(
-                    "profile: functions of {component} have no names: jcmd {pid} Compiler.perfmap: {why}"
-                );
-                state.event(EventKind::Note { text });
-            }
-        }
-        let own = processes.into_iter().filter(|(name, _)| self.lists.contains(name)).map(|(_, pid)| pid);
-        self.listing.extend(own.map(with_folder));
-    }
-
-    /// Records processes that list their functions, sampled or not, before they end.
-    fn note_lists(&mut self) {
-        let own = self.up.iter().filter(|up| self.lists.contains(up.component.name()));
-        self.listing.extend(own.flat_map(|up| up.component.pids()).map(with_folder));
-    }
-
-    /// Takes down whatever is left and removes all traces.
-    ///
-    /// # Errors
-    /// What could not be removed.
-    pub fn close(mut self) -> Result<(), SiteError> {
-        self.note_lists();
-        let closed = self.system.close();
-        remove_lists(&mut self.listing);
-        Ok(closed?)
-    }
-}
-
-/// A process with its working directory.
-fn with_folder(pid: u32) -> (u32, Option<PathBuf>) {
-    (pid, std::fs::read_link(format!("/proc/{pid}/cwd")).ok())
-}
-
-/// Removes what processes leave behind after profiling: Node leaves a list of functions in `/tmp`, and one log for each
-/// isolate in its working directory.
-fn remove_lists(listing: &mut Vec<(u32, Option<PathBuf>)>) {
-    listing.retain(|(pid, folder)| {
-        let is_there = Path::new(&format!("/proc/{pid}")).exists();
-        if !is_there {
-            let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
-            let entries = folder.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-            let end = format!("-{pid}-v8.log");
-            let is_log = |name: &str| name.starts_with("isolate-0x") && name.ends_with(&end);
-            let logs = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_log));
-            logs.for_each(|log| drop(std::fs::remove_file(log.path())));
-        }
-        is_there
-    });
 }
 
 /// The path of a trial's logs within the record: `cases/CASE/TRIAL/logs`.

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_port_is_nobodys_until_it_is_released() {
+    fn a_held_port_cannot_be_used_until_it_is_released() {
         let (mut ports, web) = (Ports::default(), component());
         ports.find(&web, &|_| false).unwrap();
         let found = ports.of(&web);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_somebody_was_told_stays() {
+    fn a_port_that_a_living_component_knows_is_kept() {
         let (mut ports, web) = (Ports::default(), component());
         ports.find(&web, &|_| false).unwrap();
         let before = ports.get("components.web.port");

@@ -12,6 +12,7 @@ use loadlab_load::protocol::connect::{self, ConnectReply};
 use loadlab_load::protocol::tls::{ServerName, Tls, TlsConfig, TlsEvent};
 use loadlab_load::spec::{Proxy, TlsSpec};
 use loadlab_load::target::Address;
+use loadlab_record::text::first_line;
 
 /// Maximum wait for a host, whatever the load's timeout.
 const MOST: Duration = Duration::from_secs(10);
@@ -78,7 +79,7 @@ impl Host<'_> {
             }
             match connect::read(&came) {
                 ConnectReply::Partial => {}
-                ConnectReply::Refused(words) => return Err(words),
+                ConnectReply::Refused(message) => return Err(message),
                 ConnectReply::Open(length) => return Ok(came.split_off(length)),
             }
         }
@@ -86,8 +87,7 @@ impl Host<'_> {
 
     /// Does a handshake followed by a clean shutdown; returns whether HTTP/2 was agreed.
     fn shake(&self, line: &mut Line, mut came: Vec<u8>) -> Result<bool, String> {
-        let first =
-            |error: &dyn std::fmt::Display| error.to_string().lines().next().unwrap_or_default().to_owned();
+        let first = |error: &dyn std::fmt::Display| first_line(&error.to_string());
         let (mut wire, mut opened) = (Vec::new(), false);
         let mut tls = Tls::new(self.config, self.name).map_err(|e| first(&e))?;
         tls.start(&mut wire).map_err(|e| first(&e))?;

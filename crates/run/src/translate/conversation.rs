@@ -107,7 +107,7 @@ fn message_of(
         .expect
         .as_ref()
         .map(|_| Wait { within_ns: message.timeout_ns, skips_unexpected: message.skips_unexpected });
-    let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
+    let bug = |why: String| TranslateError::Part { what: what.to_owned(), message: why };
     let echoes = message.echoes.iter().map(|text| journey::template(text, what, context.names));
     let echoes = echoes.collect::<Result<Vec<_>, _>>()?;
     let checks = message.expect.as_ref().map(|checks| journey::checks(None, checks));

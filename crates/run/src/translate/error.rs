@@ -50,22 +50,23 @@ pub enum TranslateError {
         error: std::io::Error,
     },
     /// A part of a journey or load is unusable.
-    #[error("{what}: {words}")]
+    #[error("{what}: {message}")]
     Part {
         /// The step or load it belongs to.
         what: String,
         /// What is wrong, in words.
-        words: String,
+        message: String,
     },
     /// The server's protocol could not be determined before the load.
     #[error(
-        "{what}: cannot determine the server's protocol: {words}\nhint: set `protocol: http/1.1` or `http/2`"
+        "{what}: cannot determine the server's protocol: {message}\n\
+         hint: set `protocol: http/1.1` or `http/2`"
     )]
     Unlearned {
         /// The load it belongs to.
         what: String,
         /// What went wrong, in words.
-        words: String,
+        message: String,
     },
     /// Plans can express this, but the engine cannot do it. The plan reader normally reports it earlier, with its
     /// position.

@@ -121,8 +121,8 @@ impl<'a> Hosts<'a> {
 
 /// The event for a name that no longer resolves as it did when the load was prepared.
 pub fn name_moved(moved: Moved) -> EventKind {
-    let words = |addresses: Vec<IpAddr>| addresses.iter().map(IpAddr::to_string).collect();
-    EventKind::NameMoved { host: moved.host, before: words(moved.before), after: words(moved.after) }
+    let texts = |addresses: Vec<IpAddr>| addresses.iter().map(IpAddr::to_string).collect();
+    EventKind::NameMoved { host: moved.host, before: texts(moved.before), after: texts(moved.after) }
 }
 
 impl Via<'_> {

@@ -26,12 +26,12 @@ use loadlab_load::target::{Address, Allowed, ProxyUrl, TargetError, Url, sources
 use loadlab_load::{IoChoice, LoadSpec, Model};
 use loadlab_plan as plan;
 use loadlab_record::Secrets;
+use loadlab_record::text::url::as_http;
 
 use crate::translate::error::{Names, TranslateError};
 use crate::translate::hosts::{Hosts, Via};
 use crate::translate::steps::{PlacedStep, Steps, all_steps, steps_of};
-use crate::translate::tls::{TlsWords, TrustError, tls_offering, tls_spec};
-use crate::translate::urls::as_http;
+use crate::translate::tls::{TlsSettings, TrustError, tls_offering, tls_spec};
 pub use crate::translate::writing::RequestContext;
 use crate::translate::writing::label_of;
 
@@ -131,7 +131,7 @@ impl UrlError {
 pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), TranslateError> {
     let target = |what: &str, error| TranslateError::Target { what: what.to_owned(), error };
     let mut direct = Hosts::new(allowed, None).map_err(|error| target("no proxy", error))?;
-    for (whose, steps, proxy) in cases.iter().flat_map(lists_of) {
+    for StepList { whose, steps, proxy } in cases.iter().flat_map(lists_of) {
         let what = format!("`proxy` of {whose}");
         if proxy.is_some() {
             allowed.by_proxy().map_err(|error| target(&what, error))?;
@@ -153,21 +153,30 @@ pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), Tran
     Ok(())
 }
 
-/// A label, the steps it stands for, and the proxy they go through.
-type List<'p> = (String, &'p [plan::Step], Option<&'p plan::Template>);
+/// Steps that are sent one after the other.
+struct StepList<'p> {
+    /// What they are called in messages: "`setup`".
+    whose: String,
+    steps: &'p [plan::Step],
+    /// The proxy that they go through.
+    proxy: Option<&'p plan::Template>,
+}
 
 /// All lists of steps in a case.
-fn lists_of(case: &plan::Case) -> Vec<List<'_>> {
+fn lists_of(case: &plan::Case) -> Vec<StepList<'_>> {
     // `setup` uses the first load's settings.
     let first = case.loads.first().and_then(|l| l.http.proxy.as_ref());
-    let mut lists = vec![("`setup`".to_owned(), case.setup.steps.as_slice(), first)];
+    let mut lists = vec![StepList { whose: "`setup`".to_owned(), steps: &case.setup.steps, proxy: first }];
     for load in &case.loads {
         let proxy = load.http.proxy.as_ref();
-        lists.push((format!("`user_setup` of `{}`", load.name), &load.script.user_setup, proxy));
-        lists.push((format!("`{}`", load.name), &load.journey, proxy));
-        lists.push((format!("`user_teardown` of `{}`", load.name), &load.script.user_teardown, proxy));
+        let own = [
+            (format!("`user_setup` of `{}`", load.name), &load.script.user_setup),
+            (format!("`{}`", load.name), &load.journey),
+            (format!("`user_teardown` of `{}`", load.name), &load.script.user_teardown),
+        ];
+        lists.extend(own.map(|(whose, steps)| StepList { whose, steps, proxy }));
     }
-    lists.retain(|(_, steps, _)| !steps.is_empty());
+    lists.retain(|list| !list.steps.is_empty());
     lists
 }
 
@@ -195,7 +204,7 @@ pub fn load_spec(
     let http2 = if speaks_http2 { Some(http2_of(&context, &steps, &hosts)?) } else { None };
     let Steps { requests, journey, tags, first_url, .. } = steps;
     let sites: Vec<Site> = hosts.sites().collect();
-    let tls = tls_spec(&tls_words(&load.http.tls, plan_dir), &sites, speaks_http2);
+    let tls = tls_spec(&tls_settings(&load.http.tls, plan_dir), &sites, speaks_http2);
     let tls = tls.map_err(|error| untrusted(load, &error))?;
     let (proxy, addresses) = (hosts.proxy(), hosts.into_addresses());
     let spec = LoadSpec {
@@ -226,7 +235,7 @@ pub fn load_spec(
         held: None,
         pool: None,
         threads: load.threads.map_or(threads, |t| t as usize).max(1),
-        elsewhere: spec::Elsewhere::default(),
+        other_threads: spec::OtherThreads::default(),
         joins: spec::Joins::default(),
         cpus: Vec::new(),
         io: IoChoice::Auto,
@@ -252,9 +261,9 @@ fn proxy_of(load: &plan::LoadSpec, names: Names<'_>) -> Result<Option<ProxyUrl>,
     text.parse().map(Some).map_err(|error| TranslateError::Target { what: what(), error })
 }
 
-fn tls_words(tls: &plan::Tls, plan_dir: &Path) -> TlsWords {
+fn tls_settings(tls: &plan::Tls, plan_dir: &Path) -> TlsSettings {
     let file = |name: &String| plan_dir.join(name);
-    TlsWords {
+    TlsSettings {
         ca: tls.ca.as_ref().map(file),
         identity: tls.identity.as_ref().map(|(certificate, key)| (file(certificate), file(key))),
         is_insecure: tls.is_insecure,
@@ -268,7 +277,7 @@ fn tls_words(tls: &plan::Tls, plan_dir: &Path) -> TlsWords {
 }
 
 fn untrusted(load: &plan::LoadSpec, error: &TrustError) -> TranslateError {
-    TranslateError::Part { what: format!("`tls` of `{}`", load.name), words: error.to_string() }
+    TranslateError::Part { what: format!("`tls` of `{}`", load.name), message: error.to_string() }
 }
 
 /// Whether a load uses HTTP/2. If the plan leaves that to the servers, negotiates with each of them, one handshake
@@ -279,15 +288,15 @@ fn speaks_http2(load: &plan::LoadSpec, plan_dir: &Path, hosts: &Hosts<'_>) -> Re
         plan::Protocol::Http2 => return Ok(true),
         plan::Protocol::Auto => {}
     }
-    let (words, sites): (_, Vec<Site>) = (tls_words(&load.http.tls, plan_dir), hosts.sites().collect());
+    let (settings, sites): (_, Vec<Site>) = (tls_settings(&load.http.tls, plan_dir), hosts.sites().collect());
     let offer: [&[u8]; 2] = [b"h2", b"http/1.1"];
-    let tls = tls_offering(&words, &sites, &offer).map_err(|error| untrusted(load, &error))?;
+    let tls = tls_offering(&settings, &sites, &offer).map_err(|error| untrusted(load, &error))?;
     let Some(tls) = tls else { return Ok(false) };
     let within = Duration::from_nanos(load.timeout_ns);
     let what = || format!("`protocol` of `{}`", load.name);
     let proxy = hosts.proxy();
     alpn::all_take_http2(&tls, hosts.addresses(), proxy.as_deref(), within)
-        .map_err(|words| TranslateError::Unlearned { what: what(), words })
+        .map_err(|message| TranslateError::Unlearned { what: what(), message })
 }
 
 /// The load's requests in HTTP/2 form.
@@ -296,7 +305,8 @@ fn http2_of(context: &RequestContext<'_>, steps: &Steps, hosts: &Hosts<'_>) -> R
     let mut heads = Heads::default();
     let (mut all, mut all_written) = (Vec::new(), Vec::new());
     for (i, PlacedStep { step, what, .. }) in all_steps(context.load).enumerate() {
-        let wrong = |error: HeadError| TranslateError::Part { what: what.clone(), words: error.to_string() };
+        let wrong =
+            |error: HeadError| TranslateError::Part { what: what.clone(), message: error.to_string() };
         let (head, written) = match &steps.fields[i] {
             None => {
                 let (parts, url) = parts_of(step, &what, context)?;

@@ -159,7 +159,7 @@ fn script_of(
     context: &RequestContext<'_>,
     host: u16,
 ) -> Result<Script, TranslateError> {
-    let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
+    let bug = |why: String| TranslateError::Part { what: what.to_owned(), message: why };
     let captures = captures_of(&step.captures, what, context)?;
     Ok(Script {
         has_id: message.as_ref().is_some_and(Message::has_id),
@@ -219,7 +219,7 @@ fn journey_of(
     for feed in &script.feeds {
         let what = format!("load `{}`", load.name);
         let read = journey::feed(feed, context.plan_dir, load.seed);
-        let (rows, dealing) = read.map_err(|words| TranslateError::Part { what, words })?;
+        let (rows, dealing) = read.map_err(|message| TranslateError::Part { what, message })?;
         feeds.push(rows);
         dealings.push(Deal { dealing, per_user: feed.is_per_user });
     }

@@ -18,7 +18,7 @@ const BUNDLES: [&str; 4] = [
 
 /// The user's TLS settings.
 #[derive(Clone, Debug, Default)]
-pub struct TlsWords {
+pub struct TlsSettings {
     /// A file of certificates to trust instead of the system's.
     pub ca: Option<PathBuf>,
     /// Files of the client certificate and its key.
@@ -64,8 +64,12 @@ fn read(path: &Path) -> Result<Vec<u8>, TrustError> {
 ///
 /// # Errors
 /// A file cannot be read or is invalid, or no certificate can cover a host.
-pub fn tls_spec(words: &TlsWords, sites: &[Site], http2: bool) -> Result<Option<Box<TlsSpec>>, TrustError> {
-    tls_offering(words, sites, &[if http2 { b"h2" } else { b"http/1.1" }])
+pub fn tls_spec(
+    settings: &TlsSettings,
+    sites: &[Site],
+    http2: bool,
+) -> Result<Option<Box<TlsSpec>>, TrustError> {
+    tls_offering(settings, sites, &[if http2 { b"h2" } else { b"http/1.1" }])
 }
 
 /// As [`tls_spec`], with the protocols to offer, preferred first.
@@ -73,30 +77,30 @@ pub fn tls_spec(words: &TlsWords, sites: &[Site], http2: bool) -> Result<Option<
 /// # Errors
 /// As [`tls_spec`].
 pub fn tls_offering(
-    words: &TlsWords,
+    settings: &TlsSettings,
     sites: &[Site],
     protocols: &[&[u8]],
 ) -> Result<Option<Box<TlsSpec>>, TrustError> {
     if !sites.iter().any(|s| s.is_secure) {
         return Ok(None);
     }
-    let trust = match &words.ca {
-        _ if words.is_insecure => Trust::Anyone,
+    let trust = match &settings.ca {
+        _ if settings.is_insecure => Trust::Anyone,
         Some(path) => Trust::Authorities(read(path)?),
         None => {
             let bundle = BUNDLES.iter().map(Path::new).find(|p| p.exists()).ok_or(TrustError::NoBundle)?;
             Trust::Authorities(read(bundle)?)
         }
     };
-    let identity = match &words.identity {
+    let identity = match &settings.identity {
         None => None,
         Some((certificates, key)) => Some(Identity { certificates: read(certificates)?, key: read(key)? }),
     };
     let parts = TlsParts {
         trust,
         identity,
-        versions: words.versions,
-        resumption: words.is_resumed,
+        versions: settings.versions,
+        resumption: settings.is_resumed,
         alpn: protocols.iter().map(|p| p.to_vec()).collect(),
     };
     let names = sites.iter().map(|s| if s.is_secure { server_name(&s.host).map(Some) } else { Ok(None) });

@@ -114,7 +114,8 @@ fn makes_files(plan: &plan::Plan) -> bool {
 }
 
 fn urls_of(file: &str, what: &str, plan_dir: &Path) -> Result<Vec<String>, TranslateError> {
-    let part = |error: UrlListError| TranslateError::Part { what: what.to_owned(), words: error.to_string() };
+    let part =
+        |error: UrlListError| TranslateError::Part { what: what.to_owned(), message: error.to_string() };
     read_urls(&plan_dir.join(file)).map_err(part)
 }
 
@@ -185,12 +186,12 @@ fn common_base(urls: &[String], what: &str) -> Result<String, TranslateError> {
     for text in urls {
         let other = base(text)?;
         if other != first {
-            let words = format!(
+            let message = format!(
                 "its URLs go to `{first}` and to `{other}`\nhint: in a journey with other steps, rounds or \
                  variables, all URLs of a list must go to one host; for several hosts, put the list into a \
                  separate load"
             );
-            return Err(TranslateError::Part { what: what.to_owned(), words });
+            return Err(TranslateError::Part { what: what.to_owned(), message });
         }
     }
     Ok(first)
@@ -208,15 +209,6 @@ pub fn as_csv(path: &Path) -> Result<Vec<u8>, UrlListError> {
         text.push_str(&format!("\"{}\"\n", url.path.replace('"', "\"\"")));
     }
     Ok(text.into_bytes())
-}
-
-/// Converts a WebSocket URL to the URL of the request that opens it; leaves others unchanged.
-pub fn as_http(url: &str) -> Cow<'_, str> {
-    match url.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http://{rest}").into(),
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https://{rest}").into(),
-        _ => url.into(),
-    }
 }
 
 #[cfg(test)]
@@ -242,7 +234,7 @@ mod tests {
     const LIST: &str = "# a list\nhttp://127.0.0.1:1/a?b=\"c\",d\n\n  http://127.0.0.1:1/e  \n";
 
     #[test]
-    fn a_list_alone_is_taken_in_turn_by_whoever_is_free() {
+    fn a_list_alone_is_shared_by_all_users() {
         let urls = ["http://127.0.0.1:1/a?b=\"c\",d".to_owned(), "http://127.0.0.1:1/e".to_owned()];
         assert_eq!(shown(&load_of("requests: 9", ""), LIST), Ok((urls.to_vec(), RequestOrder::Shared, 0)));
         let two = "http://127.0.0.1:1/\nunix:/run/x:/\n";
@@ -250,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_a_list_is_a_feed() {
+    fn a_list_that_is_not_alone_is_a_feed() {
         let url = "http://127.0.0.1:1${list}".to_owned();
         let plain = "    - { get: \"http://127.0.0.1:2/\" }\n";
         let with = vec![url.clone(), "http://127.0.0.1:2/".to_owned()];

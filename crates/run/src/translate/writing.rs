@@ -11,12 +11,11 @@ use loadlab_load::spec::request::{Request, RequestError};
 use loadlab_load::target::{TargetError, Url};
 use loadlab_plan as plan;
 use loadlab_record::spec::escape::Escape;
-use loadlab_record::text::url;
+use loadlab_record::text::url::{self, as_http};
 
 use crate::translate::error::{Names, TranslateError};
 use crate::translate::hosts::Hosts;
 use crate::translate::journey;
-use crate::translate::urls::as_http;
 
 /// The context for converting a load's steps.
 #[derive(Clone, Copy)]
@@ -174,7 +173,8 @@ pub fn captures_of(
     let mut out = Vec::new();
     for capture in captures {
         let taken = journey::capture(capture);
-        let (slot, capture) = taken.map_err(|words| TranslateError::Part { what: what.to_owned(), words })?;
+        let (slot, capture) =
+            taken.map_err(|message| TranslateError::Part { what: what.to_owned(), message })?;
         // Slots of values captured before the load come first and do not belong to the user.
         out.push((slot - context.shared.count(), capture));
     }

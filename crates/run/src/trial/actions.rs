@@ -153,18 +153,18 @@ impl Actor<'_> {
         let spec = ComponentSpec { limits, ..planned.spec().clone() };
         let living =
             || present.clone().filter(|c| c.ended().is_none()).ok_or_else(|| "it is not up".to_owned());
-        let in_words = |e: loadlab_system::Error| e.to_string();
+        let message = |e: loadlab_system::Error| e.to_string();
         match event.action {
             Action::Kill if planned.is_container() => {
                 let component = living()?;
-                self.site.system.kill_container(&component).map_err(in_words)?;
+                self.site.system.kill_container(&component).map_err(message)?;
                 changed.insert(name.to_owned(), Some(component));
                 self.down(name, "killed by an event");
             }
             Action::Kill => {
                 let component = living()?;
                 // If killing fails, the component still has to be taken down.
-                self.site.system.kill(&component).map_err(in_words)?;
+                self.site.system.kill(&component).map_err(message)?;
                 changed.insert(name.to_owned(), None);
                 self.down(name, "killed by an event");
             }
@@ -174,7 +174,7 @@ impl Actor<'_> {
             }
             Action::Restart => {
                 if let Some(component) = &present {
-                    self.site.system.down(component).map_err(in_words)?;
+                    self.site.system.down(component).map_err(message)?;
                     self.down(name, "restarted by an event");
                 }
                 // The old process is down, and a new one may not come up.
@@ -182,7 +182,7 @@ impl Actor<'_> {
                 let component = self.start(&spec)?;
                 // It has to be taken down whether it becomes ready or not.
                 changed.insert(name.to_owned(), Some(component.clone()));
-                let after_s = self.site.system.ready(&component, &self.state.cancel).map_err(in_words)?;
+                let after_s = self.site.system.ready(&component, &self.state.cancel).map_err(message)?;
                 self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
             }
             Action::Pause | Action::Resume => {
@@ -194,7 +194,7 @@ impl Actor<'_> {
             Action::Limit { limit, value } => {
                 let component = living()?;
                 let wanted = limits::with(component.limits(), limit, value);
-                let missed = self.site.system.limit(&component, &wanted).map_err(in_words)?;
+                let missed = self.site.system.limit(&component, &wanted).map_err(message)?;
                 for missing in missed {
                     let (component, what, why) = (name.to_owned(), missing.what, missing.why);
                     self.state.event(EventKind::Unavailable { component, what, why });
@@ -202,19 +202,19 @@ impl Actor<'_> {
                 self.state.limits(&component);
                 self.watch(&component);
             }
-            Action::Disconnect => self.site.system.disconnect(name).map_err(in_words)?,
-            Action::Reconnect => self.site.system.reconnect(name).map_err(in_words)?,
+            Action::Disconnect => self.site.system.disconnect(name).map_err(message)?,
+            Action::Reconnect => self.site.system.reconnect(name).map_err(message)?,
             Action::Set { .. } => {}
         }
         Ok(())
     }
 
     fn restart_container(&self, name: &str, before: &Component, changed: &mut Changed) -> Result<(), String> {
-        let in_words = |e: loadlab_system::Error| e.to_string();
+        let message = |e: loadlab_system::Error| e.to_string();
         let was_up = !before.was_killed();
         // If restarting fails, it is unknown whether the container was stopped: it counts as present until it is taken
         // down.
-        let component = self.site.system.restart_container(before).map_err(in_words)?;
+        let component = self.site.system.restart_container(before).map_err(message)?;
         if was_up {
             self.down(name, "restarted by an event");
         }
@@ -223,7 +223,7 @@ impl Actor<'_> {
         self.has_moved(name, before, &component);
         let ready = self.site.ready_of(name).ok_or("it is not known when it is ready")?;
         let ready = self.site.system.ready_when(&component, ready, &self.state.cancel);
-        let after_s = ready.map_err(in_words)?;
+        let after_s = ready.map_err(message)?;
         self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
         Ok(())
     }

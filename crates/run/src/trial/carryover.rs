@@ -1,10 +1,11 @@
 //! What a search carries from trial to trial: connections, and how many files each component had open without them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use loadlab_load::ConnectionPool;
 use loadlab_plan as plan;
+use loadlab_record::sync::lock;
 use loadlab_system::IdleReadings;
 
 /// How long a load thread takes to adopt a connection; the load starts after that.
@@ -53,7 +54,7 @@ impl Carried {
 
     /// Records which files components have open before a load; the lowest number counts.
     pub fn note(&self, at_rest: &IdleReadings) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = lock(&self.files);
         for (name, open) in at_rest.open_files() {
             files.entry(name.to_owned()).and_modify(|least| *least = open.min(*least)).or_insert(open);
         }
@@ -61,6 +62,6 @@ impl Carried {
 
     /// How many files components have open by themselves, as far as known.
     pub fn own_files(&self) -> BTreeMap<String, u64> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.files).clone()
     }
 }

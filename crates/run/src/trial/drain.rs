@@ -15,8 +15,8 @@ use crate::site::{RunningSystem, durability};
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::Trial;
 use crate::trial::conditions::LiveMetrics;
-use crate::trial::measured::Measured;
-use crate::trial::prepare::Prepared;
+use crate::trial::measurements::TrialMeasurements;
+use crate::trial::prepare::ReadyTrial;
 
 impl Trial<'_> {
     /// Waits until the plan's drain condition holds. Returns how many seconds that took; `None` if the plan has no
@@ -24,8 +24,8 @@ impl Trial<'_> {
     pub(super) fn drain(
         &self,
         state: &TrialState,
-        ready: &Prepared,
-        measured: &Measured,
+        ready: &ReadyTrial,
+        measured: &TrialMeasurements,
         emit: EventSink<'_>,
         notices: &Mutex<Receiver<Notice>>,
     ) -> Option<f64> {
@@ -59,7 +59,12 @@ impl Trial<'_> {
     }
 
     /// What was accepted but is not stored. `None` if the plan does not measure that, or it cannot be determined.
-    pub(super) fn compare(&self, state: &TrialState, ready: &Prepared, measured: &Measured) -> Option<Loss> {
+    pub(super) fn compare(
+        &self,
+        state: &TrialState,
+        ready: &ReadyTrial,
+        measured: &TrialMeasurements,
+    ) -> Option<Loss> {
         let persisted = ready.persisted.as_ref()?;
         if state.must_end() {
             return None;
@@ -95,7 +100,7 @@ impl Trial<'_> {
 }
 
 /// What is known about the loss before draining ends: everything that was accepted may still be lost.
-fn so_far(state: &TrialState, ready: &Prepared) -> Option<Loss> {
+fn so_far(state: &TrialState, ready: &ReadyTrial) -> Option<Loss> {
     ready.persisted.as_ref()?;
     let sent = state.sent_ids().ok().filter(|s| !s.accepted.is_empty())?;
     let accepted = sent.accepted.len();

@@ -1,11 +1,12 @@
 //! Runs the loads of a trial side by side, each from its own start and batch by batch, and the plan's events meanwhile.
 
+use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
-use std::sync::{Mutex, PoisonError};
 
 use loadlab_load::run::Origin;
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::summary::Ended;
+use loadlab_record::sync::lock;
 use loadlab_system::{Cancel, Notice, clock};
 
 use crate::event::RunEvent;
@@ -14,8 +15,8 @@ use crate::site::Changed;
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::actions::Actor;
 use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, measure};
-use crate::trial::measured::Measured;
-use crate::trial::prepare::{Prepare, Prepared, Sends};
+use crate::trial::measurements::TrialMeasurements;
+use crate::trial::prepare::{ReadyLoad, ReadyTrial, Sends};
 use crate::trial::program::Run;
 use crate::trial::{Conditions, Trial};
 
@@ -24,7 +25,7 @@ const NOTICE_NS: u64 = 100_000_000;
 
 impl Trial<'_> {
     /// Runs all loads, and carries out the plan's events meanwhile.
-    pub(super) fn load_and_act(&self, actor: &Actor<'_>, ready: &Prepared) -> (Measured, Changed) {
+    pub(super) fn load_and_act(&self, actor: &Actor<'_>, ready: &ReadyTrial) -> (TrialMeasurements, Changed) {
         let state = actor.state;
         let load = || load_all(self.conditions, ready, actor);
         if self.case.events.is_empty() {
@@ -48,20 +49,20 @@ impl Trial<'_> {
 }
 
 /// Runs all loads of the case, each from its own start, with its batches. A single load runs on this thread.
-fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Measured {
+fn load_all(conditions: &Conditions, ready: &ReadyTrial, actor: &Actor<'_>) -> TrialMeasurements {
     let one = |load| batches(conditions, load, actor);
     let done: Vec<Vec<MeasuredLoad>> = match ready.loads.as_slice() {
         [load] => vec![one(load)],
         loads => std::thread::scope(|scope| {
             let threads: Vec<_> = loads.iter().map(|load| scope.spawn(move || one(load))).collect();
-            let of = |load: &Prepare| format!("the one for load `{}`", load.name());
+            let of = |load: &ReadyLoad| format!("the one for load `{}`", load.name());
             let ends = threads.into_iter().zip(loads);
             ends.map(|(thread, load)| joined(thread.join(), &of(load), actor.state)).collect()
         }),
     };
-    let mut measured = Measured::default();
+    let mut measured = TrialMeasurements::default();
     for batches in done {
-        measured.beside(Measured::of_batches(batches));
+        measured.merge_concurrent(TrialMeasurements::of_batches(batches));
     }
     measured
 }
@@ -70,15 +71,15 @@ fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Mea
 /// had been nothing to do.
 fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialState) -> T {
     ended.unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<String>().map(String::as_str);
-        let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message");
-        state.spoil(AbortReason::Load(format!("a thread of loadlab failed ({which}): {words}")));
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message");
+        state.spoil(AbortReason::Load(format!("a thread of loadlab failed ({which}): {text}")));
         T::default()
     })
 }
 
 /// Runs a load repeatedly against the running system, with pauses in between.
-fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
+fn batches(conditions: &Conditions, load: &ReadyLoad, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
     let &Actor { site, state, emit, zero_ns, senders, .. } = actor;
     let notices = &site.notices;
     let mut done = Vec::new();
@@ -112,7 +113,7 @@ fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<Me
             let first_id = load.first_ids.get(batch as usize + 1).copied().unwrap_or(0);
             let next = RemoteLoad { first_id, ..remote.load.clone() };
             match senders.prepare(&next, &|| state.must_end()) {
-                Ok(prepared) => *remote.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(prepared),
+                Ok(prepared) => *lock(&remote.ready) = Some(prepared),
                 Err(why) => {
                     state.spoil(AbortReason::Load(why));
                     break;
@@ -127,7 +128,7 @@ fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<Me
 /// Runs one batch of a load.
 fn one_batch(
     conditions: &Conditions,
-    load: &Prepare,
+    load: &ReadyLoad,
     origin: Origin,
     actor: &Actor<'_>,
 ) -> Option<MeasuredLoad> {
@@ -138,8 +139,8 @@ fn one_batch(
             let figures = conditions.figures.as_slice();
             let is_watched = conditions.is_watched;
             let remote = load.remote.as_ref();
-            let senders = remote.and_then(|r| r.ready.lock().unwrap_or_else(PoisonError::into_inner).take());
-            let order = LoadRequest {
+            let senders = remote.and_then(|r| lock(&r.ready).take());
+            let request = LoadRequest {
                 spec,
                 facts,
                 stop_when,
@@ -150,7 +151,7 @@ fn one_batch(
                 origin,
                 senders: senders.as_deref(),
             };
-            measure(&order, actor.state, Some(&actor.site.notices), actor.emit)
+            measure(&request, actor.state, Some(&actor.site.notices), actor.emit)
         }
         Sends::Program(program) => {
             let shown = (conditions.figures.as_slice(), conditions.is_watched);
@@ -185,12 +186,12 @@ mod tests {
         assert!(state.trouble().is_none() && !state.must_end());
         let ended = std::thread::spawn(|| -> u32 { panic!("no {}", "way") }).join();
         assert_eq!(joined(ended, "the one for load `a`", &state), 0);
-        let trouble = state.trouble().expect("it is told");
+        let trouble = state.trouble().expect("it is reported");
         assert_eq!(trouble.describe(), "a thread of loadlab failed (the one for load `a`): no way");
         assert!(state.must_end() && trouble.exit() == Exit::CouldNotRun);
         let state = TrialState::new(None, Cancel::new(), Secrets::default());
         let ended = std::thread::spawn(|| -> u32 { panic!("in plain words") }).join();
         assert_eq!(joined(ended, "this one", &state), 0);
-        assert!(state.trouble().expect("it is told").describe().ends_with(": in plain words"));
+        assert!(state.trouble().expect("it is reported").describe().ends_with(": in plain words"));
     }
 }

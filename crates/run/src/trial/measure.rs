@@ -9,18 +9,15 @@ use loadlab_analysis::trial::steady;
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::measure::own_usage;
 use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin, Second, Totals};
-use loadlab_load::{LoadSpec, Model, run};
+use loadlab_load::{LoadSpec, run};
 use loadlab_record::counts::example::Example;
 use loadlab_record::counts::hlog::Interval;
 use loadlab_record::counts::ids::{IdLine, IdSet};
 use loadlab_record::counts::load::{Counts, InWindow, Measured, Series, TagMeasured, Tick, Window};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::figure::NumberKind;
-use loadlab_record::documents::summary::{
-    AgentSummary, Ended, Generator, LoadFacts, StageFacts, Summary, ThinkFacts,
-};
+use loadlab_record::documents::summary::{AgentSummary, Ended, Generator, LoadFacts, Summary};
 use loadlab_record::expr::{Expr, Figure, NameRef, kind_of};
-use loadlab_record::spec::schedule::{Stage, Think, Until, WhenBehind};
 use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
 
@@ -28,6 +25,7 @@ use crate::event::{Progress, RunEvent};
 use crate::senders::{ReadySenders, SenderNews};
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::conditions::{LiveMetrics, SystemFigures};
+use crate::trial::facts::planned_of;
 use crate::trial::shown::{self, ShownFigures};
 
 /// Time for the load threads to get ready before a load starts.
@@ -77,13 +75,13 @@ pub struct MeasuredLoad {
 
 /// Runs one load to its end. Trouble is recorded in the trial's state; measurements are returned.
 pub fn measure(
-    order: &LoadRequest<'_>,
+    request: &LoadRequest<'_>,
     state: &TrialState,
     notices: Option<&Mutex<Receiver<Notice>>>,
     emit: EventSink<'_>,
 ) -> Option<MeasuredLoad> {
     let mut measuring = Measuring {
-        order,
+        request,
         state,
         control: Control::default(),
         ticks: Vec::new(),
@@ -91,17 +89,17 @@ pub fn measure(
         examples: Vec::new(),
         recent: VecDeque::new(),
         stopped_by: None,
-        over_s: order.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
+        over_s: request.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
         live: Live::default(),
-        planned: planned_of(order.spec),
+        planned: planned_of(request.spec),
         doubted_s: 0,
         throttled_before: own_usage::throttled_ns(),
-        system: SystemFigures::of(order.stop_when),
-        shown: ShownFigures::of(order.figures, order.is_watched),
-        stop: Asks::of(order.stop_when.iter().flat_map(Expr::names)),
-        figures: Asks::of(shown::names(order.figures)),
+        system: SystemFigures::of(request.stop_when),
+        shown: ShownFigures::of(request.figures, request.is_watched),
+        stop: Asks::of(request.stop_when.iter().flat_map(Expr::names)),
+        figures: Asks::of(shown::names(request.figures)),
         by_tag: BTreeMap::new(),
-        asks_windows: order.asks_windows(),
+        asks_windows: request.asks_windows(),
     };
     let control = measuring.control.clone();
     let mut observer = |event: LoadEvent<'_>| {
@@ -111,8 +109,8 @@ pub fn measure(
         measuring.take(event, emit);
     };
     let mut agents = Vec::new();
-    let result = match order.senders {
-        None => run(order.spec, &control, order.origin, &mut observer),
+    let result = match request.senders {
+        None => run(request.spec, &control, request.origin, &mut observer),
         Some(senders) => {
             let cancelled = || state.must_end();
             let on_news = |news: SenderNews| match news {
@@ -121,10 +119,11 @@ pub fn measure(
                     emit(RunEvent::Note(text));
                 }
                 SenderNews::Agents(agents) => {
-                    emit(RunEvent::Agents { load: order.spec.name.clone(), agents });
+                    emit(RunEvent::Agents { load: request.spec.name.clone(), agents });
                 }
             };
-            let sent = senders.send(order.spec, &control, order.origin, &cancelled, &on_news, &mut observer);
+            let sent =
+                senders.send(request.spec, &control, request.origin, &cancelled, &on_news, &mut observer);
             if let Some(why) = sent.trouble {
                 state.spoil(AbortReason::Load(why));
             }
@@ -145,15 +144,22 @@ pub fn measure(
     }
 }
 
+/// How many requests had succeeded by a moment of the load.
+#[derive(Clone, Copy, Default)]
+struct Successes {
+    at_s: f64,
+    ok: u64,
+}
+
 struct Measuring<'a> {
-    order: &'a LoadRequest<'a>,
+    request: &'a LoadRequest<'a>,
     state: &'a TrialState,
     control: Control,
     ticks: Vec<Tick>,
     intervals: Vec<Interval>,
     examples: Vec<Example>,
-    /// Times and total successes over about the last second, for the current rate.
-    recent: VecDeque<(f64, u64)>,
+    /// Successes over about the last second, for the current rate.
+    recent: VecDeque<Successes>,
     stopped_by: Option<String>,
     /// When its schedule ends, in seconds from its start, if known.
     over_s: Option<f64>,
@@ -228,7 +234,7 @@ impl Measuring<'_> {
 
     fn second(&mut self, second: &Second) {
         let (from_s, length_s) = (second.tick.from_s, second.tick.to_s - second.tick.from_s);
-        let name = &self.order.spec.name;
+        let name = &self.request.spec.name;
         self.state.write(|w| w.tick(&second.tick));
         self.state.write(|w| w.interval(name, from_s, length_s, &second.window, &second.by_tag));
         if !second.ids.is_empty() {
@@ -247,7 +253,7 @@ impl Measuring<'_> {
                 self.by_tag.entry(tag.clone()).or_default().merge(measured);
             }
         }
-        if !self.asks_windows && !self.order.is_warmup_found {
+        if !self.asks_windows && !self.request.is_warmup_found {
             return;
         }
         let mut keep = |series: &str, histogram: &Histogram| {
@@ -264,7 +270,7 @@ impl Measuring<'_> {
     /// Detects the warm-up and removes it from the window. Its seconds and histograms stay in the record. Requests that
     /// ended in a second are assumed to belong entirely to that second.
     fn leave_out_warm_up(&mut self, measured: &mut Measured, at_s: f64) {
-        let mut facts = self.order.facts.clone();
+        let mut facts = self.request.facts.clone();
         facts.start_s = at_s;
         let seconds = steady::seconds_of(&self.ticks, &facts);
         let Some(warm) = steady::warm_up(&seconds, facts.model == "open") else { return };
@@ -312,7 +318,7 @@ impl Measuring<'_> {
             let error = self.examples.iter().find_map(|e| Some((e.address.clone(), e.error.clone()?)));
             let (address, why) = error.unwrap_or_default();
             let hint = match totals.connections.own_limits.total() {
-                0 => hint_for(self.order.spec, &address),
+                0 => hint_for(self.request.spec, &address),
                 _ => {
                     "this is a limit of the machine loadlab runs on, not of the server: `loadlab check \
                      --preflight` shows which"
@@ -324,13 +330,13 @@ impl Measuring<'_> {
         }
         // A finished load cannot be ended early, and its rates fall while stragglers are awaited.
         let is_over = self.over_s.is_some_and(|over_s| totals.at_s >= over_s);
-        if self.stopped_by.is_none() && !is_over && !self.order.stop_when.is_empty() {
+        if self.stopped_by.is_none() && !is_over && !self.request.stop_when.is_empty() {
             let measured = self.so_far(totals, self.stop);
-            let (facts, name) = (self.order.facts, &self.order.spec.name);
+            let (facts, name) = (self.request.facts, &self.request.spec.name);
             let summary = summary_so_far(facts, name, self.state, &mut self.system, measured);
             let readings = self.state.readings();
-            let gauge = LiveMetrics { summary: &summary, readings: &readings };
-            let reached = self.order.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
+            let metrics = LiveMetrics { summary: &summary, readings: &readings };
+            let reached = self.request.stop_when.iter().find(|e| e.evaluate(&metrics).holds == Some(true));
             if let Some(condition) = reached {
                 self.stopped_by = Some(condition.to_string());
                 self.control.stop();
@@ -355,8 +361,8 @@ impl Measuring<'_> {
             stalls: totals.stalls,
             throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
         };
-        for doubt in self.live.look(self.order.facts, &self.planned, &so_far) {
-            emit(RunEvent::Doubt { load: self.order.spec.name.clone(), doubt });
+        for doubt in self.live.look(self.request.facts, &self.planned, &so_far) {
+            emit(RunEvent::Doubt { load: self.request.spec.name.clone(), doubt });
         }
     }
 
@@ -367,7 +373,7 @@ impl Measuring<'_> {
         }
         let measured = self.so_far(totals, self.figures);
         let Some(shown) = &mut self.shown else { return };
-        let (facts, name) = (self.order.facts, &self.order.spec.name);
+        let (facts, name) = (self.request.facts, &self.request.spec.name);
         let summary = summary_so_far(facts, name, self.state, &mut shown.system, measured);
         shown.show(name, &summary, &self.state.readings(), emit);
     }
@@ -393,34 +399,34 @@ impl Measuring<'_> {
     }
 
     fn progress(&mut self, totals: &Totals) -> Progress {
-        self.recent.push_back((totals.at_s, totals.counts.ok));
-        while self.recent.len() > 2 && self.recent[1].0 <= totals.at_s - 1.0 {
+        self.recent.push_back(Successes { at_s: totals.at_s, ok: totals.counts.ok });
+        while self.recent.len() > 2 && self.recent[1].at_s <= totals.at_s - 1.0 {
             self.recent.pop_front();
         }
-        self.stand(totals.at_s, &totals.counts, &totals.series.response_ok, totals.open)
+        self.progress_at(totals.at_s, &totals.counts, &totals.series.response_ok, totals.open)
     }
 
     /// The load's progress when it ended. Keeps the last rate: later responses arrived in the grace period.
     fn last(&mut self, outcome: &LoadResult) -> Progress {
         let measured = &outcome.measured;
         if self.recent.is_empty() {
-            self.recent.push_back((measured.elapsed_s, measured.counts.ok));
+            self.recent.push_back(Successes { at_s: measured.elapsed_s, ok: measured.counts.ok });
         }
-        self.stand(measured.elapsed_s, &measured.counts, &measured.series.response_ok, 0)
+        self.progress_at(measured.elapsed_s, &measured.counts, &measured.series.response_ok, 0)
     }
 
-    fn stand(&self, at_s: f64, counts: &Counts, ok: &Histogram, connections: u64) -> Progress {
-        let (now_s, now_ok) = self.recent.back().copied().unwrap_or_default();
+    fn progress_at(&self, at_s: f64, counts: &Counts, ok: &Histogram, connections: u64) -> Progress {
+        let now = self.recent.back().copied().unwrap_or_default();
         // Compare with the start if there is nothing in between.
         let first = self.recent.front().copied().filter(|_| self.recent.len() > 1);
-        let (then_s, then_ok) = first.unwrap_or_default();
-        let passed_s = now_s - then_s;
+        let then = first.unwrap_or_default();
+        let passed_s = now.at_s - then.at_s;
         let ms = |q| ok.quantile_ns(q).map(|ns| ns as f64 / 1e6);
         Progress {
-            load: self.order.spec.name.clone(),
+            load: self.request.spec.name.clone(),
             at_s,
             counts: counts.clone(),
-            ok_per_s: if passed_s > 0.0 { now_ok.saturating_sub(then_ok) as f64 / passed_s } else { 0.0 },
+            ok_per_s: if passed_s > 0.0 { now.ok.saturating_sub(then.ok) as f64 / passed_s } else { 0.0 },
             p50_ms: ms(0.5),
             p99_ms: ms(0.99),
             connections,
@@ -454,13 +460,13 @@ impl Measuring<'_> {
         };
         let at_s = outcome.at_s;
         let mut measured = outcome.measured;
-        if self.order.is_warmup_found {
+        if self.request.is_warmup_found {
             self.leave_out_warm_up(&mut measured, at_s);
         }
         MeasuredLoad {
             run: LoadRun {
-                load: self.order.spec.name.clone(),
-                batch: self.order.origin.batch,
+                load: self.request.spec.name.clone(),
+                batch: self.request.origin.batch,
                 at_s,
                 measured,
             },
@@ -507,80 +513,5 @@ fn hint_for(spec: &LoadSpec, address: &str) -> &'static str {
             "is the server up, is this the socket it listens on, and may you write to the file?"
         }
         _ => "is the server up, and is this its port?",
-    }
-}
-
-/// What was requested, for the summary. The trial sets when the load starts.
-pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
-    let (model, users, rate) = match &spec.model {
-        Model::Closed { users } => ("closed", Some(*users), None),
-        Model::Open { rate_per_s, .. } => ("open", None, Some(*rate_per_s)),
-    };
-    let (duration_s, requests) = match spec.until {
-        Until::Elapsed(ns) => (Some(ns as f64 / 1e9), None),
-        Until::Requests(n) => (None, Some(n)),
-        // How many requests a journey makes depends on the responses.
-        Until::Repeats(_) if spec.journey.is_some() => (None, None),
-        Until::Repeats(n) => {
-            (None, users.map(|u| u.saturating_mul(n).saturating_mul(spec.requests.len() as u64)))
-        }
-    };
-    let of_steps_s = pauses_of_steps_s(spec);
-    LoadFacts {
-        model: model.to_owned(),
-        users,
-        rate_per_s: rate,
-        sessions: spec.journey.as_ref().is_some_and(|j| j.sessions),
-        start_s: 0.0,
-        stages: spec.stages.iter().map(stage_facts).collect(),
-        duration_s,
-        requests,
-        ramp_s: spec.ramp_ns as f64 / 1e9,
-        think_s: of_steps_s.or(spec.think.mean_ns().map(|ns| ns as f64 / 1e9)),
-        think: match spec.think {
-            _ if of_steps_s.is_some() => of_steps_s.map(ThinkFacts::OfStepsS),
-            Think::None => None,
-            Think::Constant(ns) => Some(ThinkFacts::ConstantS(ns as f64 / 1e9)),
-            Think::Uniform(low, high) => Some(ThinkFacts::UniformS(low as f64 / 1e9, high as f64 / 1e9)),
-            Think::Exponential(mean) => Some(ThinkFacts::ExponentialS(mean as f64 / 1e9)),
-        },
-        pace_s: spec.pace_ns.map(|ns| ns as f64 / 1e9),
-        keep_alive: spec.keep_alive,
-        protocol: if spec.http2.is_some() { "http/2" } else { "http/1.1" }.to_owned(),
-        url: url.to_owned(),
-        seed: spec.seed,
-        loads: BTreeMap::new(),
-    }
-}
-
-/// Mean time between a user's requests, if steps have their own pauses.
-fn pauses_of_steps_s(spec: &LoadSpec) -> Option<f64> {
-    let scripts = spec.journey.as_ref().map_or(&[][..], |j| &j.scripts);
-    if scripts.iter().all(|script| script.think.is_none()) {
-        return None;
-    }
-    let all = scripts.iter().map(|script| script.think.unwrap_or(spec.think).mean_ns().unwrap_or(0));
-    Some(all.sum::<u64>() as f64 / 1e9 / scripts.len() as f64).filter(|mean_s| *mean_s > 0.0)
-}
-
-fn stage_facts(stage: &Stage) -> StageFacts {
-    StageFacts { from: stage.from, to: stage.to, over_s: stage.over_ns as f64 / 1e9 }
-}
-
-/// The limits by which a summary judges a load.
-pub fn planned_of(spec: &LoadSpec) -> Planned {
-    match &spec.model {
-        Model::Closed { .. } => Planned {
-            drops_when_behind: spec.pace_ns.is_some() && spec.pace_when_behind == WhenBehind::Drop,
-            ..Planned::default()
-        },
-        Model::Open { max_in_flight, when_behind, .. } => Planned {
-            // Each request in flight needs one of the held connections.
-            max_in_flight: Some(
-                spec.held.as_ref().map_or(*max_in_flight, |h| h.connections.min(*max_in_flight)),
-            ),
-            drops_when_behind: *when_behind == WhenBehind::Drop,
-            ..Planned::default()
-        },
     }
 }

@@ -4,9 +4,10 @@ mod actions;
 pub mod carryover;
 mod conditions;
 mod drain;
+pub mod facts;
 mod loads;
 pub mod measure;
-mod measured;
+mod measurements;
 mod prepare;
 mod program;
 mod setup;
@@ -24,7 +25,7 @@ use loadlab_record::Secrets;
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::{Expr, Figure};
-use loadlab_system::{Answering, IdleReadings, Profiler, Watcher, clock};
+use loadlab_system::{Profiler, Watcher, clock};
 
 use crate::level::Level;
 use crate::options::Generator;
@@ -38,9 +39,10 @@ use crate::trial::actions::Actor;
 use crate::trial::carryover::Carried;
 use crate::trial::drain::read_last;
 use crate::trial::measure::LEAD_NS;
-use crate::trial::prepare::{Prepared, together};
+use crate::trial::prepare::{ReadyTrial, together};
+use crate::trial::watching::Watching;
 use crate::unanswered::unanswered;
-use crate::watch::{Watch, leaves_files, unseen};
+use crate::watch::Watch;
 
 /// The parsed conditions of a case.
 #[derive(Clone, Debug, Default)]
@@ -132,9 +134,9 @@ impl Trial<'_> {
         state: &Arc<TrialState>,
         emit: EventSink<'_>,
     ) -> TrialOutcome {
-        let prepared = self.prepare(site, state, emit);
+        let ready = self.prepare(site, state, emit);
         state.notices(&site.notices, emit);
-        match (prepared, state.trouble()) {
+        match (ready, state.trouble()) {
             (Ok(_), _) if state.cancel.is_cancelled() => {
                 self.not_up(&SiteError::BeforeLoad("interrupted before the load began".into()), state)
             }
@@ -151,7 +153,7 @@ impl Trial<'_> {
 
     fn not_up(&self, error: &SiteError, state: &TrialState) -> TrialOutcome {
         let text = error.to_string();
-        state.settle_clock();
+        state.ensure_clock();
         state.event(EventKind::Failed { text: text.clone() });
         let exit = match (error, state.trouble()) {
             _ if state.cancel.is_cancelled() => Exit::Interrupted,
@@ -169,7 +171,7 @@ impl Trial<'_> {
         site: &mut RunningSystem,
         state: &Arc<TrialState>,
         emit: EventSink<'_>,
-        ready: &Prepared,
+        ready: &ReadyTrial,
     ) -> TrialOutcome {
         if let Some(carried) = self.carried {
             carried.trim(self.case);
@@ -178,33 +180,15 @@ impl Trial<'_> {
             state.spoil(AbortReason::Load(why.clone()));
             return self.not_up(&SiteError::BeforeLoad(why), state);
         }
-        let addresses = self.addresses(ready);
-        let found = match self.case.system.components.is_empty() {
-            true => self.watch.find(&addresses),
-            false => Answering::default(),
-        };
-        let at_rest = IdleReadings::read(found.targets().into_iter().chain(site.targets()).collect());
+        let at_rest = self.at_rest(site, ready);
         let mut zero_ns = clock::now_ns() + 2 * LEAD_NS + self.senders.map_or(0, Senders::lead_ns);
         if let Some(carried) = self.carried {
-            carried.note(&at_rest);
+            carried.note(&at_rest.readings);
             zero_ns += carried.takes_ns();
         }
         state.set_clock(zero_ns);
         state.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
-        let mut watcher = self.watch(site, at_rest, state, ready, zero_ns);
-        if let Some(text) = found.described(0) {
-            state.event(EventKind::Note { text });
-        }
-        if let Some(unseen) = unseen(&found).filter(|_| !leaves_files()) {
-            state.watched(unseen);
-        } else if let Some(watcher) = watcher.as_mut().filter(|_| !addresses.is_empty()) {
-            let onto = state.clone();
-            let followed = watcher.follow(addresses, found, Arc::new(move |watched| onto.watched(watched)));
-            if let Err(error) = followed {
-                state.event(EventKind::Note { text: format!("cannot follow who answers: {error}") });
-            }
-        }
-        let profiler = self.profiler(watcher.as_ref(), state);
+        let Watching { mut watcher, profiler } = self.start_watching(site, at_rest, state, ready, zero_ns);
         let (watcher_of, senders) = (watcher.as_ref(), self.senders);
         let levers = (self.case.levers.as_slice(), self.case.dir.as_str());
         let actor = Actor { site: &*site, state, emit, watcher: watcher_of, zero_ns, senders, levers };
@@ -220,12 +204,12 @@ impl Trial<'_> {
         drop(watcher);
         // Not until the work is done: this takes a while and uses CPU time.
         if let Some(samples) = samples {
-            site.sampled(samples.processes(), state);
+            site.function_lists.sampled(samples.processes(), state);
             state.profile(&samples.named());
         }
         ready.names.moved().into_iter().for_each(|moved| state.event(hosts::name_moved(moved)));
         site.report_escaped(state, emit);
-        site.beside.look(state, emit);
+        site.externals.look(state, emit);
         read_last(state, &ready.probes);
         let loss = self.compare(state, ready, &measured);
         self.after(site, state, emit);

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use loadlab_analysis::Planned;
 use loadlab_load::LoadSpec;
@@ -10,7 +10,8 @@ use loadlab_load::target::Allowed;
 use loadlab_load::target::names::Names;
 use loadlab_plan as plan;
 use loadlab_record::documents::event::EventKind;
-use loadlab_record::documents::summary::LoadFacts;
+use loadlab_record::documents::summary::{LoadFacts, sum_of_known};
+use loadlab_record::sync::lock;
 use loadlab_system::Probe;
 
 use crate::senders::{ReadySenders, RemoteLoad};
@@ -20,14 +21,13 @@ use crate::site::error::SiteError;
 use crate::state::{EventSink, TrialState};
 use crate::translate::{self, RequestContext};
 use crate::trial::Trial;
-use crate::trial::measure::{facts_of, planned_of};
-use crate::trial::measured::add;
+use crate::trial::facts::{facts_of, planned_of};
 use crate::trial::program::Program;
 use crate::trial::setup::set_up;
 
-/// Loads and probes with all names filled in.
-pub(super) struct Prepared {
-    pub(super) loads: Vec<Prepare>,
+/// A trial whose system is up: its loads and probes, with all names filled in.
+pub(super) struct ReadyTrial {
+    pub(super) loads: Vec<ReadyLoad>,
     pub(super) probes: Vec<Probe>,
     /// How to query what was stored.
     pub(super) persisted: Option<Persisted>,
@@ -44,7 +44,7 @@ pub(super) enum Sends {
 }
 
 /// A load that is ready to be sent.
-pub(super) struct Prepare {
+pub(super) struct ReadyLoad {
     pub(super) sends: Sends,
     pub(super) facts: LoadFacts,
     pub(super) batches: u32,
@@ -66,7 +66,7 @@ pub(super) struct Remote {
     pub(super) ready: Mutex<Option<Box<dyn ReadySenders>>>,
 }
 
-impl Prepare {
+impl ReadyLoad {
     pub(super) fn name(&self) -> &str {
         match &self.sends {
             Sends::Requests(spec) => &spec.name,
@@ -98,7 +98,7 @@ impl Trial<'_> {
         site: &mut RunningSystem,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<Prepared, SiteError> {
+    ) -> Result<ReadyTrial, SiteError> {
         site.bring_up(self.index, self.case, state, emit)?;
         site.seed(self.case, state, emit)?;
         site.commands("before_trial", &self.case.system.before_trial, &self.case.dir, state, emit)?;
@@ -138,7 +138,7 @@ impl Trial<'_> {
                 }
             };
             let facts = LoadFacts { start_s: start_ns as f64 / 1e9, ..facts };
-            loads.push(Prepare {
+            loads.push(ReadyLoad {
                 sends,
                 facts,
                 batches,
@@ -149,7 +149,7 @@ impl Trial<'_> {
                 remote,
             });
         }
-        Ok(Prepared { loads, probes, persisted, names: allowed.names })
+        Ok(ReadyTrial { loads, probes, persisted, names: allowed.names })
     }
 
     /// Prepares the `number`-th load of the case, which the engine sends.
@@ -195,19 +195,19 @@ impl Trial<'_> {
     }
 
     /// Prepares the processes that send the loads in place of this one.
-    pub(super) fn get_senders_ready(&self, ready: &Prepared, state: &TrialState) -> Result<(), String> {
+    pub(super) fn get_senders_ready(&self, ready: &ReadyTrial, state: &TrialState) -> Result<(), String> {
         let Some(senders) = self.senders else { return Ok(()) };
         for remote in ready.loads.iter().filter_map(|load| load.remote.as_ref()) {
             let prepared = senders.prepare(&remote.load, &|| state.must_end())?;
             state.event(EventKind::Note { text: prepared.described() });
-            *remote.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(prepared);
+            *lock(&remote.ready) = Some(prepared);
         }
         Ok(())
     }
 }
 
 /// What all loads of a case requested: users and rates are added up; per-load facts are listed separately.
-pub(super) fn together(loads: &[Prepare]) -> LoadFacts {
+pub(super) fn together(loads: &[ReadyLoad]) -> LoadFacts {
     let Some((first, others)) = loads.split_first() else { return LoadFacts::default() };
     let mut all = first.facts.clone();
     if others.is_empty() {
@@ -221,13 +221,14 @@ pub(super) fn together(loads: &[Prepare]) -> LoadFacts {
     all.stages = Vec::new();
     for load in others.iter().map(|l| &l.facts) {
         all.users = all.users.map_or(load.users, |users| Some(users + load.users.unwrap_or(0)));
-        all.rate_per_s = add(all.rate_per_s, load.rate_per_s);
+        all.rate_per_s = sum_of_known(all.rate_per_s, load.rate_per_s);
         all.requests = all.requests.zip(load.requests).map(|(a, b)| a + b);
         all.ramp_s = all.ramp_s.max(load.ramp_s);
         all.think_s = all.think_s.or(load.think_s);
         all.think = all.think.filter(|think| load.think == Some(*think));
         all.pace_s = all.pace_s.or(load.pace_s);
         all.keep_alive &= load.keep_alive;
+        all.targets.extend(load.targets.iter().cloned());
         if all.model != load.model {
             all.model = "mixed".to_owned();
         }

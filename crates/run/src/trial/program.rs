@@ -12,6 +12,7 @@ use loadlab_record::counts::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::summary::{Ended, Generator, LoadFacts};
 use loadlab_record::expr::{Expr, Figure};
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::text::units::format_count;
 use loadlab_record::watch::sample::Sample;
 use loadlab_system::{CommandResult, CommandSpec, Probe, RunningCommand, WatchEvent, clock};
@@ -31,7 +32,6 @@ use crate::trial::shown::ShownFigures;
 const LOOK_NS: u64 = 100_000_000;
 /// How often it is checked until its load has started.
 const BEGIN_LOOK_NS: u64 = 5_000_000;
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// A program that makes a load, with all names filled in.
 pub struct Program {
@@ -280,8 +280,8 @@ impl ProgramRun<'_> {
         let (facts, name, state) = (self.run.facts, &self.run.program.name, self.actor.state);
         let summary = summary_so_far(facts, name, state, &mut self.system, measured(counted, at_s));
         let readings = self.actor.state.readings();
-        let gauge = LiveMetrics { summary: &summary, readings: &readings };
-        let reached = self.run.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
+        let metrics = LiveMetrics { summary: &summary, readings: &readings };
+        let reached = self.run.stop_when.iter().find(|e| e.evaluate(&metrics).holds == Some(true));
         self.stopped_by = reached.map(ToString::to_string);
         self.stopped_by.is_some()
     }

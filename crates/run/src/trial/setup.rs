@@ -47,7 +47,7 @@ pub fn set_up(
                 _ => {}
             }
         });
-    let failure = |words: String| SiteError::BeforeLoad(format!("`setup` failed: {words}"));
+    let failure = |why: String| SiteError::BeforeLoad(format!("`setup` failed: {why}"));
     let outcome = outcome.map_err(|error| failure(error.to_string()))?;
     if let Some(example) = failed {
         return Err(failure(reported(&example)));

@@ -7,15 +7,15 @@ use crate::limits::cpu_limits;
 use crate::state::TrialState;
 use crate::trial::Trial;
 use crate::trial::carryover::Carried;
-use crate::trial::measured::Measured;
-use crate::trial::prepare::{Prepared, together};
+use crate::trial::measurements::TrialMeasurements;
+use crate::trial::prepare::{ReadyTrial, together};
 
 impl Trial<'_> {
     pub(super) fn sum_up(
         &self,
         state: &TrialState,
-        ready: &Prepared,
-        measured: &Measured,
+        ready: &ReadyTrial,
+        measured: &TrialMeasurements,
         drain_s: Option<f64>,
         loss: Option<Loss>,
     ) -> Summary {

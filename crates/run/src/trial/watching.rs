@@ -4,29 +4,83 @@
 use std::sync::Arc;
 
 use loadlab_record::documents::event::EventKind;
-use loadlab_system::{IdleReadings, Listening, ProfileSpec, Profiler, SampleTiming, TrialClock, Watcher};
+use loadlab_system::{
+    Answering, Emit, IdleReadings, Listening, ProfileSpec, Profiler, SampleTiming, TrialClock, Watcher,
+};
 
 use crate::site::RunningSystem;
 use crate::state::TrialState;
 use crate::trial::Trial;
-use crate::trial::prepare::{Prepare, Prepared, Sends, together};
+use crate::trial::prepare::{ReadyLoad, ReadyTrial, Sends, together};
+use crate::watch::{leaves_files, unseen};
 
 /// How often components are read if the plan does not specify it.
 const SAMPLE_NS: u64 = 1_000_000_000;
 
+/// What is watched, as it is before any load.
+pub(super) struct AtRest {
+    /// Where loads go, if the plan names no components.
+    addresses: Vec<Listening>,
+    /// The processes that answer there.
+    found: Answering,
+    /// One reading of all that is watched.
+    pub(super) readings: IdleReadings,
+}
+
+/// What watches a trial while its loads run; each is `None` if it could not start or is not wanted.
+pub(super) struct Watching {
+    pub(super) watcher: Option<Watcher>,
+    pub(super) profiler: Option<Profiler>,
+}
+
 impl Trial<'_> {
+    /// Finds out what is to be watched, and reads it once.
+    pub(super) fn at_rest(&self, site: &RunningSystem, ready: &ReadyTrial) -> AtRest {
+        let addresses = self.addresses(ready);
+        let found = match self.case.system.components.is_empty() {
+            true => self.watch.find(&addresses),
+            false => Answering::default(),
+        };
+        let readings = IdleReadings::read(found.targets().into_iter().chain(site.targets()).collect());
+        AtRest { addresses, found, readings }
+    }
+
+    /// Starts the watcher, which also looks for further processes that answer, and the profiler.
+    pub(super) fn start_watching(
+        &self,
+        site: &RunningSystem,
+        at_rest: AtRest,
+        state: &Arc<TrialState>,
+        ready: &ReadyTrial,
+        zero_ns: u64,
+    ) -> Watching {
+        let AtRest { addresses, found, readings } = at_rest;
+        let mut watcher = self.watch(site, readings, state, ready, zero_ns);
+        if let Some(text) = found.described(0) {
+            state.event(EventKind::Note { text });
+        }
+        if let Some(unseen) = unseen(&found).filter(|_| !leaves_files()) {
+            state.watched(unseen);
+        } else if let Some(watcher) = watcher.as_mut().filter(|_| !addresses.is_empty())
+            && let Err(error) = watcher.follow(addresses, found, hand_to(state))
+        {
+            state.event(EventKind::Note { text: format!("cannot follow who answers: {error}") });
+        }
+        let profiler = self.profiler(watcher.as_ref(), state);
+        Watching { watcher, profiler }
+    }
+
     /// Watches all components, the generator and the host once a second, or as often as the plan specifies, and the
     /// probes alongside. If the watcher cannot start, that is reported and the load runs without it.
-    pub(super) fn watch(
+    fn watch(
         &self,
         site: &RunningSystem,
         at_rest: IdleReadings,
         state: &Arc<TrialState>,
-        ready: &Prepared,
+        ready: &ReadyTrial,
         zero_ns: u64,
     ) -> Option<Watcher> {
-        let onto = state.clone();
-        let emit = Arc::new(move |watched| onto.watched(watched));
+        let emit = hand_to(state);
         let clock = TrialClock { origin_ns: zero_ns };
         let facts = together(&ready.loads);
         let rhythm = SampleTiming {
@@ -35,7 +89,7 @@ impl Trial<'_> {
         };
         let started = Watcher::start_in(rhythm, clock, at_rest, ready.probes.clone(), emit.clone());
         let scraped = started.and_then(|mut watcher| {
-            for scraper in site.beside.scrapers() {
+            for scraper in site.externals.scrapers() {
                 watcher.scrape(clock, scraper.clone(), emit.clone())?;
             }
             Ok(watcher)
@@ -50,11 +104,11 @@ impl Trial<'_> {
     }
 
     /// Where loads go, if the plan names no components; otherwise empty.
-    pub(super) fn addresses(&self, ready: &Prepared) -> Vec<Listening> {
+    fn addresses(&self, ready: &ReadyTrial) -> Vec<Listening> {
         if !self.case.system.components.is_empty() {
             return Vec::new();
         }
-        let of = |load: &Prepare| match &load.sends {
+        let of = |load: &ReadyLoad| match &load.sends {
             Sends::Requests(spec) => self.watch.addresses(spec),
             Sends::Program(_) => Vec::new(),
         };
@@ -62,7 +116,7 @@ impl Trial<'_> {
     }
 
     /// Starts sampling stacks, if the plan asks for a profile.
-    pub(super) fn profiler(&self, watcher: Option<&Watcher>, state: &TrialState) -> Option<Profiler> {
+    fn profiler(&self, watcher: Option<&Watcher>, state: &TrialState) -> Option<Profiler> {
         let planned = self.case.profile.as_ref()?;
         let spec = ProfileSpec {
             components: planned.components.clone(),
@@ -75,4 +129,10 @@ impl Trial<'_> {
             .inspect_err(|error| state.event(EventKind::Note { text: format!("no profile: {error}") }))
             .ok()
     }
+}
+
+/// Hands what is read to the trial's state.
+fn hand_to(state: &Arc<TrialState>) -> Emit {
+    let state = state.clone();
+    Arc::new(move |watched| state.watched(watched))
 }

@@ -264,11 +264,11 @@ mod tests {
             found(&facts(vec![web.clone()])),
             "no lever holds this load back: a step of each costs less than 5 % of the goodput"
         );
-        for (margin, words) in
+        for (margin, expect) in
             [(0.005, "less than 0.5 % of"), (0.07, "less than 7 % of"), (0.125, "less than 12.5 % of")]
         {
             let text = found(&WhyFacts { margin, ..facts(vec![web.clone()]) });
-            assert!(text.contains(words), "{text}");
+            assert!(text.contains(expect), "{text}");
         }
         let open = lever("db CPU", LeverCall::CannotTell, 0.94);
         assert!(

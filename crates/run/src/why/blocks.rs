@@ -30,8 +30,8 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    fn words(&self) -> String {
-        format!("{}: {}", self.lever.facts.name, self.setting.words)
+    fn describe(&self) -> String {
+        format!("{}: {}", self.lever.facts.name, self.setting.text)
     }
 }
 
@@ -91,7 +91,7 @@ impl<'a> Blocks<'a> {
     pub fn events(&self) -> Vec<EventSpec> {
         let event = |at_s: u64, lever: &Lever, setting: &Setting| EventSpec {
             at_ns: at_s * 1_000_000_000,
-            text: Change { lever, setting }.words(),
+            text: Change { lever, setting }.describe(),
             components: setting.components.clone(),
             action: setting.action,
         };
@@ -115,7 +115,7 @@ impl<'a> Blocks<'a> {
         }
         let event = |lever: &&Lever| EventSpec {
             at_ns: 0,
-            text: Change { lever, setting: &lever.now }.words(),
+            text: Change { lever, setting: &lever.now }.describe(),
             components: lever.now.components.clone(),
             action: lever.now.action,
         };
@@ -137,7 +137,7 @@ impl<'a> Blocks<'a> {
             BlockFacts {
                 case: case.to_owned(),
                 round: block.round,
-                change: block.change.map_or_else(String::new, |change| self.changes[change].words()),
+                change: block.change.map_or_else(String::new, |change| self.changes[change].describe()),
                 from_s,
                 to_s: block.to_s,
                 goodput_per_s: goodput(&trial.ticks, from_s, block.to_s, loads).filter(|_| block.counts),
@@ -273,7 +273,7 @@ mod tests {
     fn setting(value: f64) -> Setting {
         Setting {
             factor: value,
-            words: format!("{value}"),
+            text: format!("{value}"),
             action: Action::Limit { limit: LimitName::Cpu, value: Some(value) },
             components: vec!["db".to_owned()],
         }

@@ -53,7 +53,7 @@ pub struct Setting {
     /// The value as a multiple of the planned one.
     pub factor: f64,
     /// The value in words: `45% CPU`.
-    pub words: String,
+    pub text: String,
     /// The action that sets it.
     pub action: Action,
     /// The components it applies to; empty for a lever of the plan.
@@ -63,7 +63,7 @@ pub struct Setting {
 impl Setting {
     /// The record of a raise to this value, without measurements yet.
     pub fn raised(&self) -> RaisedFacts {
-        RaisedFacts { to: self.words.clone(), factor: self.factor, ..RaisedFacts::default() }
+        RaisedFacts { to: self.text.clone(), factor: self.factor, ..RaisedFacts::default() }
     }
 }
 
@@ -162,8 +162,8 @@ fn busy_cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever
     // The planned limit, not what was used.
     let limit = component.limits.cpu_cores;
     now.action = Action::Limit { limit: LimitName::Cpu, value: limit };
-    let planned = limit.map_or("no limit".to_owned(), cpu_words);
-    now.words = format!("{planned}, {} used", cpu_words(used));
+    let planned = limit.map_or("no limit".to_owned(), cpu_text);
+    now.text = format!("{planned}, {} used", cpu_text(used));
     let share = limit.map_or(1.0, |limit| used / limit);
     let settings = Settings { now, less: setting(STEP), more: Vec::new() };
     Ok(lever(component, "CPU", "cpu", settings, Some(share)))
@@ -181,13 +181,13 @@ fn others(component: &ComponentSpec) -> Vec<Lever> {
         ("block write ops", LimitName::BlockWriteOps, whole(limits.block_write_ops_per_s)),
     ];
     let mut found = Vec::new();
-    for (words, limit, value) in rates {
+    for (name, limit, value) in rates {
         // A tenth of fewer than ten operations is less than one.
         let Some(value) = value.filter(|value| *value >= 10.0) else { continue };
         let setting = |factor: f64| limited(component, limit, value, factor);
         let more = RAISES.iter().map(|f| setting(*f)).collect();
         let settings = Settings { now: setting(1.0), less: setting(STEP), more };
-        found.push(lever(component, words, limit.key(), settings, None));
+        found.push(lever(component, name, limit.key(), settings, None));
     }
     if let Some(delay) = whole(limits.delay_ns) {
         let least = limits.jitter_ns.unwrap_or(0) as f64;
@@ -208,14 +208,14 @@ struct Settings {
     more: Vec<Setting>,
 }
 
-fn lever(component: &ComponentSpec, words: &str, kind: &str, settings: Settings, used: Option<f64>) -> Lever {
+fn lever(component: &ComponentSpec, name: &str, kind: &str, settings: Settings, used: Option<f64>) -> Lever {
     let Settings { now, less, more } = settings;
     let facts = LeverFacts {
-        name: format!("{} {words}", component.name),
+        name: format!("{} {name}", component.name),
         component: Some(component.name.clone()),
         kind: kind.to_owned(),
-        now: now.words.clone(),
-        less: less.words.clone(),
+        now: now.text.clone(),
+        less: less.text.clone(),
         factor: less.factor,
         used,
         ..LeverFacts::default()
@@ -232,16 +232,16 @@ fn limited(component: &ComponentSpec, limit: LimitName, planned: f64, factor: f6
     };
     Setting {
         factor,
-        words: limit_words(limit, value),
+        text: limit_text(limit, value),
         action: Action::Limit { limit, value: Some(value) },
         components: vec![component.name.clone()],
     }
 }
 
-fn limit_words(limit: LimitName, value: f64) -> String {
+fn limit_text(limit: LimitName, value: f64) -> String {
     use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns};
     match limit {
-        LimitName::Cpu => cpu_words(value),
+        LimitName::Cpu => cpu_text(value),
         LimitName::Delay | LimitName::Jitter => format_duration_ns(value),
         LimitName::Bandwidth | LimitName::BlockRead | LimitName::BlockWrite => {
             format!("{}/s", format_bytes(value))
@@ -250,7 +250,7 @@ fn limit_words(limit: LimitName, value: f64) -> String {
     }
 }
 
-fn cpu_words(cores: f64) -> String {
+fn cpu_text(cores: f64) -> String {
     let percent = (cores * 1000.0).round() / 10.0;
     format!("{percent}% CPU")
 }
@@ -259,7 +259,7 @@ fn cpu_words(cores: f64) -> String {
 fn planned(place: usize, lever: &loadlab_plan::LeverSpec) -> Lever {
     let setting = |number: usize, one: &loadlab_plan::LeverSetting| Setting {
         factor: one.value / lever.now.value,
-        words: one.text.clone(),
+        text: one.text.clone(),
         action: Action::Set { lever: place, setting: number },
         components: Vec::new(),
     };
@@ -269,8 +269,8 @@ fn planned(place: usize, lever: &loadlab_plan::LeverSpec) -> Lever {
     let facts = LeverFacts {
         name: lever.name.clone(),
         kind: "lever".to_owned(),
-        now: now.words.clone(),
-        less: less.words.clone(),
+        now: now.text.clone(),
+        less: less.text.clone(),
         factor: less.factor,
         ..LeverFacts::default()
     };
@@ -306,12 +306,12 @@ mod tests {
                 None => Err((not_tried[0].why.clone(), others_have_room)),
             }
         };
-        let words = |words: &str| words.to_owned();
+        let owned = |text: &str| text.to_owned();
         for (limit, cores, busiest, expect) in [
             // The thread is what binds; the planned limit is what gets restored.
-            (", limits: { cpu: 200% }", 1.0, 0.98, (Some(2.0), 0.9, 0, words("200% CPU, 100% CPU used"))),
-            ("", 1.0, 0.98, (None, 0.9, 0, words("no limit, 100% CPU used"))),
-            (", limits: { cpu: 100% }", 0.95, 0.9, (Some(1.0), 0.9, 4, words("100% CPU"))),
+            (", limits: { cpu: 200% }", 1.0, 0.98, (Some(2.0), 0.9, 0, owned("200% CPU, 100% CPU used"))),
+            ("", 1.0, 0.98, (None, 0.9, 0, owned("no limit, 100% CPU used"))),
+            (", limits: { cpu: 100% }", 0.95, 0.9, (Some(1.0), 0.9, 4, owned("100% CPU"))),
         ] {
             assert_eq!(lever(limit, cores, busiest), Ok(expect), "{limit} {cores} {busiest}");
         }
@@ -320,8 +320,8 @@ mod tests {
             ("", "no thread of it is always busy", true),
             (", limits: { cpu: 1% }", "the least that the kernel takes", false),
         ] {
-            let (words, room) = lever(limit, 1.0, 0.5).expect_err("nothing of it is busy");
-            assert!(words.contains(why) && room == has_room, "{words}");
+            let (text, room) = lever(limit, 1.0, 0.5).expect_err("nothing of it is busy");
+            assert!(text.contains(why) && room == has_room, "{text}");
         }
     }
 }

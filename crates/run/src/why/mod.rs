@@ -19,10 +19,12 @@ use loadlab_record::documents::manifest::RunEnded;
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::documents::why::{LeverCall, LeverFacts, WhyFacts};
 use loadlab_record::store::{TrialRecord, read_run};
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::Cancel;
 
-use crate::conduct::{RunError, allowed_of, never_began, prepare};
+use crate::begin::{allowed_of, never_began, prepare};
+use crate::error::RunError;
 use crate::event::RunEvent;
 use crate::manifest::{Record, figures_of_case, plan_dir};
 use crate::options::RunOptions;
@@ -50,7 +52,6 @@ const PROFILED_S: u64 = 8;
 const PROFILED_FROM_S: u64 = 120;
 /// Share of the budget for tightening, if something can be raised.
 const LESS_SHARE: f64 = 0.6;
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// The settings of a proof.
 #[derive(Clone, Copy, Debug, PartialEq)]

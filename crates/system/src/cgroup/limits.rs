@@ -150,7 +150,7 @@ impl Group {
 
     /// Limits what is read from and written to each disk.
     pub fn limit_block(&self, limits: BlockLimits) -> Result<Option<Unavailable>, LimitError> {
-        let limit = block_words(limits);
+        let limit = block_text(limits);
         let place = self.place(Controller::Io, &limit)?;
         let disks = disks(Path::new("/sys/block"));
         if disks.is_empty() {
@@ -299,15 +299,15 @@ fn set_line(file: &Path, disk: &str, key: &str, value: u64, limit: &str) -> Resu
     }
 }
 
-fn block_words(limits: BlockLimits) -> String {
+fn block_text(limits: BlockLimits) -> String {
     let bytes = |n: u64| format!("{}/s", format_bytes(n as f64));
-    let words = [
+    let texts = [
         limits.read_bytes_per_s.map(|n| format!("{} read", bytes(n))),
         limits.write_bytes_per_s.map(|n| format!("{} written", bytes(n))),
         limits.read_ops_per_s.map(|n| format!("{n} reads/s")),
         limits.write_ops_per_s.map(|n| format!("{n} writes/s")),
     ];
-    format!("block I/O to {}", words.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    format!("block I/O to {}", texts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -336,9 +336,9 @@ mod tests {
             ("g/blkio.throttle.read_bps_device", "254:0 1125899906842624\n8:0 1048576\n"),
             ("g/blkio.throttle.write_iops_device", "254:0 100\n"),
         ]);
-        let words = |root: &Path, version| group(root, version).in_force().describe().join("; ");
+        let shown = |root: &Path, version| group(root, version).in_force().describe().join("; ");
         assert_eq!(
-            words(v1.path(), Version::V1),
+            shown(v1.path(), Version::V1),
             "1 % of a core; 15.0 MiB of memory; 30.0 MiB of memory and swap; 1.00 MiB/s read from each disk; \
              100 writes/s of each disk"
         );
@@ -350,7 +350,7 @@ mod tests {
             ("g/io.max", "254:0 rbps=1048576 wbps=max riops=max wiops=7\n"),
         ]);
         assert_eq!(
-            words(v2.path(), Version::V2),
+            shown(v2.path(), Version::V2),
             "50 % of a core; 15.0 MiB of memory; 64 processes and threads; 1.00 MiB/s read from each disk; \
              7 writes/s of each disk"
         );

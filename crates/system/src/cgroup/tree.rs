@@ -343,7 +343,7 @@ pub(crate) mod tests {
         root
     }
 
-    fn words_of(groups: &RunGroups, root: &Path) -> Vec<String> {
+    fn lines_of(groups: &RunGroups, root: &Path) -> Vec<String> {
         let mut lines: Vec<String> = groups
             .places
             .iter()
@@ -381,7 +381,7 @@ pub(crate) mod tests {
         ]);
         let groups = RunGroups::plan(root.path(), "r/1");
         assert_eq!(
-            words_of(&groups, root.path()),
+            lines_of(&groups, root.path()),
             [
                 "V1 sys/fs/cgroup/cpu,cpuacct/loadlab/r_1 [cpu cpuacct]",
                 "V1 sys/fs/cgroup/memory/a/loadlab/r_1 [memory]",
@@ -407,7 +407,7 @@ pub(crate) mod tests {
         ]);
         let groups = RunGroups::plan(root.path(), "r");
         assert_eq!(
-            words_of(&groups, root.path()),
+            lines_of(&groups, root.path()),
             ["V2 sys/fs/cgroup/user.slice/loadlab/r [cpu memory pids blkio cpuacct]"]
         );
     }

@@ -5,6 +5,7 @@
 
 use std::fs;
 
+use loadlab_record::sync::lock;
 use loadlab_record::watch::limits::LimitsInForce;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
@@ -13,7 +14,6 @@ use crate::cgroup::group::LimitError;
 use crate::error::{Error, Result};
 use crate::process::{kill, open_files};
 use crate::spec::Limits;
-use crate::sync::lock;
 
 impl Component {
     /// The limits last set.

@@ -6,8 +6,9 @@ pub(crate) mod monitor;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
+use loadlab_record::sync::{self, lock};
 use loadlab_record::text::units::format_bytes;
 use rustix::process::{Pid, WaitIdStatus};
 
@@ -17,7 +18,6 @@ use crate::error::Tail;
 use crate::logs::{self, Log};
 use crate::process::{self, ProcessFamily, ProcessId};
 use crate::spec::{ComponentSpec, Limits, LinkLimits, Signal, Unavailable};
-use crate::sync::lock;
 use crate::watch::target::Target;
 
 /// A component that was brought up. Clones refer to the same component.
@@ -300,7 +300,7 @@ impl Inner {
             if let Some(ended) = &life.ended {
                 return ended.clone();
             }
-            life = self.ended.wait(life).unwrap_or_else(PoisonError::into_inner);
+            life = sync::wait(&self.ended, life);
         }
     }
 
@@ -316,14 +316,14 @@ fn wait(pidfd: &OwnedFd) -> Option<(Option<i32>, Option<Signal>)> {
     let id = rustix::process::WaitId::PidFd(pidfd.as_fd());
     match rustix::process::waitid(id, options) {
         Ok(None) => None,
-        Ok(Some(status)) => Some(words_of(&status)),
+        Ok(Some(status)) => Some(exit_or_signal(&status)),
         Err(rustix::io::Errno::INTR) => None,
         // Something else reaped it (a host program that waits for any child): it has ended, but how is unknown.
         Err(_) => Some((None, None)),
     }
 }
 
-fn words_of(status: &WaitIdStatus) -> (Option<i32>, Option<Signal>) {
+fn exit_or_signal(status: &WaitIdStatus) -> (Option<i32>, Option<Signal>) {
     match status.exit_status() {
         Some(exit) => (Some(exit), None),
         None => (None, status.terminating_signal().and_then(Signal::from_number)),

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
+use loadlab_record::sync::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::{Component, Inner, Origin, Status};
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::sync::lock;
 
 /// How often logs and OOM counters are checked.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use loadlab_record::Secrets;
+use loadlab_record::sync::lock;
 use serde_json::Value;
 
 use super::logs::Follower;
 use super::{CALL_NS, Call, Engine, Result};
 use crate::spec::Signal;
-use crate::sync::lock;
 
 /// How long an engine may take to report how a container ended; two calls are made, each with this limit.
 const ANSWER_NS: u64 = 5_000_000_000;

@@ -54,7 +54,7 @@ impl Engine {
         let doing = format!("pull the image `{image}`, which is not on this machine");
         let path = format!("/images/create?fromImage={}&tag={}", encoded(name), encoded(tag));
         let call = Call::new(doing.clone(), "POST", path).within(LONG_NS);
-        let pulled = self.stream_of_words(&call, &mut std::io::empty(), 0, cancel, &mut std::io::sink());
+        let pulled = self.streaming_call(&call, &mut std::io::empty(), 0, cancel, &mut std::io::sink());
         pulled.map_err(|error| match error {
             EngineError::Refused { doing, status, message, .. } => {
                 EngineError::Refused { doing, status, message, hint: IMAGE_HINT }
@@ -106,11 +106,11 @@ impl Engine {
         }
         let doing = format!("build the image `{}` from {}", build.image, build.context.display());
         let call = Call::new(doing, "POST", format!("/build?{query}")).within(LONG_NS);
-        self.stream_of_words(&call, &mut archive, bytes, cancel, log)
+        self.streaming_call(&call, &mut archive, bytes, cancel, log)
     }
 
     /// Makes a call that is answered with a stream of JSON lines, one of which may be an error.
-    fn stream_of_words(
+    fn streaming_call(
         &self,
         call: &Call<'_>,
         file: &mut dyn Read,
@@ -120,14 +120,14 @@ impl Engine {
     ) -> Result<()> {
         self.send_file(call, file, bytes, &|| cancel.is_cancelled(), |response| {
             let status = response.status()?;
-            words_of(&call.doing, status, &mut BufReader::new(response), log)
+            log_lines(&call.doing, status, &mut BufReader::new(response), log)
         })?
     }
 }
 
 /// Logs the lines of a response as they arrive, since a long build may print more than should be kept in memory. If the
 /// call failed, returns the first error among them.
-fn words_of(
+fn log_lines(
     doing: &str,
     status: u16,
     response: &mut impl BufRead,
@@ -169,7 +169,7 @@ mod tests {
 
     fn read(status: u16, text: &str) -> (std::result::Result<(), String>, String) {
         let mut log = Vec::new();
-        let result = words_of("build", status, &mut text.as_bytes(), &mut log).unwrap();
+        let result = log_lines("build", status, &mut text.as_bytes(), &mut log).unwrap();
         (result.map_err(|e| e.to_string()), String::from_utf8(log).unwrap())
     }
 

@@ -132,11 +132,7 @@ impl Engine {
     }
 
     /// As [`Engine::call`], but gives up when `stop` returns true.
-    pub(crate) fn call_while(
-        &self,
-        call: Call<'_>,
-        stop: &mut dyn FnMut() -> bool,
-    ) -> Result<EngineResponse> {
+    fn call_while(&self, call: Call<'_>, stop: &mut dyn FnMut() -> bool) -> Result<EngineResponse> {
         let body = call.body.map(Value::to_string).unwrap_or_default();
         let head = self.head(&call, "application/json", body.len() as u64);
         let until_ns = clock::now_ns().saturating_add(call.within_ns);
@@ -323,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_reported_with_what_was_looked_for() {
+    fn a_missing_engine_is_reported_with_what_was_tried() {
         insta::assert_snapshot!(Engine::connect(Some("/nonexistent/engine.sock")).unwrap_err(), @r"
         no container engine responds; tried /nonexistent/engine.sock (No such file or directory (os error 2))
         hint: start Docker (`systemctl start docker`) or Podman's service (`systemctl start podman.socket`), or name the socket: DOCKER_HOST=unix:///path/to/docker.sock, or `engine` in `system`

@@ -245,11 +245,11 @@ fn processes_of(state: &RunState, cgroups: &[PathBuf]) -> Vec<(String, ProcessId
     pids.dedup();
     // The caller is not a leftover, even if it was started from within a component.
     pids.retain(|pid| *pid != std::process::id());
-    let words = |pid: u32| {
+    let described = |pid: u32| {
         let id = ProcessId { pid, start_ticks: process::stat(pid)?.start_ticks };
         Some((format!("process {pid} ({})", process::command_of(pid)), id))
     };
-    pids.into_iter().filter_map(words).collect()
+    pids.into_iter().filter_map(described).collect()
 }
 
 /// Removes a run's cgroup, and the folder of all runs if this was the last run in it.
@@ -269,7 +269,7 @@ mod tests {
     use super::super::Ledger;
     use super::super::state::tag;
     use super::*;
-    use crate::sync::lock;
+    use loadlab_record::sync::lock;
 
     const CLEAN: Cleaning = Cleaning { dry_run: false, forget: false };
     const DRY: Cleaning = Cleaning { dry_run: true, forget: false };
@@ -350,9 +350,9 @@ mod tests {
 
         let items = clean(state_dir.path(), CLEAN).unwrap();
         assert!(!scratch.exists() && other.exists());
-        let words: Vec<_> = items.iter().map(|i| i.result.clone().err().unwrap_or_default()).collect();
+        let errors: Vec<_> = items.iter().map(|i| i.result.clone().err().unwrap_or_default()).collect();
         let kept = "kept, because parts of the run remain (--forget removes it anyway)";
-        assert_eq!(words, ["", "it now belongs to another run", kept]);
+        assert_eq!(errors, ["", "it now belongs to another run", kept]);
     }
 
     #[test]

@@ -13,12 +13,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
+use loadlab_record::sync::lock;
+
 use self::guardian::Guardian;
 use self::state::{Change, Resource, RunState, own_dir, tag};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::{self, ProcessId};
-use crate::sync::lock;
 
 /// Keeps a run's state in its file and at its guardian.
 #[derive(Debug)]

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_somebody_is_outside() {
+    fn ids_outside_a_user_namespace() {
         let whole = "         0          0 4294967295\n";
         assert_eq!((outer_id(whole, 0), outer_id(whole, 1000)), (0, 1000));
         let mapped = "         0       1000          1\n";

@@ -20,10 +20,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
+use loadlab_record::sync::lock;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use crate::error::{Error, Result};
-use crate::sync::lock;
 
 /// The bridge, and the first two octets of all addresses on it: a range reserved for network tests.
 const BRIDGE: &str = "loadlab0";

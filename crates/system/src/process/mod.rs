@@ -16,6 +16,7 @@ pub(crate) mod wait;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -224,6 +225,30 @@ fn is_without_environment(pid: u32) -> bool {
     let fields = line[line.rfind(')').map_or(0, |end| end + 1)..].split_ascii_whitespace();
     let [code, start, end] = [23, 47, 48].map(|place| fields.clone().nth(place));
     start == end && code != Some("0")
+}
+
+/// Set in a process's flags from its fork to the end of its first exec: the kernel's `PF_FORKNOEXEC`.
+const FORKED_ONLY: u64 = 0x40;
+
+/// Whether a process is a copy of this one: a child between fork and exec, which still holds all that is open here. One
+/// that is not a copy when this is called is never one later.
+pub(crate) fn is_copy_of_own(stat: &Stat) -> bool {
+    if stat.parent != std::process::id() {
+        return false;
+    }
+    // Read before the rest, since it is what an exec changes first. A child that this process has only adopted, such as
+    // the worker of a server, is a copy of something else.
+    let file_of =
+        |pid: &str| fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()));
+    let has_own_program = file_of(&stat.pid.to_string()).is_some_and(|file| file_of("self") == Some(file));
+    let line = fs::read(format!("/proc/{}/stat", stat.pid)).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line);
+    // Numbers 9 and 26 of proc_pid_stat(5): the flags, and `startcode`, which is 0 in an exec until files are closed.
+    let fields = line[line.rfind(')').map_or(0, |end| end + 1)..].split_ascii_whitespace();
+    let [flags, code] = [6, 23].map(|place| fields.clone().nth(place));
+    let is_forked_only =
+        flags.and_then(|flags| flags.parse().ok()).is_some_and(|flags: u64| flags & FORKED_ONLY != 0);
+    code == Some("0") || has_own_program && is_forked_only
 }
 
 /// All live processes whose environment has this entry.

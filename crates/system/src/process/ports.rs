@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_of_the_system_may_listen_and_nobody_else() {
+    fn only_processes_of_the_system_may_listen() {
         let listener = listener();
         let port = listener.local_addr().unwrap().port();
         let us = std::process::id();

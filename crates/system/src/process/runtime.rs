@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn go_is_told_by_a_section() {
+    fn go_is_recognised_by_a_section() {
         let check = |file: File, expect: bool| assert_eq!(has_section(&file, ".go.buildinfo"), expect);
         check(program(b"\0.text\0.go.buildinfo\0.data\0"), true);
         check(program(b"\0.text\0.go.buildinfo.x\0x.go.buildinfo\0"), false);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn node_is_told_by_the_names_of_threads() {
+    fn node_is_recognised_by_the_names_of_threads() {
         assert_eq!(Runtime::of_thread("libuv-worker"), Some(Runtime::Node));
         assert_eq!(Runtime::of_thread("DelayedTaskSche"), Some(Runtime::Node));
         assert_eq!(Runtime::of_thread("worker"), None);

@@ -42,6 +42,9 @@ pub(crate) struct FileId {
     inode: u64,
 }
 
+/// How often a process's threads are listed if others end meanwhile.
+const LISTS_MAX: u32 = 3;
+
 /// Reused buffers for reading.
 #[derive(Debug)]
 pub(crate) struct TaskFiles {
@@ -136,11 +139,25 @@ impl TaskFiles {
         Ok(status.stx_nlink.saturating_sub(2))
     }
 
-    /// Appends the ids of the process's threads.
+    /// Appends the ids of the process's threads. Returns whether they are as many as it has: if a thread ends while the
+    /// kernel lists it, others may be missing, even after some repetitions.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn list(&mut self, pid: u32, tids: &mut Vec<u32>) -> Result<()> {
+    pub fn list(&mut self, pid: u32, tids: &mut Vec<u32>) -> Result<bool> {
+        let before = tids.len();
+        for _ in 0..LISTS_MAX {
+            tids.truncate(before);
+            self.list_once(pid, tids)?;
+            // Counted afterwards: a list of as many as there are now can lack one only if it has one that has ended.
+            if tids.len() - before == self.count(pid)? as usize {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn list_once(&mut self, pid: u32, tids: &mut Vec<u32>) -> Result<()> {
         self.set_path(format_args!("/proc/{pid}/task"));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(self.path.as_str(), flags, Mode::empty())?;
@@ -357,7 +374,7 @@ mod tests {
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let mut files = TaskFiles::new();
         let mut tids = Vec::new();
-        // The kernel ends the list early if a thread ends just when it is listed.
+        // A list may lack a thread if others end meanwhile.
         let is_listed = (0..1_000).any(|_| {
             tids.clear();
             files.list(pid, &mut tids).unwrap();
@@ -373,15 +390,16 @@ mod tests {
     #[test]
     fn one_thread_is_counted_as_one() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let count = TaskFiles::new().count(child.id());
+        let (mut files, mut tids) = (TaskFiles::new(), vec![1]);
+        let (count, listed) = (files.count(child.id()), files.list(child.id(), &mut tids));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(count, Ok(1));
-        assert!(TaskFiles::new().list(child.id(), &mut Vec::new()).is_err());
+        assert_eq!((count, listed, tids), (Ok(1), Ok(true), vec![1, child.id()]));
+        assert!(files.list(child.id(), &mut Vec::new()).is_err());
     }
 
     #[test]
-    fn kinds_of_files_are_told_apart() {
+    fn kinds_of_files_are_distinguished() {
         use std::os::fd::AsRawFd;
         let pid = std::process::id();
         let mut files = TaskFiles::new();

@@ -273,7 +273,7 @@ mod tests {
     const PATIENCE_NS: u64 = 60_000_000_000;
 
     #[test]
-    fn calls_are_told_apart() {
+    fn system_calls_are_classified() {
         let check = |number: i64, args: [u64; 6], expect: ByCall| {
             assert_eq!(by_call(number, args), expect, "{number} {args:?}");
         };
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_told_apart() {
+    fn kernel_functions_are_classified() {
         let check = |name: &str, expect: Option<Doing>| assert_eq!(by_function(name), expect, "{name}");
         check("0", None);
         check("", None);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_told_apart() {
+    fn thread_states_are_classified() {
         assert_eq!(by_state(b'R'), Some(Doing::Running));
         assert_eq!(by_state(b'D'), Some(Doing::Disk));
         assert_eq!(by_state(b'S'), None);

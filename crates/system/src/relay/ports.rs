@@ -35,7 +35,7 @@ const MOST_IN_ALL_BYTES: usize = 256 << 20;
 /// If no more connections can be opened, retry after this time, or when a connection has ended.
 const AGAIN_NS: u64 = 100_000_000;
 /// Event keys that are not connections: a control message has arrived, or a client connects to the port at this index.
-const WORD: u64 = u64::MAX;
+const CONTROL: u64 = u64::MAX;
 const FIRST_PORT: u64 = u64::MAX - 1 - u16::MAX as u64;
 
 /// Bytes in transit; an empty piece is the end of the stream.
@@ -114,8 +114,8 @@ pub(super) fn run(pairs: &str, shape: LinkShape, mut control: Control) -> Result
         return Err(format!("cannot raise the limit on open files: {error}"));
     }
     let mut relay = Relay::new(pairs, shape)?;
-    let words = relay.add(control.stream.as_fd(), WORD, EventFlags::IN);
-    words.map_err(|e| e.to_string())?;
+    let added = relay.add(control.stream.as_fd(), CONTROL, EventFlags::IN);
+    added.map_err(|e| e.to_string())?;
     control.report(&RelayReport { shape, counts: relay.counts });
     while relay.turn(&mut control).map_err(|e| e.to_string())? {}
     Ok(())
@@ -177,7 +177,7 @@ impl Relay {
         }
         for (key, flags) in events.drain(..) {
             match key {
-                WORD => match control.look() {
+                CONTROL => match control.look() {
                     ControlMessage::None => {}
                     ControlMessage::Closed => return Ok(false),
                     ControlMessage::Shape(shape) => {

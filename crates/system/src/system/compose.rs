@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use loadlab_record::sync::lock;
 use serde_json::{Value, json};
 
 use super::container::block_rates;
@@ -24,7 +25,6 @@ use crate::engine::{Call, Engine, EngineError, labelled};
 use crate::error::{Error, Result};
 use crate::ledger::state::Resource;
 use crate::spec::{Command, ComponentSpec, Limits};
-use crate::sync::lock;
 use crate::system::command::{CommandResult, CommandSpec};
 use crate::system::{Ending, System, Takedown};
 

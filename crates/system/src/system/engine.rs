@@ -1,11 +1,12 @@
 //! The run's container engine, looked up when first needed.
 
+use loadlab_record::sync::lock;
+
 use super::System;
 use crate::engine::leftovers::RUN_LABEL;
 use crate::engine::{Engine, EngineError};
 use crate::error::Result;
 use crate::ledger::state::{self, Resource};
-use crate::sync::lock;
 
 /// What is known about the container engine.
 #[derive(Debug, Default)]

@@ -1,12 +1,13 @@
 //! Changes the limits of a running component.
 
+use loadlab_record::sync::lock;
+
 use super::System;
 use crate::cgroup::group::LimitError;
 use crate::component::Component;
 use crate::component::limits::limit_open_files;
 use crate::error::{Error, Result};
 use crate::spec::{Limits, LinkLimits, Unavailable};
-use crate::sync::lock;
 
 impl System {
     /// Replaces the limits of a running component: whatever `limits` omits becomes unlimited. Returns the limits this

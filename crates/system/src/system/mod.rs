@@ -24,6 +24,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, channel};
 
 use loadlab_record::Secrets;
+use loadlab_record::sync::lock;
 
 use self::engine::EngineState;
 use self::relay::Relays;
@@ -41,7 +42,6 @@ use crate::netns::Net;
 use crate::process::spawn::Spawner;
 use crate::process::{self, kill};
 use crate::spec::Unavailable;
-use crate::sync::lock;
 
 /// How long killed processes may take to disappear.
 const KILLED_NS: u64 = 10_000_000_000;

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use loadlab_record::sync::lock;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::{Role, System};
@@ -19,7 +20,6 @@ use crate::logs;
 use crate::netns::NetworkPlacement;
 use crate::relay::{ARG, Counts, LinkShape, RelayReport};
 use crate::spec::{Command, ComponentSpec, Limits, LinkLimits, LogFiles, Ready, RelayAt, Stop};
-use crate::sync::lock;
 
 /// Longer than a relay ever takes to answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -170,11 +170,11 @@ impl Relay {
         shape: &LinkShape,
         links: &[OwnedFd],
     ) -> std::result::Result<RelayReport, String> {
-        let in_words = |e: &dyn std::fmt::Display| format!("the relay does not respond: {e}");
-        let mut line = serde_json::to_vec(shape).map_err(|e| in_words(&e))?;
+        let message = |e: &dyn std::fmt::Display| format!("the relay does not respond: {e}");
+        let mut line = serde_json::to_vec(shape).map_err(|e| message(&e))?;
         line.push(b'\n');
         if links.is_empty() {
-            self.control.get_mut().write_all(&line).map_err(|e| in_words(&e))?;
+            self.control.get_mut().write_all(&line).map_err(|e| message(&e))?;
         } else {
             let links: Vec<_> = links.iter().map(|link| link.as_fd()).collect();
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -182,15 +182,15 @@ impl Relay {
             ancillary.push(SendAncillaryMessage::ScmRights(&links));
             let stream = self.control.get_ref();
             sendmsg(stream, &[IoSlice::new(&line)], &mut ancillary, SendFlags::NOSIGNAL)
-                .map_err(|e| in_words(&e))?;
+                .map_err(|e| message(&e))?;
         }
         let mut answer = String::new();
         match self.control.read_line(&mut answer) {
             Ok(0) => return Err("the relay has ended".to_owned()),
             Ok(_) => {}
-            Err(error) => return Err(in_words(&error)),
+            Err(error) => return Err(message(&error)),
         }
-        let report: RelayReport = serde_json::from_str(&answer).map_err(|e| in_words(&e))?;
+        let report: RelayReport = serde_json::from_str(&answer).map_err(|e| message(&e))?;
         if report.shape != *shape {
             return Err(format!("the relay applied {:?} instead of {shape:?}", report.shape));
         }

@@ -21,6 +21,8 @@ pub(crate) mod target;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use loadlab_record::sync::lock;
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::watch::evidence::Evidence;
 use loadlab_record::watch::sample::Sample;
 
@@ -33,12 +35,9 @@ use crate::cancel::Cancel;
 use crate::clock::{self, TrialClock};
 use crate::error::{Error, Result};
 use crate::process::background;
-use crate::sync::lock;
 
 /// A reading that starts later than this is reported.
 const LATE_NS: u64 = 100_000_000;
-/// Interval between readings of a probe.
-pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 /// How often the processes of the targets, as last read, are passed to the evidence reader.
 const MEMBERS_NS: u64 = 200_000_000;
 /// An idle reading older than this at the clock's zero is repeated.

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_tells_of_itself() {
+    fn figures_that_a_program_exports_about_itself() {
         let text = "# HELP process_cpu_seconds_total x\nprocess_cpu_seconds_total 12.5\nother{a=\"}\"} NaN\n\
                     process_resident_memory_bytes 1.048576e+06 1700000000000\nprocess_open_fds 9\n";
         let sample = of(text, &[]).unwrap();

@@ -88,8 +88,7 @@ pub(crate) fn off_line(clock: TrialClock, ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SECOND_NS: u64 = 1_000_000_000;
+    use loadlab_record::text::time::SECOND_NS;
 
     /// The moments at which slots are due on the clock, over some intervals.
     fn moments(spread: Spread, intervals: u64) -> Vec<(u64, u64)> {
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_passes_nobody_over_but_does_not_repeat_whole_intervals() {
+    fn a_late_reader_skips_no_slot_but_does_not_repeat_whole_intervals() {
         let (clock, spread) = (TrialClock { origin_ns: 0 }, Spread::new(20, SECOND_NS));
         let (slot, due_ns) = spread.next(clock, 0);
         assert_eq!(slot, 0);

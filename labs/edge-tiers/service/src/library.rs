@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_apart() {
+    fn words_are_distinct() {
         let words: BTreeSet<String> = (0..WORDS).map(word).collect();
         assert_eq!(words.len(), WORDS);
     }

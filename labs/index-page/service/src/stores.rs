@@ -60,42 +60,42 @@ impl Mongo {
             .find_one_and_update(doc! { "_id": VIEWS }, doc! { "$inc": { "value": 1_i64 } })
             .upsert(true)
             .return_document(ReturnDocument::After);
-        let counter = counted.await.map_err(told)?;
+        let counter = counted.await.map_err(in_words)?;
         counter.map(|c| c.value).ok_or_else(|| "MongoDB: the counter was not there".to_owned())
     }
 
     /// The number of views counted.
     pub async fn views(&self) -> Result<i64> {
-        let counter = self.counter.find_one(doc! { "_id": VIEWS }).await.map_err(told)?;
+        let counter = self.counter.find_one(doc! { "_id": VIEWS }).await.map_err(in_words)?;
         Ok(counter.map_or(0, |c| c.value))
     }
 
     /// Ten records. The document calls them the latest; but they have no timestamp, so they come in MongoDB's order.
     pub async fn latest(&self) -> Result<Vec<Record>> {
-        let found = self.records.find(doc! {}).limit(LATEST).await.map_err(told)?;
-        found.try_collect().await.map_err(told)
+        let found = self.records.find(doc! {}).limit(LATEST).await.map_err(in_words)?;
+        found.try_collect().await.map_err(in_words)
     }
 
     /// Replaces all records.
     pub async fn fill(&self, records: impl Iterator<Item = Record>) -> Result<()> {
         // Not `drop`: if there is nothing to drop, the stand-in for MongoDB answers differently.
-        self.records.delete_many(doc! {}).await.map_err(told)?;
+        self.records.delete_many(doc! {}).await.map_err(in_words)?;
         let unordered = InsertManyOptions::builder().ordered(false).build();
         let mut records = records.peekable();
         while records.peek().is_some() {
             let batch: Vec<Record> = records.by_ref().take(BATCH).collect();
-            self.records.insert_many(batch).with_options(unordered.clone()).await.map_err(told)?;
+            self.records.insert_many(batch).with_options(unordered.clone()).await.map_err(in_words)?;
         }
         Ok(())
     }
 
     /// The number of records.
     pub async fn records(&self) -> Result<u64> {
-        self.records.count_documents(doc! {}).await.map_err(told)
+        self.records.count_documents(doc! {}).await.map_err(in_words)
     }
 }
 
-fn told(error: mongodb::error::Error) -> String {
+fn in_words(error: mongodb::error::Error) -> String {
     format!("MongoDB: {error}")
 }
 
@@ -176,10 +176,10 @@ impl Elastic {
 
     /// Sends a request, and returns the body of a successful answer.
     async fn ask(&self, request: reqwest::RequestBuilder) -> Result<String> {
-        let told = |error: reqwest::Error| format!("Elasticsearch: {}", causes(&error));
-        let answer = request.send().await.map_err(told)?;
+        let in_words = |error: reqwest::Error| format!("Elasticsearch: {}", causes(&error));
+        let answer = request.send().await.map_err(in_words)?;
         let status = answer.status();
-        let body = answer.text().await.map_err(told)?;
+        let body = answer.text().await.map_err(in_words)?;
         if status.is_success() { Ok(body) } else { Err(format!("Elasticsearch: {status}: {body}")) }
     }
 }

@@ -175,20 +175,20 @@ impl Job {
 
 impl Done {
     /// Ensures the exit code, that the summary contains these words, and the number of comments.
-    fn ensure(&self, code: i32, words: &str, comments: usize) -> Result<()> {
+    fn ensure(&self, code: i32, text: &str, comments: usize) -> Result<()> {
         let said = &self.said;
         ensure!(self.code == Some(code), "exit code {:?}, not {code}:\n{said}", self.code);
         let output = self.outputs.get("exit-code").map(String::as_str);
         ensure!(output == Some(&code.to_string()), "output {output:?}, not {code}:\n{said}");
-        ensure!(self.summary.contains(words), "no {words} in the summary:\n{}\n{said}", self.summary);
+        ensure!(self.summary.contains(text), "no {text} in the summary:\n{}\n{said}", self.summary);
         ensure!(self.comments.len() == comments, "{} comments:\n{said}", self.comments.len());
         Ok(())
     }
 
     /// Ensures that the last comment contains these words.
-    fn comment_has(&self, words: &str) -> Result<()> {
+    fn comment_has(&self, text: &str) -> Result<()> {
         let last = self.comments.last().context("no comment")?;
-        ensure!(last.contains(words), "no {words} in the comment:\n{last}\n{}", self.said);
+        ensure!(last.contains(text), "no {text} in the comment:\n{last}\n{}", self.said);
         Ok(())
     }
 }

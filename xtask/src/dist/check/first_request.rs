@@ -25,9 +25,9 @@ pub fn check(loadlab: &Path) -> Outcome {
     took.sort();
     let (median, last) = (took[STARTS / 2], took[STARTS - 1]);
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let words = format!("first request after {:.1} ms, {:.1} ms at most", ms(median), ms(last));
-    ensure!(median <= LONGEST, "{words}: longer than {} ms", LONGEST.as_millis());
-    Ok(words)
+    let text = format!("first request after {:.1} ms, {:.1} ms at most", ms(median), ms(last));
+    ensure!(median <= LONGEST, "{text}: longer than {} ms", LONGEST.as_millis());
+    Ok(text)
 }
 
 fn one(loadlab: &Path) -> Result<Duration> {

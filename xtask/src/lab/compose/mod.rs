@@ -95,7 +95,7 @@ pub fn long() -> Outcome {
     let (mut reported, mut wrong) = (Vec::new(), Vec::new());
     for form in &FORMS {
         match form.run(&engine) {
-            Ok(words) => reported.push(words),
+            Ok(text) => reported.push(text),
             Err(error) => wrong.push(format!("{}: {error:#}", form.plan)),
         }
     }

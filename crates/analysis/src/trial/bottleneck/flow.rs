@@ -3,10 +3,11 @@
 //! By Little's law the mean number of busy connections to a component is the mean number of requests that are in it or
 //! behind it. Requests that it passed on count where they went; the rest are inside it. A wait on a connection whose
 //! bytes are in transit most of the time belongs to the link. Only requests that originate from the load are followed:
-//! a consumer that waits for its broker is idle.
+//! a consumer that waits for its broker is idle, and what loadlab's probes ask is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use loadlab_record::documents::summary::LoadFacts;
 use loadlab_record::text::units::significant;
 use loadlab_record::text::url::{self, Url};
 use loadlab_record::watch::evidence::{Evidence, Listener, Pair, Ports, Threads, Timed};
@@ -438,9 +439,15 @@ impl Mean {
 
 fn pairs(lines: &[&Evidence]) -> Vec<Pair> {
     // A resolver listens at one address for both TCP and UDP.
-    type Key<'a> = (&'a str, &'a str, &'a str, bool);
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    struct Key<'a> {
+        from: &'a str,
+        to: &'a str,
+        address: &'a str,
+        is_udp: bool,
+    }
     fn key(p: &Pair) -> Key<'_> {
-        (&p.from, &p.to, &p.address, p.is_udp)
+        Key { from: &p.from, to: &p.to, address: &p.address, is_udp: p.is_udp }
     }
     let keys: BTreeSet<Key<'_>> = lines.iter().flat_map(|e| e.pairs.iter().map(key)).collect();
     let readings: f64 = lines.iter().map(|e| f64::from(e.socket_readings)).sum();
@@ -467,11 +474,11 @@ fn pairs(lines: &[&Evidence]) -> Vec<Pair> {
         let per_s = |count: u64| if length_s > 0.0 { count as f64 / length_s } else { 0.0 };
         let (retransmits, made) = (sum(|p| p.retransmits), sum(|p| p.made));
         Pair {
-            from: key.0.to_owned(),
-            to: key.1.to_owned(),
-            address: key.2.to_owned(),
+            from: key.from.to_owned(),
+            to: key.to.to_owned(),
+            address: key.address.to_owned(),
             is_unix: found.iter().any(|(p, _)| p.is_unix),
-            is_udp: key.3,
+            is_udp: key.is_udp,
             open: level(|p| p.open),
             busy: level(|p| p.busy),
             unknown: level(|p| p.unknown),
@@ -555,33 +562,103 @@ fn threads(lines: &[&Evidence]) -> BTreeMap<String, ThreadMeans> {
     by_name.into_iter().map(mean).collect()
 }
 
-/// Names both ends of pairs where possible.
+/// Where a load goes: ports of its TCP addresses, and paths of its Unix sockets.
+struct Targets<'a> {
+    ports: BTreeSet<u16>,
+    sockets: BTreeSet<&'a str>,
+}
+
+impl<'a> Targets<'a> {
+    /// By the URLs that the record has: the first of each load.
+    fn of_urls(load: &'a LoadFacts) -> Targets<'a> {
+        let urls = || load.loads.values().chain([load]).map(|load| load.url.as_str());
+        let ports = urls().filter_map(port_of).collect();
+        Targets { ports, sockets: urls().filter_map(socket_of).collect() }
+    }
+
+    /// By the addresses of all hosts of all loads.
+    fn of_addresses(load: &'a LoadFacts) -> Targets<'a> {
+        let all = || load.targets.iter().map(String::as_str);
+        let ports = all().filter_map(port_at).collect();
+        Targets { ports, sockets: all().filter_map(socket_of).collect() }
+    }
+
+    fn has(&self, pair: &Pair) -> bool {
+        match pair.is_unix {
+            true => self.sockets.iter().any(|path| is_same_path(path, &pair.address)),
+            false => !pair.is_udp && port_at(&pair.address).is_some_and(|port| self.ports.contains(&port)),
+        }
+    }
+}
+
+/// Tells connections of the load from others that loadlab makes, such as those of its probes.
+struct LoadConnections<'a> {
+    load: &'a LoadFacts,
+    urls: Targets<'a>,
+    addresses: Targets<'a>,
+    /// Ports of those targets that loadlab was seen connected to by exactly their address.
+    exact: BTreeSet<u16>,
+    /// Whether loadlab was seen connected to what a URL names.
+    is_url_seen: bool,
+    rate_per_s: f64,
+}
+
+impl<'a> LoadConnections<'a> {
+    fn new(pairs: &[Pair], load: &'a LoadFacts, rate_per_s: f64) -> LoadConnections<'a> {
+        let (urls, addresses) = (Targets::of_urls(load), Targets::of_addresses(load));
+        let own = || pairs.iter().filter(|pair| pair.from == GENERATOR);
+        let exact = own().filter(|pair| load.targets.contains(&pair.address));
+        LoadConnections {
+            exact: exact.filter_map(|pair| port_at(&pair.address)).collect(),
+            is_url_seen: own().any(|pair| urls.has(pair)),
+            load,
+            urls,
+            addresses,
+            rate_per_s,
+        }
+    }
+
+    /// Whether connections without a known owner are the load's, by where they go.
+    fn is_target(&self, pair: &Pair) -> bool {
+        self.urls.has(pair) || self.addresses.has(pair)
+    }
+
+    /// Whether connections of loadlab are the load's.
+    fn is_own(&self, pair: &Pair) -> bool {
+        // Where a program's requests go is not known, and an older record has only the first URL of each load. A probe
+        // has a connection for each request.
+        if self.load.targets.is_empty() {
+            let can_tell = self.load.is_command() || self.is_url_seen && self.load.keep_alive;
+            return self.urls.has(pair) || !(can_tell && is_per_request(pair, self.rate_per_s));
+        }
+        // Several components may have the same port, each at its own address. An address that is seen in another form
+        // than that of the target (`0.0.0.0`, or one with a zone) counts by its port.
+        let is_elsewhere = || port_at(&pair.address).is_some_and(|port| self.exact.contains(&port));
+        self.load.targets.contains(&pair.address) || self.addresses.has(pair) && !is_elsewhere()
+    }
+}
+
+/// Names both ends of pairs where possible, and leaves out connections of loadlab that are not the load's.
 ///
 /// Unowned connections to the load's target are the load's: those that live for one request are gone before their
 /// owner is looked up. Unowned ones to an unknown listener elsewhere belong to another program. The listener at an
 /// address may become known later than its first connections; a program that is not watched is named by its address.
 fn named(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
-    let facts = &trial.summary.load;
-    let urls: Vec<&String> = facts.loads.values().map(|load| &load.url).chain([&facts.url]).collect();
-    let ports: BTreeSet<u16> = urls.iter().filter_map(|url| port_of(url)).collect();
-    let is_target = |pair: &Pair| match pair.is_unix {
-        true => urls.iter().filter_map(|url| socket_of(url)).any(|path| is_same_path(path, &pair.address)),
-        false => {
-            let port = pair.address.rsplit(':').next().and_then(|port| port.parse().ok());
-            !pair.is_udp && port.is_some_and(|port| ports.contains(&port))
-        }
-    };
+    let of_load = LoadConnections::new(&pairs, &trial.summary.load, trial.summary.rate_per_s.ok);
     let mut answers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for pair in pairs.iter().filter(|pair| !pair.to.is_empty()) {
         answers.entry(pair.address.clone()).or_default().insert(pair.to.clone());
     }
     let mut known: Vec<Pair> = Vec::new();
     for mut pair in pairs {
-        if pair.from.is_empty() && is_target(&pair) {
+        if pair.from == GENERATOR && !of_load.is_own(&pair) {
+            continue;
+        }
+        if pair.from.is_empty() && of_load.is_target(&pair) {
             GENERATOR.clone_into(&mut pair.from);
         }
         if pair.to.is_empty() {
-            let of_others = pair.from == GENERATOR && !is_target(&pair);
+            let of_others = pair.from == GENERATOR && !of_load.is_target(&pair);
             match answers.get(&pair.address).filter(|names| names.len() == 1).and_then(BTreeSet::first) {
                 Some(name) => pair.to.clone_from(name),
                 None if of_others => continue,
@@ -628,6 +705,11 @@ fn is_same_path(path: &str, bound: &str) -> bool {
     let bound = bound.trim_start_matches("./");
     let end = path.strip_suffix(bound).filter(|_| !bound.is_empty());
     end.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+}
+
+/// The port of `ADDRESS:PORT`; `None` for a Unix socket.
+fn port_at(address: &str) -> Option<u16> {
+    address.rsplit(':').next()?.parse().ok()
 }
 
 /// The port of a URL, as written or by its scheme.
@@ -719,6 +801,42 @@ mod tests {
         assert_eq!(waiting(&pool), 19.0);
         pool.timed = Some(Timed { exchanges: 3, busy_share: 0.95, wait_ms: 1.0 });
         assert_eq!(waiting(&pool), 0.0);
+    }
+
+    #[test]
+    fn what_probes_ask_is_not_the_loads() {
+        let at = |address: &str, open: f64, first_request: f64| Pair {
+            address: address.into(),
+            first_request,
+            ..pair("loadlab", "any", open, 0.0)
+        };
+        // A probe has a connection for each reading, perhaps to the port that the load's target has elsewhere.
+        let pairs = [
+            at("10.0.0.2:80", 10.0, 0.0),
+            at("10.0.0.3:80", 0.02, 0.02),
+            at("10.0.0.4:81", 5.0, 0.0),
+            at("10.0.0.5:82", 0.02, 0.02),
+            Pair { is_unix: true, ..at("./web.sock", 1.0, 0.0) },
+        ];
+        let check = |load: &LoadFacts, expect: [bool; 5]| {
+            let of_load = LoadConnections::new(&pairs, load, 100.0);
+            assert_eq!(pairs.each_ref().map(|pair| of_load.is_own(pair)), expect, "{load:?}");
+        };
+        let with = |targets: &[&str]| LoadFacts {
+            url: "http://10.0.0.2/".into(),
+            targets: targets.iter().map(|address| (*address).to_owned()).collect(),
+            keep_alive: true,
+            ..LoadFacts::default()
+        };
+        check(&with(&["10.0.0.2:80"]), [true, false, false, false, false]);
+        check(&with(&["10.0.0.2:80", "10.0.0.4:81"]), [true, false, true, false, false]);
+        check(&with(&["unix:/run/web.sock"]), [false, false, false, false, true]);
+        check(&with(&["0.0.0.0:80"]), [true, true, false, false, false]);
+        // Older records, and programs, whose targets are not known.
+        check(&with(&[]), [true, true, true, false, true]);
+        check(&LoadFacts { keep_alive: false, ..with(&[]) }, [true; 5]);
+        let program = LoadFacts { model: "command".into(), url: "./wrk".into(), ..LoadFacts::default() };
+        check(&program, [true, false, true, false, true]);
     }
 
     #[test]

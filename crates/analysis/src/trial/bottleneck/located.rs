@@ -88,7 +88,7 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
 
 /// Lower bound of the requests on each link between two components. Requests waiting in a relay of ours wait on the
 /// link that it slows down.
-fn on_links(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> BTreeMap<(String, String), f64> {
+fn on_links(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Vec<Link> {
     let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
     let component = |name: &str| relayed(trial, name).unwrap_or(name).to_owned();
     let mut links: BTreeMap<(String, String), f64> = BTreeMap::new();
@@ -104,8 +104,8 @@ fn on_links(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> BTreeMa
             *links.entry((component(&pair.from), component(&relay.name))).or_default() += own;
         }
     }
-    links.retain(|(from, to), requests| from != to && *requests > 0.0);
-    links
+    let links = links.into_iter().map(|((from, to), requests)| Link { from, to, requests });
+    links.filter(|link| link.from != link.to && link.requests > 0.0).collect()
 }
 
 /// Suspects a component if most requests are on links that end at it, however they are divided among these: a slow
@@ -116,26 +116,26 @@ fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Opt
     if keeps_up(trial) || flow.socket_readings == 0 {
         return None;
     }
-    let all: Vec<Link> = on_links(trial, flow, places).into_iter().collect();
+    let all = on_links(trial, flow, places);
     // Of two with about as many, the one whose link the plan slows down.
-    let fuller = |(a, a_requests, _): &Ends<'_>, (b, b_requests, _): &Ends<'_>| {
-        let is_tie = (a_requests - b_requests).abs() <= TIE_SHARE * in_flight;
+    let fuller = |a: &LinksOf<'_>, b: &LinksOf<'_>| {
+        let is_tie = (a.requests - b.requests).abs() <= TIE_SHARE * in_flight;
         let is_made = |name: &str| is_tie && link_shaping(trial, name).is_some();
-        is_made(a).cmp(&is_made(b)).then(a_requests.total_cmp(b_requests))
+        is_made(a.component).cmp(&is_made(b.component)).then(a.requests.total_cmp(&b.requests))
     };
     let ends = trial.summary.components.keys().map(|name| {
-        let is_end = |((from, to), _): &&Link| from == name || to == name;
+        let is_end = |link: &&Link| link.from == *name || link.to == *name;
         let links: Vec<&Link> = all.iter().filter(is_end).collect();
-        (name, links.iter().map(|(_, requests)| requests).sum::<f64>(), links)
+        LinksOf { component: name, requests: links.iter().map(|link| link.requests).sum(), links }
     });
-    let (name, requests, mut links) = ends.max_by(fuller)?;
-    links.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-    let largest = links.first()?.1;
+    let LinksOf { component: name, requests, mut links } = ends.max_by(fuller)?;
+    links.sort_by(|a, b| b.requests.total_cmp(&a.requests));
+    let largest = links.first()?.requests;
     if requests < MOST_SHARE * in_flight || largest > ONE_LINK_SHARE * requests {
         return None;
     }
     let given = link_shaping(trial, name).map_or(String::new(), |made| format!(" ({name} was given {made})"));
-    let each = |((from, to), requests): &&Link| format!("{} on {from}→{to}", short(*requests));
+    let each = |link: &&Link| format!("{} on {}→{}", short(link.requests), link.from, link.to);
     Some(Suspect {
         kind: BottleneckKind::Link,
         component: Some(name.clone()),
@@ -151,18 +151,27 @@ fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Opt
             short(in_flight),
             links.iter().take(6).map(each).collect::<Vec<_>>().join(", "),
             flow.socket_readings,
-            few_words(flow)
+            few_readings_text(flow)
         )],
     })
 }
 
-/// A link's two ends, and how many requests are on it.
-type Link = ((String, String), f64);
-/// A component, how many requests are on the links that end there, and these links.
-type Ends<'a> = (&'a String, f64, Vec<&'a Link>);
+/// A link between two components, and how many requests are on it.
+struct Link {
+    from: String,
+    to: String,
+    requests: f64,
+}
+
+/// The links that end at a component, and how many requests are on all of them.
+struct LinksOf<'a> {
+    component: &'a String,
+    requests: f64,
+    links: Vec<&'a Link>,
+}
 
 /// Suffix to the number of readings.
-fn few_words(flow: &Flow) -> &'static str {
+fn few_readings_text(flow: &Flow) -> &'static str {
     if flow.socket_readings < FEWEST_READINGS { ", from few readings" } else { "" }
 }
 
@@ -192,7 +201,7 @@ pub fn in_several_places(trial: &TrialData<'_>, flow: &Flow, guessed: &Suspect) 
             short(in_flight),
             largest.iter().map(each).collect::<Vec<_>>().join(", "),
             flow.socket_readings,
-            few_words(flow)
+            few_readings_text(flow)
         )],
         ..guessed.clone()
     })
@@ -276,7 +285,7 @@ fn waits_there(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> String {
         touches && p.from != p.to && !p.from.is_empty()
     });
     let pairs: Vec<String> = beside.take(6).map(describe).collect();
-    let few = few_words(flow);
+    let few = few_readings_text(flow);
     let requests = match is_range(top, in_flight) {
         true => format!("{} to {}", short(top.requests), short(top.most)),
         false => short(top.requests),

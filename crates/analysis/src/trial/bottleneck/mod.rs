@@ -44,11 +44,10 @@ pub use self::answer::{Diagnosis, answer_of_watched, diagnose};
 use self::flow::Flow;
 use crate::statistics::trend::{stretches, trend};
 use crate::trial::counter::{Counter, During};
+use crate::trial::doubts::BUSY_SHARE;
 
 /// A component throttled by its CPU limit for this share of the time was held back by it.
 const THROTTLED_SHARE: f64 = 0.05;
-/// CPU above this share of a limit, a core or a machine leaves no reserve.
-const BUSY_SHARE: f64 = 0.90;
 /// A fully used core, as far as CPU time can be measured.
 const WHOLE_SHARE: f64 = 1.05;
 /// CPU of one thread that does all the work plus the threads that clean up after it (a garbage collector, a compiler):
@@ -512,7 +511,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     let is_ours = ours >= others;
     shares.push(("others", others));
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let words: Vec<String> =
+    let texts: Vec<String> =
         shares.iter().take(3).map(|(n, s)| format!("{n} {}", significant(*s, 2))).collect();
     Some(Suspect {
         kind: if is_ours { BottleneckKind::HostCpu } else { BottleneckKind::Neighbours },
@@ -521,7 +520,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
         text: format!(
             "the machine: its {cores} cores were busy for {} of the time (in cores: {})",
             format_percent_whole(used.min(1.0)),
-            words.join(", ")
+            texts.join(", ")
         ),
         share: used.min(1.0),
         evidence: Vec::new(),

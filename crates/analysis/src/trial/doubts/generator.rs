@@ -9,8 +9,8 @@ use super::lateness::{
 };
 use super::{Grounds, doubt, ms, share_of};
 
-/// Load threads busier than this have no reserve left to react on time.
-const BUSY_SHARE: f64 = 0.90;
+/// CPU above this share of a thread, a limit, a core or a machine leaves no reserve to react on time.
+pub(crate) const BUSY_SHARE: f64 = 0.90;
 /// A wait for a core above this share of the median response shows in response times: a request meets such waits when
 /// it is due and when its answer arrives. Many short waits – every thread on a shared machine has them – do not show.
 const CPU_WAIT_SHARE: f64 = 0.10;
@@ -71,8 +71,8 @@ pub(super) fn generator_stalled(summary: &Summary, grounds: &Grounds<'_>) -> Opt
     if still.count == 0 && suspended_s.is_none() {
         return None;
     }
-    let mut words: Vec<String> = stall_words(still).into_iter().collect();
-    words.extend(suspended_s.map(|s| format!("this machine was suspended for {}", ms(s * 1e3))));
+    let mut evidence: Vec<String> = describe_stalls(still).into_iter().collect();
+    evidence.extend(suspended_s.map(|s| format!("this machine was suspended for {}", ms(s * 1e3))));
     let touched = share_of(
         still.count as f64 * summary.concurrency_mean,
         responses(&grounds.measured.series).count() as f64,
@@ -86,13 +86,13 @@ pub(super) fn generator_stalled(summary: &Summary, grounds: &Grounds<'_>) -> Opt
     doubt(
         "generator_stalled",
         grave,
-        words.join("; "),
+        evidence.join("; "),
         "find what stops it: a signal, a suspended or migrated virtual machine, or other processes on its cores (`--cpus`)",
     )
 }
 
 /// How long loadlab stalled; `None` if it did not.
-pub(crate) fn stall_words(still: Stalls) -> Option<String> {
+pub(crate) fn describe_stalls(still: Stalls) -> Option<String> {
     let all = match still.count {
         0 => return None,
         1 => String::new(),

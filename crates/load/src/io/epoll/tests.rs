@@ -52,7 +52,7 @@ fn poll(io: &mut Epoll<'_>, reported: &mut Log) {
 }
 
 #[test]
-fn a_send_that_is_held_back_counts_once_though_the_kernel_takes_it_late() {
+fn a_deferred_send_counts_once_though_the_kernel_takes_it_late() {
     let request = [b'y'; SHORT];
     let (mut io, mut theirs, filled) = overfull(&request);
     assert_eq!(io.ops.slots[0].reported, SHORT);
@@ -71,7 +71,7 @@ fn a_send_that_is_held_back_counts_once_though_the_kernel_takes_it_late() {
 }
 
 #[test]
-fn what_is_held_back_keeps_its_order_and_goes_with_its_connection() {
+fn deferred_sends_keep_their_order_and_end_with_their_connection() {
     let (mut io, _same, mut theirs) = connected();
     assert_eq!(io.ops.send(0, b"first "), 6);
     assert_eq!(io.ops.send_copy(0, b"second"), 6);
@@ -101,7 +101,7 @@ fn sends_go_out_at_once_where_answers_are_taken_at_once_or_many_wait() {
 }
 
 #[test]
-fn an_end_that_comes_during_the_nap_belongs_to_the_answer_before_it() {
+fn an_end_during_the_wait_belongs_to_the_response_before_it() {
     let (mut io, _same, _theirs) = connected();
     let event = |key, flags| epoll::Event { flags, data: epoll::EventData::new_u64(key) };
     let (came, ended) = (epoll::EventFlags::IN, epoll::EventFlags::RDHUP);
@@ -131,7 +131,7 @@ fn an_old_kernel_waits_for_whole_milliseconds() {
 }
 
 #[test]
-fn a_second_request_does_not_take_the_place_of_one_that_is_held_back() {
+fn a_second_request_does_not_replace_a_deferred_one() {
     let (mut io, _same, mut theirs) = connected();
     assert_eq!((io.ops.send(0, b"one "), io.ops.send(0, b"two")), (4, 3));
     io.ops.flush();

@@ -38,7 +38,7 @@ pub(super) struct Wire {
     /// Whether the peer has dropped all its state.
     is_cut: bool,
     /// Whether this side knows that the peer has dropped its state.
-    has_heard: bool,
+    has_seen_reset: bool,
     /// Whether the worker knows, from what it received, that nothing follows.
     pub(super) had_last: bool,
 }
@@ -74,12 +74,12 @@ impl<S: Server> SimOps<S> {
     /// Sends as much as the socket takes now; the rest follows later.
     pub(super) fn send_in_pieces(&mut self, conn: ConnId, bytes: &[u8], is_copy: bool) -> usize {
         let Some(network) = &mut self.network else { return 0 };
-        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        let wire = &mut self.threads[self.at].wires[conn as usize];
         let had_more = wire.has_more();
         if !had_more || !is_copy {
             wire.before_last = wire.given;
         }
-        if wire.has_heard {
+        if wire.has_seen_reset {
             self.push(0, conn, Happening::Failed(libc::EPIPE));
             return 0;
         }
@@ -111,7 +111,7 @@ impl<S: Server> SimOps<S> {
     fn writes_later(&mut self, conn: ConnId, at_once: bool) {
         let (now_ns, reads) = (self.now_ns(), self.server.reads(self.peer(conn)));
         let Some(network) = &mut self.network else { return };
-        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        let wire = &mut self.threads[self.at].wires[conn as usize];
         if wire.is_writing || wire.out.is_empty() {
             return;
         }
@@ -127,7 +127,7 @@ impl<S: Server> SimOps<S> {
     fn passes(&mut self, conn: ConnId, bytes: &[u8]) {
         let now_ns = self.now_ns();
         let Some(network) = &mut self.network else { return };
-        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        let wire = &mut self.threads[self.at].wires[conn as usize];
         if wire.is_cut {
             return;
         }
@@ -146,9 +146,9 @@ impl<S: Server> SimOps<S> {
     /// Continues with the pending bytes.
     pub(super) fn write_on(&mut self, conn: ConnId, sink: &mut impl Sink<Self>) {
         let Some(network) = &mut self.network else { return };
-        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        let wire = &mut self.threads[self.at].wires[conn as usize];
         wire.is_writing = false;
-        if wire.has_heard {
+        if wire.has_seen_reset {
             wire.out.clear();
             return self.report(Event::Failed(conn, libc::EPIPE), sink);
         }
@@ -174,8 +174,8 @@ impl<S: Server> SimOps<S> {
     /// Handles a reply that has arrived from the server.
     pub(super) fn arrives(&mut self, conn: ConnId, reply: Reply) {
         let Some(network) = &mut self.network else { return };
-        let wire = &mut self.lanes[self.at].wires[conn as usize];
-        if wire.has_heard || (wire.is_half_closed && !matches!(reply, Reply::Error(_))) {
+        let wire = &mut self.threads[self.at].wires[conn as usize];
+        if wire.has_seen_reset || (wire.is_half_closed && !matches!(reply, Reply::Error(_))) {
             return;
         }
         match reply {
@@ -184,7 +184,7 @@ impl<S: Server> SimOps<S> {
                 let (arrives, resets) = network.resets_within(bytes.len());
                 wire.came.push_back(Reply::Bytes(bytes[..arrives].to_vec()));
                 if resets {
-                    (wire.is_cut, wire.has_heard) = (true, true);
+                    (wire.is_cut, wire.has_seen_reset) = (true, true);
                     wire.came.push_back(Reply::Error(libc::ECONNRESET));
                 }
             }
@@ -193,7 +193,7 @@ impl<S: Server> SimOps<S> {
                 wire.came.push_back(Reply::Fin);
             }
             Reply::Error(error) => {
-                (wire.is_cut, wire.has_heard) = (true, true);
+                (wire.is_cut, wire.has_seen_reset) = (true, true);
                 wire.came.push_back(Reply::Error(error));
             }
         }
@@ -203,7 +203,7 @@ impl<S: Server> SimOps<S> {
     fn reads_later(&mut self, conn: ConnId, at_once: bool) {
         let now_ns = self.now_ns();
         let Some(network) = &mut self.network else { return };
-        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        let wire = &mut self.threads[self.at].wires[conn as usize];
         if wire.is_reading || wire.came.is_empty() {
             return;
         }
@@ -217,7 +217,7 @@ impl<S: Server> SimOps<S> {
     /// Reads a piece of what has arrived, possibly spanning several responses.
     pub(super) fn read(&mut self, conn: ConnId, sink: &mut impl Sink<Self>) {
         let Some(network) = &mut self.network else { return };
-        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        let wire = &mut self.threads[self.at].wires[conn as usize];
         wire.is_reading = false;
         let generation = wire.generation;
         let mut bytes = Vec::new();

@@ -4,8 +4,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use io_uring::{IoUring, opcode};
 
-/// Files kept free for the rest of the process when a ring's table is sized.
-const RESERVED_FILES: u64 = 64;
+/// Files kept free for the rest of the process, when a ring's table is sized and when open files are counted.
+pub const RESERVED_FILES: u64 = 64;
 
 /// Whether the kernel's release is at least this one; false if unknown.
 pub fn is_at_least((major, minor): (u32, u32)) -> bool {

@@ -25,6 +25,8 @@ mod kernel;
 mod memory;
 mod sends;
 
+pub use self::kernel::RESERVED_FILES;
+
 use self::copies::Copies;
 use self::deferred::{Deferred, Operation};
 use self::kernel::{cancel_sends, is_at_least, table_limit, watch};

@@ -76,7 +76,7 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
 }
 
 #[test]
-fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
+fn the_rest_of_a_send_reported_as_done_goes_out_and_is_not_reported_again() {
     let size = Size { connections: 4, in_flight: 4, keep_alive: true, sources: false };
     let Some(mut io) = allowed(size) else { return };
     let (filled, mut theirs) = full(&mut io);

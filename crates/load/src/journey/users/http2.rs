@@ -1,13 +1,15 @@
 //! A user's request in HTTP/2 form: the pieces of its head, the head as text for examples, and its body. The head is
 //! compressed once its connection is known.
 
+use loadlab_record::text::time::SECOND_NS;
+
 use crate::journey::cookies;
 use crate::journey::script::Written;
 use crate::journey::template::{self, TemplateError};
-use crate::journey::users::{Redirect, SECOND_NS, Users, path_of, rows_of};
+use crate::journey::users::{Redirect, Users, path_of, rows_of};
 use crate::protocol::http2::head::{AUTHORITY, CONTENT_LENGTH, COOKIE, METHOD, PATH, SCHEME};
 use crate::protocol::http2::{Head, HeadPart, Name};
-use crate::protocol::left_out::LeftOut;
+use crate::protocol::redirect_headers::OmittedHeaders;
 
 /// A piece of a head; a field's value is a range of the head's text.
 #[derive(Clone, Copy, Debug)]
@@ -105,10 +107,10 @@ impl<'r> Users<'r> {
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
-        let as_given = redirect.is_none_or(|r| r.as_given);
+        let keeps_method = redirect.is_none_or(|r| r.keeps_method);
         match (redirect, site) {
             (Some(redirect), Some(site)) => {
-                page.known(&METHOD, if as_given { message.method.as_bytes() } else { b"GET" })?;
+                page.known(&METHOD, if keeps_method { message.method.as_bytes() } else { b"GET" })?;
                 page.known(&SCHEME, if site.is_secure { b"https" } else { b"http" })?;
                 page.known(&AUTHORITY, site.authority.as_bytes())?;
                 page.known(&PATH, &redirect.target)?;
@@ -120,10 +122,10 @@ impl<'r> Users<'r> {
         }
         // The path was the last field written.
         let path = page.pieces.last().copied();
-        let left_out = redirect.map_or(LeftOut::default(), Redirect::left_out);
-        page.packed(written.outline.back(left_out));
+        let omitted = redirect.map_or(OmittedHeaders::default(), Redirect::omitted_headers);
+        page.packed(written.outline.back(omitted));
         let fields = written.outline.names.iter().zip(&written.values);
-        for (name, value) in fields.filter(|(name, _)| !left_out.has(name.text().as_bytes())) {
+        for (name, value) in fields.filter(|(name, _)| !omitted.contains(name.text().as_bytes())) {
             page.field(name, |out| value.write(&mut values, out))?;
         }
         if let (Some(site), Some(HeadPiece::Field(_, (from, to))), true) = (site, path, self.journey.cookies)
@@ -136,7 +138,7 @@ impl<'r> Users<'r> {
                 self.body.clear();
             }
         }
-        if let Some(body) = message.body.as_ref().filter(|_| as_given) {
+        if let Some(body) = message.body.as_ref().filter(|_| keeps_method) {
             body.write(&mut values, &mut self.body)?;
             let length = self.body.len() as u64;
             page.field(&CONTENT_LENGTH, |out| {

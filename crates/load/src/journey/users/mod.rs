@@ -10,6 +10,7 @@ use loadlab_record::Secrets;
 use loadlab_record::counts::example::HEAD_BYTES;
 use loadlab_record::counts::outcome::{Failure, Outcome};
 use loadlab_record::spec::schedule::Think;
+use loadlab_record::text::time::SECOND_NS;
 
 use crate::journey::capture::{self, CaptureSlots, Captured};
 use crate::journey::cookies::{self, Jar};
@@ -21,11 +22,10 @@ use crate::journey::response::{BufferedResponse, Ended};
 use crate::journey::rows::{Cursor, Rows};
 use crate::journey::script::{ConversationAction, ConversationStep, Journey, Script};
 use crate::journey::template::{self, Values};
-use crate::protocol::left_out::LeftOut;
+use crate::protocol::redirect_headers::OmittedHeaders;
 use crate::random::Random;
 use crate::schedule::share::Share;
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Most buffers that one thread provides before responses have come, and most that it keeps unused.
 const MAX_BUFFERS: usize = 4096;
 
@@ -65,11 +65,20 @@ struct Redirect {
     host: u16,
     target: Vec<u8>,
     /// Whether the request keeps the step's method and body.
-    as_given: bool,
+    keeps_method: bool,
     /// Whether it was redirected to another origin on the way: credentials are no longer sent.
-    is_strange: bool,
+    is_cross_origin: bool,
     /// The id of the redirected request until it is sent to the new target: its outcome is not known yet.
     pending: Option<u64>,
+}
+
+/// Numbers that one worker hands out: no two workers share a number.
+#[derive(Clone, Copy, Debug)]
+struct Counter {
+    /// The number that is handed out next.
+    next: u64,
+    /// The number of workers: the distance between two numbers of one worker.
+    step: u64,
 }
 
 /// One worker's users of a journey.
@@ -84,10 +93,10 @@ pub struct Users<'r> {
     rows: Vec<u32>,
     /// Seed of random values.
     seed: u64,
-    /// Number of the next request written here, and its increment: no two workers share a number.
-    sequence: (u64, u64),
-    /// Next id, and its increment; used up only by requests that carry an id.
-    ids: (u64, u64),
+    /// Numbers of the requests written here.
+    sequence: Counter,
+    /// Ids; used up only by requests that carry an id.
+    ids: Counter,
     /// The id of the last request written, if it has one.
     last_id: Option<u64>,
     head: Vec<u8>,
@@ -108,8 +117,8 @@ pub struct Users<'r> {
 
 impl Redirect {
     /// Which of the step's header fields are not sent to the new target.
-    fn left_out(&self) -> LeftOut {
-        LeftOut { secrets: self.is_strange, body: !self.as_given }
+    fn omitted_headers(&self) -> OmittedHeaders {
+        OmittedHeaders { credentials: self.is_cross_origin, body: !self.keeps_method }
     }
 }
 
@@ -151,8 +160,8 @@ impl<'r> Users<'r> {
             users: Vec::with_capacity(count),
             rows: Vec::with_capacity(count * journey.feeds.len()),
             seed: seed ^ 0x5eed_0003,
-            sequence: (thread, threads),
-            ids: (thread, threads),
+            sequence: Counter { next: thread, step: threads },
+            ids: Counter { next: thread, step: threads },
             last_id: None,
             head: Vec::new(),
             body: Vec::new(),
@@ -174,7 +183,7 @@ impl<'r> Users<'r> {
 
     /// Sets the first id: other loads and batches of the trial use the ids before and after this load's.
     pub fn ids_from(&mut self, first: u64) {
-        self.ids.0 += first;
+        self.ids.next += first;
     }
 
     /// The id of the request that was written last, if it has one.
@@ -229,7 +238,7 @@ impl<'r> Users<'r> {
 
     /// Whether the user was redirected, so that the request sent to the new target will report the outcome of its id.
     #[inline]
-    pub fn is_led_on(&self, user: u32) -> bool {
+    pub fn follows_redirect(&self, user: u32) -> bool {
         self.users[user as usize].redirect.as_ref().is_some_and(|r| r.pending.is_some())
     }
 
@@ -260,16 +269,16 @@ impl<'r> Users<'r> {
         let state = &mut self.users[user as usize];
         let has_id = self.scripts[request as usize].has_id;
         // If the redirect drops the request's content, it drops its id too.
-        let carries = has_id && state.redirect.as_ref().is_none_or(|r| r.as_given);
+        let carries = has_id && state.redirect.as_ref().is_none_or(|r| r.keeps_method);
         if let Some(redirect) = &mut state.redirect {
             redirect.pending = None;
         }
         let kept = state.is_written.then_some(state.draw);
         let draw = kept.unwrap_or_else(|| {
-            let (sequence, id, random) = (self.sequence.0, self.ids.0, state.random);
+            let (sequence, id, random) = (self.sequence.next, self.ids.next, state.random);
             let draw = Draw { sequence, id, now_ns, random };
-            self.sequence.0 += self.sequence.1;
-            self.ids.0 += if has_id { self.ids.1 } else { 0 };
+            self.sequence.next += self.sequence.step;
+            self.ids.next += if has_id { self.ids.step } else { 0 };
             draw
         });
         self.last_id = carries.then_some(draw.id);
@@ -402,8 +411,8 @@ impl<'r> Users<'r> {
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
-        let as_given = redirect.is_none_or(|r| r.as_given);
-        self.head.extend_from_slice(if as_given { message.method.as_bytes() } else { b"GET" });
+        let keeps_method = redirect.is_none_or(|r| r.keeps_method);
+        self.head.extend_from_slice(if keeps_method { message.method.as_bytes() } else { b"GET" });
         self.head.push(b' ');
         let by_proxy = site.and_then(|s| s.by_proxy.as_deref());
         if let Some(site) = site.filter(|_| by_proxy.is_some()) {
@@ -423,7 +432,7 @@ impl<'r> Users<'r> {
         let fields_at = self.head.len();
         message.fields.write(&mut values, &mut self.head)?;
         if let Some(redirect) = redirect {
-            redirect.left_out().take_out(&mut self.head, fields_at);
+            redirect.omitted_headers().remove_from(&mut self.head, fields_at);
         }
         if let Some(site) = site.filter(|_| self.journey.cookies) {
             self.body.clear();
@@ -436,7 +445,7 @@ impl<'r> Users<'r> {
                 self.head.extend_from_slice(b"\r\n");
             }
         }
-        if let Some(body) = message.body.as_ref().filter(|_| as_given) {
+        if let Some(body) = message.body.as_ref().filter(|_| keeps_method) {
             self.body.clear();
             body.write(&mut values, &mut self.body)?;
             self.head.extend_from_slice(b"Content-Length: ");
@@ -456,17 +465,21 @@ impl<'r> Users<'r> {
     pub fn try_out(&mut self, user: u32, request: u32, now_ns: u64) -> Result<(), template::TemplateError> {
         let Some(message) = &self.scripts[request as usize].message else { return Ok(()) };
         let state = &self.users[user as usize];
-        let (sequence, id, mut random) = (self.sequence.0, self.ids.0, state.random);
+        let (sequence, id, mut random) = (self.sequence.next, self.ids.next, state.random);
         let draw = Draw { sequence, id, now_ns, random };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
-        let as_given = state.redirect.as_ref().is_none_or(|r| r.as_given);
+        let keeps_method = state.redirect.as_ref().is_none_or(|r| r.keeps_method);
         self.head.clear();
         if state.redirect.is_none() {
             message.target.write(&mut values, &mut self.head)?;
         }
         message.fields.write(&mut values, &mut self.head)?;
-        message.body.iter().filter(|_| as_given).try_for_each(|body| body.write(&mut values, &mut self.head))
+        message
+            .body
+            .iter()
+            .filter(|_| keeps_method)
+            .try_for_each(|body| body.write(&mut values, &mut self.head))
     }
 
     /// The part of a conversation that a request is, if it is one.
@@ -616,21 +629,21 @@ impl<'r> Users<'r> {
                 redirect::redirects(ended.status, script.message.as_ref().map_or("GET", |m| &m.method))
             && let Some(location) = capture::header(kept.head(), b"location")
         {
-            let led = match state.redirected < script.redirects {
+            let next = match state.redirected < script.redirects {
                 true => redirect::leads_to(location, host, kept.target(), &self.journey.sites),
                 false => Err(redirect::RedirectError::TooMany),
             };
-            match led {
+            match next {
                 Ok((to, target)) => {
                     state.redirected += 1;
                     // Whatever was dropped at one redirect stays dropped at later ones.
-                    let as_given = same && before.as_ref().is_none_or(|b| b.as_given);
+                    let keeps_method = same && before.as_ref().is_none_or(|b| b.keeps_method);
                     let sites = &self.journey.sites;
-                    let is_strange = before.is_some_and(|b| b.is_strange)
+                    let is_cross_origin = before.is_some_and(|b| b.is_cross_origin)
                         || to != host
                             && !redirect::is_same_origin(&sites[usize::from(host)], &sites[usize::from(to)]);
-                    let id = (state.is_written && as_given && script.has_id).then_some(state.draw.id);
-                    let redirect = Redirect { host: to, target, as_given, is_strange, pending: id };
+                    let id = (state.is_written && keeps_method && script.has_id).then_some(state.draw.id);
+                    let redirect = Redirect { host: to, target, keeps_method, is_cross_origin, pending: id };
                     state.redirect = Some(Box::new(redirect));
                     return (Outcome::Ok, None);
                 }
@@ -663,8 +676,8 @@ impl<'r> Users<'r> {
 
     /// What an example shows of a user at a request. Slots of a schedule's requests are not users.
     #[cold]
-    pub fn shown(&self, user: u32, request: u32, is_somebody: bool, secrets: &Secrets) -> ExampleContext {
-        let number = is_somebody.then_some(self.users[user as usize].number);
+    pub fn shown(&self, user: u32, request: u32, is_user: bool, secrets: &Secrets) -> ExampleContext {
+        let number = is_user.then_some(self.users[user as usize].number);
         ExampleContext::new(
             step_of(&self.journey.step_order, request),
             number,

@@ -8,21 +8,21 @@ pub struct Http2Error {
     /// Error code sent to the server.
     pub code: Code,
     /// Message for the user.
-    pub words: &'static str,
+    pub message: &'static str,
 }
 
-pub(super) const fn protocol(words: &'static str) -> Http2Error {
-    Http2Error { code: Code::PROTOCOL_ERROR, words }
+pub(super) const fn protocol(message: &'static str) -> Http2Error {
+    Http2Error { code: Code::PROTOCOL_ERROR, message }
 }
 
-pub(super) const fn size(words: &'static str) -> Http2Error {
-    Http2Error { code: Code::FRAME_SIZE_ERROR, words }
+pub(super) const fn size(message: &'static str) -> Http2Error {
+    Http2Error { code: Code::FRAME_SIZE_ERROR, message }
 }
 
-pub(super) const fn flow(words: &'static str) -> Http2Error {
-    Http2Error { code: Code::FLOW_CONTROL_ERROR, words }
+pub(super) const fn flow(message: &'static str) -> Http2Error {
+    Http2Error { code: Code::FLOW_CONTROL_ERROR, message }
 }
 
-pub(super) const fn flood(words: &'static str) -> Http2Error {
-    Http2Error { code: Code::ENHANCE_YOUR_CALM, words }
+pub(super) const fn flood(message: &'static str) -> Http2Error {
+    Http2Error { code: Code::ENHANCE_YOUR_CALM, message }
 }

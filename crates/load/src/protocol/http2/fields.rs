@@ -43,9 +43,9 @@ impl Facts {
     #[inline]
     pub fn take(&mut self, name: &[u8], value: &[u8]) {
         if self.breach.is_none()
-            && let Err(words) = self.look(name, value)
+            && let Err(message) = self.look(name, value)
         {
-            self.breach = Some(words);
+            self.breach = Some(message);
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn malformed_heads() {
-        for (fields, words) in [
+        for (fields, message) in [
             (&[(":status", "200"), (":status", "200")][..], ":status given twice"),
             (&[("a", "b"), (":status", "200")], "a pseudo-header field after regular ones"),
             (&[(":path", "/")], "a pseudo-header field not allowed in responses"),
@@ -148,7 +148,7 @@ mod tests {
             (&[("content-length", "")], "content-length is not a number"),
             (&[("content-length", "18446744073709551616")], "content-length is not a number"),
         ] {
-            check(fields, Err(words));
+            check(fields, Err(message));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use super::fields::is_of_connection;
 use super::hpack::{DEFAULT_TABLE, ENTRY_OVERHEAD, STATIC, write_integer, write_string};
 use crate::protocol::http1::is_token;
-use crate::protocol::left_out::LeftOut;
+use crate::protocol::redirect_headers::OmittedHeaders;
 
 /// Most fields of a load that may enter a table, not counting paths.
 const MOST_FIELDS: usize = 64;
@@ -96,9 +96,9 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// The fields that are always the same, without those left out.
-    pub fn back(&self, left_out: LeftOut) -> &Head {
-        &self.backs[usize::from(left_out.secrets) + 2 * usize::from(left_out.body)]
+    /// The fields that are always the same, without those omitted.
+    pub fn back(&self, omitted: OmittedHeaders) -> &Head {
+        &self.backs[usize::from(omitted.credentials) + 2 * usize::from(omitted.body)]
     }
 }
 
@@ -167,10 +167,11 @@ impl Heads {
         let back = fields.split_off(fields.iter().take_while(|(name, _)| name.starts_with(':')).count());
         let mut pack = |fields| packed(fields, is_head, |name, value| self.number(name, value));
         let front = pack(fields);
-        let backs = [(false, false), (true, false), (false, true), (true, true)].map(|(secrets, body)| {
-            let left_out = LeftOut { secrets, body };
-            pack(back.iter().filter(|(name, _)| !left_out.has(name.as_bytes())).cloned().collect())
-        });
+        let backs =
+            [(false, false), (true, false), (false, true), (true, true)].map(|(credentials, body)| {
+                let omitted = OmittedHeaders { credentials, body };
+                pack(back.iter().filter(|(name, _)| !omitted.contains(name.as_bytes())).cloned().collect())
+            });
         let names = varying.iter().map(|name| Name::new(name)).collect::<Result<_, _>>()?;
         Ok(Outline { front, backs, names })
     }
@@ -548,7 +549,7 @@ mod tests {
         let mut heads = Heads::default();
         let outline = heads.outline(&parts("/", &given), &["Authorization", "x-round"]).unwrap();
         assert_eq!(
-            (outline.front.text(), outline.back(LeftOut::default()).text()),
+            (outline.front.text(), outline.back(OmittedHeaders::default()).text()),
             (":method GET\r\n:scheme http\r\n:authority localhost:8080\r\n", "user-agent: loadlab\r\n")
         );
         let mut pair = Pair::new();
@@ -558,7 +559,7 @@ mod tests {
             let parts = [
                 HeadPart::Packed(&outline.front),
                 HeadPart::Field(&PATH, path.as_bytes()),
-                HeadPart::Packed(outline.back(LeftOut::default())),
+                HeadPart::Packed(outline.back(OmittedHeaders::default())),
                 HeadPart::Field(&outline.names[0], value.as_bytes()),
                 HeadPart::Field(&outline.names[1], b"7"),
             ];

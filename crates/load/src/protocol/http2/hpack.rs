@@ -101,8 +101,8 @@ pub struct Decoder {
     value: Vec<u8>,
 }
 
-const fn fault(words: &'static str) -> Http2Error {
-    Http2Error { code: Code::COMPRESSION_ERROR, words }
+const fn fault(message: &'static str) -> Http2Error {
+    Http2Error { code: Code::COMPRESSION_ERROR, message }
 }
 
 const TRUNCATED: Http2Error = fault("a header block ends inside a field");
@@ -176,7 +176,7 @@ impl Decoder {
     fn count(&self, list: &mut usize, name: &[u8], value: &[u8]) -> Result<(), Http2Error> {
         *list += name.len() + value.len() + ENTRY_OVERHEAD;
         if *list > self.max_list {
-            return Err(Http2Error { code: Code::ENHANCE_YOUR_CALM, words: "a response head is too long" });
+            return Err(Http2Error { code: Code::ENHANCE_YOUR_CALM, message: "a response head is too long" });
         }
         Ok(())
     }
@@ -359,7 +359,7 @@ pub(super) mod tests {
             let text = String::from_utf8_lossy;
             lines.push(format!("{}: {}", text(name), text(value)));
         });
-        decoded.map(|_| lines.join("\n")).map_err(|fault| fault.words)
+        decoded.map(|_| lines.join("\n")).map_err(|fault| fault.message)
     }
 
     /// Entries of the table, newest first, and its size.
@@ -398,7 +398,7 @@ pub(super) mod tests {
             assert_eq!(integer(&mut rest, prefix), Ok(value));
             assert!(rest.is_empty());
         }
-        for (bytes, words) in [
+        for (bytes, message) in [
             (&[0x1f][..], "a header block ends inside a field"),
             (&[0x1f, 0x80], "a header block ends inside a field"),
             (
@@ -407,7 +407,7 @@ pub(super) mod tests {
             ),
             (&[0x1f, 0x80, 0x80, 0x80, 0x80, 0x80, 0], "an integer in a header block is too large"),
         ] {
-            assert_eq!(integer(&mut &bytes[..], 5).unwrap_err().words, words, "{bytes:x?}");
+            assert_eq!(integer(&mut &bytes[..], 5).unwrap_err().message, message, "{bytes:x?}");
         }
     }
 
@@ -508,7 +508,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_refused() {
-        for (block, words) in [
+        for (block, message) in [
             ("80", "an index outside the header table"),
             ("be", "an index outside the header table"),
             ("7f00 01 61", "an index outside the header table"),
@@ -520,7 +520,7 @@ pub(super) mod tests {
             ("00 81 ff 00", "Huffman padding is wrong"),
             ("00 7f ff ff ff ff 7f", "an integer in a header block is too large"),
         ] {
-            assert_eq!(fields(&mut Decoder::new(4096, 1000), &hex(block)), Err(words), "{block}");
+            assert_eq!(fields(&mut Decoder::new(4096, 1000), &hex(block)), Err(message), "{block}");
         }
     }
 

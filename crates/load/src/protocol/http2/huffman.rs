@@ -72,7 +72,7 @@ const CODES: [u32; SYMBOLS] = {
 };
 
 /// By the next [`SHORT`] bits: code length in the high byte, decoded byte in the low one; 0 if the code is longer.
-static LOOK: [u16; 1 << SHORT] = {
+static LOOKUP: [u16; 1 << SHORT] = {
     let mut look = [0; 1 << SHORT];
     let mut symbol = 0;
     while symbol < 256 {
@@ -141,7 +141,7 @@ pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
         }
         // Bits after the end read as padding, so a lookup never reads past it.
         let padded = bits | u64::MAX >> count;
-        let look = LOOK[(padded >> (64 - SHORT)) as usize];
+        let look = LOOKUP[(padded >> (64 - SHORT)) as usize];
         let (length, symbol) = if look != 0 { (u32::from(look >> 8), look & 0xff) } else { long(padded) };
         if length > count {
             return if count < 8 && padded == u64::MAX { Ok(()) } else { Err("Huffman padding is wrong") };

@@ -153,8 +153,8 @@ impl Session {
         if good > 0 || end {
             sink(Event::Data { token, bytes: &piece[..good], end });
         }
-        if let Some(words) = breach {
-            self.malformed(id, words, out, sink);
+        if let Some(message) = breach {
+            self.malformed(id, message, out, sink);
         }
         Ok(())
     }
@@ -172,14 +172,14 @@ impl Session {
     fn malformed(
         &mut self,
         id: u32,
-        words: &'static str,
+        message: &'static str,
         out: &mut Vec<u8>,
         sink: &mut impl FnMut(Event<'_>),
     ) {
         if let Some(stream) = self.forget(id) {
             frame::write_reset(out, id, Code::PROTOCOL_ERROR);
             self.floods.gave_up();
-            sink(Event::Malformed { token: stream.token, words });
+            sink(Event::Malformed { token: stream.token, message });
         }
     }
 
@@ -315,8 +315,8 @@ impl Session {
             let short = end && stream.left != 0 && stream.left != ANY_LENGTH;
             short.then_some("less body than content-length says")
         };
-        if let Some(words) = breach {
-            self.malformed(id, words, out, sink);
+        if let Some(message) = breach {
+            self.malformed(id, message, out, sink);
             return Ok(());
         }
         let first = !std::mem::replace(&mut stream.head, true);

@@ -114,7 +114,7 @@ pub enum Event<'a> {
         /// Token of the request.
         token: u32,
         /// What is malformed, in words.
-        words: &'static str,
+        message: &'static str,
     },
     /// The server sent GOAWAY: no new request may be sent. Requests it has not processed follow as `Unprocessed`.
     GoAway {

@@ -68,7 +68,7 @@ impl Driven {
                 Event::Head { token, status, end } => Seen::Head(token, status, end),
                 Event::Data { token, bytes, end } => Seen::Data(token, bytes.to_vec(), end),
                 Event::Reset { token, code } => Seen::Reset(token, code.name()),
-                Event::Malformed { token, words } => Seen::Malformed(token, words),
+                Event::Malformed { token, message } => Seen::Malformed(token, message),
                 Event::GoAway { last_stream, code } => Seen::GoAway(last_stream, code.name()),
                 Event::Unprocessed { token } => Seen::Unprocessed(token),
                 Event::SettingsChanged { max_streams } => Seen::MaxStreams(max_streams),
@@ -132,19 +132,19 @@ fn check(input: &[u8], expect: &[Seen], answer: &[u8]) {
 }
 
 /// The connection ends, and the server receives the reason.
-fn check_fault(input: &[u8], code: Code, words: &'static str) {
+fn check_fault(input: &[u8], code: Code, message: &'static str) {
     check(
         input,
-        &[Seen::Fault(Http2Error { code, words })],
+        &[Seen::Fault(Http2Error { code, message })],
         &frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, code.0 as u8]),
     );
 }
 
 /// The first request's stream ends; the connection continues.
-fn check_malformed(input: &[u8], words: &'static str) {
+fn check_malformed(input: &[u8], message: &'static str) {
     let input = [input, &headers(3, true, OK)].concat();
     let reset = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 1]);
-    check(&input, &[Seen::Malformed(100, words), Seen::Head(101, 200, true)], &reset);
+    check(&input, &[Seen::Malformed(100, message), Seen::Head(101, 200, true)], &reset);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn heads_in_pieces_padding_and_priority() {
 }
 
 #[test]
-fn control_frames_are_answered_or_passed_over() {
+fn control_frames_are_answered_or_ignored() {
     let ping = frame(kind::PING, flag::ACK, 0, b"12345678");
     check(&frame(kind::PING, 0, 0, b"12345678"), &[], &ping);
     check(&ping, &[], b"");
@@ -231,7 +231,7 @@ fn control_frames_are_answered_or_passed_over() {
 fn faults_of_the_connection() {
     use Code as C;
     let h = |flags: u8, payload: &[u8]| frame(kind::HEADERS, flags, 1, payload);
-    for (input, code, words) in [
+    for (input, code, message) in [
         (frame(kind::DATA, 0, 0, b"a"), C::PROTOCOL_ERROR, "DATA for a stream that was not opened"),
         (data(5, false, b"a"), C::PROTOCOL_ERROR, "DATA for a stream that was not opened"),
         (data(2, false, b"a"), C::PROTOCOL_ERROR, "DATA for a stream that was not opened"),
@@ -311,7 +311,7 @@ fn faults_of_the_connection() {
             "a frame longer than allowed",
         ),
     ] {
-        check_fault(&input, code, words);
+        check_fault(&input, code, message);
         // Nothing is reported after a fault.
         let mut driven = Driven::new(Settings::default(), 2);
         driven.receive(&input);
@@ -327,7 +327,7 @@ fn faults_of_the_connection() {
 
 #[test]
 fn servers_that_speak_something_else() {
-    for (input, words) in [
+    for (input, message) in [
         (&b"HTTP/1.1 400 Bad Request\r\n"[..], "the server speaks HTTP/1, not HTTP/2"),
         (b"\x15\x03\x01\0\x02\x02\x50....", "the server expects TLS"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "the server does not start with the HTTP/2 preface"),
@@ -339,7 +339,7 @@ fn servers_that_speak_something_else() {
             let mut ends =
                 input.chunks(piece).map(|part| session.receive(part, &mut Vec::new(), &mut |_| {}));
             let end = ends.find_map(Result::err);
-            assert_eq!(end, Some(Http2Error { code: Code::PROTOCOL_ERROR, words }));
+            assert_eq!(end, Some(Http2Error { code: Code::PROTOCOL_ERROR, message }));
         }
     }
 }
@@ -348,7 +348,7 @@ fn servers_that_speak_something_else() {
 fn malformed_responses_end_their_stream_alone() {
     let of = |fields: &[(&str, &str)], end| headers(1, end, &block(fields));
     let ok = |length| [(":status", "200"), ("content-length", length)];
-    for (input, words) in [
+    for (input, message) in [
         (of(&[("a", "b")], true), "a head without :status"),
         (of(&[(":status", "20x")], true), ":status is not a status code"),
         (of(&[(":status", "200"), ("A", "b")], true), "invalid field name"),
@@ -362,7 +362,7 @@ fn malformed_responses_end_their_stream_alone() {
         (frame(kind::WINDOW_UPDATE, 0, 1, &[0; 4]), "a window that grows by nothing"),
         (frame(kind::WINDOW_UPDATE, 0, 1, &[0x7f, 0xff, 0xff, 0xff]), "a window beyond 2^31 - 1"),
     ] {
-        check_malformed(&input, words);
+        check_malformed(&input, message);
     }
 }
 
@@ -373,7 +373,7 @@ fn malformed_after_a_good_head() {
     let hello = Seen::Data(100, b"hello".to_vec(), false);
     let longer = "more body than content-length says, or than this response is allowed";
     let shorter = "less body than content-length says";
-    for (input, body, words) in [
+    for (input, body, message) in [
         (data(1, true, b"hello!"), Some(hello.clone()), longer),
         ([data(1, false, b"hello"), data(1, false, b"!")].concat(), Some(hello.clone()), longer),
         (data(1, true, b""), None, shorter),
@@ -382,7 +382,7 @@ fn malformed_after_a_good_head() {
         (headers(1, false, &block(&[("t", "1")])), None, "a second head"),
         (headers(1, true, &block(&[(":status", "200")])), None, "a pseudo-header field in trailers"),
     ] {
-        let seen = [Some(Seen::Head(100, 200, false)), body, Some(Seen::Malformed(100, words))];
+        let seen = [Some(Seen::Head(100, 200, false)), body, Some(Seen::Malformed(100, message))];
         let seen: Vec<Seen> = seen.into_iter().flatten().collect();
         check(&[five.clone(), input].concat(), &seen, &reset);
     }
@@ -428,7 +428,7 @@ fn a_connection_has_so_many_streams() {
 }
 
 #[test]
-fn goodbye_tells_what_may_be_sent_again() {
+fn goaway_says_which_requests_may_be_sent_again() {
     let mut driven = Driven::new(Settings::default(), 4);
     driven.receive(&frame(kind::GOAWAY, 0, 0, b"\0\0\0\x03\0\0\0\0bye"));
     assert_eq!(driven.seen, [Seen::GoAway(3, "NO_ERROR"), Seen::Unprocessed(102), Seen::Unprocessed(103)]);
@@ -513,7 +513,7 @@ fn bodies_keep_within_windows() {
 }
 
 #[test]
-fn windows_that_a_server_takes_back() {
+fn windows_that_a_server_shrinks() {
     let body = vec![7; 1000];
     let mut driven = Driven::new(Settings::default(), 0);
     driven.receive(&settings_frame(&[(4, 600)]));
@@ -594,7 +594,7 @@ fn our_windows_open_again_in_large_steps() {
     let mut driven = Driven::new(Settings { stream_window: 100, ..settings }, 1);
     driven.receive(&[headers(1, false, OK), data(1, false, &[0; 101])].concat());
     let fault =
-        Http2Error { code: Code::FLOW_CONTROL_ERROR, words: "more DATA than the stream's window allows" };
+        Http2Error { code: Code::FLOW_CONTROL_ERROR, message: "more DATA than the stream's window allows" };
     assert_eq!(driven.seen.last(), Some(&Seen::Fault(fault)));
 }
 
@@ -629,7 +629,7 @@ fn floods_end() {
             // Some may have been in flight when the third stream was abandoned.
             assert!(frames <= MAX_IDLE_FRAMES + 10_000, "{flood:x?}");
         };
-        assert_eq!(fault.words, "a flood of frames that advance no response");
+        assert_eq!(fault.message, "a flood of frames that advance no response");
         assert!(driven.out.len() <= 17 * (MAX_IDLE_FRAMES as usize + 2), "{}", driven.out.len());
     }
 }
@@ -648,7 +648,7 @@ fn interim_heads_without_end_end_their_stream() {
 }
 
 #[test]
-fn a_byte_now_and_then_makes_up_for_no_flood() {
+fn an_occasional_byte_does_not_excuse_a_flood() {
     let pings = frame(kind::PING, 0, 0, &[0; 8]).repeat(1000);
     let bytes = data(1, false, b"x");
     let mut driven = Driven::new(Settings::default(), 1);
@@ -673,7 +673,7 @@ fn a_byte_now_and_then_makes_up_for_no_flood() {
 }
 
 #[test]
-fn replies_that_nobody_reads_are_bounded() {
+fn unread_replies_are_bounded() {
     for wants in [frame(kind::PING, 0, 0, &[0; 8]), settings_frame(&[])] {
         let mut driven = Driven::new(Settings::default(), 0);
         let mut replies = 0;
@@ -686,15 +686,15 @@ fn replies_that_nobody_reads_are_bounded() {
                 break;
             }
         }
-        let words = "a flood of frames that need replies, which the server does not read";
-        let fault = Http2Error { code: Code::ENHANCE_YOUR_CALM, words };
+        let message = "a flood of frames that need replies, which the server does not read";
+        let fault = Http2Error { code: Code::ENHANCE_YOUR_CALM, message };
         assert_eq!(driven.seen.last(), Some(&Seen::Fault(fault)));
         assert!(replies <= MAX_REPLIES + 2, "{replies}");
     }
 }
 
 #[test]
-fn room_for_a_body_is_no_flood() {
+fn window_updates_that_a_body_needs_are_no_flood() {
     // A server that takes small pieces, and opens its window twice for each of them.
     let mut driven = Driven::new(Settings::default(), 0);
     driven.receive(&settings_frame(&[(setting::INITIAL_WINDOW_SIZE, 64)]));
@@ -713,7 +713,7 @@ fn room_for_a_body_is_no_flood() {
 }
 
 #[test]
-fn what_was_under_way_when_streams_were_given_up_is_no_flood() {
+fn frames_in_flight_for_cancelled_streams_are_no_flood() {
     let mut driven = Driven::new(Settings::default(), 0);
     let mut late = 0;
     for (number, stream) in (0..101).zip((1..).step_by(2)) {
@@ -729,7 +729,7 @@ fn what_was_under_way_when_streams_were_given_up_is_no_flood() {
 #[test]
 fn heads_without_end_are_bounded() {
     let first = frame(kind::HEADERS, 0, 1, OK);
-    for (piece, words) in
+    for (piece, message) in
         [(&b""[..], "a head in too many frames"), (&[0x88; 1000], "a response head is too long")]
     {
         let mut driven = Driven::new(Settings::default(), 1);
@@ -737,7 +737,7 @@ fn heads_without_end_are_bounded() {
         for _ in 0..=MAX_CONTINUATIONS {
             driven.receive(&frame(kind::CONTINUATION, 0, 1, piece));
         }
-        let fault = Http2Error { code: Code::ENHANCE_YOUR_CALM, words };
+        let fault = Http2Error { code: Code::ENHANCE_YOUR_CALM, message };
         assert_eq!(driven.seen, [Seen::Fault(fault)]);
     }
     // Short when encoded, long when decoded.

@@ -311,7 +311,7 @@ pub enum TlsError {
     )]
     NotYetValid,
     /// The certificate is for another host.
-    #[error("the server's certificate is not for `{expected}`{}\nhint: use a name that it covers, or --insecure", presented_words(.presented))]
+    #[error("the server's certificate is not for `{expected}`{}\nhint: use a name that it covers, or --insecure", presented_text(.presented))]
     WrongHost {
         /// The name that was requested.
         expected: String,
@@ -349,7 +349,7 @@ pub enum TlsError {
     NotOpen,
 }
 
-fn presented_words(presented: &[String]) -> String {
+fn presented_text(presented: &[String]) -> String {
     if presented.is_empty() { String::new() } else { format!(" but for {}", presented.join(", ")) }
 }
 

@@ -217,7 +217,7 @@ fn bytes_go_both_ways_in_both_versions_and_any_pieces() {
 }
 
 #[test]
-fn sending_in_the_middle_of_what_comes() {
+fn sending_while_records_arrive() {
     let authority = authority();
     for versions in [Versions::Only12, Versions::Only13] {
         let served = Served { versions, ..Served::of(signed(&leaf(&["a.example"]), &authority)) };
@@ -239,7 +239,7 @@ fn sending_in_the_middle_of_what_comes() {
 }
 
 #[test]
-fn sessions_are_taken_up_if_that_is_wanted() {
+fn sessions_are_resumed_if_configured() {
     let authority = authority();
     for versions in [Versions::Only12, Versions::Only13] {
         let server = Served { versions, ..Served::of(signed(&leaf(&["a.example"]), &authority)) }.config();
@@ -273,7 +273,7 @@ fn check(config: &TlsConfig, server: &Arc<ServerConfig>, host: &str) -> String {
 }
 
 #[test]
-fn certificates_that_are_not_believed() {
+fn certificates_that_are_not_trusted() {
     let authority = authority();
     let config = client(&parts(&authority));
     let served = |params: &CertificateParams| Served::of(signed(params, &authority)).config();
@@ -311,7 +311,7 @@ fn certificates_that_are_not_believed() {
 }
 
 #[test]
-fn servers_that_are_their_own_authority() {
+fn servers_with_self_signed_certificates() {
     let made = |until| {
         let mut params = leaf(&["a.example"]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -334,7 +334,7 @@ fn servers_that_are_their_own_authority() {
 }
 
 #[test]
-fn what_both_ends_do_not_have_in_common() {
+fn no_protocol_or_version_in_common() {
     let authority = authority();
     let served = || Served::of(signed(&leaf(&["a.example"]), &authority));
     let h2 = client(&TlsParts { alpn: vec![b"h2".to_vec()], ..parts(&authority) });
@@ -351,7 +351,7 @@ fn what_both_ends_do_not_have_in_common() {
 }
 
 #[test]
-fn servers_that_want_to_know_their_clients() {
+fn servers_that_require_client_certificates() {
     let authority = authority();
     let served = |versions| {
         let served = Served::of(signed(&leaf(&["a.example"]), &authority));
@@ -421,7 +421,7 @@ fn servers_that_do_not_speak_tls() {
 }
 
 #[test]
-fn settings_that_cannot_be() {
+fn invalid_settings() {
     let authority = authority();
     let check = |change: &dyn Fn(&mut TlsParts)| {
         let mut parts = parts(&authority);

@@ -36,14 +36,14 @@ pub struct WebSocketError {
     /// The close code that is sent to the server (RFC 6455 §7.4.1).
     pub code: u16,
     /// Message for the user.
-    pub words: &'static str,
+    pub message: &'static str,
 }
 
-const fn protocol(words: &'static str) -> WebSocketError {
-    WebSocketError { code: 1002, words }
+const fn protocol(message: &'static str) -> WebSocketError {
+    WebSocketError { code: 1002, message }
 }
 
-const NOT_UTF8: WebSocketError = WebSocketError { code: 1007, words: "a text that is not UTF-8" };
+const NOT_UTF8: WebSocketError = WebSocketError { code: 1007, message: "a text that is not UTF-8" };
 
 /// Something that happened on a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,14 +315,14 @@ impl Socket {
             _ => self.control.clear(),
         }
         if !is_control && self.length > self.max_message {
-            return Err(WebSocketError { code: 1009, words: "a message longer than allowed" });
+            return Err(WebSocketError { code: 1009, message: "a message longer than allowed" });
         }
         if is_control || (length == 0 && first & 0x80 == 0) {
             self.idle_frames += 1;
             if self.idle_frames > MAX_IDLE_FRAMES {
                 return Err(WebSocketError {
                     code: 1008,
-                    words: "a flood of frames that advance no message",
+                    message: "a flood of frames that advance no message",
                 });
             }
         } else {

@@ -102,7 +102,7 @@ fn replies_are_masked_and_say_the_same() {
 #[test]
 fn faults() {
     let utf8 = "a text that is not UTF-8";
-    for (input, code, words) in [
+    for (input, code, message) in [
         (&b"\xc1\0"[..], 1002, "an extension that was not negotiated"),
         (b"\x81\x80", 1002, "a masked frame, which only clients send"),
         (b"\x80\0", 1002, "a continuation without a message to continue"),
@@ -122,10 +122,10 @@ fn faults() {
         (b"\x81\x01\xff", 1007, utf8),
         (b"\x81\x01\x80", 1007, utf8),
     ] {
-        check(input, &[Seen::Fault(WebSocketError { code, words })]);
+        check(input, &[Seen::Fault(WebSocketError { code, message })]);
     }
     let begun = |text: &[u8]| Seen::Message(MessageType::Text, text.to_vec(), false);
-    let inside = WebSocketError { code: 1002, words: "a message inside another" };
+    let inside = WebSocketError { code: 1002, message: "a message inside another" };
     check(b"\x01\x01a\x81\x01b", &[begun(b"a"), Seen::Fault(inside)]);
     for (input, reported) in [
         (&b"\x81\x03ab\xff"[..], &b"ab"[..]),
@@ -158,7 +158,7 @@ fn floods_end() {
 }
 
 #[test]
-fn after_a_goodbye_nothing_is_sent() {
+fn nothing_is_sent_after_a_close_frame() {
     let (mut socket, mut out) = (Socket::new(1000, 7), Vec::new());
     socket.close(1000, &mut out);
     assert_eq!((out.len(), socket.is_ending()), (8, true));
@@ -264,7 +264,7 @@ fn any_message() -> impl Strategy<Value = (bool, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn another_implementation_understands_us_and_we_it(messages in prop::collection::vec(any_message(), 0..8), piece in 1usize..5000) {
+    fn messages_pass_to_and_from_another_implementation(messages in prop::collection::vec(any_message(), 0..8), piece in 1usize..5000) {
         let mut server = WebSocket::from_raw_socket(Wire::default(), Role::Server, None);
         let (mut socket, mut seen, mut out) = (Socket::new(1 << 20, 99), Vec::new(), Vec::new());
         for (is_text, payload) in &messages {

@@ -18,7 +18,8 @@ const INBOX_MESSAGES: usize = 64;
 
 /// All conversations of one worker. A load without WebSockets has none, and nothing is allocated for it.
 pub struct Conversations {
-    pub links: Vec<Option<Box<WebSocketConnection>>>,
+    /// WebSockets by connection.
+    pub by_conn: Vec<Option<Box<WebSocketConnection>>>,
     seed: u64,
     /// WebSockets opened so far: each has a unique number.
     opened: u64,
@@ -172,7 +173,7 @@ impl Conversations {
     /// No conversations yet; `seed` is the load's.
     pub fn new(seed: u64) -> Conversations {
         Conversations {
-            links: Vec::new(),
+            by_conn: Vec::new(),
             seed,
             opened: 0,
             out: Vec::new(),
@@ -189,19 +190,19 @@ impl Conversations {
     /// while no part waits are kept.
     pub fn begin(&mut self, conn: ConnId, keeps: bool, number: u64) {
         let index = conn as usize;
-        if self.links.len() <= index {
-            self.links.resize_with(index + 1, || None);
+        if self.by_conn.len() <= index {
+            self.by_conn.resize_with(index + 1, || None);
         }
         self.opened += 1;
         let seed = self.seed ^ number.rotate_left(32);
-        self.links[index] = Some(Box::new(WebSocketConnection::new(self.opened, keeps, seed)));
+        self.by_conn[index] = Some(Box::new(WebSocketConnection::new(self.opened, keeps, seed)));
     }
 
     /// Leaves a part that has ended as soon as it began to the next turn.
     pub fn end_in_next_turn(&mut self, conn: ConnId, part: EndedPart) {
         self.ended_parts.push(part);
-        if let Some(link) = self.link(conn) {
-            link.part_has_ended = true;
+        if let Some(websocket) = self.get_mut(conn) {
+            websocket.part_has_ended = true;
         }
     }
 
@@ -211,50 +212,51 @@ impl Conversations {
         !self.ended_parts.is_empty()
     }
 
+    /// The WebSocket of a connection, if it has one.
     #[inline]
-    pub fn link(&mut self, conn: ConnId) -> Option<&mut WebSocketConnection> {
-        self.links.get_mut(conn as usize)?.as_deref_mut()
+    pub fn get_mut(&mut self, conn: ConnId) -> Option<&mut WebSocketConnection> {
+        self.by_conn.get_mut(conn as usize)?.as_deref_mut()
     }
 
     /// Keeps a message of a connection for later, if wanted.
     pub fn store(&mut self, conn: ConnId, message: &[u8]) {
-        if let Some(Some(link)) = self.links.get_mut(conn as usize) {
-            link.store(message, &mut self.buffers);
+        if let Some(Some(websocket)) = self.by_conn.get_mut(conn as usize) {
+            websocket.store(message, &mut self.buffers);
         }
     }
 
     /// Whether the part that a connection is at has ended.
     #[inline]
     pub fn part_has_ended(&self, conn: ConnId) -> bool {
-        self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|link| link.part_has_ended)
+        self.by_conn.get(conn as usize).and_then(Option::as_ref).is_some_and(|w| w.part_has_ended)
     }
 
     #[inline]
     pub fn open(&mut self, conn: ConnId) -> Option<&mut WebSocketConnection> {
-        self.link(conn).filter(|link| matches!(link.state, WebSocketState::Open))
+        self.get_mut(conn).filter(|w| matches!(w.state, WebSocketState::Open))
     }
 
     /// Before this side closes a connection: adds what to send to a server that still listens.
     #[inline]
     pub fn close(&mut self, conn: ConnId, last: &mut Vec<u8>) {
-        if let Some(mut link) = self.forget(conn).filter(|link| matches!(link.state, WebSocketState::Open)) {
-            link.socket.close(NORMAL, last);
+        if let Some(mut websocket) = self.forget(conn).filter(|w| matches!(w.state, WebSocketState::Open)) {
+            websocket.socket.close(NORMAL, last);
         }
     }
 
     #[inline]
     pub fn forget(&mut self, conn: ConnId) -> Option<Box<WebSocketConnection>> {
-        self.links.get_mut(conn as usize)?.take()
+        self.by_conn.get_mut(conn as usize)?.take()
     }
 
-    pub fn put_back(&mut self, conn: ConnId, link: Box<WebSocketConnection>) {
-        self.links[conn as usize] = Some(link);
+    pub fn put_back(&mut self, conn: ConnId, websocket: Box<WebSocketConnection>) {
+        self.by_conn[conn as usize] = Some(websocket);
     }
 }
 
 /// Describes a server's close code.
 #[cold]
-pub fn closed_words(code: Option<u16>) -> String {
+pub fn describe_close(code: Option<u16>) -> String {
     let meaning = match code {
         None => return "the server closed the WebSocket, without a code".to_owned(),
         Some(1000) => "normal",

@@ -45,8 +45,8 @@ pub struct Exchange {
     pub begun: u64,
     /// Reader of the response, as far as received.
     pub reader: Reader,
-    /// Its link in the deadline lists.
-    pub link: DeadlineLink,
+    /// Its place in the deadline lists.
+    pub deadline: DeadlineLink,
     /// Beginning of a response that arrived in pieces, for the examples.
     pub stash: Option<Box<Stash>>,
     /// The whole response, if it is judged by more than its status.
@@ -56,14 +56,22 @@ pub struct Exchange {
 /// Requests of a paced user that were due, besides the one in flight.
 #[derive(Debug, Default)]
 pub struct Paced {
-    /// When the last request fell due that the user began, dropped or left out while nothing waited. The request in
+    /// When the last request fell due that the user began, dropped or skipped while nothing waited. The request in
     /// flight may be another one: a redirected one, or one the user sends when it leaves.
     pub due_ns: u64,
-    /// Later times at which nothing fell due, since the waiting requests were all the user had to do: the first and
-    /// last time of each run, in order.
-    pub left_out: Vec<(u64, u64)>,
+    /// Later times at which nothing fell due, since the waiting requests were all the user had to do, in order.
+    pub skipped: Vec<SkippedRun>,
     /// Number of requests that fell due while the user was busy with an earlier one, and wait for it.
     pub waiting: u64,
+}
+
+/// Consecutive times of a paced user's schedule at which nothing fell due.
+#[derive(Clone, Copy, Debug)]
+pub struct SkippedRun {
+    /// The first of them.
+    pub first_ns: u64,
+    /// The last of them.
+    pub last_ns: u64,
 }
 
 /// An exchange whose request could not be written, and why. It is identified by its request and start: the slot may be
@@ -108,7 +116,7 @@ impl Exchange {
             started_ns: 0,
             begun: 0,
             reader: Reader::default(),
-            link: DeadlineLink::default(),
+            deadline: DeadlineLink::default(),
             stash: None,
             buffered: None,
         }
@@ -234,7 +242,7 @@ impl Slots {
     #[inline]
     pub fn first_timeout(&self) -> Option<(u32, u64)> {
         let id = self.timeouts.first(&self.exchanges)?;
-        Some((id, self.exchanges[id as usize].link.at_ns))
+        Some((id, self.exchanges[id as usize].deadline.at_ns))
     }
 
     /// Keeps the beginning of a response that arrives in pieces.
@@ -280,12 +288,12 @@ impl Slots {
 impl DeadlineLinks for Vec<Exchange> {
     #[inline]
     fn link(&mut self, id: u32) -> &mut DeadlineLink {
-        &mut self[id as usize].link
+        &mut self[id as usize].deadline
     }
 
     #[inline]
     fn at_ns(&self, id: u32) -> u64 {
-        self[id as usize].link.at_ns
+        self[id as usize].deadline.at_ns
     }
 }
 

@@ -21,7 +21,8 @@ pub struct Streams {
     pub per_connection: u32,
     /// Number of hosts of the load.
     hosts: u32,
-    pub links: Vec<Http2Connection>,
+    /// State by connection.
+    pub by_conn: Vec<Http2Connection>,
     /// Bytes to be written on the current connection.
     pub out: Vec<u8>,
     /// The connection being read: everything sent on it meanwhile goes out together afterwards.
@@ -55,7 +56,7 @@ impl Streams {
         Streams {
             per_connection: spec.http2.as_ref().map_or(1, |http2| http2.streams.max(1)),
             hosts: spec.hosts.len().max(1) as u32,
-            links: Vec::new(),
+            by_conn: Vec::new(),
             out: Vec::new(),
             at_hand: None,
             ended: Vec::new(),
@@ -75,24 +76,26 @@ impl Streams {
 
     /// Whether nothing is open on the connection or waits for it, and the server has sent no GOAWAY.
     pub fn is_at_rest(&self, conn: ConnId) -> bool {
-        let Some(link) = self.links.get(conn as usize) else { return false };
-        link.waiting.is_empty() && link.session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
+        let Some(entry) = self.by_conn.get(conn as usize) else { return false };
+        entry.waiting.is_empty() && entry.session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
     }
 
     /// Records when connecting began, on the backend's clock.
     pub fn connects(&mut self, conn: ConnId, at_ns: u64) {
-        self.link(conn).since_ns = at_ns;
+        self.entry(conn).since_ns = at_ns;
     }
 
     /// When connecting began, on the backend's clock.
     pub fn connecting_since(&self, conn: ConnId) -> Option<u64> {
-        self.links.get(conn as usize).map(|link| link.since_ns)
+        self.by_conn.get(conn as usize).map(|entry| entry.since_ns)
     }
 
     /// Bytes that had to wait have gone out.
     #[inline]
     pub fn sent(&mut self, conn: ConnId, bytes: usize) {
-        let Some(Http2Connection { session, unsent, .. }) = self.links.get_mut(conn as usize) else { return };
+        let Some(Http2Connection { session, unsent, .. }) = self.by_conn.get_mut(conn as usize) else {
+            return;
+        };
         *unsent = unsent.saturating_sub(bytes);
         if let Some(session) = session.as_mut().filter(|_| *unsent == 0) {
             session.all_gone();
@@ -101,29 +104,29 @@ impl Streams {
 
     /// Whether the server has left no window to send the whole request of an exchange.
     pub fn is_held_up(&self, conn: ConnId, id: u32) -> bool {
-        let link = self.links.get(conn as usize);
-        link.and_then(|link| link.session.as_ref()).is_some_and(|session| session.is_held_up(id))
+        let entry = self.by_conn.get(conn as usize);
+        entry.and_then(|entry| entry.session.as_ref()).is_some_and(|session| session.is_held_up(id))
     }
 
     /// Takes the session of a connection that is handed over, if it has one.
     pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Session>> {
-        self.links.get_mut(conn as usize)?.session.take()
+        self.by_conn.get_mut(conn as usize)?.session.take()
     }
 
     /// Installs the session of a connection that was opened or taken over.
     pub fn install(&mut self, conn: ConnId, session: Box<Session>) {
-        let link = self.link(conn);
-        link.session = Some(session);
-        link.unsent = 0;
+        let entry = self.entry(conn);
+        entry.session = Some(session);
+        entry.unsent = 0;
     }
 
     /// The state of a connection, added if it is new: only for connections that carry streams.
-    pub fn link(&mut self, conn: ConnId) -> &mut Http2Connection {
+    pub fn entry(&mut self, conn: ConnId) -> &mut Http2Connection {
         let index = conn as usize;
-        if self.links.len() <= index {
-            self.links.resize_with(index + 1, Http2Connection::default);
+        if self.by_conn.len() <= index {
+            self.by_conn.resize_with(index + 1, Http2Connection::default);
         }
-        &mut self.links[index]
+        &mut self.by_conn[index]
     }
 }
 
@@ -145,11 +148,11 @@ impl EventApplier<'_> {
                 self.ended.push(StreamOutcome::Again(token));
             }
             Event::Reset { token, .. } => {
-                let words = "the server reset the stream";
-                self.ended.push(StreamOutcome::Failed(token, Failure::Reset, words));
+                let message = "the server reset the stream";
+                self.ended.push(StreamOutcome::Failed(token, Failure::Reset, message));
             }
-            Event::Malformed { token, words } => {
-                self.ended.push(StreamOutcome::Failed(token, Failure::Protocol, words));
+            Event::Malformed { token, message } => {
+                self.ended.push(StreamOutcome::Failed(token, Failure::Protocol, message));
             }
         }
     }

@@ -12,7 +12,8 @@ pub struct TlsTransport<'r> {
     spec: &'r TlsSpec,
     /// Configuration of this thread, which has its own sessions to resume.
     config: TlsConfig,
-    links: Vec<Option<Box<Tls>>>,
+    /// TLS sessions by connection.
+    by_conn: Vec<Option<Box<Tls>>>,
     /// Received bytes, to be decrypted in place; the plain text; bytes to be sent.
     input: Vec<u8>,
     plain: Vec<u8>,
@@ -40,7 +41,7 @@ impl<'r> TlsTransport<'r> {
         TlsTransport {
             spec,
             config: spec.config.for_thread(),
-            links: Vec::new(),
+            by_conn: Vec::new(),
             input: Vec::new(),
             plain: Vec::new(),
             wire: Vec::new(),
@@ -50,12 +51,13 @@ impl<'r> TlsTransport<'r> {
         }
     }
 
-    fn link(&mut self, conn: ConnId) -> &mut Option<Box<Tls>> {
+    /// A connection's place in the table, added if it is new.
+    fn entry(&mut self, conn: ConnId) -> &mut Option<Box<Tls>> {
         let index = conn as usize;
-        if self.links.len() <= index {
-            self.links.resize_with(index + 1, || None);
+        if self.by_conn.len() <= index {
+            self.by_conn.resize_with(index + 1, || None);
         }
-        &mut self.links[index]
+        &mut self.by_conn[index]
     }
 
     /// Begins the handshake, if the host is reached by TLS: returns the bytes to send.
@@ -68,7 +70,7 @@ impl<'r> TlsTransport<'r> {
         });
         Some(match started {
             Ok(tls) => {
-                *self.link(conn) = Some(Box::new(tls));
+                *self.entry(conn) = Some(Box::new(tls));
                 Ok(&self.wire)
             }
             Err(error) => Err(error),
@@ -83,7 +85,7 @@ impl<'r> TlsTransport<'r> {
         self.input.clear();
         self.input.extend_from_slice(bytes);
         let mut has_opened = false;
-        let Some(mut tls) = self.link(conn).take() else {
+        let Some(mut tls) = self.entry(conn).take() else {
             return TlsReceived { plain, has_opened, result: Ok(()) };
         };
         self.buffers.lend(tls.record_buffer());
@@ -93,7 +95,7 @@ impl<'r> TlsTransport<'r> {
             TlsEvent::Closed => {}
         });
         self.buffers.take_back(tls.record_buffer());
-        *self.link(conn) = Some(tls);
+        *self.entry(conn) = Some(tls);
         if result.is_err() {
             std::mem::swap(&mut self.alert, &mut self.wire);
         }
@@ -112,19 +114,19 @@ impl<'r> TlsTransport<'r> {
 
     /// Whether the connection is under TLS.
     pub fn is_on(&self, conn: ConnId) -> bool {
-        self.links.get(conn as usize).is_some_and(Option::is_some)
+        self.by_conn.get(conn as usize).is_some_and(Option::is_some)
     }
 
     /// The protocol that both ends agreed on (ALPN).
     pub fn protocol(&self, conn: ConnId) -> Option<&[u8]> {
-        self.links.get(conn as usize)?.as_ref()?.handshake()?.alpn
+        self.by_conn.get(conn as usize)?.as_ref()?.handshake()?.alpn
     }
 
     /// Before a connection is closed: encrypts the final plain bytes, followed by an alert, either the one for the
     /// error, or close_notify if this side ends the connection. To a server that closes by itself it would come too
     /// late, and be answered with a reset.
     pub fn leave(&mut self, conn: ConnId, last: &mut Vec<u8>, we_end_it: bool) {
-        let Some(mut tls) = self.link(conn).take() else { return };
+        let Some(mut tls) = self.entry(conn).take() else { return };
         self.wire.clear();
         if !last.is_empty() {
             // Nothing more can be sent on a connection that has failed.
@@ -139,12 +141,12 @@ impl<'r> TlsTransport<'r> {
 
     /// Takes the TLS state of a connection that is handed over.
     pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Tls>> {
-        self.link(conn).take()
+        self.entry(conn).take()
     }
 
     /// Installs the TLS state of a connection that was taken over.
     pub fn take_up(&mut self, conn: ConnId, tls: Box<Tls>) {
-        *self.link(conn) = Some(tls);
+        *self.entry(conn) = Some(tls);
     }
 
     /// Whether the host with this number is reached by TLS.
@@ -154,7 +156,7 @@ impl<'r> TlsTransport<'r> {
 
     /// Whether the connection is under TLS and the server has not sent close_notify: its end may have been cut off.
     pub fn is_cut(&self, conn: ConnId) -> bool {
-        self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|tls| !tls.is_ended())
+        self.by_conn.get(conn as usize).and_then(Option::as_ref).is_some_and(|tls| !tls.is_ended())
     }
 }
 
@@ -167,8 +169,8 @@ pub fn put<'r>(
     bytes: &[u8],
 ) -> (usize, usize) {
     let Some(tls) = tls else { return (bytes.len(), ops.send_copy(conn, bytes)) };
-    let TlsTransport { links, wire, .. } = tls;
-    match links.get_mut(conn as usize).and_then(Option::as_mut) {
+    let TlsTransport { by_conn, wire, .. } = tls;
+    match by_conn.get_mut(conn as usize).and_then(Option::as_mut) {
         None => (bytes.len(), ops.send_copy(conn, bytes)),
         Some(tls) => {
             wire.clear();

@@ -11,6 +11,7 @@ use loadlab_analysis::bisect::{Bisection, Next};
 use loadlab_plan::{Options, Plan, Revision};
 use loadlab_record::documents::figure::{FigureValue, NumberKind};
 use loadlab_record::documents::manifest::{FigureFacts, RevisionFacts};
+use loadlab_record::text::first_line;
 use loadlab_record::text::units::{plural, significant};
 use loadlab_report::terminal;
 use loadlab_run::{RunError, RunOptions, conduct};
@@ -25,7 +26,7 @@ use super::revisions::{Trees, changes};
 use super::run::{GUARDIAN, default_out, own_exe, usual};
 use crate::args::{self, BisectArgs, PlanArgs, PlanChoice};
 use crate::exit::{self, Ended, note};
-use crate::live::words;
+use crate::live::text;
 use crate::{mask, output, signals};
 
 /// This many INVALID trials in a row end the search.
@@ -383,7 +384,7 @@ impl Search<'_> {
     }
 
     fn shown(&self, value: f64) -> String {
-        words::figure(&self.figure, &FigureValue { value: Some(value), ..Default::default() })
+        text::figure(&self.figure, &FigureValue { value: Some(value), ..Default::default() })
     }
 
     fn worded(&self, reading: Reading) -> String {
@@ -542,10 +543,6 @@ fn masked(document: &Value) -> std::io::Result<Vec<u8>> {
 fn probability(share: f64) -> String {
     // What is nearly certain must not read 100 %.
     format!("{:.0} %", (share * 100.0).min(99.0))
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use loadlab_analysis::Exit;
 use loadlab_load::target::Url;
 use loadlab_plan::{Options, Plan};
-use loadlab_record::files;
+use loadlab_record::store::files;
+use loadlab_record::text::url::is_url;
 
 use super::url_plan::{absolute, literal};
 use crate::args::InitArgs;
@@ -56,10 +57,7 @@ fn text_of(args: &InitArgs) -> Result<String, String> {
         return Ok(text.replace("LOADLAB", &program()));
     }
     let from = args.from.as_deref().unwrap_or_default();
-    if ["http://", "https://", "unix:"]
-        .iter()
-        .any(|scheme| from.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
-    {
+    if is_url(from) {
         return of_url(from);
     }
     if Path::new(from).is_file() {

@@ -44,7 +44,7 @@ impl Repository {
                 dir.display()
             ),
         })?;
-        let prefix = git(dir, ["rev-parse", "--show-prefix"]).map_err(Failed::words)?;
+        let prefix = git(dir, ["rev-parse", "--show-prefix"]).map_err(Failed::message)?;
         // Drops the trailing slash, which would otherwise occur twice in paths of the plan.
         Ok(Repository { root: path(&said), prefix: path(&prefix).components().collect() })
     }
@@ -78,7 +78,7 @@ impl Repository {
                 self.root.display()
             )
         })?;
-        let subject = git(&self.root, ["show", "-s", "--format=%s", &commit]).map_err(Failed::words)?;
+        let subject = git(&self.root, ["show", "-s", "--format=%s", &commit]).map_err(Failed::message)?;
         Ok(RevisionFacts { name: name.to_owned(), commit, subject: text(&subject) })
     }
 
@@ -94,7 +94,7 @@ impl Repository {
         })?;
         let range = format!("{}..{}", good.commit, bad.commit);
         let words = ["log", "--first-parent", "--reverse", "--format=%H %s", &range];
-        let out = git(&self.root, words).map_err(Failed::words)?;
+        let out = git(&self.root, words).map_err(Failed::message)?;
         let read = |line: &str| {
             let (commit, subject) = line.split_once(' ').unwrap_or((line, ""));
             let name = short_commit(commit).to_owned();
@@ -111,7 +111,7 @@ impl Repository {
     /// In words: the revision has submodules.
     pub fn check_submodules(&self, revision: &RevisionFacts) -> Result<(), String> {
         let all = git(&self.root, ["ls-tree", "-r", "-z", "--full-tree", &revision.commit])
-            .map_err(Failed::words)?;
+            .map_err(Failed::message)?;
         let found = all.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"160000 commit "));
         let name = found.and_then(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
         name.map_or(Ok(()), |name| {
@@ -137,7 +137,7 @@ impl Repository {
             return Ok(None);
         };
         let status = git(&self.root, ["status", "--porcelain", "-z", "--untracked-files=no", "--no-renames"])
-            .map_err(Failed::words)?;
+            .map_err(Failed::message)?;
         let plan = self.prefix.join(plan);
         let changed: Vec<PathBuf> = status
             .split(|byte| *byte == 0)
@@ -169,12 +169,12 @@ impl Repository {
         };
         fs::create_dir_all(into).map_err(file(into))?;
         let of_git = |what: &str| {
-            let out = git(&self.root, ["rev-parse", "--git-path", what]).map_err(Failed::words)?;
+            let out = git(&self.root, ["rev-parse", "--git-path", what]).map_err(Failed::message)?;
             Ok::<_, String>(self.root.join(path(&out)))
         };
-        let format = git(&self.root, ["rev-parse", "--show-object-format"]).map_err(Failed::words)?;
+        let format = git(&self.root, ["rev-parse", "--show-object-format"]).map_err(Failed::message)?;
         let format = format!("--object-format={}", text(&format));
-        git(into, ["init", "--quiet", "--template=", &format]).map_err(Failed::words)?;
+        git(into, ["init", "--quiet", "--template=", &format]).map_err(Failed::message)?;
         let alternates = into.join(".git/objects/info/alternates");
         fs::create_dir_all(into.join(".git/objects/info")).map_err(file(into))?;
         let mut objects = of_git("objects")?.into_os_string();
@@ -188,10 +188,10 @@ impl Repository {
         let root = self.root.as_os_str();
         let tags = ["fetch", "--quiet", "--no-auto-gc", "--no-tags"].map(OsStr::new);
         let tags = tags.into_iter().chain([root, OsStr::new("refs/tags/*:refs/tags/*")]);
-        git(into, tags).map_err(Failed::words)?;
+        git(into, tags).map_err(Failed::message)?;
         let check_out =
             ["-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach", &revision.commit];
-        git(into, check_out).map(drop).map_err(Failed::words)
+        git(into, check_out).map(drop).map_err(Failed::message)
     }
 
     /// Files that git tracks or would add, among `paths` and below them. Paths are relative to the plan's folder.
@@ -205,7 +205,7 @@ impl Repository {
         let words =
             ["--literal-pathspecs", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"];
         let words = words.map(OsStr::new).into_iter().chain(paths.iter().map(|path| path.as_os_str()));
-        let out = git(&self.dir(), words).map_err(Failed::words)?;
+        let out = git(&self.dir(), words).map_err(Failed::message)?;
         let names = out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
     }
@@ -220,7 +220,7 @@ enum Failed {
 }
 
 impl Failed {
-    fn words(self) -> String {
+    fn message(self) -> String {
         match self {
             Failed::NoGit(why) => why,
             Failed::Said(why) => format!("git: {why}"),

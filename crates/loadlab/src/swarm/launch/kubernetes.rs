@@ -84,7 +84,7 @@ impl KubernetesJob {
         match listed {
             Ok(listed) => queue_of(&self.name, &listed),
             // The API server may be unreachable for a moment.
-            Err(why) => Queue { words: why, is_over: false },
+            Err(why) => Queue { text: why, is_over: false },
         }
     }
 
@@ -218,7 +218,7 @@ fn queue_of(name: &str, listed: &Value) -> Queue {
     }
     let shown: Vec<String> = pods.iter().map(|(state, pods)| format!("{pods} {state}")).collect();
     let shown = if shown.is_empty() { "none".to_owned() } else { shown.join(", ") };
-    Queue { words: format!("pods of Job {name}: {shown}{why}"), is_over }
+    Queue { text: format!("pods of Job {name}: {shown}{why}"), is_over }
 }
 
 #[cfg(test)]
@@ -276,12 +276,12 @@ mod tests {
             [{ "state": { "waiting": { "reason": "ImagePullBackOff" } } }] } });
         let listed = json!({ "items": [{ "kind": "Job", "status": {} }, waits, waits, pulls] });
         let queue = queue_of("j", &listed);
-        assert_eq!(queue.words, "pods of Job j: 1 Pending (ImagePullBackOff), 2 Pending (Unschedulable)");
+        assert_eq!(queue.text, "pods of Job j: 1 Pending (ImagePullBackOff), 2 Pending (Unschedulable)");
         assert!(!queue.is_over);
         let failed = json!({ "items": [{ "kind": "Job", "status": { "conditions":
             [{ "type": "Failed", "status": "True", "reason": "FailedIndexes" }] } }] });
         let queue = queue_of("j", &failed);
-        assert_eq!(queue.words, "pods of Job j: none, and it has ended (FailedIndexes)");
+        assert_eq!(queue.text, "pods of Job j: none, and it has ended (FailedIndexes)");
         assert!(queue.is_over);
     }
 }

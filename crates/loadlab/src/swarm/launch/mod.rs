@@ -159,7 +159,7 @@ impl Launched {
                 coordinator.agents_here(),
                 coordinator.slots(),
                 began.elapsed().as_secs(),
-                queue.words,
+                queue.text,
                 if queue.is_over { self.job.hint_of_ended() } else { "--launch-wait has them wait longer" },
             )));
         }
@@ -184,7 +184,7 @@ fn pause() {
 /// A scheduler's report on a job.
 struct Queue {
     /// The report in words.
-    words: String,
+    text: String,
     /// Nothing is waiting or running any more.
     is_over: bool,
 }

@@ -51,7 +51,7 @@ impl SlurmJob {
         match run(&mut command, "", PACKAGE) {
             Ok(printed) => queue_of(&self.id, &printed),
             // The controller may be unreachable for a moment.
-            Err(why) => Queue { words: why, is_over: false },
+            Err(why) => Queue { text: why, is_over: false },
         }
     }
 }
@@ -103,11 +103,11 @@ fn queue_of(id: &str, printed: &str) -> Queue {
         }
     });
     let shown: Vec<String> = shown.collect();
-    let words = match shown.is_empty() {
+    let text = match shown.is_empty() {
         true => format!("Slurm has no tasks of job {id} any more"),
         false => format!("tasks of Slurm job {id}: {}", shown.join(", ")),
     };
-    Queue { words, is_over }
+    Queue { text, is_over }
 }
 
 #[cfg(test)]
@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn tasks_are_counted_by_state_and_reason() {
         let queue = queue_of("7", "PENDING Resources\nRUNNING None\nPENDING Resources\n");
-        assert_eq!(queue.words, "tasks of Slurm job 7: 2 PENDING (Resources), 1 RUNNING");
+        assert_eq!(queue.text, "tasks of Slurm job 7: 2 PENDING (Resources), 1 RUNNING");
         assert!(!queue.is_over);
         let queue = queue_of("7", "FAILED NonZeroExitCode\nFAILED NonZeroExitCode\n");
-        assert_eq!(queue.words, "tasks of Slurm job 7: 2 FAILED (NonZeroExitCode)");
+        assert_eq!(queue.text, "tasks of Slurm job 7: 2 FAILED (NonZeroExitCode)");
         assert!(queue.is_over);
         assert!(queue_of("7", "\n").is_over);
     }

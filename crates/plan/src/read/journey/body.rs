@@ -7,7 +7,7 @@ use crate::keys::journey::PART;
 use crate::model::journey::Body;
 use crate::model::journey::{FormPart, PartContent};
 use crate::model::template::Template;
-use crate::read::journey::common;
+use crate::read::journey::request_fields;
 use crate::read::reader::{Fields, Reader, Resolved, When};
 use crate::read::texts::{in_folder, place};
 use crate::text::encode::{escaped, json_number, written};
@@ -17,7 +17,7 @@ use crate::text::span::Span;
 
 /// Reads a step's body, if it has one; `None` if something is wrong with it.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Body> {
-    if !common::only_one_body(r, fields) {
+    if !request_fields::only_one_body(r, fields) {
         return None;
     }
     if let Some(node) = fields.get("form") {
@@ -28,7 +28,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Body> {
     }
     match fields.get("body") {
         Some(node) => read_body(r, node, fields.key_span("body")),
-        None => Some(common::EMPTY),
+        None => Some(request_fields::EMPTY),
     }
 }
 

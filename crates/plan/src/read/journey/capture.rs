@@ -87,9 +87,9 @@ fn read_regex(r: &mut Reader<'_>, node: &Node) -> Option<String> {
         Err(error) => {
             // The last line has the error; the lines before it draw its position, as our message does with the plan's
             // own line.
-            let words = error.to_string();
-            let words = words.lines().last().unwrap_or("").trim_start_matches("error: ").to_owned();
-            r.wrong(&scalar, format!("this is not a regular expression: {words}"), None);
+            let why = error.to_string();
+            let why = why.lines().last().unwrap_or("").trim_start_matches("error: ").to_owned();
+            r.wrong(&scalar, format!("this is not a regular expression: {why}"), None);
             None
         }
     }

@@ -2,13 +2,13 @@
 //! the load around them allows any.
 
 use loadlab_record::spec::escape::Escape;
+use loadlab_record::text::hex::from_hex;
 
 use crate::keys::journey::{MESSAGE, WEBSOCKET_SEND};
 use crate::model::journey::{Conversation, Message, MessageContent, Protocol};
 use crate::model::spec::Model;
 use crate::model::template::Template;
-use crate::read::journey::common;
-use crate::read::journey::{body, capture, check};
+use crate::read::journey::{body, capture, check, request_fields};
 use crate::read::reader::{Fields, Reader};
 use crate::text::error::Problem;
 use crate::text::node::{Node, Value};
@@ -120,7 +120,7 @@ fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
         captures,
         skips_unexpected: r.choice(&fields, "on_unexpected") != Some("fail") && fields.has("expect"),
         timeout_ns: r.positive_duration(&fields, "timeout"),
-        tags: common::read_tags(r, &fields),
+        tags: request_fields::read_tags(r, &fields),
         series: None,
     })
 }
@@ -136,7 +136,8 @@ fn read_send(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<MessageContent
     }
     if let Some(bytes) = fields.get("hex") {
         let scalar = r.scalar(bytes, "bytes such as `00 ff`")?;
-        let read = from_hex(&scalar.text);
+        let digits: String = scalar.text.split_whitespace().collect();
+        let read = from_hex(&digits);
         if read.is_none() {
             let message = format!("`{}` is not hexadecimal", shorten(&scalar.text));
             r.wrong(&scalar, message, Some("write two digits for each byte, such as `\"00 ff\"`".to_owned()));
@@ -146,14 +147,6 @@ fn read_send(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<MessageContent
     let mut template = Template::default();
     body::json_template(r, fields.get("json")?, &mut template)?;
     Some(MessageContent::Text(template))
-}
-
-/// Pairs of hex digits, blanks allowed between them.
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 /// Reports anything in a load that rules out conversations.

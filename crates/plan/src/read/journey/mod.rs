@@ -7,10 +7,10 @@
 pub(crate) mod body;
 mod capture;
 mod check;
-mod common;
 pub(crate) mod conversation;
 pub(crate) mod feeds;
 pub(crate) mod http;
+mod request_fields;
 pub(crate) mod series;
 pub(crate) mod step;
 pub(crate) mod target;

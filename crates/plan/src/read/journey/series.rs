@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_without_a_tag_of_its_own_is_named_by_method_and_path() {
+    fn each_request_without_its_own_tag_is_named_by_method_and_path() {
         let check = |steps: &[&str], expect: &[&str]| assert_eq!(of_steps(steps), expect, "{steps:?}");
         let at = "get: \"http://127.0.0.1:1";
         check(&[&format!("{at}/\"")], &[]);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_conversation_are_named_apart() {
+    fn parts_of_a_conversation_are_named_separately() {
         let conversation = "websocket: \"ws://127.0.0.1:1/chat\", messages: [{ pause: 1s }, { send: a, tags: [say] }, \
                     { send: b, expect: { contains: b } }]";
         assert_eq!(
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_with_the_same_request_are_told_apart() {
+    fn equal_requests_of_several_loads_are_named_with_their_load() {
         let load = |name: &str, path: &str| {
             format!(
                 "  {name}:\n    users: 1\n    duration: 1s\n    journey: [get: \"http://127.0.0.1:1{path}\"]\n"
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_named() {
+    fn the_number_of_named_requests_is_limited() {
         let steps = vec!["get: \"http://127.0.0.1:1/\""; MOST + 20];
         assert_eq!(of_steps(&steps).len(), MOST);
     }

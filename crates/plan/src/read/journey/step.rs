@@ -6,7 +6,7 @@ use crate::keys::{self, METHODS};
 use crate::model::journey::Step;
 use crate::model::journey::{CapturedName, OnFailure, Script, Setup};
 use crate::model::template::Template;
-use crate::read::journey::common::{one_line, read_tags};
+use crate::read::journey::request_fields::{one_line, read_tags};
 use crate::read::journey::{body, capture, check, conversation, feeds, target};
 use crate::read::names::{KnownCapture, Names, StepOwner as Whose};
 use crate::read::reader::{Fields, Reader};

@@ -3,12 +3,12 @@
 //! The host must come before any variable: which hosts a load may reach is decided before it starts.
 
 use loadlab_record::spec::escape::Escape;
-use loadlab_record::text::url::{ServerUrl, Url};
+use loadlab_record::text::url::{ServerUrl, SocketUrl, Url, unix_socket, websocket_as_http};
 
 use crate::keys::journey::{AUTH, BASIC};
 use crate::model::journey::Auth;
-use crate::model::template::Template;
-use crate::read::journey::common::one_line;
+use crate::model::template::{Template, path_at};
+use crate::read::journey::request_fields::one_line;
 use crate::read::reader::{Fields, Reader};
 use crate::text::error::Problem;
 use crate::text::node::Node;
@@ -55,36 +55,28 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: UrlKind) -> Option<Tem
 
 /// Whether the beginning of a URL extends into its path or query, so that what follows cannot change the host.
 pub(crate) fn has_path(beginning: &str) -> bool {
-    match beginning.split_once("://") {
-        Some((_, rest)) => rest.contains(['/', '?']),
-        // `unix:/PATH:/URI`
-        None => beginning.strip_prefix("unix:").is_some_and(|rest| rest.contains(":/")),
-    }
+    path_at(beginning).is_some()
 }
 
 /// Whether the beginning of a URL contains the whole host.
 fn has_host(beginning: &str) -> bool {
     match beginning.split_once("://") {
         Some((_, rest)) => !rest.is_empty() && !rest.ends_with(':'),
-        None => beginning.strip_prefix("unix:").is_some_and(|rest| rest.ends_with(':')),
+        None => unix_socket(beginning).is_some_and(|rest| rest.ends_with(':')),
     }
 }
 
 /// Whether a URL can be requested; `https` and similar schemes are checked as `http` is.
 fn form(sample: &str, kind: UrlKind) -> Result<(), url::UrlError> {
-    let lower = sample.get(..8).unwrap_or(sample).to_ascii_lowercase();
-    let as_http = |rest: &str| url::check(&format!("http{rest}"));
-    let after = |n: usize| sample.get(n..).unwrap_or("");
     match kind {
-        UrlKind::Http if lower.starts_with("https://") => as_http(after(5)),
-        UrlKind::Http if lower.starts_with("unix:") => unix(after(5)),
-        UrlKind::Http => url::check(sample),
-        UrlKind::WebSocket if lower.starts_with("wss://") => as_http(after(3)),
-        UrlKind::WebSocket if lower.starts_with("ws://") => as_http(after(2)),
-        UrlKind::WebSocket => Err(url::UrlError {
-            message: "expected a WebSocket URL".to_owned(),
-            hint: Some("`ws://HOST:PORT/PATH`".to_owned()),
-        }),
+        UrlKind::Http => unix_socket(sample).map_or_else(|| of_host(sample), of_socket),
+        UrlKind::WebSocket => match websocket_as_http(sample) {
+            Some(opening) => of_host(&opening),
+            None => Err(url::UrlError {
+                message: "expected a WebSocket URL".to_owned(),
+                hint: Some("`ws://HOST:PORT/PATH`".to_owned()),
+            }),
+        },
         UrlKind::Proxy => {
             let server = ServerUrl::split(sample);
             // Whatever form user and password have, it matters only to the proxy. Without a scheme it is no URL.
@@ -99,11 +91,19 @@ fn form(sample: &str, kind: UrlKind) -> Result<(), url::UrlError> {
     }
 }
 
-/// Checks `PATH:/URI` after `unix:`.
-fn unix(rest: &str) -> Result<(), url::UrlError> {
-    match rest.split_once(':') {
-        Some((path, uri)) if path.starts_with('/') && uri.starts_with('/') => {
-            url::check(&format!("http://localhost{uri}"))
+/// Checks a URL of a host; `https` as `http`, the only scheme that is allowed in other URLs of a plan.
+fn of_host(text: &str) -> Result<(), url::UrlError> {
+    match text.split_once("://") {
+        Some((name, rest)) if name.eq_ignore_ascii_case("https") => url::check(&format!("http://{rest}")),
+        _ => url::check(text),
+    }
+}
+
+/// Checks `/PATH:/URI` after `unix:`. Unlike on a command line, the `/` of the URI must be written.
+fn of_socket(rest: &str) -> Result<(), url::UrlError> {
+    match SocketUrl::split(rest) {
+        Ok(SocketUrl { target, .. }) if target.starts_with('/') => {
+            url::check(&format!("http://localhost{target}"))
         }
         _ => Err(url::UrlError {
             message: "expected the path of a socket and the path to request there".to_owned(),

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_samples_tell_no_percentile() {
+    fn too_few_samples_give_no_percentile() {
         let d = Distribution::of(&hist([1_000_000; 19]));
         assert_eq!((d.p50, d.max, d.mean), (None, Some(1.0), Some(1.0)));
         assert!(d.over_ms.is_empty());

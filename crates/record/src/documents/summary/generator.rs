@@ -42,10 +42,7 @@ pub struct Generator {
 
 impl Generator {
     /// Combines two generators that ran at the same time on separate threads.
-    pub fn beside(mut self, other: Generator) -> Generator {
-        fn add<T: std::ops::Add<Output = T> + Copy>(a: Option<T>, b: Option<T>) -> Option<T> {
-            a.zip(b).map(|(a, b)| a + b).or(a).or(b)
-        }
+    pub fn merge_concurrent(mut self, other: Generator) -> Generator {
         self.cpus.extend(other.cpus);
         self.cpus.sort_unstable();
         self.cpus.dedup();
@@ -55,9 +52,9 @@ impl Generator {
             threads: self.threads + other.threads,
             cpus: self.cpus,
             cpu_s: self.cpu_s + other.cpu_s,
-            run_delay_s: add(self.run_delay_s, other.run_delay_s),
-            time_slices: add(self.time_slices, other.time_slices),
-            stalls: self.stalls.beside(other.stalls),
+            run_delay_s: sum_of_known(self.run_delay_s, other.run_delay_s),
+            time_slices: sum_of_known(self.time_slices, other.time_slices),
+            stalls: self.stalls.merge_concurrent(other.stalls),
             coarse_s: self.coarse_s.max(other.coarse_s),
             connections_peak: self.connections_peak + other.connections_peak,
             // These describe a whole process.
@@ -67,6 +64,11 @@ impl Generator {
             peak_rss_bytes: self.peak_rss_bytes.max(other.peak_rss_bytes),
         }
     }
+}
+
+/// The sum of those values that are known; `None` if neither is.
+pub fn sum_of_known<T: std::ops::Add<Output = T> + Copy>(a: Option<T>, b: Option<T>) -> Option<T> {
+    a.zip(b).map(|(a, b)| a + b).or(a).or(b)
 }
 
 /// Gaps of more than a tenth of a second between when a load thread asked to be woken, or was last seen, and when it
@@ -92,7 +94,7 @@ impl Stalls {
     }
 
     /// Of two threads at the same time, the one that stalled longer.
-    pub fn beside(self, other: Stalls) -> Stalls {
+    pub fn merge_concurrent(self, other: Stalls) -> Stalls {
         if other.total_s > self.total_s { other } else { self }
     }
 }

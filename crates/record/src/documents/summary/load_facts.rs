@@ -1,6 +1,6 @@
 //! The load as planned, for readers of a result who do not have the plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,10 @@ pub struct LoadFacts {
     pub protocol: String,
     /// The first URL, for reading.
     pub url: String,
+    /// All addresses that its connections go to: `127.0.0.1:8080`, `unix:/run/web.sock`. Empty if a program makes the
+    /// load, and in older records.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty", default)]
+    pub targets: BTreeSet<String>,
     /// Seed of everything random.
     pub seed: u64,
     /// Each load's own facts, if a trial has several; the rest is then the combined load.

@@ -100,10 +100,10 @@ fn table(out: &mut String, table: &Table) {
     }
 }
 
-fn cell(out: &mut String, cell: &Cell, column: usize, words: bool) {
+fn cell(out: &mut String, cell: &Cell, column: usize, is_text: bool) {
     let (tag, scope) = if column == 0 { ("th", " scope=\"row\"") } else { ("td", "") };
     let mut classes: Vec<&str> = Vec::new();
-    if column > 0 && !words {
+    if column > 0 && !is_text {
         classes.push("n");
     }
     if cell.weight != Weight::Plain {

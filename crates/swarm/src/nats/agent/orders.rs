@@ -1,8 +1,9 @@
 //! Follows the coordinator's orders: each once, and only if it is signed.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use loadlab_record::sync::lock;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -84,7 +85,7 @@ impl Work<'_> {
             spool: self.spool.join(order.load.to_string()),
             load: load.clone(),
         };
-        self.under.loads.lock().unwrap_or_else(PoisonError::into_inner).insert(order.load, load);
+        lock(&self.under.loads).insert(order.load, load);
         let number = order.load;
         if order.agents.get(self.place.slot) != Some(&self.agent.id) {
             let why = "it is for the agent of another run".to_owned();

@@ -1,11 +1,12 @@
 //! The thread of a load: builds the load, says when it is ready, sends this agent's part, and reports what was counted.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::run_part;
-use loadlab_load::spec::{Elsewhere, Joins};
+use loadlab_load::spec::{Joins, OtherThreads};
+use loadlab_record::sync::lock;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -59,7 +60,7 @@ impl PartOfLoad {
 
     /// When to join a load that has already begun: shortly from now, on the load's clock.
     fn joins(&self, begun: Begun) -> Option<Joins> {
-        let bounds = *self.under.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let bounds = *lock(&self.under.clock);
         let now_ns = now_ns();
         let began_ns = bounds.at(now_ns)?.here(begun.at_ns);
         let at_ns = (now_ns + JOIN_NS).saturating_sub(began_ns);
@@ -86,7 +87,7 @@ impl PartOfLoad {
         let files = self.files.as_ref().map_err(String::clone)?;
         let mut spec = self.loads.load(&self.bundle, files, &order.what, self.threads)?;
         spec.threads = usize::try_from(share.own).map_err(|_| "too many threads")?;
-        spec.elsewhere = Elsewhere { before: share.before, after: share.after };
+        spec.other_threads = OtherThreads { before: share.before, after: share.after };
         self.loads.accepts(&spec)?;
         let joins_ns = match self.begun {
             None => None,
@@ -107,7 +108,7 @@ impl PartOfLoad {
                 }
             }
             let begins = self.load.begins();
-            let bounds = *self.under.clock.lock().unwrap_or_else(PoisonError::into_inner);
+            let bounds = *lock(&self.under.clock);
             match begins.zip(bounds.at(now_ns())) {
                 Some((at_ns, offset)) => offset.here(at_ns),
                 None => now_ns(),
@@ -116,8 +117,7 @@ impl PartOfLoad {
         let mut report = |bytes: Vec<u8>| match spool.append(&bytes) {
             Ok(number) => drop(self.outgoing.send(Outgoing::Report { load: order.load, number, bytes })),
             Err(error) => {
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Some(format!("cannot keep reports in {}: {error}", self.spool.display()));
+                *lock(&failed) = Some(format!("cannot keep reports in {}: {error}", self.spool.display()));
                 self.load.abort();
             }
         };
@@ -126,9 +126,7 @@ impl PartOfLoad {
         });
         let end = ended.map_err(|error| error.to_string())?;
         report(pack_ended(&end));
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(why) => Err(why),
-            None => Ok(()),
-        }
+        let why = lock(&failed).take();
+        why.map_or(Ok(()), Err)
     }
 }

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::Control;
+use loadlab_record::sync::{lock, wait_timeout};
 use tokio::sync::Notify;
 
 use crate::clock::Bounds;
@@ -55,17 +56,17 @@ impl Under {
     }
 
     pub(super) fn load(&self, number: u64) -> Option<Arc<AgentLoad>> {
-        self.loads.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+        lock(&self.loads).get(&number).cloned()
     }
 
     pub(super) fn abort_all(&self) {
-        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        let loads = lock(&self.loads);
         loads.values().for_each(|load| load.abort());
     }
 
     /// The offset of this agent's clock from the coordinator's, and its uncertainty.
     pub(super) fn clock(&self) -> Option<Clock> {
-        let bounds = *self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let bounds = *lock(&self.clock);
         let offset = bounds.at(now_ns())?;
         Some(Clock { offset_ns: offset.estimate_ns, uncertainty_ns: offset.uncertainty_ns })
     }
@@ -78,19 +79,18 @@ impl AgentLoad {
     }
 
     pub(super) fn begin(&self, at_ns: u64) {
-        self.begins.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(at_ns);
+        lock(&self.begins).get_or_insert(at_ns);
         self.changed.notify_all();
     }
 
     /// Waits for a change, for at most [`LOOK`].
     pub(super) fn wait(&self) {
-        let begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.changed.wait_timeout(begins, LOOK).unwrap_or_else(PoisonError::into_inner);
+        drop(wait_timeout(&self.changed, lock(&self.begins), LOOK));
     }
 
     /// Waits for the load's start time; `None` if the load is aborted first.
     pub(super) fn begins(&self) -> Option<u64> {
-        let mut begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begins = lock(&self.begins);
         loop {
             if self.control.is_aborted() {
                 return None;
@@ -98,7 +98,7 @@ impl AgentLoad {
             if let Some(at_ns) = *begins {
                 return Some(at_ns);
             }
-            begins = self.changed.wait_timeout(begins, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            begins = wait_timeout(&self.changed, begins, LOOK);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Asks for the coordinator's time, to know how far this machine's clock is from it.
 
-use std::sync::PoisonError;
-
 use loadlab_load::io::epoll::now_ns;
+use loadlab_record::sync::lock;
 
 use super::Agent;
 use super::state::Under;
@@ -24,7 +23,7 @@ impl Agent<'_> {
             {
                 under.heard();
                 let exchange = Exchange { asked_ns, received_ns, answered_ns, returned_ns };
-                under.clock.lock().unwrap_or_else(PoisonError::into_inner).add(exchange);
+                lock(&under.clock).add(exchange);
             }
             tokio::time::sleep(if question < FIRST_QUESTIONS { BEAT / 100 } else { BEAT }).await;
         }

@@ -22,20 +22,22 @@ mod replace;
 mod time;
 
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use loadlab_record::sync::{lock, wait_timeout};
 use tokio::sync::{mpsc, oneshot};
 
 use self::announce::{OpenedRun, open};
 use self::network::NetworkThread;
+use self::orders::Orders;
 use super::{Subjects, SwarmError, runtime};
 use crate::crew::Crew;
 use crate::message::Order;
 
 pub use announce::RunOffer;
-pub use load::{Loss, News, PartNow, ReadyLoad, Sent, SentPart};
+pub use load::{Loss, News, NotOffered, PartNow, ReadyLoad, Sent, SentPart};
 
 /// How often a waiting thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -62,8 +64,7 @@ pub struct Coordinator {
     on_loss: LossPolicy,
     /// How long agents have to get ready for a load, in nanoseconds.
     ready_ns: u64,
-    /// The number of the next order, and the queue that orders are sent to.
-    orders: Mutex<(u64, mpsc::UnboundedSender<(u64, Order)>)>,
+    orders: Mutex<Orders>,
     /// Dropped to end the network thread.
     stays: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -78,7 +79,7 @@ struct Shared {
 
 impl Shared {
     fn crew(&self) -> MutexGuard<'_, Crew> {
-        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.crew)
     }
 
     fn change(&self, change: impl FnOnce(&mut Crew)) {
@@ -88,7 +89,7 @@ impl Shared {
 
     /// Waits for a change, for at most [`LOOK`].
     fn wait<'c>(&self, crew: MutexGuard<'c, Crew>) -> MutexGuard<'c, Crew> {
-        self.changed.wait_timeout(crew, LOOK).unwrap_or_else(PoisonError::into_inner).0
+        wait_timeout(&self.changed, crew, LOOK)
     }
 }
 
@@ -141,7 +142,7 @@ impl Coordinator {
         match begun {
             Ok(Ok(())) => {
                 let thread = Some(thread);
-                let orders = Mutex::new((0, orders));
+                let orders = Mutex::new(Orders { next: 0, queue: orders });
                 Ok(Coordinator { shared, on_loss, ready_ns, orders, stays, thread, loads: Mutex::new(0) })
             }
             Ok(Err(error)) => Err(error),

@@ -9,10 +9,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::Shared;
 use super::announce::{RunOffer, announce};
 use super::liveness::{hear, look_for_gone};
-use super::orders::give;
+use super::orders::{QueuedOrder, give};
 use super::receive::said_onto;
 use super::time::answer_time_requests;
-use crate::message::{FileOffer, Order};
+use crate::message::FileOffer;
 use crate::nats::{BEAT, Subjects, follow};
 
 /// Maximum time for letting agents know that the run is over.
@@ -31,7 +31,7 @@ impl NetworkThread<'_> {
     /// Handles all communication until the run is over.
     pub(super) async fn run(
         &self,
-        queue: mpsc::UnboundedReceiver<(u64, Order)>,
+        queue: mpsc::UnboundedReceiver<QueuedOrder>,
         leaves: oneshot::Receiver<()>,
         shared: &Shared,
     ) {

@@ -1,9 +1,10 @@
 //! Orders: numbered when they are given, then signed and sent one after the other.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::message::PublishMessage;
+use loadlab_record::sync::lock;
 use tokio::sync::mpsc;
 
 use super::Coordinator;
@@ -11,18 +12,32 @@ use super::announce::RunOffer;
 use crate::message::{Numbered, Order};
 use crate::nats::{Subjects, keep};
 
+/// The orders that a coordinator gives.
+pub(super) struct Orders {
+    /// The number of the next order.
+    pub(super) next: u64,
+    /// Where orders wait to be sent.
+    pub(super) queue: mpsc::UnboundedSender<QueuedOrder>,
+}
+
+/// An order that waits to be sent.
+pub(super) struct QueuedOrder {
+    number: u64,
+    order: Order,
+}
+
 impl Coordinator {
-    pub(super) fn orders(&self) -> MutexGuard<'_, (u64, mpsc::UnboundedSender<(u64, Order)>)> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn orders(&self) -> MutexGuard<'_, Orders> {
+        lock(&self.orders)
     }
 
     /// Queues an order and returns its number.
     pub(super) fn order(&self, order: Order) -> u64 {
         let mut orders = self.orders();
-        let number = orders.0;
-        orders.0 += 1;
+        let number = orders.next;
+        orders.next += 1;
         // The thread lives as long as the coordinator.
-        let _ = orders.1.send((number, order));
+        let _ = orders.queue.send(QueuedOrder { number, order });
         number
     }
 }
@@ -32,9 +47,9 @@ pub(super) async fn give(
     context: &Context,
     subjects: &Subjects,
     offer: &RunOffer,
-    mut queue: mpsc::UnboundedReceiver<(u64, Order)>,
+    mut queue: mpsc::UnboundedReceiver<QueuedOrder>,
 ) {
-    while let Some((number, order)) = queue.recv().await {
+    while let Some(QueuedOrder { number, order }) = queue.recv().await {
         let is_last = order == Order::Over;
         let numbered = Numbered { run: subjects.run.clone(), number, order };
         let id = format!("{}/order/{number}", subjects.run);

@@ -1,9 +1,10 @@
 //! Waiting for agents: until every slot has one, and before each load until all are ready for it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use loadlab_load::io::epoll::now_ns;
+use loadlab_record::sync::lock;
 use serde_json::Value;
 
 use super::load::ReadyLoad;
@@ -55,7 +56,7 @@ impl Coordinator {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<ReadyLoad, SwarmError> {
         let load = {
-            let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut loads = lock(&self.loads);
             *loads += 1;
             *loads - 1
         };

@@ -17,20 +17,20 @@ impl Coordinator {
         begun_ns: Option<u64>,
         counted: &[Counts],
     ) -> Vec<String> {
-        let mut words = Vec::new();
+        let mut notes = Vec::new();
         for slot in crew.lost(order.load, now_ns()) {
             let lost = silent(crew, slot);
-            if crew.vacate(slot, self.orders().0) {
-                words.push(format!("{lost}, and another may take its place"));
+            if crew.vacate(slot, self.orders().next) {
+                notes.push(format!("{lost}, and another may take its place"));
             }
         }
         for (slot, epoch) in crew.joining(order.load) {
             let begun = counted.get(slot).map_or(0, |counts| counts.started + counts.dropped);
             let order = LoadOrder { agents: crew.ids(), ..order.clone() };
             self.order(Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }));
-            words.push(format!("agent {} takes slot {slot}", crew.name(slot)));
+            notes.push(format!("agent {} takes slot {slot}", crew.name(slot)));
         }
-        words
+        notes
     }
 }
 

@@ -214,7 +214,7 @@ mod tests {
                         version: '3.8'\nvolumes:\n  data:\n    name: shop_data\n  logs: null\n  old:\n    external:\n      name: theirs\n";
 
     #[test]
-    fn what_has_a_name_of_its_own_is_found() {
+    fn objects_with_explicit_names_are_found() {
         let config = Config::parse(FILE).unwrap();
         let expect = [
             (NamedKind::Volume, "shop_data"),

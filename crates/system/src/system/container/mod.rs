@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use loadlab_record::sync::lock;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
@@ -33,7 +34,6 @@ use crate::ledger::state::Resource;
 use crate::logs::{self, Log};
 use crate::process::{self, ProcessFamily, ProcessId, ports};
 use crate::spec::{ComponentSpec, ContainerSpec, HealthCheck, Network};
-use crate::sync::lock;
 
 /// Added to the time that a container has to stop.
 const STOP_SLACK_NS: u64 = 30_000_000_000;

@@ -168,12 +168,12 @@ mod tests {
     use super::super::EvidenceReader;
     use super::*;
     use crate::clock;
+    use loadlab_record::text::time::SECOND_NS;
     use loadlab_record::watch::evidence::Evidence;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::unix::net::UnixListener;
     use std::process::{Child, Command, Stdio};
 
-    const SECOND_NS: u64 = 1_000_000_000;
     /// Long enough for a busy machine.
     const PATIENCE_NS: u64 = 60 * SECOND_NS;
 

@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rhythm_tells_who_waits_for_the_next_answer() {
+    fn a_rhythm_shows_which_connections_await_an_answer() {
         // Ten connections, 28 exchanges each, of one segment there and two back; nine of ten wait.
         let rhythm = Rhythm::of(10 * 28 + 9, 10 * 56, 10).unwrap();
         assert_eq!(rhythm, Rhythm { request: 1, answer: 2 });
@@ -714,7 +714,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_listener_dropped_before_it_was_read_stands_apart() {
+    fn drops_before_the_first_reading_are_counted_separately() {
         use super::super::Members;
         use super::super::sockets::{SocketTable, Subset};
         let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::{fs, io};
 
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::watch::evidence::Ports;
 
 use super::netlink::in_namespace_of;
@@ -17,7 +18,6 @@ use super::own_cpu_ns;
 use super::owners::Owners;
 use super::sockets::{SocketTable, TakenPort};
 use crate::cgroup::read::CachedFile;
-use crate::watch::SECOND_NS;
 use crate::watch::net::sockets_in;
 
 /// The interval between looks, as a multiple of their CPU cost: half of the budget of all evidence.
@@ -301,7 +301,7 @@ mod tests {
             client.shutdown(Shutdown::Both).unwrap();
             server.shutdown(Shutdown::Both).unwrap();
         }
-        let stands = std::net::TcpStream::connect(to).unwrap();
+        let connected = std::net::TcpStream::connect(to).unwrap();
         let mut table = SocketTable::here().unwrap();
         let mut found = Vec::new();
         table
@@ -311,8 +311,8 @@ mod tests {
                 }
             })
             .unwrap();
-        let standing = found.iter().find(|p| p.local == stands.local_addr().unwrap()).unwrap();
-        assert!(standing.inode != 0 && standing.time_wait_left_ms.is_none(), "{standing:?}");
+        let taken = found.iter().find(|p| p.local == connected.local_addr().unwrap()).unwrap();
+        assert!(taken.inode != 0 && taken.time_wait_left_ms.is_none(), "{taken:?}");
         assert!(
             found.iter().all(|p| p.local != to),
             "accepted connections share their listener's port: {found:?}"

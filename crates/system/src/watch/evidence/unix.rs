@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_tell_who_waits() {
+    fn who_waits_is_inferred_from_threads() {
         use Attends::{Awaits, Hidden, Not, Skipped};
         let check = |asker, other, serves_each, expect| {
             assert_eq!(waiting(asker, other, serves_each), expect, "{asker:?} {other:?} {serves_each}");

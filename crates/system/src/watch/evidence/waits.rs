@@ -159,7 +159,6 @@ impl Process {
         self.awaited.clear();
         self.look_at_files(files, pid, sockets);
         self.is_clear = self.list(files, pid);
-        self.threads = self.tids.len();
         if self.threads > MOST_THREADS {
             self.is_clear = false;
             return;
@@ -183,19 +182,24 @@ impl Process {
         }
     }
 
-    /// Lists its threads; false if they cannot be listed.
+    /// Lists its threads; false if they cannot be listed, or some are missing. If as many are missing as have ended,
+    /// that shows when these are looked at.
     fn list(&mut self, files: &mut TaskFiles, pid: u32) -> bool {
         let count = files.count(pid).unwrap_or(0) as usize;
+        let mut is_whole = true;
         if count == 1 {
             self.tids.clear();
             self.tids.push(pid);
         } else if count != self.tids.len() {
             self.tids.clear();
-            if files.list(pid, &mut self.tids).is_err() {
+            is_whole = files.list(pid, &mut self.tids).unwrap_or_else(|_| {
                 self.tids.clear();
-            }
+                false
+            });
         }
-        !self.tids.is_empty()
+        // One thread in a list that lacks others is not all that could wait.
+        self.threads = count.max(self.tids.len());
+        is_whole && !self.tids.is_empty()
     }
 
     /// Inspects its open files now and then, and when new sockets appear.
@@ -398,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_in_a_shared_epoll_is_nobodys_to_see() {
+    fn who_waits_for_a_socket_in_a_shared_epoll_is_hidden() {
         let (one, _other) = UnixStream::pair().unwrap();
         let (two, _another) = UnixStream::pair().unwrap();
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();

@@ -9,13 +9,13 @@ mod redis;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use loadlab_record::sync::lock;
 use serde_json::Value;
 
 use crate::clock;
 use crate::http::{self, HttpError, Url};
 use crate::logs::LineCounter;
 use crate::process::output::OutputCommand;
-use crate::sync::lock;
 
 /// Time limit of a reading, nanoseconds.
 const READ_NS: u64 = 5_000_000_000;

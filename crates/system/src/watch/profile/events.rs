@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::super::evidence::Members;
 use super::ring::{Kind, Record, Ring};
+use crate::process::task::TaskFiles;
 
 /// Up to this `kernel.perf_event_paranoid` users may sample their own processes, without kernel functions.
 const PARANOID: u32 = 2;
@@ -119,9 +120,11 @@ impl Events {
     /// Opens events for every thread of a process; threads created meanwhile inherit their creator's events or are
     /// listed.
     fn follow_process(&mut self, threads: &mut Threads, pid: u32) -> Result<(), String> {
-        let Ok(listed) = fs::read_dir(format!("/proc/{pid}/task")) else { return Ok(()) };
-        let tids = listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        for tid in tids.collect::<Vec<_>>() {
+        let mut tids = Vec::new();
+        if TaskFiles::new().list(pid, &mut tids).is_err() {
+            return Ok(());
+        }
+        for tid in tids {
             if !threads.sampled.insert(tid) {
                 continue;
             }

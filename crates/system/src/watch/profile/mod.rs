@@ -15,6 +15,7 @@ mod waits;
 
 use std::thread::JoinHandle;
 
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::watch::profile::{Profile, TimeSpan};
 
 use self::events::Events;
@@ -95,7 +96,6 @@ impl Samples {
 
 /// Interval at which samples are fetched from the kernel and processes are looked up.
 const FETCH_NS: u64 = 100_000_000;
-const SECOND_NS: u64 = super::SECOND_NS;
 
 /// Takes samples until it is stopped or dropped.
 pub struct Profiler {

@@ -22,9 +22,18 @@ const REPLACE_NS: u64 = 60_000_000_000;
 pub struct Loss {
     /// Which agent was lost, and when.
     pub lost: LostPart,
-    /// Minimum and maximum number of requests of its part that were never sent; `None` if unknown because the number
-    /// that falls due depends on how fast they are answered.
-    pub not_offered: Option<(u64, u64)>,
+    /// How many requests of its part were never sent; `None` if unknown because the number that falls due depends on
+    /// how fast they are answered.
+    pub not_offered: Option<NotOffered>,
+}
+
+/// The bounds of a number of requests that were never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotOffered {
+    /// At least this many.
+    pub least: u64,
+    /// At most this many.
+    pub most: u64,
 }
 
 impl Sending<'_> {
@@ -47,9 +56,9 @@ impl Sending<'_> {
                 let is_given_up = |slot: &usize| crew.losses(load).iter().any(|loss| loss.slot == *slot);
                 let back = self.silent.difference(&silent_now).filter(|slot| !is_given_up(slot));
                 let back = back.map(|slot| format!("agent {} (slot {slot}) is back", crew.name(*slot)));
-                let words = newly.chain(back).collect();
+                let notes = newly.chain(back).collect();
                 self.silent = silent_now;
-                words
+                notes
             }
             LossPolicy::Replace => {
                 self.ready.of.replace(crew, &self.ready.order, Some(self.begun_ns), &self.counted)
@@ -105,8 +114,8 @@ impl Sending<'_> {
 }
 
 /// How many requests of a part were never sent up to `to_ns`, on the load's clock, in addition to those already missing
-/// `before`: minimum and maximum. What the lost agent sent after its last report is unknown: it may have sent until its
-/// connection was found to be gone or, if that is unknown, until it must have noticed that the coordinator is silent.
+/// `before`. What the lost agent sent after its last report is unknown: it may have sent until its connection was found
+/// to be gone or, if that is unknown, until it must have noticed that the coordinator is silent.
 ///
 /// Due times do not show which requests were missing: what fell due at the end of its last report may have been noticed
 /// only after it.
@@ -116,12 +125,12 @@ pub(super) fn not_offered(
     before: u64,
     origin: Origin,
     to_ns: u64,
-) -> Option<(u64, u64)> {
+) -> Option<NotOffered> {
     let most = due_between(part, 0..to_ns)?.saturating_sub(lost.due.saturating_add(before));
     // Messages it sent before may have been in transit for a moment.
     let beat_ns = u64::try_from(BEAT.as_nanos()).unwrap_or(u64::MAX);
     let alive_ns = lost.gone_ns.unwrap_or(lost.seen_ns.saturating_add(DEAD_MAN_NS + 2 * beat_ns));
     let sent_until_ns = alive_ns.saturating_sub(origin.start_ns).max(lost.until_ns);
     let least = if sent_until_ns < to_ns { due_between(part, sent_until_ns..to_ns)? } else { 0 };
-    Some((least.min(most), most))
+    Some(NotOffered { least: least.min(most), most })
 }

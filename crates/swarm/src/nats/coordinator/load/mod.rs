@@ -13,16 +13,17 @@ use loadlab_load::LoadSpec;
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::measure::delta::Delta;
 use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin, PartReport, merge};
-use loadlab_load::spec::Elsewhere;
+use loadlab_load::spec::OtherThreads;
 use loadlab_record::counts::load::Counts;
 
 use self::losses::not_offered;
+use self::parts::LastSecond;
 use super::Coordinator;
 use crate::message::{Clock, LoadOrder, Order, ThreadShare};
 use crate::nats::SwarmError;
 use crate::reduce::Next;
 
-pub use losses::Loss;
+pub use losses::{Loss, NotOffered};
 pub use parts::PartNow;
 
 /// How long agents have to report after a load should have ended.
@@ -92,7 +93,7 @@ impl ReadyLoad {
             begun_ns: origin.start_ns,
             over_ns: spec.schedule_ns().map(|ns| origin.start_ns.saturating_add(ns)),
             counted: vec![Counts::default(); slots],
-            last: vec![(0.0, 0); slots],
+            last: vec![LastSecond::default(); slots],
             shown_ns: origin.start_ns,
             silent: BTreeSet::new(),
             ended_early_ns: None,
@@ -120,7 +121,7 @@ impl ReadyLoad {
             let part = self.part(spec, loss.slot);
             let before = &mut missing[loss.slot];
             let not_offered = part.and_then(|part| not_offered(&part, loss, *before, origin, to_ns));
-            *before += not_offered.map_or(0, |(_, most)| most);
+            *before += not_offered.map_or(0, |missing| missing.most);
             Loss { lost: loss.clone(), not_offered }
         });
         Sent { outcome, trouble: sending.ending.trouble, parts: parts.collect(), losses: losses.collect() }
@@ -130,7 +131,7 @@ impl ReadyLoad {
     fn part(&self, spec: &LoadSpec, slot: usize) -> Option<LoadSpec> {
         let ThreadShare { before, own, after } = self.order.share(slot)?;
         let threads = usize::try_from(own).ok()?;
-        Some(LoadSpec { threads, elsewhere: Elsewhere { before, after }, ..spec.clone() })
+        Some(LoadSpec { threads, other_threads: OtherThreads { before, after }, ..spec.clone() })
     }
 }
 
@@ -156,8 +157,8 @@ struct Sending<'a> {
     over_ns: Option<u64>,
     /// Counts reported for each part so far.
     counted: Vec<Counts>,
-    /// For each part, in its last whole second: successful responses per second, and requests in flight at its end.
-    last: Vec<(f64, u64)>,
+    /// The last second that each part reported.
+    last: Vec<LastSecond>,
     /// When the state of all parts was last reported.
     shown_ns: u64,
     /// Slots of agents whose silence was reported.
@@ -194,7 +195,7 @@ impl Sending<'_> {
                 return None;
             }
             let now_ns = now_ns();
-            let words = self.look_for_lost(&mut crew, now_ns);
+            let notes = self.look_for_lost(&mut crew, now_ns);
             if self.ending.trouble.is_some() || (self.cancelled)() {
                 self.control.abort();
             }
@@ -212,9 +213,9 @@ impl Sending<'_> {
                 crew.finish(load);
                 continue;
             }
-            if !words.is_empty() {
+            if !notes.is_empty() {
                 drop(crew);
-                words.into_iter().map(News::Note).for_each(self.on_news);
+                notes.into_iter().map(News::Note).for_each(self.on_news);
                 crew = of.shared.crew();
                 continue;
             }

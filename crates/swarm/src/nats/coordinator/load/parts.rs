@@ -27,6 +27,15 @@ pub struct PartNow {
     pub is_missing: bool,
 }
 
+/// What a part reported of its last second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastSecond {
+    /// Successful responses per second; if the second was cut short, those of the second before.
+    ok_per_s: f64,
+    /// Requests in flight at its end.
+    in_flight: u64,
+}
+
 impl Sending<'_> {
     pub(super) fn count(&mut self, part: usize, what: &Part) {
         let (Some(counts), Some(last)) = (self.counted.get_mut(part), self.last.get_mut(part)) else {
@@ -37,10 +46,12 @@ impl Sending<'_> {
                 counts.merge(&delta.counts);
                 let s = delta.until_ns.saturating_sub(delta.from_ns) as f64 / 1e9;
                 // The last few milliseconds of a load give no meaningful rate.
-                let rate = if s > 0.1 { delta.counts.ok as f64 / s } else { last.0 };
-                *last = (rate, delta.in_flight);
+                if s > 0.1 {
+                    last.ok_per_s = delta.counts.ok as f64 / s;
+                }
+                last.in_flight = delta.in_flight;
             }
-            Part::Ended(_) => *last = (0.0, counts.in_flight),
+            Part::Ended(_) => *last = LastSecond { ok_per_s: 0.0, in_flight: counts.in_flight },
         }
     }
 
@@ -59,11 +70,11 @@ impl Sending<'_> {
         let given_up = crew.losses(load).iter().filter(|lost| lost.joined_ns.is_none()).map(|lost| lost.slot);
         let missing: BTreeSet<usize> = crew.lost(load, now_ns).into_iter().chain(given_up).collect();
         let parts = self.counted.iter().zip(&self.last).enumerate();
-        let parts = parts.map(|(slot, (counts, (ok_per_s, in_flight)))| PartNow {
+        let parts = parts.map(|(slot, (counts, last))| PartNow {
             slot,
             agent: crew.name(slot).to_owned(),
-            ok_per_s: *ok_per_s,
-            counts: Counts { in_flight: *in_flight, ..counts.clone() },
+            ok_per_s: last.ok_per_s,
+            counts: Counts { in_flight: last.in_flight, ..counts.clone() },
             is_missing: missing.contains(&slot),
         });
         parts.collect()

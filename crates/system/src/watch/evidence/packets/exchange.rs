@@ -122,7 +122,7 @@ impl Sequence {
 
 impl PacketConnection {
     /// A connection that was established when the socket table was read, watched since `from_ns`.
-    pub fn standing(from_ns: u64, read: Read) -> PacketConnection {
+    pub fn established(from_ns: u64, read: Read) -> PacketConnection {
         PacketConnection { read: Some(read), ..PacketConnection::opened(from_ns) }
     }
 
@@ -269,9 +269,9 @@ mod tests {
     struct MadeConnection(PacketConnection, [u32; 2]);
 
     impl MadeConnection {
-        fn standing(waits: Waits) -> MadeConnection {
+        fn established(waits: Waits) -> MadeConnection {
             let read = Read { at_ns: MS, waits, since_sent_ns: 8 * MS };
-            MadeConnection(PacketConnection::standing(0, read), [u32::MAX - 3, 7])
+            MadeConnection(PacketConnection::established(0, read), [u32::MAX - 3, 7])
         }
 
         /// Ten bytes from the asker (`q`) or from the other end (`a`), the same bytes again (`Q`, `A`),
@@ -307,7 +307,7 @@ mod tests {
     fn it_waits_from_the_end_of_a_request_to_the_begin_of_its_answer() {
         use Waits::{No, Unknown};
         let check = |before, all: &[(u64, char)], busy_ms, exchanges| {
-            check(MadeConnection::standing(before).then(all), Some((40, busy_ms, exchanges)));
+            check(MadeConnection::established(before).then(all), Some((40, busy_ms, exchanges)));
         };
         check(No, &[(10, 'q'), (15, 'a'), (30, 'q'), (31, '.'), (33, 'a')], 8, 2);
         check(Unknown, &[(10, 'q'), (15, 'a'), (16, 'a'), (30, 'a')], 5, 1);
@@ -322,7 +322,7 @@ mod tests {
     fn what_was_under_way_before_the_burst_counts_for_its_part() {
         use Waits::{No, Unknown, Yes};
         let check = |before, all: &[(u64, char)], busy_ms, exchanges| {
-            check(MadeConnection::standing(before).then(all), Some((40, busy_ms, exchanges)));
+            check(MadeConnection::established(before).then(all), Some((40, busy_ms, exchanges)));
         };
         check(Unknown, &[(30, 'a'), (30, 'q')], 40, 1);
         check(Yes, &[(30, 'a')], 30, 1);
@@ -335,10 +335,10 @@ mod tests {
 
     #[test]
     fn where_nothing_moved_the_table_knows_or_age_does() {
-        check(MadeConnection::standing(Waits::Yes), Some((40, 40, 0)));
-        check(MadeConnection::standing(Waits::No), Some((40, 0, 0)));
+        check(MadeConnection::established(Waits::Yes), Some((40, 40, 0)));
+        check(MadeConnection::established(Waits::No), Some((40, 0, 0)));
         // Silent for 47 ms.
-        let silent = MadeConnection::standing(Waits::Unknown);
+        let silent = MadeConnection::established(Waits::Unknown);
         let after = |wait_ms: u64, exchanges| {
             let mut longest = Longest::default();
             longest.add(wait_ms * MS, exchanges);
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn waits_that_began_before_the_burst_are_as_long_as_the_table_says() {
-        let mut watched = MadeConnection::standing(Waits::Unknown).then(&[(21, 'a')]);
+        let mut watched = MadeConnection::established(Waits::Unknown).then(&[(21, 'a')]);
         let mut longest = Longest::default();
         watched.0.end(BURST, &mut longest).unwrap();
         // Sent 8 ms before the reading at 1 ms, answered at 21 ms.
@@ -377,7 +377,7 @@ mod tests {
             waits in prop_oneof![Just(Waits::Yes), Just(Waits::No), Just(Waits::Unknown)],
             read_ns in any::<u64>(),
             since_sent_ns in any::<u64>(),
-            is_standing in any::<bool>(),
+            is_established in any::<bool>(),
             seen in proptest::collection::vec(
                 (any::<u64>(), 0..50 * MS, any::<bool>(), any::<u32>(), 0u32..70_000, any::<(bool, bool, bool)>()),
                 0..60,
@@ -385,8 +385,8 @@ mod tests {
             is_far in any::<bool>(),
         ) {
             let read = Read { at_ns: read_ns, waits, since_sent_ns };
-            let mut connection = match is_standing {
-                true => PacketConnection::standing(begin_ns, read),
+            let mut connection = match is_established {
+                true => PacketConnection::established(begin_ns, read),
                 false => PacketConnection::opened(begin_ns),
             };
             let ends = ("1.1.1.1:4000".parse().unwrap(), "1.1.1.2:80".parse().unwrap());

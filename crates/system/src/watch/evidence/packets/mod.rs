@@ -197,7 +197,7 @@ impl PacketTimer {
             Phase::UnderWay(burst) => {
                 let at_ns = Moment::now().date_ns;
                 let of_group = by_group(noted, sockets, parts).remove(&burst.group).unwrap_or_default();
-                burst.stand(of_group, at_ns);
+                burst.add_established(of_group, at_ns);
                 Some(BURST_NS + self.random.below(BURST_MORE_NS) as u64)
             }
             Phase::Pause if is_due => {
@@ -345,7 +345,7 @@ fn open_in(namespace: u64, members: &[Members]) -> io::Result<std::os::fd::Owned
 
 impl Burst {
     /// Adds connections of the group, as in the current socket table.
-    fn stand(&mut self, noted: Vec<Noted>, at_ns: u64) {
+    fn add_established(&mut self, noted: Vec<Noted>, at_ns: u64) {
         for noted in noted {
             let is_same = |pair: &Option<PairKey>| pair.as_ref() == Some(&noted.pair);
             let whose = self.pairs.entry(noted.listener).or_insert_with(|| Some(noted.pair.clone()));
@@ -357,7 +357,7 @@ impl Burst {
             if sample.is_some_and(|sample| sample.has(noted.asker.port())) {
                 let since_sent_ns = u64::from(noted.since_sent_ms) * 1_000_000;
                 let read = Read { at_ns, waits: noted.waits, since_sent_ns };
-                let connection = PacketConnection::standing(self.from.date_ns, read);
+                let connection = PacketConnection::established(self.from.date_ns, read);
                 let ends = (noted.asker, noted.listener);
                 self.connections.insert(ends, WatchedConnection { pair: noted.pair, connection });
             }

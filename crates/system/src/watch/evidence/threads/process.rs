@@ -78,28 +78,40 @@ impl Process {
                 tools.tids.push(self.pid);
                 Ok(())
             }
-            Ok(_) => tools.files.list(self.pid, &mut tools.tids),
+            Ok(_) => tools.files.list(self.pid, &mut tools.tids).map(|_| ()),
             Err(error) => Err(error),
         };
         if listed.is_err() {
             tools.tids.clear();
         }
         tools.tids.sort_unstable();
-        tools.merged.clear();
-        let mut known = self.threads.drain(..).peekable();
-        for tid in &tools.tids {
-            while known.next_if(|thread| thread.tid < *tid).is_some() {}
-            let same = known.next_if(|thread| thread.tid == *tid).filter(|thread| !thread.is_gone);
-            tools.merged.push(same.unwrap_or_else(|| Thread::new(*tid)));
-        }
-        drop(known);
-        std::mem::swap(&mut self.threads, &mut tools.merged);
+        let pid = self.pid;
+        let Tools { files, tids, merged, .. } = tools;
+        self.merge(tids, merged, |tid| files.state(pid, tid).is_ok());
         self.open = self.threads.iter().filter(|thread| thread.open.is_some()).count();
         // It may have dropped privileges, or gained them.
         self.may_trace = true;
         self.look_at_program(tools);
         let cost = Duration::from_nanos(clock.spent_ns());
         self.listed = Some((now, LIST_EVERY.max(cost * LIST_EVERY_COSTS)));
+    }
+
+    /// Takes over a list of its threads, in order. A list may lack some: one that is known is dropped only if it no
+    /// longer exists, or its CPU time would be missing from a sum that is said to be of all.
+    fn merge(&mut self, tids: &[u32], merged: &mut Vec<Thread>, mut exists: impl FnMut(u32) -> bool) {
+        merged.clear();
+        let mut known = self.threads.drain(..).filter(|thread| !thread.is_gone).peekable();
+        for tid in tids {
+            while let Some(thread) = known.next_if(|thread| thread.tid < *tid) {
+                if exists(thread.tid) {
+                    merged.push(thread);
+                }
+            }
+            let same = known.next_if(|thread| thread.tid == *tid);
+            merged.push(same.unwrap_or_else(|| Thread::new(*tid)));
+        }
+        merged.extend(known.filter(|thread| exists(thread.tid)));
+        std::mem::swap(&mut self.threads, merged);
     }
 
     /// Recognises its runtime, once for each program that it runs.
@@ -123,5 +135,22 @@ impl Process {
 impl Thread {
     pub fn new(tid: u32) -> Thread {
         Thread { tid, open: None, is_gone: false, busy_until: 0, ran_until: 0, counted: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_a_list_lacks_is_kept_unless_it_is_gone() {
+        let thread = |tid: u32, is_gone: bool| Thread { is_gone, ran_until: tid, ..Thread::new(tid) };
+        let mut process = Process::new(10);
+        let known = [(10, false), (11, false), (12, true), (13, false), (15, false)];
+        process.threads = known.map(|(tid, is_gone)| thread(tid, is_gone)).into();
+        process.merge(&[10, 12, 14], &mut Vec::new(), |tid| tid != 13);
+        let left: Vec<_> = process.threads.iter().map(|thread| (thread.tid, thread.ran_until)).collect();
+        // Number 12 is another thread now, and number 14 is new.
+        assert_eq!(left, [(10, 10), (11, 11), (12, 0), (14, 0), (15, 15)]);
     }
 }

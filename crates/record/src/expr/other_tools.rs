@@ -132,7 +132,7 @@ const OF_COMPONENTS: &[(&[&str], &str)] = &[
     (&["oom", "ooms"], "oom_kills"),
 ];
 
-/// What to write instead of a name that is unknown here but known elsewhere.
+/// What to write instead of a name that is unknown here and that another tool knows.
 pub(super) fn hint<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
     let plain = name.to_ascii_lowercase().replace('-', "_");
     if let Some((_, hint)) = WORDS.iter().find(|(words, _)| words.contains(&plain.as_str())) {

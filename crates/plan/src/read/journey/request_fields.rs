@@ -1,4 +1,4 @@
-//! What steps, messages and bodies have in common.
+//! Fields that requests have in common, whether steps or messages send them: tags, header lines, at most one body.
 
 use crate::model::journey::Body;
 use crate::model::template::Template;

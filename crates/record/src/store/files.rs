@@ -49,9 +49,9 @@ pub fn create_named(path: &Path) -> io::Result<File> {
         && is_planted(found.uid(), FolderAccess { owner: folder.uid(), mode: folder.mode() }, user())
     {
         let kind = if found.is_symlink() { "symbolic link" } else { "file" };
-        let words =
+        let why =
             format!("there is a {kind} of another user (uid {}) in a world-writable folder", found.uid());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     File::create(path)
 }
@@ -158,7 +158,7 @@ mod tests {
             let found = shared(owner, mode, 1000);
             match expect {
                 None => assert_eq!(found, None),
-                Some(words) => assert!(found.as_deref().is_some_and(|f| f.contains(words)), "{found:?}"),
+                Some(reason) => assert!(found.as_deref().is_some_and(|f| f.contains(reason)), "{found:?}"),
             }
         };
         check(1000, 0o40755, None);

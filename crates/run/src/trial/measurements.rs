@@ -4,13 +4,13 @@ use loadlab_analysis::LoadRun;
 use loadlab_record::counts::example::{Example, ExampleReason};
 use loadlab_record::counts::hlog::Interval;
 use loadlab_record::counts::load::{Counts, Tick};
-use loadlab_record::documents::summary::{AgentSummary, Ended, Generator};
+use loadlab_record::documents::summary::{AgentSummary, Ended, Generator, sum_of_known};
 
 use crate::trial::measure::MeasuredLoad;
 
 /// The combined measurements of all loads of a trial.
 #[derive(Default)]
-pub struct Measured {
+pub struct TrialMeasurements {
     pub loads: Vec<LoadRun>,
     pub ticks: Vec<Tick>,
     pub intervals: Vec<Interval>,
@@ -22,7 +22,7 @@ pub struct Measured {
     pub ended: Option<Ended>,
 }
 
-impl Measured {
+impl TrialMeasurements {
     /// Counts summed over all loads.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -32,18 +32,18 @@ impl Measured {
 
     /// Combines the batches of one load, which follow one another on the same threads: times add up, other values are
     /// the maximum over the batches.
-    pub fn of_batches(batches: Vec<MeasuredLoad>) -> Measured {
-        let mut sum = Measured::default();
+    pub fn of_batches(batches: Vec<MeasuredLoad>) -> TrialMeasurements {
+        let mut sum = TrialMeasurements::default();
         for load in batches {
             let before = std::mem::take(&mut sum.generator);
             sum.generator = Generator {
                 threads: before.threads.max(load.generator.threads),
                 cpu_s: before.cpu_s + load.generator.cpu_s,
-                run_delay_s: add(before.run_delay_s, load.generator.run_delay_s),
-                time_slices: add(before.time_slices, load.generator.time_slices),
-                throttled_s: add(before.throttled_s, load.generator.throttled_s),
+                run_delay_s: sum_of_known(before.run_delay_s, load.generator.run_delay_s),
+                time_slices: sum_of_known(before.time_slices, load.generator.time_slices),
+                throttled_s: sum_of_known(before.throttled_s, load.generator.throttled_s),
                 stalls: before.stalls.then(load.generator.stalls),
-                suspended_s: add(before.suspended_s, load.generator.suspended_s),
+                suspended_s: sum_of_known(before.suspended_s, load.generator.suspended_s),
                 coarse_s: before.coarse_s + load.generator.coarse_s,
                 peak_rss_bytes: before.peak_rss_bytes.max(load.generator.peak_rss_bytes),
                 connections_peak: before.connections_peak.max(load.generator.connections_peak),
@@ -70,8 +70,8 @@ impl Measured {
     }
 
     /// Adds a load that ran concurrently on its own threads.
-    pub fn beside(&mut self, mut other: Measured) {
-        self.generator = std::mem::take(&mut self.generator).beside(other.generator);
+    pub fn merge_concurrent(&mut self, mut other: TrialMeasurements) {
+        self.generator = std::mem::take(&mut self.generator).merge_concurrent(other.generator);
         self.sent_by(std::mem::take(&mut other.agents));
         self.loads.append(&mut other.loads);
         self.ticks.append(&mut other.ticks);
@@ -84,8 +84,4 @@ impl Measured {
 /// The first of two ends that was not as planned, or else either one.
 fn first_bad(a: Option<Ended>, b: Option<Ended>) -> Option<Ended> {
     a.filter(|e| *e != Ended::Complete).or(b).or(a)
-}
-
-pub fn add<T: std::ops::Add<Output = T> + Copy>(a: Option<T>, b: Option<T>) -> Option<T> {
-    a.zip(b).map(|(a, b)| a + b).or(a).or(b)
 }

@@ -79,7 +79,7 @@ fn reported(outcome: &LoadResult) -> (u64, u64, u64, u64) {
     (c.attempted, c.reused, counts.failed(), c.peak)
 }
 
-fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {
+fn a_load_reuses_the_connections_of_the_last_one(io: IoChoice) {
     let server = Server::start(good);
     let pool = Arc::new(ConnectionPool::default());
     for (model, expected) in [
@@ -100,17 +100,17 @@ fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {
 }
 
 #[test]
-fn by_io_uring() {
-    a_load_goes_on_with_what_the_last_one_left(IoChoice::Uring);
+fn connections_are_reused_with_io_uring() {
+    a_load_reuses_the_connections_of_the_last_one(IoChoice::Uring);
 }
 
 #[test]
-fn by_epoll() {
-    a_load_goes_on_with_what_the_last_one_left(IoChoice::Epoll);
+fn connections_are_reused_with_epoll() {
+    a_load_reuses_the_connections_of_the_last_one(IoChoice::Epoll);
 }
 
 #[test]
-fn what_will_be_of_no_use_is_closed_before() {
+fn surplus_connections_are_closed_before_the_load() {
     let server = Server::start(good);
     let pool = Arc::new(ConnectionPool::default());
     let load = |n| reported(&loaded(&spec(&server, users(n), &pool, IoChoice::Auto)).expect("some backend"));
@@ -124,7 +124,7 @@ fn what_will_be_of_no_use_is_closed_before() {
 }
 
 #[test]
-fn what_was_under_way_at_the_end_is_not_kept() {
+fn connections_in_use_at_the_end_are_not_pooled() {
     let server = Server::start(always(vec![Step::Hang]));
     let pool = Arc::new(ConnectionPool::default());
     for round in 1..=2 {
@@ -143,7 +143,7 @@ fn what_was_under_way_at_the_end_is_not_kept() {
 }
 
 #[test]
-fn what_the_server_closed_meanwhile_is_made_anew() {
+fn connections_that_the_server_closed_are_opened_again() {
     let mut server = Server::start(good);
     let pool = Arc::new(ConnectionPool::default());
     let first = spec(&server, users(6), &pool, IoChoice::Auto);

@@ -419,8 +419,8 @@ fn clean_finds_what_no_state_file_knows_of() {
     let (dry, cleaned) = (lab.read("dry"), lab.read("cleaned"));
     for what in ["container c", "network n", "volume v"] {
         for i in 0..6 {
-            let is_told = dry.contains(&format!("would remove {what}{i} of run shop-1"));
-            assert_eq!(is_told, i < 2, "{what}{i}: {dry}");
+            let is_listed = dry.contains(&format!("would remove {what}{i} of run shop-1"));
+            assert_eq!(is_listed, i < 2, "{what}{i}: {dry}");
             assert_eq!(
                 cleaned.contains(&format!("removed {what}{i} of run shop-1")),
                 i < 2,

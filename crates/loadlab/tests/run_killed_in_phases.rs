@@ -54,8 +54,8 @@ impl Phase {
         let stay = |system, rest, until| Stay { system, rest, until };
         match self {
             Phase::BeforeUp => stay("", "", "test -e /run/loadlab/*.json"),
-            Phase::Building => stay("", "", "if boxes; then running; else test -e at; fi"),
-            Phase::Starting => stay("", "", "if boxes; then running; else test -e $TRIAL/logs/web.out; fi"),
+            Phase::Building => stay("", "", "if engine; then running; else test -e at; fi"),
+            Phase::Starting => stay("", "", "if engine; then running; else test -e $TRIAL/logs/web.out; fi"),
             Phase::Preparing => stay("  before_trial: touch at; exec sleep 1000\n", "", "test -e at"),
             Phase::Loading => stay("", "", "test -s $TRIAL/ticks.jsonl"),
             Phase::Draining => stay(
@@ -141,20 +141,20 @@ volumes: { data: {} }
 const SCRIPT: &str = r#"
     mount -t tmpfs none /run || exit 99
     TRIAL="$NAME/cases/default/1"
-    boxes() { test -n "$DOCKER_HOST"; }
+    engine() { test -n "$DOCKER_HOST"; }
     running() { test -n "$(docker ps --quiet)"; }
-    "$LOADLAB" run plan.yaml --out "$NAME" --quiet > told 2>&1 & dying=$!
+    "$LOADLAB" run plan.yaml --out "$NAME" --quiet > output 2>&1 & dying=$!
     looks=0
     until eval "$UNTIL" 2> /dev/null; do
         looks=$((looks + 1))
-        if ! kill -0 $dying || test $looks -gt 9000; then kill -9 $dying; cat told; exit 98; fi
+        if ! kill -0 $dying || test $looks -gt 9000; then kill -9 $dying; cat output; exit 98; fi
         sleep 0.02
     done
     guardian=$(sed -n '/"guardian"/,/}/s/.*"pid": *\([0-9]*\).*/\1/p' /run/loadlab/"$NAME"-$dying-*.json)
     for environ in $(grep -l "LOADLAB_RUN=$NAME-" /proc/[0-9]*/environ 2> /dev/null); do
         readlink "${environ%environ}ns/net"
     done > namespaces
-    if boxes; then
+    if engine; then
         docker ps --all --quiet --no-trunc > containers
         for id in $(docker ps --quiet); do readlink /proc/$(docker inspect --format '{{.State.Pid}}' $id)/ns/net; done >> namespaces
         for id in $(docker network ls --quiet); do ls -d /sys/class/net/br-$id; ls /sys/class/net/br-$id/brif; done > devices 2> /dev/null
@@ -262,6 +262,6 @@ fn a_compose_file() {
 }
 
 #[test]
-fn processes_in_networks_of_their_own() {
+fn processes_in_network_namespaces() {
     killed_in_every_phase(Kind::Namespaces, None);
 }

@@ -20,11 +20,11 @@ pub fn describe(event: &RunEvent) -> Option<String> {
         RunEvent::Building { what, command } => format!("{what}: {command}"),
         RunEvent::Built { what, took_s } => format!("{what}: done in {}", format_duration_ns(took_s * 1e9)),
         RunEvent::TrialStarted { case, trial, place, of, at_most, .. } => {
-            format!("[{}] {case}, trial {trial}", place_words(*place, *of, *at_most))
+            format!("[{}] {case}, trial {trial}", place_text(*place, *of, *at_most))
         }
         RunEvent::Settling { round, at_most, left_s, comparisons, ended } => {
-            let mut lines = vec![rounds_words(*round, *at_most, *left_s, *ended)];
-            lines.extend(comparisons.iter().map(|c| format!("  {}", settled_words(c))));
+            let mut lines = vec![describe_rounds(*round, *at_most, *left_s, *ended)];
+            lines.extend(comparisons.iter().map(|c| format!("  {}", describe_settled(c))));
             lines.join("\n")
         }
         RunEvent::Ready { component, after_s } => {
@@ -43,10 +43,10 @@ pub fn describe(event: &RunEvent) -> Option<String> {
         RunEvent::Acted { what, error: None } => format!("  event: {what}"),
         RunEvent::Acted { what, error: Some(why) } => format!("  event: {what} failed: {why}"),
         RunEvent::Died { component, status } => format!("  {component} died: {status}"),
-        RunEvent::Doubt { doubt, .. } => format!("  {}", doubt_words(doubt)),
+        RunEvent::Doubt { doubt, .. } => format!("  {}", describe_doubt(doubt)),
         RunEvent::Note(text) => format!("  note: {text}"),
         RunEvent::TrialEnded { summary, failure, figures, .. } => {
-            trial_words(summary.as_deref(), failure.as_deref(), figures)
+            describe_trial(summary.as_deref(), failure.as_deref(), figures)
         }
         RunEvent::LoadStarted { .. }
         | RunEvent::Progress(_)
@@ -59,12 +59,12 @@ pub fn describe(event: &RunEvent) -> Option<String> {
 }
 
 /// `3/15`; `3/≤15` if there may be fewer.
-pub fn place_words(place: usize, of: usize, at_most: bool) -> String {
+pub fn place_text(place: usize, of: usize, at_most: bool) -> String {
     format!("{place}/{}{of}", if at_most { "≤" } else { "" })
 }
 
 /// Progress of trials that continue until it is certain how the cases differ.
-pub fn rounds_words(round: u32, at_most: u32, left_s: Option<f64>, ended: Option<UntilEnded>) -> String {
+pub fn describe_rounds(round: u32, at_most: u32, left_s: Option<f64>, ended: Option<UntilEnded>) -> String {
     let rounds = plural(u64::from(round), "round", "rounds");
     match (ended, left_s) {
         (Some(UntilEnded::Settled), _) => format!("settled after {rounds}"),
@@ -84,7 +84,7 @@ pub fn rounds_words(round: u32, at_most: u32, left_s: Option<f64>, ended: Option
 }
 
 /// `“new” against “old”: goodput worse (0.92 ×), p99 open (1.04 ×, about 3 more rounds)`.
-pub fn settled_words(comparison: &Settled) -> String {
+pub fn describe_settled(comparison: &Settled) -> String {
     let figure = |f: &SettledFigure| {
         let effect = f.effect.map(|effect| match f.is_ratio {
             true => format!("{} ×", figures::number(figures::round(effect, 3))),
@@ -108,12 +108,12 @@ pub fn settled_words(comparison: &Settled) -> String {
 }
 
 /// A doubt in one line, worded as in the report, which also has the hint.
-pub fn doubt_words(doubt: &Doubt) -> String {
+pub fn describe_doubt(doubt: &Doubt) -> String {
     format!("{} {}: {}", if doubt.grave { "INVALID" } else { "doubt" }, doubt.kind, doubt.evidence)
 }
 
 /// `, first bottleneck web (cpu_limit)`; empty if there is none.
-pub fn bottleneck_words(summary: &Summary) -> String {
+pub fn bottleneck_text(summary: &Summary) -> String {
     let Some(bottleneck) = &summary.bottleneck else { return String::new() };
     match (&bottleneck.component, bottleneck.kind) {
         (_, BottleneckKind::Nothing) => ", nothing saturated".to_owned(),
@@ -133,15 +133,15 @@ pub fn figure(facts: &FigureFacts, value: &FigureValue) -> String {
 /// The first figures that matter, each with its name; `None` if the plan names none.
 pub fn first_figures(facts: &[FigureFacts], summary: &Summary) -> Option<String> {
     let nothing = FigureValue::default();
-    let words = |f: &FigureFacts| {
+    let texts = |f: &FigureFacts| {
         format!("{} {}", f.name, figure(f, summary.figures.get(&f.name).unwrap_or(&nothing)))
     };
-    let words: Vec<String> = facts.iter().take(IN_LINE).map(words).collect();
-    (!words.is_empty()).then(|| words.join(", "))
+    let texts: Vec<String> = facts.iter().take(IN_LINE).map(texts).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 /// How a trial ended: with the first of the figures that matter, or else with the median and the largest memory.
-fn trial_words(summary: Option<&Summary>, failure: Option<&str>, figures: &[FigureFacts]) -> String {
+fn describe_trial(summary: Option<&Summary>, failure: Option<&str>, figures: &[FigureFacts]) -> String {
     let Some(s) = summary else {
         return format!("  FAILED: {}", failure.unwrap_or("nothing was measured"));
     };
@@ -152,7 +152,7 @@ fn trial_words(summary: Option<&Summary>, failure: Option<&str>, figures: &[Figu
         Verdict::Undecided => "undecided: ",
         Verdict::None => "",
     };
-    let named = first_figures(figures, s).map(|words| format!(", {words}"));
+    let named = first_figures(figures, s).map(|text| format!(", {text}"));
     let figures = named.unwrap_or_else(|| median_and_memory(s));
     let failed = match s.requests.failed {
         0 => String::new(),
@@ -160,7 +160,7 @@ fn trial_words(summary: Option<&Summary>, failure: Option<&str>, figures: &[Figu
     };
     let spoiled = failure.map_or(String::new(), |f| format!("\n  {f}"));
     let goodput = format_count(s.rate_per_s.ok);
-    let first = bottleneck_words(s);
+    let first = bottleneck_text(s);
     let ok = format_count(s.requests.ok as f64);
     format!("  {verdict}{ok} ok, {goodput}/s{failed}{figures}{first}{spoiled}")
 }

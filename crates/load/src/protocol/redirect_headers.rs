@@ -1,9 +1,9 @@
-//! Header fields that are not repeated to the target of a redirect.
+//! Header fields that are not sent to the target of a redirect.
 
 /// Fields with credentials.
-const SECRETS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 /// Fields that describe a body, or how a body is sent.
-const OF_BODY: [&str; 7] = [
+const BODY_HEADERS: [&str; 7] = [
     "content-type",
     "content-length",
     "content-encoding",
@@ -15,29 +15,29 @@ const OF_BODY: [&str; 7] = [
 
 /// Header fields of a step that are not sent to the target of its redirect, as with browsers and curl.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct OmittedHeaders {
     /// Credentials: the target is a host, port or scheme other than the intended one.
-    pub secrets: bool,
+    pub credentials: bool,
     /// Fields that describe a body: the request no longer has one.
     pub body: bool,
 }
 
-impl LeftOut {
-    /// Whether a field of this name is left out.
-    pub fn has(self, name: &[u8]) -> bool {
+impl OmittedHeaders {
+    /// Whether a field of this name is omitted.
+    pub fn contains(self, name: &[u8]) -> bool {
         let among = |names: &[&str]| names.iter().any(|n| name.eq_ignore_ascii_case(n.as_bytes()));
-        self.secrets && among(&SECRETS) || self.body && among(&OF_BODY)
+        self.credentials && among(&CREDENTIALS) || self.body && among(&BODY_HEADERS)
     }
 
     /// Removes these fields from the lines of a head, from an offset on.
-    pub fn take_out(self, head: &mut Vec<u8>, from: usize) {
-        if self == LeftOut::default() {
+    pub fn remove_from(self, head: &mut Vec<u8>, from: usize) {
+        if self == OmittedHeaders::default() {
             return;
         }
         let mut at = from;
         while let Some(length) = memchr::memmem::find(&head[at..], b"\r\n").map(|end| end + 2) {
             let name = head[at..at + length].split(|b| *b == b':').next().unwrap_or_default();
-            match self.has(name) {
+            match self.contains(name) {
                 true => drop(head.drain(at..at + length)),
                 false => at += length,
             }
@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_stay_behind() {
-        let check = |secrets, body, expect: &str| {
+    fn omitted_fields_are_removed() {
+        let check = |credentials, body, expect: &str| {
             let mut head =
                 b"GET / HTTP/1.1\r\nAuthorization: a: b\r\nContent-Type: c\r\nX: content-type: d\r\n\
                 COOKIE: e\r\nProxy-Authorization: f\r\nContent-Length: 1\r\nAccept: *\r\n"
                     .to_vec();
-            LeftOut { secrets, body }.take_out(&mut head, 16);
+            OmittedHeaders { credentials, body }.remove_from(&mut head, 16);
             let head = String::from_utf8(head).unwrap();
             let names: Vec<_> = head.lines().skip(1).map(|l| l.split(':').next().unwrap()).collect();
             assert_eq!(names.join(" "), expect);

@@ -316,7 +316,7 @@ fn captured_numbers_are_statistics() {
 
 /// If a server's protocol cannot be determined, the error names the server, and nothing is sent.
 #[test]
-fn what_a_server_speaks_has_to_be_learned() {
+fn an_unknown_server_protocol_is_an_error() {
     let server = shop(Arc::default());
     let lab = Lab::new();
     let at = server.url("").replace("http:", "https:");

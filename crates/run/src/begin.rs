@@ -1,0 +1,144 @@
+//! What comes before the first load of every run, whether it runs a plan's trials, searches for capacity or changes
+//! limits: conditions are parsed, targets are checked, and the system is prepared. If that fails, the record says why
+//! the run never began.
+
+use loadlab_load::target::Allowed;
+use loadlab_plan::{Case, Plan};
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::manifest::RunEnded;
+use loadlab_record::expr::{Expr, Figure};
+use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
+
+use crate::error::RunError;
+use crate::event::RunEvent;
+use crate::manifest::{Record, plan_dir};
+use crate::options::RunOptions;
+use crate::site::RunningSystem;
+use crate::site::error::SiteError;
+use crate::state::{EventSink, TrialState};
+use crate::translate::{check_targets, journey, urls};
+use crate::trial::Conditions;
+use crate::{logs, needs};
+
+/// Parses the expressions of all cases.
+///
+/// # Errors
+/// An expression or figure is invalid; the error says where.
+pub fn conditions_of(plan: &Plan, options: &RunOptions) -> Result<Vec<Conditions>, RunError> {
+    let parse = |e: &loadlab_plan::Expression| match Expr::parse(&e.text) {
+        Ok(expr) => Ok(expr),
+        Err(error) => Err(RunError::Expression {
+            file: e.file.clone(),
+            line: e.line,
+            column: e.column + error.at,
+            error,
+        }),
+    };
+    let mut all = Vec::new();
+    for case in plan.cases() {
+        let figures = figures_of(case)?;
+        let parse = |e| parse(e).map(|expr| expr.with_figures(&figures));
+        all.push(Conditions {
+            expect: case.expect.iter().map(parse).collect::<Result<_, _>>()?,
+            stop_when: case.stop_when.iter().map(parse).collect::<Result<_, _>>()?,
+            drain: case.drain.as_ref().map(|d| parse(&d.until)).transpose()?,
+            find: case.find.iter().flat_map(|find| &find.expect).map(parse).collect::<Result<_, _>>()?,
+            figures,
+            is_watched: options.is_watched,
+        });
+    }
+    Ok(all)
+}
+
+/// The figures of a case; each is computed from numbers alone.
+fn figures_of(case: &Case) -> Result<Vec<Figure>, RunError> {
+    let mut figures: Vec<Figure> = Vec::new();
+    for spec in &case.figures {
+        let figure = Figure::after(&figures, &spec.name, &spec.value, spec.kind);
+        figures.push(figure.map_err(|error| RunError::Figure { name: spec.name.clone(), error })?);
+    }
+    Ok(figures)
+}
+
+/// Where loads may go. Every target the plan names is checked against this before anything is created.
+///
+/// # Errors
+/// A target may not be loaded or does not resolve, or a URL list is invalid.
+pub fn allowed_of(plan: &Plan, options: &RunOptions) -> Result<Allowed, RunError> {
+    let hosts = [plan.allow_hosts.as_slice(), &options.allow_hosts].concat();
+    let allowed = Allowed { hosts, resolved: options.resolved.clone(), ..Allowed::default() };
+    check_targets(plan.cases(), &allowed)?;
+    urls::check(plan, &plan_dir(plan), &allowed)?;
+    Ok(allowed)
+}
+
+/// Does everything that precedes the first trial: guardian, cgroups, scratch folder, builds.
+///
+/// # Errors
+/// Something could not be prepared.
+pub fn prepare(
+    plan: &Plan,
+    options: &RunOptions,
+    record: &mut Record,
+    cancel: &Cancel,
+    emit: EventSink<'_>,
+) -> Result<RunningSystem, RunError> {
+    if plan.isolate != loadlab_plan::Isolation::None {
+        // Check this before anything is built.
+        Net::check().map_err(SiteError::from)?;
+    }
+    let guardian = guardian::spawn(&options.exe, &options.guardian_arg).map_err(SiteError::from)?;
+    let name = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
+    // Runs in different folders may share a name and run at the same time: the pid distinguishes them.
+    let run_id = format!("{name}-{}", std::process::id());
+    let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
+    let spec = SystemSpec { exe: Some(options.exe.clone()), secrets: options.secrets.clone(), ..spec };
+    let (system, notices) = System::new(spec).map_err(SiteError::from)?;
+    let mut site = RunningSystem::new(system, notices, &record.dir);
+    record.host(site.cgroup_version())?;
+    for missing in site.unavailable() {
+        emit(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
+    }
+    needs::check(plan, &site)?;
+    if !options.is_built {
+        site.build(plan.cases(), cancel, &mut record.builds, emit)?;
+    }
+    if let Some(net) = isolated(plan)? {
+        site.isolate(net);
+    }
+    journey::check_feeds(plan, &plan_dir(plan))?;
+    Ok(site)
+}
+
+/// Enters the run's own network, if the plan wants one. This thread moves into it, and so do all threads started from
+/// here on: load, watcher and probes. Builds are done by then: they may need the outside network.
+fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
+    let isolation = match plan.isolate {
+        loadlab_plan::Isolation::None => return Ok(None),
+        loadlab_plan::Isolation::Shared => Isolation::Shared,
+        loadlab_plan::Isolation::Each => Isolation::Each,
+    };
+    Ok(Some(Net::enter(isolation).map_err(SiteError::from)?))
+}
+
+/// Records in the first trial's folder why not even that trial could start, so that a later report shows it.
+pub fn never_began(
+    record: &mut Record,
+    first: Option<&(usize, u32)>,
+    error: RunError,
+    cancel: &Cancel,
+) -> RunError {
+    let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
+    logs::mask_all(&record.dir, record.secrets(), &|_| {});
+    if let Some(writer) = first.and_then(|(case, trial)| record.trial(*case, *trial).ok()) {
+        let state = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
+        std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
+        state.ensure_clock();
+        state.event(EventKind::Failed { text: error.to_string() });
+    }
+    let ended = if cancel.is_cancelled() { RunEnded::Interrupted } else { RunEnded::Broken };
+    match record.end(ended) {
+        Err(unwritten) if !cancel.is_cancelled() => RunError::Store(unwritten),
+        _ => error,
+    }
+}

@@ -1,0 +1,106 @@
+//! Takes down what has lived long enough: after each trial, and at the end of the run whatever is left.
+
+use loadlab_analysis::Exit;
+use loadlab_plan::{Case, Lifetime};
+use loadlab_record::documents::event::EventKind;
+use loadlab_record::text::units::format_duration_ns;
+use loadlab_system::{Counts, Takedown};
+
+use crate::site::error::SiteError;
+use crate::site::{RunningSystem, Up};
+use crate::state::TrialState;
+
+impl RunningSystem {
+    /// Takes down what does not outlive the trial that ended, newest first. `next` is the case of the next trial, if
+    /// there is one. After a failed trial, only live components of the whole experiment stay up. Returns what could not
+    /// be taken down, in words, with the exit code that calls for.
+    pub fn end_trial(
+        &mut self,
+        next: Option<usize>,
+        failed: bool,
+        state: &TrialState,
+    ) -> Vec<(String, Exit)> {
+        self.take_down(state, &|up| {
+            let lives_on = match up.lifetime {
+                Lifetime::Trial => false,
+                Lifetime::Case => !failed && next == Some(up.case),
+                Lifetime::Experiment => next.is_some(),
+            };
+            lives_on && up.is_ready && up.component.ended().is_none()
+        })
+    }
+
+    /// Ends a search, during which all components stayed up: those still up get back the lifetimes that the case
+    /// specifies.
+    pub fn end_search(&mut self, case: &Case) {
+        for up in &mut self.up {
+            let planned = case.system.components.iter().find(|c| c.name == up.component.name());
+            up.lifetime = planned.map_or(up.lifetime, |planned| planned.lifetime);
+        }
+    }
+
+    /// Reports what the relay in front of a component did: it must not become the bottleneck unnoticed.
+    fn report_relayed(&self, component: &str, state: &TrialState) {
+        let Some(counts) = self.system.relayed(component) else { return };
+        let Counts { carried, lost, dropped, late_ns, latest_ns } = counts;
+        let late = |ns: f64| format_duration_ns(ns);
+        let text = format!(
+            "the relay in front of `{component}` passed on {carried}, lost {lost} as configured and dropped \
+             {dropped} more; it was later than configured by {} on average and {} at most",
+            late(late_ns as f64 / (carried as f64).max(1.0)),
+            late(latest_ns as f64)
+        );
+        state.event(EventKind::Note { text });
+    }
+
+    /// Takes down what does not stay, newest first. Services of a Compose file go all together. Returns what could not
+    /// be taken down, as [`RunningSystem::end_trial`] does.
+    pub(super) fn take_down(
+        &mut self,
+        state: &TrialState,
+        stays: &dyn Fn(&Up) -> bool,
+    ) -> Vec<(String, Exit)> {
+        self.function_lists.note(&self.up);
+        let project_goes = self.up.iter().any(|u| u.service.is_some() && !stays(u));
+        let stays = |u: &Up| stays(u) && !(u.service.is_some() && project_goes);
+        let (stay, down): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(stays);
+        self.up = stay;
+        let mut failed = Vec::new();
+        for up in down.into_iter().rev().filter(|u| u.service.is_none()) {
+            let component = up.component.name().to_owned();
+            self.report_relayed(&component, state);
+            match self.system.down(&up.component) {
+                Ok(Takedown { ending, escaped, .. }) => {
+                    if escaped > 0 {
+                        let text = format!(
+                            "{escaped} processes of `{component}` that had left its cgroup were killed"
+                        );
+                        state.event(EventKind::Note { text });
+                    }
+                    state.event(EventKind::Down { component, how: ending.as_str().to_owned() });
+                }
+                Err(error) => {
+                    let text = format!("cannot take down `{component}`: {error}");
+                    state.event(EventKind::Failed { text: text.clone() });
+                    failed.push((text, Exit::Failed));
+                }
+            }
+        }
+        if project_goes {
+            failed.extend(self.compose_down(state));
+        }
+        self.function_lists.remove();
+        failed
+    }
+
+    /// Takes down whatever is left and removes all traces.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub fn close(mut self) -> Result<(), SiteError> {
+        self.function_lists.note(&self.up);
+        let closed = self.system.close();
+        self.function_lists.remove();
+        Ok(closed?)
+    }
+}
