@@ -61,12 +61,12 @@ impl Asked {
 }
 
 /// As in the engine: take this fraction of the answers together, at most this many, and not for fewer …
-const TOGETHER_OF: usize = 3;
-const MOST_TOGETHER: usize = 20;
-const FEWEST_TOGETHER: usize = 5;
+const BATCH_SIZE_DIVISOR: usize = 3;
+const MAX_BATCH_SIZE: usize = 20;
+const MIN_BATCH_SIZE: usize = 5;
 /// … within this fraction of the mean service time, and at most this long.
-const TOGETHER_WITHIN: u64 = 12;
-const TOGETHER_WITHIN_NS: u64 = 50_000;
+const BATCH_WAIT_DIVISOR: u64 = 12;
+const MAX_BATCH_WAIT_NS: u64 = 50_000;
 
 /// How many answers are taken together, as loadlab's engine does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,9 +85,9 @@ impl Together {
     /// How many, and for how long at most; `None`: each at once.
     #[inline]
     pub fn of(&self, in_flight: usize) -> Option<(usize, Timespec)> {
-        let most = (in_flight / TOGETHER_OF).min(MOST_TOGETHER);
-        let within_ns = (self.service_ns / TOGETHER_WITHIN).min(TOGETHER_WITHIN_NS);
-        (most >= FEWEST_TOGETHER).then_some((most, Timespec { tv_sec: 0, tv_nsec: within_ns as i64 }))
+        let most = (in_flight / BATCH_SIZE_DIVISOR).min(MAX_BATCH_SIZE);
+        let within_ns = (self.service_ns / BATCH_WAIT_DIVISOR).min(MAX_BATCH_WAIT_NS);
+        (most >= MIN_BATCH_SIZE).then_some((most, Timespec { tv_sec: 0, tv_nsec: within_ns as i64 }))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::steps::Outcome;
 /// cargo-deny's configuration, with the list of licences.
 pub const CONFIG: &str = "xtask/deny.toml";
 /// The only source a package may have, besides this repository.
-const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+pub const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// The platform loadlab is built for.
 pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 

@@ -1236,6 +1236,27 @@ fn connections_of_probes_are_left_out() {
     assert_eq!(asked, ["edge→db", "loadlab→edge"]);
 }
 
+/// A probe's connection is gone before its owner is looked up, and may go to the load's port at another address.
+#[test]
+fn unowned_connections_to_the_same_port_elsewhere_are_not_the_loads() {
+    let at = |address: &str, pair: Pair| Pair { address: address.into(), ..pair };
+    let asked = |from: &str, targets: &[&str]| -> Vec<String> {
+        let mut made = chain();
+        made.summary.load.url = "http://10.0.0.2/".into();
+        made.summary.load.targets = targets.iter().map(|target| (*target).to_owned()).collect();
+        let of_load = at("10.0.0.2:80", pair(from, "edge", 40.0, 40.0));
+        watched(&mut made, &[of_load, at("10.0.0.3:80", pair("", "db", 0.1, 0.1))], |_| ());
+        diagnosis(&made).pairs.iter().map(|pair| format!("{}→{}", pair.from, pair.to)).collect()
+    };
+    // Those of the load may be unowned as well.
+    for from in ["loadlab", ""] {
+        assert_eq!(asked(from, &["10.0.0.2:80"]), ["→db", "loadlab→edge"], "{from:?}");
+    }
+    assert_eq!(asked("", &["10.0.0.2:80", "10.0.0.3:80"]), ["loadlab→db", "loadlab→edge"]);
+    // An older record knows no addresses: the port is all there is.
+    assert_eq!(asked("", &[]), ["loadlab→db", "loadlab→edge"]);
+}
+
 #[test]
 fn the_answer_has_evidence_confidence_and_what_was_not_seen() {
     let mut lock = chain();

@@ -68,7 +68,7 @@ impl<'a> Start<'a> {
         Start { agree: Some(agree), ..Start::new(0, first_id, Some(threads)) }
     }
 
-    /// Represents one of the threads that open connections.
+    /// The guard of one of the threads that open connections. Once it is dropped, that thread is no longer waited for.
     pub fn guard(&self) -> StartGuard<'_> {
         StartGuard(Some(self))
     }

@@ -2,15 +2,16 @@
 //! error before there is a plan or a record is redacted, too.
 
 use std::borrow::Cow;
-use std::sync::{PoisonError, RwLock};
+use std::sync::Mutex;
 
 use loadlab_record::Secrets;
+use loadlab_record::sync::lock;
 
-static SECRETS: RwLock<Option<Secrets>> = RwLock::new(None);
+static SECRETS: Mutex<Option<Secrets>> = Mutex::new(None);
 
 /// Redacts these values from all further output. Values that are too short are left out.
 pub fn add(values: Vec<String>) {
-    let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    let mut secrets = lock(&SECRETS);
     let secrets = secrets.get_or_insert_default();
     for value in values {
         let _ = secrets.add(value.as_bytes());
@@ -19,12 +20,12 @@ pub fn add(values: Vec<String>) {
 
 /// As [`add`], for existing [`Secrets`].
 pub fn add_all(more: &Secrets) {
-    SECRETS.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().add_all(more);
+    lock(&SECRETS).get_or_insert_default().add_all(more);
 }
 
 /// All secrets so far.
 pub fn secrets() -> Secrets {
-    SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    lock(&SECRETS).clone().unwrap_or_default()
 }
 
 /// A text with its secrets masked.

@@ -20,7 +20,7 @@ use crate::args::ProgressArgs;
 use crate::args::serving::Serving;
 use crate::exit::Ended;
 use crate::live::Live;
-use crate::live::text::{self, describe};
+use crate::live::wording::{self, describe};
 use crate::mask;
 use crate::metrics::Metrics;
 use crate::output;
@@ -96,9 +96,9 @@ impl ViewState {
     fn figures(&mut self, load: &str, values: &[(String, FigureValue)]) {
         let Some(running) = self.loads.get_mut(load) else { return };
         running.figures.clear();
-        for facts in self.facts.iter().take(text::IN_LINE) {
+        for facts in self.facts.iter().take(wording::IN_LINE) {
             if let Some((name, value)) = values.iter().find(|(name, _)| *name == facts.name) {
-                running.figures.push(format!("{name} {}", text::figure(facts, value)));
+                running.figures.push(format!("{name} {}", wording::figure(facts, value)));
             }
         }
     }

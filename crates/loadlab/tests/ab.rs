@@ -146,7 +146,8 @@ fn the_slower_revision_is_worse() {
         return;
     }
     ran.expect(1, &["build of web at v1", "build of web at HEAD"]);
-    assert_eq!(result["verdict"], "worse");
+    // By chance a figure that is equal may be called better.
+    assert!(result["verdict"] == "worse" || result["verdict"] == "mixed", "{}", result["verdict"]);
     let row = &result["comparisons"][0]["figures"][0];
     assert_eq!((&row["figure"], &row["verdict"]), (&"median".into(), &"worse".into()));
     assert!(row["effect"].as_f64().is_some_and(|ratio| (2.0..4.0).contains(&ratio)), "{row}");
@@ -160,10 +161,19 @@ fn the_other_way_round_it_is_better_and_a_comment_for_a_pull_request_says_so() {
         ran.expect_however_busy(&shop.summaries(), false);
         return;
     }
-    ran.expect(0, &[]);
     let first = ran.out.lines().next().unwrap_or_default();
-    assert!(first.starts_with("**test: better** – `HEAD` is ") && first.contains("(A shop)"), "{first}");
-    assert!(ran.out.contains("| median |") && !ran.out.contains("report.html"), "{}", ran.out);
+    // By chance a figure that is equal, such as CPU per request, may be called worse.
+    let is_mixed = first.starts_with("**test: mixed** – `HEAD` is ");
+    ran.expect(i32::from(is_mixed), &[]);
+    assert!(is_mixed || first.starts_with("**test: better** – `HEAD` is "), "{first}");
+    assert!(first.contains("(A shop)") && !ran.out.contains("report.html"), "{}", ran.out);
+    let rows = |name: &str| -> Vec<&str> {
+        ran.out.lines().filter(|line| line.starts_with(&format!("| {name} |"))).collect()
+    };
+    assert!(rows("median").iter().any(|row| row.contains("better")), "{}", ran.out);
+    // What the kernel charges ahead is no difference of memory.
+    let is_called = |row: &&str| row.contains("better") || row.contains("worse");
+    assert!(!rows("peak memory").iter().any(is_called), "{}", ran.out);
 }
 
 #[test]

@@ -179,6 +179,16 @@ fn junit_says_what_is_wrong_with_a_plan_or_an_option() {
         let counts = "tests=\"1\" failures=\"0\" errors=\"1\"";
         assert!(junit.contains(counts) && junit.contains("<error message=\""), "{command:?}: {junit}");
     }
+    // What cannot be resumed.
+    let run = lab.run_name();
+    lab.run(&simple(), &[]);
+    lab.file("plan.yaml", &format!("{}# changed\n", simple()));
+    for (record, why) in [(&*run, "plan.yaml is not what it was when the run began"), ("no-run", "no-run")] {
+        lab.file("junit.xml", "<testsuites errors=\"0\"/>");
+        lab.loadlab(&["resume", record, "--junit", "junit.xml"]).expect(2, &[why]);
+        let junit = lab.read("junit.xml");
+        assert!(junit.contains("errors=\"1\"") && junit.contains(why), "{record}: {junit}");
+    }
     lab.file("junit.xml", "earlier");
     let ran = lab.loadlab(&["run", "wrong.yaml", "--dry-run", "--junit", "junit.xml"]);
     ran.expect(2, &["unknown key `lod`"]);

@@ -29,12 +29,24 @@ const ENDINGS: [&str; 16] = [
     "sessionid",
 ];
 
+/// Those of names whose values people choose, often of plain words.
+const PASSWORD_ENDINGS: [&str; 4] = ["password", "passwd", "passphrase", "pwd"];
+
+/// Authentication schemes that are known under any name. Under `Authorization`, every first word is one.
+const SCHEMES: [&str; 9] =
+    ["apikey", "basic", "bearer", "digest", "dpop", "jwt", "negotiate", "oauth", "token"];
+
 /// Whether a value under this name – of a header field, an environment variable, a form field – grants access:
 /// `Authorization`, `X-Api-Key`, `DB_PASSWORD`, `accessToken`.
 pub fn is_secret_name(name: &str) -> bool {
+    ends_with_any(name, &ENDINGS)
+}
+
+/// Whether a name ends with one of these, whatever its capitals, hyphens and underscores.
+fn ends_with_any(name: &str, endings: &[&str]) -> bool {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    ENDINGS.iter().any(|ending| plain.ends_with(ending))
+    endings.iter().any(|ending| plain.ends_with(ending))
 }
 
 /// A secret value, and the parts of it that are secret on their own: the token after `Bearer`, the password in a URL
@@ -90,9 +102,11 @@ pub fn masked_url(text: &str) -> Cow<'_, str> {
     if places.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replaced(text, places)) }
 }
 
-/// The passwords in a text's URLs, as written.
+/// The passwords in the URLs of a word of the command line, as typed. The word may be part of a plan (`--set`): a
+/// password of nothing but names such as `${env.PASSWORD}` is left out.
 pub fn passwords(text: &str) -> Vec<String> {
-    passwords_in(text).into_iter().map(|place| text[place].to_owned()).collect()
+    let places = passwords_in(text).into_iter().filter(|place| !written_out(text, place.clone()).is_empty());
+    places.map(|place| text[place].to_owned()).collect()
 }
 
 /// Masks places, which are in order and do not overlap.
@@ -136,10 +150,17 @@ fn cookies(text: &str) -> Option<Vec<Range<usize>>> {
     Some(found)
 }
 
-/// The parts of a credential that are written out: what stands beside names such as `${env.PASSWORD}`, unless it only
-/// joins them, without a letter or digit.
+/// Whether a plan's text has names such as `${env.PASSWORD}`; `$${` is a literal `${`.
+pub(crate) fn has_names(text: &str) -> bool {
+    text.match_indices("${").any(|(at, _)| !text[..at].ends_with('$'))
+}
+
+/// The parts of a plan's credential that are written out: what is beside names such as `${env.PASSWORD}`, without an
+/// authentication scheme at the beginning, and unless it only joins names, without a letter or digit. A credential
+/// without names is written out as a whole.
 pub(crate) fn written_out(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
-    let (mut found, mut from, mut at) = (Vec::new(), place.start, place.start);
+    let (mut found, mut at) = (Vec::new(), place.start);
+    let mut from = place.start + scheme_bytes(&text[place.clone()]);
     while let Some(open) = text[at..place.end].find("${").map(|open| at + open) {
         let close = text[open..place.end].find('}').map(|close| open + close + 1);
         match close {
@@ -159,22 +180,59 @@ pub(crate) fn written_out(text: &str, place: Range<usize>) -> Vec<Range<usize>> 
     found
 }
 
-/// Where a text's URLs have passwords. Without a password, the user counts as one: some services take a token there. A
-/// name such as `${env.PASSWORD}` does not count, what is written beside it does.
-pub(crate) fn passwords_in(text: &str) -> Vec<Range<usize>> {
+/// The length of a known authentication scheme at the beginning of a text, with the blank after it.
+fn scheme_bytes(text: &str) -> usize {
+    let first = text.split_once(' ').map_or("", |(first, _)| first);
+    if SCHEMES.iter().any(|scheme| scheme.eq_ignore_ascii_case(first)) { first.len() + 1 } else { 0 }
+}
+
+/// Whether what is written beside names, under a secret name, is likely to be secret by itself, and so may be masked
+/// wherever it appears. Most of it is not: a path (`${run.dir}/token`), the beginning of a URL, the name of a parameter
+/// (`token=${token}`), words that many texts contain. Words are a secret only in a password: what machines issue has
+/// digits, or capitals inside a word.
+pub(crate) fn is_likely_secret(name: &str, part: &str) -> bool {
+    let is_syntax = part.contains(|c: char| c.is_whitespace() || "/:=".contains(c));
+    !is_syntax && (ends_with_any(name, &PASSWORD_ENDINGS) || !is_words(part))
+}
+
+/// Whether a text has only words and what joins them: letters of one case, the first one may be a capital.
+fn is_words(text: &str) -> bool {
+    text.split(['-', '_', '.']).all(|word| {
+        let mut letters = word.chars();
+        letters.next();
+        let rest = letters.as_str();
+        word.chars().all(char::is_alphabetic)
+            && !(rest.contains(char::is_uppercase) && rest.contains(char::is_lowercase))
+    })
+}
+
+/// Where the URLs in a plan's text have passwords. A name such as `${env.PASSWORD}` does not count, what is written
+/// beside it does.
+pub(crate) fn written_passwords_in(text: &str) -> Vec<Range<usize>> {
+    let places = url_passwords(text, true).into_iter();
+    places.flat_map(|place| written_out(text, place)).collect()
+}
+
+/// Where the URLs in a text that is not a plan's have passwords: in it, `${` has no meaning.
+fn passwords_in(text: &str) -> Vec<Range<usize>> {
+    url_passwords(text, false)
+}
+
+/// Where a text's URLs have passwords. Without a password, the user counts as one: some services take a token there.
+fn url_passwords(text: &str, has_names: bool) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;
     while let Some(at) = text[from..].find("://") {
         let start = from + at + 3;
         let rest = &text[start..];
         from = start;
-        // Names, such as `${env.PASSWORD}`, may contain any of these.
+        // Names, such as `${env.PASSWORD}`, may contain any of these; `$${` begins none.
         let mut depth = 0;
         let mut end = None;
         let mut colon = None;
         for (i, c) in rest.char_indices() {
             match c {
-                '{' if depth > 0 || rest[..i].ends_with('$') => depth += 1,
+                '{' if depth > 0 || has_names && begins_name(&rest[..i]) => depth += 1,
                 '}' if depth > 0 => depth -= 1,
                 _ if depth > 0 => {}
                 '@' => end = Some(i),
@@ -187,11 +245,16 @@ pub(crate) fn passwords_in(text: &str) -> Vec<Range<usize>> {
         let Some(end) = end else { continue };
         let begin = colon.filter(|colon| *colon < end).map_or(0, |colon| colon + 1);
         if begin < end {
-            found.extend(written_out(text, start + begin..start + end));
+            found.push(start + begin..start + end);
         }
         from = start + end;
     }
     found
+}
+
+/// Whether a brace after this begins a name.
+fn begins_name(before: &str) -> bool {
+    before.ends_with('$') && !before.ends_with("$$")
 }
 
 #[cfg(test)]
@@ -233,10 +296,8 @@ mod tests {
             ("--proxy http://u:p@h and redis://:q@r", "--proxy http://u:***@h and redis://:***@r"),
             ("http://h/a@b", "http://h/a@b"),
             ("http://h:80/?q=a:b@c", "http://h:80/?q=a:b@c"),
-            ("http://${env.USER}:${file:a/b}@h/", "http://${env.USER}:${file:a/b}@h/"),
-            ("http://${env.USER}:p@h/", "http://${env.USER}:***@h/"),
-            ("http://u:p-${env.A}-${env.B}q@h/", "http://u:***${env.A}-${env.B}***@h/"),
-            ("http://u:${env.A}$${b}@h/", "http://u:${env.A}***@h/"),
+            ("http://u:pa${x}word@h/", "http://u:***@h/"),
+            ("http://u:${x@h/", "http://u:***@h/"),
             ("http://u:!!@h/", "http://u:***@h/"),
             ("http://u:@h/ ://", "http://u:@h/ ://"),
             ("a@b", "a@b"),
@@ -246,12 +307,55 @@ mod tests {
     }
 
     #[test]
+    fn names_in_the_passwords_of_a_plan_are_shown() {
+        for (text, expect) in [
+            ("http://${env.USER}:${file:a/b}@h/", "http://${env.USER}:${file:a/b}@h/"),
+            ("http://${env.USER}:p@h/", "http://${env.USER}:***@h/"),
+            ("http://u:p-${env.A}-${env.B}q@h/", "http://u:***${env.A}-${env.B}***@h/"),
+            ("http://u:${env.A}$${b}@h/", "http://u:${env.A}***@h/"),
+            ("http://u:a$${b@h/", "http://u:***@h/"),
+            ("http://u:!!@h/", "http://u:***@h/"),
+        ] {
+            assert_eq!(replaced(text, written_passwords_in(text)), expect);
+        }
+    }
+
+    #[test]
+    fn a_typed_password_is_whole() {
+        assert_eq!(passwords("http://u:pa${x}word@h redis://:q@r"), ["pa${x}word", "q"]);
+        assert_eq!(passwords("load.proxy=http://u:${env.A}-${env.B}@h"), [""; 0]);
+    }
+
+    #[test]
+    fn boilerplate_beside_names_is_no_secret() {
+        for (name, part, is_secret) in [
+            ("API_TOKEN", "start-7f3a-", true),
+            ("X-Api-Key", "AbCdEfGh", true),
+            ("API_TOKEN", "Accepted", false),
+            ("API_TOKEN", "ACCEPTED_load-test.", false),
+            ("password", "swordfish-", true),
+            ("password", "/run/s3cret-", false),
+            ("API_TOKEN", "http://127.0.0.1:", false),
+            ("X-Auth-Token", "token2=", false),
+            ("X-Auth-Token", "user 1234567", false),
+        ] {
+            assert_eq!(is_likely_secret(name, part), is_secret, "{name}: {part}");
+        }
+        let written = |text: &str| replaced(text, written_out(text, 0..text.len()));
+        assert_eq!(written("Bearer ${env.T}"), "Bearer ${env.T}");
+        assert_eq!(written("token abc${env.T}"), "token ***${env.T}");
+        assert_eq!(written("correct horse${env.T}"), "***${env.T}");
+        assert_eq!(written("Bearer $${x}"), "***");
+    }
+
+    #[test]
     fn a_secret_is_secret_in_its_parts() {
         let of = |text: &str| parts(text).join(" | ");
         assert_eq!(of("plain"), "plain");
         assert_eq!(of("Bearer abc"), "Bearer abc | abc");
         assert_eq!(of("Basic dXNlcjpodW50ZXIy"), "Basic dXNlcjpodW50ZXIy | dXNlcjpodW50ZXIy | hunter2");
         assert_eq!(of("http://u:p@h"), "http://u:p@h | p");
+        assert_eq!(of("http://u:pa${x}word@h"), "http://u:pa${x}word@h | pa${x}word");
         assert_eq!(of("a=b; c=d"), "a=b; c=d | b | d");
     }
 }

@@ -2,12 +2,12 @@
 //! and messages can be shown without them.
 //!
 //! Recognized by the names of their keys (`auth`, `password`, `Authorization` …) and by their place in a URL. A name
-//! such as `${env.TOKEN}` is not a credential, but what is written beside it is one.
+//! such as `${env.TOKEN}` is not a credential, but what is written beside it may be one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::credentials::{self, is_secret_name, passwords_in};
+use crate::credentials::{self, is_secret_name, written_passwords_in};
 use crate::text::node::{Node, ScalarKind, Value};
 use crate::text::source::Sources;
 use crate::text::span::Span;
@@ -18,7 +18,7 @@ const NOT_SENT: [&str; 6] = ["capture", "check", "expect", "matrix", "probes", "
 /// The credentials that were found.
 #[derive(Default)]
 pub(crate) struct Hidden {
-    /// Values that must not be shown.
+    /// Values that must not be shown, wherever they appear.
     pub values: BTreeSet<String>,
     /// A scalar, and the parts of its text that are not shown.
     found: Vec<(Span, String, Vec<Range<usize>>)>,
@@ -64,31 +64,70 @@ impl Hidden {
     }
 
     fn scalar(&mut self, span: Span, text: &str, at: At<'_>) {
-        let (is_secret, has_names) = (at.is_secret(), text.contains("${"));
-        let mut places: Vec<Range<usize>> = match is_secret {
-            true if text.is_empty() => return,
-            true if has_names => {
-                let places = credentials::places(at.key, text).into_iter();
-                places.flat_map(|place| credentials::written_out(text, place)).collect()
-            }
-            true => credentials::places(at.key, text),
-            false => passwords_in(text),
+        let places = if !at.is_secret() || text.is_empty() {
+            self.passwords(text)
+        } else if credentials::has_names(text) {
+            self.beside_names(text, at.key)
+        } else {
+            self.whole(text, at.key)
         };
-        if places.is_empty() {
-            return;
+        if !places.is_empty() {
+            self.found.push((span, text.to_owned(), places));
         }
+    }
+
+    /// The passwords in a text's URLs.
+    fn passwords(&mut self, text: &str) -> Vec<Range<usize>> {
+        let places = written_passwords_in(text);
         for place in &places {
-            self.values.insert(text[place.clone()].to_owned());
+            self.register(&text[place.clone()]);
         }
-        if is_secret && has_names {
-            // A plain scalar that began with asterisks would be an alias, so its names are hidden, too.
-            if places.first().is_some_and(|first| first.start == 0) {
-                places = std::iter::once(0..text.len()).collect();
+        places
+    }
+
+    /// A credential without names.
+    fn whole(&mut self, text: &str, key: &str) -> Vec<Range<usize>> {
+        let places = credentials::places(key, text);
+        for place in &places {
+            self.register(&text[place.clone()]);
+        }
+        for part in credentials::parts(text).iter().skip(1) {
+            self.register(part);
+        }
+        places
+    }
+
+    /// What a credential has beside names. The plan is shown without any of it, but only what is likely to be secret by
+    /// itself is masked everywhere. Of a URL, only passwords count.
+    fn beside_names(&mut self, text: &str, key: &str) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        for place in credentials::places(key, text) {
+            let value = &text[place.clone()];
+            if value.contains("://") {
+                let passwords = self.passwords(value).into_iter();
+                found.extend(passwords.map(|at| place.start + at.start..place.start + at.end));
+                continue;
             }
-        } else if is_secret {
-            self.values.extend(credentials::parts(text).into_iter().skip(1));
+            for part in credentials::written_out(text, place) {
+                if credentials::is_likely_secret(key, &text[part.clone()]) {
+                    self.register(&text[part.clone()]);
+                }
+                found.push(part);
+            }
         }
-        self.found.push((span, text.to_owned(), places));
+        // A plain scalar that began with asterisks would be an alias, so its names are hidden, too.
+        match found.first() {
+            Some(first) if first.start == 0 => std::iter::once(0..text.len()).collect(),
+            _ => found,
+        }
+    }
+
+    /// Masks a value wherever it appears: as written, and as sent, where a `$${` is a `${`.
+    fn register(&mut self, value: &str) {
+        if value.contains("$${") {
+            self.values.insert(value.replace("$${", "${"));
+        }
+        self.values.insert(value.to_owned());
     }
 
     /// Spans of the sources that are not shown.

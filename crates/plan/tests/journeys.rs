@@ -266,6 +266,20 @@ fn mistakes_in_variables() {
 }
 
 #[test]
+fn a_host_is_known_up_to_the_first_variable() {
+    const UNKNOWN_HOST: &str = "the host must be known before the load starts";
+    for (url, expect) in [
+        ("http://a#x/${user}", "the part after `#` is never sent"),
+        ("unix:/a.sock:x/${user}", UNKNOWN_HOST),
+        ("unix:/a.sock:?q=${user}", UNKNOWN_HOST),
+    ] {
+        let all = step(&format!("{{ get: \"{url}\" }}"));
+        assert!(all.starts_with(&format!("plan.yaml:7:14: {expect}\n")), "{url}: {all}");
+    }
+    assert_eq!(step("{ get: \"UNIX:/a:/x${user}\" }"), "");
+}
+
+#[test]
 fn mistakes_in_captures_and_checks() {
     insta::assert_snapshot!(step("{ get: \"http://a/\", capture: { a: { regex: \"(\" }, b: { regex: x }, c: { json: a.b }, d: { header: \"a b\" }, e: {}, f: { json: /a, header: b }, g: { body: false } } }"), @r"
     plan.yaml:7:50: this is not a regular expression: unclosed group

@@ -368,7 +368,7 @@ system:
       run: ./web
       env:
         DB_PASSWORD: "swordfish-${case.n}"
-        API_TOKEN: plain-start-${case.n}
+        API_TOKEN: start-7f3a-${case.n}
         SAME_TOKEN: "${case.n}-${env.TOKEN}"
   probes:
     rows: { command: "./rows http://u:probe-part-${env.TOKEN}@127.0.0.1/" }
@@ -379,7 +379,7 @@ load:
   requests: 1
   journey:
     - get: http://127.0.0.1:1/
-      headers: { Authorization: "Bearer ${env.TOKEN}.signature", X-At: "${case.at}" }
+      headers: { Authorization: "Bearer ${env.TOKEN}.c2lnbmF0dXJl", X-At: "${case.at}" }
     - get: http://127.0.0.1:1/
       headers:
         X-Folded: >-
@@ -389,16 +389,78 @@ load:
     let plan = read(text);
     let shown = text
         .replace("swordfish-${case.n}", "***")
-        .replace("plain-start-${case.n}", "\"***\"")
+        .replace("start-7f3a-${case.n}", "\"***\"")
         .replace("probe-part-", "***")
         .replace("matrix-part-", "***")
-        .replace(".signature", "***")
+        .replace(".c2lnbmF0dXJl", "***")
         .replace("}TOKEN@", "}***@");
     assert_eq!(plan.shown_text, shown);
-    for part in ["swordfish-", "plain-start-", "probe-part-", "matrix-part-", ".signature"] {
+    for part in ["swordfish-", "start-7f3a-", "probe-part-", "matrix-part-", ".c2lnbmF0dXJl"] {
         assert_eq!(plan.secrets.mask(part), "***", "{part}");
     }
     read(&plan.shown_text);
+}
+
+#[test]
+fn boilerplate_beside_names_is_masked_nowhere_else() {
+    let text = r#"loadlab: 1
+name: n
+system:
+  components:
+    auth: { run: ./auth, port: auto }
+    web:
+      run: ./web
+      env:
+        OAUTH_TOKEN: "http://127.0.0.1:${components.auth.port}/token"
+        LOGIN_TOKEN: "http://u:url-part-${env.TOKEN}@127.0.0.1:${components.auth.port}/"
+        GITHUB_TOKEN: "${run.dir}/token-file"
+        SESSION_TOKEN: "loadtest-user-${env.TOKEN}"
+load:
+  users: 1
+  requests: 1
+  journey:
+    - get: http://127.0.0.1:1/
+      headers:
+        X-Auth-Token: "Token token=${env.TOKEN}"
+        X-Api-Key: "Bearer ${env.TOKEN}"
+        Cookie: "consent=accepted; s=${env.TOKEN}"
+"#;
+    let plan = read(text);
+    let shown = text
+        .replace("url-part-", "***")
+        .replace("}/token-file", "}***")
+        .replace("loadtest-user-${env.TOKEN}", "***")
+        .replace("Token token=", "Token ***")
+        .replace("accepted", "***");
+    assert_eq!(plan.shown_text, shown);
+    assert_eq!(plan.secrets.mask("url-part-"), "***");
+    let all = "http://127.0.0.1:8080/token /token-file loadtest-user-7 Token token= accepted";
+    assert_eq!(plan.secrets.mask(all), all);
+    read(&plan.shown_text);
+}
+
+#[test]
+fn a_credential_with_a_literal_brace_is_masked_as_it_is_sent() {
+    let text = step(
+        "{ get: \"http://127.0.0.1:1/\", auth: { bearer: \"pa$${x}word\" }, \
+         headers: { X-At: \"http://u:in$${y}url@h/\" } }",
+    );
+    let plan = read(&text);
+    assert_eq!(plan.shown_text, text.replace("pa$${x}word", "***").replace("in$${y}url", "***"));
+    for sent in ["pa${x}word", "in${y}url"] {
+        assert_eq!(plan.secrets.mask(sent), "***", "{sent}");
+    }
+}
+
+#[test]
+fn a_password_from_outside_is_no_template() {
+    let mut options = Options::default();
+    let value = "http://u:pa${x}word@127.0.0.1:3128".to_owned();
+    options.outside.give(Reference::Env("PROXY".to_owned()), Ok(value));
+    let load = "load: { users: 1, requests: 1, proxy: \"${env.PROXY}\", journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let text = format!("{HEAD}{load}\n");
+    let plan = Plan::parse("plan.yaml", &text, &options).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(plan.secrets.mask("a pa${x}word b"), "a *** b");
 }
 
 #[test]

@@ -250,7 +250,7 @@ fn figures_that_matter() {
     ");
     insta::assert_snapshot!(brief("  a: { value: p99, unit: MiB }\n  b: { value: ok, unit: 5 }\n  c: { value: ok, better: bigger }\n"), @r"
     plan.yaml:7:26: `p99` is a duration, not MiB
-      hint: leave `unit` out: it is for numbers that have none
+      hint: leave `unit` out: it is for numbers without a unit
     plan.yaml:8:25: `5` is no unit
       hint: `ms`, `MiB`, `%`, or a word of at most 20 characters
     plan.yaml:9:27: `bigger` is not a value of `better`: use one of `more`, `less`, `none`

@@ -6,7 +6,7 @@
 //!
 //! - [`counts`]: what the engine counts and times.
 //! - [`watch`]: what was seen of components meanwhile.
-//! - [`documents`]: what stands in the files of a run; [`store`]: its folder, written while the run goes and readable
+//! - [`documents`]: what the files of a run contain; [`store`]: its folder, written while the run goes and readable
 //!   at any time, and how files are written so that no other user can redirect them.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
 //! - [`secrets`]: values that must not appear in any of this.

@@ -273,15 +273,16 @@ fn changes_of(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, looked_at: u
     let values: Vec<f64> = known.iter().map(|(_, value)| *value).collect();
     let level = CHANGE_LEVEL / looked_at.max(1) as f64;
     let found = change_points(&values, level, CHANGE_SEED);
-    // Smaller changes of memory say nothing.
-    let trials = of.iter().flat_map(|(_, case)| case.summaries());
-    let resolution = trials.map(|summary| metric.resolution(summary)).fold(0.0, f64::max);
     let out = |value: f64| if scale == Scale::Ratio { value.exp() } else { value };
-    found
-        .into_iter()
-        .filter(|point| (out(point.after) - out(point.before)).abs() >= resolution)
-        .map(|point| Change { between: (known[point.at - 1].0, known[point.at].0), point, scale })
-        .collect()
+    // Changes of memory say nothing if they are smaller than what the two runs beside them resolve.
+    let is_resolved = |change: &Change| {
+        let beside = [change.between.0, change.between.1].into_iter().flat_map(|run| of[run].1.whole());
+        let resolution = beside.map(|summary| metric.resolution(summary)).fold(0.0, f64::max);
+        (out(change.point.after) - out(change.point.before)).abs() >= resolution
+    };
+    let change =
+        |point: ChangePoint| Change { between: (known[point.at - 1].0, known[point.at].0), point, scale };
+    found.into_iter().map(change).filter(is_resolved).collect()
 }
 
 /// Each change in words, oldest first.

@@ -214,6 +214,47 @@ fn a_change_is_found_however_far_it_goes() {
     );
 }
 
+/// Memory is known as exactly as the machines of the two runs beside the change know it, whatever ran before, and
+/// whatever cannot be trusted.
+#[test]
+fn a_change_of_memory_counts_if_its_own_runs_resolve_it() {
+    const LAST_BEFORE: usize = 5;
+    let memory = named("memory_peak").expect("a figure");
+    // Two components, of which each takes 3 MiB more from the change on: by place, the newest run first.
+    let is_found = |cores: &dyn Fn(usize) -> u64, edit: &dyn Fn(&mut RunRecord, usize)| {
+        let mut runs = history();
+        for (place, listed) in runs.iter_mut().enumerate() {
+            change(listed, |run| {
+                let summary = run.cases[0].trials[0].summary.as_mut().expect("measured");
+                summary.generator.machine_cores = Some(cores(place));
+                let kib = if place < LAST_BEFORE { 103 << 10 } else { 100 << 10 } + place % 3;
+                for component in summary.components.values_mut() {
+                    component.memory_bytes.max = Some((kib << 10) as f64);
+                }
+                edit(run, place);
+            });
+        }
+        trend_text(&runs, std::slice::from_ref(&memory), &|_| true, 200, false).contains("changed at")
+    };
+    let nothing = |_: &mut RunRecord, _: usize| {};
+    // 2 MiB on four cores, 32 MiB on 64.
+    assert!(is_found(&|_| 4, &nothing));
+    assert!(!is_found(&|_| 64, &nothing));
+    assert!(is_found(&|place| if place > LAST_BEFORE { 64 } else { 4 }, &nothing));
+    assert!(!is_found(&|place| if place == LAST_BEFORE { 64 } else { 4 }, &nothing));
+    // A trial that cannot be trusted, on another machine.
+    let with_invalid = |run: &mut RunRecord, place: usize| {
+        if place == LAST_BEFORE {
+            let mut trial = run.cases[0].trials[0].clone();
+            let summary = trial.summary.as_mut().expect("measured");
+            (summary.verdict, summary.generator.machine_cores) = (Verdict::Invalid, Some(64));
+            trial.number = 2;
+            run.cases[0].trials.push(trial);
+        }
+    };
+    assert!(is_found(&|_| 4, &with_invalid));
+}
+
 #[test]
 fn a_change_for_good_is_found_with_its_commit() {
     let p50 = named("p50").expect("a figure");

@@ -12,6 +12,7 @@ use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::manifest::RunEnded;
 use loadlab_record::documents::search::most_measurements;
 use loadlab_record::store::StoreError;
+use loadlab_record::text::first_line;
 use loadlab_system::Cancel;
 
 use crate::begin::{allowed_of, conditions_of, never_began, prepare};
@@ -214,7 +215,7 @@ impl Conductor<'_> {
         let resolved = limits::resolve_limits(case, self.plan.cases(), &self.done.trials);
         let mut outcome = match (given_up, resolved) {
             (Some(given_up), _) => skipped(&state, given_up),
-            (None, Err(why)) => unresolved(&state, why),
+            (None, Err(why)) => limits_unknown(&state, why),
             (None, Ok(resolved)) => {
                 for line in resolved.iter().flat_map(|r| &r.notes) {
                     state.event(EventKind::Note { text: line.clone() });
@@ -279,7 +280,7 @@ impl Conductor<'_> {
                 return match self.record.trial(index, number) {
                     Ok(writer) => {
                         let state = self.record.state(writer, self.cancel, site);
-                        (unresolved(&state, why), state.unwritten().is_some())
+                        (limits_unknown(&state, why), state.unwritten().is_some())
                     }
                     Err(error) => (lost(&error), true),
                 };
@@ -356,8 +357,7 @@ impl Conductor<'_> {
         let TrialOutcome { summary, failure, exit } = outcome.masked(&self.options.secrets);
         let case = self.plan.cases()[index].name.clone();
         if let (None, Some(why)) = (&summary, &failure) {
-            let why = why.lines().next().unwrap_or_default().to_owned();
-            self.done.given_up.push(GivenUp { case: index, why, exit });
+            self.done.given_up.push(GivenUp { case: index, why: first_line(why), exit });
         }
         self.done.is_record_lost |= is_record_lost;
         self.done.exits.push(exit);
@@ -413,7 +413,7 @@ fn skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutc
 }
 
 /// Records a trial whose limits depend on something that was not measured.
-fn unresolved(state: &TrialState, why: String) -> TrialOutcome {
+fn limits_unknown(state: &TrialState, why: String) -> TrialOutcome {
     state.ensure_clock();
     state.event(EventKind::Failed { text: why.clone() });
     TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }

@@ -55,6 +55,8 @@ pub struct SettledFigure {
     pub call: Call,
     /// More rounds may settle it.
     pub is_open: bool,
+    /// No rounds settle it: the difference is smaller than what the readings resolve.
+    pub is_unresolved: bool,
     /// The effect is a ratio, not a difference of shares.
     pub is_ratio: bool,
     /// Other over base for a ratio, otherwise their difference; `None` if no round has the figure.

@@ -194,6 +194,7 @@ fn figure(standing: &Standing) -> SettledFigure {
         name: standing.metric.title(),
         call: standing.call(),
         is_open: standing.is_open(),
+        is_unresolved: standing.why_unresolved().is_some(),
         is_ratio: standing.is_ratio(),
         effect: standing.effect(),
         more: standing.more(),

@@ -24,7 +24,7 @@ pub struct Crew {
     deaf_since_ns: Option<u64>,
     /// The last echo that the coordinator received of its own messages through the server. Agents silent since then may
     /// have sent something that the server, or the coordinator itself, has not processed yet.
-    heard: Option<Echo>,
+    last_echo: Option<Echo>,
 }
 
 /// A message of the coordinator that came back to it through the server.
@@ -109,7 +109,7 @@ impl Crew {
             members: vec![Member::default(); slots],
             loads: BTreeMap::new(),
             deaf_since_ns: None,
-            heard: None,
+            last_echo: None,
         }
     }
 
@@ -145,7 +145,7 @@ impl Crew {
     pub fn connected(&mut self, is_connected: bool, now_ns: u64) {
         if is_connected {
             // From now on it can receive its own echo again.
-            if self.deaf_since_ns.take().is_some() && self.heard.is_some() {
+            if self.deaf_since_ns.take().is_some() && self.last_echo.is_some() {
                 self.heard(now_ns, now_ns);
             }
         } else {
@@ -156,17 +156,17 @@ impl Crew {
 
     /// Records that the coordinator received its own echo, sent at `said_ns`.
     pub fn heard(&mut self, said_ns: u64, now_ns: u64) {
-        let before = self.heard.unwrap_or(Echo { said_ns, at_ns: now_ns });
+        let before = self.last_echo.unwrap_or(Echo { said_ns, at_ns: now_ns });
         // What agents sent in the meantime arrives in any order relative to the coordinator's own echoes.
         if now_ns.saturating_sub(before.at_ns) > QUIET_NS {
             self.members.iter_mut().for_each(|member| member.seen_ns = member.seen_ns.max(now_ns));
         }
-        self.heard = Some(Echo { said_ns: said_ns.max(before.said_ns), at_ns: now_ns });
+        self.last_echo = Some(Echo { said_ns: said_ns.max(before.said_ns), at_ns: now_ns });
     }
 
     /// How long the coordinator has had no connection or has not received its own echo, in nanoseconds.
     pub fn deaf_for_ns(&self, now_ns: u64) -> u64 {
-        let unheard = self.heard.map(|echo| echo.at_ns);
+        let unheard = self.last_echo.map(|echo| echo.at_ns);
         let unheard = unheard.filter(|at_ns| now_ns.saturating_sub(*at_ns) > LOST_NS);
         self.deaf_since_ns.or(unheard).map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
@@ -316,7 +316,7 @@ impl Crew {
     }
 
     fn is_silent(&self, slot: usize, now_ns: u64) -> bool {
-        let until_ns = self.heard.map_or(now_ns, |echo| echo.said_ns.min(now_ns));
+        let until_ns = self.last_echo.map_or(now_ns, |echo| echo.said_ns.min(now_ns));
         self.members.get(slot).is_none_or(|member| until_ns.saturating_sub(member.seen_ns) > LOST_NS)
     }
 

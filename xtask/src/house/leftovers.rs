@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::{Findings, House};
+use crate::licences::CRATES_IO;
 
 /// Prefixes of common home and work folders. Written in halves, so that this file does not contain any.
 fn machine_paths_to_find() -> [String; 4] {
@@ -29,21 +30,26 @@ pub fn machine_paths(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Lock files name packages and checksums, not where a particular machine fetched them. Those of Cargo always name a
-/// registry: `licences` checks which.
+/// Lock files name packages and checksums, not where a particular machine fetched them; those of Cargo name crates.io.
+/// `licences` sees only the packages of the platform that loadlab is built for; a lock file has those of all.
 pub fn lock_files(house: &House, findings: &mut Findings) -> Result<()> {
+    let crates_io = format!("source = \"{CRATES_IO}\"");
     for (path, text) in &house.texts {
         let name = path.rsplit('/').next().unwrap_or(path);
-        if !matches!(name, "package-lock.json" | "npm-shrinkwrap.json" | "yarn.lock" | "pnpm-lock.yaml") {
+        if !matches!(
+            name,
+            "Cargo.lock" | "package-lock.json" | "npm-shrinkwrap.json" | "yarn.lock" | "pnpm-lock.yaml"
+        ) {
             continue;
         }
         findings.look();
         for (i, line) in text.lines().enumerate() {
             let line = line.trim();
+            let is_elsewhere = line.starts_with("source = ") && line != crates_io;
             let resolved =
                 (line.contains("\"resolved\"") || line.starts_with("resolved ")) && line.contains("http");
             let tarball = line.contains("tarball: http");
-            if resolved || tarball {
+            if is_elsewhere || resolved || tarball {
                 findings.breach(path, i + 1, line);
             }
         }
@@ -70,6 +76,8 @@ mod tests {
     #[test]
     fn lock_files_of_everybody() {
         let check = |name: &str, text: &str| breaches_in("lock-files", &[(name, text)]).len();
+        assert_eq!(check("Cargo.lock", &format!("source = \"{CRATES_IO}\"\nchecksum = \"00\"")), 0);
+        assert_eq!(check("labs/a/Cargo.lock", "source = \"registry+https://example.org/index\""), 1);
         assert_eq!(check("a/package-lock.json", "\"version\": \"1\",\n\"integrity\": \"sha512-x\""), 0);
         assert_eq!(check("a/package-lock.json", "\"resolved\": \"https://example.org/a.tgz\","), 1);
         assert_eq!(check("a/yarn.lock", "  resolved \"https://example.org/a.tgz\""), 1);

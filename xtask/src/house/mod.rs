@@ -87,7 +87,11 @@ pub const RULES: &[Rule] = &[
         says: "no absolute path of a developer's machine",
         check: leftovers::machine_paths,
     },
-    Rule { name: "lock-files", says: "lock files of npm name no registry", check: leftovers::lock_files },
+    Rule {
+        name: "lock-files",
+        says: "lock files name no registry but crates.io",
+        check: leftovers::lock_files,
+    },
     Rule { name: "root-files", says: "what a visitor looks for is there", check: files::root },
     Rule { name: "book", says: "the book's contents name every page", check: book::contents },
     Rule { name: "commands", says: "commands in Markdown are run, or say why not", check: book::commands },

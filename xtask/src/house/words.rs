@@ -48,9 +48,10 @@ const CONTEXTUAL: &[Contextual] = &[
     Contextual { words: "stands", better: "is, or: is written", is_idiom: is_place },
 ];
 
-/// “Figures of its own, …”, but not “of its own namespace”.
+/// “Figures of its own, …”, but not “of its own namespace”. A line that ends there counts too, whatever the next one
+/// begins with.
 fn is_phrase_end(rest: &str) -> bool {
-    rest.starts_with([',', '.', ';', ':', ')', '"'])
+    rest.is_empty() || rest.starts_with([',', '.', ';', ':', ')', '"'])
 }
 
 /// “Stands in the table”, but not “stands for the slot”, “stands in for a database” or “stand in the way”.
@@ -141,6 +142,7 @@ mod tests {
     fn what_follows_decides_about_some_words() {
         let check = |text: &str| breaches_in("words", &[("docs/a.md", text)]).len();
         assert_eq!(check("A step has figures of its own, and steps names of their own.\n"), 2);
+        assert_eq!(check("Each step has figures of its own\nand each case names of their own\n"), 2);
         assert_eq!(check("It is of its own namespace, and none of their own business.\n"), 0);
         assert_eq!(check("It stands in quotes.\nThey stand in the caption.\nThe text stands above.\n"), 3);
         assert_eq!(check("A stand-in stands in for it, and `~1` stands for `/`.\n"), 0);

@@ -14,7 +14,7 @@ use crate::steps::Outcome;
 const SHORT: [(&str, &[&str], &[&str]); 10] = [
     ("edge-tiers", &["full", "half", "as-slow", "far", "isolated"], &["load.duration=2s"]),
     ("index-page", &["full", "round", "to-the-end"], &["load.repeats=3"]),
-    ("index-page", &["by-time", "isolated", "which-limit"], &["load.duration=2s"]),
+    ("index-page", &["by-time", "isolated", "which-limit", "ports"], &["load.duration=2s"]),
     (
         "message-inserts",
         &["full"],

@@ -4,6 +4,7 @@
 //! beside ours; then our own.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use loadlab_record::Failure;
 use loadlab_record::counts::quantile::{Estimate, quantile_of, samples_needed};
@@ -11,7 +12,7 @@ pub use loadlab_record::documents::figure::Better;
 use loadlab_record::documents::figure::{FigureValue, NumberKind};
 use loadlab_record::documents::manifest::FigureFacts;
 use loadlab_record::documents::summary::{ComponentSummary, Distribution, Summary};
-use loadlab_record::expr::{Known, Sum};
+use loadlab_record::expr::{Known, NumberSource, Sum, TrialPart};
 
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -284,17 +285,17 @@ impl Metric {
     /// How exactly the figure is known in a trial, in its own unit: a smaller difference says nothing. 0 unless it is
     /// one of memory, which the kernel charges ahead on each core of the machine, for each component.
     pub fn resolution(&self, summary: &Summary) -> f64 {
-        let readings = match &self.read {
-            Read::Plain(_) if self.id == "memory_peak" => summary.components.len(),
-            Read::OfPart(of) if of.name == "memory_max" => 1,
-            Read::OfPlan(NumberKind::Bytes) => {
-                self.value.as_deref().map_or(0, |value| readings_of_memory(value, summary))
-            }
-            _ => 0,
-        };
         // Older records do not know the number of cores.
-        let cores = summary.generator.machine_cores.unwrap_or(1);
-        CHARGED_AHEAD_BYTES * cores as f64 * readings as f64
+        let of_reading = CHARGED_AHEAD_BYTES * summary.generator.machine_cores.unwrap_or(1) as f64;
+        match &self.read {
+            Read::Plain(_) if self.id == "memory_peak" => of_reading * summary.components.len() as f64,
+            Read::OfPart(of) if of.name == "memory_max" => of_reading,
+            Read::OfPlan(NumberKind::Bytes) => {
+                let known = self.value.as_deref().and_then(|text| shift_by(text, of_reading, summary));
+                known.unwrap_or(0.0)
+            }
+            _ => 0.0,
+        }
     }
 }
 
@@ -303,15 +304,45 @@ pub(crate) const CHARGED_AHEAD_BYTES: f64 = 262_144.0;
 /// Readings of a component's memory, as conditions name them.
 const READINGS_OF_MEMORY: [&str; 4] = ["memory", "memory.max", "memory.mean", "memory.last"];
 
-/// How many readings of memory a figure of a plan adds up; 0 if anything else is part of it, as in memory per request.
-fn readings_of_memory(value: &str, summary: &Summary) -> usize {
-    let names = Sum::parse(value).map(|sum| sum.names()).unwrap_or_default();
+/// By how much a figure of a plan is off if each reading of memory in it is off by this much: factors count. `None` if
+/// anything else is part of it, as in memory per request, or if readings are divided by readings.
+fn shift_by(text: &str, bytes: f64, summary: &Summary) -> Option<f64> {
+    let sum = Sum::parse(text).ok()?;
+    let names = sum.names();
     let is_reading = |name: &str| {
         let of = |component: &str| name.strip_prefix(component)?.strip_prefix('.');
         let mut figures = summary.components.keys().filter_map(|component| of(component));
         figures.any(|figure| READINGS_OF_MEMORY.contains(&figure))
     };
-    if names.iter().all(|name| is_reading(&name.text)) { names.len() } else { 0 }
+    if !names.iter().all(|name| is_reading(&name.text)) {
+        return None;
+    }
+    let value = |shifted: Option<usize>| {
+        let readings = ShiftedReading { shifted, bytes, evaluated: Cell::new(0) };
+        sum.evaluate(&readings).ok().map(|(value, _)| value)
+    };
+    let level = value(None)?;
+    (0..names.len()).map(|place| Some((value(Some(place))? - level).abs())).sum()
+}
+
+/// Readings of memory that are all 0, except for one. An expression reads each of its names once, always in the same
+/// order.
+struct ShiftedReading {
+    /// Which one, in that order.
+    shifted: Option<usize>,
+    bytes: f64,
+    evaluated: Cell<usize>,
+}
+
+impl NumberSource for ShiftedReading {
+    fn number(&self, _: &str, _: Option<TrialPart>) -> Known {
+        let place = self.evaluated.replace(self.evaluated.get() + 1);
+        Known::Is(if self.shifted == Some(place) { self.bytes } else { 0.0 }, NumberKind::Bytes)
+    }
+
+    fn steady(&self, _: &str, _: u64) -> Option<bool> {
+        None
+    }
 }
 
 /// Figures for which more is better.

@@ -62,6 +62,8 @@ pub struct Standing {
     visible: Option<f64>,
     /// Why the readings do not resolve the difference so far, in words; `None` if they do.
     unresolved: Option<String>,
+    /// With fewer rounds nothing can be settled.
+    fewest: usize,
 }
 
 impl Standing {
@@ -96,17 +98,40 @@ impl Standing {
     /// About how many more rounds would settle it; `None` if that cannot be predicted, or exceeds the maximum.
     pub fn more(&self) -> Option<usize> {
         // If the control hides the difference, the control decides how many.
-        if self.test.call() != self.call() { None } else { self.test.more().filter(|_| self.is_open()) }
+        if self.test.call() != self.call() || self.would_be_unresolved() {
+            return None;
+        }
+        self.test.more().filter(|_| self.is_open())
     }
 
     /// Whether more trials may settle it. No trials are added for a figure that most rounds lack, nor for a share that
     /// is equal in all of them (such as no errors at all): no number of rounds makes that certain. Nor does any resolve
-    /// a certain difference that the readings do not.
+    /// a difference that the readings do not, whether it is certain or only estimated.
     pub fn is_open(&self) -> bool {
         let is_known = self.test.rounds() > 0 && self.test.rounds() >= self.test.missing();
         let can_differ = self.is_ratio() || self.differs;
-        let is_resolved = self.unresolved.is_none() || self.test.call() == Call::CannotTell;
-        self.call() == Call::CannotTell && is_known && can_differ && is_resolved
+        self.call() == Call::CannotTell && is_known && can_differ && !self.is_below_resolution()
+    }
+
+    /// Why the readings do not resolve the difference, in words, if that is why there is no verdict.
+    pub fn why_unresolved(&self) -> Option<&str> {
+        self.unresolved.as_deref().filter(|_| self.is_below_resolution())
+    }
+
+    /// Whether no number of rounds gives a verdict, since the difference is smaller than what the readings resolve.
+    fn is_below_resolution(&self) -> bool {
+        match self.test.call() {
+            Call::Same => false,
+            // After a few rounds the estimate is too rough to stop for.
+            Call::CannotTell => self.would_be_unresolved() && self.test.rounds() >= self.fewest,
+            Call::Better | Call::Worse | Call::Changed => self.unresolved.is_some(),
+        }
+    }
+
+    /// Whether the difference, which is not certain, would not be resolved either if it were, nor be the same.
+    fn would_be_unresolved(&self) -> bool {
+        let is_certain = self.test.call() != Call::CannotTell;
+        !is_certain && self.unresolved.is_some() && !self.test.is_inside_margin()
     }
 }
 
@@ -218,7 +243,9 @@ impl Design {
         let unresolved = test.estimate().and_then(|shift| {
             unresolved(&metric, shift.exp(), &base.rounds_of(other), &other.rounds_of(base))
         });
-        Standing { metric, decides: figure.decides, test, level: figure.level, differs, visible, unresolved }
+        let (decides, level) = (figure.decides, figure.level);
+        let fewest = fewest_rounds(level / 2.0, self.at_most);
+        Standing { metric, decides, test, level, differs, visible, unresolved, fewest }
     }
 
     /// A figure of two cases after their rounds, and whether they differ in any.
@@ -323,10 +350,8 @@ fn row(standing: Standing, base: Vec<Value>, other: Vec<Value>) -> Option<Row> {
     let few =
         base.iter().chain(&other).find_map(|v| if let Value::Between(few) = v { Some(few) } else { None });
     let note = match (answer.missing, answer.rounds) {
-        _ if is_hidden => {
-            let by_control = || hidden(standing.visible(), answer.rounds + answer.missing).to_owned();
-            Some(standing.unresolved.clone().unwrap_or_else(by_control))
-        }
+        _ if standing.why_unresolved().is_some() => standing.why_unresolved().map(str::to_owned),
+        _ if is_hidden => Some(hidden(standing.visible(), answer.rounds + answer.missing).to_owned()),
         (0, _) => None,
         (_, 0) if few.is_some() => {
             few.map(|few| format!("{} needs {} requests in each trial", metric.title(), few.needed))
@@ -338,6 +363,8 @@ fn row(standing: Standing, base: Vec<Value>, other: Vec<Value>) -> Option<Row> {
             known + missing
         )),
     };
+    let trials_needed = answer.more.filter(|_| !standing.would_be_unresolved());
+    let trials_needed = trials_needed.map(|more| (answer.rounds + more) as u64);
     Some(Row {
         scale,
         base: Spread::of(base, metric.better()),
@@ -347,7 +374,7 @@ fn row(standing: Standing, base: Vec<Value>, other: Vec<Value>) -> Option<Row> {
         decides: standing.decides && (standing.call() != Call::CannotTell || standing.is_open()),
         visible: standing.visible(),
         note,
-        trials_needed: answer.more.map(|more| (answer.rounds + more) as u64),
+        trials_needed,
         metric: standing.metric,
     })
 }

@@ -143,6 +143,12 @@ impl Sequential {
         Some(counted.sum::<f64>() / self.rounds() as f64)
     }
 
+    /// Whether the shift as estimated is inside the margin.
+    pub fn is_inside_margin(&self) -> bool {
+        let EquivalenceBounds { low, high } = self.question.same;
+        self.estimate().is_some_and(|shift| low < shift && shift < high)
+    }
+
     /// The verdict so far. A difference that turns out to be inside the margin becomes "the same"; evidence for both
     /// better and worse, rare as it is, settles nothing.
     pub fn call(&self) -> Call {

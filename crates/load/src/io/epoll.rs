@@ -130,7 +130,7 @@ impl<'r> Epoll<'r> {
     }
 
     /// Merges events of the same socket into one, where the first `before` came earlier: a close that came during the
-    /// nap belongs with the response that came before it.
+    /// wait belongs with the response that came before it.
     fn unite(&mut self, before: usize) {
         let mut at = before;
         while at < self.events.len() {

@@ -2,6 +2,8 @@
 //!
 //! Pure: where a user is and what comes next. It does not know when the next request falls due, or what a request is.
 
+use loadlab_record::random::GAMMA;
+
 use crate::random::Random;
 
 /// How the requests of a load are traversed. They are stored in this order: before, round, after.
@@ -60,9 +62,7 @@ impl StepOrder {
     pub fn of_number(&self, number: u64, seed: u64) -> u32 {
         match self.weights.last() {
             None => self.before + (number % u64::from(self.round.max(1))) as u32,
-            Some(_) => {
-                self.before + self.draw(&mut Random::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
-            }
+            Some(_) => self.before + self.draw(&mut Random::new(seed ^ number.wrapping_mul(GAMMA))),
         }
     }
 

@@ -48,7 +48,7 @@ impl Peaks {
     }
 
     /// Adds a worker's maximum over an interval, and its gauges at the end.
-    pub fn add(&mut self, worker: usize, ns: Range<u64>, peaks: Gauges, end: Gauges) {
+    pub fn add(&mut self, worker: usize, ns: Range<u64>, interval_peaks: Gauges, end: Gauges) {
         let first = (ns.start / DELTA_NS).max(self.first);
         let last = (ns.end.max(ns.start + 1) - 1) / DELTA_NS;
         for number in first..=last {
@@ -56,9 +56,9 @@ impl Peaks {
             while self.tenths.len() <= at {
                 self.tenths.push_back(vec![None; self.gauges.len()]);
             }
-            let of = &mut self.tenths[at][worker];
-            let peaks = of.map_or(peaks, |before| before.peaks.larger(peaks));
-            *of = Some(Reported { peaks, end });
+            let reported = &mut self.tenths[at][worker];
+            let peaks = reported.map_or(interval_peaks, |before| before.peaks.larger(interval_peaks));
+            *reported = Some(Reported { peaks, end });
         }
         self.reported[worker] = self.reported[worker].max(ns.end / DELTA_NS);
     }

@@ -240,7 +240,8 @@ impl<'r> Worker<'r> {
         entry.waiting.retain(|waiting| *waiting != id);
         // Requests that have waited as long are abandoned next, and their users' next requests open their own
         // connection.
-        let is_wanted = entry.waiting.iter().any(|w| self.slots.exchanges[*w as usize].deadline.at_ns > now);
+        let exchanges = &self.slots.exchanges;
+        let is_wanted = entry.waiting.iter().any(|w| exchanges[*w as usize].deadline_link.at_ns > now);
         self.shut(ops, conn);
         if is_wanted {
             self.conns.table[conn as usize].forget_refusals();

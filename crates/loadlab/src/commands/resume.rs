@@ -6,21 +6,25 @@ use loadlab_analysis::Exit;
 use loadlab_record::documents::manifest::Manifest;
 use loadlab_record::secrets::MASK;
 use loadlab_record::store::read_summaries;
+use loadlab_record::text::first_line;
 use loadlab_run::plan_sha256;
 use loadlab_system::ProcessId;
 
 use super::check;
+use super::not_measured::Documents;
 use super::run;
 use crate::args::{self, Command, ResumeArgs, RunArgs};
 use crate::exit::Ended;
 
 /// Runs the command.
 pub fn command(args: &ResumeArgs) -> Ended {
+    let name = args.run.display().to_string();
+    let documents = Documents { name: &name, junit: args.output.junit.as_deref(), json: None };
     let manifest = match read_summaries(&args.run) {
         Ok(record) => record.manifest,
-        Err(error) => return Ended::error(Exit::BadPlan, error),
+        Err(error) => return documents.refused(Ended::error(Exit::BadPlan, error)),
     };
-    let wrong = |why: String| Ended::error(Exit::BadPlan, format!("{}: {why}", args.run.display()));
+    let wrong = |why: String| documents.refused(Ended::error(Exit::BadPlan, format!("{name}: {why}")));
     if let Some(why) = not_resumed(&manifest) {
         return wrong(why);
     }
@@ -30,7 +34,7 @@ pub fn command(args: &ResumeArgs) -> Ended {
     };
     let read = match check::read_plan(&run_args.plan) {
         Ok(read) => read,
-        Err(ended) => return ended,
+        Err(ended) => return documents.refused(ended),
     };
     let is_same = read.plan.cases().iter().map(|case| &case.name).eq(manifest.cases.iter().map(|c| &c.name));
     if plan_sha256(&read.text) != manifest.plan_sha256 || !is_same || read.plan.trials != manifest.trials {
@@ -103,10 +107,7 @@ fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
         words.push(if option.contains(' ') { format!("{name}={value}").into() } else { name.into() });
     }
     let parsed = args::parse_from(words).map_err(|error| {
-        format!(
-            "the options of its record are not understood: {}",
-            error.to_string().lines().next().unwrap_or_default()
-        )
+        format!("the options of its record are not understood: {}", first_line(&error.to_string()))
     })?;
     let Command::Run(mut run) = parsed.command else {
         return Err("its record is not that of a run".to_owned());

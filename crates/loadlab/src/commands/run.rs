@@ -86,11 +86,9 @@ pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, sho
     let changed = recorded.filter(|recorded| recorded.revisions != checked_out.facts);
     let ended = match changed {
         Some(_) => {
-            let why = "a revision is not the commit that it was when the run began";
-            Ended::error(
-                Exit::BadPlan,
-                format!("{why}\nhint: `loadlab run` makes a record of what it is now"),
-            )
+            let why = "a revision is not the commit that it was when the run began\n\
+                       hint: `loadlab run` makes a record of what it is now";
+            refused(args, Ended::error(Exit::BadPlan, why))
         }
         None => perform_in(args, &checked_out.read, &checked_out.facts, recorded, show),
     };

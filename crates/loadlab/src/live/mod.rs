@@ -6,7 +6,7 @@
 
 pub mod display;
 pub mod state;
-pub mod text;
+pub mod wording;
 
 use std::sync::Mutex;
 use std::time::Instant;

@@ -14,7 +14,7 @@ use loadlab_run::event::Progress;
 use loadlab_run::senders::AgentNow;
 use loadlab_run::{RunEvent, Settled};
 
-use super::text::{
+use super::wording::{
     bottleneck_text, describe, describe_doubt, describe_rounds, describe_settled, first_figures, place_text,
 };
 

@@ -14,7 +14,7 @@ use ratatui::widgets::Paragraph;
 
 use crate::live::display::{self, clock, ms};
 use crate::live::state::{Agent, Component, Figure, Load, State, Weight};
-use crate::live::text;
+use crate::live::wording;
 
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
@@ -209,7 +209,7 @@ impl Drawing {
     /// One row for each figure: its name, its current value, and its last seconds.
     fn figures(&self, state: &State) -> Vec<Line<'static>> {
         let name = |f: &Figure| harmless(&display::figure_name(state, f));
-        let value = |f: &Figure| text::figure(&f.facts, &f.value);
+        let value = |f: &Figure| wording::figure(&f.facts, &f.value);
         let widest = |text: &dyn Fn(&Figure) -> String| {
             state.figures.iter().map(|f| width_of(&text(f))).max().unwrap_or(0)
         };

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::live::display;
 use crate::live::state::{Agent, Component, Figure, Load, State, Weight};
-use crate::live::text;
+use crate::live::wording;
 
 /// How many lines of text a page gets; it shows the newest first.
 const LINES: usize = 60;
@@ -148,7 +148,7 @@ fn figure_frame(state: &State, figure: &Figure, tail: usize) -> FigureFrame {
         key: harmless(&display::figure_key(figure)),
         name: harmless(&display::figure_name(state, figure)),
         about: figure.facts.about.as_deref().map(harmless),
-        reported: text::figure(&figure.facts, &figure.value),
+        reported: wording::figure(&figure.facts, &figure.value),
         over: over(figure.count, tail, &[&figure.values]),
     }
 }

@@ -503,7 +503,7 @@ pub(crate) static FIGURE: Section = Section {
         key(
             "unit",
             Shape::Text,
-            "The unit of a number that has none, such as a probe's: `ms`, `MiB`, or a word; `%` shows a ratio as per cent. Default: \
+            "For numbers without a unit, such as a probe's: `ms`, `MiB`, or a word; `%` shows a ratio as per cent. Default: \
              what the value is of.",
         ),
         key(

@@ -283,11 +283,16 @@ impl Template {
     }
 }
 
-/// Where the path or query begins in a URL, or in the beginning of one; `None` without a scheme. A fragment does not
-/// count: the only `#` in the URLs of a plan is in a proxy's password.
+/// Where the path or query begins in a URL, or in the beginning of one; `None` without a scheme. It need not be valid
+/// yet: a `#` ends nothing, since it may be in a proxy's password, and is refused elsewhere; what a socket is asked for
+/// must begin with `/`.
 pub(crate) fn path_at(url: &str) -> Option<usize> {
-    let has_scheme = url.contains("://") || url::unix_socket(url).is_some();
-    has_scheme.then(|| url::path_at(url)).flatten().filter(|at| !url[*at..].starts_with('#'))
+    if let Some(rest) = url::unix_socket(url) {
+        // `/PATH:/URI`
+        return rest.find(":/").map(|colon| url.len() - rest.len() + colon + 1);
+    }
+    let host_at = url.find("://")? + 3;
+    url[host_at..].find(['/', '?']).map(|at| host_at + at)
 }
 
 /// As a person would write it: names and secrets as `${name}`.

@@ -220,7 +220,7 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
                 spec.kind.describe(),
                 shorten(&unit.text)
             );
-            let hint = "leave `unit` out: it is for numbers that have none".to_owned();
+            let hint = "leave `unit` out: it is for numbers without a unit".to_owned();
             r.wrong(&unit, message, Some(hint));
         }
     }

@@ -234,8 +234,10 @@ impl Maker<'_> {
             Error::RecursiveReferencesRequireWeakTypes { .. } => {
                 Problem::new(span, "an alias refers to a value that contains it")
             }
-            other => Problem::new(span, format!("this is not YAML: {}", first_line(&other.to_string())))
-                .maybe_hint(self.brace_hint(span)),
+            other => {
+                let message = format!("this is not YAML: {}", without_position(&other.to_string()));
+                Problem::new(span, message).maybe_hint(self.brace_hint(span))
+            }
         }
     }
 
@@ -251,7 +253,7 @@ impl Maker<'_> {
 }
 
 /// The library's message without its position, which our message begins with.
-fn first_line(message: &str) -> String {
+fn without_position(message: &str) -> String {
     let line = message.lines().next().unwrap_or("");
     let line = line.find(" at line ").map_or(line, |i| &line[..i]);
     line.trim_end_matches('.').chars().take(160).collect()

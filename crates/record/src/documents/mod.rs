@@ -1,4 +1,4 @@
-//! What stands in the files of a run.
+//! What the files of a run contain.
 //!
 //! - [`manifest`]: what a run is; [`event`]: what happened, one line each; [`summary`]: one trial, also `bench --json`.
 //! - [`figure`]: figures that a plan names; [`bottleneck`]: what held a system back, by kind.

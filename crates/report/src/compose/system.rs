@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use loadlab_analysis::cases::case::CaseFindings;
 use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::trial::bottleneck::BottleneckKind;
 use loadlab_analysis::trial::bottleneck::flow::waiting;
+use loadlab_analysis::trial::bottleneck::{BottleneckKind, Diagnosis};
 use loadlab_record::documents::manifest::{ComponentFacts, Manifest};
-use loadlab_record::documents::summary::{ComponentSummary, Summary};
+use loadlab_record::documents::summary::{ComponentSummary, LoadFacts, Summary};
 
 use super::cases::bottleneck;
 use crate::document::{Drawing, Edge, Gauge, Node};
@@ -78,7 +78,7 @@ fn drawing(case: &CaseFindings<'_>, groups: &Groups, manifest: &Manifest) -> Opt
     for (name, component) in &summary.components {
         members.entry(groups.name(name)).or_default().push((name, component));
     }
-    let edges = edges(case, groups, manifest, &members);
+    let edges = edges(&case.diagnosis, &summary.load, groups, manifest, &members);
     let culprit = culprit(case);
     let most = Most::of(summary);
     let node = |name: &str| {
@@ -198,14 +198,15 @@ fn gauges(own: &[(&str, &ComponentSummary)], most: &Most) -> Vec<Gauge> {
 
 /// Who calls whom: as seen in connections, else as components name one another in their configuration.
 fn edges(
-    case: &CaseFindings<'_>,
+    diagnosis: &Diagnosis,
+    load: &LoadFacts,
     groups: &Groups,
     manifest: &Manifest,
     members: &BTreeMap<&str, Vec<(&str, &ComponentSummary)>>,
 ) -> Vec<Edge> {
     let is_drawn = |name: &str| name == GENERATOR || members.contains_key(name);
     let mut seen: Vec<(String, String, f64, f64)> = Vec::new();
-    for pair in &case.diagnosis.pairs {
+    for pair in &diagnosis.pairs {
         let (from, to) = (groups.name(&pair.from), groups.name(&pair.to));
         if from == to || !is_drawn(from) || !is_drawn(to) {
             continue;
@@ -218,7 +219,7 @@ fn edges(
             None => seen.push((from.to_owned(), to.to_owned(), pair.open, waiting(pair))),
         }
     }
-    let slow_link = case.diagnosis.bottleneck.as_ref().filter(|b| b.kind == BottleneckKind::Link);
+    let slow_link = diagnosis.bottleneck.as_ref().filter(|b| b.kind == BottleneckKind::Link);
     let slow_link = slow_link.and_then(|b| b.component.as_deref()).and_then(|c| c.split_once('→'));
     let edge = |(from, to, open, waits): (String, String, f64, f64)| {
         let one = |v: f64| figures::number((v * 10.0).round() / 10.0);
@@ -231,31 +232,47 @@ fn edges(
         }
     };
     let mut all: Vec<Edge> = seen.into_iter().map(edge).collect();
-    // A load that a program makes is not loadlab's, and sockets of another machine are not seen.
-    if !all.iter().any(|e| e.from == GENERATOR) {
+    let programs = programs(load, groups, members);
+    let is_source = |name: &str| name == GENERATOR || programs.contains(&name);
+    // Sockets of another machine are not seen.
+    if !all.iter().any(|e| is_source(&e.from)) {
         let is_unseen = all.is_empty();
-        let of_plan = planned(groups, manifest, members).into_iter();
-        all.extend(of_plan.filter(|e| is_unseen || e.from == GENERATOR));
+        let of_plan = planned(load, groups, manifest, members).into_iter();
+        all.extend(of_plan.filter(|e| is_unseen || is_source(&e.from)));
     }
+    all.extend(programs.iter().map(|program| unseen_edge(GENERATOR, program)));
     all
 }
 
-/// Edges derived from the plan: a component that names another calls it, and the load goes to those that its URLs
-/// name.
+fn unseen_edge(from: &str, to: &str) -> Edge {
+    Edge { from: from.to_owned(), to: to.to_owned(), text: String::new(), is_bottleneck: false }
+}
+
+/// Programs that make loads: they are watched beside the components, under their loads' names, which no component has.
+fn programs<'a>(
+    load: &LoadFacts,
+    groups: &Groups,
+    members: &BTreeMap<&'a str, Vec<(&str, &ComponentSummary)>>,
+) -> Vec<&'a str> {
+    let has_programs = load.is_command() || load.loads.values().any(LoadFacts::is_command);
+    let is_component = |name: &str| groups.all.iter().any(|(component, _)| component == name);
+    members.keys().copied().filter(|name| has_programs && !is_component(name)).collect()
+}
+
+/// Edges derived from the plan: a component that names another calls it, the load goes to those that its URLs name,
+/// and a program that makes a load calls those that its command names.
 fn planned(
+    load: &LoadFacts,
     groups: &Groups,
     manifest: &Manifest,
     members: &BTreeMap<&str, Vec<(&str, &ComponentSummary)>>,
 ) -> Vec<Edge> {
+    let is_drawn = |name: &str| name == GENERATOR || members.contains_key(name);
     let mut all: Vec<Edge> = Vec::new();
     let mut add = |from: &str, to: &str| {
-        if from != to && members.contains_key(to) && !all.iter().any(|e| e.from == from && e.to == to) {
-            all.push(Edge {
-                from: from.to_owned(),
-                to: to.to_owned(),
-                text: String::new(),
-                is_bottleneck: false,
-            });
+        let is_new = !all.iter().any(|e| e.from == from && e.to == to);
+        if from != to && is_drawn(from) && members.contains_key(to) && is_new {
+            all.push(unseen_edge(from, to));
         }
     };
     for component in &manifest.components {
@@ -264,22 +281,62 @@ fn planned(
         }
     }
     // Not what probes and conditions name: the load does not go there.
-    for asked in lines_of_loads(&manifest.plan_text).flat_map(named_in) {
-        add(GENERATOR, groups.name(asked));
+    for text in texts_of_loads(&manifest.plan_text) {
+        let from = match text.has_program() {
+            true => text.name,
+            false if load.is_command() => continue,
+            false => GENERATOR,
+        };
+        for asked in text.lines.iter().copied().flat_map(named_in) {
+            add(from, groups.name(asked));
+        }
     }
     all
 }
 
-/// The lines of a plan's `load` or `loads`.
-fn lines_of_loads(plan: &str) -> impl Iterator<Item = &str> {
-    let mut is_load = false;
-    plan.lines().filter(move |line| {
+/// What a plan says of a load.
+#[derive(Debug, PartialEq)]
+struct LoadText<'a> {
+    name: &'a str,
+    lines: Vec<&'a str>,
+}
+
+impl LoadText<'_> {
+    /// Whether it has the key `command`: a program makes the load.
+    fn has_program(&self) -> bool {
+        let is_key = |part: &str| part.trim_start().starts_with("command:");
+        self.lines.iter().any(|line| line.split(['{', ',']).any(is_key))
+    }
+}
+
+/// The lines of a plan's `load`, or of each of its `loads`.
+fn texts_of_loads(plan: &str) -> Vec<LoadText<'_>> {
+    let mut found: Vec<LoadText<'_>> = Vec::new();
+    let (mut section, mut depth_of_names) = ("", None);
+    for line in plan.lines() {
+        let text = line.trim_start();
+        let depth = line.len() - text.len();
+        let key = text.split(':').next().unwrap_or(text).trim_matches(['"', '\'']);
         // A key of the plan itself.
         if line.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            is_load = line.starts_with("load:") || line.starts_with("loads:");
+            (section, depth_of_names) = (key, None);
         }
-        is_load
-    })
+        let is_name = match section {
+            "load" => depth == 0 && key == "load",
+            "loads" if text.is_empty() || text.starts_with('#') => false,
+            // All of them in a line, under one name.
+            "loads" if depth == 0 => text.contains('{'),
+            "loads" => depth == *depth_of_names.get_or_insert(depth),
+            _ => continue,
+        };
+        if is_name {
+            found.push(LoadText { name: key, lines: Vec::new() });
+        }
+        if let Some(load) = found.last_mut() {
+            load.lines.push(line);
+        }
+    }
+    found
 }
 
 /// Components that a text of a plan names as `${components.NAME.…}`.
@@ -322,6 +379,8 @@ fn layers_of<'a>(
 
 #[cfg(test)]
 mod tests {
+    use loadlab_record::watch::evidence::Pair;
+
     use super::*;
 
     #[test]
@@ -370,7 +429,68 @@ mod tests {
         let plan = "# a plan\nloadlab: 1\nsystem:\n  probes: { a: ${components.db.port} }\n\
             load:\n  get: http://${components.web.address}\n# or\n  - ${components.api.port}\n\
             drain: { until: ${components.queue.port} }\n";
-        assert_eq!(lines_of_loads(plan).flat_map(named_in).collect::<Vec<_>>(), ["web", "api"]);
+        let named = |plan: &str| -> Vec<String> {
+            let of = |load: &LoadText<'_>| {
+                let asked: Vec<&str> = load.lines.iter().copied().flat_map(named_in).collect();
+                format!("{} {} {}", load.name, load.has_program(), asked.join(","))
+            };
+            texts_of_loads(plan).iter().map(of).collect()
+        };
+        assert_eq!(named(plan), ["load false web,api"]);
+        let several = "loads:\n# two\n  get:\n    journey: [{ get: 'http://${components.web.address}/' }]\n\n\
+            \x20 \"raw one\":\n    command:\n      run: [./insert, '${components.db.port}']\n\
+            drain: { until: ${components.queue.port} }\n";
+        assert_eq!(named(several), ["get false web", "raw one true db"]);
+        let short = "loads:\n  raw: { cases: raw, command: { run: './insert ${components.db.port}' } }\n";
+        assert_eq!(named(short), ["raw true db"]);
+    }
+
+    /// `web`, which calls `db`: its edges with a plan like this, where these were seen.
+    fn drawn(plan: &str, load: &LoadFacts, others: &[&str], seen: &[(&str, &str)]) -> Vec<String> {
+        let manifest: Manifest = serde_json::from_value(serde_json::json!({
+            "record": 2, "loadlab": "0", "name": "test", "plan_path": "", "plan_text": plan, "plan_sha256": "",
+            "options": [], "started": "", "ended": null, "how": "complete", "writer": { "pid": 1, "start_ticks": 1 },
+            "host": { "kernel": "", "cpu": "", "cores": 2, "memory_bytes": 1, "clock_source": "", "cgroup": "" },
+            "words": [], "axes": [], "trials": 1, "expect": [], "quick": false, "cases": [],
+            "components": [{ "name": "web", "run": "./web ${components.db.port}" }, { "name": "db", "run": "./db" }],
+        }))
+        .expect("a manifest");
+        let names = ["web", "db"].iter().chain(others);
+        let members: BTreeMap<&str, Vec<(&str, &ComponentSummary)>> =
+            names.map(|name| (*name, Vec::new())).collect();
+        let pair = |(from, to): &(&str, &str)| Pair {
+            from: (*from).to_owned(),
+            to: (*to).to_owned(),
+            ..Pair::default()
+        };
+        let diagnosis = Diagnosis { pairs: seen.iter().map(pair).collect(), ..Diagnosis::default() };
+        let all = edges(&diagnosis, load, &Groups::of(&manifest.components), &manifest, &members);
+        all.iter().map(|edge| format!("{}→{}", edge.from, edge.to)).collect()
+    }
+
+    #[test]
+    fn a_load_that_was_not_seen_goes_where_its_urls_say() {
+        let plan = "load:\n  journey: [{ get: 'http://${components.web.address}/' }]\n";
+        let check = |seen: &[(&str, &str)], expect: &[&str]| {
+            assert_eq!(drawn(plan, &LoadFacts::default(), &[], seen), expect, "{seen:?}");
+        };
+        check(&[], &["web→db", "loadlab→web"]);
+        check(&[("web", "db")], &["web→db", "loadlab→web"]);
+        check(&[("loadlab", "web")], &["loadlab→web"]);
+    }
+
+    #[test]
+    fn a_program_calls_what_its_command_names_and_loadlab_only_the_program() {
+        let plan = "load:\n  command:\n    run: 'wrk http://${components.web.address}/'\n";
+        let load = LoadFacts { model: "command".to_owned(), ..LoadFacts::default() };
+        let check = |others: &[&str], seen: &[(&str, &str)], expect: &[&str]| {
+            assert_eq!(drawn(plan, &load, others, seen), expect, "{others:?}, {seen:?}");
+        };
+        check(&["load"], &[], &["web→db", "load→web", "loadlab→load"]);
+        check(&["load"], &[("web", "db")], &["web→db", "load→web", "loadlab→load"]);
+        check(&["load"], &[("load", "web"), ("web", "db")], &["load→web", "web→db", "loadlab→load"]);
+        // It was not watched.
+        check(&[], &[("web", "db")], &["web→db"]);
     }
 
     #[test]

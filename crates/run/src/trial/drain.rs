@@ -16,7 +16,7 @@ use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::Trial;
 use crate::trial::conditions::LiveMetrics;
 use crate::trial::measurements::TrialMeasurements;
-use crate::trial::prepare::ReadyTrial;
+use crate::trial::prepare::PreparedTrial;
 
 impl Trial<'_> {
     /// Waits until the plan's drain condition holds. Returns how many seconds that took; `None` if the plan has no
@@ -24,7 +24,7 @@ impl Trial<'_> {
     pub(super) fn drain(
         &self,
         state: &TrialState,
-        ready: &ReadyTrial,
+        ready: &PreparedTrial,
         measured: &TrialMeasurements,
         emit: EventSink<'_>,
         notices: &Mutex<Receiver<Notice>>,
@@ -62,7 +62,7 @@ impl Trial<'_> {
     pub(super) fn compare(
         &self,
         state: &TrialState,
-        ready: &ReadyTrial,
+        ready: &PreparedTrial,
         measured: &TrialMeasurements,
     ) -> Option<Loss> {
         let persisted = ready.persisted.as_ref()?;
@@ -100,7 +100,7 @@ impl Trial<'_> {
 }
 
 /// What is known about the loss before draining ends: everything that was accepted may still be lost.
-fn so_far(state: &TrialState, ready: &ReadyTrial) -> Option<Loss> {
+fn so_far(state: &TrialState, ready: &PreparedTrial) -> Option<Loss> {
     ready.persisted.as_ref()?;
     let sent = state.sent_ids().ok().filter(|s| !s.accepted.is_empty())?;
     let accepted = sent.accepted.len();

@@ -16,7 +16,7 @@ use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::actions::Actor;
 use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, measure};
 use crate::trial::measurements::TrialMeasurements;
-use crate::trial::prepare::{ReadyLoad, ReadyTrial, Sends};
+use crate::trial::prepare::{PreparedLoad, PreparedTrial, Sends};
 use crate::trial::program::Run;
 use crate::trial::{Conditions, Trial};
 
@@ -25,7 +25,11 @@ const NOTICE_NS: u64 = 100_000_000;
 
 impl Trial<'_> {
     /// Runs all loads, and carries out the plan's events meanwhile.
-    pub(super) fn load_and_act(&self, actor: &Actor<'_>, ready: &ReadyTrial) -> (TrialMeasurements, Changed) {
+    pub(super) fn load_and_act(
+        &self,
+        actor: &Actor<'_>,
+        ready: &PreparedTrial,
+    ) -> (TrialMeasurements, Changed) {
         let state = actor.state;
         let load = || load_all(self.conditions, ready, actor);
         if self.case.events.is_empty() {
@@ -49,13 +53,13 @@ impl Trial<'_> {
 }
 
 /// Runs all loads of the case, each from its own start, with its batches. A single load runs on this thread.
-fn load_all(conditions: &Conditions, ready: &ReadyTrial, actor: &Actor<'_>) -> TrialMeasurements {
+fn load_all(conditions: &Conditions, ready: &PreparedTrial, actor: &Actor<'_>) -> TrialMeasurements {
     let one = |load| batches(conditions, load, actor);
     let done: Vec<Vec<MeasuredLoad>> = match ready.loads.as_slice() {
         [load] => vec![one(load)],
         loads => std::thread::scope(|scope| {
             let threads: Vec<_> = loads.iter().map(|load| scope.spawn(move || one(load))).collect();
-            let of = |load: &ReadyLoad| format!("the one for load `{}`", load.name());
+            let of = |load: &PreparedLoad| format!("the one for load `{}`", load.name());
             let ends = threads.into_iter().zip(loads);
             ends.map(|(thread, load)| joined(thread.join(), &of(load), actor.state)).collect()
         }),
@@ -79,7 +83,7 @@ fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialS
 }
 
 /// Runs a load repeatedly against the running system, with pauses in between.
-fn batches(conditions: &Conditions, load: &ReadyLoad, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
+fn batches(conditions: &Conditions, load: &PreparedLoad, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
     let &Actor { site, state, emit, zero_ns, senders, .. } = actor;
     let notices = &site.notices;
     let mut done = Vec::new();
@@ -128,7 +132,7 @@ fn batches(conditions: &Conditions, load: &ReadyLoad, actor: &Actor<'_>) -> Vec<
 /// Runs one batch of a load.
 fn one_batch(
     conditions: &Conditions,
-    load: &ReadyLoad,
+    load: &PreparedLoad,
     origin: Origin,
     actor: &Actor<'_>,
 ) -> Option<MeasuredLoad> {

@@ -39,7 +39,7 @@ use crate::trial::actions::Actor;
 use crate::trial::carryover::Carried;
 use crate::trial::drain::read_last;
 use crate::trial::measure::LEAD_NS;
-use crate::trial::prepare::{ReadyTrial, together};
+use crate::trial::prepare::{PreparedTrial, together};
 use crate::trial::watching::Watching;
 use crate::unanswered::unanswered;
 use crate::watch::Watch;
@@ -171,7 +171,7 @@ impl Trial<'_> {
         site: &mut RunningSystem,
         state: &Arc<TrialState>,
         emit: EventSink<'_>,
-        ready: &ReadyTrial,
+        ready: &PreparedTrial,
     ) -> TrialOutcome {
         if let Some(carried) = self.carried {
             carried.trim(self.case);

@@ -26,8 +26,8 @@ use crate::trial::program::Program;
 use crate::trial::setup::set_up;
 
 /// A trial whose system is up: its loads and probes, with all names filled in.
-pub(super) struct ReadyTrial {
-    pub(super) loads: Vec<ReadyLoad>,
+pub(super) struct PreparedTrial {
+    pub(super) loads: Vec<PreparedLoad>,
     pub(super) probes: Vec<Probe>,
     /// How to query what was stored.
     pub(super) persisted: Option<Persisted>,
@@ -44,7 +44,7 @@ pub(super) enum Sends {
 }
 
 /// A load that is ready to be sent.
-pub(super) struct ReadyLoad {
+pub(super) struct PreparedLoad {
     pub(super) sends: Sends,
     pub(super) facts: LoadFacts,
     pub(super) batches: u32,
@@ -66,7 +66,7 @@ pub(super) struct Remote {
     pub(super) ready: Mutex<Option<Box<dyn ReadySenders>>>,
 }
 
-impl ReadyLoad {
+impl PreparedLoad {
     pub(super) fn name(&self) -> &str {
         match &self.sends {
             Sends::Requests(spec) => &spec.name,
@@ -98,7 +98,7 @@ impl Trial<'_> {
         site: &mut RunningSystem,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<ReadyTrial, SiteError> {
+    ) -> Result<PreparedTrial, SiteError> {
         site.bring_up(self.index, self.case, state, emit)?;
         site.seed(self.case, state, emit)?;
         site.commands("before_trial", &self.case.system.before_trial, &self.case.dir, state, emit)?;
@@ -138,7 +138,7 @@ impl Trial<'_> {
                 }
             };
             let facts = LoadFacts { start_s: start_ns as f64 / 1e9, ..facts };
-            loads.push(ReadyLoad {
+            loads.push(PreparedLoad {
                 sends,
                 facts,
                 batches,
@@ -149,7 +149,7 @@ impl Trial<'_> {
                 remote,
             });
         }
-        Ok(ReadyTrial { loads, probes, persisted, names: allowed.names })
+        Ok(PreparedTrial { loads, probes, persisted, names: allowed.names })
     }
 
     /// Prepares the `number`-th load of the case, which the engine sends.
@@ -195,7 +195,7 @@ impl Trial<'_> {
     }
 
     /// Prepares the processes that send the loads in place of this one.
-    pub(super) fn get_senders_ready(&self, ready: &ReadyTrial, state: &TrialState) -> Result<(), String> {
+    pub(super) fn get_senders_ready(&self, ready: &PreparedTrial, state: &TrialState) -> Result<(), String> {
         let Some(senders) = self.senders else { return Ok(()) };
         for remote in ready.loads.iter().filter_map(|load| load.remote.as_ref()) {
             let prepared = senders.prepare(&remote.load, &|| state.must_end())?;
@@ -207,7 +207,7 @@ impl Trial<'_> {
 }
 
 /// What all loads of a case requested: users and rates are added up; per-load facts are listed separately.
-pub(super) fn together(loads: &[ReadyLoad]) -> LoadFacts {
+pub(super) fn together(loads: &[PreparedLoad]) -> LoadFacts {
     let Some((first, others)) = loads.split_first() else { return LoadFacts::default() };
     let mut all = first.facts.clone();
     if others.is_empty() {

@@ -8,13 +8,13 @@ use crate::state::TrialState;
 use crate::trial::Trial;
 use crate::trial::carryover::Carried;
 use crate::trial::measurements::TrialMeasurements;
-use crate::trial::prepare::{ReadyTrial, together};
+use crate::trial::prepare::{PreparedTrial, together};
 
 impl Trial<'_> {
     pub(super) fn sum_up(
         &self,
         state: &TrialState,
-        ready: &ReadyTrial,
+        ready: &PreparedTrial,
         measured: &TrialMeasurements,
         drain_s: Option<f64>,
         loss: Option<Loss>,

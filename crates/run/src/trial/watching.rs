@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use loadlab_record::documents::event::EventKind;
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_system::{
     Answering, Emit, IdleReadings, Listening, ProfileSpec, Profiler, SampleTiming, TrialClock, Watcher,
 };
@@ -11,11 +12,11 @@ use loadlab_system::{
 use crate::site::RunningSystem;
 use crate::state::TrialState;
 use crate::trial::Trial;
-use crate::trial::prepare::{ReadyLoad, ReadyTrial, Sends, together};
+use crate::trial::prepare::{PreparedLoad, PreparedTrial, Sends, together};
 use crate::watch::{leaves_files, unseen};
 
 /// How often components are read if the plan does not specify it.
-const SAMPLE_NS: u64 = 1_000_000_000;
+const SAMPLE_NS: u64 = SECOND_NS;
 
 /// What is watched, as it is before any load.
 pub(super) struct AtRest {
@@ -35,7 +36,7 @@ pub(super) struct Watching {
 
 impl Trial<'_> {
     /// Finds out what is to be watched, and reads it once.
-    pub(super) fn at_rest(&self, site: &RunningSystem, ready: &ReadyTrial) -> AtRest {
+    pub(super) fn at_rest(&self, site: &RunningSystem, ready: &PreparedTrial) -> AtRest {
         let addresses = self.addresses(ready);
         let found = match self.case.system.components.is_empty() {
             true => self.watch.find(&addresses),
@@ -51,7 +52,7 @@ impl Trial<'_> {
         site: &RunningSystem,
         at_rest: AtRest,
         state: &Arc<TrialState>,
-        ready: &ReadyTrial,
+        ready: &PreparedTrial,
         zero_ns: u64,
     ) -> Watching {
         let AtRest { addresses, found, readings } = at_rest;
@@ -77,7 +78,7 @@ impl Trial<'_> {
         site: &RunningSystem,
         at_rest: IdleReadings,
         state: &Arc<TrialState>,
-        ready: &ReadyTrial,
+        ready: &PreparedTrial,
         zero_ns: u64,
     ) -> Option<Watcher> {
         let emit = hand_to(state);
@@ -104,11 +105,11 @@ impl Trial<'_> {
     }
 
     /// Where loads go, if the plan names no components; otherwise empty.
-    fn addresses(&self, ready: &ReadyTrial) -> Vec<Listening> {
+    fn addresses(&self, ready: &PreparedTrial) -> Vec<Listening> {
         if !self.case.system.components.is_empty() {
             return Vec::new();
         }
-        let of = |load: &ReadyLoad| match &load.sends {
+        let of = |load: &PreparedLoad| match &load.sends {
             Sends::Requests(spec) => self.watch.addresses(spec),
             Sends::Program(_) => Vec::new(),
         };

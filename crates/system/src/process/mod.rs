@@ -248,6 +248,9 @@ pub(crate) fn is_copy_of_own(stat: &Stat) -> bool {
     let [flags, code] = [6, 23].map(|place| fields.clone().nth(place));
     let is_forked_only =
         flags.and_then(|flags| flags.parse().ok()).is_some_and(|flags: u64| flags & FORKED_ONLY != 0);
+    // An exec changes program and flags before it closes files, so in the middle of one they do not count. A child that
+    // runs another program in its place, as a shell does, is taken for a copy as well for that moment: it is overlooked
+    // once, which is better than a server that is none.
     code == Some("0") || has_own_program && is_forked_only
 }
 
@@ -302,8 +305,46 @@ pub(crate) fn sockets_of(pid: u32) -> impl Iterator<Item = u32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::io::{PipeWriter, Write as _, pipe};
+    use std::process::ExitStatus;
+    use std::thread::JoinHandle;
+
     use super::*;
+
+    /// A child between fork and exec: it still holds all that was open here when it was started.
+    pub(crate) struct StoppedBeforeExec {
+        go: PipeWriter,
+        starts: JoinHandle<std::io::Result<ExitStatus>>,
+    }
+
+    impl StoppedBeforeExec {
+        #[expect(unsafe_code, reason = "pre_exec: the process is stopped before its program begins")]
+        pub(crate) fn new() -> StoppedBeforeExec {
+            use std::os::unix::process::CommandExt as _;
+            let ((mut forked, mut says), (mut waits, go)) = (pipe().unwrap(), pipe().unwrap());
+            let starts = std::thread::spawn(move || {
+                let mut command = std::process::Command::new("true");
+                // SAFETY: the closure only reads and writes.
+                unsafe {
+                    command.pre_exec(move || says.write_all(b"x").and_then(|()| waits.read_exact(&mut [0])))
+                };
+                command.status()
+            });
+            forked.read_exact(&mut [0]).unwrap();
+            StoppedBeforeExec { go, starts }
+        }
+
+        /// Lets it go on.
+        pub(crate) fn go_on(&mut self) {
+            self.go.write_all(b"x").unwrap();
+        }
+
+        /// Waits until it has ended, as it must.
+        pub(crate) fn end(self) {
+            assert!(self.starts.join().unwrap().unwrap().success());
+        }
+    }
 
     #[test]
     fn a_process_whose_name_is_no_text_is_there() {

@@ -133,6 +133,7 @@ mod of_tests;
 mod tests {
     use super::of_tests::listener;
     use super::*;
+    use crate::process::tests::StoppedBeforeExec;
 
     #[test]
     fn rows_of_both_families() {
@@ -166,35 +167,23 @@ mod tests {
     }
 
     #[test]
-    #[expect(unsafe_code, reason = "pre_exec: the process is stopped before its program begins")]
     fn a_process_being_started_is_no_owner() {
-        use std::io::{Read, Write, pipe};
-        use std::os::unix::process::CommandExt;
         let listener = listener();
         let port = listener.local_addr().unwrap().port();
-        let ((mut forked, mut says), (mut waits, mut go)) = (pipe().unwrap(), pipe().unwrap());
-        let starts = std::thread::spawn(move || {
-            let mut command = std::process::Command::new("true");
-            // SAFETY: the closure only reads and writes.
-            unsafe {
-                command.pre_exec(move || says.write_all(b"x").and_then(|()| waits.read_exact(&mut [0])))
-            };
-            command.status()
-        });
-        forked.read_exact(&mut [0]).unwrap();
+        let mut stopped = StoppedBeforeExec::new();
         drop(listener);
         let mut owners = Vec::new();
         let owner = once_started(60 * STARTING_NS, || {
             let owner = owner_of(port);
             if owners.is_empty() {
-                go.write_all(b"x").unwrap();
+                stopped.go_on();
             }
             owners.push(owner);
             owner
         });
         assert!(matches!(owners[0], Some(Some(pid)) if pid != std::process::id()), "{owners:?}");
         assert_eq!(owner, None);
-        assert!(starts.join().unwrap().unwrap().success());
+        stopped.end();
     }
 
     #[test]

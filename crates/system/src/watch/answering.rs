@@ -417,6 +417,7 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::tests::StoppedBeforeExec;
     use std::io::{BufRead, BufReader};
     use std::net::{Ipv4Addr, TcpListener};
     use std::process::{Child, Command, Stdio};
@@ -532,28 +533,16 @@ mod tests {
     }
 
     #[test]
-    #[expect(unsafe_code, reason = "pre_exec: the process is stopped before its program begins")]
     fn a_process_being_started_answers_nothing() {
-        use std::io::{Read, Write, pipe};
-        use std::os::unix::process::CommandExt;
         let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (address, inode) = (own.local_addr().unwrap(), rustix::fs::fstat(&own).unwrap().st_ino as u32);
-        let ((mut forked, mut says), (mut waits, mut go)) = (pipe().unwrap(), pipe().unwrap());
-        let starts = std::thread::spawn(move || {
-            let mut command = Command::new("true");
-            // SAFETY: the closure only reads and writes.
-            unsafe {
-                command.pre_exec(move || says.write_all(b"x").and_then(|()| waits.read_exact(&mut [0])))
-            };
-            command.status()
-        });
-        forked.read_exact(&mut [0]).unwrap();
+        let mut stopped = StoppedBeforeExec::new();
         let is_child = |stat: &&Stat| stat.parent == std::process::id();
         let has_listener = |stat: &Stat| process::sockets_of(stat.pid).any(|held| held == inode);
         let is_held = process::snapshot().iter().filter(is_child).any(has_listener);
         let found = find_answering(&[Listening::Inet(address)], &[], Answering::default());
-        go.write_all(b"x").unwrap();
-        assert!(starts.join().unwrap().unwrap().success());
+        stopped.go_on();
+        stopped.end();
         assert!(is_held && found.processes.is_empty(), "{found:?}");
     }
 

@@ -579,7 +579,7 @@ impl<'a> Targets<'a> {
     /// By the addresses of all hosts of all loads.
     fn of_addresses(load: &'a LoadFacts) -> Targets<'a> {
         let all = || load.targets.iter().map(String::as_str);
-        let ports = all().filter_map(port_at).collect();
+        let ports = all().filter(|target| socket_of(target).is_none()).filter_map(port_at).collect();
         Targets { ports, sockets: all().filter_map(socket_of).collect() }
     }
 
@@ -596,7 +596,7 @@ struct LoadConnections<'a> {
     load: &'a LoadFacts,
     urls: Targets<'a>,
     addresses: Targets<'a>,
-    /// Ports of those targets that loadlab was seen connected to by exactly their address.
+    /// Ports of those targets to which connections were seen at exactly their address: loadlab's, or unowned ones.
     exact: BTreeSet<u16>,
     /// Whether loadlab was seen connected to what a URL names.
     is_url_seen: bool,
@@ -606,11 +606,12 @@ struct LoadConnections<'a> {
 impl<'a> LoadConnections<'a> {
     fn new(pairs: &[Pair], load: &'a LoadFacts, rate_per_s: f64) -> LoadConnections<'a> {
         let (urls, addresses) = (Targets::of_urls(load), Targets::of_addresses(load));
-        let own = || pairs.iter().filter(|pair| pair.from == GENERATOR);
-        let exact = own().filter(|pair| load.targets.contains(&pair.address));
+        // Those that live for one request may all be unowned.
+        let perhaps_own = pairs.iter().filter(|pair| pair.from == GENERATOR || pair.from.is_empty());
+        let exact = perhaps_own.filter(|pair| !pair.is_unix && load.targets.contains(&pair.address));
         LoadConnections {
             exact: exact.filter_map(|pair| port_at(&pair.address)).collect(),
-            is_url_seen: own().any(|pair| urls.has(pair)),
+            is_url_seen: pairs.iter().any(|pair| pair.from == GENERATOR && urls.has(pair)),
             load,
             urls,
             addresses,
@@ -618,9 +619,15 @@ impl<'a> LoadConnections<'a> {
         }
     }
 
-    /// Whether connections without a known owner are the load's, by where they go.
+    /// Whether connections go where the load does, as far as their port or socket tells.
     fn is_target(&self, pair: &Pair) -> bool {
         self.urls.has(pair) || self.addresses.has(pair)
+    }
+
+    /// Whether connections without a known owner are the load's, by where they go. A probe's may go to the same port of
+    /// another component.
+    fn takes_unowned(&self, pair: &Pair) -> bool {
+        self.is_target(pair) && (self.load.targets.is_empty() || self.is_own(pair))
     }
 
     /// Whether connections of loadlab are the load's.
@@ -633,7 +640,8 @@ impl<'a> LoadConnections<'a> {
         }
         // Several components may have the same port, each at its own address. An address that is seen in another form
         // than that of the target (`0.0.0.0`, or one with a zone) counts by its port.
-        let is_elsewhere = || port_at(&pair.address).is_some_and(|port| self.exact.contains(&port));
+        let is_elsewhere =
+            || !pair.is_unix && port_at(&pair.address).is_some_and(|port| self.exact.contains(&port));
         self.load.targets.contains(&pair.address) || self.addresses.has(pair) && !is_elsewhere()
     }
 }
@@ -654,7 +662,7 @@ fn named(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
         if pair.from == GENERATOR && !of_load.is_own(&pair) {
             continue;
         }
-        if pair.from.is_empty() && of_load.is_target(&pair) {
+        if pair.from.is_empty() && of_load.takes_unowned(&pair) {
             GENERATOR.clone_into(&mut pair.from);
         }
         if pair.to.is_empty() {
@@ -707,7 +715,7 @@ fn is_same_path(path: &str, bound: &str) -> bool {
     end.is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }
 
-/// The port of `ADDRESS:PORT`; `None` for a Unix socket.
+/// The port of `ADDRESS:PORT`. Not for the path of a Unix socket, which may end like one.
 fn port_at(address: &str) -> Option<u16> {
     address.rsplit(':').next()?.parse().ok()
 }

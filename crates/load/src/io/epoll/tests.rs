@@ -52,7 +52,7 @@ fn poll(io: &mut Epoll<'_>, reported: &mut Log) {
 }
 
 #[test]
-fn a_deferred_send_counts_once_though_the_kernel_takes_it_late() {
+fn a_send_that_is_held_back_counts_once_though_the_kernel_takes_it_late() {
     let request = [b'y'; SHORT];
     let (mut io, mut theirs, filled) = overfull(&request);
     assert_eq!(io.ops.slots[0].reported, SHORT);
@@ -71,7 +71,7 @@ fn a_deferred_send_counts_once_though_the_kernel_takes_it_late() {
 }
 
 #[test]
-fn deferred_sends_keep_their_order_and_end_with_their_connection() {
+fn sends_held_back_keep_their_order_and_end_with_their_connection() {
     let (mut io, _same, mut theirs) = connected();
     assert_eq!(io.ops.send(0, b"first "), 6);
     assert_eq!(io.ops.send_copy(0, b"second"), 6);
@@ -131,7 +131,7 @@ fn an_old_kernel_waits_for_whole_milliseconds() {
 }
 
 #[test]
-fn a_second_request_does_not_replace_a_deferred_one() {
+fn a_second_request_does_not_replace_one_that_is_held_back() {
     let (mut io, _same, mut theirs) = connected();
     assert_eq!((io.ops.send(0, b"one "), io.ops.send(0, b"two")), (4, 3));
     io.ops.flush();

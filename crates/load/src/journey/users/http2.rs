@@ -107,10 +107,10 @@ impl<'r> Users<'r> {
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
-        let keeps_method = redirect.is_none_or(|r| r.keeps_method);
+        let keeps_request = redirect.is_none_or(|r| r.keeps_request);
         match (redirect, site) {
             (Some(redirect), Some(site)) => {
-                page.known(&METHOD, if keeps_method { message.method.as_bytes() } else { b"GET" })?;
+                page.known(&METHOD, if keeps_request { message.method.as_bytes() } else { b"GET" })?;
                 page.known(&SCHEME, if site.is_secure { b"https" } else { b"http" })?;
                 page.known(&AUTHORITY, site.authority.as_bytes())?;
                 page.known(&PATH, &redirect.target)?;
@@ -138,7 +138,7 @@ impl<'r> Users<'r> {
                 self.body.clear();
             }
         }
-        if let Some(body) = message.body.as_ref().filter(|_| keeps_method) {
+        if let Some(body) = message.body.as_ref().filter(|_| keeps_request) {
             body.write(&mut values, &mut self.body)?;
             let length = self.body.len() as u64;
             page.field(&CONTENT_LENGTH, |out| {

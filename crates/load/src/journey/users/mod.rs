@@ -65,7 +65,7 @@ struct Redirect {
     host: u16,
     target: Vec<u8>,
     /// Whether the request keeps the step's method and body.
-    keeps_method: bool,
+    keeps_request: bool,
     /// Whether it was redirected to another origin on the way: credentials are no longer sent.
     is_cross_origin: bool,
     /// The id of the redirected request until it is sent to the new target: its outcome is not known yet.
@@ -118,7 +118,7 @@ pub struct Users<'r> {
 impl Redirect {
     /// Which of the step's header fields are not sent to the new target.
     fn omitted_headers(&self) -> OmittedHeaders {
-        OmittedHeaders { credentials: self.is_cross_origin, body: !self.keeps_method }
+        OmittedHeaders { credentials: self.is_cross_origin, body: !self.keeps_request }
     }
 }
 
@@ -269,7 +269,7 @@ impl<'r> Users<'r> {
         let state = &mut self.users[user as usize];
         let has_id = self.scripts[request as usize].has_id;
         // If the redirect drops the request's content, it drops its id too.
-        let carries = has_id && state.redirect.as_ref().is_none_or(|r| r.keeps_method);
+        let carries = has_id && state.redirect.as_ref().is_none_or(|r| r.keeps_request);
         if let Some(redirect) = &mut state.redirect {
             redirect.pending = None;
         }
@@ -411,8 +411,8 @@ impl<'r> Users<'r> {
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
-        let keeps_method = redirect.is_none_or(|r| r.keeps_method);
-        self.head.extend_from_slice(if keeps_method { message.method.as_bytes() } else { b"GET" });
+        let keeps_request = redirect.is_none_or(|r| r.keeps_request);
+        self.head.extend_from_slice(if keeps_request { message.method.as_bytes() } else { b"GET" });
         self.head.push(b' ');
         let by_proxy = site.and_then(|s| s.by_proxy.as_deref());
         if let Some(site) = site.filter(|_| by_proxy.is_some()) {
@@ -445,7 +445,7 @@ impl<'r> Users<'r> {
                 self.head.extend_from_slice(b"\r\n");
             }
         }
-        if let Some(body) = message.body.as_ref().filter(|_| keeps_method) {
+        if let Some(body) = message.body.as_ref().filter(|_| keeps_request) {
             self.body.clear();
             body.write(&mut values, &mut self.body)?;
             self.head.extend_from_slice(b"Content-Length: ");
@@ -469,7 +469,7 @@ impl<'r> Users<'r> {
         let draw = Draw { sequence, id, now_ns, random };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
-        let keeps_method = state.redirect.as_ref().is_none_or(|r| r.keeps_method);
+        let keeps_request = state.redirect.as_ref().is_none_or(|r| r.keeps_request);
         self.head.clear();
         if state.redirect.is_none() {
             message.target.write(&mut values, &mut self.head)?;
@@ -478,7 +478,7 @@ impl<'r> Users<'r> {
         message
             .body
             .iter()
-            .filter(|_| keeps_method)
+            .filter(|_| keeps_request)
             .try_for_each(|body| body.write(&mut values, &mut self.head))
     }
 
@@ -637,13 +637,13 @@ impl<'r> Users<'r> {
                 Ok((to, target)) => {
                     state.redirected += 1;
                     // Whatever was dropped at one redirect stays dropped at later ones.
-                    let keeps_method = same && before.as_ref().is_none_or(|b| b.keeps_method);
+                    let keeps_request = same && before.as_ref().is_none_or(|b| b.keeps_request);
                     let sites = &self.journey.sites;
                     let is_cross_origin = before.is_some_and(|b| b.is_cross_origin)
                         || to != host
                             && !redirect::is_same_origin(&sites[usize::from(host)], &sites[usize::from(to)]);
-                    let id = (state.is_written && keeps_method && script.has_id).then_some(state.draw.id);
-                    let redirect = Redirect { host: to, target, keeps_method, is_cross_origin, pending: id };
+                    let id = (state.is_written && keeps_request && script.has_id).then_some(state.draw.id);
+                    let redirect = Redirect { host: to, target, keeps_request, is_cross_origin, pending: id };
                     state.redirect = Some(Box::new(redirect));
                     return (Outcome::Ok, None);
                 }

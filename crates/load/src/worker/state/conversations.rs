@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use loadlab_record::counts::outcome::{Failure, Outcome};
+use loadlab_record::random::GAMMA;
 
 use crate::io::ConnId;
 use crate::journey::failure::StepFailure;
@@ -108,7 +109,7 @@ impl WebSocketConnection {
         WebSocketConnection {
             number,
             state: WebSocketState::Opening,
-            socket: Socket::new(MAX_BODY as u64, seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            socket: Socket::new(MAX_BODY as u64, seed ^ number.wrapping_mul(GAMMA)),
             keeps,
             stale: false,
             partial: Vec::new(),

@@ -46,7 +46,7 @@ pub struct Exchange {
     /// Reader of the response, as far as received.
     pub reader: Reader,
     /// Its place in the deadline lists.
-    pub deadline: DeadlineLink,
+    pub deadline_link: DeadlineLink,
     /// Beginning of a response that arrived in pieces, for the examples.
     pub stash: Option<Box<Stash>>,
     /// The whole response, if it is judged by more than its status.
@@ -116,7 +116,7 @@ impl Exchange {
             started_ns: 0,
             begun: 0,
             reader: Reader::default(),
-            deadline: DeadlineLink::default(),
+            deadline_link: DeadlineLink::default(),
             stash: None,
             buffered: None,
         }
@@ -242,7 +242,7 @@ impl Slots {
     #[inline]
     pub fn first_timeout(&self) -> Option<(u32, u64)> {
         let id = self.timeouts.first(&self.exchanges)?;
-        Some((id, self.exchanges[id as usize].deadline.at_ns))
+        Some((id, self.exchanges[id as usize].deadline_link.at_ns))
     }
 
     /// Keeps the beginning of a response that arrives in pieces.
@@ -288,12 +288,12 @@ impl Slots {
 impl DeadlineLinks for Vec<Exchange> {
     #[inline]
     fn link(&mut self, id: u32) -> &mut DeadlineLink {
-        &mut self[id as usize].deadline
+        &mut self[id as usize].deadline_link
     }
 
     #[inline]
     fn at_ns(&self, id: u32) -> u64 {
-        self[id as usize].deadline.at_ns
+        self[id as usize].deadline_link.at_ns
     }
 }
 

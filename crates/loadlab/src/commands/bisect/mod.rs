@@ -26,7 +26,7 @@ use super::revisions::{Trees, changes};
 use super::run::{GUARDIAN, default_out, own_exe, usual};
 use crate::args::{self, BisectArgs, PlanArgs, PlanChoice};
 use crate::exit::{self, Ended, note};
-use crate::live::text;
+use crate::live::wording;
 use crate::{mask, output, signals};
 
 /// This many INVALID trials in a row end the search.
@@ -384,7 +384,7 @@ impl Search<'_> {
     }
 
     fn shown(&self, value: f64) -> String {
-        text::figure(&self.figure, &FigureValue { value: Some(value), ..Default::default() })
+        wording::figure(&self.figure, &FigureValue { value: Some(value), ..Default::default() })
     }
 
     fn worded(&self, reading: Reading) -> String {

@@ -17,7 +17,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
-use crate::live::text::describe;
+use crate::live::wording::describe;
 
 fn sample(component: &str, at_s: f64, cpu_s: f64, memory: u64, limit: Option<u64>) -> Sample {
     // Throttled in 4 of 10 periods a second, on four cores each time.

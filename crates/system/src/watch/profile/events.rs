@@ -118,7 +118,8 @@ impl Events {
     }
 
     /// Opens events for every thread of a process; threads created meanwhile inherit their creator's events or are
-    /// listed.
+    /// listed. A list that lacks threads, because others ended, is not repeated later: nothing reports a thread that
+    /// inherits events while sampling is off, so one that was found then could be sampled twice.
     fn follow_process(&mut self, threads: &mut Threads, pid: u32) -> Result<(), String> {
         let mut tids = Vec::new();
         if TaskFiles::new().list(pid, &mut tids).is_err() {

@@ -7,7 +7,6 @@
 //! Only if a single thread is too much, one in N of its switches is sampled.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -15,6 +14,7 @@ use super::super::evidence::Members;
 use super::super::evidence::random::Random;
 use super::events::{ANY_CORE, Attributes, DISABLE, ENABLE, control, online_cores, refused, share_ring};
 use super::ring::{Kind, Record, Ring};
+use crate::process::task::TaskFiles;
 
 /// As in `events.rs`; a thread that leaves its core is in the kernel, so kernel functions must be permitted.
 const PARANOID: u32 = 1;
@@ -69,12 +69,15 @@ impl Switches {
     /// Starts sampling threads drawn at random. Returns how many threads each of them stands for.
     pub fn begin(&mut self, members: &[Members]) -> f64 {
         let mut threads: Vec<(u32, &str)> = Vec::new();
+        let (mut files, mut tids) = (TaskFiles::new(), Vec::new());
         for one in members {
             let begin = threads.len();
             for pid in &one.pids {
-                let listed = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-                let tids = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-                threads.extend(tids.map(|tid| (tid, one.component.as_str())));
+                tids.clear();
+                // A list that lacks some threads is still good enough to draw from; the next second has another.
+                if files.list(*pid, &mut tids).is_ok() {
+                    threads.extend(tids.iter().map(|tid| (*tid, one.component.as_str())));
+                }
             }
             for place in (begin + 1..threads.len()).rev() {
                 threads.swap(place, begin + self.random.below(place + 1 - begin));

@@ -157,7 +157,7 @@ struct Sending<'a> {
     over_ns: Option<u64>,
     /// Counts reported for each part so far.
     counted: Vec<Counts>,
-    /// The last second that each part reported.
+    /// What each part reported last.
     last: Vec<LastSecond>,
     /// When the state of all parts was last reported.
     shown_ns: u64,

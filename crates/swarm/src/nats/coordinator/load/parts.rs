@@ -27,7 +27,7 @@ pub struct PartNow {
     pub is_missing: bool,
 }
 
-/// What a part reported of its last second.
+/// What a part reported last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastSecond {
     /// Successful responses per second; if the second was cut short, those of the second before.

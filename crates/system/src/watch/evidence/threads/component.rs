@@ -164,8 +164,8 @@ impl ComponentThreads {
             // A process that was never listed is new: nothing is known beyond its first thread.
             process.is_chosen = process.listed.is_some() && which(process);
             if process.is_chosen {
-                usage.is_partial |= process.is_whole == Some(false);
-                process.is_whole = Some(true);
+                usage.is_partial |= process.is_whole == Some(false) || !process.is_list_whole;
+                process.is_whole = Some(process.is_list_whole);
             }
         }
         let (mut until_clock, mut is_over) = (GROUP_MAX, false);
@@ -224,6 +224,22 @@ fn group(left_ns: u64, cost_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sum_without_an_unlisted_thread_is_not_of_all() {
+        let listed = Some((Instant::now(), std::time::Duration::ZERO));
+        let mut tools = super::super::ThreadReader::new().tools;
+        let mut component = ComponentThreads::default();
+        component.processes.push(Process { listed, ..Process::new(std::process::id()) });
+        // Between two whole lists, up to one that lacks a thread, from there on, and when it was counted twice again.
+        let partial = [true, false, true, true].map(|is_whole| {
+            component.processes[0].is_list_whole = is_whole;
+            let mut usage = Usage::default();
+            component.count_cpu(&mut tools, &mut usage, |_| true, || true);
+            usage.is_partial
+        });
+        assert_eq!(partial, [false, true, true, false]);
+    }
 
     #[test]
     fn what_is_hidden_is_said() {

@@ -23,6 +23,8 @@ pub(super) struct Process {
     pub threads: Vec<Thread>,
     /// When its threads were listed, and for how long the list is valid.
     pub listed: Option<(Instant, Duration)>,
+    /// Whether the list has all its threads.
+    pub is_list_whole: bool,
     /// Whether the CPU time of its threads is being counted.
     pub is_chosen: bool,
     /// Whether the last count covered all its threads; `None` if there was none.
@@ -55,6 +57,7 @@ impl Process {
             pid,
             threads: vec![Thread::new(pid)],
             listed: None,
+            is_list_whole: true,
             is_chosen: false,
             is_whole: None,
             may_trace: true,
@@ -76,14 +79,16 @@ impl Process {
         let listed = match tools.files.count(self.pid) {
             Ok(1) => {
                 tools.tids.push(self.pid);
-                Ok(())
+                Ok(true)
             }
-            Ok(_) => tools.files.list(self.pid, &mut tools.tids).map(|_| ()),
+            Ok(_) => tools.files.list(self.pid, &mut tools.tids),
             Err(error) => Err(error),
         };
-        if listed.is_err() {
+        self.is_list_whole = listed.unwrap_or_else(|_| {
+            // It has ended, with all its threads.
             tools.tids.clear();
-        }
+            true
+        });
         tools.tids.sort_unstable();
         let pid = self.pid;
         let Tools { files, tids, merged, .. } = tools;

@@ -96,6 +96,7 @@ pub fn describe_settled(comparison: &Settled) -> String {
             Call::Same => "the same",
             Call::Changed => "changed",
             Call::CannotTell if f.is_open => "open",
+            Call::CannotTell if f.is_unresolved => "differs by less than its readings resolve",
             Call::CannotTell => "unknown",
         };
         let more = f.more.map(|n| format!("about {}", plural(n as u64, "more round", "more rounds")));
@@ -133,10 +134,10 @@ pub fn figure(facts: &FigureFacts, value: &FigureValue) -> String {
 /// The first figures that matter, each with its name; `None` if the plan names none.
 pub fn first_figures(facts: &[FigureFacts], summary: &Summary) -> Option<String> {
     let nothing = FigureValue::default();
-    let texts = |f: &FigureFacts| {
+    let text_of = |f: &FigureFacts| {
         format!("{} {}", f.name, figure(f, summary.figures.get(&f.name).unwrap_or(&nothing)))
     };
-    let texts: Vec<String> = facts.iter().take(IN_LINE).map(texts).collect();
+    let texts: Vec<String> = facts.iter().take(IN_LINE).map(text_of).collect();
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
@@ -175,4 +176,25 @@ fn median_and_memory(s: &Summary) -> String {
     let memory = most.max_by(|a, b| a.1.total_cmp(&b.1));
     let memory = memory.map_or(String::new(), |(n, b)| format!(", {n} up to {}", format_bytes(b)));
     format!("{p50}{memory}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_that_is_not_resolved_is_not_unknown() {
+        let check = |call: Call, is_open: bool, is_unresolved: bool, expect: &str| {
+            let (name, effect, is_ratio) = ("peak memory".to_owned(), Some(1.04), true);
+            let figure = SettledFigure { name, call, is_open, is_unresolved, is_ratio, effect, more: None };
+            let (base, other, figures) = ("old".to_owned(), "new".to_owned(), vec![figure]);
+            let settled = Settled { base, other, is_settled: !is_open, figures };
+            let text = format!("“new” against “old”: peak memory {expect}");
+            assert_eq!(describe_settled(&settled), text);
+        };
+        check(Call::Worse, false, false, "worse (1.04 ×)");
+        check(Call::CannotTell, true, false, "open (1.04 ×)");
+        check(Call::CannotTell, false, false, "unknown (1.04 ×)");
+        check(Call::CannotTell, false, true, "differs by less than its readings resolve (1.04 ×)");
+    }
 }
