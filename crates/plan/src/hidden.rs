@@ -14,6 +14,8 @@ use crate::text::span::Span;
 
 /// Keys whose subkeys name what is searched for in answers, or cases.
 const NOT_SENT: [&str; 6] = ["capture", "check", "expect", "matrix", "probes", "derive"];
+/// Keys whose subkeys are names that the plan's author chooses: a component may be called `auth`.
+const OF_NAMES: [&str; 2] = ["components", "loads"];
 
 /// The credentials that were found.
 #[derive(Default)]
@@ -149,7 +151,7 @@ impl<'k> At<'k> {
         let is_index = key.bytes().all(|b| b.is_ascii_digit());
         At {
             key: if is_index { self.key } else { key },
-            in_auth: self.in_auth || key == "auth",
+            in_auth: self.in_auth || key == "auth" && !OF_NAMES.contains(&self.key),
             is_named: self.is_named && !NOT_SENT.contains(&key),
         }
     }
