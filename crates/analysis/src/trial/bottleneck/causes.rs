@@ -5,7 +5,8 @@ use loadlab_record::documents::summary::Summary;
 use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, significant};
 use loadlab_record::watch::evidence::Pair;
 
-use super::flow::{Flow, GENERATOR, SHORTEST_LINK_MS, WaitPlace, is_per_request, most, short, waiting};
+use super::flow::{Flow, SHORTEST_LINK_MS, WaitPlace, most, short, waiting};
+use super::targets::{GENERATOR, is_per_request};
 use super::{BottleneckKind, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};
 
 /// A pool is full when this share of its connections is busy: between two requests each is idle for a moment.

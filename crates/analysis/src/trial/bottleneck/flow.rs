@@ -7,28 +7,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadlab_record::documents::summary::LoadFacts;
 use loadlab_record::text::units::significant;
-use loadlab_record::text::url::{self, Url};
 use loadlab_record::watch::evidence::{Evidence, Listener, Pair, Ports, Threads, Timed};
 
+use super::targets::{GENERATOR, LoadConnections, is_per_request, is_same_path, port_of, socket_of};
 use super::{TrialData, during};
 use crate::trial::counter::During;
 
-/// The generator's name in pairs.
-pub const GENERATOR: &str = "loadlab";
 /// With fewer readings of sockets than this a mean is unreliable.
 pub const FEWEST_READINGS: u32 = 15;
 /// Above this share of ties the kernel's clock is too coarse, and packet times decide.
 const TIES_SHARE: f64 = 0.1;
 /// Fewest exchanges for a mean.
 const FEWEST_TIMED: u64 = 20;
-/// If this share of connections carries its first request, each connection serves only one.
-const FIRST_REQUEST_SHARE: f64 = 0.7;
 /// A lost segment is retransmitted after at least this long: the kernel's shortest timeout.
 const RETRANSMIT_S: f64 = 0.2;
-/// If a pair opens connections at this share of the request rate or more, each serves one request.
-const PER_REQUEST_SHARE: f64 = 0.5;
 /// Connections in an unknown state matter from this share of the requests in flight.
 const UNSURE_SHARE: f64 = 0.1;
 /// For up to this many pairs with many unknowns, all combinations are tried.
@@ -358,15 +351,6 @@ pub fn most(pair: &Pair) -> f64 {
     }
 }
 
-/// Whether each connection is made for one request.
-pub fn is_per_request(pair: &Pair, rate_per_s: f64) -> bool {
-    let has_times = !pair.is_unix && !pair.is_udp;
-    if has_times {
-        return pair.first_request >= FIRST_REQUEST_SHARE * pair.open;
-    }
-    pair.is_udp || rate_per_s > 0.0 && pair.made_per_s >= PER_REQUEST_SHARE * rate_per_s
-}
-
 /// What is unknown about a pair, and why.
 fn unseen(pair: &Pair) -> String {
     let to = if pair.to.is_empty() { "?" } else { &pair.to };
@@ -562,90 +546,6 @@ fn threads(lines: &[&Evidence]) -> BTreeMap<String, ThreadMeans> {
     by_name.into_iter().map(mean).collect()
 }
 
-/// Where a load goes: ports of its TCP addresses, and paths of its Unix sockets.
-struct Targets<'a> {
-    ports: BTreeSet<u16>,
-    sockets: BTreeSet<&'a str>,
-}
-
-impl<'a> Targets<'a> {
-    /// By the URLs that the record has: the first of each load.
-    fn of_urls(load: &'a LoadFacts) -> Targets<'a> {
-        let urls = || load.loads.values().chain([load]).map(|load| load.url.as_str());
-        let ports = urls().filter_map(port_of).collect();
-        Targets { ports, sockets: urls().filter_map(socket_of).collect() }
-    }
-
-    /// By the addresses of all hosts of all loads.
-    fn of_addresses(load: &'a LoadFacts) -> Targets<'a> {
-        let all = || load.targets.iter().map(String::as_str);
-        let ports = all().filter(|target| socket_of(target).is_none()).filter_map(port_at).collect();
-        Targets { ports, sockets: all().filter_map(socket_of).collect() }
-    }
-
-    fn has(&self, pair: &Pair) -> bool {
-        match pair.is_unix {
-            true => self.sockets.iter().any(|path| is_same_path(path, &pair.address)),
-            false => !pair.is_udp && port_at(&pair.address).is_some_and(|port| self.ports.contains(&port)),
-        }
-    }
-}
-
-/// Tells connections of the load from others that loadlab makes, such as those of its probes.
-struct LoadConnections<'a> {
-    load: &'a LoadFacts,
-    urls: Targets<'a>,
-    addresses: Targets<'a>,
-    /// Ports of those targets to which connections were seen at exactly their address: loadlab's, or unowned ones.
-    exact: BTreeSet<u16>,
-    /// Whether loadlab was seen connected to what a URL names.
-    is_url_seen: bool,
-    rate_per_s: f64,
-}
-
-impl<'a> LoadConnections<'a> {
-    fn new(pairs: &[Pair], load: &'a LoadFacts, rate_per_s: f64) -> LoadConnections<'a> {
-        let (urls, addresses) = (Targets::of_urls(load), Targets::of_addresses(load));
-        // Those that live for one request may all be unowned.
-        let perhaps_own = pairs.iter().filter(|pair| pair.from == GENERATOR || pair.from.is_empty());
-        let exact = perhaps_own.filter(|pair| !pair.is_unix && load.targets.contains(&pair.address));
-        LoadConnections {
-            exact: exact.filter_map(|pair| port_at(&pair.address)).collect(),
-            is_url_seen: pairs.iter().any(|pair| pair.from == GENERATOR && urls.has(pair)),
-            load,
-            urls,
-            addresses,
-            rate_per_s,
-        }
-    }
-
-    /// Whether connections go where the load does, as far as their port or socket tells.
-    fn is_target(&self, pair: &Pair) -> bool {
-        self.urls.has(pair) || self.addresses.has(pair)
-    }
-
-    /// Whether connections without a known owner are the load's, by where they go. A probe's may go to the same port of
-    /// another component.
-    fn takes_unowned(&self, pair: &Pair) -> bool {
-        self.is_target(pair) && (self.load.targets.is_empty() || self.is_own(pair))
-    }
-
-    /// Whether connections of loadlab are the load's.
-    fn is_own(&self, pair: &Pair) -> bool {
-        // Where a program's requests go is not known, and an older record has only the first URL of each load. A probe
-        // has a connection for each request.
-        if self.load.targets.is_empty() {
-            let can_tell = self.load.is_command() || self.is_url_seen && self.load.keep_alive;
-            return self.urls.has(pair) || !(can_tell && is_per_request(pair, self.rate_per_s));
-        }
-        // Several components may have the same port, each at its own address. An address that is seen in another form
-        // than that of the target (`0.0.0.0`, or one with a zone) counts by its port.
-        let is_elsewhere =
-            || !pair.is_unix && port_at(&pair.address).is_some_and(|port| self.exact.contains(&port));
-        self.load.targets.contains(&pair.address) || self.addresses.has(pair) && !is_elsewhere()
-    }
-}
-
 /// Names both ends of pairs where possible, and leaves out connections of loadlab that are not the load's.
 ///
 /// Unowned connections to the load's target are the load's: those that live for one request are gone before their
@@ -701,30 +601,6 @@ fn add(pair: &mut Pair, part: &Pair) {
     pair.made_per_s += part.made_per_s;
     pair.rtt_ms = pair.rtt_ms.or(part.rtt_ms);
     pair.timed = pair.timed.or(part.timed);
-}
-
-/// The path of `unix:/PATH:/URI`.
-pub fn socket_of(url: &str) -> Option<&str> {
-    url::unix_socket(url)?.split(':').next().filter(|path| !path.is_empty())
-}
-
-/// A server may have bound its socket by a path relative to where it was started.
-fn is_same_path(path: &str, bound: &str) -> bool {
-    let bound = bound.trim_start_matches("./");
-    let end = path.strip_suffix(bound).filter(|_| !bound.is_empty());
-    end.is_some_and(|before| before.is_empty() || before.ends_with('/'))
-}
-
-/// The port of `ADDRESS:PORT`. Not for the path of a Unix socket, which may end like one.
-fn port_at(address: &str) -> Option<u16> {
-    address.rsplit(':').next()?.parse().ok()
-}
-
-/// The port of a URL, as written or by its scheme.
-fn port_of(url: &str) -> Option<u16> {
-    let url = Url::parse(url).ok().filter(|url| url.scheme.is_some())?;
-    let by_scheme = if url.is("https") || url.is("wss") { 443 } else { 80 };
-    Some(url.authority.port.unwrap_or(by_scheme))
 }
 
 /// What each listener dropped from the load's start to its end.
@@ -809,52 +685,6 @@ mod tests {
         assert_eq!(waiting(&pool), 19.0);
         pool.timed = Some(Timed { exchanges: 3, busy_share: 0.95, wait_ms: 1.0 });
         assert_eq!(waiting(&pool), 0.0);
-    }
-
-    #[test]
-    fn what_probes_ask_is_not_the_loads() {
-        let at = |address: &str, open: f64, first_request: f64| Pair {
-            address: address.into(),
-            first_request,
-            ..pair("loadlab", "any", open, 0.0)
-        };
-        // A probe has a connection for each reading, perhaps to the port that the load's target has elsewhere.
-        let pairs = [
-            at("10.0.0.2:80", 10.0, 0.0),
-            at("10.0.0.3:80", 0.02, 0.02),
-            at("10.0.0.4:81", 5.0, 0.0),
-            at("10.0.0.5:82", 0.02, 0.02),
-            Pair { is_unix: true, ..at("./web.sock", 1.0, 0.0) },
-        ];
-        let check = |load: &LoadFacts, expect: [bool; 5]| {
-            let of_load = LoadConnections::new(&pairs, load, 100.0);
-            assert_eq!(pairs.each_ref().map(|pair| of_load.is_own(pair)), expect, "{load:?}");
-        };
-        let with = |targets: &[&str]| LoadFacts {
-            url: "http://10.0.0.2/".into(),
-            targets: targets.iter().map(|address| (*address).to_owned()).collect(),
-            keep_alive: true,
-            ..LoadFacts::default()
-        };
-        check(&with(&["10.0.0.2:80"]), [true, false, false, false, false]);
-        check(&with(&["10.0.0.2:80", "10.0.0.4:81"]), [true, false, true, false, false]);
-        check(&with(&["unix:/run/web.sock"]), [false, false, false, false, true]);
-        check(&with(&["0.0.0.0:80"]), [true, true, false, false, false]);
-        // Older records, and programs, whose targets are not known.
-        check(&with(&[]), [true, true, true, false, true]);
-        check(&LoadFacts { keep_alive: false, ..with(&[]) }, [true; 5]);
-        let program = LoadFacts { model: "command".into(), url: "./wrk".into(), ..LoadFacts::default() };
-        check(&program, [true, false, true, false, true]);
-    }
-
-    #[test]
-    fn ports_of_urls() {
-        let check = |url: &str, expect: Option<u16>| assert_eq!(port_of(url), expect, "{url}");
-        check("http://127.0.0.1:8080/x?y=http://z:1", Some(8080));
-        check("http://[::1]/", Some(80));
-        check("wss://[::1]:9443", Some(9443));
-        check("https://name/", Some(443));
-        check("", None);
     }
 
     #[test]

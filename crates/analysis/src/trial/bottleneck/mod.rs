@@ -26,6 +26,7 @@ mod located;
 mod memory;
 mod ports;
 mod taken_down;
+mod targets;
 
 use std::collections::BTreeMap;
 
@@ -192,7 +193,8 @@ fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
 fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
     let started = trial.summary.requests.started.max(1) as f64;
     let enough = (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS);
-    let full = flow.listeners.iter().filter(|l| l.drops as f64 >= enough && l.component != flow::GENERATOR);
+    let full =
+        flow.listeners.iter().filter(|l| l.drops as f64 >= enough && l.component != targets::GENERATOR);
     let suspect = |l: &Listener| {
         let who = if l.component.is_empty() { l.address.clone() } else { l.component.clone() };
         Suspect {
@@ -538,7 +540,7 @@ fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<S
         f.get(Failure::Connect) + f.get(Failure::Reset) > 0
     });
     let mut found = Vec::new();
-    let host = flow::socket_of(&s.load.url).or_else(|| s.load.url.split('/').nth(2));
+    let host = targets::socket_of(&s.load.url).or_else(|| s.load.url.split('/').nth(2));
     let host = host.filter(|host| !host.is_empty()).unwrap_or("the target");
     let host = flow.and_then(|flow| flow.listens_at(&s.load.url)).unwrap_or(host);
     let mut say = |share: f64, text: String| {

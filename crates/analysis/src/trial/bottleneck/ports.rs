@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use loadlab_record::text::units::{format_count, format_percent_whole};
 
-use super::flow::{Flow, GENERATOR, PortLine};
+use super::flow::{Flow, PortLine};
+use super::targets::GENERATOR;
 use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during};
 
 /// Taken ports above this share of the range count as all: those held by others are not available either.
