@@ -13,6 +13,7 @@ use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_record::sync::lock;
 use loadlab_record::watch::evidence::Evidence;
+use loadlab_record::watch::packed_samples::{Packer, Position};
 use loadlab_record::watch::profile::Profile;
 use loadlab_record::watch::sample::Sample;
 use loadlab_system::{Cancel, Component, Notice, ProcessId, TrialClock, WatchEvent, clock};
@@ -42,10 +43,10 @@ struct Observed {
     /// Events with their times, held until the clock's zero is known.
     waiting: Vec<(u64, EventKind)>,
     events: Vec<Event>,
-    samples: Vec<Sample>,
+    samples: Packer,
     evidence: Vec<Evidence>,
-    /// Number of samples already reported.
-    reported: usize,
+    /// Position behind the samples that were reported.
+    reported: Position,
     readings: Readings,
     /// Reported number of OOM kills, by component.
     kills: HashMap<ProcessId, u64>,
@@ -54,6 +55,16 @@ struct Observed {
     trouble: Option<AbortReason>,
     /// Set if the record could not be written, even if other trouble came first.
     unwritten: Option<Arc<StoreError>>,
+}
+
+/// Samples and events of a trial in progress, as far as they were collected.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// The samples, in order of arrival.
+    pub samples: Vec<Sample>,
+    /// The events, in order of arrival.
+    pub events: Vec<Event>,
+    position: Position,
 }
 
 /// Why a trial ended early.
@@ -178,7 +189,7 @@ impl TrialState {
                         seen.readings.fail(probe, why);
                     }
                 }
-                seen.samples.extend(samples);
+                samples.into_iter().for_each(|sample| seen.samples.pack(sample));
             }
             WatchEvent::Evidence(evidence) => {
                 let Some(evidence) = self.secrets.mask_value(*evidence) else { return };
@@ -242,12 +253,11 @@ impl TrialState {
 
     /// Reports the samples taken since the last call. The watcher thread itself must not wait for receivers.
     fn emit_samples(&self, emit: EventSink<'_>) {
-        let new = {
-            let mut seen = self.seen();
-            let so_far = seen.samples.len();
-            let from = std::mem::replace(&mut seen.reported, so_far);
-            seen.samples.get(from..).unwrap_or_default().to_vec()
-        };
+        let mut new = Vec::new();
+        {
+            let Observed { samples, reported, .. } = &mut *self.seen();
+            samples.so_far().unpack_after(reported, &mut new);
+        }
         if !new.is_empty() {
             emit(RunEvent::Watched(new));
         }
@@ -317,10 +327,11 @@ impl TrialState {
         self.seen().clock.map_or(0.0, |clock| clock.at_s(clock::now_ns()))
     }
 
-    /// Appends the samples and events that arrived since the last call with the same vectors.
-    pub fn collect_into(&self, samples: &mut Vec<Sample>, events: &mut Vec<Event>) {
+    /// Appends the samples and events that arrived since the last call with the same collection.
+    pub fn collect_into(&self, collected: &mut Collected) {
+        let Collected { samples, events, position } = collected;
         let seen = self.seen();
-        samples.extend_from_slice(seen.samples.get(samples.len()..).unwrap_or_default());
+        seen.samples.so_far().unpack_after(position, samples);
         events.extend_from_slice(seen.events.get(events.len()..).unwrap_or_default());
     }
 
@@ -332,7 +343,7 @@ impl TrialState {
     /// All samples and events so far.
     pub fn collected(&self) -> (Vec<Sample>, Vec<Event>) {
         let seen = self.seen();
-        (seen.samples.clone(), seen.events.clone())
+        (seen.samples.so_far().unpacked(), seen.events.clone())
     }
 }
 

@@ -156,9 +156,9 @@ pub fn headers(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 /// Captured values, by slot. Values keep their memory, so setting one again does not allocate in the long run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CaptureSlots {
-    values: Box<[CapturePlace]>,
+    values: Option<Box<[CapturePlace]>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -169,9 +169,20 @@ struct CapturePlace {
 }
 
 impl CaptureSlots {
-    /// `count` slots, none set; they take no memory until set.
+    /// No slots.
+    pub const EMPTY: CaptureSlots = CaptureSlots { values: None };
+
+    /// `count` slots, none set; their values take no memory until set.
     pub fn new(count: u16) -> CaptureSlots {
-        CaptureSlots { values: vec![CapturePlace::default(); usize::from(count)].into_boxed_slice() }
+        CaptureSlots { values: Some(vec![CapturePlace::default(); usize::from(count)].into_boxed_slice()) }
+    }
+
+    fn place(&self, slot: u16) -> Option<&CapturePlace> {
+        self.values.as_deref()?.get(usize::from(slot))
+    }
+
+    fn place_mut(&mut self, slot: u16) -> Option<&mut CapturePlace> {
+        self.values.as_deref_mut()?.get_mut(usize::from(slot))
     }
 
     /// Sets a slot.
@@ -180,7 +191,7 @@ impl CaptureSlots {
     /// The value is longer than [`MAX_VALUE`]; the slot is then unset.
     pub fn set(&mut self, slot: u16, value: &[u8]) -> Result<(), CaptureError> {
         self.unset(slot);
-        let Some(found) = self.values.get_mut(usize::from(slot)) else { return Ok(()) };
+        let Some(found) = self.place_mut(slot) else { return Ok(()) };
         keep(value, &mut found.value)?;
         found.is_set = true;
         Ok(())
@@ -198,7 +209,7 @@ impl CaptureSlots {
         body: &[u8],
     ) -> Result<(), CaptureError> {
         self.unset(slot);
-        let Some(found) = self.values.get_mut(usize::from(slot)) else { return Ok(()) };
+        let Some(found) = self.place_mut(slot) else { return Ok(()) };
         capture.take(head, body, &mut found.value)?;
         found.is_set = true;
         Ok(())
@@ -206,7 +217,7 @@ impl CaptureSlots {
 
     /// Unsets a slot.
     pub fn unset(&mut self, slot: u16) {
-        if let Some(found) = self.values.get_mut(usize::from(slot)) {
+        if let Some(found) = self.place_mut(slot) {
             if found.is_set {
                 std::mem::swap(&mut found.value, &mut found.before);
             }
@@ -217,18 +228,18 @@ impl CaptureSlots {
 
     /// The slot's previous value, which was in the request that led to the current one; empty if there was none.
     pub fn before(&self, slot: u16) -> &[u8] {
-        self.values.get(usize::from(slot)).map_or(&[], |s| s.before.as_slice())
+        self.place(slot).map_or(&[], |s| s.before.as_slice())
     }
 
     /// A slot's value, if it has one.
     #[inline]
     pub fn get(&self, slot: u16) -> Option<&[u8]> {
-        self.values.get(usize::from(slot)).filter(|s| s.is_set).map(|s| s.value.as_slice())
+        self.place(slot).filter(|s| s.is_set).map(|s| s.value.as_slice())
     }
 
     /// Number of slots.
     pub fn count(&self) -> u16 {
-        self.values.len() as u16
+        self.values.as_deref().map_or(0, |values| values.len() as u16)
     }
 }
 

@@ -138,6 +138,8 @@ pub struct Fed {
     pub used: usize,
     /// Offset of the (final) head's end in the given bytes, if the head began and ended in them.
     pub head_end: Option<usize>,
+    /// The head, once it is complete.
+    pub head: Option<Head>,
 }
 
 impl Default for Reader {
@@ -184,7 +186,7 @@ impl Reader {
         memo: &mut Memo,
         sink: &mut impl BodySink,
     ) -> Result<Fed, Http1Error> {
-        let mut fed = Fed { done: false, used: 0, head_end: None };
+        let mut fed = Fed { done: false, used: 0, head_end: None, head: None };
         if self.state == ReaderState::Head {
             match self.feed_head(bytes, no_body, memo, sink)? {
                 None => {
@@ -214,6 +216,7 @@ impl Reader {
         };
         fed.used += used;
         fed.done = done;
+        fed.head = self.head;
         Ok(fed)
     }
 

@@ -21,6 +21,7 @@ use crate::worker::exchange::RequestEnd;
 use crate::worker::state::conversations::{
     Conversations, EndCause, EndedPart, Gone, WebSocketConnection, WebSocketState, describe_close,
 };
+use crate::worker::state::slots::Fact;
 use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
 
@@ -48,7 +49,7 @@ enum PartState {
 impl<'r> Worker<'r> {
     /// The conversation part that an exchange is at.
     fn part(&self, id: u32) -> Option<&ConversationAction> {
-        let exchange = self.slots.exchanges.get(id as usize).filter(|e| e.under_way)?;
+        let exchange = self.slots.exchanges.get(id as usize).filter(|e| e.is(Fact::UnderWay))?;
         self.journey.as_ref()?.conversation(exchange.request).map(|conversation| &conversation.part)
     }
 
@@ -141,7 +142,7 @@ impl<'r> Worker<'r> {
             websocket.await_answer(buffers);
         }
         let all_gone = websocket.unsent == 0;
-        exchange.set_id(journey.last_id().filter(|_| kind.is_some() && result.is_ok()));
+        exchange.set(Fact::HasId, kind.is_some() && result.is_ok() && journey.last_id().is_some());
         exchange.buffered = Some(kept);
         match result {
             Err(failure) => self.slots.unwritten.push(exchange.unwritten(id, failure)),
@@ -194,7 +195,9 @@ impl<'r> Worker<'r> {
         let mut all = std::mem::replace(&mut self.conversations.ended_parts, spare);
         for EndedPart { id, request, started_ns, cause } in all.drain(..) {
             let exchange = &self.slots.exchanges[id as usize];
-            if !exchange.under_way || (exchange.request, exchange.started_ns) != (request, started_ns) {
+            if !exchange.is(Fact::UnderWay)
+                || (exchange.request, exchange.started_ns) != (request, started_ns)
+            {
                 continue;
             }
             let (conn, now) = (exchange.conn, self.now(ops));
@@ -385,7 +388,7 @@ impl<'r> Worker<'r> {
     fn opening_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
         let id = self.conns.table[conn as usize].exchange();
         let Some(exchange) = self.slots.exchanges.get_mut(id as usize) else { return self.shut(ops, conn) };
-        exchange.has_response_bytes = true;
+        exchange.set(Fact::HasResponseBytes, true);
         let Some(journey) = &self.journey else { return };
         let part = journey.conversation(exchange.request).map(|t| &t.part);
         let Some(ConversationAction::Open { opening, .. }) = part else { return };

@@ -12,13 +12,13 @@ use crate::journey::users::Users;
 use crate::measure::examples::{Ending, Reason, ResponseBytes};
 use crate::measure::recorder::Times;
 use crate::measure::redact::{self, Hidden};
-use crate::protocol::http1::Http1Error;
+use crate::protocol::http1::{Fed, Http1Error};
 use crate::spec::Model;
 use crate::spec::request::Request;
 use crate::worker::Worker;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::ConnPhase;
-use crate::worker::state::slots::Exchange;
+use crate::worker::state::slots::{Exchange, Fact};
 use crate::worker::state::timeouts::NONE;
 use crate::worker::state::tls::put;
 
@@ -138,7 +138,6 @@ impl<'r> Worker<'r> {
         let conn = &mut self.conns.table[id as usize];
         conn.become_busy();
         let exchange = &mut self.slots.exchanges[conn.exchange() as usize];
-        exchange.reader.reset();
         if self.journey.is_some() {
             return self.transmit_step(ops, id);
         }
@@ -175,7 +174,7 @@ impl<'r> Worker<'r> {
                         kept.request.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES)]);
                     }
                     let put = put(&mut self.conns.tls, ops, id, bytes);
-                    exchange.set_id(journey.last_id());
+                    exchange.set(Fact::HasId, journey.last_id().is_some());
                     put
                 }
                 Err(fault) => {
@@ -193,7 +192,7 @@ impl<'r> Worker<'r> {
             }
         };
         exchange.sends(length, sent);
-        exchange.has_late_buffer = has_late_buffer;
+        exchange.set(Fact::LateBuffer, has_late_buffer);
         self.measure.recorder.sent(sent);
     }
 
@@ -255,28 +254,20 @@ impl<'r> Worker<'r> {
         }
         let exchange_id = conn.exchange();
         let exchange = &mut self.slots.exchanges[exchange_id as usize];
-        exchange.has_response_bytes = true;
+        exchange.set(Fact::HasResponseBytes, true);
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
-        if exchange.has_late_buffer {
+        if exchange.is(Fact::LateBuffer) {
             exchange.provide_late_buffer(exchange_id, &mut self.journey);
         }
-        let fed = match &mut exchange.buffered {
-            None => exchange.reader.feed(bytes, request.response_has_no_body, &mut self.slots.memo),
-            Some(kept) => exchange.reader.feed_to(
-                bytes,
-                request.response_has_no_body,
-                &mut self.slots.memo,
-                &mut **kept,
-            ),
-        };
-        match fed {
-            Ok(fed) if fed.done => {
-                let clean = fed.used == bytes.len() && !last;
-                let whole = &bytes[..fed.used];
-                if exchange.stash.is_some() {
+        match self.slots.feed(exchange_id, bytes, request.response_has_no_body) {
+            Ok(Fed { done: true, used, head_end, head: Some(head) }) => {
+                let whole = &bytes[..used];
+                if self.slots.exchanges[exchange_id as usize].is(Fact::HasStash) {
                     self.slots.stash(exchange_id, whole, None);
                 }
-                self.complete(ops, id, now, clean, ResponseBytes { bytes: whole, head_end: fed.head_end });
+                let clean = used == bytes.len() && !last;
+                let may_continue = clean && head.keep_alive;
+                self.complete(ops, id, now, may_continue, ResponseBytes { bytes: whole, head_end });
             }
             Ok(fed) => self.slots.stash(exchange_id, bytes, fed.head_end),
             Err(fault) => {
@@ -290,27 +281,27 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Handles a complete response. `clean`: as far as its bytes show, the connection may be reused.
+    /// Handles a complete response. `may_continue`: as far as the response shows, the connection may be reused.
     #[inline]
     fn complete(
         &mut self,
         ops: &mut impl Ops<'r>,
         id: ConnId,
         now: u64,
-        clean: bool,
+        may_continue: bool,
         response: ResponseBytes<'_>,
     ) {
         let conn = &mut self.conns.table[id as usize];
         let exchange_id = conn.exchange();
         let exchange = &self.slots.exchanges[exchange_id as usize];
-        let Some(head) = exchange.reader.head() else { return };
-        if clean && head.keep_alive && self.spec.keep_alive && exchange.unsent == 0 {
+        let status = exchange.status;
+        if may_continue && self.spec.keep_alive && exchange.is_sent() {
             conn.become_idle();
         } else {
             self.shut(ops, id);
         }
-        self.measure.recorder.status(head.status);
-        let (outcome, failure) = self.judge(exchange_id, head.status, now);
+        self.measure.recorder.status(status);
+        let (outcome, failure) = self.judge(exchange_id, status, now);
         self.finish(ops, exchange_id, now, RequestEnd::judged(outcome, failure, response));
     }
 
@@ -345,7 +336,7 @@ impl<'r> Worker<'r> {
             _ => return self.close(ops, id),
         };
         let now = self.now(ops);
-        let whole = error.is_none() && exchange.reader.ends_with_connection();
+        let whole = error.is_none() && exchange.ends_with_connection();
         if whole && self.conns.tls.as_ref().is_some_and(|tls| tls.is_cut(id)) {
             let reason = Reason::Text("the connection ended without a TLS close_notify");
             return self.fail(ops, exchange_id, Failure::Truncated, reason);
@@ -354,7 +345,7 @@ impl<'r> Worker<'r> {
             self.measure.recorder.roll(now);
             return self.complete(ops, id, now, false, ResponseBytes::default());
         }
-        let has_response_bytes = exchange.has_response_bytes;
+        let has_response_bytes = exchange.is(Fact::HasResponseBytes);
         let unread = is_unread(exchange, error);
         let request = &self.spec.requests[exchange.request as usize];
         if rested && exchange.may_resend(request, unread) && ops.unseen(id) {
@@ -364,7 +355,7 @@ impl<'r> Worker<'r> {
                 true => self.measure.recorder.resent(),
                 false => self.measure.recorder.resent_after_reset(),
             }
-            self.slots.exchanges[exchange_id as usize].resent = true;
+            self.slots.exchanges[exchange_id as usize].set(Fact::Resent, true);
             return self.connect(ops, id, host, now);
         }
         let failure = if has_response_bytes { Failure::Truncated } else { Failure::Reset };
@@ -393,22 +384,16 @@ impl<'r> Worker<'r> {
         // A conversation part that began meanwhile may end with bytes that arrived before it began.
         let now = now.max(self.slots.exchanges[id as usize].started_ns);
         self.slots.end(id, now);
-        let exchange = &mut self.slots.exchanges[id as usize];
+        let exchange = &self.slots.exchanges[id as usize];
         let conn = exchange.conn;
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
         let times = Times { due_ns: exchange.due_ns, started_ns: exchange.started_ns, end_ns: now };
-        let head = exchange.reader.head().filter(|_| exchange.has_response_bytes);
-        // For HTTP/2 and WebSockets the status arrives as an event instead of through `reader`.
-        let reported = Some(exchange.status).filter(|status| *status > 0);
-        let status = match self.mode {
-            Mode::Http2 => reported.filter(|_| exchange.has_response_bytes),
-            Mode::Http1 | Mode::WebSocket => head.map(|h| h.status).or(reported),
-        };
+        let status = Some(exchange.status).filter(|status| *status > 0);
         self.measure.recorder.ended(request, times, outcome);
-        if let Some(request_id) = exchange.take_id()
-            && !self.journey.as_ref().is_some_and(|j| j.follows_redirect(id))
+        if exchange.is(Fact::HasId)
+            && let Some(journey) = self.journey.as_ref().filter(|j| !j.follows_redirect(id))
         {
-            self.measure.recorder.id(request_id, outcome);
+            self.measure.recorder.id(journey.id_of(id), outcome);
         }
         if self.measure.examples.wants(request, outcome, now - times.due_ns) {
             self.keep(
@@ -444,9 +429,9 @@ impl<'r> Worker<'r> {
 
     #[cold]
     fn keep(&mut self, id: u32, ending: Ending<'_>) {
-        let stash = self.slots.exchanges[id as usize].stash.take();
+        let stash = self.slots.take_stash(id);
         let exchange = &mut self.slots.exchanges[id as usize];
-        if exchange.has_late_buffer {
+        if exchange.is(Fact::LateBuffer) {
             exchange.provide_late_buffer(id, &mut self.journey);
         }
         let exchange = &self.slots.exchanges[id as usize];
@@ -496,7 +481,9 @@ impl<'r> Worker<'r> {
         if let Some(example) = self.measure.examples.keep(&ending, number) {
             self.measure.recorder.example(example);
         }
-        self.slots.exchanges[id as usize].stash = stash;
+        if let Some(stash) = stash {
+            self.slots.give_back_stash(stash);
+        }
     }
 }
 
@@ -507,7 +494,7 @@ impl<'r> Worker<'r> {
 /// in a race with the close, or its program read it and gave up before anything was acknowledged.
 fn is_unread(exchange: &Exchange, error: Option<i32>) -> bool {
     let closed_first = matches!(error, None | Some(libc::EPIPE));
-    closed_first || !exchange.is_partly_sent
+    closed_first || !exchange.is(Fact::PartlySent)
 }
 
 impl<'r, O: Ops<'r>> Sink<O> for Worker<'r> {

@@ -40,9 +40,9 @@ pub use crate::worker::pacer::due_between;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::Connections;
 use crate::worker::state::conversations::Conversations;
-use crate::worker::state::slots::{Exchange, Slots, Unwritten};
+use crate::worker::state::slots::{Exchange, Fact, Slots, Unwritten};
 use crate::worker::state::streams::Streams;
-use crate::worker::state::timeouts::NONE;
+use crate::worker::state::timeouts::{Expiry, NONE};
 
 pub use connect::open_held;
 
@@ -352,7 +352,7 @@ impl<'r> Worker<'r> {
     /// When the next turn is needed, if no event comes before.
     fn next_ns(&mut self, now: u64) -> u64 {
         self.due_next = false;
-        let timeout = self.slots.first_timeout().map_or(u64::MAX, |(_, at_ns)| at_ns);
+        let timeout = self.slots.first_timeout().map_or(u64::MAX, |expiry| expiry.at_ns);
         let end = match self.stopped {
             None => self.end_ns,
             Some(end) => end.at_ns.saturating_add(self.spec.grace_ns),
@@ -383,7 +383,8 @@ impl<'r> Worker<'r> {
         for Unwritten { id, request, started_ns, failure } in std::mem::take(&mut self.slots.unwritten) {
             let exchange = &self.slots.exchanges[id as usize];
             // The request may have ended otherwise in the meantime, and its user may be at another one.
-            if exchange.under_way && (exchange.request, exchange.started_ns) == (request, started_ns) {
+            if exchange.is(Fact::UnderWay) && (exchange.request, exchange.started_ns) == (request, started_ns)
+            {
                 self.fail(ops, id, Failure::Check, Reason::Script(failure));
             }
         }
@@ -391,7 +392,7 @@ impl<'r> Worker<'r> {
 
     /// Abandons requests that have been in flight for too long.
     fn expire(&mut self, ops: &mut impl Ops<'r>, now: u64) {
-        while let Some((id, at_ns)) = self.slots.first_timeout() {
+        while let Some(Expiry { id, at_ns }) = self.slots.first_timeout() {
             if at_ns > now {
                 return;
             }

@@ -6,7 +6,7 @@ use crate::io::Ops;
 use crate::journey::order::Advance;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
-use crate::worker::state::slots::SkippedRun;
+use crate::worker::state::slots::{Fact, SkippedRun};
 
 impl<'r> Worker<'r> {
     /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one falls due one pace
@@ -22,7 +22,7 @@ impl<'r> Worker<'r> {
             if journey.is_gone(id) || (journey.is_outside(id) && !journey.advance(id, Advance::On)) {
                 return;
             }
-            let at_work = u64::from(exchange.under_way) + paced.waiting;
+            let at_work = u64::from(exchange.is(Fact::UnderWay)) + paced.waiting;
             if at_work >= journey.most_left(id) {
                 // Everything the user has to do has fallen due, unless something fails and is retried.
                 return self.skip_due(id, due_ns);
@@ -32,7 +32,7 @@ impl<'r> Worker<'r> {
         let index = self.request_of(id, number);
         let request = &self.spec.requests[index as usize];
         let (exchange, paced) = (&mut self.slots.exchanges[id as usize], &mut self.slots.paced[id as usize]);
-        let free = !exchange.under_way && paced.waiting == 0;
+        let free = !exchange.is(Fact::UnderWay) && paced.waiting == 0;
         // Which step of a journey it will be depends on how the earlier steps end.
         let unclassified = self.journey.is_some() && !free && self.spec.pace_when_behind == WhenBehind::Queue;
         self.measure.recorder.due_unclassified(due_ns, now);

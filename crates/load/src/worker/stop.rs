@@ -8,6 +8,7 @@ use crate::measure::own_usage::ThreadUse;
 use crate::measure::recorder::Times;
 use crate::worker::dispatch::STARTS_PER_TURN;
 use crate::worker::pacer::Pacer;
+use crate::worker::state::slots::Fact;
 use crate::worker::state::timeouts::NONE;
 use crate::worker::{Stopped, Worker};
 
@@ -93,7 +94,7 @@ impl<'r> Worker<'r> {
 
     /// Lets an idle user run its final steps.
     fn leave(&mut self, ops: &mut impl Ops<'r>, user: u32, now: u64) {
-        let idle = !self.slots.exchanges[user as usize].under_way;
+        let idle = !self.slots.exchanges[user as usize].is(Fact::UnderWay);
         if idle && self.journey.as_ref().is_some_and(|j| !j.is_outside(user) && !j.is_gone(user)) {
             self.next(ops, user, now);
         }
@@ -106,12 +107,12 @@ impl<'r> Worker<'r> {
         }
         // Stopping takes time, and may have begun the users' final steps.
         let now = self.now(ops).max(now);
-        for exchange in self.slots.exchanges.iter().filter(|e| e.under_way) {
+        for (slot, exchange) in (0..).zip(&self.slots.exchanges).filter(|(_, e)| e.is(Fact::UnderWay)) {
             let request = &self.spec.requests[exchange.request as usize];
             let times = Times { due_ns: exchange.due_ns, started_ns: exchange.started_ns, end_ns: now };
             self.measure.recorder.cut(request, times);
-            if let Some(id) = exchange.id() {
-                self.measure.recorder.cut_id(id);
+            if let Some(journey) = self.journey.as_ref().filter(|_| exchange.is(Fact::HasId)) {
+                self.measure.recorder.cut_id(journey.id_of(slot));
             }
         }
     }

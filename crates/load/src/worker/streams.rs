@@ -17,6 +17,7 @@ use crate::protocol::http2::{Session, Settings};
 use crate::worker::Worker;
 use crate::worker::exchange::RequestEnd;
 use crate::worker::state::connections::ConnPhase;
+use crate::worker::state::slots::Fact;
 use crate::worker::state::streams::{EventApplier, Http2Connection, StreamOutcome, Streams};
 use crate::worker::state::tls::put;
 
@@ -82,7 +83,7 @@ impl<'r> Worker<'r> {
                         };
                         let no_body = request.response_has_no_body;
                         let sent = session.send_parts(id, no_body, step.parts(), step.body, out);
-                        exchange.set_id(step.id);
+                        exchange.set(Fact::HasId, step.id.is_some());
                         if let Some(kept) = &mut exchange.buffered {
                             let length = step.text.len().min(HEAD_BYTES);
                             kept.request.extend_from_slice(&step.text[..length]);
@@ -188,19 +189,21 @@ impl<'r> Worker<'r> {
             StreamOutcome::Failed(id, failure, message) => {
                 self.finish(ops, id, now, RequestEnd::failed(failure, Reason::Text(message)));
             }
-            StreamOutcome::Again(id) if self.slots.exchanges[id as usize].resent => {
+            StreamOutcome::Again(id) if self.slots.exchanges[id as usize].is(Fact::Resent) => {
                 let reason = Reason::Text("the server refused the stream twice");
                 self.finish(ops, id, now, RequestEnd::failed(Failure::Reset, reason));
             }
             StreamOutcome::Again(id) => {
                 let exchange = &mut self.slots.exchanges[id as usize];
-                exchange.resent = true;
-                exchange.has_response_bytes = false;
+                exchange.set(Fact::Resent, true);
+                exchange.set(Fact::HasResponseBytes, false);
+                exchange.status = 0;
+                let conn = exchange.conn;
                 self.measure.recorder.resent();
-                if let Some(stash) = &mut exchange.stash {
+                if let Some(stash) = self.slots.stash_of(id) {
                     stash.bytes.clear();
                 }
-                self.streams.entry(exchange.conn).waiting.push(id);
+                self.streams.entry(conn).waiting.push(id);
             }
         }
     }
@@ -240,8 +243,9 @@ impl<'r> Worker<'r> {
         entry.waiting.retain(|waiting| *waiting != id);
         // Requests that have waited as long are abandoned next, and their users' next requests open their own
         // connection.
-        let exchanges = &self.slots.exchanges;
-        let is_wanted = entry.waiting.iter().any(|w| exchanges[*w as usize].deadline_link.at_ns > now);
+        let (exchanges, timeout_ns) = (&self.slots.exchanges, self.spec.timeout_ns);
+        let expires_ns = |id: u32| exchanges[id as usize].started_ns.saturating_add(timeout_ns);
+        let is_wanted = entry.waiting.iter().any(|waiting| expires_ns(*waiting) > now);
         self.shut(ops, conn);
         if is_wanted {
             self.conns.table[conn as usize].forget_refusals();
@@ -288,7 +292,7 @@ impl<'r> Worker<'r> {
             failed.extend(&waiting);
         }
         for id in failed {
-            let has_response_bytes = self.slots.exchanges[id as usize].has_response_bytes;
+            let has_response_bytes = self.slots.exchanges[id as usize].is(Fact::HasResponseBytes);
             let failure =
                 if failure == Failure::Reset && has_response_bytes { Failure::Truncated } else { failure };
             self.finish(ops, id, now, RequestEnd::failed(failure, reason));

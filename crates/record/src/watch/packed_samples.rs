@@ -32,6 +32,13 @@ struct Row {
     failed: u32,
 }
 
+/// Position behind the samples that a reader has unpacked so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    row: usize,
+    byte: usize,
+}
+
 /// Bits of [`Row::present`].
 const HAS_TCP: u64 = 1 << 63;
 const HAS_PRESSURE: u64 = 1 << 62;
@@ -133,8 +140,17 @@ impl PackedSamples {
 
     /// All samples, in insertion order.
     pub fn unpacked(&self) -> Vec<Sample> {
-        let mut bytes = self.bytes.as_slice();
-        self.rows.iter().map(|row| self.unpack(row, &mut bytes)).collect()
+        let mut all = Vec::with_capacity(self.rows.len());
+        self.unpack_after(&mut Position::default(), &mut all);
+        all
+    }
+
+    /// Appends the samples behind a position to `into`, in insertion order, and moves the position behind them.
+    pub fn unpack_after(&self, from: &mut Position, into: &mut Vec<Sample>) {
+        let mut bytes = self.bytes.get(from.byte..).unwrap_or_default();
+        let rows = self.rows.get(from.row..).unwrap_or_default();
+        into.extend(rows.iter().map(|row| self.unpack(row, &mut bytes)));
+        *from = Position { row: self.rows.len(), byte: self.bytes.len() };
     }
 
     /// By component, each in the order of time.
@@ -201,13 +217,18 @@ impl From<Vec<Sample>> for PackedSamples {
 }
 
 /// Packs one sample after another.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Packer {
     packed: PackedSamples,
     numbers: HashMap<String, u32>,
 }
 
 impl Packer {
+    /// The samples packed so far.
+    pub fn so_far(&self) -> &PackedSamples {
+        &self.packed
+    }
+
     /// All samples packed so far.
     pub fn packed(mut self) -> PackedSamples {
         self.packed.rows.shrink_to_fit();
@@ -328,6 +349,23 @@ mod tests {
                 list.sort_by(|a, b| a.component.cmp(&b.component).then(a.at_s.total_cmp(&b.at_s)));
             }
             prop_assert_eq!(apart, expect);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_reader_unpacks_each_sample_once(samples in prop::collection::vec(any_sample(), 0..9), at in 0usize..9) {
+            let (mut packer, mut position, mut read) = (Packer::default(), Position::default(), Vec::new());
+            for (number, sample) in samples.iter().enumerate() {
+                if number == at {
+                    packer.so_far().unpack_after(&mut position, &mut read);
+                    prop_assert_eq!(&read[..], &samples[..at]);
+                }
+                packer.pack(sample.clone());
+            }
+            packer.so_far().unpack_after(&mut position, &mut read);
+            packer.so_far().unpack_after(&mut position, &mut read);
+            prop_assert_eq!(read, samples);
         }
     }
 

@@ -11,7 +11,7 @@ use loadlab_record::expr::{
 use loadlab_record::watch::sample::Sample;
 
 use crate::readings::Readings;
-use crate::state::TrialState;
+use crate::state::{Collected, TrialState};
 
 /// How often figures of the system are computed while a load runs; conditions are checked ten times as often.
 const EVERY_S: f64 = 1.0;
@@ -24,8 +24,7 @@ pub struct SystemFigures {
     every_s: f64,
     /// Not recomputed before this time on the load's clock.
     due_s: f64,
-    samples: Vec<Sample>,
-    events: Vec<Event>,
+    collected: Collected,
     components: BTreeMap<String, ComponentSummary>,
     probes: BTreeMap<String, ProbeSummary>,
 }
@@ -52,8 +51,8 @@ impl SystemFigures {
     ) -> Summary {
         if self.is_asked && at_s >= self.due_s {
             self.due_s = at_s + self.every_s;
-            state.collect_into(&mut self.samples, &mut self.events);
-            let summary = summarise(&self.samples, &self.events);
+            state.collect_into(&mut self.collected);
+            let summary = summarise(&self.collected.samples, &self.collected.events);
             (self.components, self.probes) = (summary.components.clone(), summary.probes.clone());
             return summary;
         }

@@ -40,7 +40,8 @@ impl Buffers {
     /// For one of `rings` rings: as many buffers as responses may arrive in one turn, within bounds.
     pub fn new(in_flight: usize, rings: usize) -> std::io::Result<Self> {
         let (least, most) = BUFFERS;
-        let count = in_flight.min(BUFFERS_OF_RINGS / rings).next_power_of_two().clamp(least, most);
+        let share = 1 << (BUFFERS_OF_RINGS / rings).max(1).ilog2();
+        let count = in_flight.next_power_of_two().min(share).clamp(least, most);
         let size = match (rings, count == least) {
             (2.., _) => SMALL_BUFFER,
             (_, true) => LARGE_BUFFER,

@@ -114,15 +114,24 @@ pub struct UringOps<'r> {
     keep_alive: bool,
 }
 
+/// A socket's state, as far as the ring knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SocketState {
+    /// None, or being closed.
+    Closed,
+    /// A connect is pending.
+    Connecting,
+    /// Open, with no receive pending.
+    Open,
+    /// Open, with a receive pending in the kernel.
+    Receiving,
+}
+
 #[derive(Clone, Copy)]
 struct SocketSlot<'r> {
-    open: bool,
     /// Incremented at each close, to recognize completions for an earlier socket in the same place.
     generation: u32,
-    /// Whether a receive is pending in the kernel.
-    receiving: bool,
-    /// Whether a connect is pending.
-    connecting: bool,
+    state: SocketState,
     no_delay: bool,
     /// Length of the last send, and whether it was submitted.
     last_send: u32,
@@ -137,10 +146,8 @@ struct SocketSlot<'r> {
 
 /// State of a slot before its first connection.
 const CLOSED: SocketSlot<'static> = SocketSlot {
-    open: false,
     generation: 0,
-    receiving: false,
-    connecting: false,
+    state: SocketState::Closed,
     no_delay: false,
     last_send: 0,
     submitted: false,
@@ -148,6 +155,14 @@ const CLOSED: SocketSlot<'static> = SocketSlot {
     copy: NO_COPY,
     silent: &[],
 };
+
+impl SocketSlot<'_> {
+    /// Whether it is open with nothing in flight on it, except possibly a receive.
+    fn is_quiet(&self) -> bool {
+        let is_open = matches!(self.state, SocketState::Open | SocketState::Receiving);
+        is_open && !self.sending && self.copy == NO_COPY
+    }
+}
 
 /// A completion, taken out of the ring.
 #[derive(Clone, Copy)]
@@ -264,7 +279,7 @@ impl<'r> Uring<'r> {
             CompletionKind::Receive if result > 0 => {
                 if live && !cqueue::more(flags) {
                     // The receive has ended: a later close has nothing to cancel.
-                    self.ops.slots[conn as usize].receiving = false;
+                    self.ops.slots[conn as usize].state = SocketState::Open;
                 }
                 if let Some(id) = buffer {
                     if live {
@@ -286,12 +301,11 @@ impl<'r> Uring<'r> {
             }
             CompletionKind::Receive if result == -libc::ENOBUFS => self.ops.receive_again(conn),
             CompletionKind::Receive => {
-                self.ops.slots[conn as usize].receiving = false;
+                self.ops.slots[conn as usize].state = SocketState::Open;
                 let event = if result == 0 { Event::Closed(conn) } else { Event::Failed(conn, -result) };
                 sink.event(&mut self.ops, event);
             }
             CompletionKind::Connect if result == 0 => {
-                self.ops.slots[conn as usize].connecting = false;
                 self.ops.receive_again(conn);
                 sink.event(&mut self.ops, Event::Connected(conn));
             }
@@ -404,7 +418,8 @@ impl<'r> UringOps<'r> {
 
     #[inline]
     fn live(&self, conn: ConnId, generation: u32) -> bool {
-        self.slots.get(conn as usize).is_some_and(|s| s.open && s.generation & 0xff_ffff == generation)
+        let slot = self.slots.get(conn as usize).filter(|slot| slot.state != SocketState::Closed);
+        slot.is_some_and(|slot| slot.generation & 0xff_ffff == generation)
     }
 
     fn data(&self, kind: CompletionKind, conn: ConnId) -> u64 {
@@ -501,7 +516,7 @@ impl<'r> UringOps<'r> {
                 .flags(squeue::Flags::BUFFER_SELECT)
                 .user_data(data)
         };
-        self.slots[conn as usize].receiving = true;
+        self.slots[conn as usize].state = SocketState::Receiving;
         self.defer(Operation::Receive, conn, entry);
     }
 
@@ -542,7 +557,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let is_unix = matches!(address, Address::Unix(_));
         // A Unix socket has no Nagle's algorithm to switch off.
         let generation = slot.generation;
-        *slot = SocketSlot { open: true, connecting: true, no_delay: is_unix, generation, ..CLOSED };
+        *slot = SocketSlot { state: SocketState::Connecting, no_delay: is_unix, generation, ..CLOSED };
         if conn as usize >= self.per_ring * self.rings.len() {
             return self.failed.push((conn, generation & 0xff_ffff, libc::EMFILE));
         }
@@ -608,12 +623,11 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
     fn close(&mut self, conn: ConnId) {
         let slot = &mut self.slots[conn as usize];
-        let under_way = match (std::mem::take(&mut slot.connecting), std::mem::take(&mut slot.receiving)) {
-            (true, _) => Some(CompletionKind::Connect),
-            (_, true) => Some(CompletionKind::Receive),
-            _ => None,
+        let under_way = match std::mem::replace(&mut slot.state, SocketState::Closed) {
+            SocketState::Connecting => Some(CompletionKind::Connect),
+            SocketState::Receiving => Some(CompletionKind::Receive),
+            SocketState::Closed | SocketState::Open => None,
         };
-        slot.open = false;
         let (sending, copy) = (std::mem::take(&mut slot.sending), std::mem::replace(&mut slot.copy, NO_COPY));
         let flying = copy != NO_COPY && self.copies.at(copy).flying;
         let sending = match (flying, sending && copy == NO_COPY) {
@@ -649,16 +663,15 @@ impl<'r> Ops<'r> for UringOps<'r> {
         self.flush().ok()?;
         let slot = *self.slots.get(conn as usize)?;
         let (ring, place) = self.place(conn);
-        let busy = slot.connecting || slot.sending || slot.copy != NO_COPY;
-        if !slot.open || busy || ring >= self.rings.len() {
+        if !slot.is_quiet() || ring >= self.rings.len() {
             return None;
         }
         // From here on, nothing may be taken from the socket that would be lost.
-        if slot.receiving {
+        if slot.state == SocketState::Receiving {
             let cancel = opcode::AsyncCancel::new(self.data(CompletionKind::Receive, conn)).build();
             let cancel = cancel.user_data(CompletionKind::Nothing as u64).flags(squeue::Flags::SKIP_SUCCESS);
             self.push(ring, &cancel).ok()?;
-            self.slots[conn as usize].receiving = false;
+            self.slots[conn as usize].state = SocketState::Open;
         }
         let descriptor = self.ask(conn, opcode::FixedFdInstall::new(place, 0).build())?;
         // SAFETY: the kernel has just made this descriptor for us, and nothing else knows of it.
@@ -682,7 +695,8 @@ impl<'r> Ops<'r> for UringOps<'r> {
         if taken {
             let is_unix = matches!(address, Address::Unix(_));
             let slot = &mut self.slots[conn as usize];
-            *slot = SocketSlot { open: true, no_delay: is_unix, generation: slot.generation, ..CLOSED };
+            let generation = slot.generation;
+            *slot = SocketSlot { state: SocketState::Open, no_delay: is_unix, generation, ..CLOSED };
             self.receive_again(conn);
         }
         taken

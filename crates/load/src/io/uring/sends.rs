@@ -139,8 +139,7 @@ impl<'r> UringOps<'r> {
     pub(super) fn last_word(&mut self, conn: ConnId, last: &[u8]) -> usize {
         let slot = self.slots[conn as usize];
         let (ring, place) = self.place(conn);
-        let quiet = slot.open && !slot.connecting && !slot.sending && slot.copy == NO_COPY;
-        if !quiet || ring >= self.rings.len() {
+        if !slot.is_quiet() || ring >= self.rings.len() {
             return 0;
         }
         let id = self.copies.take(conn, slot.generation & 0xff_ffff);

@@ -96,6 +96,12 @@ fn the_rest_of_a_send_reported_as_done_goes_out_and_is_not_reported_again() {
     assert_eq!(reported.0, ["Sent(0, 4)"]);
 }
 
+/// A load may have a million of them.
+#[test]
+fn a_connection_is_small() {
+    assert_eq!(std::mem::size_of::<SocketSlot<'_>>(), 32);
+}
+
 /// Answers whatever it receives.
 #[derive(Default)]
 struct Echo {

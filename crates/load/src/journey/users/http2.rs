@@ -105,7 +105,7 @@ impl<'r> Users<'r> {
         };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
-        let redirect = state.redirect.as_deref();
+        let redirect = state.redirect();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let keeps_request = redirect.is_none_or(|r| r.keeps_request);
         match (redirect, site) {
@@ -133,7 +133,7 @@ impl<'r> Users<'r> {
             let path = path_of(&page.text[from..to]);
             let place = cookies::CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure };
             let now_s = (self.unix_ns + now_ns) / SECOND_NS;
-            if state.jar.as_ref().is_some_and(|jar| jar.write(&place, now_s, &mut self.body)) {
+            if state.memory.as_ref().is_some_and(|memory| memory.jar.write(&place, now_s, &mut self.body)) {
                 page.known(&COOKIE, &self.body)?;
                 self.body.clear();
             }

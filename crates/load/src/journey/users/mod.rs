@@ -29,7 +29,7 @@ use crate::schedule::share::Share;
 /// Most buffers that one thread provides before responses have come, and most that it keeps unused.
 const MAX_BUFFERS: usize = 4096;
 
-/// One user's state.
+/// One user's state. A load may have a million users, so what most journeys do not need is in [`Memory`].
 #[derive(Debug)]
 struct User {
     /// The user's number over all workers, from 0.
@@ -37,12 +37,18 @@ struct User {
     /// Source of random values, weighted steps and pauses.
     random: Random,
     progress: Progress,
+    /// Source of the values of its request, or of its last one until its next one is written.
+    draw: Draw,
+    /// What it remembers of responses. If the journey captures values, it is there from the start.
+    memory: Option<Box<Memory>>,
+}
+
+/// What a user remembers of responses.
+#[derive(Debug, Default)]
+struct Memory {
     slots: CaptureSlots,
     /// Its cookies, once it has been given some.
-    jar: Option<Box<Jar>>,
-    /// Source of the values of its request, if that has been written.
-    draw: Draw,
-    is_written: bool,
+    jar: Jar,
     /// After a redirect: what the user requests next instead.
     redirect: Option<Box<Redirect>>,
     /// Number of redirects in a row.
@@ -53,11 +59,18 @@ struct User {
 /// uses the same values, so it is the same request.
 #[derive(Clone, Copy, Debug)]
 struct Draw {
+    /// The request's number; [`UNWRITTEN`] if it has not been written.
     sequence: u64,
     id: u64,
     now_ns: u64,
     random: Random,
 }
+
+/// Number of a request that has not been written.
+const UNWRITTEN: u64 = u64::MAX;
+
+/// The values of a user who remembers none.
+static NOTHING_CAPTURED: CaptureSlots = CaptureSlots::EMPTY;
 
 /// What a redirected user requests.
 #[derive(Debug)]
@@ -123,6 +136,30 @@ impl Redirect {
 }
 
 impl User {
+    /// Whether its request has been written.
+    #[inline]
+    fn is_written(&self) -> bool {
+        self.draw.sequence != UNWRITTEN
+    }
+
+    #[inline]
+    fn redirect(&self) -> Option<&Redirect> {
+        self.memory.as_ref()?.redirect.as_deref()
+    }
+
+    #[inline]
+    fn slots(&self) -> &CaptureSlots {
+        self.memory.as_ref().map_or(&NOTHING_CAPTURED, |memory| &memory.slots)
+    }
+
+    /// Ends a series of redirects.
+    #[inline]
+    fn forget_redirects(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            memory.redirected = 0;
+        }
+    }
+
     /// The values of the user's request.
     #[inline]
     fn values<'a>(
@@ -141,7 +178,7 @@ impl User {
             now_ns: unix_ns + draw.now_ns,
             feeds: &journey.feeds,
             rows,
-            captured: Captured { shared: &journey.shared, own: &self.slots },
+            captured: Captured { shared: &journey.shared, own: self.slots() },
             random,
         }
     }
@@ -198,14 +235,19 @@ impl<'r> Users<'r> {
             number,
             random: Random::of(self.seed, number),
             progress: Progress::default(),
-            slots: CaptureSlots::new(self.journey.own),
-            jar: None,
-            draw: Draw { sequence: 0, id: 0, now_ns: 0, random: Random::new(0) },
-            is_written: false,
-            redirect: None,
-            redirected: 0,
+            draw: Draw { sequence: UNWRITTEN, id: 0, now_ns: 0, random: Random::new(0) },
+            memory: (self.journey.own > 0).then(|| {
+                let slots = CaptureSlots::new(self.journey.own);
+                Box::new(Memory { slots, ..Memory::default() })
+            }),
         });
         self.rows.resize(self.users.len() * self.cursors.len(), Rows::NONE);
+    }
+
+    /// The id that a user's request carries; only for a request that was written and carries one.
+    #[inline]
+    pub fn id_of(&self, user: u32) -> u64 {
+        self.users[user as usize].draw.id
     }
 
     /// The script of a request.
@@ -233,22 +275,22 @@ impl<'r> Users<'r> {
     /// If the user was redirected and continues at once: index of the new target's host in the load's hosts.
     #[inline]
     pub fn redirected_to(&self, user: u32) -> Option<u16> {
-        self.users[user as usize].redirect.as_ref().map(|r| r.host)
+        self.users[user as usize].redirect().map(|r| r.host)
     }
 
     /// Whether the user was redirected, so that the request sent to the new target will report the outcome of its id.
     #[inline]
     pub fn follows_redirect(&self, user: u32) -> bool {
-        self.users[user as usize].redirect.as_ref().is_some_and(|r| r.pending.is_some())
+        self.users[user as usize].redirect().is_some_and(|r| r.pending.is_some())
     }
 
     /// Ends the step, whatever it was redirected to. Returns the id of a request that was redirected but not sent to
     /// the new target.
     #[inline]
     pub fn stop_redirect(&mut self, user: u32) -> Option<u64> {
-        let state = &mut self.users[user as usize];
-        state.redirected = 0;
-        state.redirect.take().and_then(|r| r.pending)
+        let memory = self.users[user as usize].memory.as_deref_mut()?;
+        memory.redirected = 0;
+        memory.redirect.take()?.pending
     }
 
     /// Ends the load: returns the ids of requests that were redirected but not sent to the new target.
@@ -260,7 +302,9 @@ impl<'r> Users<'r> {
     #[inline]
     pub fn begins(&mut self, user: u32) {
         let state = &mut self.users[user as usize];
-        state.is_written &= state.redirect.is_some();
+        if state.redirect().is_none() {
+            state.draw.sequence = UNWRITTEN;
+        }
     }
 
     /// The source of the values of a user's request: the same as before if it is sent again.
@@ -269,11 +313,11 @@ impl<'r> Users<'r> {
         let state = &mut self.users[user as usize];
         let has_id = self.scripts[request as usize].has_id;
         // If the redirect drops the request's content, it drops its id too.
-        let carries = has_id && state.redirect.as_ref().is_none_or(|r| r.keeps_request);
-        if let Some(redirect) = &mut state.redirect {
+        let carries = has_id && state.redirect().is_none_or(|r| r.keeps_request);
+        if let Some(redirect) = state.memory.as_mut().and_then(|memory| memory.redirect.as_mut()) {
             redirect.pending = None;
         }
-        let kept = state.is_written.then_some(state.draw);
+        let kept = state.is_written().then_some(state.draw);
         let draw = kept.unwrap_or_else(|| {
             let (sequence, id, random) = (self.sequence.next, self.ids.next, state.random);
             let draw = Draw { sequence, id, now_ns, random };
@@ -290,8 +334,8 @@ impl<'r> Users<'r> {
     #[inline]
     fn drawn(&mut self, user: u32, draw: Draw, used: Random) {
         let state = &mut self.users[user as usize];
-        if !state.is_written {
-            (state.draw, state.is_written, state.random) = (draw, true, used);
+        if !state.is_written() {
+            (state.draw, state.random) = (draw, used);
         }
     }
 
@@ -367,11 +411,11 @@ impl<'r> Users<'r> {
         let state = &mut self.users[place as usize];
         (state.number, state.random) = (number, Random::of(self.seed, number));
         state.progress.begin_with(&self.journey.step_order, request);
-        (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
-        if let Some(jar) = &mut state.jar {
-            jar.clear();
+        if let Some(memory) = &mut state.memory {
+            (0..self.journey.own).for_each(|slot| memory.slots.unset(slot));
+            memory.jar.clear();
+            (memory.redirect, memory.redirected) = (None, 0);
         }
-        (state.redirect, state.redirected) = (None, 0);
         self.rows[rows_of(place, self.cursors.len())].fill(Rows::NONE);
         // Steps before the first round do not take rows that belong to rounds.
         let begins_round = state.progress.begins_round(&self.journey.step_order);
@@ -409,7 +453,7 @@ impl<'r> Users<'r> {
         let state = &self.users[user as usize];
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
-        let redirect = state.redirect.as_deref();
+        let redirect = state.redirect();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let keeps_request = redirect.is_none_or(|r| r.keeps_request);
         self.head.extend_from_slice(if keeps_request { message.method.as_bytes() } else { b"GET" });
@@ -439,7 +483,7 @@ impl<'r> Users<'r> {
             let path = path_of(&self.head[target_at..target_to]);
             let place = cookies::CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure };
             let now_s = (self.unix_ns + now_ns) / SECOND_NS;
-            if state.jar.as_ref().is_some_and(|jar| jar.write(&place, now_s, &mut self.body)) {
+            if state.memory.as_ref().is_some_and(|memory| memory.jar.write(&place, now_s, &mut self.body)) {
                 self.head.extend_from_slice(b"Cookie: ");
                 self.head.extend_from_slice(&self.body);
                 self.head.extend_from_slice(b"\r\n");
@@ -469,9 +513,9 @@ impl<'r> Users<'r> {
         let draw = Draw { sequence, id, now_ns, random };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
-        let keeps_request = state.redirect.as_ref().is_none_or(|r| r.keeps_request);
+        let keeps_request = state.redirect().is_none_or(|r| r.keeps_request);
         self.head.clear();
-        if state.redirect.is_none() {
+        if state.redirect().is_none() {
             message.target.write(&mut values, &mut self.head)?;
         }
         message.fields.write(&mut values, &mut self.head)?;
@@ -561,7 +605,8 @@ impl<'r> Users<'r> {
         request: u32,
         buffer: &mut Option<Box<BufferedResponse>>,
     ) -> bool {
-        let has_cookies = || self.users[user as usize].jar.as_ref().is_some_and(|jar| !jar.is_empty());
+        let has_cookies =
+            || self.users[user as usize].memory.as_ref().is_some_and(|memory| !memory.jar.is_empty());
         if self.lent < MAX_BUFFERS || buffer.is_some() || has_cookies() {
             self.provide_buffer(request, buffer);
             return false;
@@ -613,7 +658,7 @@ impl<'r> Users<'r> {
         let (script, state) = (&mut self.scripts[request as usize], &mut self.users[user as usize]);
         let mut empty = BufferedResponse::default();
         let kept = kept.unwrap_or(&mut empty);
-        let before = state.redirect.take();
+        let before = state.memory.as_mut().and_then(|memory| memory.redirect.take());
         let host = before.as_ref().map_or(script.host, |r| r.host);
         if let Some(site) = self.journey.sites.get(usize::from(host)).filter(|_| self.journey.cookies) {
             let path = path_of(kept.target());
@@ -621,7 +666,7 @@ impl<'r> Users<'r> {
             let now_s = (self.unix_ns + ended.now_ns) / SECOND_NS;
             let set = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
             for (_, value) in capture::headers(kept.head()).filter(set) {
-                state.jar.get_or_insert_default().set(value, &place, now_s);
+                state.memory.get_or_insert_default().jar.set(value, &place, now_s);
             }
         }
         if script.redirects > 0
@@ -629,31 +674,32 @@ impl<'r> Users<'r> {
                 redirect::redirects(ended.status, script.message.as_ref().map_or("GET", |m| &m.method))
             && let Some(location) = capture::header(kept.head(), b"location")
         {
-            let next = match state.redirected < script.redirects {
+            let redirected = state.memory.as_ref().map_or(0, |memory| memory.redirected);
+            let next = match redirected < script.redirects {
                 true => redirect::leads_to(location, host, kept.target(), &self.journey.sites),
                 false => Err(redirect::RedirectError::TooMany),
             };
             match next {
                 Ok((to, target)) => {
-                    state.redirected += 1;
                     // Whatever was dropped at one redirect stays dropped at later ones.
                     let keeps_request = same && before.as_ref().is_none_or(|b| b.keeps_request);
                     let sites = &self.journey.sites;
                     let is_cross_origin = before.is_some_and(|b| b.is_cross_origin)
                         || to != host
                             && !redirect::is_same_origin(&sites[usize::from(host)], &sites[usize::from(to)]);
-                    let id = (state.is_written && keeps_request && script.has_id).then_some(state.draw.id);
+                    let id = (state.is_written() && keeps_request && script.has_id).then_some(state.draw.id);
                     let redirect = Redirect { host: to, target, keeps_request, is_cross_origin, pending: id };
-                    state.redirect = Some(Box::new(redirect));
+                    let memory = state.memory.get_or_insert_default();
+                    (memory.redirect, memory.redirected) = (Some(Box::new(redirect)), redirected + 1);
                     return (Outcome::Ok, None);
                 }
                 Err(fault) => {
-                    state.redirected = 0;
+                    state.forget_redirects();
                     return (Outcome::Failed(Failure::Check), Some(StepFailure::Redirect(fault)));
                 }
             }
         }
-        state.redirected = 0;
+        state.forget_redirects();
         if !script.expected.is_empty() {
             // A check compares with the same value in every request.
             let mut random = state.random;
@@ -664,11 +710,13 @@ impl<'r> Users<'r> {
                 return (Outcome::Failed(Failure::Check), Some(StepFailure::Unwritten(fault)));
             }
         }
-        let judged = script.judge(kept, ended, &mut state.slots);
+        let mut none = CaptureSlots::EMPTY;
+        let slots = state.memory.as_mut().map_or(&mut none, |memory| &mut memory.slots);
+        let judged = script.judge(kept, ended, slots);
         for (slot, _) in script.captures.iter().filter(|(_, capture)| capture.is_number) {
             let place = self.journey.numbers.iter().position(|(number, _)| number == slot);
             // A value not captured now does not exist, and nothing was captured if the response failed.
-            let value = state.slots.get(*slot).filter(|_| judged.1.is_none_or(StepFailure::is_of_capture));
+            let value = state.slots().get(*slot).filter(|_| judged.1.is_none_or(StepFailure::is_of_capture));
             self.numbers.extend(place.zip(value.and_then(capture::number)));
         }
         judged
@@ -698,7 +746,7 @@ impl<'r> Users<'r> {
         given: &Secrets,
     ) -> (Secrets, bool) {
         let mut secrets = with_captured(given, self.remembered(user));
-        let (own, shared) = (&self.users[user as usize].slots, self.journey.shared.count());
+        let (own, shared) = (self.users[user as usize].slots(), self.journey.shared.count());
         let named = |slot: u16| self.journey.remembered.get(usize::from(shared + slot));
         let is_secret = |slot: &u16| named(*slot).is_some_and(|known| known.is_secret);
         // If a value was captured anew, the request was written with the previous one.
@@ -719,14 +767,14 @@ impl<'r> Users<'r> {
 
     /// A user's captured values, by name.
     fn remembered(&self, user: u32) -> impl Iterator<Item = (&CapturedName, &[u8])> {
-        let captured = Captured { shared: &self.journey.shared, own: &self.users[user as usize].slots };
+        let captured = Captured { shared: &self.journey.shared, own: self.users[user as usize].slots() };
         let named = self.journey.remembered.iter().enumerate();
         named.filter_map(move |(slot, known)| Some((known, captured.get(slot as u16)?)))
     }
 
     /// A user's captured values, by slot.
     pub fn captured(&self, user: u32) -> Vec<Option<Vec<u8>>> {
-        let slots = self.users.get(user as usize).map(|u| &u.slots);
+        let slots = self.users.get(user as usize).map(User::slots);
         (0..self.journey.own).map(|slot| slots.and_then(|s| s.get(slot)).map(<[u8]>::to_vec)).collect()
     }
 }
@@ -750,6 +798,6 @@ mod tests {
     /// A load may have a million of them.
     #[test]
     fn a_user_is_small() {
-        assert_eq!(std::mem::size_of::<User>(), 104);
+        assert_eq!(std::mem::size_of::<User>(), 72);
     }
 }

@@ -12,7 +12,7 @@ use crate::journey::response::write_field;
 use crate::protocol::http1::BodySink;
 use crate::protocol::http2::{Code, Event, Session};
 use crate::spec::LoadSpec;
-use crate::worker::state::slots::Slots;
+use crate::worker::state::slots::{Fact, Slots};
 
 /// All connections of one worker that carry streams. A load that does not use HTTP/2 has none, and nothing is
 /// allocated for it.
@@ -160,12 +160,12 @@ impl EventApplier<'_> {
     #[inline]
     fn head(&mut self, token: u32, status: u16, end: bool) {
         let exchange = &mut self.slots.exchanges[token as usize];
-        exchange.has_response_bytes = true;
+        exchange.set(Fact::HasResponseBytes, true);
         exchange.status = status;
         if let Some(kept) = &mut exchange.buffered {
             kept.end_head();
         }
-        if let Some(stash) = &mut exchange.stash {
+        if let Some(stash) = self.slots.stash_of(token) {
             stash.bytes.extend_from_slice(b"\r\n");
             stash.head_end = Some(stash.bytes.len());
         }
@@ -180,7 +180,7 @@ impl EventApplier<'_> {
         if let Some(kept) = &mut exchange.buffered {
             BodySink::body(&mut **kept, bytes);
         }
-        if let Some(stash) = &mut exchange.stash {
+        if let Some(stash) = self.slots.stash_of(token) {
             let room = (HEAD_BYTES + BODY_BYTES).saturating_sub(stash.bytes.len());
             stash.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
@@ -193,18 +193,15 @@ impl EventApplier<'_> {
     /// head and are not kept.
     fn field(&mut self, token: u32, name: &[u8], value: &[u8]) {
         let exchange = &mut self.slots.exchanges[token as usize];
-        if exchange.has_response_bytes {
+        if exchange.is(Fact::HasResponseBytes) {
             return;
         }
         if let Some(kept) = &mut exchange.buffered {
             return kept.field(name, value);
         }
         let fails = name == b":status" && value.first().is_some_and(|b| *b >= b'4');
-        if fails {
-            self.slots.reserve_stash(token);
-        }
-        let exchange = &mut self.slots.exchanges[token as usize];
-        if let Some(stash) = exchange.stash.as_mut().filter(|stash| stash.bytes.len() < HEAD_BYTES) {
+        let stash = if fails { self.slots.reserve_stash(token) } else { self.slots.stash_of(token) };
+        if let Some(stash) = stash.filter(|stash| stash.bytes.len() < HEAD_BYTES) {
             write_field(name, value, &mut stash.bytes);
         }
     }

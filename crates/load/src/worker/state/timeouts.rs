@@ -5,19 +5,16 @@
 /// No slot or connection.
 pub const NONE: u32 = u32::MAX;
 
-/// A slot's place in the lists.
+/// A slot's place in its list.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadlineLink {
     before: u32,
     after: u32,
-    list: u32,
-    /// When it expires.
-    pub at_ns: u64,
 }
 
 impl Default for DeadlineLink {
     fn default() -> Self {
-        DeadlineLink { before: NONE, after: NONE, list: 0, at_ns: u64::MAX }
+        DeadlineLink { before: NONE, after: NONE }
     }
 }
 
@@ -35,12 +32,21 @@ struct List {
     last: u32,
 }
 
+/// A slot that expires, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// The slot.
+    pub id: u32,
+    /// When it expires.
+    pub at_ns: u64,
+}
+
 /// Storage of the links.
 pub trait DeadlineLinks {
     /// The link of a slot, to be changed.
     fn link(&mut self, id: u32) -> &mut DeadlineLink;
-    /// When a slot expires.
-    fn at_ns(&self, id: u32) -> u64;
+    /// When a slot started; this does not change while the slot is in a list.
+    fn started_ns(&self, id: u32) -> u64;
 }
 
 impl Deadlines {
@@ -51,22 +57,24 @@ impl Deadlines {
 
     /// The slot that expires first.
     #[inline]
-    pub fn first(&self, links: &impl DeadlineLinks) -> Option<u32> {
-        let firsts = self.lists.iter().map(|list| list.first).filter(|first| *first != NONE);
-        firsts.min_by_key(|first| links.at_ns(*first))
+    pub fn first(&self, links: &impl DeadlineLinks) -> Option<Expiry> {
+        let firsts = self.lists.iter().filter(|list| list.first != NONE).map(|list| Expiry {
+            id: list.first,
+            at_ns: links.started_ns(list.first).saturating_add(list.timeout_ns),
+        });
+        firsts.min_by_key(|expiry| expiry.at_ns)
     }
 
-    /// Enters a slot with its start and its timeout; none may have started later.
+    /// Enters a slot that has just started; none in its list may have started later.
     #[inline]
-    pub fn push(&mut self, links: &mut impl DeadlineLinks, id: u32, now_ns: u64, timeout_ns: u64) {
+    pub fn push(&mut self, links: &mut impl DeadlineLinks, id: u32, timeout_ns: u64) {
         let found = self.lists.iter().position(|list| list.timeout_ns == timeout_ns);
         let index = found.unwrap_or_else(|| {
             self.lists.push(List { timeout_ns, first: NONE, last: NONE });
             self.lists.len() - 1
         });
         let list = &mut self.lists[index];
-        let at_ns = now_ns.saturating_add(timeout_ns);
-        *links.link(id) = DeadlineLink { before: list.last, after: NONE, list: index as u32, at_ns };
+        *links.link(id) = DeadlineLink { before: list.last, after: NONE };
         match list.last {
             NONE => list.first = id,
             last => links.link(last).after = id,
@@ -74,17 +82,17 @@ impl Deadlines {
         list.last = id;
     }
 
-    /// Removes a slot that is in a list.
+    /// Removes a slot that is in a list. Only at a list's end does it matter which list that is, and there the list
+    /// names the slot.
     #[inline]
     pub fn remove(&mut self, links: &mut impl DeadlineLinks, id: u32) {
-        let DeadlineLink { before, after, list, .. } = std::mem::take(links.link(id));
-        let Some(list) = self.lists.get_mut(list as usize) else { return };
+        let DeadlineLink { before, after } = std::mem::take(links.link(id));
         match before {
-            NONE => list.first = after,
+            NONE => self.lists.iter_mut().filter(|list| list.first == id).for_each(|list| list.first = after),
             b => links.link(b).after = after,
         }
         match after {
-            NONE => list.last = before,
+            NONE => self.lists.iter_mut().filter(|list| list.last == id).for_each(|list| list.last = before),
             a => links.link(a).before = before,
         }
     }
@@ -94,44 +102,56 @@ impl Deadlines {
 mod tests {
     use super::*;
 
-    impl DeadlineLinks for Vec<DeadlineLink> {
-        fn link(&mut self, id: u32) -> &mut DeadlineLink {
-            &mut self[id as usize]
+    /// Slots with their starts and links.
+    struct Started(Vec<(u64, DeadlineLink)>);
+
+    impl Started {
+        fn at(starts_ns: &[u64]) -> Started {
+            Started(starts_ns.iter().map(|at| (*at, DeadlineLink::default())).collect())
         }
-        fn at_ns(&self, id: u32) -> u64 {
-            self[id as usize].at_ns
+    }
+
+    impl DeadlineLinks for Started {
+        fn link(&mut self, id: u32) -> &mut DeadlineLink {
+            &mut self.0[id as usize].1
+        }
+        fn started_ns(&self, id: u32) -> u64 {
+            self.0[id as usize].0
         }
     }
 
     #[test]
     fn first_in_first_out_with_removals_anywhere() {
-        let mut links = vec![DeadlineLink::default(); 4];
+        let mut links = Started::at(&[0, 10, 20, 30]);
         let mut list = Deadlines::new();
         for id in 0..4 {
-            list.push(&mut links, id, u64::from(id) * 10, 5);
+            list.push(&mut links, id, 5);
         }
         list.remove(&mut links, 1);
         list.remove(&mut links, 3);
-        assert_eq!(list.first(&links), Some(0));
+        assert_eq!(list.first(&links), Some(Expiry { id: 0, at_ns: 5 }));
         list.remove(&mut links, 0);
-        assert_eq!(list.first(&links), Some(2));
-        list.push(&mut links, 0, 50, 5);
+        assert_eq!(list.first(&links), Some(Expiry { id: 2, at_ns: 25 }));
+        links.0[0].0 = 50;
+        list.push(&mut links, 0, 5);
         list.remove(&mut links, 2);
-        assert_eq!(list.first(&links), Some(0));
+        assert_eq!(list.first(&links), Some(Expiry { id: 0, at_ns: 55 }));
         list.remove(&mut links, 0);
         assert_eq!(list.first(&links), None);
+        list.remove(&mut links, 0);
+        assert_eq!(list.first(&links), None, "a slot in no list is not removed from one");
     }
 
     #[test]
     fn what_may_take_less_time_expires_earlier() {
-        let mut links = vec![DeadlineLink::default(); 4];
+        let mut links = Started::at(&[0, 1, 2, 3]);
         let mut list = Deadlines::new();
-        for (id, started_ns, timeout_ns) in [(0, 0, 100), (1, 1, 10), (2, 2, 100), (3, 3, 10)] {
-            list.push(&mut links, id, started_ns, timeout_ns);
+        for (id, timeout_ns) in [(0, 100), (1, 10), (2, 100), (3, 10)] {
+            list.push(&mut links, id, timeout_ns);
         }
         let mut order = Vec::new();
-        while let Some(id) = list.first(&links) {
-            order.push((id, links[id as usize].at_ns));
+        while let Some(Expiry { id, at_ns }) = list.first(&links) {
+            order.push((id, at_ns));
             list.remove(&mut links, id);
         }
         assert_eq!(order, [(1, 11), (3, 13), (0, 100), (2, 102)]);
