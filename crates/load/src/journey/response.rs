@@ -94,6 +94,16 @@ impl BufferedResponse {
         }
     }
 
+    /// Keeps the beginning of the request, as it was written for this exchange.
+    pub fn keep_request(&mut self, bytes: &[u8]) {
+        let beginning = &bytes[..bytes.len().min(HEAD_BYTES)];
+        // Requests of a journey differ by a few bytes in length. A buffer that doubled each time would take twice what
+        // it holds, and there may be thousands.
+        let room = beginning.len().next_multiple_of(64);
+        self.request.reserve_exact(room.saturating_sub(self.request.len()));
+        self.request.extend_from_slice(beginning);
+    }
+
     /// The body as received, as far as kept.
     pub fn received(&self) -> &[u8] {
         &self.body

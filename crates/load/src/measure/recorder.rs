@@ -46,6 +46,10 @@ pub struct Recorder {
     as_due: bool,
     full: Sender<Box<Delta>>,
     empty: Receiver<Box<Delta>>,
+    /// Deltas that came back. The last one is used first: so the same few are used while the collector keeps up, and the
+    /// others' histograms take no more memory.
+    #[expect(clippy::vec_box, reason = "they move between threads as they are")]
+    spare: Vec<Box<Delta>>,
     /// Deltas created so far.
     made: usize,
     /// Requests in flight.
@@ -90,6 +94,7 @@ impl Recorder {
             as_due: setup.as_due,
             full: setup.full,
             empty: setup.empty,
+            spare: Vec::with_capacity(DELTAS),
             made: 1,
             in_flight: 0,
             open: 0,
@@ -150,7 +155,8 @@ impl Recorder {
 
     /// A delta that came back, or a new one while below the limit.
     fn empty_delta(&mut self) -> Option<Box<Delta>> {
-        self.empty.try_recv().ok().or_else(|| (self.made < DELTAS).then(|| self.new_delta()))
+        self.spare.extend(self.empty.try_iter());
+        self.spare.pop().or_else(|| (self.made < DELTAS).then(|| self.new_delta()))
     }
 
     fn new_delta(&mut self) -> Box<Delta> {
@@ -160,7 +166,7 @@ impl Recorder {
 
     /// Hands over what is left, in the last delta.
     pub fn finish(&mut self, now_ns: u64) {
-        let next = self.empty.try_recv().unwrap_or_else(|_| self.new_delta());
+        let next = self.empty_delta().unwrap_or_else(|| self.new_delta());
         self.delta.in_order = std::mem::take(&mut self.in_order);
         self.hand_over(now_ns, next, true);
         self.give_away();

@@ -6,7 +6,6 @@
 //! and if the connection ends meanwhile, the next part fails with that reason. A part that fails along with its
 //! connection takes the rest of the conversation with it.
 
-use loadlab_record::counts::example::HEAD_BYTES;
 use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Ops};
@@ -128,7 +127,7 @@ impl<'r> Worker<'r> {
                 result = Err(StepFailure::NotText);
             }
             (Ok(text), Some(kind)) => {
-                kept.request.extend_from_slice(&text[..text.len().min(HEAD_BYTES)]);
+                kept.keep_request(text);
                 out.clear();
                 websocket.socket.send(kind, text, out);
                 let (length, sent) = put(&mut self.conns.tls, ops, conn, out);

@@ -159,9 +159,8 @@ impl<'r> Worker<'r> {
             self.conns.reserve(id);
             self.slots.exchanges.push(Exchange::new(id));
         }
-        let number = self.share.number_of(id);
         if let Some(journey) = &mut self.journey {
-            journey.add(number);
+            journey.add();
         }
         id
     }

@@ -171,7 +171,7 @@ impl<'r> Worker<'r> {
             match journey.write(user, exchange.request, now) {
                 Ok(bytes) => {
                     if let Some(kept) = &mut exchange.buffered {
-                        kept.request.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES)]);
+                        kept.keep_request(bytes);
                     }
                     let put = put(&mut self.conns.tls, ops, id, bytes);
                     exchange.set(Fact::HasId, journey.last_id().is_some());

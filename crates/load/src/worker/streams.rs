@@ -7,7 +7,6 @@
 //! Slots share connections in groups, and each group has one connection to each host. A step of a journey is written
 //! when its stream begins, since only its connection knows how to compress its head.
 
-use loadlab_record::counts::example::HEAD_BYTES;
 use loadlab_record::counts::outcome::Failure;
 
 use crate::io::{ConnId, Ops};
@@ -85,8 +84,7 @@ impl<'r> Worker<'r> {
                         let sent = session.send_parts(id, no_body, step.parts(), step.body, out);
                         exchange.set(Fact::HasId, step.id.is_some());
                         if let Some(kept) = &mut exchange.buffered {
-                            let length = step.text.len().min(HEAD_BYTES);
-                            kept.request.extend_from_slice(&step.text[..length]);
+                            kept.keep_request(step.text);
                             if sent == Ok(false) {
                                 kept.unsent.extend_from_slice(step.body);
                             }

@@ -7,10 +7,10 @@ use io_uring::types::BufRingEntry;
 use crate::target::Address;
 
 /// Fewest and most receive buffers per ring. If more responses arrive in one turn, receives are armed again.
-const BUFFERS: (usize, usize) = (64, 512);
+const BUFFERS: (usize, usize) = (32, 512);
 /// Receive buffers of all rings together, except for the fewest of each: very many connections need many rings, but
 /// their responses do not arrive all at once.
-const BUFFERS_OF_RINGS: usize = 2048;
+const BUFFERS_OF_RINGS: usize = 1024;
 /// Bytes per receive buffer: with many buffers, with few, and with several rings. The kernel uses buffers from the
 /// start: with short responses only a page or two of each is ever touched.
 const BUFFER: usize = 16 * 1024;

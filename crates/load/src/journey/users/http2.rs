@@ -93,7 +93,7 @@ impl<'r> Users<'r> {
         written: &'r Written,
     ) -> Result<Http2Request<'_, 'r>, TemplateError> {
         let draw = self.draw(user, request, now_ns);
-        let mut random = draw.random;
+        let (number, mut random) = (self.number_of(user), draw.random);
         let script = &self.scripts[request as usize];
         let state = &self.users[user as usize];
         self.head.clear();
@@ -104,7 +104,7 @@ impl<'r> Users<'r> {
             return Ok(Http2Request { pieces: &[], text: &[], body: &[], id: None });
         };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
-        let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
+        let mut values = state.values(number, self.journey, self.unix_ns, rows, &draw, &mut random);
         let redirect = state.redirect();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let keeps_request = redirect.is_none_or(|r| r.keeps_request);

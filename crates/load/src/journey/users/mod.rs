@@ -7,7 +7,6 @@ mod http2;
 use std::ops::Range;
 
 use loadlab_record::Secrets;
-use loadlab_record::counts::example::HEAD_BYTES;
 use loadlab_record::counts::outcome::{Failure, Outcome};
 use loadlab_record::spec::schedule::Think;
 use loadlab_record::text::time::SECOND_NS;
@@ -32,8 +31,6 @@ const MAX_BUFFERS: usize = 4096;
 /// One user's state. A load may have a million users, so what most journeys do not need is in [`Memory`].
 #[derive(Debug)]
 struct User {
-    /// The user's number over all workers, from 0.
-    number: u64,
     /// Source of random values, weighted steps and pauses.
     random: Random,
     progress: Progress,
@@ -102,6 +99,9 @@ pub struct Users<'r> {
     scripts: Vec<Script>,
     cursors: Vec<Cursor>,
     users: Vec<User>,
+    share: Share,
+    /// Where arrivals are users: the number of each slot's user over all workers.
+    arrived: Vec<u64>,
     /// The users' rows, one of each feed: user after user.
     rows: Vec<u32>,
     /// Seed of random values.
@@ -160,10 +160,11 @@ impl User {
         }
     }
 
-    /// The values of the user's request.
+    /// The values of the request of this user, who has this number.
     #[inline]
     fn values<'a>(
         &'a self,
+        number: u64,
         journey: &'a Journey,
         unix_ns: u64,
         rows: &'a [u32],
@@ -171,7 +172,7 @@ impl User {
         random: &'a mut Random,
     ) -> Values<'a> {
         Values {
-            user: self.number,
+            user: number,
             iteration: self.progress.rounds,
             sequence: draw.sequence,
             id: draw.id,
@@ -195,6 +196,8 @@ impl<'r> Users<'r> {
             scripts: journey.scripts.clone(),
             cursors: cursors.collect(),
             users: Vec::with_capacity(count),
+            share,
+            arrived: Vec::new(),
             rows: Vec::with_capacity(count * journey.feeds.len()),
             seed: seed ^ 0x5eed_0003,
             sequence: Counter { next: thread, step: threads },
@@ -209,7 +212,7 @@ impl<'r> Users<'r> {
             numbers: Vec::new(),
             unix_ns: journey.unix_ns.unwrap_or(0),
         };
-        (0..count as u32).for_each(|id| users.add(share.number_of(id)));
+        (0..count).for_each(|_| users.add());
         users
     }
 
@@ -230,9 +233,12 @@ impl<'r> Users<'r> {
     }
 
     /// Adds a user.
-    pub fn add(&mut self, number: u64) {
+    pub fn add(&mut self) {
+        let number = self.share.number_of(self.users.len() as u32);
+        if self.has_sessions() {
+            self.arrived.push(number);
+        }
         self.users.push(User {
-            number,
             random: Random::of(self.seed, number),
             progress: Progress::default(),
             draw: Draw { sequence: UNWRITTEN, id: 0, now_ns: 0, random: Random::new(0) },
@@ -242,6 +248,12 @@ impl<'r> Users<'r> {
             }),
         });
         self.rows.resize(self.users.len() * self.cursors.len(), Rows::NONE);
+    }
+
+    /// A user's number over all workers, from 0.
+    #[inline]
+    fn number_of(&self, user: u32) -> u64 {
+        self.arrived.get(user as usize).copied().unwrap_or_else(|| self.share.number_of(user))
     }
 
     /// The id that a user's request carries; only for a request that was written and carries one.
@@ -409,7 +421,10 @@ impl<'r> Users<'r> {
     /// cleared.
     fn replace_user(&mut self, place: u32, number: u64, request: u32) {
         let state = &mut self.users[place as usize];
-        (state.number, state.random) = (number, Random::of(self.seed, number));
+        state.random = Random::of(self.seed, number);
+        if let Some(arrived) = self.arrived.get_mut(place as usize) {
+            *arrived = number;
+        }
         state.progress.begin_with(&self.journey.step_order, request);
         if let Some(memory) = &mut state.memory {
             (0..self.journey.own).for_each(|slot| memory.slots.unset(slot));
@@ -446,13 +461,13 @@ impl<'r> Users<'r> {
         now_ns: u64,
         draw: Draw,
     ) -> Result<Random, template::TemplateError> {
-        let mut random = draw.random;
+        let (number, mut random) = (self.number_of(user), draw.random);
         let script = &self.scripts[request as usize];
         self.head.clear();
         let Some(message) = &script.message else { return Ok(random) };
         let state = &self.users[user as usize];
         let rows = &self.rows[rows_of(user, self.cursors.len())];
-        let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
+        let mut values = state.values(number, self.journey, self.unix_ns, rows, &draw, &mut random);
         let redirect = state.redirect();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let keeps_request = redirect.is_none_or(|r| r.keeps_request);
@@ -510,9 +525,10 @@ impl<'r> Users<'r> {
         let Some(message) = &self.scripts[request as usize].message else { return Ok(()) };
         let state = &self.users[user as usize];
         let (sequence, id, mut random) = (self.sequence.next, self.ids.next, state.random);
+        let number = self.number_of(user);
         let draw = Draw { sequence, id, now_ns, random };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
-        let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
+        let mut values = state.values(number, self.journey, self.unix_ns, rows, &draw, &mut random);
         let keeps_request = state.redirect().is_none_or(|r| r.keeps_request);
         self.head.clear();
         if state.redirect().is_none() {
@@ -571,12 +587,12 @@ impl<'r> Users<'r> {
             return Ok(&[]);
         }
         let draw = self.draw(user, request, now_ns);
-        let mut random = draw.random;
+        let (number, mut random) = (self.number_of(user), draw.random);
         let part = self.scripts[request as usize].conversation.as_deref().map(|t| &t.part);
         let Some(ConversationAction::Message { send, echoes, .. }) = part else { return Ok(&[]) };
         let rows = &self.rows[rows_of(user, self.cursors.len())];
         let mut values =
-            self.users[user as usize].values(self.journey, self.unix_ns, rows, &draw, &mut random);
+            self.users[user as usize].values(number, self.journey, self.unix_ns, rows, &draw, &mut random);
         if let Some((_, text)) = send {
             text.write(&mut values, &mut self.body)?;
         }
@@ -621,7 +637,7 @@ impl<'r> Users<'r> {
         let mut buffer = self.take_buffer(request, None);
         let draw = self.users[user as usize].draw;
         if self.compose(user, request, draw.now_ns, draw).is_ok() {
-            buffer.request.extend_from_slice(&self.head[..self.head.len().min(HEAD_BYTES)]);
+            buffer.keep_request(&self.head);
         }
         buffer
     }
@@ -655,6 +671,7 @@ impl<'r> Users<'r> {
         kept: Option<&mut BufferedResponse>,
         ended: Ended,
     ) -> (Outcome, Option<StepFailure>) {
+        let number = self.number_of(user);
         let (script, state) = (&mut self.scripts[request as usize], &mut self.users[user as usize]);
         let mut empty = BufferedResponse::default();
         let kept = kept.unwrap_or(&mut empty);
@@ -705,7 +722,7 @@ impl<'r> Users<'r> {
             let mut random = state.random;
             let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random };
             let rows = &self.rows[rows_of(user, self.cursors.len())];
-            let mut values = state.values(self.journey, self.unix_ns, rows, &draw, &mut random);
+            let mut values = state.values(number, self.journey, self.unix_ns, rows, &draw, &mut random);
             if let Err(fault) = script.expect(&mut values) {
                 return (Outcome::Failed(Failure::Check), Some(StepFailure::Unwritten(fault)));
             }
@@ -725,7 +742,7 @@ impl<'r> Users<'r> {
     /// What an example shows of a user at a request. Slots of a schedule's requests are not users.
     #[cold]
     pub fn shown(&self, user: u32, request: u32, is_user: bool, secrets: &Secrets) -> ExampleContext {
-        let number = is_user.then_some(self.users[user as usize].number);
+        let number = is_user.then(|| self.number_of(user));
         ExampleContext::new(
             step_of(&self.journey.step_order, request),
             number,
@@ -798,6 +815,6 @@ mod tests {
     /// A load may have a million of them.
     #[test]
     fn a_user_is_small() {
-        assert_eq!(std::mem::size_of::<User>(), 72);
+        assert_eq!(std::mem::size_of::<User>(), 64);
     }
 }
