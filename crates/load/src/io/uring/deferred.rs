@@ -43,6 +43,7 @@ impl UringOps<'_> {
     /// Queues everything held back. An entry that cannot be queued is reported as failed.
     pub(super) fn flush(&mut self) -> std::io::Result<()> {
         self.flush_sends()?;
+        self.receive_starved();
         [Operation::Make, Operation::Connect, Operation::Receive]
             .into_iter()
             .for_each(|step| self.queue(step));

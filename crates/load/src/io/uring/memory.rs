@@ -6,8 +6,8 @@ use io_uring::types::BufRingEntry;
 
 use crate::target::Address;
 
-/// Fewest and most receive buffers per ring. If more responses arrive in one turn, receives are armed again.
-const BUFFERS: (usize, usize) = (32, 512);
+/// Fewest and most receive buffers per ring. If more responses arrive in one turn, the others are received in the next.
+const BUFFERS: (usize, usize) = (64, 512);
 /// Receive buffers of all rings together, except for the fewest of each: very many connections need many rings, but
 /// their responses do not arrive all at once.
 const BUFFERS_OF_RINGS: usize = 1024;
@@ -15,7 +15,7 @@ const BUFFERS_OF_RINGS: usize = 1024;
 /// start: with short responses only a page or two of each is ever touched.
 const BUFFER: usize = 16 * 1024;
 const LARGE_BUFFER: usize = 32 * 1024;
-const SMALL_BUFFER: usize = 4096;
+const SMALL_BUFFER: usize = 2048;
 /// Gap between the end of one buffer and the beginning of the next. Most responses are short: without the gap all of
 /// them would begin at the same offset of their page, and share a few sets of each cache.
 const APART: usize = 5 * 64;

@@ -85,6 +85,9 @@ struct Ring {
     // Declared first, so dropped before the buffers it uses.
     ring: IoUring,
     buffers: Buffers,
+    /// Connections, with their generation, whose receive found no buffer, in order. Arming all of them again at once
+    /// would make most fail again, each at the cost of a receive and a completion.
+    starved: VecDeque<(ConnId, u32)>,
 }
 
 /// Operations that the backend accepts.
@@ -224,7 +227,7 @@ impl Ring {
         unsafe {
             ring.submitter().register_buf_ring_with_flags(buffers.entries as u64, buffers.count, GROUP, 0)?;
         }
-        Ok(Ring { ring, buffers })
+        Ok(Ring { ring, buffers, starved: VecDeque::new() })
     }
 }
 
@@ -299,7 +302,11 @@ impl<'r> Uring<'r> {
                     self.ops.buffers(conn).give_back(id);
                 }
             }
-            CompletionKind::Receive if result == -libc::ENOBUFS => self.ops.receive_again(conn),
+            CompletionKind::Receive if result == -libc::ENOBUFS => {
+                self.ops.slots[conn as usize].state = SocketState::Open;
+                let (ring, _) = self.ops.place(conn);
+                self.ops.rings[ring].starved.push_back((conn, generation));
+            }
             CompletionKind::Receive => {
                 self.ops.slots[conn as usize].state = SocketState::Open;
                 let event = if result == 0 { Event::Closed(conn) } else { Event::Failed(conn, -result) };
@@ -338,7 +345,9 @@ impl<'r> Io<'r> for Uring<'r> {
 
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
         self.ops.flush()?;
-        let idle = self.ops.early.is_empty() && self.ops.failed.is_empty();
+        // A receive that found no buffer may not be armed yet.
+        let is_starved = self.ops.rings.iter().any(|ring| !ring.starved.is_empty());
+        let idle = self.ops.early.is_empty() && self.ops.failed.is_empty() && !is_starved;
         let wait = if idle { wait } else { Wait::until(0) };
         std::mem::swap(&mut self.turn, &mut self.ops.early);
         self.ops.came.clear();
@@ -518,6 +527,21 @@ impl<'r> UringOps<'r> {
         };
         self.slots[conn as usize].state = SocketState::Receiving;
         self.defer(Operation::Receive, conn, entry);
+    }
+
+    /// Arms receives that found no buffer: for each ring as many as it has buffers, which are free by now.
+    fn receive_starved(&mut self) {
+        for ring in 0..self.rings.len() {
+            let mut free = self.rings[ring].buffers.count;
+            while free > 0
+                && let Some((conn, generation)) = self.rings[ring].starved.pop_front()
+            {
+                if self.live(conn, generation) {
+                    self.receive_again(conn);
+                    free -= 1;
+                }
+            }
+        }
     }
 
     fn submit_or_fail(&mut self, conn: ConnId, entry: &squeue::Entry) {
@@ -707,8 +731,10 @@ impl<'r> Ops<'r> for UringOps<'r> {
     }
 
     fn has_unreported(&self, conn: ConnId) -> bool {
-        let slot = self.slots.get(conn as usize);
-        slot.is_some_and(|slot| self.came.contains(&(conn, slot.generation & 0xff_ffff)))
+        let Some(slot) = self.slots.get(conn as usize) else { return false };
+        let ((ring, _), received) = (self.place(conn), (conn, slot.generation & 0xff_ffff));
+        self.came.contains(&received)
+            || self.rings.get(ring).is_some_and(|ring| ring.starved.contains(&received))
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {

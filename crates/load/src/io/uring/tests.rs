@@ -166,6 +166,40 @@ fn events_beyond_a_number_of_sends_are_left_for_the_next_turn() {
     }
 }
 
+#[test]
+fn more_responses_than_buffers_are_received_in_several_turns() {
+    const CONNECTIONS: u32 = 200;
+    let size = Size { connections: CONNECTIONS as usize, in_flight: 1, keep_alive: false, sources: false };
+    let Some(mut io) = allowed(size) else { return };
+    let buffers = usize::from(io.ops.rings[0].buffers.count);
+    assert!(buffers < CONNECTIONS as usize / 2, "{buffers}");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    let mut peers = Vec::new();
+    for conn in 0..CONNECTIONS {
+        let ours = TcpStream::connect(address).expect("it listens");
+        let (mut theirs, _) = listener.accept().expect("it connects");
+        theirs.write_all(&[conn as u8]).expect("there is room");
+        assert_eq!(ours.peek(&mut [0]).expect("it arrives"), 1);
+        assert!(io.ops.take(conn, &address.into(), ours.into()));
+        peers.push(theirs);
+    }
+    let mut echo = Echo::default();
+    io.poll(Wait::until(now_ns() + 20_000_000_000), &mut echo).expect("it waits");
+    assert!(!echo.seen.is_empty() && echo.seen.len() <= buffers, "{}", echo.seen.len());
+    let last = CONNECTIONS - 1;
+    assert!(io.ops.has_unreported(last), "what it may have received is reported before it times out");
+    // One that is closed meanwhile is not received from again.
+    io.ops.close(last);
+    while echo.seen.len() + 1 < CONNECTIONS as usize {
+        io.poll(Wait::until(now_ns() + 20_000_000_000), &mut echo).expect("it waits");
+    }
+    assert!(io.ops.rings[0].starved.is_empty());
+    echo.seen.sort_unstable();
+    let expected: Vec<(ConnId, Vec<u8>)> = (0..last).map(|conn| (conn, vec![conn as u8])).collect();
+    assert_eq!(echo.seen, expected, "once from each");
+}
+
 /// Number of bytes that were reported as sent.
 fn sent_of(reported: &Log) -> usize {
     let bytes = |event: &String| {
