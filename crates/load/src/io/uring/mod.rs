@@ -85,8 +85,8 @@ struct Ring {
     // Declared first, so dropped before the buffers it uses.
     ring: IoUring,
     buffers: Buffers,
-    /// Connections, with their generation, whose receive found no buffer, in order. Arming all of them again at once
-    /// would make most fail again, each at the cost of a receive and a completion.
+    /// Connections, with their generation, whose receive found no buffer, in order; some may be closed by now. Arming
+    /// all of them again at once would make most fail again, each at the cost of a receive and a completion.
     starved: VecDeque<(ConnId, u32)>,
 }
 
@@ -128,6 +128,8 @@ enum SocketState {
     Open,
     /// Open, with a receive pending in the kernel.
     Receiving,
+    /// Open, with a receive that found no buffer and is armed again when some are free.
+    Starved,
 }
 
 #[derive(Clone, Copy)]
@@ -162,7 +164,7 @@ const CLOSED: SocketSlot<'static> = SocketSlot {
 impl SocketSlot<'_> {
     /// Whether it is open with nothing in flight on it, except possibly a receive.
     fn is_quiet(&self) -> bool {
-        let is_open = matches!(self.state, SocketState::Open | SocketState::Receiving);
+        let is_open = !matches!(self.state, SocketState::Closed | SocketState::Connecting);
         is_open && !self.sending && self.copy == NO_COPY
     }
 }
@@ -303,7 +305,7 @@ impl<'r> Uring<'r> {
                 }
             }
             CompletionKind::Receive if result == -libc::ENOBUFS => {
-                self.ops.slots[conn as usize].state = SocketState::Open;
+                self.ops.slots[conn as usize].state = SocketState::Starved;
                 let (ring, _) = self.ops.place(conn);
                 self.ops.rings[ring].starved.push_back((conn, generation));
             }
@@ -650,7 +652,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let under_way = match std::mem::replace(&mut slot.state, SocketState::Closed) {
             SocketState::Connecting => Some(CompletionKind::Connect),
             SocketState::Receiving => Some(CompletionKind::Receive),
-            SocketState::Closed | SocketState::Open => None,
+            SocketState::Closed | SocketState::Open | SocketState::Starved => None,
         };
         let (sending, copy) = (std::mem::take(&mut slot.sending), std::mem::replace(&mut slot.copy, NO_COPY));
         let flying = copy != NO_COPY && self.copies.at(copy).flying;
@@ -687,7 +689,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         self.flush().ok()?;
         let slot = *self.slots.get(conn as usize)?;
         let (ring, place) = self.place(conn);
-        if !slot.is_quiet() || ring >= self.rings.len() {
+        if !slot.is_quiet() || self.has_unreported(conn) || ring >= self.rings.len() {
             return None;
         }
         // From here on, nothing may be taken from the socket that would be lost.
@@ -732,9 +734,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
     fn has_unreported(&self, conn: ConnId) -> bool {
         let Some(slot) = self.slots.get(conn as usize) else { return false };
-        let ((ring, _), received) = (self.place(conn), (conn, slot.generation & 0xff_ffff));
-        self.came.contains(&received)
-            || self.rings.get(ring).is_some_and(|ring| ring.starved.contains(&received))
+        slot.state == SocketState::Starved || self.came.contains(&(conn, slot.generation & 0xff_ffff))
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {
