@@ -100,7 +100,7 @@ impl BufferedResponse {
         // Requests of a journey differ by a few bytes in length. A buffer that doubled each time would take twice what
         // it holds, and there may be thousands.
         let room = beginning.len().next_multiple_of(64);
-        self.request.reserve_exact(room.saturating_sub(self.request.len()));
+        self.request.reserve_exact(room);
         self.request.extend_from_slice(beginning);
     }
 

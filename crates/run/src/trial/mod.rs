@@ -19,7 +19,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loadlab_analysis::Exit;
-use loadlab_load::resident;
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::Secrets;
@@ -141,13 +140,7 @@ impl Trial<'_> {
             (Ok(_), _) if state.cancel.is_cancelled() => {
                 self.not_up(&SiteError::BeforeLoad("interrupted before the load began".into()), state)
             }
-            (Ok(ready), None) => {
-                // What starting the system needed; the levels of a search start nothing.
-                if self.level.is_none() {
-                    resident::leave_start_behind();
-                }
-                self.go(site, state, emit, &ready)
-            }
+            (Ok(ready), None) => self.go(site, state, emit, &ready),
             (Ok(_), Some(trouble)) => self.not_up(&SiteError::BeforeLoad(before_load(&trouble)), state),
             // If a command failed because a component had died, the death explains it.
             (Err(error), Some(trouble)) => {

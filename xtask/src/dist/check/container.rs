@@ -40,5 +40,6 @@ pub fn check(release: &Release) -> Outcome {
     plan.args(["--volume", &mount, IMAGE, "run", "plan.yaml", "--out", "record"]);
     captured(&mut plan, QUICK)?.ok("loadlab run in a container")?;
     ensure!(work.path().join("record/report.html").is_file(), "the run in the container leaves no report");
+    engine.end()?;
     Ok("the engine builds the image, which benches nginx and runs a mounted plan".to_owned())
 }

@@ -50,6 +50,17 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Stops the engine.
+    ///
+    /// # Errors
+    /// Its folder cannot be removed.
+    pub fn end(self) -> Result<()> {
+        let dir = self.dir.path().to_owned();
+        drop(self);
+        ensure!(!dir.exists(), "the engine's folder {} cannot be removed", dir.display());
+        Ok(())
+    }
+
     /// The `docker` command, set up for this engine.
     pub fn docker(&self) -> Command {
         let mut command = program("docker");
@@ -67,6 +78,8 @@ impl Drop for Engine {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         let _ = self.child.wait();
+        // It keeps the namespace that containers on the host's network share, and its folder cannot be removed.
+        let _ = captured(program("umount").arg(self.dir.path().join("exec/netns/default")), QUICK);
     }
 }
 

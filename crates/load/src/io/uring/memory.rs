@@ -6,7 +6,8 @@ use io_uring::types::BufRingEntry;
 
 use crate::target::Address;
 
-/// Fewest and most receive buffers per ring. If more responses arrive in one turn, the others are received in the next.
+/// Fewest and most receive buffers per ring. If more responses arrive in one turn, the others are received in later
+/// turns.
 const BUFFERS: (usize, usize) = (64, 512);
 /// Receive buffers of all rings together, except for the fewest of each: very many connections need many rings, but
 /// their responses do not arrive all at once.

@@ -128,8 +128,6 @@ enum SocketState {
     Open,
     /// Open, with a receive pending in the kernel.
     Receiving,
-    /// Open, with a receive that found no buffer and is armed again when some are free.
-    Starved,
 }
 
 #[derive(Clone, Copy)]
@@ -305,7 +303,7 @@ impl<'r> Uring<'r> {
                 }
             }
             CompletionKind::Receive if result == -libc::ENOBUFS => {
-                self.ops.slots[conn as usize].state = SocketState::Starved;
+                self.ops.slots[conn as usize].state = SocketState::Open;
                 let (ring, _) = self.ops.place(conn);
                 self.ops.rings[ring].starved.push_back((conn, generation));
             }
@@ -531,7 +529,8 @@ impl<'r> UringOps<'r> {
         self.defer(Operation::Receive, conn, entry);
     }
 
-    /// Arms receives that found no buffer: for each ring as many as it has buffers, which are free by now.
+    /// Arms receives that found no buffer: for each ring as many as it has buffers. They are free by now, except those
+    /// of completions that are left for the next turn.
     fn receive_starved(&mut self) {
         for ring in 0..self.rings.len() {
             let mut free = self.rings[ring].buffers.count;
@@ -652,7 +651,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let under_way = match std::mem::replace(&mut slot.state, SocketState::Closed) {
             SocketState::Connecting => Some(CompletionKind::Connect),
             SocketState::Receiving => Some(CompletionKind::Receive),
-            SocketState::Closed | SocketState::Open | SocketState::Starved => None,
+            SocketState::Closed | SocketState::Open => None,
         };
         let (sending, copy) = (std::mem::take(&mut slot.sending), std::mem::replace(&mut slot.copy, NO_COPY));
         let flying = copy != NO_COPY && self.copies.at(copy).flying;
@@ -733,8 +732,8 @@ impl<'r> Ops<'r> for UringOps<'r> {
     }
 
     fn has_unreported(&self, conn: ConnId) -> bool {
-        let Some(slot) = self.slots.get(conn as usize) else { return false };
-        slot.state == SocketState::Starved || self.came.contains(&(conn, slot.generation & 0xff_ffff))
+        let slot = self.slots.get(conn as usize);
+        slot.is_some_and(|slot| self.came.contains(&(conn, slot.generation & 0xff_ffff)))
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {

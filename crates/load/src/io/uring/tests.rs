@@ -188,7 +188,6 @@ fn more_responses_than_buffers_are_received_in_several_turns() {
     io.poll(Wait::until(now_ns() + 20_000_000_000), &mut echo).expect("it waits");
     assert!(!echo.seen.is_empty() && echo.seen.len() <= buffers, "{}", echo.seen.len());
     let last = CONNECTIONS - 1;
-    assert!(io.ops.has_unreported(last), "what it may have received is reported before it times out");
     // One that is closed meanwhile is not received from again.
     io.ops.close(last);
     while echo.seen.len() + 1 < CONNECTIONS as usize {
