@@ -118,23 +118,29 @@ impl<'r> Sink<UringOps<'r>> for Echo {
     }
 }
 
+/// Gives the ring this many connections, on each of which a byte has arrived: the connection's number. Returns the
+/// other ends.
+fn with_a_byte(io: &mut Uring<'_>, connections: u32) -> Vec<TcpStream> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    let connected = (0..connections).map(|conn| {
+        let ours = TcpStream::connect(address).expect("it listens");
+        let (mut theirs, _) = listener.accept().expect("it connects");
+        theirs.write_all(&[conn as u8]).expect("there is room");
+        assert_eq!(ours.peek(&mut [0]).expect("it arrives"), 1);
+        assert!(io.ops.take(conn, &address.into(), ours.into()));
+        theirs
+    });
+    connected.collect()
+}
+
 #[test]
 fn events_beyond_a_number_of_sends_are_left_for_the_next_turn() {
     const CONNECTIONS: u32 = 7;
     let size = Size { connections: 8, in_flight: 8, keep_alive: true, sources: false };
     let Some(mut io) = allowed(size) else { return };
     io.most_sends = 3;
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("its address");
-    let mut peers = Vec::new();
-    for conn in 0..CONNECTIONS {
-        let ours = TcpStream::connect(address).expect("it listens");
-        let (mut theirs, _) = listener.accept().expect("it connects");
-        theirs.write_all(&[b'a' + conn as u8]).expect("there is room");
-        assert_eq!(ours.peek(&mut [0]).expect("it arrives"), 1);
-        assert!(io.ops.take(conn, &address.into(), ours.into()));
-        peers.push(theirs);
-    }
+    let peers = with_a_byte(&mut io, CONNECTIONS);
     let mut echo = Echo::default();
     let mut turn = |io: &mut Uring<'_>| {
         let before = echo.seen.len();
@@ -153,7 +159,7 @@ fn events_beyond_a_number_of_sends_are_left_for_the_next_turn() {
     while turn(&mut io).len() + 1 < CONNECTIONS as usize {}
     io.poll(Wait::until(0), &mut echo).expect("it does not wait");
     for (conn, mut theirs) in (0..CONNECTIONS).zip(peers).filter(|(conn, _)| *conn != unreported) {
-        let (mut byte, sent) = ([0], b'a' + conn as u8);
+        let (mut byte, sent) = ([0], conn as u8);
         theirs.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
         theirs.read_exact(&mut byte).expect("it is answered");
         assert_eq!(byte, [sent]);
@@ -173,20 +179,16 @@ fn more_responses_than_buffers_are_received_in_several_turns() {
     let Some(mut io) = allowed(size) else { return };
     let buffers = usize::from(io.ops.rings[0].buffers.count);
     assert!(buffers < CONNECTIONS as usize / 2, "{buffers}");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("its address");
-    let mut peers = Vec::new();
-    for conn in 0..CONNECTIONS {
-        let ours = TcpStream::connect(address).expect("it listens");
-        let (mut theirs, _) = listener.accept().expect("it connects");
-        theirs.write_all(&[conn as u8]).expect("there is room");
-        assert_eq!(ours.peek(&mut [0]).expect("it arrives"), 1);
-        assert!(io.ops.take(conn, &address.into(), ours.into()));
-        peers.push(theirs);
-    }
+    let _peers = with_a_byte(&mut io, CONNECTIONS);
     let mut echo = Echo::default();
     io.poll(Wait::until(now_ns() + 20_000_000_000), &mut echo).expect("it waits");
     assert!(!echo.seen.is_empty() && echo.seen.len() <= buffers, "{}", echo.seen.len());
+    let armed =
+        |io: &Uring<'_>| io.ops.slots.iter().filter(|slot| slot.state == SocketState::Receiving).count();
+    let (before, waiting) = (armed(&io), CONNECTIONS as usize - echo.seen.len());
+    assert_eq!(io.ops.rings[0].starved.len(), waiting);
+    io.ops.receive_starved();
+    assert_eq!(armed(&io) - before, buffers, "as many as there are buffers, and not all that wait");
     let last = CONNECTIONS - 1;
     // One that is closed meanwhile is not received from again.
     io.ops.close(last);
