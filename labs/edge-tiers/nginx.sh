@@ -15,7 +15,7 @@ fi
 [ ! -e "$SCRATCH" ] || rm -rf "$SCRATCH"
 mkdir -p "$SCRATCH"
 awk '{
-    while (match($0, /[$][{][A-Z0-9]+[}]/)) {
+    while (match($0, /[$][{][A-Z0-9_]+[}]/)) {
         name = substr($0, RSTART + 2, RLENGTH - 3)
         if (!(name in ENVIRON)) { print name " is not set" > "/dev/stderr"; exit 1 }
         $0 = substr($0, 1, RSTART - 1) ENVIRON[name] substr($0, RSTART + RLENGTH)

@@ -17,7 +17,7 @@ listeners.tcp.1 = $ADDRESS:$AMQP_PORT
 prometheus.tcp.ip = $ADDRESS
 prometheus.tcp.port = $METRICS_PORT
 loopback_users = none
-# So often queue lengths are counted anew, in ms.
+# How often queue lengths are updated, in ms.
 collect_statistics_interval = 1000
 log.file = false
 log.console = true
@@ -39,8 +39,8 @@ epmd &
 epmd=$!
 "$server" &
 server=$!
-trap 'kill -TERM $server; wait $server || true; kill $epmd; exit 0' TERM INT
+trap 'kill -TERM $server; wait $server || true; kill $epmd || true; exit 0' TERM INT
 status=0
 wait $server || status=$?
-kill $epmd
+kill $epmd || true
 exit $status

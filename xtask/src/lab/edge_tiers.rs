@@ -111,6 +111,8 @@ fn limited(trial: &Trial, names: &[&str], tier: &str, claims: &mut Claims) {
         let none = number("cpu_limit").is_nan();
         claims.same(format!("{what}: is not limited in CPU"), none, cpu == "none");
         if cpu == "1%" {
+            let limit = number("cpu_limit");
+            claims.claim((limit - 0.01).abs() < 1e-6, || format!("{what}: its CPU limit is {limit} cores"));
             let window_s = trial.number("window/to_s") - trial.number("window/from_s");
             let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
             let most = ONE_PERCENT + 100.0 * cores * OVERRUN_S / window_s;

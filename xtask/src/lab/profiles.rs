@@ -12,7 +12,7 @@ use crate::steps::Outcome;
 /// Profiles that differ in the same way, and what makes them short. `cargo xtask test` runs `quick`, and other steps of
 /// `cargo xtask long` run `careless`, `slow-disk` and `swarm-agents`.
 const SHORT: [(&str, &[&str], &[&str]); 10] = [
-    ("edge-tiers", &["full", "half", "as-slow", "far", "isolated"], &["load.duration=2s"]),
+    ("edge-tiers", &["full", "half", "as-slow", "far", "cache-lock", "isolated"], &["load.duration=2s"]),
     ("index-page", &["full", "round", "to-the-end"], &["load.repeats=3"]),
     ("index-page", &["by-time", "isolated", "which-limit", "ports"], &["load.duration=2s"]),
     (

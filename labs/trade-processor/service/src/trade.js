@@ -24,6 +24,7 @@ function* regions() {
 
 /** Milliseconds since 1970 of a text such as `24-JAN-15 10:27:44`; NaN for a day or time that does not exist. */
 export function placedAt(text) {
+  if (typeof text !== 'string') return NaN;
   const [, day, name, year, hour, minute, second] = PLACED.exec(text) ?? [];
   const month = MONTHS.indexOf(name);
   if (month < 0 || hour > 23 || minute > 59 || second > 59) return NaN;

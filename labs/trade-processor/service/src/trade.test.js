@@ -20,6 +20,7 @@ test('what is wrong with a message', () => {
   check({ amountBuy: '747.10' }, 'amount');
   check({ rate: -1 }, 'rate');
   check({ timePlaced: '31-FEB-15 10:27:44' }, 'date');
+  check({ timePlaced: { toString: 1 } }, 'date');
   check({ originatingCountry: 'XX' }, 'country');
   for (const originatingCountry of ['ZZ', 'SU', 'DD', 'UK', 'AN']) check({ originatingCountry }, 'country');
   check({ originatingCountry: undefined }, 'country');
