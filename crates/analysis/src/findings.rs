@@ -233,7 +233,7 @@ fn trial_findings<'a>(
         Some(Ended::Partial) => {
             Some("cut off: loadlab was killed, or could not write its summary; reconstructed from what it had written".to_owned())
         }
-        Some(Ended::Broken) => Some("the system broke".to_owned()),
+        Some(Ended::Broken) => Some(how_load_ended(record).unwrap_or("the system broke").to_owned()),
         None if record.is_search => Some("the search was cut off".to_owned()),
         None => Some("ended before the load began".to_owned()),
     };
@@ -243,6 +243,16 @@ fn trial_findings<'a>(
         (what, _) => what.or(ended),
     };
     TrialFindings { number, summary, record: Some(record), trouble }
+}
+
+/// How the load ended that did not end as planned.
+fn how_load_ended(record: &TrialRecord) -> Option<&str> {
+    record.events.iter().rev().find_map(|event| match &event.what {
+        EventKind::LoadEnded { how, .. } if how != "complete" && !how.starts_with("stopped: ") => {
+            Some(how.as_str())
+        }
+        _ => None,
+    })
 }
 
 /// Some cases: what distinguishes them from the others, or their names.

@@ -12,10 +12,7 @@
 
 use loadlab_record::documents::why::{Effect, LeverCall};
 
-use crate::statistics::student;
-
-/// All intervals hold jointly with this probability.
-const CONFIDENCE: f64 = 0.95;
+use crate::statistics::student::{self, CONFIDENCE};
 
 /// Ratios are clamped to this: a block in which nothing was answered has none, and a record cannot hold infinity.
 const FURTHEST: f64 = 1e6;
@@ -37,6 +34,7 @@ pub struct Block {
 /// The goodput under each change as a share of the goodput without one, from loads in blocks; `None` if fewer than two
 /// blocks with the change are next to a control.
 pub fn effects(loads: &[&[Block]], changes: usize) -> Vec<Option<Effect>> {
+    // All intervals hold jointly with this confidence.
     let confidence = 1.0 - (1.0 - CONFIDENCE) / changes.max(1) as f64;
     let of = |change: usize| {
         let counted = |load: &&[Block]| -> Vec<(u32, f64)> {

@@ -1,9 +1,9 @@
 //! Verdicts on differences, over simulated trials: how often they are wrong, and what they find.
 
 use loadlab_analysis::cases::metric::{Metric, Value};
-use loadlab_analysis::comparison::compare::{
-    Call, Comparison, EquivalenceBounds, Method, Options, Samples, Scale, Side, compare, judge,
-};
+use loadlab_analysis::comparison::compare::{Comparison, Options, Side, compare};
+use loadlab_analysis::comparison::figures::Scale;
+use loadlab_analysis::comparison::interval::{Call, EquivalenceBounds, Method, Samples, judge};
 use loadlab_record::counts::load::Window;
 use loadlab_record::documents::figure::{self, FigureValue, NumberKind};
 use loadlab_record::documents::manifest::FigureFacts;

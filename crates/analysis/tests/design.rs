@@ -1,7 +1,8 @@
 //! How the cases of a run are compared after every round: which pairs, by which figures, and what a control hides.
 
-use loadlab_analysis::comparison::compare::{Call, Comparison, Options, Side};
+use loadlab_analysis::comparison::compare::{Comparison, Options, Side};
 use loadlab_analysis::comparison::design::{Design, Standing};
+use loadlab_analysis::comparison::interval::Call;
 use loadlab_analysis::comparison::pairs::{control_of, pairs};
 use loadlab_analysis::{TrialInput, summarise};
 use loadlab_record::documents::manifest::{FigureFacts, Manifest, UntilCertain};

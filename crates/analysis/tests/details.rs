@@ -1,9 +1,8 @@
 //! Where two cases differ: in which steps, loads, batches, components and probes, and how seldom that is wrong.
 
-use loadlab_analysis::comparison::compare::{
-    Call, Comparison, EquivalenceBounds, Method, Options, Row, Samples, Side, compare, judge_with,
-};
+use loadlab_analysis::comparison::compare::{Comparison, Options, Row, Side, compare};
 use loadlab_analysis::comparison::design::Design;
+use loadlab_analysis::comparison::interval::{Call, EquivalenceBounds, Method, Samples, judge_with};
 use loadlab_analysis::{TrialInput, summarise};
 use loadlab_record::documents::manifest::UntilCertain;
 use loadlab_record::documents::summary::{

@@ -1,6 +1,6 @@
 //! The test that is repeated after every round, checked on simulated sessions.
 
-use loadlab_analysis::comparison::compare::{Call, EquivalenceBounds};
+use loadlab_analysis::comparison::interval::{Call, EquivalenceBounds};
 use loadlab_analysis::comparison::sequential::{Question, Sequential, levels};
 use loadlab_analysis::statistics::student;
 

@@ -46,6 +46,10 @@ struct Plain {
     connects: Vec<u64>,
     closed: u64,
     requests: u64,
+    /// Every other connect is refused, the first one included.
+    refuses: bool,
+    /// Sends GOAWAY with every such response of HTTP/2; 0: never.
+    goes_away_after: u64,
     /// When each connection was requested.
     since: std::collections::BTreeMap<ConnId, u64>,
 }
@@ -54,6 +58,9 @@ impl Server for Plain {
     fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)> {
         self.connects.push(at_ns);
         self.since.insert(conn, at_ns);
+        if self.refuses && self.connects.len() % 2 == 1 {
+            return Err((at_ns, libc::ECONNREFUSED));
+        }
         let is_dead = at_ns < self.dead_until_ns && !self.accepts;
         Ok(if is_dead { NEVER } else { at_ns + self.connect_ns })
     }
@@ -79,6 +86,10 @@ impl Server for Plain {
                     let flags = flag::END_HEADERS | flag::END_STREAM;
                     // `:status: 200`
                     frame::write(&mut answer, kind::HEADERS, flags, head.stream, &[0x88]);
+                    if self.goes_away_after > 0 && self.requests.is_multiple_of(self.goes_away_after) {
+                        let goodbye = [head.stream.to_be_bytes(), [0; 4]].concat();
+                        frame::write(&mut answer, kind::GOAWAY, 0, 0, &goodbye);
+                    }
                 }
             }
         }
@@ -126,6 +137,17 @@ fn shared_connections_that_never_open_are_replaced() {
     ramped.ramp_ns = S;
     let (outcome, server) = go(&ramped, Plain { connect_ns: 900 * MS, ..Plain::default() });
     assert_eq!((outcome.measured.counts.failed(), server.connects.len()), (0, 2));
+}
+
+/// A host of two addresses, of which one refuses: each time a shared connection is replaced, both are tried.
+#[test]
+fn a_host_that_was_reached_has_all_its_addresses_again() {
+    let mut load = over_http2(spec(Model::Closed { users: 1 }, Until::Requests(6_000)), 1);
+    load.hosts[0].push(support::address().into());
+    // Each connection lasts for longer than an address that refused is left out.
+    let (outcome, server) = go(&load, Plain { refuses: true, goes_away_after: 1_500, ..Plain::default() });
+    let counts = &outcome.measured.counts;
+    assert_eq!((counts.ok, counts.failed(), server.connects.len()), (6_000, 0, 8));
 }
 
 #[test]

@@ -403,6 +403,34 @@ fn values_are_captured_and_sent() {
     assert_eq!((chat.goodbyes, chat.closed), (1, 1));
 }
 
+/// The close frame is known before the answer is judged: what the user would say next is not sent.
+#[test]
+fn a_message_after_an_answer_that_comes_with_a_close_is_not_sent() {
+    let gone = "the server closed the WebSocket with code 1001 (going away), before this part began";
+    let invalid = "a frame of unknown type, before this part began";
+    for (last, failed, error) in
+        [(&[0x88, 2, 3, 0xe9][..], "ok 0 reset 1", gone), (&[0x83, 0], "ok 0 protocol 1", invalid)]
+    {
+        let answer = [&[0x81, 1, b'a'][..], last].concat();
+        for next in [say("b"), ask("b", "b")] {
+            let chat = Chat::saying(vec![vec![(MS, Does::Raw(answer.clone()))]]);
+            let (outcome, chat, _) = check(chat, vec![ask("a", "a"), next], &[OK, OK, failed, NONE], error);
+            assert_eq!(chat.heard.keys().collect::<Vec<_>>(), ["a"]);
+            assert_eq!(outcome.measured.elapsed_s, 0.002);
+        }
+    }
+}
+
+/// A ping of which only a part has arrived when a message is sent is no part of the answer to it.
+#[test]
+fn an_answer_after_half_a_ping_is_taken() {
+    let greets = vec![(5 * MS, Does::Raw(vec![0x89])), (15 * MS, Does::Raw(vec![1, b'?']))];
+    let chat = Chat { greets, ..Chat::saying(vec![vec![], vec![(10 * MS, text("{}"))]]) };
+    let parts = vec![pause(say("x"), 10 * MS), within(ask("a", "a"), S)];
+    let (_, chat, _) = check(chat, parts, &[OK; 4], "");
+    assert_eq!(chat.pongs, 1);
+}
+
 /// Messages that arrive between a part's end and the turn that finishes it belong to the parts after it.
 #[test]
 fn messages_that_come_together_go_to_one_part_each() {

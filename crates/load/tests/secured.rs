@@ -32,6 +32,8 @@ enum End {
     Cut,
     /// The server stops after half a record.
     HalfARecord,
+    /// After Content-Length bytes, with something that is no TLS behind them.
+    Garbage,
 }
 
 /// Speaks TLS and answers each request 10 ms later.
@@ -97,7 +99,8 @@ impl Server for Secret {
         let mut replies = vec![(at_ns + MS, Reply::Bytes(all_of(link)))];
         if !request.is_empty() {
             self.requests += 1;
-            let length = if self.end == End::Length { "Content-Length: 2\r\n" } else { "" };
+            let stays = matches!(self.end, End::Length | End::Garbage);
+            let length = if stays { "Content-Length: 2\r\n" } else { "" };
             link.writer().write_all(format!("HTTP/1.1 200 OK\r\n{length}\r\nok").as_bytes()).unwrap();
             if self.end == End::Notified {
                 link.send_close_notify();
@@ -106,8 +109,11 @@ impl Server for Secret {
             if self.end == End::HalfARecord {
                 answer.truncate(answer.len() / 2);
             }
+            if self.end == End::Garbage {
+                answer.extend_from_slice(&[0xff; 16]);
+            }
             replies.push((at_ns + 10 * MS, Reply::Bytes(answer)));
-            if self.end != End::Length {
+            if !stays {
                 replies.push((at_ns + 10 * MS, Reply::Fin));
             }
         }
@@ -177,6 +183,13 @@ fn an_answer_that_ends_with_the_connection_is_whole_only_if_the_server_says_so()
     assert_eq!(error, "the connection ended without a TLS close_notify");
     let (outcome, secret, _) = go(End::HalfARecord, true, true);
     assert_eq!((ends(&outcome), secret.requests), ((0, vec![(Failure::Reset, 5)]), 5));
+}
+
+/// A whole answer counts, and nothing is sent on a connection whose TLS broke behind it.
+#[test]
+fn an_answer_before_a_broken_record_is_the_last_of_its_connection() {
+    let (outcome, secret, _) = go(End::Garbage, true, true);
+    assert_eq!((ends(&outcome), secret.requests, secret.handshakes), ((5, vec![]), 5, 5));
 }
 
 #[test]

@@ -124,6 +124,10 @@ fn loads(users: u64, rate_per_s: f64, seed: u64) -> Vec<(&'static str, LoadSpec)
         ("users", plain(closed.clone(), second)),
         ("users who think", LoadSpec { think: thinks, ..plain(closed.clone(), second) }),
         ("paced users", LoadSpec { pace_ns: Some(40 * MS), ..plain(closed.clone(), second) }),
+        (
+            "paced users and a ramp",
+            LoadSpec { pace_ns: Some(70 * MS), ramp_ns: S / 2, ..plain(closed.clone(), second) },
+        ),
         ("stages of users", LoadSpec { think: thinks, ..staged(closed.clone(), users as f64) }),
         ("repeats of users", LoadSpec { think: thinks, ..plain(closed.clone(), Until::Repeats(5)) }),
         ("journeys of users", with_journey(plain(closed.clone(), second), journey(false, false))),
@@ -231,6 +235,26 @@ proptest! {
         }
     }
 
+    /// A report's memory is used again for the next one, which must not repeat anything.
+    #[test]
+    fn each_id_is_reported_once(users in 1u64..40, rate in 50.0f64..400.0, seed: u64) {
+        for (name, mut spec) in loads(users, rate, seed).into_iter().filter(|(_, spec)| spec.journey.is_some()) {
+            spec.until = Until::Elapsed(3 * S);
+            let journey = spec.journey.as_mut().unwrap();
+            journey.scripts.iter_mut().for_each(|script| script.has_id = true);
+            let (mut ids, mut ok) = (Vec::new(), 0);
+            simulate_part(&spec, &Control::default(), &mut Sim::new(Noting::default()), &mut |delta| {
+                ids.extend_from_slice(&delta.ids.accepted);
+                ok += delta.counts.ok;
+            })
+            .unwrap();
+            let all = ids.len();
+            ids.sort_unstable();
+            ids.dedup();
+            prop_assert_eq!((all, ids.len()), (ok as usize, ok as usize), "{}", name);
+        }
+    }
+
     /// A process that replaces another sends exactly what the other would have sent from then on, and what neither of
     /// them sent is known.
     #[test]
@@ -239,7 +263,7 @@ proptest! {
         threads in prop::collection::vec(1usize..4, 1..6), late in 0usize..6
     ) {
         let late = late % threads.len();
-        let fixed = |name: &str| name.contains("rate") || name.contains("random") || name == "paced users";
+        let fixed = |name: &str| name.contains("rate") || name.contains("random") || name.contains("paced users");
         for (name, spec) in loads(users, rate, seed).into_iter().filter(|(name, _)| fixed(name)) {
             let before: usize = threads[..late].iter().sum();
             let after = threads[late + 1..].iter().sum::<usize>();

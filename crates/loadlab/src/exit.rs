@@ -47,7 +47,9 @@ impl Ended {
         if let Some(message) = &self.message {
             show(message);
         }
-        std::process::ExitCode::from(self.code.unwrap_or(self.exit.code()))
+        let code = self.code.unwrap_or(self.exit.code());
+        let is_lost = self.code.is_none() && code == Exit::Ok.code() && output::is_cut_off();
+        std::process::ExitCode::from(if is_lost { Exit::CouldNotRun.code() } else { code })
     }
 }
 

@@ -16,7 +16,10 @@ mod swarm;
 mod ui;
 mod view;
 
+use std::path::Path;
+
 use args::{Command, given, other_tools, renamed};
+use commands::not_measured::Documents;
 use commands::{
     ab, about, baseline, bench, bisect, check, clean, compare, demo, find, history, init, report, resume,
     run, saved, why,
@@ -49,14 +52,7 @@ fn main() -> std::process::ExitCode {
     mask::add(given::of_command_line(&words));
     let args = match args::parse_from(std::env::args_os()) {
         Ok(args) => args,
-        Err(error) => {
-            let command = words.first().map_or("", String::as_str);
-            let why = renamed::refusal(&error, command);
-            return match why.or_else(|| other_tools::explanation(&error, command, &words)) {
-                Some(why) => Ended::error(Exit::BadPlan, why).into_code(),
-                None => output::usage(&error, &words),
-            };
-        }
+        Err(error) => return not_understood(&error, &words),
     };
     let exit = match args.command {
         Command::Init(args) => init::command(&args),
@@ -84,4 +80,21 @@ fn main() -> std::process::ExitCode {
         Command::Licenses => about::licenses(),
     };
     exit.into_code()
+}
+
+/// Ends with what is wrong with the command line. The JUnit file that it names says so, too: it would still report an
+/// earlier run.
+fn not_understood(error: &clap::Error, words: &[String]) -> std::process::ExitCode {
+    let command = words.first().map_or("", String::as_str);
+    let why = renamed::refusal(error, command).or_else(|| other_tools::explanation(error, command, words));
+    if let Some(file) = given::junit_of(words, error) {
+        let usage = || given::without_credentials(&error.render().to_string(), words);
+        let why = why.clone().unwrap_or_else(usage);
+        let why = why.trim_start_matches("error: ");
+        Documents { name: command, junit: Some(Path::new(file)), json: None }.junit(why);
+    }
+    match why {
+        Some(why) => Ended::error(Exit::BadPlan, why).into_code(),
+        None => output::usage(error, words),
+    }
 }

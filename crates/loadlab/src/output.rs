@@ -6,8 +6,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "the one place that prints, which makes text harmless")]
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::store::files;
@@ -28,10 +29,26 @@ pub enum Form {
     Data,
 }
 
-/// Writes text to standard output; a reader that has gone away is not an error.
+/// Whether standard output could not be written.
+static IS_CUT_OFF: AtomicBool = AtomicBool::new(false);
+
+/// Whether something printed is missing on standard output, as on a full disk.
+pub fn is_cut_off() -> bool {
+    IS_CUT_OFF.load(Ordering::Relaxed)
+}
+
+/// Takes the result of writing to standard output; a reader that has gone away is not an error.
+fn printed(written: std::io::Result<()>) {
+    let Err(error) = written else { return };
+    if error.kind() != ErrorKind::BrokenPipe && !IS_CUT_OFF.swap(true, Ordering::Relaxed) {
+        write_stderr(&format!("error: cannot write to standard output: {error}\n"));
+    }
+}
+
+/// Writes text to standard output.
 pub fn print(text: &str) {
     let mut out = anstream::stdout();
-    let _ = out.write_all(harmless_painted(&mask::text(text)).as_bytes()).and_then(|()| out.flush());
+    printed(out.write_all(harmless_painted(&mask::text(text)).as_bytes()).and_then(|()| out.flush()));
 }
 
 /// As [`print()`], for any form.
@@ -43,7 +60,7 @@ pub fn print_as(form: Form, text: &str) {
     };
     // Bypasses `anstream`, which would strip escape sequences.
     let mut out = std::io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
 /// Prints a JSON document over several lines. Its strings are masked one by one; its field names are not.
@@ -62,7 +79,7 @@ fn print_json_text(text: serde_json::Result<Vec<u8>>) {
         Err(e) => e.to_string(),
     };
     let mut out = std::io::stdout();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    printed(writeln!(out, "{text}").and_then(|()| out.flush()));
 }
 
 fn json_escaped(text: &str) -> String {
@@ -91,6 +108,9 @@ pub fn usage(message: &clap::Error, words: &[String]) -> std::process::ExitCode 
         write_stderr(&text)
     } else {
         print(&text)
+    }
+    if is_cut_off() {
+        return std::process::ExitCode::from(loadlab_analysis::Exit::CouldNotRun.code());
     }
     std::process::ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
 }

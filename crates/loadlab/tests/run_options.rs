@@ -125,7 +125,7 @@ fn plans_with_mistakes() {
     lab.file("plan.yaml", &good);
     let ran = lab.loadlab(&["check", "plan.yaml"]);
     ran.expect(0, &[]);
-    assert_eq!(ran.out, "plan.yaml: good – 4 case(s), 8 trial(s)\n");
+    assert_eq!(ran.out, "plan.yaml: good – 4 cases, 8 trials\n");
     for (from, to, holds) in [
         ("requests: 40", "request: 40", ["plan.yaml:", "request", "hint:"]),
         ("users: 2", "users: two", ["plan.yaml:", "two", "-->"]),

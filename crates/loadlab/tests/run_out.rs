@@ -171,6 +171,10 @@ fn junit_says_what_is_wrong_with_a_plan_or_an_option() {
         &["find", "wrong.yaml", "--expect", "p99 < 1s", "--users", "1..2"],
         &["bench", url, "--expect", "p99 <"],
         &["bench", url, "--expect", "p99 <", "--save"],
+        // Command lines that are not understood.
+        &["run", "plan.yaml", "--trials", "0"],
+        &["bench", url, "-d", "10"],
+        &["bench", url, "--no-such-option"],
     ] {
         lab.file("junit.xml", "<testsuites errors=\"0\"/>");
         let ran = lab.loadlab(&[command, &["--junit", "junit.xml"]].concat());

@@ -89,7 +89,7 @@ fn limits_of_a_later_case_are_known_before_anything_is_built() {
     let Some(mut command) = as_nobody(&lab, &text, &["check", "plan.yaml", "--preflight"]) else { return };
     let ran = run_support::Ran::of(command.output().unwrap());
     ran.expect(5, &[]);
-    assert!(ran.out.contains("blocker  limits") && ran.out.contains("1 blocker(s)"), "{}", ran.out);
+    assert!(ran.out.contains("blocker  limits") && ran.out.contains("1 blocker,"), "{}", ran.out);
 }
 
 #[test]

@@ -26,19 +26,21 @@ mod text;
 mod url;
 
 pub use expand::link::RELAY;
+pub use keys::METHODS;
 pub use keys::reference::reference;
 pub use keys::schema::schema;
+pub use loadlab_record::documents::manifest::REVISION_AXIS;
 pub use loadlab_record::documents::search::SearchVariable;
 pub use loadlab_record::spec::bound::{Bound, Operator};
 pub use loadlab_record::spec::escape::Escape;
 pub use loadlab_record::spec::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 pub use loadlab_record::spec::variable::{Unit, Variable};
-pub use model::case_values::REVISION;
 pub use model::journey::{
     Auth, Body, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect, FeedFormat,
     FeedSpec, FormPart, Http, Message, MessageContent, OnFailure, PartContent, Place, Protocol, Script,
     Setup, Step, Tls,
 };
+pub use model::limits::{LimitName, Limits, MeasuredLimit};
 pub use model::part::{
     Command, ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime,
     Network,
@@ -46,9 +48,8 @@ pub use model::part::{
 pub use model::plan::{Plan, Revision, TrialOrder, UntilCertain};
 pub use model::spec::{
     Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
-    FigureSpec, FindSpec, LeverSetting, LeverSpec, LimitName, Limits, LoadSpec, MeasuredLimit, Model,
-    Persisted, PortSpec, ProbeSource, ProbeSpec, ProfileSpec, Purpose, ReadySign, ReadySpec, StopSpec,
-    SystemSpec,
+    FigureSpec, FindSpec, LeverSetting, LeverSpec, LoadSpec, Model, Persisted, PortSpec, ProbeSource,
+    ProbeSpec, ProfileSpec, Purpose, ReadySign, ReadySpec, StopSpec, SystemSpec,
 };
 pub use model::template::{Segment, Template, UnknownName};
 pub use outside::{MOST_BYTES, Missing, Outside, Reference};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use loadlab_record::documents::manifest::REVISION_AXIS;
 use loadlab_record::secrets::Secrets;
 
 use crate::expand::check;
 use crate::expand::overrides::{self, Overrides};
 use crate::hidden::Hidden;
-use crate::model::case_values::REVISION;
 use crate::model::plan::{Plan, Revision, TrialOrder};
 use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
@@ -391,7 +391,7 @@ fn check_other_profiles(original: &Node, from: From<'_>, chosen: Option<&str>) -
 
 /// The case's name in the plan: without its revision, which `revisions` adds.
 fn own_name(case: &Case) -> &str {
-    let revision = case.values.last().filter(|(axis, _)| axis == REVISION);
+    let revision = case.values.last().filter(|(axis, _)| axis == REVISION_AXIS);
     let own = revision.and_then(|(axis, text)| case.name.strip_suffix(&format!(", {axis}={text}")));
     own.unwrap_or(&case.name)
 }

@@ -315,6 +315,24 @@ fn conditions() {
     "#);
 }
 
+/// No trial could ever decide them.
+#[test]
+fn conditions_on_what_the_plan_lacks() {
+    for (condition, error) in [
+        ("lost == 0", "7:12: `lost` has no value: the plan has no `durability`"),
+        ("ok > 1 and doubled == 0", "7:23: `doubled` has no value: the plan has no `durability`"),
+        ("db.memory.max[drain] > 1MiB", "7:12: `db.memory.max` has no value: the plan has no `drain`"),
+        ("drain < 5s", "7:12: `drain` has no value: the plan has no `drain`"),
+        ("capacity > 5/s", "7:12: `capacity` has no value: the plan has no `find`"),
+        ("ok[batch 2] > 1", "7:12: the load has only 1 batch"),
+    ] {
+        let said = plain(&with(&format!("expect: [ \"{condition}\" ]")));
+        assert!(said.contains(error), "{said}");
+    }
+    let stored = "durability: { http: \"http://127.0.0.1/ids\" }\nexpect: [ \"lost == 0\" ]";
+    assert!(!plain(&with(stored)).contains("has no value"));
+}
+
 #[test]
 fn more_conditions() {
     let text = with;

@@ -7,7 +7,7 @@ use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::cases::case::{CaseFindings, Spread, without_controls};
 use loadlab_analysis::cases::metric::{self, Better, Metric, Unit, Value};
 use loadlab_analysis::comparison::changes::{ChangePoint, change_points};
-use loadlab_analysis::comparison::compare::Scale;
+use loadlab_analysis::comparison::figures::Scale;
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::verdict_of_search;
 use loadlab_record::documents::manifest::{CommitFacts, Manifest, RunEnded, short_commit};

@@ -11,6 +11,8 @@ use crate::colour::Colour;
 use crate::figures;
 use crate::terminal::width_of;
 
+/// An axis whose values span more than this factor is logarithmic.
+pub const LOG_FROM: f64 = 30.0;
 /// Approximate number of labels on an axis.
 const LABELS: f64 = 5.0;
 /// More on a logarithmic axis would overlap on a phone.

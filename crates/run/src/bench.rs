@@ -142,7 +142,7 @@ pub fn bench(
     if let Some(watcher) = watcher {
         watcher.stop();
     }
-    let trouble = state.trouble().map(|t| t.describe());
+    let trouble = state.abort_reason().map(|t| t.describe());
     let Some(measured) = measured else {
         return Err(BenchError::Load(trouble.unwrap_or_else(|| "the load could not run".to_owned())));
     };

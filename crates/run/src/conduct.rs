@@ -231,7 +231,7 @@ impl Conductor<'_> {
         outcome.and_then(site.end_trial(next, failed, &state));
         state.notices(&site.notices, self.emit);
         logs::mask_ended(&state, &site.open_logs(), self.emit);
-        outcome.and_then(state.trouble().map(|t| (t.describe(), t.exit())));
+        outcome.and_then(state.abort_reason().map(|t| (t.describe(), t.exit())));
         self.add(index, number, outcome, state.unwritten().is_some());
     }
 

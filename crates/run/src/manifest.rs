@@ -19,6 +19,7 @@ use loadlab_record::store::{
     LOGS, RECORD_VERSION, Resumed, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
     read_summaries, resume,
 };
+use loadlab_record::watch::names::HOST;
 use loadlab_system::Cancel;
 
 use crate::host;
@@ -195,7 +196,7 @@ impl Record {
         std::mem::take(&mut self.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
         for missing in site.unavailable() {
             let (what, why) = (missing.what.clone(), missing.why.clone());
-            state.event(EventKind::Unavailable { component: "host".to_owned(), what, why });
+            state.event(EventKind::Unavailable { component: HOST.to_owned(), what, why });
         }
         Arc::new(state)
     }

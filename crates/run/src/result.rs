@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::comparison::compare::Call;
+use loadlab_analysis::comparison::interval::Call;
 use loadlab_record::documents::manifest::RunEnded;
 use loadlab_record::documents::summary::Summary;
 

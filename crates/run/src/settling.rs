@@ -1,8 +1,9 @@
 //! Rounds of trials until it is certain how the cases differ: which cases the next round measures, and how close the
 //! comparisons are to being settled.
 
-use loadlab_analysis::comparison::compare::{Call, Side};
+use loadlab_analysis::comparison::compare::Side;
 use loadlab_analysis::comparison::design::{Design, Standing};
+use loadlab_analysis::comparison::interval::Call;
 use loadlab_analysis::comparison::pairs::{control_of, pairs};
 use loadlab_load::random::Random;
 use loadlab_plan::Plan;

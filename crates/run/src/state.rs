@@ -33,7 +33,7 @@ pub struct TrialState {
     /// Values to mask in everything recorded or reported here.
     pub secrets: Secrets,
     seen: Mutex<Observed>,
-    spoiled: AtomicBool,
+    is_aborted: AtomicBool,
 }
 
 /// What was observed during a trial.
@@ -50,10 +50,10 @@ struct Observed {
     readings: Readings,
     /// Reported number of OOM kills, by component.
     kills: HashMap<ProcessId, u64>,
-    /// Processes whose death spoils this trial. Any other death came before the trial or is one we caused.
+    /// Processes whose death aborts this trial. Any other death came before the trial or is one we caused.
     members: Vec<ProcessId>,
-    trouble: Option<AbortReason>,
-    /// Set if the record could not be written, even if other trouble came first.
+    abort_reason: Option<AbortReason>,
+    /// Set if the record could not be written, even if something else came first.
     unwritten: Option<Arc<StoreError>>,
 }
 
@@ -90,7 +90,7 @@ pub enum AbortReason {
 impl TrialState {
     /// A trial in which nothing has happened yet.
     pub fn new(writer: Option<TrialWriter>, cancel: Cancel, secrets: Secrets) -> Self {
-        TrialState { writer, cancel, secrets, seen: Mutex::default(), spoiled: AtomicBool::new(false) }
+        TrialState { writer, cancel, secrets, seen: Mutex::default(), is_aborted: AtomicBool::new(false) }
     }
 
     fn seen(&self) -> MutexGuard<'_, Observed> {
@@ -137,12 +137,12 @@ impl TrialState {
         self.write(|w| w.event(&event));
     }
 
-    /// Writes to the record; a failure spoils the trial.
+    /// Writes to the record; a failure aborts the trial.
     pub fn write(&self, write: impl FnOnce(&TrialWriter) -> Result<(), StoreError>) {
         if let Some(Err(error)) = self.writer.as_ref().map(write) {
             let error = Arc::new(error);
             self.seen().unwritten.get_or_insert(error.clone());
-            self.spoil(AbortReason::Store(error));
+            self.abort(AbortReason::Store(error));
         }
     }
 
@@ -151,26 +151,26 @@ impl TrialState {
         self.seen().unwritten.clone()
     }
 
-    /// From now on, this process's death spoils the trial.
+    /// From now on, this process's death aborts the trial.
     pub fn member(&self, process: ProcessId) {
         self.seen().members.push(process);
     }
 
     /// Ends the trial early. Only the first reason is kept.
-    pub fn spoil(&self, trouble: AbortReason) {
-        let trouble = trouble.masked(&self.secrets);
-        self.seen().trouble.get_or_insert(trouble);
-        self.spoiled.store(true, Ordering::Release);
+    pub fn abort(&self, reason: AbortReason) {
+        let reason = reason.masked(&self.secrets);
+        self.seen().abort_reason.get_or_insert(reason);
+        self.is_aborted.store(true, Ordering::Release);
     }
 
     /// Why the trial ended early, if it did.
-    pub fn trouble(&self) -> Option<AbortReason> {
-        self.seen().trouble.clone()
+    pub fn abort_reason(&self) -> Option<AbortReason> {
+        self.seen().abort_reason.clone()
     }
 
     /// Whether the load must end now.
     pub fn must_end(&self) -> bool {
-        self.spoiled.load(Ordering::Acquire) || self.cancel.is_cancelled()
+        self.is_aborted.load(Ordering::Acquire) || self.cancel.is_cancelled()
     }
 
     /// Takes in what the watcher read.
@@ -226,7 +226,7 @@ impl TrialState {
                         EventKind::Died { component: component.clone(), status: status.clone() },
                     );
                     emit(RunEvent::Died { component: component.clone(), status: status.clone() });
-                    self.spoil(AbortReason::Died { component, status });
+                    self.abort(AbortReason::Died { component, status });
                 }
                 Notice::OutOfMemory { component, kills, at_ns } => {
                     let text = format!(
@@ -277,7 +277,7 @@ impl TrialState {
         );
     }
 
-    /// Registers a relay started before its component: its exit spoils the trial just as the component's would.
+    /// Registers a relay started before its component: its exit aborts the trial just as the component's would.
     pub fn relay(&self, relay: &Component) {
         self.member(relay.process());
         self.event(EventKind::Up { component: relay.name().to_owned(), pid: Some(relay.process().pid) });

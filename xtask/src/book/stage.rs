@@ -7,12 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::house::normal;
+use crate::house::{CONTENTS, normal};
 
 /// The book's folder in the repository.
 const DOCS: &str = "docs";
-/// The book's table of contents.
-const CONTENTS: &str = "docs/SUMMARY.md";
 /// Folder in the book for pages from elsewhere in the repository.
 const BESIDE: &str = "repository";
 

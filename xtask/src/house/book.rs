@@ -3,10 +3,8 @@
 
 use anyhow::{Context, Result};
 
-use super::{Findings, House};
+use super::{CONTENTS, Findings, House};
 use crate::blocks;
-
-const CONTENTS: &str = "docs/SUMMARY.md";
 
 /// Every page of `docs/` is in the table of contents, once.
 pub fn contents(house: &House, findings: &mut Findings) -> Result<()> {

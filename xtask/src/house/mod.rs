@@ -26,6 +26,9 @@ use crate::steps::Outcome;
 pub use links::normal;
 use rust::Source;
 
+/// The book's table of contents.
+pub const CONTENTS: &str = "docs/SUMMARY.md";
+
 /// Every file of the repository, read once.
 pub struct House {
     /// Paths of all files, relative to the repository.

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 
 use crate::command::say;
-use crate::engine::Engine;
+use crate::engine::{Engine, ensure_compose};
 use crate::steps::Outcome;
 use sweep::{Tools, sweep};
 use systems::{SYSTEMS, System};
@@ -98,6 +98,7 @@ const IMAGE: &str = "planted-tiers";
 /// Starts a container engine with the image. Without an engine, systems that are Compose projects are not checked,
 /// which is reported and never counted as right.
 fn engine() -> Result<Engine> {
+    ensure_compose()?;
     let engine = Engine::start()?;
     let image = tempfile::tempdir()?;
     servers::static_servers(image.path())?;

@@ -6,7 +6,9 @@ use loadlab_record::documents::summary::Summary;
 use crate::cases::case::TRIALS_FOR_DIFFERENCES;
 use crate::cases::metric::Metric;
 use crate::cases::parts::{parts_of, probes};
-use crate::comparison::compare::{Call, Comparison, Estimate, Method, Row, Scale, Side, read};
+use crate::comparison::compare::{Comparison, Row, Side, read};
+use crate::comparison::figures::Scale;
+use crate::comparison::interval::{Call, Estimate, Method};
 
 /// Note on a difference below the smallest visible one.
 const HIDDEN: &str = "the difference is no larger than what the control has by chance";

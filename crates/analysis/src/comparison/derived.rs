@@ -9,12 +9,10 @@ use loadlab_record::expr::{Known, NumberSource, Sum, SummaryNumbers, TrialPart};
 
 use crate::cases::case::{CaseFindings, Spread};
 use crate::cases::metric::{Better, Unit, Value};
-use crate::statistics::student;
+use crate::statistics::student::{self, CONFIDENCE};
 
 /// The fewest rounds for an interval.
 const ROUNDS: usize = 3;
-/// The interval's confidence.
-const CONFIDENCE: f64 = 0.95;
 
 /// A derived figure, over the rounds of a run.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,11 +18,10 @@ use loadlab_record::documents::summary::Summary;
 use crate::cases::case::Spread;
 use crate::cases::metric::{Better, Metric, Value};
 use crate::cases::parts::{parts_of, probes};
-use crate::comparison::compare::{
-    Call, Comparison, ConfidenceInterval, Effect, EquivalenceBounds, Method, Options, Row, Scale, Side,
-    compared, deciding, directed, moved, scale_of,
-};
+use crate::comparison::compare::{Comparison, ConfidenceInterval, Effect, Options, Row, Side, moved};
 use crate::comparison::control::hidden;
+use crate::comparison::figures::{Scale, compared, deciding, scale_of};
+use crate::comparison::interval::{Call, EquivalenceBounds, Method, directed};
 use crate::comparison::pairs::pairs;
 use crate::comparison::resolution::unresolved;
 use crate::comparison::sequential::{Question, Sequential, fewest_rounds, levels};

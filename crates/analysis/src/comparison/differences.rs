@@ -2,8 +2,9 @@
 
 use crate::cases::case::CaseFindings;
 use crate::cases::metric::Metric;
-use crate::comparison::compare::{Comparison, Method, Options, Side, compare};
+use crate::comparison::compare::{Comparison, Options, Side, compare};
 use crate::comparison::design::Design;
+use crate::comparison::interval::{Call, Method};
 
 /// A case as one side of a comparison, under this name.
 pub fn side<'a>(case: &'a CaseFindings<'_>, name: &str) -> Side<'a> {
@@ -66,7 +67,7 @@ fn say_quick(comparison: &mut Comparison) {
     comparison.why_not.get_or_insert_with(|| text.to_owned());
     comparison.details.clear();
     for row in &mut comparison.rows {
-        row.call = crate::comparison::compare::Call::CannotTell;
+        row.call = Call::CannotTell;
         row.trials_needed = None;
     }
 }

@@ -1,6 +1,7 @@
 //! Whether cases differ.
 //!
-//! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much.
+//! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much; [`figures`] has what is
+//!   compared, [`interval`] the statistics.
 //! - `control`: which differences are no larger than chance; `resolution`: which differences of memory are smaller than
 //!   the readings resolve.
 //! - [`design`]: the same question after every round, until the answer is certain; [`sequential`]: the test that is
@@ -14,6 +15,8 @@ mod control;
 pub mod derived;
 pub mod design;
 pub mod differences;
+pub mod figures;
+pub mod interval;
 pub mod pairs;
 mod resolution;
 pub mod sequential;

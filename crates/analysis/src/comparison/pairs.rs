@@ -1,9 +1,6 @@
 //! Which cases of a run are compared with which.
 
-use loadlab_record::documents::manifest::{CaseFacts, Manifest, RevisionFacts, base_among};
-
-/// The axis of revisions.
-const REVISION: &str = "revision";
+use loadlab_record::documents::manifest::{CaseFacts, Manifest, REVISION_AXIS, RevisionFacts, base_among};
 
 /// Which cases of a run are compared with which: (base, other), by index. With several revisions each case is compared
 /// with itself at the first one; otherwise all are compared with one base.
@@ -18,15 +15,15 @@ pub fn pairs_among(cases: &[&CaseFacts], revisions: &[RevisionFacts]) -> Vec<(us
         let is_other = |other: &usize| *other != base && cases[*other].control_of.is_none();
         return (0..cases.len()).filter(is_other).map(|other| (base, other)).collect();
     };
-    let revision = |case: &CaseFacts| case.values.iter().find(|v| v.0 == REVISION).map(|v| v.1.clone());
+    let revision = |case: &CaseFacts| case.values.iter().find(|v| v.0 == REVISION_AXIS).map(|v| v.1.clone());
     let others = |case: &CaseFacts| -> Vec<(String, String)> {
-        case.values.iter().filter(|v| v.0 != REVISION).cloned().collect()
+        case.values.iter().filter(|v| v.0 != REVISION_AXIS).cloned().collect()
     };
     let is_base =
         |case: &&CaseFacts| case.control_of.is_none() && revision(case).as_ref() == Some(&first.name);
     // Named cases may have equal values; then the rest of their names must match.
     let stem = |case: &CaseFacts| {
-        let end = format!(", {REVISION}={}", revision(case).unwrap_or_default());
+        let end = format!(", {REVISION_AXIS}={}", revision(case).unwrap_or_default());
         case.name.strip_suffix(&end).unwrap_or_default().to_owned()
     };
     let mut found = Vec::new();

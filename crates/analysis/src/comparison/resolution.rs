@@ -7,8 +7,9 @@ use loadlab_record::documents::summary::Summary;
 use loadlab_record::text::units::format_bytes;
 
 use crate::cases::metric::{CHARGED_AHEAD_BYTES, Metric};
-use crate::comparison::compare::{Call, Comparison, EquivalenceBounds, Row};
+use crate::comparison::compare::{Comparison, Row};
 use crate::comparison::control::is_called;
+use crate::comparison::interval::{Call, EquivalenceBounds};
 
 /// Why other and base with this ratio are not called different, in words; `None` if the readings resolve it. The
 /// coarser of the two decides.
@@ -94,8 +95,9 @@ mod tests {
     use loadlab_record::documents::summary::{ComponentSummary, MemorySummary, Verdict};
 
     use super::*;
-    use crate::comparison::compare::{Method, Options, Side, compare};
+    use crate::comparison::compare::{Options, Side, compare};
     use crate::comparison::design::Design;
+    use crate::comparison::interval::Method;
     use crate::{TrialInput, summarise};
 
     const ROUNDS: u32 = 24;

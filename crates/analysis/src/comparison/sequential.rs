@@ -15,7 +15,7 @@
 
 use loadlab_record::random::{GAMMA, mixed};
 
-use crate::comparison::compare::{Call, EquivalenceBounds};
+use crate::comparison::interval::{Call, EquivalenceBounds};
 use crate::statistics::student;
 
 /// How the level is spent over the rounds (ρ). A shift is worth finding early; equality shows late, if at all.

@@ -5,6 +5,9 @@
 //! 8.17.22) with Lentz's method as modified by Thompson and Barnett (1986). Good to ten digits over the range that
 //! trials span; the tests check it against printed tables.
 
+/// The confidence of intervals, unless another is asked for.
+pub const CONFIDENCE: f64 = 0.95;
+
 /// The probability that |T| exceeds `t` by chance alone; `df` degrees of freedom, above 0. 1 at 0, and NaN only for
 /// NaN.
 pub fn two_sided(t: f64, df: f64) -> f64 {

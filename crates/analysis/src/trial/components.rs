@@ -11,12 +11,10 @@ use loadlab_record::documents::summary::{
     ActionSummary, ComponentSummary, InOut, MeanMax, MemorySummary, ProbeSummary, ReadWritten,
 };
 use loadlab_record::watch::limits::LimitsInForce;
+use loadlab_record::watch::names::{PROBES, RESERVED};
 use loadlab_record::watch::sample::Sample;
 
 use crate::trial::counter::{AT_REST_S, Counter, During};
-
-/// Components with these names are the generator, the machine, and probes without a component.
-const NOT_UNDER_TEST: [&str; 3] = ["loadlab", "host", "probes"];
 
 /// What each component under test used, by name, from the first load's start to the last outcome; a mean covers only
 /// the `asked` part of that, as rates do: a component idles while stragglers are awaited. A component that has only
@@ -29,7 +27,7 @@ pub fn summaries(
     asked: During,
 ) -> BTreeMap<String, ComponentSummary> {
     let mut by_name: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
-    for sample in samples.iter().filter(|s| !NOT_UNDER_TEST.contains(&s.component.as_str())) {
+    for sample in samples.iter().filter(|s| !RESERVED.contains(&s.component.as_str())) {
         by_name.entry(&sample.component).or_default().push(sample);
     }
     for event in events {
@@ -259,7 +257,7 @@ pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSumma
 /// A probe's full name.
 pub fn probe_name(sample: &Sample, probe: &str) -> String {
     match sample.component.as_str() {
-        "probes" => probe.to_owned(),
+        PROBES => probe.to_owned(),
         component => format!("{component}.{probe}"),
     }
 }

@@ -13,6 +13,7 @@ use loadlab_record::documents::manifest::{CaseFacts, FigureFacts};
 use loadlab_record::documents::summary::{Ended, Generator, LoadFacts, Summary};
 use loadlab_record::expr::Figure;
 use loadlab_record::store::TrialRecord;
+use loadlab_record::watch::names::GENERATOR;
 use loadlab_record::watch::sample::Sample;
 
 use crate::trial::components::cpu_s;
@@ -138,7 +139,7 @@ fn measured_of(ticks: &[&Tick], at_s: f64) -> Measured {
 
 /// The generator's figures, as far as its own samples show them.
 fn generator_of(trial: &TrialRecord, samples: &[Sample]) -> Generator {
-    let own = || samples.iter().filter(|s| s.component == "loadlab" && s.at_s >= 0.0);
+    let own = || samples.iter().filter(|s| s.component == GENERATOR && s.at_s >= 0.0);
     let cpu: Vec<f64> = own().filter_map(cpu_s).collect();
     Generator {
         io: "unknown".to_owned(),

@@ -7,9 +7,7 @@ use loadlab_record::documents::why::Effect;
 use loadlab_record::store::TrialRecord;
 use loadlab_record::watch::profile::{ComponentProfile, Profile, TimeSpan};
 
-use crate::statistics::student;
-
-const CONFIDENCE: f64 = 0.95;
+use crate::statistics::student::{self, CONFIDENCE};
 
 /// The profiles of a case.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -15,6 +15,9 @@ pub mod uring;
 /// An unused argument of `prctl`. Variadic arguments are words: an `int` would leave half of one undefined.
 const NONE: libc::c_ulong = 0;
 
+/// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
+const ONE_SEGMENT: usize = 1400;
+
 /// A connection's place in the worker's table; reused after a close.
 pub type ConnId = u32;
 

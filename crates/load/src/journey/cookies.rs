@@ -7,6 +7,8 @@
 
 use loadlab_record::text::time::Date;
 
+use crate::journey::redirect::Site;
+
 /// Most cookies per user.
 pub const MAX_COOKIES: usize = 50;
 /// Largest cookie: name, value, domain and path together, bytes.
@@ -23,6 +25,14 @@ pub struct CookieScope<'a> {
     pub path: &'a [u8],
     /// Whether the connection is encrypted.
     pub is_secure: bool,
+}
+
+impl<'a> CookieScope<'a> {
+    /// Where a request for this target of this site goes.
+    pub fn of(site: &'a Site, target: &'a [u8]) -> CookieScope<'a> {
+        let path = target.split(|b| *b == b'?').next().unwrap_or_default();
+        CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure }
+    }
 }
 
 /// A user's cookies.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::example::{HEAD_BYTES, RESPONSE_BYTES};
 
 use crate::journey::check::CheckedResponse;
 use crate::journey::decode;
@@ -12,8 +12,6 @@ use crate::protocol::http1::BodySink;
 /// Most bytes of a body that are kept for checks and captures. Further bytes are counted but not kept, and a check or
 /// capture that needs the body fails with that reason.
 pub const MAX_BODY: usize = 4 << 20;
-/// Most bytes kept of a body that no check or capture reads: the part an example shows.
-const SHOWN: usize = HEAD_BYTES + BODY_BYTES;
 /// Body buffers larger than this are freed.
 const BODY_KEPT: usize = 64 * 1024;
 
@@ -60,7 +58,8 @@ impl BodySink for BufferedResponse {
                 if decode::is_encoded(&self.head) { Buffering::All } else { Buffering::Beginning };
         }
         self.size += bytes.len() as u64;
-        let most = if self.buffering == Buffering::All { MAX_BODY } else { SHOWN };
+        // What no check or capture reads is kept as far as an example shows it.
+        let most = if self.buffering == Buffering::All { MAX_BODY } else { RESPONSE_BYTES };
         let room = most.saturating_sub(self.body.len());
         self.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }

@@ -140,6 +140,13 @@ impl Ids {
         self.accepted.is_empty() && self.unanswered.is_empty() && self.refused.is_empty()
     }
 
+    /// Removes all ids, and keeps their memory.
+    pub fn clear(&mut self) {
+        self.accepted.clear();
+        self.unanswered.clear();
+        self.refused.clear();
+    }
+
     /// Moves in the ids of `other`, leaving it empty.
     pub fn append(&mut self, other: &mut Ids) {
         self.accepted.append(&mut other.accepted);
@@ -233,5 +240,7 @@ impl Delta {
         self.stragglers = Stragglers::default();
         self.connections = Connections::default();
         self.examples.clear();
+        self.in_order = InOrder::default();
+        self.ids.clear();
     }
 }

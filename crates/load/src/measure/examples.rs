@@ -3,7 +3,7 @@
 //! The slowest are kept in slots that are overwritten in place, so a load that keeps getting slower does not allocate.
 
 use loadlab_record::Secrets;
-use loadlab_record::counts::example::{BODY_BYTES, Example, ExampleReason, HEAD_BYTES, KEPT};
+use loadlab_record::counts::example::{BODY_BYTES, Example, ExampleReason, HEAD_BYTES, KEPT, RESPONSE_BYTES};
 use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::journey::example::ExampleContext;
@@ -227,11 +227,7 @@ impl Group {
                 let bytes = std::mem::take(&mut self.slow[i].bytes);
                 self.slow[i] = SlowExchange::of(exchange, number, bytes);
             }
-            _ => self.slow.push(SlowExchange::of(
-                exchange,
-                number,
-                Vec::with_capacity(HEAD_BYTES + BODY_BYTES),
-            )),
+            _ => self.slow.push(SlowExchange::of(exchange, number, Vec::with_capacity(RESPONSE_BYTES))),
         }
         if self.slow.len() == KEPT {
             self.bar_ns = self.slow.iter().map(SlowExchange::response_ns).min().unwrap_or(0);

@@ -10,14 +10,11 @@ use std::io::Read;
 
 use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use loadlab_record::Secrets;
-use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::example::{HEAD_BYTES, RESPONSE_BYTES};
 use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use super::examples::{Ending, ResponseBytes, end_of_head};
 use crate::journey::capture::header;
-
-/// The most of a response that is kept for an example, and the most of a body that is searched.
-const MOST_BYTES: usize = HEAD_BYTES + BODY_BYTES;
 
 /// An exchange with its secrets redacted.
 #[derive(Debug)]
@@ -39,9 +36,10 @@ impl Hidden {
         };
         let mut response = mask(secrets, head, head_end.is_some()).into_owned();
         let head_end = head_end.map(|_| response.len());
-        let is_whole = is_complete(ending.outcome) && body.len() < MOST_BYTES && bytes.len() != MOST_BYTES;
+        let is_whole =
+            is_complete(ending.outcome) && body.len() < RESPONSE_BYTES && bytes.len() != RESPONSE_BYTES;
         let readable = match is_known || body.is_empty() {
-            true => readable(head, &body[..body.len().min(MOST_BYTES)], is_whole),
+            true => readable(head, &body[..body.len().min(RESPONSE_BYTES)], is_whole),
             false => Readable::Not("[not shown: a secret is captured from it, and it is incomplete]"),
         };
         match readable {
@@ -135,7 +133,7 @@ fn read(mut decoder: impl Read) -> Option<(Vec<u8>, bool)> {
             Err(_) if bytes.is_empty() => return None,
             Err(_) => return Some((bytes, false)),
         }
-        if bytes.len() >= MOST_BYTES {
+        if bytes.len() >= RESPONSE_BYTES {
             return Some((bytes, false));
         }
     }
@@ -165,6 +163,7 @@ mod tests {
     use super::*;
     use crate::measure::recorder::Times;
     use crate::spec::request::{Request, RequestParts};
+    use loadlab_record::counts::example::BODY_BYTES;
     use std::io::Write;
 
     const TOKEN: &str = "abc/def+ghi&jkl";
@@ -265,8 +264,8 @@ mod tests {
         check("", b"token=abc%2Fd", cut, "token=");
         check("", b"token=abc/dx", cut, "token=abc/dx");
         check("", b"token=abc/def", Outcome::Ok, "token=abc/def");
-        let long = [&vec![b'x'; MOST_BYTES - 5], TOKEN.as_bytes()].concat();
-        check("", &long, Outcome::Ok, &"x".repeat(MOST_BYTES - 5));
+        let long = [&vec![b'x'; RESPONSE_BYTES - 5], TOKEN.as_bytes()].concat();
+        check("", &long, Outcome::Ok, &"x".repeat(RESPONSE_BYTES - 5));
         // the cut example was masked before it was cut
         let long = [&vec![b'x'; BODY_BYTES - 1], TOKEN.as_bytes()].concat();
         check("", &long, Outcome::Ok, &format!("{}***", "x".repeat(BODY_BYTES - 1)));

@@ -34,7 +34,12 @@ pub(super) fn run(
             let (give_back, empty) = channel();
             empties.push(give_back);
             let full = full.clone();
-            let body = move || load_thread(spec, control, start, slot, Channels { full, empty });
+            let body = move || {
+                let mut aborts = AbortsLoad(Some(control));
+                let end = load_thread(spec, control, start, slot, Channels { full, empty });
+                aborts.0 = aborts.0.filter(|_| end.is_err());
+                end
+            };
             let thread = std::thread::Builder::new().name(format!("load-{slot}")).spawn_scoped(scope, body);
             match thread {
                 Ok(thread) => threads.push(thread),
@@ -60,6 +65,16 @@ pub(super) fn run(
     let mut generator = own_usage::sum(backend, &bound_cpus(spec), &uses, throttled);
     generator.suspended_s = Some(Suspended::now().since_ns(suspended_before) as f64 / 1e9);
     Ok((ends.into_iter().map(|end| end.map(|end| end.end)).collect(), generator))
+}
+
+/// Aborts the load when dropped: if a thread fails or panics, the load is no longer the one that was asked for, and
+/// without its reports no second is complete.
+struct AbortsLoad<'c>(Option<&'c Control>);
+
+impl Drop for AbortsLoad<'_> {
+    fn drop(&mut self) {
+        self.0.inspect(|control| control.abort());
+    }
 }
 
 /// Empties a delta and returns it to the thread it came from.
@@ -212,4 +227,30 @@ pub(super) fn recorder_for(spec: &LoadSpec, slot: usize, channels: Channels) -> 
         full: channels.full,
         empty: channels.empty,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use loadlab_record::text::time::SECOND_NS;
+
+    use super::*;
+    use crate::spec::request::RequestParts;
+    use crate::{Model, Until};
+
+    #[test]
+    fn a_thread_that_fails_aborts_the_load() {
+        let request = RequestParts { method: "GET".into(), path: "/".into(), ..RequestParts::default() };
+        let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let until = Until::Elapsed(60 * SECOND_NS);
+        let requests = vec![request.build().unwrap()];
+        let mut spec = LoadSpec::new(Model::Closed { users: 2 }, until, requests, address);
+        // There is no such core for the second thread.
+        (spec.threads, spec.cpus, spec.io) = (2, vec![0, 1000], IoChoice::Epoll);
+        let (control, start) = (Control::default(), Start::new(now_ns(), 0, None));
+        let (ends, _) = run(&spec, &control, &start, &mut |_| {}).unwrap();
+        assert!(matches!(ends[1], Err(LoadError::Thread(_))));
+        assert!(control.is_aborted());
+    }
 }

@@ -85,7 +85,8 @@ impl<'r> Worker<'r> {
     /// The host is reached, through a tunnel if needed: starts TLS if the host needs it.
     fn reached(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
-        let conn = &self.conns.table[id as usize];
+        let conn = &mut self.conns.table[id as usize];
+        conn.forget_refusals();
         let (host, exchange) = (conn.host(), conn.exchange());
         let took_ns = ops.now().saturating_sub(conn.since_ns());
         if exchange != NONE || self.mode == Mode::Http2 {
@@ -168,10 +169,13 @@ impl<'r> Worker<'r> {
         if received.has_opened && received.result.is_ok() {
             self.tls_established(ops, id);
         }
-        // Handling the handshake may have closed the connection.
+        // Handling the handshake may have closed the connection. If it failed, what came with it answers nothing.
         let is_on = |worker: &Self| worker.conns.tls.as_ref().is_some_and(|tls| tls.is_on(id));
-        if !received.plain.is_empty() && is_on(self) {
-            self.plain_received(ops, id, Chunk { bytes: &received.plain, ..chunk }, now);
+        let is_ready = self.conns.table[id as usize].phase() != ConnPhase::Securing;
+        if !received.plain.is_empty() && is_ready && is_on(self) {
+            // Nothing more can be sent on a connection whose TLS broke.
+            let last = chunk.last || received.result.is_err();
+            self.plain_received(ops, id, Chunk { bytes: &received.plain, last }, now);
         }
         if let Some(tls) = &mut self.conns.tls {
             tls.take_back(received.plain);

@@ -119,7 +119,7 @@ impl<'r> Worker<'r> {
         let Some(websocket) = &mut by_conn[conn as usize] else { return };
         websocket.skipped = 0;
         exchange.sends(0, 0);
-        let mut result = Ok(());
+        let (mut result, mut is_open) = (Ok(()), true);
         let written = journey.write_message(id, request, now, &mut kept);
         match (written, kind) {
             (Err(fault), _) => result = Err(StepFailure::Unwritten(fault)),
@@ -129,22 +129,27 @@ impl<'r> Worker<'r> {
             (Ok(text), Some(kind)) => {
                 kept.keep_request(text);
                 out.clear();
-                websocket.socket.send(kind, text, out);
-                let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
-                websocket.unsent += length - sent;
-                exchange.sends(length, sent);
-                self.measure.recorder.sent(sent);
+                // The answer before may have come together with a close frame.
+                is_open = websocket.socket.send(kind, text, out);
+                if is_open {
+                    let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
+                    websocket.unsent += length - sent;
+                    exchange.sends(length, sent);
+                    self.measure.recorder.sent(sent);
+                }
             }
             (Ok(_), None) => {}
         }
-        if waits && kind.is_some() {
+        if waits && kind.is_some() && is_open {
             websocket.await_answer(buffers);
         }
         let all_gone = websocket.unsent == 0;
-        exchange.set(Fact::HasId, kind.is_some() && result.is_ok() && journey.last_id().is_some());
+        let is_sent = kind.is_some() && result.is_ok() && is_open;
+        exchange.set(Fact::HasId, is_sent && journey.last_id().is_some());
         exchange.buffered = Some(kept);
         match result {
             Err(failure) => self.slots.unwritten.push(exchange.unwritten(id, failure)),
+            Ok(()) if !is_open => self.end_in_next_turn(id, EndCause::NotOpen),
             Ok(()) if !waits && all_gone => self.end_in_next_turn(id, EndCause::Done),
             Ok(()) if waits && kind.is_none() => self.check_inbox(id, now),
             Ok(()) => {}

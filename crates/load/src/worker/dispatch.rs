@@ -373,6 +373,26 @@ impl<'r> Worker<'r> {
         }
     }
 
+    /// Schedules the paced users that began before this process joined the load: their next requests do not fall due in
+    /// the order of users.
+    pub(crate) fn join_paced(&mut self) {
+        let joins_ns = self.spec.joins.at_ns;
+        if self.spec.pace_ns.is_none() || joins_ns == 0 {
+            return;
+        }
+        for user in 0..self.slots.exchanges.len() as u32 {
+            if self.active_from(user, 0).is_none_or(|first_ns| first_ns >= joins_ns) {
+                return;
+            }
+            if let Some(due) = self.user_due(user) {
+                self.user_later(user, due);
+            }
+            if let Pacer::Closed(users) = &mut self.pacer {
+                users.awake = user + 1;
+            }
+        }
+    }
+
     /// When a user begins, if it is one of this worker's and the load is still running.
     pub(crate) fn user_due(&self, user: u32) -> Option<u64> {
         if user as usize >= self.slots.exchanges.len() || self.stopped.is_some() {

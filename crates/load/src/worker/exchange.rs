@@ -2,7 +2,7 @@
 //! connection first, [`crate::worker::connect`] comes in between; what its slot does next is in
 //! [`crate::worker::dispatch`].
 
-use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::example::RESPONSE_BYTES;
 use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Event, Ops, Sink};
@@ -448,7 +448,7 @@ impl<'r> Worker<'r> {
         let body = |k: &BufferedResponse| {
             // Secrets are searched for in the body as received.
             let body = if redacts { k.received() } else { k.body() };
-            body[..body.len().min(HEAD_BYTES + BODY_BYTES)].to_vec()
+            body[..body.len().min(RESPONSE_BYTES)].to_vec()
         };
         let rendered = rendered.map(|k| ([k.head(), &body(k)].concat(), k.head().len()));
         let response = match (&rendered, &stash) {

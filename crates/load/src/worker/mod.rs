@@ -49,6 +49,10 @@ pub use connect::open_held;
 /// If a turn runs this much after its requested wake-up, the thread was descheduled or stopped: an idle core would
 /// have run it sooner. Turns are requested at least this often.
 const GAP_NS: u64 = 100_000_000;
+/// Connections that a turn reads at least, if as many have received something.
+const READ_PER_TURN: usize = 512;
+/// Most turns without timeouts after a gap, however many connections there are.
+const MOST_CATCHING_UP: usize = 40;
 
 /// Why a request timed out.
 const NO_RESPONSE: &str = "no complete response within the timeout";
@@ -90,6 +94,9 @@ pub struct Worker<'r> {
     asked_ns: u64,
     /// Whether the next turn was requested for a request that falls due.
     due_next: bool,
+    /// Turns until requests may time out or be cut off again, after this thread did not run for a while. Not extended
+    /// while it lasts, or a thread that is always late would have no timeouts.
+    catches_up: usize,
 }
 
 /// The end of a worker's schedule, early or by time.
@@ -258,6 +265,7 @@ impl<'r> Worker<'r> {
             stopped: None,
             asked_ns: 0,
             due_next: false,
+            catches_up: 0,
         }
     }
 
@@ -266,6 +274,9 @@ impl<'r> Worker<'r> {
     pub fn begin_at(&mut self, start_ns: u64, unix_ns: Option<u64>) {
         self.conns.addresses.clock_moves(start_ns.saturating_sub(self.start_ns));
         self.start_ns = start_ns;
+        // A load that is joined has been under way.
+        self.asked_ns = self.spec.joins.at_ns;
+        self.join_paced();
         self.measure.recorder.begins();
         if let (Some(journey), Some(unix_ns)) = (&mut self.journey, unix_ns) {
             journey.begins_at_unix(unix_ns);
@@ -281,10 +292,16 @@ impl<'r> Worker<'r> {
     /// Starts requests that have fallen due and abandons those that have timed out.
     pub(crate) fn turn(&mut self, ops: &mut impl Ops<'r>) -> Next {
         let now = self.now(ops);
-        self.look_for_gap(now);
+        let is_catching_up = self.catches_up > 0;
+        self.catches_up = self.catches_up.saturating_sub(1);
+        if self.look_for_gap(now) && !is_catching_up {
+            self.catches_up = self.turns_to_read();
+        }
         self.asked_ns = now;
         self.measure.recorder.roll(now);
-        self.expire(ops, now);
+        if self.catches_up == 0 {
+            self.expire(ops, now);
+        }
         self.fail_unwritten(ops);
         self.finish_ended_parts(ops);
         let in_flight = self.measure.recorder.in_flight;
@@ -295,7 +312,9 @@ impl<'r> Worker<'r> {
         }
         self.measure.recorder.flush(now, self.measure.recorder.in_flight == in_flight);
         let now = self.now(ops);
-        self.look_for_gap(now);
+        if self.look_for_gap(now) && self.catches_up == 0 {
+            self.catches_up = self.turns_to_read();
+        }
         if self.stopped.is_none() && (now >= self.end_ns || control != RUN) {
             self.stop(ops, now.min(self.end_ns));
         }
@@ -304,7 +323,8 @@ impl<'r> Worker<'r> {
             return Next::Done;
         }
         let over = self.stopped.is_some_and(|end| now >= end.at_ns.saturating_add(self.spec.grace_ns));
-        if over && !ops.is_behind() || control == ABORT {
+        let has_read_all = self.catches_up == 0 && !ops.is_behind();
+        if over && has_read_all || control == ABORT {
             self.cut(ops, now);
             return Next::Done;
         }
@@ -324,10 +344,19 @@ impl<'r> Worker<'r> {
 
     /// Checks whether this thread stalled. One comparison, twice a turn.
     #[inline]
-    fn look_for_gap(&mut self, now: u64) {
-        if now > self.asked_ns.saturating_add(GAP_NS) {
+    fn look_for_gap(&mut self, now: u64) -> bool {
+        let has_stalled = now > self.asked_ns.saturating_add(GAP_NS);
+        if has_stalled {
             self.measure.recorder.gap(self.asked_ns, now);
         }
+        has_stalled
+    }
+
+    /// How many turns it takes to read what arrived while this thread did not run: it is read before anything times
+    /// out.
+    #[cold]
+    fn turns_to_read(&self) -> usize {
+        (1 + self.conns.table.len() / READ_PER_TURN).min(MOST_CATCHING_UP)
     }
 
     /// Number of requests that each user began, for users that compete for responses; scaled to the whole load for

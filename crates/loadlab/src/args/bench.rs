@@ -125,7 +125,7 @@ pub struct BenchArgs {
     /// Host other than loopback that may be loaded
     ///
     /// May be repeated.
-    #[arg(long, value_name = "HOST", help_heading = "Request")]
+    #[arg(long, value_name = "HOST", value_parser = super::values::host, help_heading = "Request")]
     pub allow_host: Vec<String>,
     /// Connect from these addresses in turn; on loopback, several are used automatically where one has too few ports
     #[arg(long, value_name = "ADDR[-ADDR]", value_parser = sources, help_heading = "Request", hide_short_help = true)]

@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use clap::error::ContextKind;
 use loadlab_load::target::ProxyUrl;
 use loadlab_plan::credentials;
 use loadlab_plan::{MOST_BYTES, Missing, Options, Outside, Plan, Reference};
@@ -181,6 +182,23 @@ pub fn of_command_line(words: &[String]) -> Vec<String> {
         found.extend(credentials::passwords(word));
     }
     found
+}
+
+/// Commands that write expectations as JUnit XML.
+const WITH_JUNIT: [&str; 5] = ["run", "ab", "bench", "find", "resume"];
+
+/// The file behind `--junit` of a command line that is wrong; `None` for help, and where that option is what is wrong.
+pub fn junit_of<'w>(words: &'w [String], error: &clap::Error) -> Option<&'w str> {
+    const OPTION: &str = "--junit";
+    let has_it = words.first().is_some_and(|command| WITH_JUNIT.contains(&command.as_str()));
+    let is_wrong = error.get(ContextKind::InvalidArg).is_some_and(|arg| arg.to_string().starts_with(OPTION));
+    if !has_it || !error.use_stderr() || is_wrong {
+        return None;
+    }
+    let file =
+        words.iter().zip(words.iter().skip(1)).find_map(|(word, next)| (word == OPTION).then_some(next));
+    let file = file.map(String::as_str).filter(|file| !file.starts_with('-'));
+    file.or_else(|| words.iter().find_map(|word| word.strip_prefix(OPTION)?.strip_prefix('=')))
 }
 
 /// A message about the command line, with typed credentials masked, however short they are.

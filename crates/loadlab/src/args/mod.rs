@@ -235,7 +235,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
     /// Print the cases that would run, and run nothing
-    #[arg(long, help_heading = "Plan")]
+    #[arg(long, help_heading = "Plan", conflicts_with = "json")]
     pub dry_run: bool,
     /// Compare revisions even if the working tree has uncommitted changes
     #[arg(long, help_heading = "Plan", hide_short_help = true)]
@@ -280,7 +280,7 @@ pub struct HostArgs {
     /// Host other than loopback that may be loaded
     ///
     /// May be repeated.
-    #[arg(long, value_name = "HOST", help_heading = "Request")]
+    #[arg(long, value_name = "HOST", value_parser = values::host, help_heading = "Request")]
     pub allow_host: Vec<String>,
     /// Address to use for a host, bypassing DNS; may be repeated
     #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]

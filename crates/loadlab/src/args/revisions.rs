@@ -94,7 +94,7 @@ pub struct BisectArgs {
     #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "Plan", hide_short_help = true)]
     pub tags: Vec<String>,
     /// Host other than loopback that may be loaded; may be repeated
-    #[arg(long, value_name = "HOST", help_heading = "Request", hide_short_help = true)]
+    #[arg(long, value_name = "HOST", value_parser = super::values::host, help_heading = "Request", hide_short_help = true)]
     pub allow_host: Vec<String>,
     /// Address to use for a host, bypassing DNS; may be repeated
     #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]

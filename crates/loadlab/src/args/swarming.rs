@@ -146,13 +146,13 @@ pub struct AgentArgs {
     #[arg(long, value_name = "KEY")]
     pub coordinator_key: Option<String>,
     /// Host other than loopback that may be loaded, if the plan allows it, too; may be repeated
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = super::values::host)]
     pub allow_host: Vec<String>,
     /// The most requests a second that this agent sends of a load
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = super::values::rate)]
     pub max_rate: Option<f64>,
     /// The most connections that this agent opens for a load
-    #[arg(long, value_name = "C")]
+    #[arg(long, value_name = "C", value_parser = super::values::counts(1, u64::MAX))]
     pub max_connections: Option<u64>,
     /// Connect from these addresses in turn, where one has too few ports
     #[arg(long, value_name = "ADDR[-ADDR]", value_parser = super::values::sources)]

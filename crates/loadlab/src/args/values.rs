@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use loadlab_record::documents::search::SearchVariable;
-use loadlab_record::text::units;
+use loadlab_record::text::{units, url};
 
 /// A range of addresses.
 #[derive(Clone, Debug)]
@@ -57,6 +57,14 @@ pub(super) fn positive_duration(text: &str) -> Result<u64, String> {
 
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     units::parse_short_rate_per_s(text).map_err(|e| e.to_string())
+}
+
+/// A host as a rule of which hosts may be loaded names it.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    match url::is_bare_host(text) {
+        true => Ok(text.to_owned()),
+        false => Err("expected a name or an address, without a scheme, port or path".to_owned()),
+    }
 }
 
 /// A share such as `2%` or `0.02`, below 1.

@@ -49,7 +49,7 @@ pub struct WhyArgs {
     /// Host other than loopback that may be loaded
     ///
     /// May be repeated.
-    #[arg(long, value_name = "HOST", help_heading = "Load", hide_short_help = true)]
+    #[arg(long, value_name = "HOST", value_parser = super::values::host, help_heading = "Load", hide_short_help = true)]
     pub allow_host: Vec<String>,
     /// Folder for the record
     ///

@@ -385,8 +385,17 @@ fn check_cpus(cpus: &[usize]) -> Result<(), String> {
 
 fn urls_of(args: &BenchArgs) -> Result<Vec<String>, String> {
     match &args.urls {
-        None => Ok(args.url.iter().cloned().collect()),
+        None => args.url.iter().map(|url| not_a_plan(url).map(|()| url.clone())).collect(),
         Some(path) => read_urls(path).map_err(|error| error.to_string()),
+    }
+}
+
+/// Checks that a URL is not a plan's file.
+fn not_a_plan(url: &str) -> Result<(), String> {
+    let is_named_so = [".yaml", ".yml"].iter().any(|end| url.ends_with(end));
+    match is_named_so && Path::new(url).is_file() {
+        true => Err(format!("`{url}` is a file, not a URL\nhint: `loadlab run {url}` runs a plan")),
+        false => Ok(()),
     }
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{Options, Outside, Plan, Revision};
+use loadlab_record::text::units::plural;
+use loadlab_record::text::url;
 use loadlab_report::terminal::{self, Paint, Tone};
 use loadlab_run::foreseen::foreseen;
 use loadlab_run::needs;
@@ -40,6 +42,14 @@ pub fn read_plan(args: &PlanArgs) -> Result<ReadPlan, Ended> {
 }
 
 fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
+    let name = path.to_string_lossy();
+    if url::is_url(&name) {
+        let why = format!(
+            "`{}` is a URL, not a plan\nhint: `loadlab bench` loads a URL, `loadlab init` writes a plan for it",
+            url::masked(&name)
+        );
+        return Err(Ended::error(Exit::BadPlan, why));
+    }
     let bytes = std::fs::read(path).map_err(|e| unreadable(path, &e))?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
@@ -117,7 +127,7 @@ pub fn describe(plan: &Plan) -> String {
         return out;
     }
     let schedule = plan.schedule();
-    out.push_str(&format!("\n{} trials, in this order:\n", schedule.len()));
+    out.push_str(&format!("\n{}, in this order:\n", plural(schedule.len() as u64, "trial", "trials")));
     for (place, (case, trial)) in schedule.iter().enumerate() {
         out.push_str(&format!("{:>5}. {}, trial {trial}\n", place + 1, plan.cases()[*case].name));
     }
@@ -140,7 +150,11 @@ pub fn command(args: &CheckArgs) -> Ended {
             };
             let name = path.display();
             let at_most = if read.plan.until_certain.is_some() { "at most " } else { "" };
-            output::print(&format!("{name}: good – {cases} case(s){control}, {at_most}{trials} trial(s)\n"));
+            output::print(&format!(
+                "{name}: good – {}{control}, {at_most}{}\n",
+                plural(cases as u64, "case", "cases"),
+                plural(trials as u64, "trial", "trials")
+            ));
             for note in &read.plan.notes {
                 crate::exit::note(note);
             }
@@ -218,12 +232,12 @@ fn table(findings: &[Finding], width: usize, paint: Paint) -> String {
             out.push_str(&format!("{gap}$ {}\n", lines.join(&format!("\n{gap}  "))));
         }
     }
-    let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
-    let blockers = count(Severity::Blocker);
+    let count = |severity| findings.iter().filter(|f| f.severity == severity).count() as u64;
     let counts = format!(
-        "{blockers} blocker(s), {} doubt(s), {} note(s)",
-        count(Severity::Doubt),
-        count(Severity::Note)
+        "{}, {}, {}",
+        plural(count(Severity::Blocker), "blocker", "blockers"),
+        plural(count(Severity::Doubt), "doubt", "doubts"),
+        plural(count(Severity::Note), "note", "notes")
     );
     terminal::hanging(&mut out, "", &counts, width, str::to_owned);
     out
@@ -277,7 +291,7 @@ mod tests {
                                        loadlab …'
         ok       closed connections  hold a port 60 s – 30,000 connections in that time
                                      for 28,232 ports: they run out after 14.1 s
-        1 blocker(s), 0 doubt(s), 0 note(s)
+        1 blocker, 0 doubts, 0 notes
         ");
         insta::assert_snapshot!(table(&found, 40, Paint { colour: false }), @r"
         blocker closed connections
@@ -290,7 +304,7 @@ mod tests {
           hold a port 60 s – 30,000 connections
           in that time for 28,232 ports: they
           run out after 14.1 s
-        1 blocker(s), 0 doubt(s), 0 note(s)
+        1 blocker, 0 doubts, 0 notes
         ");
         for width in 30..200 {
             let text = table(&found, width, Paint { colour: false });

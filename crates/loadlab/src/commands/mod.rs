@@ -14,7 +14,7 @@ pub mod demo;
 pub mod find;
 pub mod history;
 pub mod init;
-mod not_measured;
+pub mod not_measured;
 pub mod report;
 pub mod resume;
 mod revisions;

@@ -289,12 +289,10 @@ fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> End
     }
     let shown = show(args, result, &run);
     let exit = Exit::of([result.exit, shown.exit]);
-    // A quiet run has reported nothing so far, and every exit code needs a reason.
-    let silent = args.output.progress.quiet && exit == Exit::CouldNotRun;
-    let why = result.trials.iter().find_map(|t| t.failure.as_ref()).filter(|_| silent);
+    let has_failed = result.trials.iter().any(|trial| trial.failure.is_some());
+    let is_quiet_failure = args.output.progress.quiet && exit == Exit::CouldNotRun && has_failed;
     match written {
-        Ok(()) if why.is_some() => Ended::error(exit, why.map_or("", String::as_str)),
-        Ok(()) if shown.is_document => Ended::with(exit),
+        Ok(()) if shown.is_document || is_quiet_failure => Ended::with(exit),
         Ok(()) => {
             let dir = result.dir.display();
             output::print(&format!(
@@ -306,7 +304,7 @@ fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> End
     }
 }
 
-/// Reports what spoiled trials, which a quiet run did not report while they ran. Several consequences of one cause are
+/// Reports why trials failed, which a quiet run did not report while they ran. Several consequences of one cause are
 /// reported once.
 fn report_failures(result: &RunResult) {
     let mut reported: Vec<&str> = Vec::new();

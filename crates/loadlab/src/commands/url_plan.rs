@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use loadlab_plan::Options;
+use loadlab_plan::{METHODS, Options};
 use serde_json::{Map, Value, json};
 
 use super::check::{self, ReadPlan};
@@ -11,9 +11,6 @@ use crate::args::PlanChoice;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::request::RequestArgs;
 use crate::exit::Ended;
-
-/// Methods that are keys of a step.
-const METHODS: [&str; 7] = ["get", "post", "put", "delete", "patch", "head", "options"];
 
 /// A map in a plan.
 pub type Keys = Map<String, Value>;

@@ -1,7 +1,9 @@
 //! The verdict of a comparison, in a word and in a line.
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::comparison::compare::{Call, Comparison, Row, Scale};
+use loadlab_analysis::comparison::compare::{Comparison, Row};
+use loadlab_analysis::comparison::figures::Scale;
+use loadlab_analysis::comparison::interval::Call;
 use loadlab_record::text::units::significant;
 
 /// One word for all figures: `better` and `worse` if no figure contradicts it.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use loadlab_record::counts::load::Counts;
 use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns};
+use loadlab_record::watch::names::{GENERATOR, HOST};
 use loadlab_report::figures;
 use loadlab_run::senders::AgentNow;
 
@@ -89,8 +90,8 @@ pub fn outcomes(c: &Counts) -> Vec<Outcome> {
 
 /// Components in display order: loadlab itself last, the host not at all.
 pub fn shown(components: &[Component]) -> Vec<&Component> {
-    let own = |c: &&Component| c.name == "loadlab";
-    let others = components.iter().filter(|c| !matches!(c.name.as_str(), "loadlab" | "host"));
+    let own = |c: &&Component| c.name == GENERATOR;
+    let others = components.iter().filter(|c| !matches!(c.name.as_str(), GENERATOR | HOST));
     others.chain(components.iter().filter(own)).collect()
 }
 

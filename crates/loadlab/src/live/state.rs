@@ -8,6 +8,7 @@ use loadlab_record::documents::figure::FigureValue;
 use loadlab_record::documents::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::documents::summary::{Summary, Verdict};
 use loadlab_record::text::units::{format_count, parse_cpu_cores};
+use loadlab_record::watch::names::PROBES;
 use loadlab_record::watch::sample::Sample;
 use loadlab_report::figures;
 use loadlab_run::event::Progress;
@@ -340,7 +341,7 @@ impl State {
                 keep(&mut known.values, None, KEPT);
             }
         }
-        if matches!(sample.component.as_str(), "probes") {
+        if sample.component == PROBES {
             return;
         }
         let known = self.components.iter().position(|c| c.name == sample.component);

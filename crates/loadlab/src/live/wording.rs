@@ -1,7 +1,7 @@
 //! Events of a run, a line of text each: for the plain view and for the list of events on screen and page.
 
 use loadlab_analysis::cases::metric::{self, Metric};
-use loadlab_analysis::comparison::compare::Call;
+use loadlab_analysis::comparison::interval::Call;
 use loadlab_record::documents::bottleneck::BottleneckKind;
 use loadlab_record::documents::figure::FigureValue;
 use loadlab_record::documents::manifest::{FigureFacts, UntilEnded};

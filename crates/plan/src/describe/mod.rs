@@ -11,10 +11,11 @@ use loadlab_record::spec::schedule::{Arrivals, Think, Until, WhenBehind};
 use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, plural, significant};
 
 use crate::model::journey::Step;
+use crate::model::limits::Limits;
 use crate::model::part::{Command, ComponentKind, Lifetime};
 use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{
-    Case, CommandLoad, ComponentSpec, FindSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
+    Case, CommandLoad, ComponentSpec, FindSpec, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
 };
 use crate::text::shorten::shorten_to;
 

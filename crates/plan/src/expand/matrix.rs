@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use loadlab_record::documents::manifest::REVISION_AXIS;
+
 use crate::keys::{self, MAX_TRIALS};
-use crate::model::case_values::{CaseValue, CaseValues, REVISION};
+use crate::model::case_values::{CaseValue, CaseValues};
 use crate::model::plan::Revision;
 use crate::read::reader::Reader;
 use crate::read::values::plain_text;
@@ -47,7 +49,7 @@ pub(crate) fn at_revisions(
     revisions: &[Revision],
     at: Span,
 ) -> Option<Matrix> {
-    if matrix.axes.iter().any(|axis| axis == REVISION) {
+    if matrix.axes.iter().any(|axis| axis == REVISION_AXIS) {
         let message = "the matrix has `revision` already, which `revisions` adds to it";
         r.push(Problem::new(at, message).hint("give the matrix's another name"));
         return None;
@@ -56,17 +58,17 @@ pub(crate) fn at_revisions(
     let with = |case: &CaseValues, revision: &Revision| {
         let name = match is_single {
             true => revision.name.clone(),
-            false => format!("{}, {REVISION}={}", case.name, revision.name),
+            false => format!("{}, {REVISION_AXIS}={}", case.name, revision.name),
         };
         let text = revision.name.clone();
-        let value = CaseValue { axis: REVISION.to_owned(), text, kind: ScalarKind::Text, span: at };
+        let value = CaseValue { axis: REVISION_AXIS.to_owned(), text, kind: ScalarKind::Text, span: at };
         let values = case.values.iter().cloned().chain([value]).collect();
         CaseValues { name, values, dir: revision.dir.clone(), span: case.span }
     };
     let cases =
         matrix.cases.iter().flat_map(|case| revisions.iter().map(move |revision| with(case, revision)));
     let cases: Vec<CaseValues> = cases.collect();
-    let axes = matrix.axes.into_iter().chain([REVISION.to_owned()]).collect();
+    let axes = matrix.axes.into_iter().chain([REVISION_AXIS.to_owned()]).collect();
     unique_names(r, &cases);
     Some(Matrix { axes, cases, notes: matrix.notes })
 }

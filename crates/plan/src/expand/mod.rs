@@ -6,11 +6,13 @@ pub(crate) mod overrides;
 
 use std::collections::BTreeSet;
 
+use loadlab_record::documents::manifest::REVISION_AXIS;
 use loadlab_record::secrets::Secrets;
+use loadlab_record::text::url;
 
 use crate::expand::matrix::Matrix;
 use crate::keys::{self, MAX_EXPANDED, MAX_TRIALS};
-use crate::model::case_values::{CaseValues, REVISION};
+use crate::model::case_values::CaseValues;
 use crate::model::journey::Setup;
 use crate::model::part::{ComponentKind, Isolation, Lifetime};
 use crate::model::plan::{Plan, TrialOrder};
@@ -239,11 +241,9 @@ fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
         plan.order = TrialOrder::Sequential;
     }
     for host in r.texts(fields, "allow_hosts") {
-        let fine =
-            !host.text.is_empty() && !host.text.contains(|c: char| c.is_whitespace() || "/@?#*".contains(c));
-        if !fine {
+        if !url::is_bare_host(&host.text) {
             let message = format!("`{}` is not a host", shorten(&host.text));
-            r.wrong(&host, message, Some("a name or an address, without a scheme or path".to_owned()));
+            r.wrong(&host, message, Some("a name or an address, without a scheme, port or path".to_owned()));
         }
         plan.allow_hosts.push(host.text);
     }
@@ -328,7 +328,7 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
         let first = texts.next();
         texts.any(|t| Some(t) != first)
     };
-    let unused = matrix.axes.iter().filter(|a| *a != REVISION && varies(a) && !uses(a));
+    let unused = matrix.axes.iter().filter(|a| *a != REVISION_AXIS && varies(a) && !uses(a));
     unused
         .map(|a| format!("nothing uses `${{case.{a}}}`: cases that differ only in `{a}` are the same"))
         .collect()

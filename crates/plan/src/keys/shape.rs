@@ -133,7 +133,8 @@ pub(crate) const POINTER_PATTERN: &str = "^(/|$)";
 pub(crate) const HEADER_PATTERN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 pub(crate) const SIGNALS: &[&str] = &["TERM", "INT", "QUIT", "HUP", "KILL", "USR1", "USR2"];
-pub(crate) const METHODS: &[&str] = &["get", "post", "put", "delete", "patch", "head", "options"];
+/// Methods that are keys of a step.
+pub const METHODS: &[&str] = &["get", "post", "put", "delete", "patch", "head", "options"];
 /// Keys that make a map a step.
 pub(crate) const STEP_KINDS: &[&str] =
     &["get", "post", "put", "delete", "patch", "head", "options", "urls", "websocket"];

@@ -1,10 +1,9 @@
 //! A point of the matrix, as written.
 
+use loadlab_record::documents::manifest::REVISION_AXIS;
+
 use crate::text::node::ScalarKind;
 use crate::text::span::Span;
-
-/// The axis of revisions, which `revisions` adds to a matrix.
-pub const REVISION: &str = "revision";
 
 /// A case before it is interpreted: a value for every axis.
 #[derive(Clone, Debug)]
@@ -19,9 +18,13 @@ pub(crate) struct CaseValues {
 impl CaseValues {
     /// The case's name in the plan: without its revision, which `revisions` adds.
     pub fn own_name(&self) -> &str {
-        let revision = self.values.last().filter(|value| value.axis == REVISION);
+        let revision = self.values.last().filter(|value| value.axis == REVISION_AXIS);
         let own = revision.and_then(|value| {
-            self.name.strip_suffix(&value.text)?.strip_suffix('=')?.strip_suffix(REVISION)?.strip_suffix(", ")
+            self.name
+                .strip_suffix(&value.text)?
+                .strip_suffix('=')?
+                .strip_suffix(REVISION_AXIS)?
+                .strip_suffix(", ")
         });
         own.unwrap_or(&self.name)
     }

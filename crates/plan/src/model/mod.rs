@@ -2,6 +2,7 @@
 
 pub(crate) mod case_values;
 pub(crate) mod journey;
+pub(crate) mod limits;
 pub(crate) mod part;
 pub(crate) mod plan;
 pub(crate) mod spec;

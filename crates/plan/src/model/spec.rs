@@ -9,6 +9,7 @@ use loadlab_record::spec::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 
 use crate::model::journey::Step;
 use crate::model::journey::{Http, Place, Script, Setup};
+use crate::model::limits::{LimitName, Limits};
 use crate::model::part::{Command, Lifetime};
 use crate::model::part::{ComponentKind, ComposeSpec};
 use crate::model::template::Template;
@@ -168,56 +169,6 @@ pub struct LeverSetting {
     pub text: String,
     /// Command that sets the value, run in the plan's folder.
     pub command: Command,
-}
-
-/// One of the limits of a component.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitName {
-    /// CPU time, in cores.
-    Cpu,
-    /// Memory, in bytes.
-    Memory,
-    /// Memory and swap together, in bytes.
-    MemorySwap,
-    /// Processes and threads.
-    Pids,
-    /// Open files of each process.
-    OpenFiles,
-    /// Bytes read per second from each disk.
-    BlockRead,
-    /// Bytes written per second to each disk.
-    BlockWrite,
-    /// Reads per second from each disk.
-    BlockReadOps,
-    /// Writes per second to each disk.
-    BlockWriteOps,
-    /// Bytes per second over its link, each way.
-    Bandwidth,
-    /// Added round-trip time of its link, in nanoseconds.
-    Delay,
-    /// Maximum variation of the delay, in nanoseconds.
-    Jitter,
-    /// Share of the traffic on its link that is lost, 0 to 1.
-    PacketLoss,
-}
-
-/// A limit that follows from what an earlier case measured: a figure times a factor.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MeasuredLimit {
-    /// Which limit.
-    pub limit: LimitName,
-    /// The case that measured it.
-    pub case: String,
-    /// One of its components, or a group of replicas, which are averaged.
-    pub component: String,
-    /// Figure of the component, as in conditions: `memory.mean`.
-    pub figure: String,
-    /// Factor the figure is multiplied by.
-    pub factor: f64,
-    /// As written.
-    pub text: String,
-    /// Its place in the plan.
-    pub at: Place,
 }
 
 /// How loss is determined.
@@ -399,41 +350,6 @@ pub enum ReadySign {
     Log(Template),
     /// The container's health check reports healthy.
     Health,
-}
-
-/// What a component may use; `None` is no limit.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Limits {
-    /// Cores.
-    pub cpu_cores: Option<f64>,
-    /// Bytes.
-    pub memory_bytes: Option<u64>,
-    /// Memory and swap together, bytes.
-    pub memory_swap_bytes: Option<u64>,
-    /// Processes and threads.
-    pub pids: Option<u64>,
-    /// Open files of each process.
-    pub open_files: Option<u64>,
-    /// Bytes read per second from each disk.
-    pub block_read_bytes_per_s: Option<u64>,
-    /// Bytes written per second to each disk.
-    pub block_write_bytes_per_s: Option<u64>,
-    /// Reads per second from each disk.
-    pub block_read_ops_per_s: Option<u64>,
-    /// Writes per second to each disk.
-    pub block_write_ops_per_s: Option<u64>,
-    /// Bytes per second over its link, each way.
-    pub bandwidth_bytes_per_s: Option<u64>,
-    /// Added round-trip time of its link, nanoseconds.
-    pub delay_ns: Option<u64>,
-    /// Maximum variation of the delay, nanoseconds; not more than the delay.
-    pub jitter_ns: Option<u64>,
-    /// Share of the traffic on its link that is lost, 0 to 1.
-    pub packet_loss: Option<f64>,
-    /// Cores it may run on; empty: all.
-    pub cpuset: Vec<usize>,
-    /// Limits that are known only once an earlier case has run; the fields of these limits are `None`.
-    pub measured: Vec<MeasuredLimit>,
 }
 
 /// How a component is stopped.

@@ -2,6 +2,7 @@
 
 use loadlab_record::spec::schedule::{Think, Until, WhenBehind};
 use loadlab_record::text::time::SECOND_NS;
+use loadlab_record::watch::names::RESERVED;
 
 use crate::keys;
 use crate::model::case_values::CaseValues;
@@ -61,7 +62,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Optio
 
 /// Reports a name that a component has: a command is watched under the name of its load, like a component.
 fn taken(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) {
-    if r.instances.iter().any(|i| i.name == name) || ["loadlab", "host", "probes"].contains(&name) {
+    if r.instances.iter().any(|i| i.name == name) || RESERVED.contains(&name) {
         let message = format!("a load with a `command` cannot have the name of a component: `{name}`");
         let hint = "the program is watched like a component, under the load's name: give the load another name in `loads`";
         r.push(Problem::new(fields.at, message).hint(hint));

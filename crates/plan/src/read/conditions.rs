@@ -6,7 +6,7 @@ use loadlab_record::expr::{self, Expr, ExprError, Sum};
 
 use crate::keys;
 use crate::model::spec::{Case, DrainSpec, Expression, FigureSpec, FindSpec, LoadSpec, Purpose, SystemSpec};
-use crate::read::figures::{self, Known};
+use crate::read::figures::{self, Known, Need};
 use crate::read::find;
 use crate::read::load;
 use crate::read::reader::{Fields, Reader, Scope};
@@ -51,6 +51,17 @@ pub(crate) fn read(
     conditions
 }
 
+/// Names that have a value only with a section of the plan.
+const NEEDS: [Need; 3] = [
+    Need {
+        names: &["unanswered", "lost", "doubled", "persisted"],
+        section: "durability",
+        what: "says where to read what was stored",
+    },
+    Need { names: &["drain"], section: "drain", what: "says what to wait for after the load" },
+    Need { names: &["capacity"], section: "find", what: "says what to search for" },
+];
+
 /// The names that conditions may use; `None` if something in the system or the loads is wrong, because a missing name
 /// may be due to that.
 fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[LoadSpec]) -> Option<Known> {
@@ -60,7 +71,9 @@ fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[Load
     }
     let probes = system.probes.iter().map(|p| p.name.clone()).collect();
     let capacity = find::vary(fields).map(find::kind);
-    Some(Known { names: names_of(system, loads), probes, figures: Vec::new(), capacity })
+    let missing = NEEDS.into_iter().filter(|need| fields.get(need.section).is_none()).collect();
+    let batches = loads.iter().map(|load| load.batches).max().unwrap_or(1);
+    Some(Known { names: names_of(system, loads), probes, figures: Vec::new(), capacity, missing, batches })
 }
 
 /// Names that a case defines, besides the built-in ones.
@@ -102,6 +115,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Kn
 fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
     expr.check_names(&known.all_names())?;
     known.check_parts(&expr.names())?;
+    known.check_needs(&expr.names())?;
     known.check_steady(&expr.steady_names())?;
     expr.check_kinds(&|name| known.kind(name))
 }

@@ -1,7 +1,8 @@
 //! Reads `figures`: names for the numbers that matter. Their language is that of conditions.
 
 use loadlab_record::documents::figure::{Better, NumberKind};
-use loadlab_record::expr::{self, ExprError, Figure, NameRef, Sum};
+use loadlab_record::expr::{self, ExprError, Figure, NameRef, Sum, TrialPart};
+use loadlab_record::text::units::plural;
 
 use crate::keys;
 use crate::model::spec::FigureSpec;
@@ -27,6 +28,20 @@ pub(crate) struct Known {
     pub figures: Vec<Figure>,
     /// The kind of `capacity`, if the plan searches for it.
     pub capacity: Option<NumberKind>,
+    /// Names that have no value in this case, since the plan lacks what they need.
+    pub missing: Vec<Need>,
+    /// Batches of the load that has most of them.
+    pub batches: u32,
+}
+
+/// What some names need to have a value.
+#[derive(Clone, Copy)]
+pub(crate) struct Need {
+    pub names: &'static [&'static str],
+    /// The section of the plan.
+    pub section: &'static str,
+    /// What the section does.
+    pub what: &'static str,
 }
 
 impl Known {
@@ -58,6 +73,32 @@ impl Known {
                 at: name.at,
                 len: name.len,
                 hint: Some("put the part behind the names that the figure is computed from".to_owned()),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Reports a name or a batch that has no value in any trial: a condition on it could never be decided.
+    pub fn check_needs(&self, asked: &[NameRef]) -> Result<(), ExprError> {
+        for name in asked {
+            let error = |message, hint| ExprError { message, at: name.at, len: name.len, hint: Some(hint) };
+            let is_of_drain = |need: &Need| need.section == "drain" && name.part == Some(TrialPart::Drain);
+            let needs = |need: &&Need| need.names.contains(&name.text.as_str()) || is_of_drain(need);
+            if let Some(need) = self.missing.iter().find(needs) {
+                let text = shorten(&name.text);
+                let message = format!("`{text}` has no value: the plan has no `{}`", need.section);
+                return Err(error(message, format!("`{}` {}", need.section, need.what)));
+            }
+        }
+        let beyond = |name: &&NameRef| matches!(name.part, Some(TrialPart::Batch(n)) if n > self.batches);
+        match asked.iter().find(beyond) {
+            Some(name) => Err(ExprError {
+                message: format!("the load has only {}", plural(u64::from(self.batches), "batch", "batches")),
+                at: name.at,
+                len: name.len,
+                hint: Some(
+                    "batches are numbered from 1; `batches` of the load says how many there are".to_owned(),
+                ),
             }),
             None => Ok(()),
         }

@@ -9,8 +9,9 @@ use loadlab_record::text::units;
 
 use crate::keys;
 use crate::model::journey::Place;
+use crate::model::limits::{LimitName, Limits, MeasuredLimit};
 use crate::model::plan::{Plan, TrialOrder};
-use crate::model::spec::{Case, LimitName, Limits, MeasuredLimit};
+use crate::model::spec::Case;
 use crate::read::reader::{Reader, Scalar};
 use crate::read::texts::place;
 use crate::read::values::{is_measured, parse_count, share};
@@ -24,57 +25,6 @@ use crate::text::suggest;
 const LONGEST_DELAY_NS: u64 = 60_000_000_000;
 
 impl LimitName {
-    /// All limits, in the order of the language.
-    pub const ALL: [LimitName; 13] = [
-        LimitName::Cpu,
-        LimitName::Memory,
-        LimitName::MemorySwap,
-        LimitName::Pids,
-        LimitName::OpenFiles,
-        LimitName::BlockRead,
-        LimitName::BlockWrite,
-        LimitName::BlockReadOps,
-        LimitName::BlockWriteOps,
-        LimitName::Bandwidth,
-        LimitName::Delay,
-        LimitName::Jitter,
-        LimitName::PacketLoss,
-    ];
-
-    /// Its key in a plan.
-    pub fn key(self) -> &'static str {
-        match self {
-            LimitName::Cpu => "cpu",
-            LimitName::Memory => "memory",
-            LimitName::MemorySwap => "memory_swap",
-            LimitName::Pids => "pids",
-            LimitName::OpenFiles => "open_files",
-            LimitName::BlockRead => "block_read",
-            LimitName::BlockWrite => "block_write",
-            LimitName::BlockReadOps => "block_read_ops",
-            LimitName::BlockWriteOps => "block_write_ops",
-            LimitName::Bandwidth => "bandwidth",
-            LimitName::Delay => "delay",
-            LimitName::Jitter => "jitter",
-            LimitName::PacketLoss => "packet_loss",
-        }
-    }
-
-    /// Whether a relay on the component's link implements it.
-    pub fn is_of_relay(self) -> bool {
-        matches!(self, LimitName::Delay | LimitName::Jitter | LimitName::PacketLoss)
-    }
-
-    /// The kind of figure that can determine this limit; `None` if none can.
-    fn figure(self) -> Option<Figure> {
-        match self {
-            LimitName::Cpu => Some(Figure::Percent),
-            LimitName::Memory | LimitName::MemorySwap => Some(Figure::Bytes),
-            LimitName::Pids | LimitName::OpenFiles => Some(Figure::Plain),
-            _ => None,
-        }
-    }
-
     /// Parses a value as in a plan: cores, bytes, a count, or any of these per second.
     ///
     /// # Errors
@@ -117,28 +67,6 @@ impl LimitName {
             LimitName::Bandwidth => "bytes per second such as `1MiB/s`, or `none`",
             LimitName::Delay | LimitName::Jitter => "a duration such as `40ms`, or `none`",
             LimitName::PacketLoss => "a share such as `1%`, or `none`",
-        }
-    }
-}
-
-impl Limits {
-    /// Sets one limit, in the units of its field; `None` removes it.
-    pub fn set(&mut self, name: LimitName, value: Option<f64>) {
-        let whole = value.map(|v| v.round() as u64);
-        match name {
-            LimitName::Cpu => self.cpu_cores = value,
-            LimitName::Memory => self.memory_bytes = whole,
-            LimitName::MemorySwap => self.memory_swap_bytes = whole,
-            LimitName::Pids => self.pids = whole,
-            LimitName::OpenFiles => self.open_files = whole,
-            LimitName::BlockRead => self.block_read_bytes_per_s = whole,
-            LimitName::BlockWrite => self.block_write_bytes_per_s = whole,
-            LimitName::BlockReadOps => self.block_read_ops_per_s = whole,
-            LimitName::BlockWriteOps => self.block_write_ops_per_s = whole,
-            LimitName::Bandwidth => self.bandwidth_bytes_per_s = whole,
-            LimitName::Delay => self.delay_ns = whole,
-            LimitName::Jitter => self.jitter_ns = whole,
-            LimitName::PacketLoss => self.packet_loss = value,
         }
     }
 }

@@ -5,7 +5,7 @@ use loadlab_record::text::units::parse_rate_per_s;
 
 use crate::keys::{self, MAX_USERS};
 use crate::read::reader::{Fields, Reader, Scalar};
-use crate::read::values::whole_number;
+use crate::read::values::{YEAR_NS, whole_number};
 use crate::text::error::Problem;
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
@@ -13,7 +13,6 @@ use crate::text::span::Span;
 
 /// Maximum number of stages of a load.
 const MAX_STAGES: usize = 1000;
-const YEAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
 
 /// What the levels of stages count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Reads `system`: components with their replicas, commands, probes.
 
 use loadlab_record::text::time::SECOND_NS;
+use loadlab_record::watch::names::RESERVED;
 
 use crate::keys::MAX_EXPANDED;
 use crate::keys::{self, MAX_REPLICAS, SIGNALS};
@@ -126,9 +127,6 @@ fn instances_fit(r: &mut Reader<'_>, entries: &[Entry], at: Span) -> bool {
     fit
 }
 
-/// Names in the record's samples that are not components: the machine, the generator, the probes.
-const NOT_COMPONENTS: [&str; 3] = ["host", "loadlab", "probes"];
-
 /// Reports clashing names: `edge` with two replicas is `edge1` and `edge2`, and no other component may have one of
 /// these names.
 fn names_differ(r: &mut Reader<'_>, entries: &[Entry]) {
@@ -148,7 +146,7 @@ fn read_component(r: &mut Reader<'_>, entry: &Entry) -> Vec<ComponentSpec> {
     if !r.check_name(&entry.key, entry.key_span, "a component") {
         return Vec::new();
     }
-    if NOT_COMPONENTS.contains(&entry.key.as_str()) {
+    if RESERVED.contains(&entry.key.as_str()) {
         let message = format!("`{}` is a reserved name", entry.key);
         let hint = "rename the component: the record uses `host`, `loadlab` and `probes` for other samples";
         r.push(Problem::new(entry.key_span, message).hint(hint));

@@ -1,5 +1,6 @@
 //! Typed scalars: durations, sizes, rates, counts, choices, names.
 
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::text::units::{self, UnitError};
 
 use crate::keys::{Shape, renamed};
@@ -9,6 +10,9 @@ use crate::text::node::{Node, ScalarKind, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
+
+/// The longest duration in a plan.
+pub const YEAR_NS: u64 = 366 * 86_400 * SECOND_NS;
 
 /// Reads a share: `2%` is 0.02.
 pub(crate) fn share(text: &str) -> Option<f64> {
@@ -37,7 +41,6 @@ impl Reader<'_> {
 
     /// As `duration`, for a value somewhere under the key.
     pub fn duration_of(&mut self, node: &Node, key: &str) -> Option<u64> {
-        const YEAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
         let ns = self.unit(node, "a duration such as `300ms`, `10s` or `1m30s`", units::parse_duration_ns)?;
         if ns > YEAR_NS {
             self.push(Problem::new(node.span, format!("`{key}` is longer than a year")));

@@ -10,6 +10,8 @@ pub const KEPT: usize = 10;
 pub const BODY_BYTES: usize = 1024;
 /// Maximum bytes kept of a head.
 pub const HEAD_BYTES: usize = 4096;
+/// Maximum bytes kept of a response.
+pub const RESPONSE_BYTES: usize = HEAD_BYTES + BODY_BYTES;
 
 /// Why an exchange was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

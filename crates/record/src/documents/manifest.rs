@@ -107,6 +107,9 @@ pub struct CommitFacts {
     pub changed: bool,
 }
 
+/// The axis of the matrix that revisions are.
+pub const REVISION_AXIS: &str = "revision";
+
 /// A revision of the plan's repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevisionFacts {

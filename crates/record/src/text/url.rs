@@ -313,6 +313,13 @@ impl<'a> SocketUrl<'a> {
     }
 }
 
+/// Whether a text can name a host by itself: a name or an address, in brackets or not, without a scheme, port or path.
+pub fn is_bare_host(text: &str) -> bool {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let is_address = bare.parse::<std::net::IpAddr>().is_ok();
+    is_address || !bare.is_empty() && !bare.contains(|c: char| c.is_whitespace() || "/@?#*:[]".contains(c))
+}
+
 /// Whether a text is meant as the URL of a request, not as a file or a name: it begins with `http://`, `https://` or
 /// `unix:`, in any case. Whether it is a valid one is not checked.
 pub fn is_url(text: &str) -> bool {
@@ -415,6 +422,16 @@ mod tests {
             ("[::ffff:127.0.0.1]:0080", "::ffff:127.0.0.1", Some(80)),
         ] {
             assert_eq!(Authority::parse(text), Ok(Authority { text, host, port }), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_by_themselves() {
+        for text in ["a.example.org", "localhost", "10.1.2.3", "::1", "[2001:db8::7]"] {
+            assert!(is_bare_host(text), "{text}");
+        }
+        for text in ["", "10.1.2.3:80", "[::1]:80", "http://a", "a/b", "a b", "*.a", "u@a"] {
+            assert!(!is_bare_host(text), "{text}");
         }
     }
 

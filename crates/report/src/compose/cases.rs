@@ -4,7 +4,8 @@
 use loadlab_analysis::cases::case::{CaseFindings, Spread, without_controls};
 use loadlab_analysis::cases::labels::Labels;
 use loadlab_analysis::cases::metric::{Metric, Value};
-use loadlab_analysis::comparison::compare::{Call, Comparison};
+use loadlab_analysis::comparison::compare::Comparison;
+use loadlab_analysis::comparison::interval::Call;
 use loadlab_analysis::findings::Findings;
 
 use super::case_id;

@@ -1,6 +1,8 @@
 //! Differences between cases: a table for each pair, and the document of `loadlab compare`.
 
-use loadlab_analysis::comparison::compare::{Call, Comparison, ConfidenceInterval, Method, Row, Scale};
+use loadlab_analysis::comparison::compare::{Comparison, ConfidenceInterval, Row};
+use loadlab_analysis::comparison::figures::Scale;
+use loadlab_analysis::comparison::interval::{Call, Method};
 use loadlab_record::documents::summary::Verdict;
 
 use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};

@@ -2,7 +2,8 @@
 
 use loadlab_analysis::cases::case::{CaseFindings, without_controls};
 use loadlab_analysis::cases::metric::{Better, Metric, Unit, Value};
-use loadlab_analysis::comparison::compare::{Call, Comparison};
+use loadlab_analysis::comparison::compare::Comparison;
+use loadlab_analysis::comparison::interval::Call;
 use loadlab_analysis::findings::Findings;
 
 use crate::document::Fact;

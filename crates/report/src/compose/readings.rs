@@ -7,14 +7,12 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::trial::counter::{Counter, During};
 use loadlab_record::counts::load::{Tick, TickMs};
+use loadlab_record::watch::names::{GENERATOR, HOST, PROBES};
 use loadlab_record::watch::sample::Sample;
 
 use super::PlanOrder;
 use super::marks::ShownTime;
 use crate::colour::Colour;
-
-/// The load generator's name in samples.
-pub(super) const GENERATOR: &str = "loadlab";
 
 /// The most moments in a chart: more are neither visible nor quick to draw.
 const MOMENTS: usize = 600;
@@ -116,7 +114,7 @@ impl Readings {
 
     /// Components of the system, without the generator, the machine and probes of no component.
     pub(super) fn components(&self) -> impl Iterator<Item = (&str, &[Sample])> {
-        let is_one = |name: &str| !matches!(name, GENERATOR | "host" | "probes");
+        let is_one = |name: &str| !matches!(name, GENERATOR | HOST | PROBES);
         self.by_component
             .iter()
             .map(|(n, list)| (n.as_str(), list.as_slice()))

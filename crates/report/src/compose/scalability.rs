@@ -13,12 +13,10 @@ use crate::colour::Colour;
 use crate::document::{Block, Cell, Fact, Section, Table};
 use crate::figures::{self, NOTHING};
 use crate::plane::RangedValue;
-use crate::plane::{Axis, Curve, Group, Plane, PlaneMark, Spot};
+use crate::plane::{Axis, Curve, Group, LOG_FROM, Plane, PlaneMark, Spot};
 
 /// Points of a drawn curve: enough that it looks like one.
 const STEPS: usize = 96;
-/// Latencies that span more than this factor are drawn on a logarithmic scale.
-const DECADES_FROM: f64 = 30.0;
 
 /// The section; `None` if no axis varies users.
 pub fn section(curves: &[Scalability]) -> Option<Section> {
@@ -152,7 +150,7 @@ fn latency(curve: &Scalability) -> Option<Plane> {
     (!groups.is_empty()).then(|| Plane {
         title: "Latency over throughput".into(),
         across: Axis::of("goodput", Unit::PerS, false),
-        up: Axis::of("response time", Unit::Ms, most > DECADES_FROM * least),
+        up: Axis::of("response time", Unit::Ms, most > LOG_FROM * least),
         groups,
         curves: Vec::new(),
         marks: Vec::new(),

@@ -11,7 +11,7 @@ use loadlab_record::documents::summary::Verdict;
 use crate::colour::Colour;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, Weight};
 use crate::figures::{self, NOTHING};
-use crate::plane::{Axis, Group, Plane, PlaneMark, RangedValue, Spot};
+use crate::plane::{Axis, Group, LOG_FROM, Plane, PlaneMark, RangedValue, Spot};
 
 /// Turns the report of a run that is a search into a search report: the result comes first, and a level that missed
 /// is not a failure of the run.
@@ -189,8 +189,7 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
     };
     let values = |read: &dyn Fn(&SearchStep) -> Option<f64>| {
         let all: Vec<f64> = steps().filter_map(read).filter(|value| *value > 0.0).collect();
-        all.iter().copied().fold(0.0, f64::max)
-            > DECADES_FROM * all.iter().copied().fold(f64::INFINITY, f64::min)
+        all.iter().copied().fold(0.0, f64::max) > LOG_FROM * all.iter().copied().fold(f64::INFINITY, f64::min)
     };
     let unit = match vary {
         SearchVariable::Rate => Unit::PerS,
@@ -210,9 +209,6 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
         ),
     })
 }
-
-/// Values that span more than this factor are drawn on a logarithmic scale.
-const DECADES_FROM: f64 = 30.0;
 
 fn section(search: &SearchFacts) -> Section {
     let row = |(place, step): (usize, &SearchStep)| {

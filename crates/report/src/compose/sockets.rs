@@ -8,6 +8,7 @@ use loadlab_analysis::trial::bottleneck::flow::waiting;
 use loadlab_analysis::trial::counter::{Counter, During};
 use loadlab_record::text::units::format_duration_ns;
 use loadlab_record::watch::evidence::Pair;
+use loadlab_record::watch::names::PROBES;
 use loadlab_record::watch::sample::{Pressure, Sample, Tcp};
 
 use super::PlanOrder;
@@ -29,7 +30,7 @@ pub fn table(by_component: &BTreeMap<String, Vec<Sample>>, order: &PlanOrder<'_>
     let mut lists: Vec<(&str, &[Sample])> = by_component
         .iter()
         .map(|(name, list)| (name.as_str(), list.as_slice()))
-        .filter(|(name, _)| *name != "probes")
+        .filter(|(name, _)| *name != PROBES)
         .collect();
     order.sort(&mut lists, |(name, _)| name);
     Some(of(&lists))

@@ -10,13 +10,12 @@ use loadlab_analysis::trial::bottleneck::flow::waiting;
 use loadlab_analysis::trial::bottleneck::{BottleneckKind, Diagnosis};
 use loadlab_record::documents::manifest::{ComponentFacts, Manifest};
 use loadlab_record::documents::summary::{ComponentSummary, LoadFacts, Summary};
+use loadlab_record::watch::names::GENERATOR;
 
 use super::cases::bottleneck;
 use crate::document::{Drawing, Edge, Gauge, Node};
 use crate::figures;
 
-/// The load's name among connections.
-const GENERATOR: &str = "loadlab";
 /// How many nodes of one layer are drawn; beyond that, those that use least are left out.
 const MOST_IN_LAYER: usize = 8;
 

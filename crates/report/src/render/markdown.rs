@@ -6,7 +6,7 @@ use loadlab_analysis::cases::metric::Value;
 
 use super::cases::{line_of, table_of, tables_of};
 use super::text::{PLANE_COLUMNS, PLANE_ROWS};
-use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
+use super::{HEAT_ROWS, line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
 use crate::document::{
     Along, Block, Chart, Compare, Document, Multiples, Ratios, Remark, Section, Table, Weight,
 };
@@ -17,8 +17,6 @@ use crate::terminal::{harmless, sparkline};
 
 /// Columns of a line drawn in blocks.
 const SPARK: usize = 30;
-/// Rows of a heat map drawn in blocks.
-const HEAT_ROWS: usize = 12;
 
 /// The document as Markdown (CommonMark with tables).
 pub fn markdown(document: &Document) -> String {

@@ -97,6 +97,8 @@ fn shades(heat: &Heat, columns: usize, rows: usize) -> Vec<(f64, String)> {
     (0..all.div_ceil(down)).rev().map(line).collect()
 }
 
+/// Rows of a heat map drawn in blocks.
+const HEAT_ROWS: usize = 12;
 /// Signs of the groups of a drawing in text.
 const SIGNS: [char; 4] = ['●', '○', '◆', '◇'];
 

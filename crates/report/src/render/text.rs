@@ -6,7 +6,7 @@ use loadlab_analysis::cases::metric::Value;
 use loadlab_record::documents::summary::Verdict;
 
 use super::cases::{line_of, table_of, tables_of};
-use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
+use super::{HEAT_ROWS, line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
 use crate::document::{
     Along, Block, Cell, Chart, Compare, Document, Drawing, Fact, Multiples, Ratio, Ratios, Remark, Section,
     Table, Weight,
@@ -35,8 +35,6 @@ pub fn text(document: &Document, width: usize, colour: bool) -> String {
 
 /// Rows of a table that keep their details in the short form.
 const DETAILED_IN_BRIEF: usize = 4;
-/// Rows of a heat map on a terminal.
-const HEAT_ROWS: usize = 12;
 /// Size of a drawing of points.
 pub(super) const PLANE_ROWS: usize = 12;
 pub(super) const PLANE_COLUMNS: usize = 78;

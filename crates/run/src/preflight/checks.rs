@@ -1,9 +1,9 @@
 //! What each fact means for a load. Pure; a check returns `None` if it does not apply to the load.
 
 use loadlab_load::IoChoice;
-use loadlab_load::io::uring::RESERVED_FILES;
+use loadlab_load::io::uring::{MAX_RINGS, RESERVED_FILES};
 use loadlab_plan::Isolation;
-use loadlab_record::text::units::{format_bytes, format_count};
+use loadlab_record::text::units::{format_bytes, format_count, plural};
 
 use super::{Conntrack, Demand, Facts, Finding, Severity};
 
@@ -29,8 +29,6 @@ pub(super) const ALL: &[Check] = &[
     swap,
 ];
 
-/// Maximum number of rings per thread.
-const MAX_RINGS: u64 = 64;
 /// How long the kernel keeps the side that closed first (`TCP_TIMEWAIT_LEN`), and after how long a port may be reused
 /// if `tcp_tw_reuse` allows it.
 const TIME_WAIT_S: f64 = 60.0;
@@ -118,14 +116,15 @@ fn rings(planned: &Demand, soft: u64, of_server: u64, found: Finding) -> Finding
     let per_ring = soft.saturating_sub(RESERVED_FILES).max(1);
     let threads = planned.threads.max(1);
     let rings = planned.connections_most.div_ceil(threads).div_ceil(per_ring).max(1);
-    if rings > MAX_RINGS {
-        let most = per_ring.saturating_mul(MAX_RINGS * threads);
+    let max_rings = MAX_RINGS as u64;
+    if rings > max_rings {
+        let most = per_ring.saturating_mul(max_rings * threads);
         let effect = format!(
             "a thread has at most {MAX_RINGS} rings of {} sockets each, all threads {} sockets",
             n(per_ring),
             n(most)
         );
-        let needed = planned.connections_most.div_ceil(threads * MAX_RINGS) + RESERVED_FILES;
+        let needed = planned.connections_most.div_ceil(threads * max_rings) + RESERVED_FILES;
         return found
             .effect(by_certainty(planned.connections > most), effect)
             .remedy(format!("ulimit -n {needed}"));
@@ -445,8 +444,8 @@ fn cores(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     }
     if planned.loopback && threads == facts.cores {
         let effect = format!(
-            "{} load thread(s) leave no core to a system here: latencies include its wait for a core",
-            n(threads)
+            "{} no core to a system here: latencies include its wait for a core",
+            plural(threads, "load thread leaves", "load threads leave")
         );
         let found = found.effect(Severity::Doubt, effect);
         return Some(match facts.cores {
@@ -473,9 +472,8 @@ fn cpu_quota(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
     };
     if *quota < threads as f64 {
         let effect = format!(
-            "{} load thread(s) are throttled for the rest of each period once the quota is used up: requests go \
-             out late, in bursts",
-            n(threads)
+            "{} throttled for the rest of each period once the quota is used up: requests go out late, in bursts",
+            plural(threads, "load thread is", "load threads are")
         );
         return Some(found.effect(Severity::Doubt, effect).remedy(remedy));
     }

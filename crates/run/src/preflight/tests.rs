@@ -313,8 +313,8 @@ fn io_uring() {
 fn cores_and_what_takes_them() {
     let cores = |cores| Facts { cores, ..good() };
     check("cores", &small(), &cores(3), (Fine, "2 for the load, 1 left to the system", ""));
-    check("cores", &small(), &cores(2), (Doubt, "leave no core", "-t 1"));
-    check("cores", &Demand { threads: 1, ..small() }, &cores(1), (Doubt, "leave no core", ""));
+    check("cores", &small(), &cores(2), (Doubt, "no core to a system", "-t 1"));
+    check("cores", &Demand { threads: 1, ..small() }, &cores(1), (Doubt, "no core to a system", ""));
     check("cores", &Demand { threads: 9, ..small() }, &cores(4), (Doubt, "compete for cores", "-t 2"));
     check("cores", &Demand { loopback: false, ..small() }, &cores(2), (Fine, "2 for the load", ""));
 

@@ -64,13 +64,13 @@ impl Externals {
         self.here = here.collect();
     }
 
-    /// Checks whether something that already ran has ended, which spoils the trial like a component's death.
+    /// Checks whether something that already ran has ended, which aborts the trial like a component's death.
     pub fn look(&self, state: &TrialState, emit: EventSink<'_>) {
         for gone in self.found.iter().filter(|f| f.is_gone()) {
             let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
             state.event(EventKind::Died { component: component.clone(), status: status.clone() });
             emit(RunEvent::Died { component: component.clone(), status: status.clone() });
-            state.spoil(AbortReason::Died { component, status });
+            state.abort(AbortReason::Died { component, status });
         }
     }
 }

@@ -169,7 +169,7 @@ impl RunningSystem {
                 done.push(key);
                 let no_folder = |error| SiteError::Folder { path: logs.clone(), error };
                 std::fs::create_dir_all(&logs).map_err(no_folder)?;
-                let revision = case.values.iter().find(|(axis, _)| axis == plan::REVISION);
+                let revision = case.values.iter().find(|(axis, _)| axis == plan::REVISION_AXIS);
                 let at = revision.map_or(String::new(), |(_, revision)| format!(" at {revision}"));
                 let what = format!("build of {}{at}", component.group);
                 emit(RunEvent::Building { what: what.clone(), command: text.clone() });

@@ -1,7 +1,7 @@
 //! Events of the plan: what happens to components at given times during the load, whatever the load is doing.
 //!
 //! A separate thread carries events out one after the other. A component that an event ends on purpose does not count
-//! as dead. An event that cannot be carried out spoils the trial, because it is then not the planned one.
+//! as dead. An event that cannot be carried out aborts the trial, because it is then not the planned one.
 
 use loadlab_plan::{Action, EventSpec, LeverSpec};
 use loadlab_record::documents::event::EventKind;
@@ -69,7 +69,7 @@ impl Actor<'_> {
                 let text = format!("`{}` could not be set back: {why}", event.text);
                 (self.emit)(RunEvent::Note(text.clone()));
                 self.state.event(EventKind::Failed { text: text.clone() });
-                self.state.spoil(AbortReason::Command(text));
+                self.state.abort(AbortReason::Command(text));
             }
         }
     }
@@ -138,7 +138,7 @@ impl Actor<'_> {
         (self.emit)(RunEvent::Acted { what: what.clone(), error: error.clone() });
         self.state.event(EventKind::Action { what, components, error: error.clone() });
         if let Some(why) = error {
-            self.state.spoil(AbortReason::Command(format!("event `{}` failed: {why}", event.text)));
+            self.state.abort(AbortReason::Command(format!("event `{}` failed: {why}", event.text)));
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::summary::Loss;
+use loadlab_record::watch::names::PROBES;
 use loadlab_record::watch::sample::Sample;
 use loadlab_system::{Notice, Probe, WatchEvent, drain};
 
@@ -75,7 +76,7 @@ impl Trial<'_> {
             Err(why) => {
                 let text = format!("durability: cannot read what was stored: {why}");
                 state.event(EventKind::Failed { text: text.clone() });
-                state.spoil(AbortReason::Command(text));
+                state.abort(AbortReason::Command(text));
                 None
             }
         }
@@ -94,7 +95,7 @@ impl Trial<'_> {
                 return;
             }
             state.event(EventKind::Failed { text: error.to_string() });
-            state.spoil(AbortReason::Command(error.to_string()));
+            state.abort(AbortReason::Command(error.to_string()));
         }
     }
 }
@@ -124,7 +125,7 @@ pub(super) fn read_last(state: &TrialState, probes: &[Probe]) {
         }
     }
     if !readings.is_empty() || !failed.is_empty() {
-        let (at_s, component) = (state.now_s(), "probes".to_owned());
+        let (at_s, component) = (state.now_s(), PROBES.to_owned());
         let sample = Sample { at_s, component, probes: readings, probes_failed: failed, ..Sample::default() };
         state.watched(WatchEvent::Samples(vec![sample]));
     }

@@ -40,7 +40,7 @@ impl Trial<'_> {
             let thread = std::thread::Builder::new().name("loadlab-events".into());
             let acting = thread.spawn_scoped(scope, || actor.carry_out(&self.case.events, &over));
             let acting = acting.map_err(|error| {
-                state.spoil(AbortReason::Load(format!(
+                state.abort(AbortReason::Load(format!(
                     "cannot start a thread for the plan's events: {error}"
                 )));
             });
@@ -77,7 +77,7 @@ fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialS
     ended.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message");
-        state.spoil(AbortReason::Load(format!("a thread of loadlab failed ({which}): {text}")));
+        state.abort(AbortReason::Load(format!("a thread of loadlab failed ({which}): {text}")));
         T::default()
     })
 }
@@ -119,7 +119,7 @@ fn batches(conditions: &Conditions, load: &PreparedLoad, actor: &Actor<'_>) -> V
             match senders.prepare(&next, &|| state.must_end()) {
                 Ok(prepared) => *lock(&remote.ready) = Some(prepared),
                 Err(why) => {
-                    state.spoil(AbortReason::Load(why));
+                    state.abort(AbortReason::Load(why));
                     break;
                 }
             }
@@ -184,18 +184,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_panicked_spoils_the_trial() {
+    fn a_thread_that_panicked_aborts_the_trial() {
         let state = TrialState::new(None, Cancel::new(), Secrets::default());
         assert_eq!(joined(Ok(7), "this one", &state), 7);
-        assert!(state.trouble().is_none() && !state.must_end());
+        assert!(state.abort_reason().is_none() && !state.must_end());
         let ended = std::thread::spawn(|| -> u32 { panic!("no {}", "way") }).join();
         assert_eq!(joined(ended, "the one for load `a`", &state), 0);
-        let trouble = state.trouble().expect("it is reported");
+        let trouble = state.abort_reason().expect("it is reported");
         assert_eq!(trouble.describe(), "a thread of loadlab failed (the one for load `a`): no way");
         assert!(state.must_end() && trouble.exit() == Exit::CouldNotRun);
         let state = TrialState::new(None, Cancel::new(), Secrets::default());
         let ended = std::thread::spawn(|| -> u32 { panic!("in plain words") }).join();
         assert_eq!(joined(ended, "this one", &state), 0);
-        assert!(state.trouble().expect("it is reported").describe().ends_with(": in plain words"));
+        assert!(state.abort_reason().expect("it is reported").describe().ends_with(": in plain words"));
     }
 }

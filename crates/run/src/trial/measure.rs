@@ -125,7 +125,7 @@ pub fn measure(
             let sent =
                 senders.send(request.spec, &control, request.origin, &cancelled, &on_news, &mut observer);
             if let Some(why) = sent.trouble {
-                state.spoil(AbortReason::Load(why));
+                state.abort(AbortReason::Load(why));
             }
             agents = sent.agents;
             Ok(sent.outcome)
@@ -138,7 +138,7 @@ pub fn measure(
             Some(MeasuredLoad { agents, ..measuring.finish(outcome) })
         }
         Err(error) => {
-            state.spoil(AbortReason::Load(error.to_string()));
+            state.abort(AbortReason::Load(error.to_string()));
             None
         }
     }
@@ -325,7 +325,7 @@ impl Measuring<'_> {
                 }
             };
             self.state
-                .spoil(AbortReason::Unreachable(format!("cannot connect to {address}: {why}\nhint: {hint}")));
+                .abort(AbortReason::Unreachable(format!("cannot connect to {address}: {why}\nhint: {hint}")));
             return self.control.abort();
         }
         // A finished load cannot be ended early, and its rates fall while stragglers are awaited.
@@ -452,7 +452,7 @@ impl Measuring<'_> {
             };
             self.look(&totals);
         }
-        let (ended, how) = match (&self.stopped_by, self.state.trouble()) {
+        let (ended, how) = match (&self.stopped_by, self.state.abort_reason()) {
             _ if self.state.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
             (_, Some(trouble)) => (Ended::Broken, trouble.describe()),
             (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),

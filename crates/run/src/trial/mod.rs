@@ -117,7 +117,7 @@ impl TrialOutcome {
         TrialOutcome { summary, failure: self.failure.map(|f| secrets.mask(&f).into_owned()), ..self }
     }
 
-    /// Adds later trouble: it spoils a trial that went well, and contributes to the exit code of one that did not.
+    /// Adds later trouble: with it a trial that went well has failed, and contributes to the exit code of one that did not.
     pub fn and_then(&mut self, troubles: impl IntoIterator<Item = (String, Exit)>) {
         for (text, exit) in troubles {
             self.failure.get_or_insert(text);
@@ -136,7 +136,7 @@ impl Trial<'_> {
     ) -> TrialOutcome {
         let ready = self.prepare(site, state, emit);
         state.notices(&site.notices, emit);
-        match (ready, state.trouble()) {
+        match (ready, state.abort_reason()) {
             (Ok(_), _) if state.cancel.is_cancelled() => {
                 self.not_up(&SiteError::BeforeLoad("interrupted before the load began".into()), state)
             }
@@ -155,7 +155,7 @@ impl Trial<'_> {
         let text = error.to_string();
         state.ensure_clock();
         state.event(EventKind::Failed { text: text.clone() });
-        let exit = match (error, state.trouble()) {
+        let exit = match (error, state.abort_reason()) {
             _ if state.cancel.is_cancelled() => Exit::Interrupted,
             (_, Some(AbortReason::Store(_) | AbortReason::Load(_))) => Exit::CouldNotRun,
             (SiteError::Translate(e), _) if e.is_target() => Exit::CouldNotRun,
@@ -177,7 +177,7 @@ impl Trial<'_> {
             carried.trim(self.case);
         }
         if let Err(why) = self.get_senders_ready(ready, state) {
-            state.spoil(AbortReason::Load(why.clone()));
+            state.abort(AbortReason::Load(why.clone()));
             return self.not_up(&SiteError::BeforeLoad(why), state);
         }
         let at_rest = self.at_rest(site, ready);
@@ -216,7 +216,7 @@ impl Trial<'_> {
         state.notices(&site.notices, emit);
         let summary = self.sum_up(state, ready, &measured, drained_s, loss);
         state.write(|w| w.summary(&summary));
-        let trouble = state.trouble();
+        let trouble = state.abort_reason();
         let unwritten = state.unwritten();
         let lost = unwritten.as_ref().map(|_| Exit::CouldNotRun);
         let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(AbortReason::exit), lost];

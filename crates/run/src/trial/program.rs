@@ -153,7 +153,7 @@ impl Run<'_> {
         let Actor { state, .. } = *actor;
         let name = &self.program.name;
         let fails = |why: String| {
-            state.spoil(AbortReason::Load(format!("load `{name}`: {why}")));
+            state.abort(AbortReason::Load(format!("load `{name}`: {why}")));
             None
         };
         let base = match self.program.counts.read(&mut || state.must_end()) {
@@ -342,7 +342,7 @@ impl ProgramRun<'_> {
             Err(error) => {
                 if !state.must_end() {
                     let text = format!("load `{}`: cannot count its requests: {error}", program.name);
-                    state.spoil(AbortReason::Load(text));
+                    state.abort(AbortReason::Load(text));
                 }
                 self.counted_so_far()
             }
@@ -354,7 +354,7 @@ impl ProgramRun<'_> {
             self.second(self.second_ns + SECOND_NS, self.reported);
         }
         self.second(ended_ns.max(self.second_ns), counted);
-        let (ended, how) = match (&self.stopped_by, state.trouble()) {
+        let (ended, how) = match (&self.stopped_by, state.abort_reason()) {
             _ if state.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
             (_, Some(trouble)) => (Ended::Broken, trouble.describe()),
             (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
@@ -420,7 +420,7 @@ impl ProgramRun<'_> {
                 _ => return,
             },
         };
-        state.spoil(AbortReason::Load(format!("load `{}`: {why}", program.name)));
+        state.abort(AbortReason::Load(format!("load `{}`: {why}", program.name)));
     }
 }
 

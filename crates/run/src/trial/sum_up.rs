@@ -33,7 +33,7 @@ impl Trial<'_> {
         planned.order = self.case.system.components.iter().map(|c| c.name.clone()).collect();
         planned.cores = crate::host::cores();
         planned.figures.clone_from(&self.conditions.figures);
-        let ended = match state.trouble() {
+        let ended = match state.abort_reason() {
             _ if state.cancel.is_cancelled() => Ended::Interrupted,
             Some(_) => Ended::Broken,
             None => measured.ended.unwrap_or(Ended::Broken),

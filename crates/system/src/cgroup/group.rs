@@ -109,13 +109,7 @@ impl Group {
     fn limit_cpu(&self, cores: f64) -> Result<(), LimitError> {
         let limit = format!("cpu to {cores} cores");
         let place = self.place(Controller::Cpu, &limit)?;
-        let Some((quota_us, period_us)) = cpu_quota(cores) else {
-            return Err(LimitError {
-                limit,
-                why: "the kernel's smallest share is 1 ms in 1 s".into(),
-                hint: "use 0.1% of a core or more".into(),
-            });
-        };
+        let (quota_us, period_us) = cpu_quota(cores)?;
         match place.version {
             Version::V1 => {
                 set(&place.dir.join("cpu.cfs_period_us"), &period_us.to_string(), &limit)?;
@@ -204,11 +198,19 @@ pub(super) fn set(file: &Path, value: &str, limit: &str) -> Result<(), LimitErro
     Err(fail(why, "the kernel stored another value; choose one that it keeps"))
 }
 
-/// Quota and period in microseconds. `None` if the quota is below the kernel's minimum.
-fn cpu_quota(cores: f64) -> Option<(u64, u64)> {
-    [PERIOD_US, MAX_PERIOD_US].into_iter().find_map(|period_us| {
+/// Quota and period for this many cores, in microseconds; the period is stretched if the quota would be too small.
+///
+/// # Errors
+/// The quota is below the kernel's minimum in any period.
+pub(crate) fn cpu_quota(cores: f64) -> Result<(u64, u64), LimitError> {
+    let fitting = [PERIOD_US, MAX_PERIOD_US].into_iter().find_map(|period_us| {
         let quota_us = (cores * period_us as f64).round();
         (quota_us >= MIN_QUOTA_US as f64 && quota_us < 1e15).then_some((quota_us as u64, period_us))
+    });
+    fitting.ok_or_else(|| LimitError {
+        limit: format!("cpu to {cores} cores"),
+        why: "the kernel's smallest share is 1 ms in 1 s".into(),
+        hint: "use 0.1% of a core or more".into(),
     })
 }
 
@@ -255,7 +257,7 @@ mod tests {
             (f64::NAN, None),
             (-1.0, None),
         ] {
-            assert_eq!(cpu_quota(cores), expect, "{cores}");
+            assert_eq!(cpu_quota(cores).ok(), expect, "{cores}");
         }
     }
 

@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 
 use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::watch::evidence::Evidence;
+use loadlab_record::watch::names::RESERVED;
 
 use super::evidence::own_cpu_ns;
 use super::evidence::sockets::{Socket, SocketTable, Subset};
@@ -113,9 +114,7 @@ impl Answering {
         let program = program.trim().replace(|c: char| c.is_control() || c.is_whitespace(), "-");
         let program = if program.is_empty() { "process".to_owned() } else { program };
         // These names are taken by samples of the load itself and of the machine.
-        let is_taken = |name: &str| {
-            ["loadlab", "host", "probes"].contains(&name) || self.processes.iter().any(|p| p.name == name)
-        };
+        let is_taken = |name: &str| RESERVED.contains(&name) || self.processes.iter().any(|p| p.name == name);
         let numbered = (2..).map(|n| format!("{program}-{n}"));
         let name = std::iter::once(program.clone()).chain(numbered).find(|name| !is_taken(name));
         self.processes.push(AnsweringProcess { name: name.unwrap_or(program), process });

@@ -24,6 +24,7 @@ use std::thread::JoinHandle;
 use loadlab_record::sync::lock;
 use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::watch::evidence::Evidence;
+use loadlab_record::watch::names::PROBES;
 use loadlab_record::watch::sample::Sample;
 
 use self::evidence::EvidenceReader;
@@ -384,7 +385,7 @@ fn watch_probe(probe: &Probe, ticker: SecondTicker, stop: &Cancel, emit: &Emit) 
     ticker.each(stop, &mut || {
         let mut sample = Sample {
             at_s: ticker.clock.at_s(clock::now_ns()),
-            component: "probes".into(),
+            component: PROBES.into(),
             ..Sample::default()
         };
         match probe.read(&mut || stop.is_cancelled()) {

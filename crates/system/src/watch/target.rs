@@ -8,6 +8,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use loadlab_record::watch::names::{GENERATOR, HOST};
 use loadlab_record::watch::sample::Sample;
 use rustix::fs::{Mode, OFlags};
 
@@ -94,7 +95,7 @@ impl Target {
     /// loadlab itself, as component `loadlab`.
     pub fn generator() -> Target {
         Target::new(
-            "loadlab",
+            GENERATOR,
             TargetKind::Generator {
                 own_group: GroupReader::open(&tree::own_cpu_group(Path::new("/"))).without_processes(),
             },
@@ -113,7 +114,7 @@ impl Target {
             net: NetReader::open(Path::new("/proc/self/net")),
             pressure: PressureFiles::open(Path::new("/proc/pressure"), ""),
         };
-        Target::new("host", TargetKind::Host(Box::new(files)))
+        Target::new(HOST, TargetKind::Host(Box::new(files)))
     }
 
     /// A process that is already running, with its descendants and its process group.

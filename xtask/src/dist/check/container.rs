@@ -4,10 +4,10 @@ use std::fs;
 
 use anyhow::ensure;
 
-use super::engine::Engine;
 use super::{answers_all, bench_args, server};
 use crate::command::captured;
 use crate::dist::{QUICK, Release};
+use crate::engine::Engine;
 use crate::steps::Outcome;
 
 const IMAGE: &str = "loadlab-check";
@@ -24,9 +24,7 @@ pub fn check(release: &Release) -> Outcome {
     let server = server(scratch.path())?;
     let url = format!("http://{}/128", server.address());
     let engine = Engine::start()?;
-    let mut build = engine.docker();
-    build.args(["build", "--quiet", "--tag", IMAGE]).arg(&release.folder);
-    captured(&mut build, QUICK)?.ok("docker build")?;
+    engine.build(&release.folder, IMAGE)?;
     let run = || {
         let mut command = engine.docker();
         command.args(["run", "--rm", "--network", "host"]);

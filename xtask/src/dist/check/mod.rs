@@ -5,7 +5,6 @@ mod action;
 mod api;
 mod container;
 mod empty_root;
-mod engine;
 mod first_request;
 mod foreign;
 mod package;

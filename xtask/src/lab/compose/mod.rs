@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Claims, LABS, Lab, Record, built, loadlab};
 use crate::command::{LONGEST, captured, program, say};
-use crate::engine::Engine;
+use crate::engine::{Engine, ensure_compose};
 use crate::root::{root, target};
 use crate::steps::Outcome;
 
@@ -90,6 +90,7 @@ const FORMS: [Form; 4] = [
 /// There is no engine, an image cannot be made, a run fails, or an assertion fails.
 pub fn long() -> Outcome {
     built()?;
+    ensure_compose()?;
     let engine = Engine::start()?;
     images::make(&engine)?;
     let (mut reported, mut wrong) = (Vec::new(), Vec::new());

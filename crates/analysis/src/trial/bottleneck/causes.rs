@@ -4,10 +4,11 @@
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, significant};
 use loadlab_record::watch::evidence::Pair;
+use loadlab_record::watch::names::GENERATOR;
 
 use super::flow::{Flow, SHORTEST_LINK_MS, WaitPlace, most, short, waiting};
-use super::targets::{GENERATOR, is_per_request};
-use super::{BottleneckKind, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};
+use super::targets::is_per_request;
+use super::{BottleneckKind, FEW_SHARE, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};
 
 /// A pool is full when this share of its connections is busy: between two requests each is idle for a moment.
 const FULL_POOL: f64 = 0.8;
@@ -15,8 +16,6 @@ const FULL_POOL: f64 = 0.8;
 const LEAVES_SOME: f64 = 0.9;
 /// Fewest threads of a component in disk calls, on average: one, most of the time.
 const DISK_THREADS: f64 = 0.5;
-/// Limited concurrency: at most this share of the waiting requests is worked on.
-const FEW_SHARE: f64 = 0.5;
 /// Below a millisecond scheduling delays are as large as what is measured.
 const SHORTEST_MS: f64 = 0.5;
 

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_record::text::units::significant;
 use loadlab_record::watch::evidence::{Evidence, Listener, Pair, Ports, Threads, Timed};
+use loadlab_record::watch::names::GENERATOR;
 
-use super::targets::{GENERATOR, LoadConnections, is_per_request, is_same_path, port_of, socket_of};
+use super::targets::{LoadConnections, is_per_request, is_same_path, port_of, socket_of};
 use super::{TrialData, during};
 use crate::trial::counter::During;
 

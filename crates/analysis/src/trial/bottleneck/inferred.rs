@@ -7,11 +7,9 @@ use loadlab_record::watch::sample::Sample;
 
 use super::flow::Flow;
 use super::taken_down::taken_down;
-use super::{BottleneckKind, Suspect, TrialData, during, located, seconds};
+use super::{BottleneckKind, FEW_SHARE, Suspect, TrialData, during, located, seconds};
 use crate::statistics::trend::median;
 
-/// At most this share of the requests in flight is worked on, so the others must wait somewhere.
-const FEW_SHARE: f64 = 0.5;
 /// Response times behind a queue vary by less than this (deviation over mean); those of a slow system vary by more.
 const EVEN_SPREAD: f64 = 0.6;
 /// A component that held connections for this share of the requests in flight counts as holding all of them.

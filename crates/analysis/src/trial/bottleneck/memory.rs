@@ -3,6 +3,7 @@
 
 use loadlab_record::documents::summary::ComponentSummary;
 use loadlab_record::text::units::{format_bytes, format_count, format_percent_whole};
+use loadlab_record::watch::names::HOST;
 use loadlab_record::watch::sample::Sample;
 
 use super::{BottleneckKind, FULL_WEIGHT, SHORTEST_S, Suspect, TrialData, during};
@@ -92,7 +93,7 @@ fn pressed(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspect
     };
     let is_high = |waited: &f64| *waited >= PRESSURE_SHARE;
     let waited = waited_by(&mut own.iter().copied()).filter(is_high);
-    let of_host = || waited_by(&mut trial.samples.iter().filter(|s| s.component == "host")).filter(is_high);
+    let of_host = || waited_by(&mut trial.samples.iter().filter(|s| s.component == HOST)).filter(is_high);
     let faults = Faults::of(own, load);
     let crowded = own.iter().filter(|s| load.has(s.at_s)).filter_map(|s| crowded(s)).next_back();
     let why = match (crowded, waited, faults.as_ref().and_then(|_| of_host())) {

@@ -39,6 +39,7 @@ use loadlab_record::text::units::{
     format_bytes, format_count, format_duration_ns, format_percent_whole, significant,
 };
 use loadlab_record::watch::evidence::{Evidence, Listener};
+use loadlab_record::watch::names::{GENERATOR, HOST};
 use loadlab_record::watch::sample::Sample;
 
 pub use self::answer::{Diagnosis, answer_of_watched, diagnose};
@@ -60,6 +61,8 @@ const FULL_WEIGHT: f64 = 0.8;
 const MOST_SHARE: f64 = 0.5;
 /// A load shorter than this, in seconds, does not show what was busy.
 const SHORTEST_S: f64 = 2.0;
+/// If at most this share of the waiting requests is worked on, the others wait for their turn: concurrency is limited.
+const FEW_SHARE: f64 = 0.5;
 /// Refused, reset or timed-out connections count above this share of the requests started.
 const REFUSED_SHARE: f64 = 0.001;
 /// A lost SYN is retransmitted after this long: no server is that slow to accept.
@@ -193,8 +196,7 @@ fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
 fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
     let started = trial.summary.requests.started.max(1) as f64;
     let enough = (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS);
-    let full =
-        flow.listeners.iter().filter(|l| l.drops as f64 >= enough && l.component != targets::GENERATOR);
+    let full = flow.listeners.iter().filter(|l| l.drops as f64 >= enough && l.component != GENERATOR);
     let suspect = |l: &Listener| {
         let who = if l.component.is_empty() { l.address.clone() } else { l.component.clone() };
         Suspect {
@@ -314,7 +316,7 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     let limit = if worst.grave { "" } else { "; how much more the system could do is unknown" };
     vec![Suspect {
         kind: BottleneckKind::Generator,
-        component: Some("loadlab".into()),
+        component: Some(GENERATOR.into()),
         at_s: None,
         text: format!("loadlab itself: {}{limit}", worst.evidence),
         share: if worst.grave { 1.0 } else { 0.9 },
@@ -492,7 +494,7 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sa
 /// Every core of the machine was busy.
 fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     let load = during(trial);
-    let host = || trial.samples.iter().filter(|s| s.component == "host");
+    let host = || trial.samples.iter().filter(|s| s.component == HOST);
     // The host's counters cover all cores, of which loadlab may be allowed only some. Older records know only the
     // latter.
     let cores = trial.summary.generator.machine_cores.unwrap_or(trial.cores);
@@ -505,7 +507,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     let components = trial.summary.components.iter();
     let mut shares: Vec<(&str, f64)> = components
         .filter_map(|(n, c)| Some((n.as_str(), c.cpu_percent.mean? / 100.0)))
-        .chain([("loadlab", own)])
+        .chain([(GENERATOR, own)])
         .collect();
     let ours: f64 = shares.iter().map(|(_, s)| s).sum();
     let others = (used * cores as f64 - ours).max(0.0);
@@ -517,7 +519,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
         shares.iter().take(3).map(|(n, s)| format!("{n} {}", significant(*s, 2))).collect();
     Some(Suspect {
         kind: if is_ours { BottleneckKind::HostCpu } else { BottleneckKind::Neighbours },
-        component: Some("host".into()),
+        component: Some(HOST.into()),
         at_s: None,
         text: format!(
             "the machine: its {cores} cores were busy for {} of the time (in cores: {})",
@@ -602,7 +604,7 @@ fn turned_away(trial: &TrialData<'_>, has_slow_connects: bool) -> Option<(f64, S
     };
     let own = trial.summary.components.keys().filter_map(|name| Some((of(name)?, name.clone())));
     own.max_by(|a, b| a.0.total_cmp(&b.0)).or_else(|| {
-        let host = of("host").filter(|_| has_slow_connects)?;
+        let host = of(HOST).filter(|_| has_slow_connects)?;
         Some((host, "the target, or of another server on this machine,".to_owned()))
     })
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::text::units::{format_count, format_percent_whole};
+use loadlab_record::watch::names::GENERATOR;
 
 use super::flow::{Flow, PortLine};
-use super::targets::GENERATOR;
 use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during};
 
 /// Taken ports above this share of the range count as all: those held by others are not available either.

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use loadlab_record::documents::summary::LoadFacts;
 use loadlab_record::text::url::{self, Url};
 use loadlab_record::watch::evidence::Pair;
+use loadlab_record::watch::names::GENERATOR;
 
-/// The generator's name in pairs.
-pub(super) const GENERATOR: &str = "loadlab";
 /// If this share of connections carries its first request, each connection serves only one.
 const FIRST_REQUEST_SHARE: f64 = 0.7;
 /// If a pair opens connections at this share of the request rate or more, each serves one request.

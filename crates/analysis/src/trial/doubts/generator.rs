@@ -164,6 +164,11 @@ pub(crate) fn client_limit_so_far(own: OwnLimits, attempted: u64) -> Option<Doub
 /// expectation depends on response times, which include the generator's own queue.
 pub(super) fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let generator = &summary.generator;
+    // Threads whose connects are all refused at once are always busy, however many cores they have.
+    let connections = grounds.measured.connections;
+    if connections.attempted > 0 && connections.opened + connections.reused == 0 {
+        return None;
+    }
     let share = share_of(generator.cpu_s, generator.threads as f64 * grounds.load_s)?;
     if share <= BUSY_SHARE || grounds.load_s < SHORTEST_BUSY_S {
         return None;

@@ -5,8 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net;
 
-/// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
-const ONE_SEGMENT: usize = 1400;
+use crate::io::ONE_SEGMENT;
 
 /// A connection, or a free place for one.
 #[derive(Default)]

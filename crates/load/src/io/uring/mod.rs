@@ -49,7 +49,7 @@ const NEEDED_KERNEL: (u32, u32) = (6, 7);
 /// until they have gone out, and as many connections may open in one turn as there are users.
 const MOST_SENDS: usize = 4096;
 /// Most rings of one thread.
-const MAX_RINGS: usize = 64;
+pub const MAX_RINGS: usize = 64;
 /// Marks that no copy is being sent.
 const NO_COPY: u32 = u32::MAX;
 

@@ -3,12 +3,11 @@
 use io_uring::{opcode, squeue};
 
 use super::{CompletionKind, NO_COPY, Uring, UringOps};
-use crate::io::{ConnId, Event, Sink};
+use crate::io::{ConnId, Event, ONE_SEGMENT, Sink};
 
 /// Requests up to this length are sent without a completion, which would cost as much as the send.
 pub const SILENT: usize = 4096;
-/// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
-const ONE_SEGMENT: usize = 1400;
+
 /// Value that switches a socket option on.
 pub static ONE: libc::c_int = 1;
 

@@ -1,12 +1,11 @@
 //! A user's request in HTTP/2 form: the pieces of its head, the head as text for examples, and its body. The head is
 //! compressed once its connection is known.
 
-use loadlab_record::text::time::SECOND_NS;
-
-use crate::journey::cookies;
+use crate::journey::cookies::CookieScope;
 use crate::journey::script::Written;
 use crate::journey::template::{self, TemplateError};
-use crate::journey::users::{Redirect, Users, path_of, rows_of};
+use crate::journey::users::user::Redirect;
+use crate::journey::users::{Users, rows_of};
 use crate::protocol::http2::head::{AUTHORITY, CONTENT_LENGTH, COOKIE, METHOD, PATH, SCHEME};
 use crate::protocol::http2::{Head, HeadPart, Name};
 use crate::protocol::redirect_headers::OmittedHeaders;
@@ -130,10 +129,8 @@ impl<'r> Users<'r> {
         }
         if let (Some(site), Some(HeadPiece::Field(_, (from, to))), true) = (site, path, self.journey.cookies)
         {
-            let path = path_of(&page.text[from..to]);
-            let place = cookies::CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure };
-            let now_s = (self.unix_ns + now_ns) / SECOND_NS;
-            if state.memory.as_ref().is_some_and(|memory| memory.jar.write(&place, now_s, &mut self.body)) {
+            let scope = CookieScope::of(site, &page.text[from..to]);
+            if state.write_cookies(&scope, self.unix_ns + now_ns, &mut self.body) {
                 page.known(&COOKIE, &self.body)?;
                 self.body.clear();
             }

@@ -1,86 +1,27 @@
 //! The users of a journey: where each of them is, and its state (rows, captures, cookies, a redirect).
 //!
-//! Nothing here sends or counts; the worker asks for bytes and for a verdict.
+//! Nothing here sends or counts; the worker asks for bytes ([`http1`], [`http2`]) and for a verdict ([`judge`]).
 
+mod buffers;
+mod captured;
+mod http1;
 mod http2;
+mod judge;
+mod user;
 
 use std::ops::Range;
 
-use loadlab_record::Secrets;
-use loadlab_record::counts::outcome::{Failure, Outcome};
 use loadlab_record::spec::schedule::Think;
-use loadlab_record::text::time::SECOND_NS;
 
-use crate::journey::capture::{self, CaptureSlots, Captured};
-use crate::journey::cookies::{self, Jar};
-use crate::journey::example::{CapturedName, ExampleContext, step_of, with_captured};
-use crate::journey::failure::StepFailure;
+use self::user::{Draw, Memory, UNWRITTEN, User};
+use crate::journey::capture::CaptureSlots;
 use crate::journey::order::{Advance, Progress, StepOrder};
-use crate::journey::redirect;
-use crate::journey::response::{BufferedResponse, Ended};
+use crate::journey::response::BufferedResponse;
 use crate::journey::rows::{Cursor, Rows};
 use crate::journey::script::{ConversationAction, ConversationStep, Journey, Script};
-use crate::journey::template::{self, Values};
-use crate::protocol::redirect_headers::OmittedHeaders;
+use crate::journey::template::TemplateError;
 use crate::random::Random;
 use crate::schedule::share::Share;
-
-/// Most buffers that one thread provides before responses have come, and most that it keeps unused.
-const MAX_BUFFERS: usize = 4096;
-
-/// One user's state. A load may have a million users, so what most journeys do not need is in [`Memory`].
-#[derive(Debug)]
-struct User {
-    /// Source of random values, weighted steps and pauses.
-    random: Random,
-    progress: Progress,
-    /// Source of the values of its request, or of its last one until its next one is written.
-    draw: Draw,
-    /// What it remembers of responses. If the journey captures values, it is there from the start.
-    memory: Option<Box<Memory>>,
-}
-
-/// What a user remembers of responses.
-#[derive(Debug, Default)]
-struct Memory {
-    slots: CaptureSlots,
-    /// Its cookies, once it has been given some.
-    jar: Jar,
-    /// After a redirect: what the user requests next instead.
-    redirect: Option<Box<Redirect>>,
-    /// Number of redirects in a row.
-    redirected: u8,
-}
-
-/// The source of a request's values. Whatever is sent again (over another connection, or to the target of a redirect)
-/// uses the same values, so it is the same request.
-#[derive(Clone, Copy, Debug)]
-struct Draw {
-    /// The request's number; [`UNWRITTEN`] if it has not been written.
-    sequence: u64,
-    id: u64,
-    now_ns: u64,
-    random: Random,
-}
-
-/// Number of a request that has not been written.
-const UNWRITTEN: u64 = u64::MAX;
-
-/// The values of a user who remembers none.
-static NOTHING_CAPTURED: CaptureSlots = CaptureSlots::EMPTY;
-
-/// What a redirected user requests.
-#[derive(Debug)]
-struct Redirect {
-    host: u16,
-    target: Vec<u8>,
-    /// Whether the request keeps the step's method and body.
-    keeps_request: bool,
-    /// Whether it was redirected to another origin on the way: credentials are no longer sent.
-    is_cross_origin: bool,
-    /// The id of the redirected request until it is sent to the new target: its outcome is not known yet.
-    pending: Option<u64>,
-}
 
 /// Numbers that one worker hands out: no two workers share a number.
 #[derive(Clone, Copy, Debug)]
@@ -126,63 +67,6 @@ pub struct Users<'r> {
     unix_ns: u64,
     /// Numbers from the response judged last: index in the journey's list, and value.
     pub numbers: Vec<(usize, f64)>,
-}
-
-impl Redirect {
-    /// Which of the step's header fields are not sent to the new target.
-    fn omitted_headers(&self) -> OmittedHeaders {
-        OmittedHeaders { credentials: self.is_cross_origin, body: !self.keeps_request }
-    }
-}
-
-impl User {
-    /// Whether its request has been written.
-    #[inline]
-    fn is_written(&self) -> bool {
-        self.draw.sequence != UNWRITTEN
-    }
-
-    #[inline]
-    fn redirect(&self) -> Option<&Redirect> {
-        self.memory.as_ref()?.redirect.as_deref()
-    }
-
-    #[inline]
-    fn slots(&self) -> &CaptureSlots {
-        self.memory.as_ref().map_or(&NOTHING_CAPTURED, |memory| &memory.slots)
-    }
-
-    /// Ends a series of redirects.
-    #[inline]
-    fn forget_redirects(&mut self) {
-        if let Some(memory) = &mut self.memory {
-            memory.redirected = 0;
-        }
-    }
-
-    /// The values of the request of this user, who has this number.
-    #[inline]
-    fn values<'a>(
-        &'a self,
-        number: u64,
-        journey: &'a Journey,
-        unix_ns: u64,
-        rows: &'a [u32],
-        draw: &Draw,
-        random: &'a mut Random,
-    ) -> Values<'a> {
-        Values {
-            user: number,
-            iteration: self.progress.rounds,
-            sequence: draw.sequence,
-            id: draw.id,
-            now_ns: unix_ns + draw.now_ns,
-            feeds: &journey.feeds,
-            rows,
-            captured: Captured { shared: &journey.shared, own: self.slots() },
-            random,
-        }
-    }
 }
 
 impl<'r> Users<'r> {
@@ -442,106 +326,6 @@ impl<'r> Users<'r> {
         self.journey.sessions
     }
 
-    /// Writes a request that has variables.
-    ///
-    /// # Errors
-    /// A value is missing, or not allowed in its place.
-    pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::TemplateError> {
-        let draw = self.draw(user, request, now_ns);
-        let used = self.compose(user, request, now_ns, draw)?;
-        self.drawn(user, draw, used);
-        Ok(&self.head)
-    }
-
-    /// Composes a user's request, with values from this source. Returns the random numbers after those it took.
-    fn compose(
-        &mut self,
-        user: u32,
-        request: u32,
-        now_ns: u64,
-        draw: Draw,
-    ) -> Result<Random, template::TemplateError> {
-        let (number, mut random) = (self.number_of(user), draw.random);
-        let script = &self.scripts[request as usize];
-        self.head.clear();
-        let Some(message) = &script.message else { return Ok(random) };
-        let state = &self.users[user as usize];
-        let rows = &self.rows[rows_of(user, self.cursors.len())];
-        let mut values = state.values(number, self.journey, self.unix_ns, rows, &draw, &mut random);
-        let redirect = state.redirect();
-        let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
-        let keeps_request = redirect.is_none_or(|r| r.keeps_request);
-        self.head.extend_from_slice(if keeps_request { message.method.as_bytes() } else { b"GET" });
-        self.head.push(b' ');
-        let by_proxy = site.and_then(|s| s.by_proxy.as_deref());
-        if let Some(site) = site.filter(|_| by_proxy.is_some()) {
-            self.head.extend_from_slice(b"http://");
-            self.head.extend_from_slice(site.authority.as_bytes());
-        }
-        let target_at = self.head.len();
-        match redirect {
-            Some(redirect) => self.head.extend_from_slice(&redirect.target),
-            None => message.target.write(&mut values, &mut self.head)?,
-        }
-        let target_to = self.head.len();
-        self.head.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-        self.head.extend_from_slice(site.map_or(b"", |s| s.authority.as_bytes()));
-        self.head.extend_from_slice(b"\r\n");
-        self.head.extend_from_slice(by_proxy.unwrap_or_default().as_bytes());
-        let fields_at = self.head.len();
-        message.fields.write(&mut values, &mut self.head)?;
-        if let Some(redirect) = redirect {
-            redirect.omitted_headers().remove_from(&mut self.head, fields_at);
-        }
-        if let Some(site) = site.filter(|_| self.journey.cookies) {
-            self.body.clear();
-            let path = path_of(&self.head[target_at..target_to]);
-            let place = cookies::CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure };
-            let now_s = (self.unix_ns + now_ns) / SECOND_NS;
-            if state.memory.as_ref().is_some_and(|memory| memory.jar.write(&place, now_s, &mut self.body)) {
-                self.head.extend_from_slice(b"Cookie: ");
-                self.head.extend_from_slice(&self.body);
-                self.head.extend_from_slice(b"\r\n");
-            }
-        }
-        if let Some(body) = message.body.as_ref().filter(|_| keeps_request) {
-            self.body.clear();
-            body.write(&mut values, &mut self.body)?;
-            self.head.extend_from_slice(b"Content-Length: ");
-            template::number(self.body.len() as u64, &mut self.head);
-            self.head.extend_from_slice(b"\r\n\r\n");
-            self.head.extend_from_slice(&self.body);
-        } else {
-            self.head.extend_from_slice(b"\r\n");
-        }
-        Ok(random)
-    }
-
-    /// Checks whether a request could be written now, without using up any of its values.
-    ///
-    /// # Errors
-    /// See [`Users::write`].
-    pub fn try_out(&mut self, user: u32, request: u32, now_ns: u64) -> Result<(), template::TemplateError> {
-        let Some(message) = &self.scripts[request as usize].message else { return Ok(()) };
-        let state = &self.users[user as usize];
-        let (sequence, id, mut random) = (self.sequence.next, self.ids.next, state.random);
-        let number = self.number_of(user);
-        let draw = Draw { sequence, id, now_ns, random };
-        let rows = &self.rows[rows_of(user, self.cursors.len())];
-        let mut values = state.values(number, self.journey, self.unix_ns, rows, &draw, &mut random);
-        let keeps_request = state.redirect().is_none_or(|r| r.keeps_request);
-        self.head.clear();
-        if state.redirect().is_none() {
-            message.target.write(&mut values, &mut self.head)?;
-        }
-        message.fields.write(&mut values, &mut self.head)?;
-        message
-            .body
-            .iter()
-            .filter(|_| keeps_request)
-            .try_for_each(|body| body.write(&mut values, &mut self.head))
-    }
-
     /// The part of a conversation that a request is, if it is one.
     #[inline]
     pub fn conversation(&self, request: u32) -> Option<&ConversationStep> {
@@ -579,7 +363,7 @@ impl<'r> Users<'r> {
         request: u32,
         now_ns: u64,
         kept: &mut BufferedResponse,
-    ) -> Result<&[u8], template::TemplateError> {
+    ) -> Result<&[u8], TemplateError> {
         self.body.clear();
         let part = self.conversation(request).map(|t| &t.part);
         let Some(ConversationAction::Message { send, echoes, .. }) = part else { return Ok(&[]) };
@@ -602,198 +386,6 @@ impl<'r> Users<'r> {
         self.drawn(user, draw, random);
         Ok(&self.body)
     }
-
-    /// Provides a buffer for a request and the response to it, if they have to be kept.
-    #[inline]
-    pub fn provide_buffer(&mut self, request: u32, buffer: &mut Option<Box<BufferedResponse>>) {
-        if self.scripts[request as usize].wants_buffer() {
-            *buffer = Some(self.take_buffer(request, buffer.take()));
-        }
-    }
-
-    /// As `provide_buffer`, when a request is sent. Returns whether the buffer is to be
-    /// [provided later](Users::late_buffer): if very many requests are in flight, each has one only once its response
-    /// arrives. Then the request is written again, so it must not have cookies, which may expire meanwhile.
-    #[inline]
-    pub fn provide_early_buffer(
-        &mut self,
-        user: u32,
-        request: u32,
-        buffer: &mut Option<Box<BufferedResponse>>,
-    ) -> bool {
-        let has_cookies =
-            || self.users[user as usize].memory.as_ref().is_some_and(|memory| !memory.jar.is_empty());
-        if self.lent < MAX_BUFFERS || buffer.is_some() || has_cookies() {
-            self.provide_buffer(request, buffer);
-            return false;
-        }
-        self.scripts[request as usize].wants_buffer()
-    }
-
-    /// A buffer for a request that was sent without one, with the request as it was sent. Its response must not have
-    /// been judged yet, since it may change the values.
-    #[cold]
-    pub fn late_buffer(&mut self, user: u32, request: u32) -> Box<BufferedResponse> {
-        let mut buffer = self.take_buffer(request, None);
-        let draw = self.users[user as usize].draw;
-        if self.compose(user, request, draw.now_ns, draw).is_ok() {
-            buffer.keep_request(&self.head);
-        }
-        buffer
-    }
-
-    /// Provides a buffer for a conversation's messages.
-    pub fn take_buffer(
-        &mut self,
-        request: u32,
-        buffer: Option<Box<BufferedResponse>>,
-    ) -> Box<BufferedResponse> {
-        self.lent += usize::from(buffer.is_none());
-        let mut buffer = buffer.or_else(|| self.spare.pop()).unwrap_or_default();
-        buffer.begin(self.scripts[request as usize].keeps());
-        buffer
-    }
-
-    /// Takes back a buffer.
-    pub fn give_back(&mut self, mut kept: Box<BufferedResponse>) {
-        self.lent -= 1;
-        if self.spare.len() < MAX_BUFFERS {
-            kept.clear();
-            self.spare.push(kept);
-        }
-    }
-
-    /// Judges a complete response to a user's request; its head and body were kept if needed.
-    pub fn judge(
-        &mut self,
-        user: u32,
-        request: u32,
-        kept: Option<&mut BufferedResponse>,
-        ended: Ended,
-    ) -> (Outcome, Option<StepFailure>) {
-        let number = self.number_of(user);
-        let (script, state) = (&mut self.scripts[request as usize], &mut self.users[user as usize]);
-        let mut empty = BufferedResponse::default();
-        let kept = kept.unwrap_or(&mut empty);
-        let before = state.memory.as_mut().and_then(|memory| memory.redirect.take());
-        let host = before.as_ref().map_or(script.host, |r| r.host);
-        if let Some(site) = self.journey.sites.get(usize::from(host)).filter(|_| self.journey.cookies) {
-            let path = path_of(kept.target());
-            let place = cookies::CookieScope { host: site.host.as_bytes(), path, is_secure: site.is_secure };
-            let now_s = (self.unix_ns + ended.now_ns) / SECOND_NS;
-            let set = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
-            for (_, value) in capture::headers(kept.head()).filter(set) {
-                state.memory.get_or_insert_default().jar.set(value, &place, now_s);
-            }
-        }
-        if script.redirects > 0
-            && let Some(same) =
-                redirect::redirects(ended.status, script.message.as_ref().map_or("GET", |m| &m.method))
-            && let Some(location) = capture::header(kept.head(), b"location")
-        {
-            let redirected = state.memory.as_ref().map_or(0, |memory| memory.redirected);
-            let next = match redirected < script.redirects {
-                true => redirect::leads_to(location, host, kept.target(), &self.journey.sites),
-                false => Err(redirect::RedirectError::TooMany),
-            };
-            match next {
-                Ok((to, target)) => {
-                    // Whatever was dropped at one redirect stays dropped at later ones.
-                    let keeps_request = same && before.as_ref().is_none_or(|b| b.keeps_request);
-                    let sites = &self.journey.sites;
-                    let is_cross_origin = before.is_some_and(|b| b.is_cross_origin)
-                        || to != host
-                            && !redirect::is_same_origin(&sites[usize::from(host)], &sites[usize::from(to)]);
-                    let id = (state.is_written() && keeps_request && script.has_id).then_some(state.draw.id);
-                    let redirect = Redirect { host: to, target, keeps_request, is_cross_origin, pending: id };
-                    let memory = state.memory.get_or_insert_default();
-                    (memory.redirect, memory.redirected) = (Some(Box::new(redirect)), redirected + 1);
-                    return (Outcome::Ok, None);
-                }
-                Err(fault) => {
-                    state.forget_redirects();
-                    return (Outcome::Failed(Failure::Check), Some(StepFailure::Redirect(fault)));
-                }
-            }
-        }
-        state.forget_redirects();
-        if !script.expected.is_empty() {
-            // A check compares with the same value in every request.
-            let mut random = state.random;
-            let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random };
-            let rows = &self.rows[rows_of(user, self.cursors.len())];
-            let mut values = state.values(number, self.journey, self.unix_ns, rows, &draw, &mut random);
-            if let Err(fault) = script.expect(&mut values) {
-                return (Outcome::Failed(Failure::Check), Some(StepFailure::Unwritten(fault)));
-            }
-        }
-        let mut none = CaptureSlots::EMPTY;
-        let slots = state.memory.as_mut().map_or(&mut none, |memory| &mut memory.slots);
-        let judged = script.judge(kept, ended, slots);
-        for (slot, _) in script.captures.iter().filter(|(_, capture)| capture.is_number) {
-            let place = self.journey.numbers.iter().position(|(number, _)| number == slot);
-            // A value not captured now does not exist, and nothing was captured if the response failed.
-            let value = state.slots().get(*slot).filter(|_| judged.1.is_none_or(StepFailure::is_of_capture));
-            self.numbers.extend(place.zip(value.and_then(capture::number)));
-        }
-        judged
-    }
-
-    /// What an example shows of a user at a request. Slots of a schedule's requests are not users.
-    #[cold]
-    pub fn shown(&self, user: u32, request: u32, is_user: bool, secrets: &Secrets) -> ExampleContext {
-        let number = is_user.then(|| self.number_of(user));
-        ExampleContext::new(
-            step_of(&self.journey.step_order, request),
-            number,
-            self.remembered(user),
-            secrets,
-        )
-    }
-
-    /// The secrets that must not be shown of a user's exchange, and whether they are known to be all that its body
-    /// contains. `is_whole`: the response was received completely.
-    #[cold]
-    pub fn secrets(
-        &self,
-        user: u32,
-        request: u32,
-        kept: Option<&BufferedResponse>,
-        is_whole: bool,
-        given: &Secrets,
-    ) -> (Secrets, bool) {
-        let mut secrets = with_captured(given, self.remembered(user));
-        let (own, shared) = (self.users[user as usize].slots(), self.journey.shared.count());
-        let named = |slot: u16| self.journey.remembered.get(usize::from(shared + slot));
-        let is_secret = |slot: &u16| named(*slot).is_some_and(|known| known.is_secret);
-        // If a value was captured anew, the request was written with the previous one.
-        (0..own.count()).filter(is_secret).for_each(|slot| secrets.add_captured(own.before(slot)));
-        // Nothing is captured from a failed response, but it contains what would have been captured.
-        let mut is_known = true;
-        for (_, capture) in self.script(request).captures.iter().filter(|(slot, _)| is_secret(slot)) {
-            let Some(kept) = kept else { continue };
-            let ((body, is_all), mut value) = (kept.looked_into(), Vec::new());
-            match capture.clone().take(kept.head(), &body, &mut value) {
-                Ok(()) => secrets.add_captured(&value),
-                // The value may be cut off in the middle.
-                Err(_) => is_known &= is_all && is_whole || !capture.needs_body(),
-            }
-        }
-        (secrets, is_known)
-    }
-
-    /// A user's captured values, by name.
-    fn remembered(&self, user: u32) -> impl Iterator<Item = (&CapturedName, &[u8])> {
-        let captured = Captured { shared: &self.journey.shared, own: self.users[user as usize].slots() };
-        let named = self.journey.remembered.iter().enumerate();
-        named.filter_map(move |(slot, known)| Some((known, captured.get(slot as u16)?)))
-    }
-
-    /// A user's captured values, by slot.
-    pub fn captured(&self, user: u32) -> Vec<Option<Vec<u8>>> {
-        let slots = self.users.get(user as usize).map(User::slots);
-        (0..self.journey.own).map(|slot| slots.and_then(|s| s.get(slot)).map(<[u8]>::to_vec)).collect()
-    }
 }
 
 /// Where a user's rows are, among all rows of this many feeds.
@@ -801,20 +393,4 @@ impl<'r> Users<'r> {
 fn rows_of(user: u32, feeds: usize) -> Range<usize> {
     let from = user as usize * feeds;
     from..from + feeds
-}
-
-/// A target without its query.
-fn path_of(target: &[u8]) -> &[u8] {
-    target.split(|b| *b == b'?').next().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A load may have a million of them.
-    #[test]
-    fn a_user_is_small() {
-        assert_eq!(std::mem::size_of::<User>(), 64);
-    }
 }

@@ -126,6 +126,12 @@ impl Socket {
         self.message.is_some() || self.head_len > 0
     }
 
+    /// Whether part of a message has been received, not of a control frame.
+    #[inline]
+    pub fn is_inside_message(&self) -> bool {
+        self.message.is_some() || self.head_len > 0 && self.head[0] & 0x08 == 0
+    }
+
     /// Writes a message in one frame. Returns false if nothing more can be sent. The caller ensures that a text is
     /// UTF-8.
     #[inline]

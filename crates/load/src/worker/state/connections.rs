@@ -138,7 +138,7 @@ impl Conn {
         self.refused
     }
 
-    /// Another request needs the connection: every address of its host may be tried again.
+    /// The host was reached, or another request needs the connection: every address may be tried again.
     pub fn forget_refusals(&mut self) {
         self.refused = 0;
     }

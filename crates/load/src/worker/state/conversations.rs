@@ -156,7 +156,7 @@ impl WebSocketConnection {
         }
         self.inbox_bytes = 0;
         self.unkept = 0;
-        self.stale = self.socket.is_inside();
+        self.stale = self.socket.is_inside_message();
         self.partial.clear();
         self.answers_awaited += 1;
     }

@@ -3,7 +3,7 @@
 //! A load may have a million slots, so a slot holds what every request needs. What only some need is elsewhere: the
 //! reader of a response that arrives in pieces, the beginning of one for the examples, the id that a request carries.
 
-use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::example::RESPONSE_BYTES;
 
 use crate::journey::failure::StepFailure;
 use crate::journey::response::BufferedResponse;
@@ -299,7 +299,7 @@ impl Slots {
         if stash.bytes.is_empty() {
             stash.head_end = head_end;
         }
-        let room = (HEAD_BYTES + BODY_BYTES).saturating_sub(stash.bytes.len());
+        let room = RESPONSE_BYTES.saturating_sub(stash.bytes.len());
         if room == 0 {
             return;
         }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use loadlab_record::counts::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::counts::example::{HEAD_BYTES, RESPONSE_BYTES};
 use loadlab_record::counts::outcome::Failure;
 
 use crate::io::ConnId;
@@ -181,7 +181,7 @@ impl EventApplier<'_> {
             BodySink::body(&mut **kept, bytes);
         }
         if let Some(stash) = self.slots.stash_of(token) {
-            let room = (HEAD_BYTES + BODY_BYTES).saturating_sub(stash.bytes.len());
+            let room = RESPONSE_BYTES.saturating_sub(stash.bytes.len());
             stash.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
         if end {

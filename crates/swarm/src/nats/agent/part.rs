@@ -103,7 +103,10 @@ impl PartOfLoad {
             match self.known_time(|| self.under.clock()) {
                 Ok(clock) => self.answer(order.load, Ok(clock), joins_ns),
                 Err(why) => {
-                    self.answer(order.load, Err(why), None);
+                    // If a load thread failed meanwhile, its own error is the answer.
+                    if !self.load.control.is_aborted() {
+                        self.answer(order.load, Err(why), None);
+                    }
                     self.load.abort();
                 }
             }

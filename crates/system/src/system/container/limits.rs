@@ -5,20 +5,24 @@ use std::path::Path;
 use rustix::process::Resource;
 use serde_json::{Value, json};
 
-use crate::cgroup::group::{Group, LimitError, disk_files};
+use crate::cgroup::group::{Group, LimitError, cpu_quota, disk_files};
 use crate::cgroup::{CgroupDir, Controller, Version, place_of, tree};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::spec::{BlockLimits, ComponentSpec, Limits};
 
-/// The period of CPU limits, and the kernel's smallest quota and longest period.
-const PERIOD_US: f64 = 100_000.0;
-const MIN_QUOTA_US: f64 = 1_000.0;
-const MAX_PERIOD_US: f64 = 1_000_000.0;
+/// Checks that the kernel has such limits; engines pass on whatever they are given.
+///
+/// # Errors
+/// The CPU quota is too small.
+pub(super) fn check_wanted(spec: &ComponentSpec) -> Result<(), Error> {
+    let quota = spec.limits.cpu_cores.map(cpu_quota).transpose();
+    let component = spec.name.clone();
+    quota.map(drop).map_err(|LimitError { limit, why, hint }| Error::Limit { component, limit, why, hint })
+}
 
 /// Writes the limits in the form in which the engine applies them to the container's cgroups.
 pub(crate) fn limits_into(host: &mut Value, limits: &Limits) {
-    if let Some(cores) = limits.cpu_cores {
-        let (quota_us, period_us) = quota(cores);
+    if let Some(Ok((quota_us, period_us))) = limits.cpu_cores.map(cpu_quota) {
         host["CpuQuota"] = quota_us.into();
         host["CpuPeriod"] = period_us.into();
     }
@@ -62,12 +66,6 @@ pub(super) fn keep_our_limits(host: &mut Value) {
     host["Ulimits"] = limits.into();
 }
 
-/// Quota and period, in microseconds, for this many cores; the period is stretched if the quota would be too small.
-fn quota(cores: f64) -> (u64, u64) {
-    let period_us = if cores * PERIOD_US < MIN_QUOTA_US { MAX_PERIOD_US } else { PERIOD_US };
-    ((cores * period_us).round() as u64, period_us as u64)
-}
-
 /// The cgroups of a process, except loadlab's own.
 pub(crate) fn places_of(pid: u32) -> Vec<CgroupDir> {
     let root = Path::new("/");
@@ -84,7 +82,7 @@ pub(super) fn own_places(places: Vec<CgroupDir>, id: &str) -> Vec<CgroupDir> {
 }
 
 /// Checks the limits the kernel has: a limit that did not take effect is an error, not a surprise.
-pub(super) fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<()> {
+pub(super) fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<(), Error> {
     let places = &group.places;
     let read = |controller: Controller, v1: &str, v2: &str| {
         let place = place_of(places, controller)?;
@@ -170,7 +168,10 @@ mod tests {
         };
         limits_into(&mut host, &limits);
         insta::assert_snapshot!(host, @r#"{"CpuQuota":1000,"CpuPeriod":100000,"Memory":15728640,"MemorySwap":15728640,"PidsLimit":9,"Ulimits":[{"Name":"nofile","Soft":100,"Hard":100}]}"#);
-        assert_eq!((quota(0.002), quota(2.5)), ((2000, 1_000_000), (250_000, 100_000)));
+        let dir = Path::new("/");
+        let mut spec = ComponentSpec::new("web", "true", dir, dir);
+        spec.limits.cpu_cores = Some(0.0005);
+        assert!(check_wanted(&spec).unwrap_err().to_string().contains("1 ms in 1 s"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
 pub(super) use self::limits::block_rates;
-use self::limits::{check_limits, keep_our_limits, limits_into, own_places, places_of};
+use self::limits::{check_limits, check_wanted, keep_our_limits, limits_into, own_places, places_of};
 use super::{Ending, System, Takedown};
 use crate::cancel::Cancel;
 use crate::cgroup::group::Group;
@@ -53,6 +53,7 @@ impl System {
             return Err(Error::AlreadyUp { component: spec.name.clone(), pid: same.process().pid });
         }
         let failed = |source: EngineError| Error::of_container(&spec.name, source);
+        check_wanted(spec)?;
         ports::check_free(&spec.name, &spec.ports)?;
         let engine = self.engine().map_err(failed)?;
         self.remember_engine(&engine)?;

@@ -26,6 +26,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use loadlab_record::watch::evidence::Evidence;
+use loadlab_record::watch::names::GENERATOR;
 use rustix::time::ClockId;
 
 use self::beside::UnixAndUdp;
@@ -44,9 +45,6 @@ pub(crate) struct Members {
     /// Pids of its processes.
     pub pids: Vec<u32>,
 }
-
-/// loadlab's own component name.
-const GENERATOR: &str = "loadlab";
 
 /// The shortest and the longest interval between readings.
 const SHORTEST_NS: u64 = 50_000_000;

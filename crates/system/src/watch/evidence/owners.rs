@@ -9,7 +9,9 @@ use std::hash::Hash;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use super::{GENERATOR, Members};
+use loadlab_record::watch::names::GENERATOR;
+
+use super::Members;
 use crate::process;
 
 /// Maximum number of open files that one look inspects, over all processes.

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use loadlab_record::watch::evidence::Pair;
+use loadlab_record::watch::names::GENERATOR;
 
-use super::GENERATOR;
 use super::key::PairKey;
 use super::owners::Owners;
 use super::sockets::Socket;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 
 use loadlab_record::watch::evidence::{Listener, Pair};
+use loadlab_record::watch::names::GENERATOR;
 
-use super::GENERATOR;
 use super::key::PairKey;
 use super::netlink::{Netlink, attributes, u32_at};
 use super::owners::{LoadAddresses, Owners};

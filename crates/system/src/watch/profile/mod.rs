@@ -16,6 +16,7 @@ mod waits;
 use std::thread::JoinHandle;
 
 use loadlab_record::text::time::SECOND_NS;
+use loadlab_record::watch::names::{GENERATOR, HOST};
 use loadlab_record::watch::profile::{Profile, TimeSpan};
 
 use self::events::Events;
@@ -251,7 +252,7 @@ impl Sampling {
 
     /// The processes of the components to sample, never those of loadlab or of the machine.
     fn wanted(&self, mut members: Vec<Members>) -> Vec<Members> {
-        let is_ours = |name: &str| matches!(name, "loadlab" | "host");
+        let is_ours = |name: &str| matches!(name, GENERATOR | HOST);
         let names = &self.spec.components;
         members
             .retain(|one| !is_ours(&one.component) && (names.is_empty() || names.contains(&one.component)));
