@@ -384,6 +384,13 @@ fn a_reader_that_goes_away_is_no_panic() {
             assert_eq!(output.stdout.is_empty(), code == 5);
         }
     }
+    // What was measured is lost if the disk behind standard output is full.
+    let mut command = command(&["--json", &server.url("/"), "-n", "50", "-c", "2"]);
+    command.stdout(File::options().write(true).open("/dev/full").unwrap());
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{stderr}");
+    assert!(stderr.contains("cannot write to standard output"), "{stderr}");
 }
 
 /// A usage error exits with 2 and says what to do instead; nothing is sent.

@@ -198,3 +198,28 @@ fn junit_says_what_is_wrong_with_a_plan_or_an_option() {
     ran.expect(2, &["unknown key `lod`"]);
     assert_eq!(lab.read("junit.xml"), "earlier");
 }
+
+/// The reason is named once on standard error, and in the documents.
+#[test]
+fn a_target_that_refuses_is_the_reason() {
+    let lab = Lab::new();
+    let load = "load:\n  users: 2\n  duration: 1s\n  journey:\n    - get: http://127.0.0.1:1/\n";
+    lab.file("plan.yaml", &format!("loadlab: 1\nname: refused\n{load}"));
+    let ran = lab.loadlab(&["run", "plan.yaml", "--quiet", "--out", "kept", "--junit", "junit.xml"]);
+    let why = "cannot connect to 127.0.0.1:1: connection refused";
+    ran.expect(5, &[why]);
+    assert_eq!(ran.err.matches(why).count(), 1, "{}", ran.err);
+    let junit = lab.read("junit.xml");
+    assert!(junit.contains(&format!("<error message=\"{why}")), "{junit}");
+    // No core would have made a difference.
+    let summary = lab.read("kept/cases/default/1/summary.json");
+    assert!(summary.contains("all_failed") && !summary.contains("generator_cpu"), "{summary}");
+}
+
+#[test]
+fn a_plan_and_a_url_each_have_their_command() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &simple());
+    lab.loadlab(&["bench", "plan.yaml"]).expect(2, &["is a file, not a URL", "`loadlab run plan.yaml`"]);
+    lab.loadlab(&["run", "http://127.0.0.1:1/"]).expect(2, &["is a URL, not a plan", "`loadlab bench`"]);
+}
