@@ -29,6 +29,11 @@ impl Ended {
         Ended { code: Some(code), ..self }
     }
 
+    /// The exit, whatever code another program expects.
+    pub fn exit(&self) -> Exit {
+        self.exit
+    }
+
     /// The message to show.
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()

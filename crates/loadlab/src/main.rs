@@ -82,17 +82,16 @@ fn main() -> std::process::ExitCode {
     exit.into_code()
 }
 
-/// Ends with what is wrong with the command line. The JUnit file that it names says so, too: it would still report an
-/// earlier run.
+/// Ends with what is wrong with the command line. The documents that it asks for say so, too: the JUnit file would still
+/// report an earlier run.
 fn not_understood(error: &clap::Error, words: &[String]) -> std::process::ExitCode {
     let command = words.first().map_or("", String::as_str);
     let why = renamed::refusal(error, command).or_else(|| other_tools::explanation(error, command, words));
-    if let Some(file) = given::junit_of(words, error) {
-        let usage = || given::without_credentials(&error.render().to_string(), words);
-        let why = why.clone().unwrap_or_else(usage);
-        let why = why.trim_start_matches("error: ");
-        Documents { name: command, junit: Some(Path::new(file)), json: None }.junit(why);
-    }
+    let junit = given::junit_of(words, error).map(Path::new);
+    let json = given::wants_json(words, error).then(|| serde_json::json!({}));
+    let usage = || given::without_credentials(&error.render().to_string(), words);
+    let text = why.clone().unwrap_or_else(usage);
+    Documents { name: command, junit, json }.write(Exit::BadPlan, text.trim_start_matches("error: "));
     match why {
         Some(why) => Ended::error(Exit::BadPlan, why).into_code(),
         None => output::usage(error, words),

@@ -182,6 +182,12 @@ fn junit_says_what_is_wrong_with_a_plan_or_an_option() {
         let junit = lab.read("junit.xml");
         let counts = "tests=\"1\" failures=\"0\" errors=\"1\"";
         assert!(junit.contains(counts) && junit.contains("<error message=\""), "{command:?}: {junit}");
+        if command[0] != "bench" {
+            let ran = lab.loadlab(&[command, &["--json"]].concat());
+            let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+            assert_eq!((ran.code, &json["exit"]), (Some(2), &2.into()), "{command:?}");
+            assert!(json["error"].as_str().is_some_and(|why| !why.is_empty()), "{command:?}: {json}");
+        }
     }
     // What cannot be resumed.
     let run = lab.run_name();
@@ -192,6 +198,9 @@ fn junit_says_what_is_wrong_with_a_plan_or_an_option() {
         lab.loadlab(&["resume", record, "--junit", "junit.xml"]).expect(2, &[why]);
         let junit = lab.read("junit.xml");
         assert!(junit.contains("errors=\"1\"") && junit.contains(why), "{record}: {junit}");
+        let json: serde_json::Value =
+            serde_json::from_str(&lab.loadlab(&["resume", record, "--json"]).out).unwrap();
+        assert!(json["error"].as_str().is_some_and(|error| error.contains(why)), "{record}: {json}");
     }
     lab.file("junit.xml", "earlier");
     let ran = lab.loadlab(&["run", "wrong.yaml", "--dry-run", "--junit", "junit.xml"]);
@@ -214,6 +223,25 @@ fn a_target_that_refuses_is_the_reason() {
     // No core would have made a difference.
     let summary = lab.read("kept/cases/default/1/summary.json");
     assert!(summary.contains("all_failed") && !summary.contains("generator_cpu"), "{summary}");
+}
+
+/// Each further trial would only wait for the same refusals.
+#[test]
+fn a_case_whose_target_refuses_is_given_up() {
+    let lab = Lab::new();
+    let load = "load:\n  users: 2\n  duration: 1s\n  journey:\n    - get: http://127.0.0.1:1/\n";
+    lab.file("plan.yaml", &format!("loadlab: 1\nname: refused\ntrials: 3\n{load}"));
+    lab.loadlab(&["run", "plan.yaml", "--quiet", "--out", "kept"]).expect(5, &["connection refused"]);
+    assert!(lab.read("kept/cases/default/1/summary.json").contains("all_failed"));
+    for trial in [2, 3] {
+        assert!(!lab.path().join(format!("kept/cases/default/{trial}/summary.json")).exists());
+        let events = lab.read(&format!("kept/cases/default/{trial}/events.jsonl"));
+        assert!(events.contains("not run, because an earlier trial of this case failed"), "{events}");
+    }
+    let report = lab.loadlab(&["show", "kept"]).out;
+    let words = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    let hint = "is the server up, and is this its port?; its logs and events: cases/default/1";
+    assert!(words.contains(&format!("connection refused {hint}")) && !words.contains("hint:"), "{report}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use loadlab_record::documents::manifest::REVISION_AXIS;
+use loadlab_record::documents::manifest::{REVISION_AXIS, TrialKey};
 use loadlab_record::secrets::Secrets;
 
 use crate::expand::check;
@@ -134,19 +134,24 @@ impl Plan {
         self
     }
 
-    /// Which case runs when: (index in [`Plan::cases`], trial from 1).
+    /// Which case of [`Plan::cases`] runs when.
     ///
     /// Interleaved, every round runs all cases once, each round beginning one case later: whatever drifts over the
     /// experiment (heat, caches, neighbours) then affects all cases alike, and no case is always the first.
-    pub fn schedule(&self) -> Vec<(usize, u32)> {
+    pub fn schedule(&self) -> Vec<TrialKey> {
         let cases = self.cases.len();
         match self.order {
             TrialOrder::Sequential => {
-                (0..cases).flat_map(|c| (1..=self.trials).map(move |t| (c, t))).collect()
+                let of = |case| (1..=self.trials).map(move |trial| TrialKey { case, trial });
+                (0..cases).flat_map(of).collect()
             }
-            TrialOrder::Interleaved => (1..=self.trials)
-                .flat_map(|t| (0..cases).map(move |i| ((i + t as usize - 1) % cases, t)))
-                .collect(),
+            TrialOrder::Interleaved => {
+                let round = |trial: u32| {
+                    let case = move |i| (i + trial as usize - 1) % cases;
+                    (0..cases).map(move |i| TrialKey { case: case(i), trial })
+                };
+                (1..=self.trials).flat_map(round).collect()
+            }
         }
     }
 

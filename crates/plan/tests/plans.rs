@@ -179,7 +179,10 @@ fn trials_are_interleaved_and_rotated() {
             common::GOOD[2].1
         )
     };
-    let schedule = |order| Plan::parse("p", &text(order), &Options::default()).map(|p| p.schedule());
+    let schedule = |order| {
+        let plan = Plan::parse("p", &text(order), &Options::default())?;
+        Ok::<_, loadlab_plan::PlanErrors>(plan.schedule().iter().map(|key| (key.case, key.trial)).collect())
+    };
     assert_eq!(schedule("interleaved"), Ok(vec![(0, 1), (1, 1), (2, 1), (1, 2), (2, 2), (0, 2)]));
     assert_eq!(schedule("sequential"), Ok(vec![(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2)]));
 }

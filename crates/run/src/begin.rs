@@ -5,7 +5,7 @@
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, Plan};
 use loadlab_record::documents::event::EventKind;
-use loadlab_record::documents::manifest::RunEnded;
+use loadlab_record::documents::manifest::{RunEnded, TrialKey};
 use loadlab_record::expr::{Expr, Figure};
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
@@ -13,8 +13,8 @@ use crate::error::RunError;
 use crate::event::RunEvent;
 use crate::manifest::{Record, plan_dir};
 use crate::options::RunOptions;
-use crate::site::RunningSystem;
-use crate::site::error::SiteError;
+use crate::running_system::RunningSystem;
+use crate::running_system::error::BringUpError;
 use crate::state::{EventSink, TrialState};
 use crate::translate::{check_targets, journey, urls};
 use crate::trial::Conditions;
@@ -85,29 +85,29 @@ pub fn prepare(
 ) -> Result<RunningSystem, RunError> {
     if plan.isolate != loadlab_plan::Isolation::None {
         // Check this before anything is built.
-        Net::check().map_err(SiteError::from)?;
+        Net::check().map_err(BringUpError::from)?;
     }
-    let guardian = guardian::spawn(&options.exe, &options.guardian_arg).map_err(SiteError::from)?;
+    let guardian = guardian::spawn(&options.exe, &options.guardian_arg).map_err(BringUpError::from)?;
     let name = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
     // Runs in different folders may share a name and run at the same time: the pid distinguishes them.
     let run_id = format!("{name}-{}", std::process::id());
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
     let spec = SystemSpec { exe: Some(options.exe.clone()), secrets: options.secrets.clone(), ..spec };
-    let (system, notices) = System::new(spec).map_err(SiteError::from)?;
-    let mut site = RunningSystem::new(system, notices, &record.dir);
-    record.host(site.cgroup_version())?;
-    for missing in site.unavailable() {
+    let (system, notices) = System::new(spec).map_err(BringUpError::from)?;
+    let mut running = RunningSystem::new(system, notices, &record.dir);
+    record.host(running.cgroup_version())?;
+    for missing in running.unavailable() {
         emit(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
-    needs::check(plan, &site)?;
+    needs::check(plan, &running)?;
     if !options.is_built {
-        site.build(plan.cases(), cancel, &mut record.builds, emit)?;
+        running.build(plan.cases(), cancel, &mut record.builds, emit)?;
     }
     if let Some(net) = isolated(plan)? {
-        site.isolate(net);
+        running.isolate(net);
     }
     journey::check_feeds(plan, &plan_dir(plan))?;
-    Ok(site)
+    Ok(running)
 }
 
 /// Enters the run's own network, if the plan wants one. This thread moves into it, and so do all threads started from
@@ -118,19 +118,19 @@ fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
         loadlab_plan::Isolation::Shared => Isolation::Shared,
         loadlab_plan::Isolation::Each => Isolation::Each,
     };
-    Ok(Some(Net::enter(isolation).map_err(SiteError::from)?))
+    Ok(Some(Net::enter(isolation).map_err(BringUpError::from)?))
 }
 
 /// Records in the first trial's folder why not even that trial could start, so that a later report shows it.
 pub fn never_began(
     record: &mut Record,
-    first: Option<&(usize, u32)>,
+    first: Option<TrialKey>,
     error: RunError,
     cancel: &Cancel,
 ) -> RunError {
     let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
     logs::mask_all(&record.dir, record.secrets(), &|_| {});
-    if let Some(writer) = first.and_then(|(case, trial)| record.trial(*case, *trial).ok()) {
+    if let Some(writer) = first.and_then(|first| record.trial(first).ok()) {
         let state = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
         std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
         state.ensure_clock();

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use loadlab_analysis::scaling::search::Search;
+use loadlab_analysis::trial::judge::could_not_run;
 use loadlab_analysis::{Exit, conclude_search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, FindSpec, Plan};
 use loadlab_record::documents::event::EventKind;
-use loadlab_record::documents::manifest::RunEnded;
+use loadlab_record::documents::manifest::{RunEnded, TrialKey};
 use loadlab_record::documents::search::most_measurements;
 use loadlab_record::store::StoreError;
 use loadlab_record::text::first_line;
@@ -21,10 +22,10 @@ use crate::event::RunEvent;
 use crate::manifest::{Record, TrialSummaries, figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::result::{RunResult, TrialEnd};
+use crate::running_system::RunningSystem;
+use crate::running_system::durability::Ids;
 use crate::search::{SearchRequest, SearchTask, Searched};
 use crate::settling::{Settling, rounds_in_random_order};
-use crate::site::RunningSystem;
-use crate::site::durability::Ids;
 use crate::state::{EventSink, TrialState};
 use crate::trial::{Conditions, Trial, TrialOutcome};
 use crate::{limits, logs, settling};
@@ -49,7 +50,10 @@ pub fn conduct(
         false => (Record::begin(plan, options)?, TrialSummaries::new()),
     };
     let schedule = match &record.manifest().until_certain {
-        Some(until) => rounds_in_random_order(plan.cases().len(), plan.trials, until.seed),
+        Some(until) => {
+            let drawn = rounds_in_random_order(plan.cases().len(), plan.trials, until.seed);
+            drawn.into_iter().map(|(case, trial)| TrialKey { case, trial }).collect()
+        }
         None => plan.schedule(),
     };
     let settling = Settling::of(record.manifest());
@@ -62,10 +66,10 @@ pub fn conduct(
         emit(RunEvent::Note(format!("{there} of {all} trials are there; the others are made now")));
     }
 
-    let mut site = match prepare(plan, options, &mut record, cancel, emit) {
-        Ok(site) => site,
+    let mut running = match prepare(plan, options, &mut record, cancel, emit) {
+        Ok(running) => running,
         Err(error) => {
-            let first = missing.first().map(|place| &schedule[*place]);
+            let first = missing.first().map(|place| schedule[*place]);
             return Err(never_began(&mut record, first, error, cancel));
         }
     };
@@ -78,9 +82,9 @@ pub fn conduct(
     if has_kept {
         // Rounds in the resumed record may have settled some comparisons. Settled cases need no more trials, so the
         // next round may be a later one, made only for the other cases; or no round may be left.
-        let before = |next: Option<&usize>| next.map_or(plan.trials, |place| schedule[*place].1 - 1);
+        let before = |next: Option<&usize>| next.map_or(plan.trials, |place| schedule[*place].trial - 1);
         conductor.judge(before(missing.first()));
-        let next = missing.iter().find(|place| conductor.wants(schedule[**place].0));
+        let next = missing.iter().find(|place| conductor.wants(schedule[**place].case));
         if next != missing.first() {
             conductor.judge(before(next));
         }
@@ -89,18 +93,18 @@ pub fn conduct(
         if cancel.is_cancelled() || conductor.done.is_record_lost {
             break;
         }
-        let (case, round) = schedule[*place];
+        let TrialKey { case, trial: round } = schedule[*place];
         if !conductor.wants(case) {
             continue;
         }
         let rest = &missing[number + 1..];
-        let next = rest.iter().copied().find(|place| conductor.wants(schedule[*place].0));
-        conductor.trial(&mut site, &schedule, *place, next);
-        if !cancel.is_cancelled() && next.is_none_or(|place| schedule[place].1 > round) {
+        let next = rest.iter().copied().find(|place| conductor.wants(schedule[*place].case));
+        conductor.trial(&mut running, &schedule, *place, next);
+        if !cancel.is_cancelled() && next.is_none_or(|place| schedule[place].trial > round) {
             conductor.round_made(round);
         }
     }
-    Ok(conductor.end(site))
+    Ok(conductor.end(running))
 }
 
 /// A run in progress.
@@ -125,7 +129,7 @@ struct Conductor<'a> {
 struct Done {
     trials: Vec<TrialEnd>,
     exits: Vec<Exit>,
-    /// Cases that failed to come up: retrying them would only wait for the same deadline.
+    /// Cases that failed to come up, or whose target could not be reached: retrying them would only wait for the same.
     given_up: Vec<GivenUp>,
     is_record_lost: bool,
 }
@@ -139,13 +143,13 @@ struct GivenUp {
 
 impl Done {
     /// The trials kept from a resumed record, in schedule order.
-    fn before(plan: &Plan, schedule: &[(usize, u32)], mut kept: TrialSummaries) -> Done {
+    fn before(plan: &Plan, schedule: &[TrialKey], mut kept: TrialSummaries) -> Done {
         let mut done = Done::default();
-        for (case, trial) in schedule {
-            let Some(summary) = kept.remove(&(*case, *trial)) else { continue };
+        for key in schedule {
+            let Some(summary) = kept.remove(key) else { continue };
             done.exits.push(Exit::of_summary(&summary));
-            let (case, summary) = (plan.cases()[*case].name.clone(), Some(summary));
-            done.trials.push(TrialEnd { case, trial: *trial, summary, failure: None });
+            let (case, summary) = (plan.cases()[key.case].name.clone(), Some(summary));
+            done.trials.push(TrialEnd { case, trial: key.trial, summary, failure: None });
         }
         done
     }
@@ -183,16 +187,16 @@ impl Conductor<'_> {
     /// Runs one trial, from creating its folder to the end of everything that lived for it.
     fn trial(
         &mut self,
-        site: &mut RunningSystem,
-        schedule: &[(usize, u32)],
+        running: &mut RunningSystem,
+        schedule: &[TrialKey],
         place: usize,
         next: Option<usize>,
     ) {
-        let (index, number) = schedule[place];
-        let case = &self.plan.cases()[index];
+        let key = schedule[place];
+        let case = &self.plan.cases()[key.case];
         let event = RunEvent::TrialStarted {
             case: case.name.clone(),
-            trial: number,
+            trial: key.trial,
             place: place + 1,
             of: schedule.len(),
             at_most: self.settling.is_some(),
@@ -200,18 +204,18 @@ impl Conductor<'_> {
             figures: figures_of_case(case),
         };
         (self.emit)(event);
-        let given_up = || self.done.given_up.iter().any(|given_up| given_up.case == index);
+        let given_up = || self.done.given_up.iter().any(|given_up| given_up.case == key.case);
         if let Some(spec) = case.find.as_ref().filter(|_| !given_up()) {
-            let next = next.map(|place| schedule[place].0);
-            let (outcome, is_record_lost) = self.search(site, schedule, place, spec, next);
-            return self.add(index, number, outcome, is_record_lost);
+            let next = next.map(|place| schedule[place].case);
+            let (outcome, is_record_lost) = self.search(running, schedule, place, spec, next);
+            return self.add(key, outcome, is_record_lost);
         }
-        let writer = match self.record.trial(index, number) {
+        let writer = match self.record.trial(key) {
             Ok(writer) => writer,
-            Err(error) => return self.add(index, number, lost(&error), true),
+            Err(error) => return self.add(key, lost(&error), true),
         };
-        let state = self.record.state(writer, self.cancel, site);
-        let given_up = self.done.given_up.iter().find(|given_up| given_up.case == index);
+        let state = self.record.state(writer, self.cancel, running);
+        let given_up = self.done.given_up.iter().find(|given_up| given_up.case == key.case);
         let resolved = limits::resolve_limits(case, self.plan.cases(), &self.done.trials);
         let mut outcome = match (given_up, resolved) {
             (Some(given_up), _) => skipped(&state, given_up),
@@ -222,28 +226,28 @@ impl Conductor<'_> {
                 }
                 let case = resolved.as_ref().map_or(case, |r| &r.case);
                 let plan_dir = plan_dir(self.plan);
-                self.planned_trial(schedule, place, case, &plan_dir).run(site, &state, self.emit)
+                self.planned_trial(schedule, place, case, &plan_dir).run(running, &state, self.emit)
             }
         };
         let is_last = self.cancel.is_cancelled() || state.unwritten().is_some();
-        let next = next.map(|place| schedule[place].0).filter(|_| !is_last);
+        let next = next.map(|place| schedule[place].case).filter(|_| !is_last);
         let failed = outcome.failure.is_some();
-        outcome.and_then(site.end_trial(next, failed, &state));
-        state.notices(&site.notices, self.emit);
-        logs::mask_ended(&state, &site.open_logs(), self.emit);
+        outcome.and_then(running.end_trial(next, failed, &state));
+        state.notices(&running.notices, self.emit);
+        logs::mask_ended(&state, &running.open_logs(), self.emit);
         outcome.and_then(state.abort_reason().map(|t| (t.describe(), t.exit())));
-        self.add(index, number, outcome, state.unwritten().is_some());
+        self.add(key, outcome, state.unwritten().is_some());
     }
 
     /// The trial at this place of the schedule; `case` is its case with values for all limits.
     fn planned_trial<'t>(
         &'t self,
-        schedule: &[(usize, u32)],
+        schedule: &[TrialKey],
         place: usize,
         case: &'t Case,
         plan_dir: &'t Path,
     ) -> Trial<'t> {
-        let (index, _) = schedule[place];
+        let index = schedule[place].case;
         Trial {
             index,
             place,
@@ -265,21 +269,21 @@ impl Conductor<'_> {
     /// Runs a trial that searches for its case's capacity, starting near what the previous search found.
     fn search(
         &mut self,
-        site: &mut RunningSystem,
-        schedule: &[(usize, u32)],
+        running: &mut RunningSystem,
+        schedule: &[TrialKey],
         place: usize,
         spec: &FindSpec,
         next: Option<usize>,
     ) -> (TrialOutcome, bool) {
-        let (index, number) = schedule[place];
-        let case = &self.plan.cases()[index];
+        let key = schedule[place];
+        let case = &self.plan.cases()[key.case];
         let request = SearchRequest::from(spec);
         let resolved = match limits::resolve_limits(case, self.plan.cases(), &self.done.trials) {
             Ok(resolved) => resolved,
             Err(why) => {
-                return match self.record.trial(index, number) {
+                return match self.record.trial(key) {
                     Ok(writer) => {
-                        let state = self.record.state(writer, self.cancel, site);
+                        let state = self.record.state(writer, self.cancel, running);
                         (limits_unknown(&state, why), state.unwritten().is_some())
                     }
                     Err(error) => (lost(&error), true),
@@ -295,36 +299,36 @@ impl Conductor<'_> {
             base: resolved.as_ref().map_or(case, |r| &r.case),
             request: &request,
             options: self.options,
-            conditions: &self.conditions[index].of_levels(),
+            conditions: &self.conditions[key.case].of_levels(),
             allowed: &self.allowed,
             cancel: self.cancel,
             emit: self.emit,
             ids: Ids::for_blocks(most.saturating_mul(schedule.len() as u64), parts),
             first_place: place * most as usize,
-            trial: Some((index, number)),
+            trial: Some(key),
             notes: &notes,
         };
         let search =
-            Search::new(request.range.0, request.range.1, request.max_levels).dithered(u64::from(number));
+            Search::new(request.range.0, request.range.1, request.max_levels).dithered(u64::from(key.trial));
         let search = match self.done.found_last(&case.name) {
             Some(level) => search.starting_at(level),
             None => search,
         };
-        let searched = task.run(search, &mut self.record, site);
+        let searched = task.run(search, &mut self.record, running);
         let is_last = self.cancel.is_cancelled() || searched.is_record_lost;
         let (failed, is_unwritten) = (searched.trouble.is_some(), searched.is_record_lost);
-        site.end_search(case);
+        running.end_search(case);
         // Logs of components that end now belong to the trial; nothing else is recorded of their end but failures.
         let state = TrialState::new(None, self.cancel.clone(), self.record.secrets().clone());
-        let left = site.end_trial(next.filter(|_| !is_last), failed, &state);
-        let logs = self.record.logs_of_trial(index, number);
-        for text in logs::mask_in(&logs, &self.options.secrets, &site.open_logs()) {
+        let left = running.end_trial(next.filter(|_| !is_last), failed, &state);
+        let logs = self.record.logs_of_trial(key);
+        for text in logs::mask_in(&logs, &self.options.secrets, &running.open_logs()) {
             (self.emit)(RunEvent::Note(text));
         }
-        let (mut outcome, adopted) = self.concluded(index, searched);
+        let (mut outcome, adopted) = self.concluded(key.case, searched);
         outcome.and_then(left);
         let stored = adopted.map_or(Ok(()), |measurement| {
-            self.record.adopt_level(index, number, measurement, outcome.summary.as_ref())
+            self.record.adopt_level(key, measurement, outcome.summary.as_ref())
         });
         let is_record_lost = is_unwritten || stored.is_err();
         outcome.and_then(stored.err().map(|error| (error.to_string(), Exit::CouldNotRun)));
@@ -353,10 +357,12 @@ impl Conductor<'_> {
         (TrialOutcome { summary: Some(summary), failure: None, exit }, Some(measurement))
     }
 
-    fn add(&mut self, index: usize, trial: u32, outcome: TrialOutcome, is_record_lost: bool) {
+    fn add(&mut self, key: TrialKey, outcome: TrialOutcome, is_record_lost: bool) {
         let TrialOutcome { summary, failure, exit } = outcome.masked(&self.options.secrets);
+        let TrialKey { case: index, trial } = key;
         let case = self.plan.cases()[index].name.clone();
-        if let (None, Some(why)) = (&summary, &failure) {
+        let is_hopeless = summary.as_ref().is_none_or(could_not_run);
+        if let Some(why) = failure.as_ref().filter(|_| is_hopeless) {
             self.done.given_up.push(GivenUp { case: index, why: first_line(why), exit });
         }
         self.done.is_record_lost |= is_record_lost;
@@ -369,8 +375,8 @@ impl Conductor<'_> {
     }
 
     /// Takes the system down and closes the manifest.
-    fn end(mut self, site: RunningSystem) -> RunResult {
-        if let Err(error) = site.close() {
+    fn end(mut self, running: RunningSystem) -> RunResult {
+        if let Err(error) = running.close() {
             let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
             (self.emit)(RunEvent::Note(text));
         }

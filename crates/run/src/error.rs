@@ -3,7 +3,7 @@
 use loadlab_analysis::Exit;
 use loadlab_record::store::StoreError;
 
-use crate::site::error::SiteError;
+use crate::running_system::error::BringUpError;
 use crate::translate::error::TranslateError;
 
 /// Why a run could not start.
@@ -72,8 +72,8 @@ impl RunError {
     }
 }
 
-impl From<SiteError> for RunError {
-    fn from(error: SiteError) -> Self {
+impl From<BringUpError> for RunError {
+    fn from(error: BringUpError) -> Self {
         RunError::NotUp(error.to_string())
     }
 }

@@ -13,9 +13,9 @@ use crate::event::RunEvent;
 use crate::logs;
 use crate::manifest::Record;
 use crate::options::RunOptions;
+use crate::running_system::RunningSystem;
+use crate::running_system::durability::Ids;
 use crate::search::{SearchRequest, SearchTask, Searched};
-use crate::site::RunningSystem;
-use crate::site::durability::Ids;
 use crate::state::EventSink;
 
 /// The result of a search.
@@ -57,8 +57,8 @@ pub fn find(
         trials: request.max_levels as usize,
         at_most: true,
     });
-    let mut site = match prepare(plan, options, &mut record, cancel, emit) {
-        Ok(site) => site,
+    let mut running = match prepare(plan, options, &mut record, cancel, emit) {
+        Ok(running) => running,
         Err(error) => return Err(never_began(&mut record, None, error, cancel)),
     };
     let ids = Ids::for_blocks(request.most_trials(), base.loads.len() as u64);
@@ -77,20 +77,20 @@ pub fn find(
         notes: &[],
     };
     let search = Search::new(request.range.0, request.range.1, request.max_levels);
-    let searched = task.run(search, &mut record, &mut site);
-    Ok(end(searched, site, record, options, cancel, emit))
+    let searched = task.run(search, &mut record, &mut running);
+    Ok(end(searched, running, record, options, cancel, emit))
 }
 
 /// Takes the system down and closes the search's record.
 fn end(
     searched: Searched,
-    site: RunningSystem,
+    running: RunningSystem,
     mut record: Record,
     options: &RunOptions,
     cancel: &Cancel,
     emit: EventSink<'_>,
 ) -> SearchResult {
-    if let Err(error) = site.close() {
+    if let Err(error) = running.close() {
         let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
         emit(RunEvent::Note(text));
     }

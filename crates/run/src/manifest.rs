@@ -9,7 +9,7 @@ use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Secrets;
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::manifest::{
-    CaseFacts, CommitFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded,
+    CaseFacts, CommitFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, TrialKey,
     UntilCertain, UntilEnded,
 };
 use loadlab_record::documents::search::SearchFacts;
@@ -24,11 +24,11 @@ use loadlab_system::Cancel;
 
 use crate::host;
 use crate::options::RunOptions;
-use crate::site::{Builds, RunningSystem};
+use crate::running_system::{Builds, RunningSystem};
 use crate::state::TrialState;
 
-/// Summaries of trials that already exist, by case index and trial number.
-pub type TrialSummaries = BTreeMap<(usize, u32), Summary>;
+/// Summaries of trials that already exist.
+pub type TrialSummaries = BTreeMap<TrialKey, Summary>;
 
 /// A record in progress: its writer and its manifest.
 pub struct Record {
@@ -112,12 +112,11 @@ impl Record {
         self.manifest.why = Some(facts.clone());
     }
 
-    /// The index of a search level's case, which is added when the level is first measured, and the number of its next
-    /// trial.
+    /// The next trial of a search level's case, which is added when the level is first measured.
     ///
     /// # Errors
     /// The manifest cannot be written.
-    pub fn level(&mut self, case: &Case) -> Result<(usize, u32), StoreError> {
+    pub fn level(&mut self, case: &Case) -> Result<TrialKey, StoreError> {
         let place = match self.manifest.cases.iter().position(|c| c.name == case.name) {
             Some(place) => place,
             None => {
@@ -129,7 +128,7 @@ impl Record {
             }
         };
         self.tried[place] += 1;
-        Ok((place, self.tried[place]))
+        Ok(TrialKey { case: place, trial: self.tried[place] })
     }
 
     /// Updates the progress of a search; written with the next case and at the end.
@@ -150,21 +149,16 @@ impl Record {
     ///
     /// # Errors
     /// The folder cannot be created.
-    pub fn trial(&self, case: usize, trial: u32) -> Result<TrialWriter, StoreError> {
-        self.writer.trial(self.case_dir(case), trial)
+    pub fn trial(&self, key: TrialKey) -> Result<TrialWriter, StoreError> {
+        self.writer.trial(self.case_dir(key.case), key.trial)
     }
 
     /// Creates the folder of the `measurement`-th level measurement (from 1) within a trial that searches.
     ///
     /// # Errors
     /// The folder cannot be created.
-    pub fn level_of_trial(
-        &self,
-        case: usize,
-        trial: u32,
-        measurement: u32,
-    ) -> Result<TrialWriter, StoreError> {
-        self.writer.level(self.case_dir(case), trial, measurement)
+    pub fn level_of_trial(&self, key: TrialKey, measurement: u32) -> Result<TrialWriter, StoreError> {
+        self.writer.level(self.case_dir(key.case), key.trial, measurement)
     }
 
     /// Makes a level's measurement the trial's own, with this summary if the search finished.
@@ -173,17 +167,16 @@ impl Record {
     /// The record cannot be written.
     pub fn adopt_level(
         &self,
-        case: usize,
-        trial: u32,
+        key: TrialKey,
         measurement: u32,
         summary: Option<&Summary>,
     ) -> Result<(), StoreError> {
-        self.writer.adopt_level(self.case_dir(case), trial, measurement, summary)
+        self.writer.adopt_level(self.case_dir(key.case), key.trial, measurement, summary)
     }
 
     /// The folder for the logs of a trial's components.
-    pub fn logs_of_trial(&self, case: usize, trial: u32) -> PathBuf {
-        self.dir.join("cases").join(self.case_dir(case)).join(trial.to_string()).join(LOGS)
+    pub fn logs_of_trial(&self, key: TrialKey) -> PathBuf {
+        self.dir.join("cases").join(self.case_dir(key.case)).join(key.trial.to_string()).join(LOGS)
     }
 
     fn case_dir(&self, case: usize) -> &str {
@@ -191,10 +184,15 @@ impl Record {
     }
 
     /// Creates the state of a trial. Its record includes what was built before the trial and what this host lacks.
-    pub fn state(&mut self, writer: TrialWriter, cancel: &Cancel, site: &RunningSystem) -> Arc<TrialState> {
+    pub fn state(
+        &mut self,
+        writer: TrialWriter,
+        cancel: &Cancel,
+        running: &RunningSystem,
+    ) -> Arc<TrialState> {
         let state = TrialState::new(Some(writer), cancel.clone(), self.secrets().clone());
         std::mem::take(&mut self.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
-        for missing in site.unavailable() {
+        for missing in running.unavailable() {
             let (what, why) = (missing.what.clone(), missing.why.clone());
             state.event(EventKind::Unavailable { component: HOST.to_owned(), what, why });
         }

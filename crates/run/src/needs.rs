@@ -9,18 +9,18 @@ use loadlab_system::{Engine, Error, Limits, Net, host_check};
 
 use crate::limits;
 use crate::preflight::{Finding, Severity};
-use crate::site::RunningSystem;
-use crate::site::error::SiteError;
+use crate::running_system::RunningSystem;
+use crate::running_system::error::BringUpError;
 
 /// A kind of need: its name and the result of trying it; `None` if the plan has no such need.
-type Tried = (&'static str, Option<Result<(), SiteError>>);
+type Tried = (&'static str, Option<Result<(), BringUpError>>);
 
 /// Tries everything out for a run, in the run's own cgroups.
 ///
 /// # Errors
 /// The first need that this machine does not meet.
-pub fn check(plan: &Plan, site: &RunningSystem) -> Result<(), SiteError> {
-    try_all(plan, Some(site)).into_iter().filter_map(|(_, tried)| tried).collect()
+pub fn check(plan: &Plan, running: &RunningSystem) -> Result<(), BringUpError> {
+    try_all(plan, Some(running)).into_iter().filter_map(|(_, tried)| tried).collect()
 }
 
 /// Tries everything out without a run: a blocker for each unmet need.
@@ -40,11 +40,11 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
     try_all(plan, None).into_iter().filter_map(finding).collect()
 }
 
-fn try_all(plan: &Plan, site: Option<&RunningSystem>) -> Vec<Tried> {
+fn try_all(plan: &Plan, running: Option<&RunningSystem>) -> Vec<Tried> {
     vec![
-        ("limits", limits_given(plan, site)),
+        ("limits", limits_given(plan, running)),
         ("networks", networks_given(plan)),
-        ("container engine", engine_given(plan, site)),
+        ("container engine", engine_given(plan, running)),
         ("ports", ports_free(plan)),
         ("programs", programs_there(plan)),
     ]
@@ -55,7 +55,7 @@ fn components(plan: &Plan) -> impl Iterator<Item = &ComponentSpec> {
     plan.cases().iter().flat_map(|case| &case.system.components)
 }
 
-fn limits_given(plan: &Plan, site: Option<&RunningSystem>) -> Option<Result<(), SiteError>> {
+fn limits_given(plan: &Plan, running: Option<&RunningSystem>) -> Option<Result<(), BringUpError>> {
     let mut wanted: Vec<(&str, Limits)> = Vec::new();
     for component in components(plan).filter(|c| matches!(c.part, ComponentKind::Process(_))) {
         let limits = limits::of_plan(&component.limits);
@@ -66,19 +66,19 @@ fn limits_given(plan: &Plan, site: Option<&RunningSystem>) -> Option<Result<(), 
         }
     }
     let wanted: Vec<_> = wanted.iter().map(|(name, limits)| (*name, limits)).collect();
-    let given = match site {
+    let given = match running {
         _ if wanted.is_empty() => return None,
-        Some(site) => site.system.check_limits(wanted),
+        Some(running) => running.system.check_limits(wanted),
         None => host_check::check_limits(wanted),
     };
-    Some(given.map_err(SiteError::from))
+    Some(given.map_err(BringUpError::from))
 }
 
-fn networks_given(plan: &Plan) -> Option<Result<(), SiteError>> {
-    (plan.isolate != Isolation::None).then(|| Net::check().map_err(SiteError::from))
+fn networks_given(plan: &Plan) -> Option<Result<(), BringUpError>> {
+    (plan.isolate != Isolation::None).then(|| Net::check().map_err(BringUpError::from))
 }
 
-fn engine_given(plan: &Plan, site: Option<&RunningSystem>) -> Option<Result<(), SiteError>> {
+fn engine_given(plan: &Plan, running: Option<&RunningSystem>) -> Option<Result<(), BringUpError>> {
     let needs = |component: &&ComponentSpec| {
         matches!(component.part, ComponentKind::Container(_) | ComponentKind::Service(_))
     };
@@ -87,10 +87,10 @@ fn engine_given(plan: &Plan, site: Option<&RunningSystem>) -> Option<Result<(), 
         Some((case.system.engine.as_deref(), component.name.as_str()))
     });
     let (engine, component) = needed.next()?;
-    let connected = match site {
-        Some(site) => {
-            site.system.use_engine(engine);
-            site.system.engine()
+    let connected = match running {
+        Some(running) => {
+            running.system.use_engine(engine);
+            running.system.engine()
         }
         None => Engine::connect(engine),
     };
@@ -98,7 +98,7 @@ fn engine_given(plan: &Plan, site: Option<&RunningSystem>) -> Option<Result<(), 
 }
 
 /// Checks fixed ports, except in an isolated run: in its own network every port is free.
-fn ports_free(plan: &Plan) -> Option<Result<(), SiteError>> {
+fn ports_free(plan: &Plan) -> Option<Result<(), BringUpError>> {
     let mut wanted: Vec<(u16, &str)> = Vec::new();
     for component in components(plan).filter(|_| plan.isolate == Isolation::None) {
         for port in component.ports.iter().filter_map(|port| port.number) {
@@ -111,10 +111,10 @@ fn ports_free(plan: &Plan) -> Option<Result<(), SiteError>> {
         return None;
     }
     let mut checks = wanted.into_iter().map(|(port, component)| host_check::check_ports(component, &[port]));
-    Some(checks.try_for_each(|checked| checked).map_err(SiteError::from))
+    Some(checks.try_for_each(|checked| checked).map_err(BringUpError::from))
 }
 
-fn programs_there(plan: &Plan) -> Option<Result<(), SiteError>> {
+fn programs_there(plan: &Plan) -> Option<Result<(), BringUpError>> {
     let mut wanted: Vec<(String, String)> = Vec::new();
     let mut want = |command: &Command, by: &str| {
         if let Some(program) = program_of(command)
@@ -150,7 +150,7 @@ fn programs_there(plan: &Plan) -> Option<Result<(), SiteError>> {
         wanted.into_iter().find(|(program, _)| !dirs.iter().any(|dir| is_program(&dir.join(program))));
     Some(match missing {
         None => Ok(()),
-        Some((program, by)) => Err(SiteError::Missing(format!(
+        Some((program, by)) => Err(BringUpError::Missing(format!(
             "{by}: `{program}` is not on PATH\nhint: install it, or write the path of the program"
         ))),
     })

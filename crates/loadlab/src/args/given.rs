@@ -201,6 +201,14 @@ pub fn junit_of<'w>(words: &'w [String], error: &clap::Error) -> Option<&'w str>
     file.or_else(|| words.iter().find_map(|word| word.strip_prefix(OPTION)?.strip_prefix('=')))
 }
 
+/// Whether a command line that cannot be parsed asks for a JSON document from a command that prints one even if nothing
+/// was measured.
+pub fn wants_json(words: &[String], error: &clap::Error) -> bool {
+    const COMMANDS: [&str; 4] = ["run", "ab", "find", "resume"];
+    let has_it = words.first().is_some_and(|command| COMMANDS.contains(&command.as_str()));
+    has_it && error.use_stderr() && words.iter().any(|word| word == "--json")
+}
+
 /// A message about the command line, with typed credentials masked, however short they are.
 pub fn without_credentials(message: &str, words: &[String]) -> String {
     let mut out = message.to_owned();

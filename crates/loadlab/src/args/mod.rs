@@ -254,10 +254,13 @@ pub struct RunArgs {
 
 /// Options of `loadlab resume`.
 #[derive(Debug, Arguments)]
-#[command(after_help = "Example:\n  loadlab resume loadlab-runs/shop-20261125-101500")]
+#[command(after_help = "Example:\n  loadlab resume last")]
 pub struct ResumeArgs {
-    /// The run's folder
+    /// A run's folder, its name in the list, or `last` for the newest
     pub run: PathBuf,
+    /// The folder that contains the runs
+    #[arg(long = "runs-dir", value_name = "DIR", default_value = records::RUNS, hide_short_help = true)]
+    pub dir: PathBuf,
     /// The plan file, if it is no longer where it was; its text must be the same
     #[arg(long, value_name = "PLAN")]
     pub plan: Option<PathBuf>,

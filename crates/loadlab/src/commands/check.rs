@@ -128,8 +128,8 @@ pub fn describe(plan: &Plan) -> String {
     }
     let schedule = plan.schedule();
     out.push_str(&format!("\n{}, in this order:\n", plural(schedule.len() as u64, "trial", "trials")));
-    for (place, (case, trial)) in schedule.iter().enumerate() {
-        out.push_str(&format!("{:>5}. {}, trial {trial}\n", place + 1, plan.cases()[*case].name));
+    for (place, key) in schedule.iter().enumerate() {
+        out.push_str(&format!("{:>5}. {}, trial {}\n", place + 1, plan.cases()[key.case].name, key.trial));
     }
     out
 }

@@ -24,25 +24,32 @@ pub struct Documents<'a> {
 
 impl Documents<'_> {
     /// Writes the documents: nothing was measured, for this reason.
-    pub fn not_measured(self, exit: Exit, why: impl std::fmt::Display) -> Ended {
-        let why = why.to_string();
-        self.junit(&why);
-        if let Some(mut document) = self.json {
-            let is_interrupted = exit == Exit::Interrupted;
-            document["ended"] = json!(if is_interrupted { RunEnded::Interrupted } else { RunEnded::Broken });
-            document["exit"] = json!(exit.code());
-            document["error"] = json!(why);
-            output::print_json(&document);
-        }
-        Ended::error(exit, why)
+    pub fn not_measured(&self, exit: Exit, why: impl std::fmt::Display) -> Ended {
+        self.refused(Ended::error(exit, why))
     }
 
-    /// Passes on the end of a command whose plan or options are wrong, before anything began; the JUnit XML says why.
+    /// Passes on the end of a command that measured nothing; the documents say why.
     pub fn refused(&self, ended: Ended) -> Ended {
         if let Some(why) = ended.message() {
-            self.junit(why);
+            self.write(ended.exit(), why);
         }
         ended
+    }
+
+    /// Writes the documents of a command that measured nothing.
+    pub fn write(&self, exit: Exit, why: &str) {
+        self.junit(why);
+        self.json(exit, why);
+    }
+
+    /// Prints only the JSON document.
+    fn json(&self, exit: Exit, why: &str) {
+        let Some(mut document) = self.json.clone() else { return };
+        let is_interrupted = exit == Exit::Interrupted;
+        document["ended"] = json!(if is_interrupted { RunEnded::Interrupted } else { RunEnded::Broken });
+        document["exit"] = json!(exit.code());
+        document["error"] = json!(why);
+        output::print_json(&document);
     }
 
     /// Writes only the JUnit XML.

@@ -15,20 +15,28 @@ use super::not_measured::Documents;
 use super::run;
 use crate::args::{self, Command, ResumeArgs, RunArgs};
 use crate::exit::Ended;
+use crate::runs;
 
 /// Runs the command.
 pub fn command(args: &ResumeArgs) -> Ended {
-    let name = args.run.display().to_string();
-    let documents = Documents { name: &name, junit: args.output.junit.as_deref(), json: None };
-    let manifest = match read_summaries(&args.run) {
+    let found = runs::found(&args.run, &args.dir);
+    let dir = found.as_ref().unwrap_or(&args.run);
+    let name = dir.display().to_string();
+    let json = args.output.json.then(|| serde_json::json!({ "run_dir": name, "trials": [] }));
+    let documents = Documents { name: &name, junit: args.output.junit.as_deref(), json };
+    let read = found
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|dir| read_summaries(dir).map_err(|error| error.to_string()));
+    let manifest = match read {
         Ok(record) => record.manifest,
-        Err(error) => return documents.refused(Ended::error(Exit::BadPlan, error)),
+        Err(why) => return documents.refused(Ended::error(Exit::BadPlan, why)),
     };
     let wrong = |why: String| documents.refused(Ended::error(Exit::BadPlan, format!("{name}: {why}")));
     if let Some(why) = not_resumed(&manifest) {
         return wrong(why);
     }
-    let run_args = match run_args(args, &manifest) {
+    let run_args = match run_args(args, dir, &manifest) {
         Ok(run_args) => run_args,
         Err(why) => return wrong(why),
     };
@@ -76,8 +84,8 @@ fn is_secret(path: &str, options: &[String]) -> bool {
     sets.filter(|assignment| is_of(path, assignment)).any(|assignment| assignment.contains(MASK))
 }
 
-/// The command line that began the run, with what is different this time.
-fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
+/// The command line that began the run in the folder `dir`, with what is different this time.
+fn run_args(args: &ResumeArgs, dir: &Path, manifest: &Manifest) -> Result<RunArgs, String> {
     let plan = args.plan.clone().unwrap_or_else(|| manifest.plan_path.clone().into());
     if !plan.is_file() {
         return Err(format!(
@@ -113,7 +121,7 @@ fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
         return Err("its record is not that of a run".to_owned());
     };
     run.plan.choice.set.extend(args.set.iter().cloned());
-    run.out = Some(args.run.clone());
+    run.out = Some(dir.to_owned());
     run.allow_dirty = args.allow_dirty;
     run.output = args.output.clone();
     #[cfg(feature = "swarm")]
@@ -144,7 +152,7 @@ mod tests {
         let Ok(Command::Resume(args)) = args::parse_from(words.to_vec()).map(|parsed| parsed.command) else {
             panic!("resume is a command")
         };
-        let run = run_args(&args, &manifest).expect("options of `run`");
+        let run = run_args(&args, &args.run, &manifest).expect("options of `run`");
         let choice = &run.plan.choice;
         assert_eq!(
             (choice.case.as_deref(), choice.until_certain, run.allow_dirty),

@@ -245,6 +245,15 @@ pub struct ComponentFacts {
     pub run: String,
 }
 
+/// One trial of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TrialKey {
+    /// Index of its case among the run's.
+    pub case: usize,
+    /// Its number within the case, from 1; in interleaved order that of the round.
+    pub trial: u32,
+}
+
 /// A case of the matrix.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaseFacts {

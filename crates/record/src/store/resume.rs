@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::write::{RunWriter, make_or_check};
 use super::{CASES, RunRecord, StoreError, read_summaries};
+use crate::documents::manifest::TrialKey;
 use crate::documents::summary::Summary;
 use crate::secrets::Secrets;
 
@@ -17,15 +18,16 @@ const CUT_OFF: &str = "cut-off";
 pub struct Resumed {
     /// Its writer.
     pub writer: RunWriter,
-    /// The summaries of trials that are kept, by case and number.
-    pub kept: BTreeMap<(usize, u32), Summary>,
+    /// The summaries of trials that are kept.
+    pub kept: BTreeMap<TrialKey, Summary>,
 }
 
 impl RunRecord {
-    /// The summaries that `keeps` accepts, by the index of their case and the trial's number.
-    fn kept(&self, keeps: impl Fn(&Summary) -> bool) -> BTreeMap<(usize, u32), Summary> {
+    /// The summaries that `keeps` accepts.
+    fn kept(&self, keeps: impl Fn(&Summary) -> bool) -> BTreeMap<TrialKey, Summary> {
         let all = self.cases.iter().enumerate().flat_map(|(place, case)| {
-            case.trials.iter().filter_map(move |trial| Some(((place, trial.number), trial.summary.clone()?)))
+            let key = move |trial| TrialKey { case: place, trial };
+            case.trials.iter().filter_map(move |trial| Some((key(trial.number), trial.summary.clone()?)))
         });
         all.filter(|(_, summary)| keeps(summary)).collect()
     }
@@ -46,7 +48,8 @@ pub fn resume(
     make_or_check(dir)?;
     let kept = record.kept(keeps);
     for (place, case) in record.cases.iter().enumerate() {
-        for trial in case.trials.iter().filter(|trial| !kept.contains_key(&(place, trial.number))) {
+        let is_kept = |trial| kept.contains_key(&TrialKey { case: place, trial });
+        for trial in case.trials.iter().filter(|trial| !is_kept(trial.number)) {
             let from = dir.join(CASES).join(&case.facts.dir).join(trial.number.to_string());
             let aside = dir.join(CUT_OFF);
             fs::create_dir_all(&aside).map_err(|error| StoreError::write("create", &aside, error))?;

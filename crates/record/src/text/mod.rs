@@ -9,6 +9,11 @@ pub mod time;
 pub mod units;
 pub mod url;
 
+/// A message and its hint, if it has one.
+pub fn without_hint(message: &str) -> (&str, Option<&str>) {
+    message.split_once("\nhint: ").map_or((message, None), |(what, hint)| (what, Some(hint)))
+}
+
 /// The first line of a message, which says what failed; its hints and what follows are left out.
 pub fn first_line(message: &str) -> String {
     message.lines().next().unwrap_or_default().to_owned()

@@ -7,6 +7,7 @@ use loadlab_analysis::findings::Findings;
 use loadlab_record::counts::example::{Example, ExampleReason};
 use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::documents::summary::{Doubt, Expectation};
+use loadlab_record::text::without_hint;
 
 use crate::document::{Block, Remark, Section, Weight};
 use crate::figures;
@@ -215,17 +216,17 @@ pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
 /// As [`troubles`], with the case's name if they are listed with those of other cases.
 pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
     let trouble = |t: &loadlab_analysis::cases::case::TrialFindings<'_>| {
+        let (text, hint) = without_hint(t.trouble.as_deref()?);
+        let at = || format!("its logs and events: cases/{}/{}", case.case.facts.dir, t.number);
+        let hints: Vec<String> = hint.map(str::to_owned).into_iter().chain(t.record.map(|_| at())).collect();
         Some(Remark {
             weight: Weight::Bad,
             label: match named {
                 true => format!("{}, trial {}", case.label, t.number),
                 false => format!("trial {}", t.number),
             },
-            text: t.trouble.clone()?,
-            hint: t
-                .record
-                .is_some()
-                .then(|| format!("its logs and events: cases/{}/{}", case.case.facts.dir, t.number)),
+            text: text.to_owned(),
+            hint: (!hints.is_empty()).then(|| hints.join("; ")),
         })
     };
     case.trials.iter().filter_map(trouble).collect()

@@ -12,6 +12,7 @@ use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
 use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::manifest::TrialKey;
 use loadlab_record::documents::search::{
     Capacity, SearchFacts, SearchStep, SearchVariable, most_measurements,
 };
@@ -25,9 +26,9 @@ use crate::level::Level;
 use crate::logs;
 use crate::manifest::{Record, figures_of_case, plan_dir};
 use crate::options::RunOptions;
+use crate::running_system::RunningSystem;
+use crate::running_system::durability::Ids;
 use crate::search::judge::{UNDECIDED, grown, judge, longer};
-use crate::site::RunningSystem;
-use crate::site::durability::Ids;
 use crate::state::EventSink;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
@@ -99,8 +100,8 @@ pub struct SearchTask<'a> {
     pub ids: Ids,
     /// Index of the search's first measurement among all measurements of the run.
     pub first_place: usize,
-    /// The trial that the search belongs to, by case index and number; `None` if the whole record is one search.
-    pub trial: Option<(usize, u32)>,
+    /// The trial that the search belongs to; `None` if the whole record is one search.
+    pub trial: Option<TrialKey>,
     /// Notes to record with the first measurement.
     pub notes: &'a [String],
 }
@@ -126,7 +127,7 @@ pub struct Searched {
 
 impl SearchTask<'_> {
     /// Runs the search on a system that is brought up with the first level and stays up.
-    pub fn run(&self, search: Search, record: &mut Record, site: &mut RunningSystem) -> Searched {
+    pub fn run(&self, search: Search, record: &mut Record, running: &mut RunningSystem) -> Searched {
         let is_up_anew = self.base.system.compose.is_some();
         let carried = Carried::for_loads(if is_up_anew { 0 } else { self.base.loads.len() });
         let run = SearchRun {
@@ -141,7 +142,7 @@ impl SearchTask<'_> {
             is_record_lost: false,
             trouble: None,
         };
-        run.run(search, site)
+        run.run(search, running)
     }
 }
 
@@ -192,7 +193,7 @@ struct SearchRun<'a> {
 }
 
 impl SearchRun<'_> {
-    fn run(mut self, mut search: Search, site: &mut RunningSystem) -> Searched {
+    fn run(mut self, mut search: Search, running: &mut RunningSystem) -> Searched {
         let answer = loop {
             if self.task.cancel.is_cancelled() || self.trouble.is_some() {
                 break None;
@@ -205,7 +206,7 @@ impl SearchRun<'_> {
                     if again {
                         self.carried.connect_anew(|_| true);
                     }
-                    if let Some(outcome) = self.measure_level(site, level) {
+                    if let Some(outcome) = self.measure_level(running, level) {
                         search.add(level, outcome);
                     }
                 }
@@ -216,10 +217,11 @@ impl SearchRun<'_> {
 
     /// Measures one level; `None` if the measurement was inconclusive, which ends the search. A measurement that was
     /// too short is repeated with the length it needs.
-    fn measure_level(&mut self, site: &mut RunningSystem, level: u64) -> Option<Outcome> {
+    fn measure_level(&mut self, running: &mut RunningSystem, level: u64) -> Option<Outcome> {
         let (mut length_ns, mut again) = (self.task.request.level_ns, 0);
         loop {
-            let Measurement { summary, number: trial, ended_early } = self.measure(site, level, length_ns)?;
+            let Measurement { summary, number: trial, ended_early } =
+                self.measure(running, level, length_ns)?;
             if self.task.cancel.is_cancelled() {
                 return None;
             }
@@ -304,7 +306,7 @@ impl SearchRun<'_> {
     }
 
     /// Takes one measurement of a level. Any failure ends the search, except a component that died: that is an answer.
-    fn measure(&mut self, site: &mut RunningSystem, level: u64, length_ns: u64) -> Option<Measurement> {
+    fn measure(&mut self, running: &mut RunningSystem, level: u64, length_ns: u64) -> Option<Measurement> {
         let level = Level {
             vary: self.task.request.vary,
             load: self.task.request.load,
@@ -324,7 +326,7 @@ impl SearchRun<'_> {
             Err(error) => return self.give_up(error.to_string(), Exit::CouldNotRun),
         };
         self.last = Some(number);
-        let state = self.record.state(writer, task.cancel, site);
+        let state = self.record.state(writer, task.cancel, running);
         if self.made == 0 {
             task.notes.iter().for_each(|text| state.event(EventKind::Note { text: text.clone() }));
         }
@@ -333,7 +335,7 @@ impl SearchRun<'_> {
         let early = early::conditions(&conditions.expect, &level, &case.loads);
         conditions.stop_when.extend(early.iter().cloned());
         let trial = Trial {
-            index: task.trial.map_or(0, |(index, _)| index),
+            index: task.trial.map_or(0, |key| key.case),
             place: task.first_place + self.made,
             ids: task.ids,
             case: &case,
@@ -349,15 +351,15 @@ impl SearchRun<'_> {
             restore: &[],
         };
         self.made += 1;
-        let outcome = trial.run(site, &state, &without_doubts(task.emit)).masked(&task.options.secrets);
+        let outcome = trial.run(running, &state, &without_doubts(task.emit)).masked(&task.options.secrets);
         self.is_record_lost |= state.unwritten().is_some();
         // The system stays up for the next level.
         let next = (!task.cancel.is_cancelled()).then_some(trial.index);
         if next.is_none() {
             self.carried.connect_anew(|_| true);
         }
-        let left = site.end_trial(next, false, &state);
-        logs::mask_ended(&state, &site.open_logs(), task.emit);
+        let left = running.end_trial(next, false, &state);
+        logs::mask_ended(&state, &running.open_logs(), task.emit);
         if task.trial.is_none() {
             (task.emit)(RunEvent::TrialEnded {
                 figures: figures_of_case(&case),
@@ -380,21 +382,21 @@ impl SearchRun<'_> {
     /// Opens the record of a measurement, and announces it if it is a trial in its own right. Also returns its number.
     fn open(&mut self, case: &Case) -> Result<(TrialWriter, u32), StoreError> {
         let task = self.task;
-        if let Some((index, trial)) = task.trial {
+        if let Some(key) = task.trial {
             let number = self.made as u32 + 1;
-            return Ok((self.record.level_of_trial(index, trial, number)?, number));
+            return Ok((self.record.level_of_trial(key, number)?, number));
         }
-        let (index, number) = self.record.level(case)?;
+        let key = self.record.level(case)?;
         (task.emit)(RunEvent::TrialStarted {
             case: case.name.clone(),
-            trial: number,
+            trial: key.trial,
             place: self.facts.path.len() + 1,
             of: task.request.max_levels as usize,
             at_most: true,
             cpu_limits: crate::limits::cpu_limits(case),
             figures: figures_of_case(case),
         });
-        Ok((self.record.trial(index, number)?, number))
+        Ok((self.record.trial(key)?, key.trial))
     }
 
     fn give_up<T>(&mut self, why: String, exit: Exit) -> Option<T> {

@@ -9,8 +9,8 @@ use loadlab_system::{Cancel, CommandSpec, Component, ComponentSpec, Watcher, clo
 
 use crate::event::RunEvent;
 use crate::limits;
+use crate::running_system::{Changed, RunningSystem};
 use crate::senders::Senders;
-use crate::site::{Changed, RunningSystem};
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::translate::component;
 
@@ -23,7 +23,7 @@ const SET_NS: u64 = 10_000_000_000;
 
 /// Carries out the events of a trial.
 pub struct Actor<'a> {
-    pub site: &'a RunningSystem,
+    pub running: &'a RunningSystem,
     pub state: &'a TrialState,
     pub emit: EventSink<'a>,
     pub watcher: Option<&'a Watcher>,
@@ -43,7 +43,7 @@ impl Actor<'_> {
         // A killed container is kept as long as an event may start it again.
         for (name, now) in &mut changed {
             let Some(killed) = now.as_ref().filter(|c| c.is_container() && c.was_killed()) else { continue };
-            match self.site.system.kill(killed) {
+            match self.running.system.kill(killed) {
                 Ok(_) => *now = None,
                 // It is taken down with the rest.
                 Err(error) => self.state.event(EventKind::Note {
@@ -61,7 +61,7 @@ impl Actor<'_> {
                 Action::Set { lever, setting } => self.set(event, lever, setting).err(),
                 _ => event.components.iter().find_map(|name| {
                     // A component that is gone has nothing to revert.
-                    self.site.component(name).filter(|component| component.ended().is_none())?;
+                    self.running.component(name).filter(|component| component.ended().is_none())?;
                     self.act_on(event, name, &mut Changed::new()).err()
                 }),
             };
@@ -79,7 +79,7 @@ impl Actor<'_> {
         let (levers, dir) = self.levers;
         let wanted =
             levers.get(lever).and_then(|lever| lever.setting(setting)).ok_or("there is no such lever")?;
-        let names = |name: &str| self.site.name(name, None);
+        let names = |name: &str| self.running.name(name, None);
         let what = format!("lever {}", event.text);
         let command = component::command(&wanted.command, &what, &names).map_err(|e| e.to_string())?;
         let spec = CommandSpec {
@@ -88,10 +88,10 @@ impl Actor<'_> {
             dir: dir.into(),
             env: Vec::new(),
             within_ns: Some(SET_NS),
-            log: self.site.log_files("levers", self.state).stdout,
+            log: self.running.log_files("levers", self.state).stdout,
         };
         // An interrupt ends the load; changes are reverted all the same.
-        let result = self.site.system.run_command(&spec, &Cancel::new()).map_err(|e| e.to_string())?;
+        let result = self.running.system.run_command(&spec, &Cancel::new()).map_err(|e| e.to_string())?;
         result.checked().map(drop).map_err(|e| e.to_string())
     }
 
@@ -143,7 +143,7 @@ impl Actor<'_> {
     }
 
     fn act_on(&self, event: &EventSpec, name: &str, changed: &mut Changed) -> Result<(), String> {
-        let planned = self.site.component(name).ok_or("it does not exist")?;
+        let planned = self.running.component(name).ok_or("it does not exist")?;
         let present = match changed.get(name) {
             Some(now) => now.clone(),
             None => Some(planned.clone()),
@@ -157,14 +157,14 @@ impl Actor<'_> {
         match event.action {
             Action::Kill if planned.is_container() => {
                 let component = living()?;
-                self.site.system.kill_container(&component).map_err(message)?;
+                self.running.system.kill_container(&component).map_err(message)?;
                 changed.insert(name.to_owned(), Some(component));
                 self.down(name, "killed by an event");
             }
             Action::Kill => {
                 let component = living()?;
                 // If killing fails, the component still has to be taken down.
-                self.site.system.kill(&component).map_err(message)?;
+                self.running.system.kill(&component).map_err(message)?;
                 changed.insert(name.to_owned(), None);
                 self.down(name, "killed by an event");
             }
@@ -174,7 +174,7 @@ impl Actor<'_> {
             }
             Action::Restart => {
                 if let Some(component) = &present {
-                    self.site.system.down(component).map_err(message)?;
+                    self.running.system.down(component).map_err(message)?;
                     self.down(name, "restarted by an event");
                 }
                 // The old process is down, and a new one may not come up.
@@ -182,7 +182,7 @@ impl Actor<'_> {
                 let component = self.start(&spec)?;
                 // It has to be taken down whether it becomes ready or not.
                 changed.insert(name.to_owned(), Some(component.clone()));
-                let after_s = self.site.system.ready(&component, &self.state.cancel).map_err(message)?;
+                let after_s = self.running.system.ready(&component, &self.state.cancel).map_err(message)?;
                 self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
             }
             Action::Pause | Action::Resume => {
@@ -194,7 +194,7 @@ impl Actor<'_> {
             Action::Limit { limit, value } => {
                 let component = living()?;
                 let wanted = limits::with(component.limits(), limit, value);
-                let missed = self.site.system.limit(&component, &wanted).map_err(message)?;
+                let missed = self.running.system.limit(&component, &wanted).map_err(message)?;
                 for missing in missed {
                     let (component, what, why) = (name.to_owned(), missing.what, missing.why);
                     self.state.event(EventKind::Unavailable { component, what, why });
@@ -202,8 +202,8 @@ impl Actor<'_> {
                 self.state.limits(&component);
                 self.watch(&component);
             }
-            Action::Disconnect => self.site.system.disconnect(name).map_err(message)?,
-            Action::Reconnect => self.site.system.reconnect(name).map_err(message)?,
+            Action::Disconnect => self.running.system.disconnect(name).map_err(message)?,
+            Action::Reconnect => self.running.system.reconnect(name).map_err(message)?,
             Action::Set { .. } => {}
         }
         Ok(())
@@ -214,15 +214,15 @@ impl Actor<'_> {
         let was_up = !before.was_killed();
         // If restarting fails, it is unknown whether the container was stopped: it counts as present until it is taken
         // down.
-        let component = self.site.system.restart_container(before).map_err(message)?;
+        let component = self.running.system.restart_container(before).map_err(message)?;
         if was_up {
             self.down(name, "restarted by an event");
         }
         changed.insert(name.to_owned(), Some(component.clone()));
         self.is_up(&component);
         self.has_moved(name, before, &component);
-        let ready = self.site.ready_of(name).ok_or("it is not known when it is ready")?;
-        let ready = self.site.system.ready_when(&component, ready, &self.state.cancel);
+        let ready = self.running.ready_of(name).ok_or("it is not known when it is ready")?;
+        let ready = self.running.system.ready_when(&component, ready, &self.state.cancel);
         let after_s = ready.map_err(message)?;
         self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
         Ok(())
@@ -248,7 +248,7 @@ impl Actor<'_> {
     fn start(&self, spec: &ComponentSpec) -> Result<Component, String> {
         let until_ns = clock::now_ns() + PORT_NS;
         let component = loop {
-            match self.site.system.up(spec) {
+            match self.running.system.up(spec) {
                 Ok(component) => break component,
                 // A connection of the load may just have been made from this port.
                 Err(loadlab_system::Error::PortTaken { .. }) if clock::now_ns() < until_ns => {
@@ -264,7 +264,7 @@ impl Actor<'_> {
     /// Reports a component that was started again, and watches it.
     fn is_up(&self, component: &Component) {
         self.state.member(component.process());
-        if let Some(relay) = self.site.system.relay_of(component.name()) {
+        if let Some(relay) = self.running.system.relay_of(component.name()) {
             self.state.relay(&relay);
             self.watch(&relay);
         }

@@ -12,7 +12,7 @@ use loadlab_record::watch::sample::Sample;
 use loadlab_system::{Notice, Probe, WatchEvent, drain};
 
 use crate::event::RunEvent;
-use crate::site::{RunningSystem, durability};
+use crate::running_system::{RunningSystem, durability};
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::Trial;
 use crate::trial::conditions::LiveMetrics;
@@ -84,12 +84,12 @@ impl Trial<'_> {
 
     /// Runs the plan's commands after the load. After a failed trial they may find nothing to work on and fail; after
     /// an interrupt they are stopped at once.
-    pub(super) fn after(&self, site: &RunningSystem, state: &TrialState, emit: EventSink<'_>) {
+    pub(super) fn after(&self, running: &RunningSystem, state: &TrialState, emit: EventSink<'_>) {
         if state.cancel.is_cancelled() {
             return;
         }
         if let Err(error) =
-            site.commands("after_trial", &self.case.system.after_trial, &self.case.dir, state, emit)
+            running.commands("after_trial", &self.case.system.after_trial, &self.case.dir, state, emit)
         {
             if state.cancel.is_cancelled() {
                 return;

@@ -10,8 +10,8 @@ use loadlab_record::sync::lock;
 use loadlab_system::{Cancel, Notice, clock};
 
 use crate::event::RunEvent;
+use crate::running_system::Changed;
 use crate::senders::{RemoteLoad, Senders};
-use crate::site::Changed;
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::actions::Actor;
 use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, measure};
@@ -84,8 +84,8 @@ fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialS
 
 /// Runs a load repeatedly against the running system, with pauses in between.
 fn batches(conditions: &Conditions, load: &PreparedLoad, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
-    let &Actor { site, state, emit, zero_ns, senders, .. } = actor;
-    let notices = &site.notices;
+    let &Actor { running, state, emit, zero_ns, senders, .. } = actor;
+    let notices = &running.notices;
     let mut done = Vec::new();
     let mut start_ns = zero_ns.saturating_add(load.start_ns);
     let ahead_ns = LEAD_NS + senders.map_or(0, Senders::lead_ns);
@@ -155,7 +155,7 @@ fn one_batch(
                 origin,
                 senders: senders.as_deref(),
             };
-            measure(&request, actor.state, Some(&actor.site.notices), actor.emit)
+            measure(&request, actor.state, Some(&actor.running.notices), actor.emit)
         }
         Sends::Program(program) => {
             let shown = (conditions.figures.as_slice(), conditions.is_watched);

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loadlab_analysis::Exit;
+use loadlab_load::resident;
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::Secrets;
@@ -29,10 +30,10 @@ use loadlab_system::{Profiler, Watcher, clock};
 
 use crate::level::Level;
 use crate::options::Generator;
+use crate::running_system::RunningSystem;
+use crate::running_system::durability::Ids;
+use crate::running_system::error::BringUpError;
 use crate::senders::Senders;
-use crate::site::RunningSystem;
-use crate::site::durability::Ids;
-use crate::site::error::SiteError;
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::translate::hosts;
 use crate::trial::actions::Actor;
@@ -130,36 +131,36 @@ impl Trial<'_> {
     /// Runs the whole trial. The caller takes down what is up.
     pub fn run(
         &self,
-        site: &mut RunningSystem,
+        running: &mut RunningSystem,
         state: &Arc<TrialState>,
         emit: EventSink<'_>,
     ) -> TrialOutcome {
-        let ready = self.prepare(site, state, emit);
-        state.notices(&site.notices, emit);
+        let ready = self.prepare(running, state, emit);
+        state.notices(&running.notices, emit);
         match (ready, state.abort_reason()) {
             (Ok(_), _) if state.cancel.is_cancelled() => {
-                self.not_up(&SiteError::BeforeLoad("interrupted before the load began".into()), state)
+                self.not_up(&BringUpError::BeforeLoad("interrupted before the load began".into()), state)
             }
-            (Ok(ready), None) => self.go(site, state, emit, &ready),
-            (Ok(_), Some(trouble)) => self.not_up(&SiteError::BeforeLoad(before_load(&trouble)), state),
+            (Ok(ready), None) => self.go(running, state, emit, &ready),
+            (Ok(_), Some(trouble)) => self.not_up(&BringUpError::BeforeLoad(before_load(&trouble)), state),
             // If a command failed because a component had died, the death explains it.
             (Err(error), Some(trouble)) => {
                 let text = format!("{}\nthen: {error}", before_load(&trouble));
-                self.not_up(&SiteError::BeforeLoad(text), state)
+                self.not_up(&BringUpError::BeforeLoad(text), state)
             }
             (Err(error), None) => self.not_up(&error, state),
         }
     }
 
-    fn not_up(&self, error: &SiteError, state: &TrialState) -> TrialOutcome {
+    fn not_up(&self, error: &BringUpError, state: &TrialState) -> TrialOutcome {
         let text = error.to_string();
         state.ensure_clock();
         state.event(EventKind::Failed { text: text.clone() });
         let exit = match (error, state.abort_reason()) {
             _ if state.cancel.is_cancelled() => Exit::Interrupted,
             (_, Some(AbortReason::Store(_) | AbortReason::Load(_))) => Exit::CouldNotRun,
-            (SiteError::Translate(e), _) if e.is_target() => Exit::CouldNotRun,
-            (SiteError::Translate(_), _) => Exit::BadPlan,
+            (BringUpError::Translate(e), _) if e.is_target() => Exit::CouldNotRun,
+            (BringUpError::Translate(_), _) => Exit::BadPlan,
             _ => Exit::NotUp,
         };
         TrialOutcome { summary: None, failure: Some(text), exit }
@@ -168,7 +169,7 @@ impl Trial<'_> {
     /// Runs the loads, drains and summarises.
     fn go(
         &self,
-        site: &mut RunningSystem,
+        running: &mut RunningSystem,
         state: &Arc<TrialState>,
         emit: EventSink<'_>,
         ready: &PreparedTrial,
@@ -178,9 +179,11 @@ impl Trial<'_> {
         }
         if let Err(why) = self.get_senders_ready(ready, state) {
             state.abort(AbortReason::Load(why.clone()));
-            return self.not_up(&SiteError::BeforeLoad(why), state);
+            return self.not_up(&BringUpError::BeforeLoad(why), state);
         }
-        let at_rest = self.at_rest(site, ready);
+        let at_rest = self.at_rest(running, ready);
+        // Bringing a system up takes code that its load does not.
+        resident::leave_start_behind();
         let mut zero_ns = clock::now_ns() + 2 * LEAD_NS + self.senders.map_or(0, Senders::lead_ns);
         if let Some(carried) = self.carried {
             carried.note(&at_rest.readings);
@@ -188,10 +191,10 @@ impl Trial<'_> {
         }
         state.set_clock(zero_ns);
         state.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
-        let Watching { mut watcher, profiler } = self.start_watching(site, at_rest, state, ready, zero_ns);
+        let Watching { mut watcher, profiler } = self.start_watching(running, at_rest, state, ready, zero_ns);
         let (watcher_of, senders) = (watcher.as_ref(), self.senders);
         let levers = (self.case.levers.as_slice(), self.case.dir.as_str());
-        let actor = Actor { site: &*site, state, emit, watcher: watcher_of, zero_ns, senders, levers };
+        let actor = Actor { running: &*running, state, emit, watcher: watcher_of, zero_ns, senders, levers };
         let (measured, changed) = self.load_and_act(&actor, ready);
         let samples = profiler.map(Profiler::stop);
         actor.restore(self.restore);
@@ -199,21 +202,21 @@ impl Trial<'_> {
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
             state.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });
         }
-        site.take_changed(changed);
-        let drained_s = self.drain(state, ready, &measured, emit, &site.notices);
+        running.take_changed(changed);
+        let drained_s = self.drain(state, ready, &measured, emit, &running.notices);
         drop(watcher);
         // Not until the work is done: this takes a while and uses CPU time.
         if let Some(samples) = samples {
-            site.function_lists.sampled(samples.processes(), state);
+            running.function_lists.sampled(samples.processes(), state);
             state.profile(&samples.named());
         }
         ready.names.moved().into_iter().for_each(|moved| state.event(hosts::name_moved(moved)));
-        site.report_escaped(state, emit);
-        site.externals.look(state, emit);
+        running.report_escaped(state, emit);
+        running.externals.look(state, emit);
         read_last(state, &ready.probes);
         let loss = self.compare(state, ready, &measured);
-        self.after(site, state, emit);
-        state.notices(&site.notices, emit);
+        self.after(running, state, emit);
+        state.notices(&running.notices, emit);
         let summary = self.sum_up(state, ready, &measured, drained_s, loss);
         state.write(|w| w.summary(&summary));
         let trouble = state.abort_reason();

@@ -14,10 +14,10 @@ use loadlab_record::documents::summary::{LoadFacts, sum_of_known};
 use loadlab_record::sync::lock;
 use loadlab_system::Probe;
 
+use crate::running_system::RunningSystem;
+use crate::running_system::durability::Persisted;
+use crate::running_system::error::BringUpError;
 use crate::senders::{ReadySenders, RemoteLoad};
-use crate::site::RunningSystem;
-use crate::site::durability::Persisted;
-use crate::site::error::SiteError;
 use crate::state::{EventSink, TrialState};
 use crate::translate::{self, RequestContext};
 use crate::trial::Trial;
@@ -95,24 +95,24 @@ impl Trial<'_> {
     /// Brings the system up, seeds it, and prepares the loads for sending.
     pub(super) fn prepare(
         &self,
-        site: &mut RunningSystem,
+        running: &mut RunningSystem,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<PreparedTrial, SiteError> {
-        site.bring_up(self.index, self.case, state, emit)?;
-        site.seed(self.case, state, emit)?;
-        site.commands("before_trial", &self.case.system.before_trial, &self.case.dir, state, emit)?;
+    ) -> Result<PreparedTrial, BringUpError> {
+        running.bring_up(self.index, self.case, state, emit)?;
+        running.seed(self.case, state, emit)?;
+        running.commands("before_trial", &self.case.system.before_trial, &self.case.dir, state, emit)?;
         let asked = RefCell::new(BTreeMap::new());
         let names = |name: &str| {
-            let value = site.name(name, None)?;
+            let value = running.name(name, None)?;
             asked.borrow_mut().insert(name.to_owned(), value.clone());
             Some(value)
         };
         let mut allowed = Allowed { names: Names::default(), ..self.allowed.clone() };
-        allowed.addresses.extend(site.addresses());
+        allowed.addresses.extend(running.addresses());
         let shared = set_up(self.case, self.plan_dir, &names, &allowed, state)?;
         let shared_names: Vec<String> = self.case.setup.captures.iter().map(|c| c.name.clone()).collect();
-        let (probes, persisted) = site.probes(self.case, state)?;
+        let (probes, persisted) = running.probes(self.case, state)?;
         let (mut loads, mut parts) = (Vec::new(), 0..);
         for planned in &self.case.loads {
             let plan::LoadSpec { batches, pause_ns, start_ns, is_warmup_found, .. } = *planned;
@@ -120,7 +120,7 @@ impl Trial<'_> {
                 parts.by_ref().take(batches as usize).map(|part| self.ids.first(self.place, part)).collect();
             let (sends, facts, remote) = match planned.command() {
                 Some(command) => {
-                    let program = Program::new(&planned.name, command, site, state, &probes)?;
+                    let program = Program::new(&planned.name, command, running, state, &probes)?;
                     let facts = program.facts();
                     (Sends::Program(Box::new(program)), facts, None)
                 }
@@ -134,7 +134,7 @@ impl Trial<'_> {
                     };
                     asked.borrow_mut().clear();
                     let (spec, facts) = self.requests(&context, &allowed, loads.len(), state)?;
-                    (Sends::Requests(spec), facts, self.remote(planned, &first_ids, asked.take(), site))
+                    (Sends::Requests(spec), facts, self.remote(planned, &first_ids, asked.take(), running))
                 }
             };
             let facts = LoadFacts { start_s: start_ns as f64 / 1e9, ..facts };
@@ -159,7 +159,7 @@ impl Trial<'_> {
         allowed: &Allowed,
         number: usize,
         state: &TrialState,
-    ) -> Result<(Box<LoadSpec>, LoadFacts), SiteError> {
+    ) -> Result<(Box<LoadSpec>, LoadFacts), BringUpError> {
         let (mut spec, url) = translate::load_spec(context, allowed, self.threads)?;
         self.generator.apply(&mut spec);
         spec.pool = self.carried.and_then(|carried| carried.of(number));
@@ -179,7 +179,7 @@ impl Trial<'_> {
         planned: &plan::LoadSpec,
         first_ids: &[u64],
         names: BTreeMap<String, String>,
-        site: &RunningSystem,
+        running: &RunningSystem,
     ) -> Option<Remote> {
         self.senders?;
         let load = RemoteLoad {
@@ -189,7 +189,7 @@ impl Trial<'_> {
             first_id: first_ids.first().copied().unwrap_or(0),
             threads: planned.threads.map(u64::from),
             names,
-            addresses: site.addresses(),
+            addresses: running.addresses(),
         };
         Some(Remote { load, ready: Mutex::new(None) })
     }

@@ -18,8 +18,8 @@ use loadlab_record::watch::sample::Sample;
 use loadlab_system::{CommandResult, CommandSpec, Probe, RunningCommand, WatchEvent, clock};
 
 use crate::event::{Progress, RunEvent};
-use crate::site::RunningSystem;
-use crate::site::error::SiteError;
+use crate::running_system::RunningSystem;
+use crate::running_system::error::BringUpError;
 use crate::state::{AbortReason, TrialState};
 use crate::translate::component;
 use crate::translate::error::TranslateError;
@@ -53,11 +53,11 @@ impl Program {
     pub fn new(
         name: &str,
         planned: &plan::CommandLoad,
-        site: &RunningSystem,
+        running: &RunningSystem,
         state: &TrialState,
         probes: &[Probe],
-    ) -> Result<Program, SiteError> {
-        let names = |n: &str| site.name(n, None);
+    ) -> Result<Program, BringUpError> {
+        let names = |n: &str| running.name(n, None);
         let what = format!("load `{name}`");
         let fill = |template: &plan::Template| {
             let filled = template.render(&names);
@@ -68,7 +68,7 @@ impl Program {
             env.push((variable.clone(), fill(value)?));
         }
         let no_probe =
-            || SiteError::BeforeLoad(format!("{what}: there is no probe `{}`", planned.counted_by));
+            || BringUpError::BeforeLoad(format!("{what}: there is no probe `{}`", planned.counted_by));
         Ok(Program {
             name: name.to_owned(),
             command: CommandSpec {
@@ -77,7 +77,7 @@ impl Program {
                 dir: planned.dir.clone().into(),
                 env,
                 within_ns: None,
-                log: site.log_files(name, state).stdout,
+                log: running.log_files(name, state).stdout,
             },
             within_ns: planned.timeout_ns,
             counts: probes.iter().find(|p| p.name() == planned.counted_by).cloned().ok_or_else(no_probe)?,
@@ -168,7 +168,7 @@ impl Run<'_> {
         if state.cancel.wait_until(self.origin.start_ns) {
             return None;
         }
-        let running = match actor.site.system.begin_command(&self.program.command) {
+        let running = match actor.running.system.begin_command(&self.program.command) {
             Ok(running) => running,
             Err(error) => return fails(error.to_string()),
         };
@@ -196,7 +196,7 @@ impl Run<'_> {
         program.sampled(first, program.running.started_ns());
         let end = program.follow();
         let last = target.read_now();
-        let result = actor.site.system.end_command(&program.running);
+        let result = actor.running.system.end_command(&program.running);
         match result {
             Ok(result) => {
                 program.sampled(last, result.ended_ns);
@@ -219,7 +219,7 @@ impl ProgramRun<'_> {
             if self.running.wait(next_ns, &state.cancel) {
                 return End::Itself;
             }
-            state.notices(&self.actor.site.notices, self.actor.emit);
+            state.notices(&self.actor.running.notices, self.actor.emit);
             if state.must_end() {
                 return End::Trial;
             }

@@ -10,7 +10,7 @@ use loadlab_plan as plan;
 use loadlab_record::counts::example::Example;
 use loadlab_system::clock;
 
-use crate::site::error::SiteError;
+use crate::running_system::error::BringUpError;
 use crate::state::TrialState;
 use crate::translate::error::Names;
 use crate::translate::{RequestContext, load_spec};
@@ -26,7 +26,7 @@ pub fn set_up(
     names: Names<'_>,
     allowed: &Allowed,
     state: &TrialState,
-) -> Result<CaptureSlots, SiteError> {
+) -> Result<CaptureSlots, BringUpError> {
     let setup = &case.setup;
     let mut slots = CaptureSlots::new(setup.captures.len() as u16);
     if setup.steps.is_empty() {
@@ -47,7 +47,7 @@ pub fn set_up(
                 _ => {}
             }
         });
-    let failure = |why: String| SiteError::BeforeLoad(format!("`setup` failed: {why}"));
+    let failure = |why: String| BringUpError::BeforeLoad(format!("`setup` failed: {why}"));
     let outcome = outcome.map_err(|error| failure(error.to_string()))?;
     if let Some(example) = failed {
         return Err(failure(reported(&example)));

@@ -9,7 +9,7 @@ use loadlab_system::{
     Answering, Emit, IdleReadings, Listening, ProfileSpec, Profiler, SampleTiming, TrialClock, Watcher,
 };
 
-use crate::site::RunningSystem;
+use crate::running_system::RunningSystem;
 use crate::state::TrialState;
 use crate::trial::Trial;
 use crate::trial::prepare::{PreparedLoad, PreparedTrial, Sends, together};
@@ -36,27 +36,27 @@ pub(super) struct Watching {
 
 impl Trial<'_> {
     /// Finds out what is to be watched, and reads it once.
-    pub(super) fn at_rest(&self, site: &RunningSystem, ready: &PreparedTrial) -> AtRest {
+    pub(super) fn at_rest(&self, running: &RunningSystem, ready: &PreparedTrial) -> AtRest {
         let addresses = self.addresses(ready);
         let found = match self.case.system.components.is_empty() {
             true => self.watch.find(&addresses),
             false => Answering::default(),
         };
-        let readings = IdleReadings::read(found.targets().into_iter().chain(site.targets()).collect());
+        let readings = IdleReadings::read(found.targets().into_iter().chain(running.targets()).collect());
         AtRest { addresses, found, readings }
     }
 
     /// Starts the watcher, which also looks for further processes that answer, and the profiler.
     pub(super) fn start_watching(
         &self,
-        site: &RunningSystem,
+        running: &RunningSystem,
         at_rest: AtRest,
         state: &Arc<TrialState>,
         ready: &PreparedTrial,
         zero_ns: u64,
     ) -> Watching {
         let AtRest { addresses, found, readings } = at_rest;
-        let mut watcher = self.watch(site, readings, state, ready, zero_ns);
+        let mut watcher = self.watch(running, readings, state, ready, zero_ns);
         if let Some(text) = found.described(0) {
             state.event(EventKind::Note { text });
         }
@@ -75,7 +75,7 @@ impl Trial<'_> {
     /// probes alongside. If the watcher cannot start, that is reported and the load runs without it.
     fn watch(
         &self,
-        site: &RunningSystem,
+        running: &RunningSystem,
         at_rest: IdleReadings,
         state: &Arc<TrialState>,
         ready: &PreparedTrial,
@@ -90,7 +90,7 @@ impl Trial<'_> {
         };
         let started = Watcher::start_in(rhythm, clock, at_rest, ready.probes.clone(), emit.clone());
         let scraped = started.and_then(|mut watcher| {
-            for scraper in site.externals.scrapers() {
+            for scraper in running.externals.scrapers() {
                 watcher.scrape(clock, scraper.clone(), emit.clone())?;
             }
             Ok(watcher)

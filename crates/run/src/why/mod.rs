@@ -15,7 +15,7 @@ use loadlab_analysis::why::{self as analysis, FEWEST_ROUNDS};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, EventSpec, Plan, ProfileSpec};
 use loadlab_record::Histogram;
-use loadlab_record::documents::manifest::RunEnded;
+use loadlab_record::documents::manifest::{RunEnded, TrialKey};
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::documents::why::{LeverCall, LeverFacts, WhyFacts};
 use loadlab_record::store::{TrialRecord, read_run};
@@ -28,8 +28,8 @@ use crate::error::RunError;
 use crate::event::RunEvent;
 use crate::manifest::{Record, figures_of_case, plan_dir};
 use crate::options::RunOptions;
-use crate::site::RunningSystem;
-use crate::site::durability::Ids;
+use crate::running_system::RunningSystem;
+use crate::running_system::durability::Ids;
 use crate::state::EventSink;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
@@ -116,8 +116,8 @@ pub fn why(
     };
     let mut record = Record::begin_why(plan, options, facts.clone())?;
     emit(RunEvent::Recording { dir: options.out.clone(), trials: MOST_LOADS as usize, at_most: true });
-    let mut site = match prepare(plan, options, &mut record, cancel, emit) {
-        Ok(site) => site,
+    let mut running = match prepare(plan, options, &mut record, cancel, emit) {
+        Ok(running) => running,
         Err(error) => return Err(never_began(&mut record, None, error, cancel)),
     };
     let is_up_anew = base.system.compose.is_some();
@@ -140,12 +140,12 @@ pub fn why(
         profiled_s: if is_profiled { WARM_UP_S + PROFILED_S } else { 0 },
     };
     // Which component will be sampled is not known yet when they are started.
-    site.is_all_profiled = proof.profiled_s > 0;
-    proof.prove(&mut record, &mut site);
+    running.is_all_profiled = proof.profiled_s > 0;
+    proof.prove(&mut record, &mut running);
     // A server that shuts down cleanly may wait for its connections to close.
     proof.carried.connect_anew(|_| true);
     let Proof { facts, exits, trouble, .. } = proof;
-    Ok(end(Proved { facts, exits, trouble }, site, record, options, cancel, emit))
+    Ok(end(Proved { facts, exits, trouble }, running, record, options, cancel, emit))
 }
 
 /// What the blocks have shown.
@@ -159,14 +159,14 @@ struct Proved {
 /// Takes the system down and closes the record.
 fn end(
     proved: Proved,
-    site: RunningSystem,
+    running: RunningSystem,
     mut record: Record,
     options: &RunOptions,
     cancel: &Cancel,
     emit: EventSink<'_>,
 ) -> WhyResult {
     let Proved { facts, mut exits, trouble } = proved;
-    if let Err(error) = site.close() {
+    if let Err(error) = running.close() {
         emit(RunEvent::Note(format!("cleanup failed: {error}\nhint: try `loadlab clean`")));
     }
     logs::mask_all(&record.dir, &options.secrets, emit);
@@ -226,9 +226,9 @@ struct Part<'a> {
 }
 
 impl Proof<'_> {
-    fn prove(&mut self, record: &mut Record, site: &mut RunningSystem) {
+    fn prove(&mut self, record: &mut Record, running: &mut RunningSystem) {
         let as_planned = as_load(self.base, AS_PLANNED, WARM_UP_S + MEASURED_S);
-        let Some(first) = self.load(record, site, as_planned, &[]) else { return };
+        let Some(first) = self.load(record, running, as_planned, &[]) else { return };
         let cores = host::cores() as f64;
         let all = levers(self.base, &first.summary, &|name| usage(&first.trial, name), cores);
         let Levers { found: levers, not_tried, others_have_room } = all;
@@ -245,14 +245,14 @@ impl Proof<'_> {
         }
         let most_raises = levers.iter().map(|lever| lever.more.len()).max().unwrap_or(0);
         let Some((rounds, left_s)) = self.rounds(levers.len(), most_raises) else { return };
-        let Some((order, left_s)) = self.tighten(record, site, &levers, rounds, left_s) else { return };
+        let Some((order, left_s)) = self.tighten(record, running, &levers, rounds, left_s) else { return };
         self.facts.found = Some(found(&self.facts));
         let next = headroom(self.base, &first.summary, self.facts.levers.first());
         let raises = order.first().filter(|place| {
             self.facts.levers[0].call == LeverCall::Binds && !levers[**place].more.is_empty()
         });
         if let Some(place) = raises {
-            self.raise(record, site, &levers[*place], left_s, next);
+            self.raise(record, running, &levers[*place], left_s, next);
         } else if self.facts.levers[0].call == LeverCall::Binds {
             let why = match self.facts.levers[0].kind.as_str() {
                 "cpu" => {
@@ -264,12 +264,12 @@ impl Proof<'_> {
             self.facts.levers[0].not_raised = Some(why.to_owned());
         }
         self.facts.found = Some(found(&self.facts));
-        self.profile(record, site);
+        self.profile(record, running);
     }
 
     /// Profiles the component that binds, under the load as planned: where its CPU time goes, and where its threads
     /// wait.
-    fn profile(&mut self, record: &mut Record, site: &mut RunningSystem) {
+    fn profile(&mut self, record: &mut Record, running: &mut RunningSystem) {
         // The system is then down or about to be.
         if self.cancel.is_cancelled() || self.trouble.is_some() {
             return;
@@ -281,7 +281,7 @@ impl Proof<'_> {
         case.profile = Some(ProfileSpec { on_wait: true, ..ProfileSpec::of(vec![component]) });
         // Whatever becomes of this load, what was proven remains valid.
         let (trouble, exits) = (self.trouble.clone(), self.exits.len());
-        match self.load(record, site, case, &[]) {
+        match self.load(record, running, case, &[]) {
             Some(_) => self.facts.profiled = Some(FUNCTIONS.to_owned()),
             None => self.trouble = trouble,
         }
@@ -326,12 +326,12 @@ impl Proof<'_> {
     fn tighten(
         &mut self,
         record: &mut Record,
-        site: &mut RunningSystem,
+        running: &mut RunningSystem,
         levers: &[Lever],
         rounds: u32,
         left_s: u64,
     ) -> Option<(Vec<usize>, u64)> {
-        let mut parts = vec![self.tightened(record, site, levers, 0, rounds)?];
+        let mut parts = vec![self.tightened(record, running, levers, 0, rounds)?];
         let order = self.conclude(levers, &parts);
         let again = rounds_within(left_s.saturating_sub(WARM_UP_S), levers.len(), self.request.block_s);
         let is_open = self.facts.levers.iter().any(|lever| lever.call == LeverCall::CannotTell)
@@ -342,7 +342,7 @@ impl Proof<'_> {
         let again = u32::try_from(again).unwrap_or(u32::MAX);
         // This is known already, whatever becomes of the rest.
         self.facts.found = Some(found(&self.facts));
-        parts.push(self.tightened(record, site, levers, rounds, again)?);
+        parts.push(self.tightened(record, running, levers, rounds, again)?);
         Some((self.conclude(levers, &parts), 0))
     }
 
@@ -350,7 +350,7 @@ impl Proof<'_> {
     fn tightened<'b>(
         &mut self,
         record: &mut Record,
-        site: &mut RunningSystem,
+        running: &mut RunningSystem,
         levers: &'b [Lever],
         before: u32,
         rounds: u32,
@@ -358,7 +358,7 @@ impl Proof<'_> {
         let changes = levers.iter().map(|lever| Change { lever, setting: &lever.less }).collect();
         let seed = self.request.seed.wrapping_add(u64::from(before));
         let blocks = Blocks::new(changes, rounds, self.request.block_s, seed).after(before);
-        self.blocks(record, site, LESS, blocks)
+        self.blocks(record, running, LESS, blocks)
     }
 
     /// Draws conclusions from the blocks so far. Returns the levers' indices, most costly first.
@@ -395,7 +395,7 @@ impl Proof<'_> {
     fn raise(
         &mut self,
         record: &mut Record,
-        site: &mut RunningSystem,
+        running: &mut RunningSystem,
         lever: &Lever,
         most_s: u64,
         next: Option<Headroom>,
@@ -411,7 +411,7 @@ impl Proof<'_> {
         let rounds = rounds_within(most_s, raises, self.request.block_s);
         let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
         let blocks = Blocks::new(changes, rounds, self.request.block_s, self.request.seed ^ 1);
-        let Some(part) = self.blocks(record, site, MORE, blocks) else { return };
+        let Some(part) = self.blocks(record, running, MORE, blocks) else { return };
         let effects = analysis::effects(&[&part.measured], raises);
         let samples = part.trial.samples.by_component();
         let less = &self.facts.levers[0];
@@ -440,7 +440,7 @@ impl Proof<'_> {
     fn blocks<'b>(
         &mut self,
         record: &mut Record,
-        site: &mut RunningSystem,
+        running: &mut RunningSystem,
         name: &str,
         mut blocks: Blocks<'b>,
     ) -> Option<Part<'b>> {
@@ -448,7 +448,7 @@ impl Proof<'_> {
         // Only the load as planned is profiled: here profiling would be one more change.
         case.profile = None;
         case.events = blocks.events();
-        let Loaded { trial, .. } = self.load(record, site, case, &blocks.restore())?;
+        let Loaded { trial, .. } = self.load(record, running, case, &blocks.restore())?;
         let facts = blocks.measure(name, &trial, self.base.loads.len());
         let measured = blocks.measured(&facts);
         self.facts.blocks.extend(facts);
@@ -458,13 +458,12 @@ impl Proof<'_> {
     fn load(
         &mut self,
         record: &mut Record,
-        site: &mut RunningSystem,
+        running: &mut RunningSystem,
         case: Case,
         restore: &[EventSpec],
     ) -> Option<Loaded> {
-        let opened =
-            record.level(&case).and_then(|(index, number)| Ok((record.trial(index, number)?, index, number)));
-        let (writer, index, number) = match opened {
+        let opened = record.level(&case).and_then(|key| Ok((record.trial(key)?, key)));
+        let (writer, key) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 self.exits.push(Exit::CouldNotRun);
@@ -474,14 +473,14 @@ impl Proof<'_> {
         };
         (self.emit)(RunEvent::TrialStarted {
             case: case.name.clone(),
-            trial: number,
+            trial: key.trial,
             place: self.made + 1,
             of: MOST_LOADS as usize,
             at_most: true,
             cpu_limits: crate::limits::cpu_limits(&case),
             figures: figures_of_case(&case),
         });
-        let state = record.state(writer, self.cancel, site);
+        let state = record.state(writer, self.cancel, running);
         let conditions = Conditions { is_watched: self.options.is_watched, ..Conditions::default() };
         let trial = Trial {
             index: 0,
@@ -500,19 +499,19 @@ impl Proof<'_> {
             restore,
         };
         self.made += 1;
-        let outcome = trial.run(site, &state, &without_changes(self.emit)).masked(&self.options.secrets);
+        let outcome = trial.run(running, &state, &without_changes(self.emit)).masked(&self.options.secrets);
         let unwritten = state.unwritten();
         // The system stays up for the next load.
         let next = (!self.cancel.is_cancelled()).then_some(0);
         if next.is_none() {
             self.carried.connect_anew(|_| true);
         }
-        let left = site.end_trial(next, false, &state);
-        logs::mask_ended(&state, &site.open_logs(), self.emit);
+        let left = running.end_trial(next, false, &state);
+        logs::mask_ended(&state, &running.open_logs(), self.emit);
         (self.emit)(RunEvent::TrialEnded {
             figures: figures_of_case(&case),
             case: case.name.clone(),
-            trial: number,
+            trial: key.trial,
             summary: outcome.summary.clone().map(Box::new),
             failure: outcome.failure.clone(),
         });
@@ -525,7 +524,7 @@ impl Proof<'_> {
             return None;
         }
         match (outcome.summary, outcome.failure.or(unwritten.map(|e| e.to_string()))) {
-            (Some(summary), None) if !self.cancel.is_cancelled() => self.read(record, index, number, summary),
+            (Some(summary), None) if !self.cancel.is_cancelled() => self.read(record, key, summary),
             (_, why) => {
                 self.trouble = why.filter(|_| !self.cancel.is_cancelled());
                 None
@@ -534,10 +533,10 @@ impl Proof<'_> {
     }
 
     /// Reads back what a load has recorded.
-    fn read(&mut self, record: &Record, case: usize, number: u32, summary: Summary) -> Option<Loaded> {
+    fn read(&mut self, record: &Record, key: TrialKey, summary: Summary) -> Option<Loaded> {
         let read = read_run(&record.dir).map_err(|error| error.to_string());
         let trial = read.map(|mut run| {
-            run.cases.swap_remove(case).trials.into_iter().find(|trial| trial.number == number)
+            run.cases.swap_remove(key.case).trials.into_iter().find(|trial| trial.number == key.trial)
         });
         match trial {
             Ok(Some(trial)) => Some(Loaded { trial, summary }),

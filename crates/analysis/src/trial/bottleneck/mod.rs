@@ -20,41 +20,35 @@
 
 mod answer;
 mod causes;
+mod cpu;
+mod files;
 pub mod flow;
 mod inferred;
 mod located;
 mod memory;
 mod ports;
+mod queues;
+mod refused;
 mod taken_down;
 mod targets;
 
 use std::collections::BTreeMap;
 
-use loadlab_record::Failure;
 use loadlab_record::counts::load::Tick;
 pub use loadlab_record::documents::bottleneck::BottleneckKind;
 use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::documents::summary::{ComponentSummary, Doubt, Summary};
-use loadlab_record::text::units::{
-    format_bytes, format_count, format_duration_ns, format_percent_whole, significant,
-};
-use loadlab_record::watch::evidence::{Evidence, Listener};
-use loadlab_record::watch::names::{GENERATOR, HOST};
+use loadlab_record::text::units::format_duration_ns;
+use loadlab_record::watch::evidence::Evidence;
+use loadlab_record::watch::names::GENERATOR;
 use loadlab_record::watch::sample::Sample;
 
 pub use self::answer::{Diagnosis, answer_of_watched, diagnose};
 use self::flow::Flow;
-use crate::statistics::trend::{stretches, trend};
-use crate::trial::counter::{Counter, During};
-use crate::trial::doubts::BUSY_SHARE;
+use crate::trial::counter::During;
 
 /// A component throttled by its CPU limit for this share of the time was held back by it.
 const THROTTLED_SHARE: f64 = 0.05;
-/// A fully used core, as far as CPU time can be measured.
-const WHOLE_SHARE: f64 = 1.05;
-/// CPU of one thread that does all the work plus the threads that clean up after it (a garbage collector, a compiler):
-/// in such servers these take a tenth or two.
-const BESIDE_SHARE: f64 = 1.2;
 /// The weight of a full resource, relative to one that held the load back.
 const FULL_WEIGHT: f64 = 0.8;
 /// This share counts as most.
@@ -63,27 +57,10 @@ const MOST_SHARE: f64 = 0.5;
 const SHORTEST_S: f64 = 2.0;
 /// If at most this share of the waiting requests is worked on, the others wait for their turn: concurrency is limited.
 const FEW_SHARE: f64 = 0.5;
-/// Refused, reset or timed-out connections count above this share of the requests started.
-const REFUSED_SHARE: f64 = 0.001;
-/// A lost SYN is retransmitted after this long: no server is that slow to accept.
-const SYN_AGAIN_MS: f64 = 990.0;
-/// Fewest connections dropped by full accept queues: fewer may have other causes.
-const FEWEST_OVERFLOWS: f64 = 10.0;
-/// Open files above this share of the limit count as all: a process that closes some to accept others is sampled in
-/// between.
-const FILES_SHARE: f64 = 0.97;
-/// Disk-bound: some task waited for block I/O for this share of the time. Background writeback also waits now and
-/// then.
-const DISK_SHARE: f64 = 0.6;
-/// A probe whose value falls by this share of its maximum once the load is over is a queue; one that stays is a
-/// count.
-const FALLS_SHARE: f64 = 0.2;
 /// If less than this share of a CPU limit is used, the limit is hit only in bursts.
 const BURSTS_SHARE: f64 = 0.5;
 /// At a limit for less than this share of the load: just a reading or two.
 const HELD_SHARE: f64 = 0.2;
-/// Words in the names of probes that are queues, whatever they do once the load is over.
-const QUEUE_WORDS: [&str; 7] = ["queue", "backlog", "depth", "lag", "pending", "waiting", "ready"];
 
 /// Something that was saturated, or may have been.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,16 +107,16 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     let mut found = generator(trial);
     found.extend(died(trial));
     found.extend(by_component(trial, memory::memory));
-    found.extend(by_component(trial, cpu_limit));
-    found.extend(by_component(trial, open_files));
+    found.extend(by_component(trial, cpu::cpu_limit));
+    found.extend(by_component(trial, files::open_files));
     found.extend(flow.map(|flow| ports::ports(trial, flow)).unwrap_or_default());
-    found.extend(by_component(trial, disk));
-    found.extend(flow.map(|flow| accept_queues(trial, flow)).unwrap_or_default());
+    found.extend(by_component(trial, files::disk));
+    found.extend(flow.map(|flow| refused::accept_queues(trial, flow)).unwrap_or_default());
     let has_queue = found.iter().any(|s| s.kind == BottleneckKind::AcceptQueue);
-    found.extend(refused(trial, flow, has_queue));
-    found.extend(queues(trial));
-    found.extend(one_cores(trial, flow));
-    found.extend(machine(trial));
+    found.extend(refused::refused(trial, flow, has_queue));
+    found.extend(queues::queues(trial));
+    found.extend(cpu::one_cores(trial, flow));
+    found.extend(cpu::machine(trial));
     let by_weight = |a: &Suspect, b: &Suspect| {
         rank(a).cmp(&rank(b)).then(b.share.total_cmp(&a.share)).then(when(a).total_cmp(&when(b)))
     };
@@ -156,64 +133,6 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
         found.insert(0, few.unwrap_or_else(|| inferred::inside(trial, flow)));
     }
     replicas_together(trial, found)
-}
-
-/// Components that kept one core busy, either with one thread or with all threads together, such as those of an
-/// interpreter with a global lock, which take turns.
-fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
-    let mut found = flow.map(|flow| located::one_thread(trial, flow)).unwrap_or_default();
-    // If the load is answered as it arrives, the CPU it needs is no limit, even at about one core.
-    let by_use = if causes::keeps_up(trial) { Vec::new() } else { by_component(trial, one_core) };
-    let by_use = by_use.into_iter().filter_map(|mut suspect| {
-        let who = suspect.component.as_deref()?;
-        if found.iter().any(|s| s.component.as_deref() == Some(who)) {
-            return None;
-        }
-        let threads = flow.and_then(|flow| flow.threads.get(who)).map(|t| &t.means);
-        if let Some((threads, busiest)) = threads.and_then(|t| Some((t, t.busiest_cores?))) {
-            let all = format_count(threads.count.round().max(1.0));
-            let used = format_percent_whole(busiest.min(1.0));
-            let is_most = threads.cpu_cores.is_some_and(|cores| busiest >= 0.5 * cores);
-            let how = match is_most {
-                true => format!(
-                    "mostly one of its {all} threads (`{}`), which had {used} of it",
-                    threads.busiest_name
-                ),
-                false => format!(
-                    "the busiest of its {all} threads had {used} of it: they take turns, as under one lock"
-                ),
-            };
-            suspect.text = format!("{}; {how}", suspect.text);
-        }
-        Some(suspect)
-    });
-    let by_use: Vec<Suspect> = by_use.collect();
-    found.extend(by_use);
-    found
-}
-
-/// Listeners that dropped connections: the cause of resets and of connects that take whole seconds.
-fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
-    let started = trial.summary.requests.started.max(1) as f64;
-    let enough = (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS);
-    let full = flow.listeners.iter().filter(|l| l.drops as f64 >= enough && l.component != GENERATOR);
-    let suspect = |l: &Listener| {
-        let who = if l.component.is_empty() { l.address.clone() } else { l.component.clone() };
-        Suspect {
-            kind: BottleneckKind::AcceptQueue,
-            at_s: None,
-            text: format!(
-                "the accept queue of {who} ({}) was full: {} connections were dropped, because the server accepts too slowly or its backlog of {} is too short",
-                l.address,
-                format_count(l.drops as f64),
-                format_count(f64::from(l.backlog))
-            ),
-            component: Some(who),
-            share: (l.drops as f64 / started).min(1.0),
-            evidence: Vec::new(),
-        }
-    };
-    full.map(suspect).collect()
 }
 
 /// Replicas of one component with the same problem are reported once, as the first of them. Other findings about the
@@ -356,313 +275,4 @@ fn by_component(trial: &TrialData<'_>, look: Look) -> Vec<Suspect> {
         look(trial, name, summary, &own)
     });
     all.collect()
-}
-
-fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
-    let load = during(trial);
-    let length_s = load.to_s - load.from_s;
-    let throttled = Counter::of(own.iter().copied(), |s| s.throttled_s);
-    // For the load only: the summary's counter continues while stragglers are awaited. Summed over cores: a component
-    // throttled on four cores for a second accrues four seconds.
-    let throttled_s = throttled.used(load);
-    let stopped = throttled_s.filter(|_| length_s > 0.0).map(|s| s / length_s).unwrap_or(0.0);
-    let used = c.cpu_limit.filter(|l| *l > 0.0).zip(c.cpu_percent.mean).map(|(l, p)| p / 100.0 / l);
-    let at_limit = used.is_some_and(|u| u >= BUSY_SHARE);
-    if stopped < THROTTLED_SHARE && !at_limit {
-        return None;
-    }
-    // Throttled now and then while it used half of its limit: bursts, which affect the tail but not the throughput.
-    let bursts = used.is_some_and(|u| u < BURSTS_SHARE);
-    let first = own.windows(2).find(|w| {
-        let in_load = load.has(w[1].at_s);
-        let length_s = w[1].at_s - w[0].at_s;
-        let more = throttled.at(w[1].at_s).zip(throttled.at(w[0].at_s)).map_or(0.0, |(b, a)| b - a);
-        in_load && length_s > 0.0 && more / length_s >= THROTTLED_SHARE
-    });
-    let of = match (c.cpu_limit, used) {
-        (Some(limit), Some(used)) => {
-            format!(" used {} of its CPU limit of {}", format_percent_whole(used), cores(limit))
-        }
-        _ => " has a CPU limit".to_owned(),
-    };
-    let counted = |get: fn(&Sample) -> Option<u64>| {
-        Counter::of(own.iter().copied(), |s| get(s).map(|n| n as f64)).used(load).filter(|n| *n > 0.0)
-    };
-    let was = match (counted(|s| s.throttled_periods).zip(counted(|s| s.periods)), throttled_s) {
-        (Some((throttled, all)), _) => {
-            format!(
-                " and was throttled in {} of its periods",
-                format_percent_whole((throttled / all).min(1.0))
-            )
-        }
-        (None, Some(s)) if s > 0.0 => {
-            format!(" and was throttled, for {} over all cores in {}", seconds(s), seconds(length_s))
-        }
-        _ => String::new(),
-    };
-    let share = used.unwrap_or(0.0).max(if bursts { 0.0 } else { stopped.min(1.0) });
-    Some(Suspect {
-        kind: BottleneckKind::CpuLimit,
-        component: Some(name.to_owned()),
-        at_s: first.map(|w| w[0].at_s.max(load.from_s)),
-        text: format!("{name}{of}{was}"),
-        share: share.min(1.0),
-        evidence: Vec::new(),
-    })
-}
-
-fn cores(limit: f64) -> String {
-    if limit < 0.1 {
-        return format!("{} % of a core", significant(limit * 100.0, 2));
-    }
-    format!("{} {}", significant(limit, 2), if limit == 1.0 { "core" } else { "cores" })
-}
-
-/// A process at its limit of open files: it accepts no more, and new connections wait. How it reacts, by retrying at
-/// once or closing other connections, is a consequence.
-fn open_files(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
-    let load = during(trial);
-    let loaded: Vec<(f64, f64)> =
-        own.iter().filter(|s| load.has(s.at_s)).filter_map(|s| Some((s.at_s, s.open_files_share?))).collect();
-    let full: Vec<f64> =
-        loaded.iter().filter(|(_, share)| *share >= FILES_SHARE).map(|(at, _)| *at).collect();
-    let at_s = *full.first()?;
-    let share = full.len() as f64 / loaded.len() as f64;
-    let most = c.open_files_max.map_or(String::new(), |n| format!(", {} in total", format_count(n as f64)));
-    Some(Suspect {
-        kind: BottleneckKind::OpenFiles,
-        component: Some(name.to_owned()),
-        at_s: Some(at_s),
-        text: format!(
-            "{name} ran out of file descriptors: one of its processes was at its limit (`ulimit -n`) for {} of the time{most}",
-            format_percent_whole(share)
-        ),
-        share,
-        evidence: Vec::new(),
-    })
-}
-
-/// A component with some task waiting for block I/O nearly all the time (the kernel's pressure, \"some\").
-fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
-    let load = during(trial);
-    let waited = Counter::of(own.iter().copied(), |s| s.pressure.and_then(|p| p.io_s)).per_s(load)?;
-    if waited < DISK_SHARE || load.to_s - load.from_s < SHORTEST_S {
-        return None;
-    }
-    let bytes = |v: Option<u64>| v.map_or("–".to_owned(), |v| format_bytes(v as f64));
-    Some(Suspect {
-        kind: BottleneckKind::Disk,
-        component: Some(name.to_owned()),
-        at_s: None,
-        text: format!(
-            "{name} waited for its disk for {} of the time (read {}, written {})",
-            format_percent_whole(waited.min(1.0)),
-            bytes(c.block_bytes.read),
-            bytes(c.block_bytes.written)
-        ),
-        share: waited.min(1.0),
-        evidence: Vec::new(),
-    })
-}
-
-/// A component that cannot use a second core, however many there are.
-fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sample]) -> Option<Suspect> {
-    let used = c.cpu_percent.mean? / 100.0;
-    // Well above one core it does use several; whether more were available depends on the machine.
-    let one =
-        (BUSY_SHARE..=BESIDE_SHARE).contains(&used) && c.cpu_limit.is_none_or(|l| l > used / BUSY_SHARE);
-    let text = match used <= WHOLE_SHARE {
-        true => format!(
-            "{name} kept one core busy for {} of the time: it does not use a second one",
-            format_percent_whole(used.min(1.0))
-        ),
-        false => format!(
-            "{name} used {} cores: apparently one thread was always busy, and the others did little",
-            significant(used, 2)
-        ),
-    };
-    (one && trial.cores != 1).then(|| Suspect {
-        kind: BottleneckKind::OneCore,
-        component: Some(name.to_owned()),
-        at_s: None,
-        text,
-        share: used.min(1.0),
-        evidence: Vec::new(),
-    })
-}
-
-/// Every core of the machine was busy.
-fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
-    let load = during(trial);
-    let host = || trial.samples.iter().filter(|s| s.component == HOST);
-    // The host's counters cover all cores, of which loadlab may be allowed only some. Older records know only the
-    // latter.
-    let cores = trial.summary.generator.machine_cores.unwrap_or(trial.cores);
-    let used = Counter::of(host(), crate::trial::components::cpu_s).per_s(load)? / cores.max(1) as f64;
-    // Within a second or two anything can be busy.
-    if cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
-        return None;
-    }
-    let own = trial.summary.generator.cpu_s / (load.to_s - load.from_s).max(f64::MIN_POSITIVE);
-    let components = trial.summary.components.iter();
-    let mut shares: Vec<(&str, f64)> = components
-        .filter_map(|(n, c)| Some((n.as_str(), c.cpu_percent.mean? / 100.0)))
-        .chain([(GENERATOR, own)])
-        .collect();
-    let ours: f64 = shares.iter().map(|(_, s)| s).sum();
-    let others = (used * cores as f64 - ours).max(0.0);
-    // A machine kept busy by other programs explains nothing about this system; it is reported, but decides nothing.
-    let is_ours = ours >= others;
-    shares.push(("others", others));
-    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let texts: Vec<String> =
-        shares.iter().take(3).map(|(n, s)| format!("{n} {}", significant(*s, 2))).collect();
-    Some(Suspect {
-        kind: if is_ours { BottleneckKind::HostCpu } else { BottleneckKind::Neighbours },
-        component: Some(HOST.into()),
-        at_s: None,
-        text: format!(
-            "the machine: its {cores} cores were busy for {} of the time (in cores: {})",
-            format_percent_whole(used.min(1.0)),
-            texts.join(", ")
-        ),
-        share: used.min(1.0),
-        evidence: Vec::new(),
-    })
-}
-
-fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<Suspect> {
-    let s = trial.summary;
-    let started = s.requests.started.max(1) as f64;
-    let own = s.connections.own_limits.total();
-    let connect = s.failures.get(Failure::Connect).saturating_sub(own);
-    let reset = s.failures.get(Failure::Reset);
-    let at = trial.ticks.iter().find(|t| {
-        let f = &t.counts.failures;
-        f.get(Failure::Connect) + f.get(Failure::Reset) > 0
-    });
-    let mut found = Vec::new();
-    let host = targets::socket_of(&s.load.url).or_else(|| s.load.url.split('/').nth(2));
-    let host = host.filter(|host| !host.is_empty()).unwrap_or("the target");
-    let host = flow.and_then(|flow| flow.listens_at(&s.load.url)).unwrap_or(host);
-    let mut say = |share: f64, text: String| {
-        found.push(Suspect {
-            kind: BottleneckKind::Refused,
-            component: Some(host.to_owned()),
-            at_s: at.map(|t| t.from_s),
-            text,
-            share: share.min(1.0),
-            evidence: Vec::new(),
-        });
-    };
-    let share = (connect + reset) as f64 / started;
-    if share > REFUSED_SHARE {
-        let n = |v: u64| format_count(v as f64);
-        say(
-            share,
-            format!(
-                "{host} rejected connections: {} refused, {} reset ({} of all requests)",
-                n(connect),
-                n(reset),
-                significant(share * 100.0, 2) + " %"
-            ),
-        );
-    }
-    let slow = s.connect_ms.max.or(s.connect_ms.over_ms.get("max").copied()).unwrap_or(0.0);
-    if slow >= SYN_AGAIN_MS && s.connect_ms.p50.is_none_or(|p50| p50 < SYN_AGAIN_MS / 2.0) {
-        say(
-            0.0,
-            format!(
-                "connects to {host} took up to {}: the first packet was lost and sent again, because the accept queue was full or the network dropped it",
-                format_duration_ns(slow * 1e6)
-            ),
-        );
-    }
-    if let Some((turned_away, whose)) = turned_away(trial, slow >= SYN_AGAIN_MS)
-        && !has_queue
-        && turned_away >= (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS)
-    {
-        say(
-            REFUSED_SHARE,
-            format!(
-                "the accept queue of {whose} was full: {} connections were dropped, because the server accepts too slowly or its backlog (`listen`) is too short",
-                format_count(turned_away)
-            ),
-        );
-    }
-    found
-}
-
-/// Connections dropped by full accept queues during the load, and where. A component in its own network has its own
-/// counter; the machine's counter covers everything, and is used only if connects of this load took whole seconds.
-fn turned_away(trial: &TrialData<'_>, has_slow_connects: bool) -> Option<(f64, String)> {
-    let load = during(trial);
-    let of = |name: &str| {
-        let own = trial.samples.iter().filter(|s| s.component == name);
-        let count = Counter::of(own, |s| Some(s.tcp.as_ref()?.accept_overflows? as f64));
-        Some(count.at(load.to_s)? - count.at(load.from_s)?).filter(|n| *n > 0.0)
-    };
-    let own = trial.summary.components.keys().filter_map(|name| Some((of(name)?, name.clone())));
-    own.max_by(|a, b| a.0.total_cmp(&b.0)).or_else(|| {
-        let host = of(HOST).filter(|_| has_slow_connects)?;
-        Some((host, "the target, or of another server on this machine,".to_owned()))
-    })
-}
-
-/// The words of a name such as `queueDepth` or `messages_ready`, in lower case.
-fn words_of(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut was_small = false;
-    for c in name.chars() {
-        if !c.is_ascii_alphanumeric() || c.is_ascii_uppercase() && was_small {
-            words.push(String::new());
-        }
-        was_small = c.is_ascii_lowercase();
-        if let Some(word) = words.last_mut().filter(|_| c.is_ascii_alphanumeric()) {
-            word.push(c.to_ascii_lowercase());
-        }
-    }
-    words
-}
-
-/// Probes that rise while the load runs and fall once it is over.
-fn queues(trial: &TrialData<'_>) -> Vec<Suspect> {
-    let load = during(trial);
-    let found = trial.summary.probes.keys().filter_map(|name| {
-        let mut points: Vec<(f64, f64)> = trial
-            .samples
-            .iter()
-            .flat_map(|s| {
-                s.probes.iter().map(move |(p, v)| (s.at_s, crate::trial::components::probe_name(s, p), *v))
-            })
-            .filter(|(_, p, _)| p == name)
-            .map(|(at_s, _, v)| (at_s, v))
-            .collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let loaded: Vec<(f64, f64)> = points.iter().copied().filter(|p| load.has(p.0)).collect();
-        let grew = trend(&stretches(&loaded, 10))?;
-        let (first, last) = (loaded.first()?.1, loaded.last()?.1);
-        let most = points.iter().map(|p| p.1).fold(f64::NEG_INFINITY, f64::max);
-        let falls = points.last()?.1 <= most - FALLS_SHARE * (most - first.min(most));
-        // By the beginnings of words: `already_sent` is no queue, though it contains `ready`.
-        let named = words_of(name).iter().any(|word| QUEUE_WORDS.iter().any(|queue| word.starts_with(queue)));
-        let grows = grew.tau > 0.6 && last > first.max(1.0) * 1.5;
-        if !grows || !falls && !named {
-            return None;
-        }
-        let at = loaded.iter().find(|p| p.1 > first.max(1.0) * 1.5).map(|p| p.0);
-        Some(Suspect {
-            kind: BottleneckKind::Queue,
-            component: Some(name.clone()),
-            at_s: at,
-            text: format!(
-                "{name} grew from {} to {} during the load: its consumer cannot keep up",
-                format_count(first.round()),
-                format_count(last.round())
-            ),
-            share: grew.tau,
-            evidence: Vec::new(),
-        })
-    });
-    found.collect()
 }

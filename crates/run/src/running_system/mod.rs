@@ -22,12 +22,12 @@ use loadlab_system::{
 
 use crate::event::RunEvent;
 use crate::limits;
-use crate::site::containers::Externals;
-use crate::site::durability::Persisted;
-use crate::site::error::SiteError;
-use crate::site::function_lists::FunctionLists;
-use crate::site::ports::Ports;
-use crate::site::probes::ProbeContext;
+use crate::running_system::containers::Externals;
+use crate::running_system::durability::Persisted;
+use crate::running_system::error::BringUpError;
+use crate::running_system::function_lists::FunctionLists;
+use crate::running_system::ports::Ports;
+use crate::running_system::probes::ProbeContext;
 use crate::state::{EventSink, TrialState};
 use crate::translate::component;
 
@@ -153,7 +153,7 @@ impl RunningSystem {
         cancel: &Cancel,
         builds: &mut Builds,
         emit: EventSink<'_>,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         let logs = self.run_dir.join("builds");
         let mut done: Vec<(String, String)> = Vec::new();
         let components = cases.iter().flat_map(|case| case.system.components.iter().map(move |c| (case, c)));
@@ -167,7 +167,7 @@ impl RunningSystem {
                     continue;
                 }
                 done.push(key);
-                let no_folder = |error| SiteError::Folder { path: logs.clone(), error };
+                let no_folder = |error| BringUpError::Folder { path: logs.clone(), error };
                 std::fs::create_dir_all(&logs).map_err(no_folder)?;
                 let revision = case.values.iter().find(|(axis, _)| axis == plan::REVISION_AXIS);
                 let at = revision.map_or(String::new(), |(_, revision)| format!(" at {revision}"));
@@ -205,7 +205,7 @@ impl RunningSystem {
         case: &Case,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         self.remove_dead(index, state, emit);
         self.system.use_engine(case.system.engine.as_deref());
         self.externals.begin(case);
@@ -252,7 +252,7 @@ impl RunningSystem {
         started: Vec<&plan::ComponentSpec>,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         for planned in started {
             let name = &planned.name;
             let Some(at) = self.up.iter().position(|u| u.component.name() == name) else { continue };
@@ -307,7 +307,7 @@ impl RunningSystem {
         planned: &plan::ComponentSpec,
         is_profiled: bool,
         state: &TrialState,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         let name = &planned.name;
         let logs = self.log_files(name, state);
         let own = |n: &str| self.name(n, Some(name));
@@ -364,7 +364,7 @@ impl RunningSystem {
         component: &Component,
         wanted: &Limits,
         state: &TrialState,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         if component.is_paused() {
             component.resume();
         }
@@ -440,12 +440,12 @@ impl RunningSystem {
 
     /// Finds the ports of all components that are not up before the first one is started, since any component may be
     /// given the others' ports.
-    fn find_ports(&mut self, case: &Case) -> Result<(), SiteError> {
+    fn find_ports(&mut self, case: &Case) -> Result<(), BringUpError> {
         let RunningSystem { up, ports, .. } = self;
         let is_in_use = |name: &str| up.iter().any(|u| u.names_passed.iter().any(|passed| passed == name));
         for component in &case.system.components {
             if !up.iter().any(|u| u.component.name() == component.name) {
-                let failed = |error| SiteError::Port { component: component.name.clone(), error };
+                let failed = |error| BringUpError::Port { component: component.name.clone(), error };
                 ports.find(component, &is_in_use).map_err(failed)?;
             }
         }
@@ -457,7 +457,7 @@ impl RunningSystem {
     ///
     /// # Errors
     /// A seed command failed.
-    pub fn seed(&mut self, case: &Case, state: &TrialState, emit: EventSink<'_>) -> Result<(), SiteError> {
+    pub fn seed(&mut self, case: &Case, state: &TrialState, emit: EventSink<'_>) -> Result<(), BringUpError> {
         let seed = &case.system.seed;
         // Revisions have separate commands, even if their text is the same.
         let own = (case.dir.clone(), seed.clone());
@@ -479,7 +479,7 @@ impl RunningSystem {
         dir: &str,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         for planned in commands {
             let names = |n: &str| self.name(n, None);
             let command = component::command(planned, name, &names)?;
@@ -520,7 +520,7 @@ impl RunningSystem {
         &self,
         case: &Case,
         state: &TrialState,
-    ) -> Result<(Vec<Probe>, Option<Persisted>), SiteError> {
+    ) -> Result<(Vec<Probe>, Option<Persisted>), BringUpError> {
         let names = |n: &str| self.name(n, None);
         let logs = |name: &str| {
             let logs = self.component(name).map(|c| c.spec().logs.clone());
@@ -541,7 +541,8 @@ impl RunningSystem {
             probes.push(Probe::new(probes::probe(planned, &around)?)?);
         }
         let Some(spec) = &case.durability else { return Ok((probes, None)) };
-        let persisted = durability::prepare(spec, &around, &probes, state)?.map_err(SiteError::BeforeLoad)?;
+        let persisted =
+            durability::prepare(spec, &around, &probes, state)?.map_err(BringUpError::BeforeLoad)?;
         Ok((probes, Some(persisted)))
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_record::documents::event::EventKind;
 
-use crate::site::{Up, jvm};
+use crate::running_system::{Up, jvm};
 use crate::state::TrialState;
 
 /// Which components list their functions, and which of their processes may have left lists.

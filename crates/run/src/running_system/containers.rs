@@ -17,8 +17,8 @@ use loadlab_system::{
 
 use crate::event::RunEvent;
 use crate::limits;
-use crate::site::error::SiteError;
-use crate::site::{Builds, RunningSystem, Up};
+use crate::running_system::error::BringUpError;
+use crate::running_system::{Builds, RunningSystem, Up};
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::translate::component::{self, ready_of, words_of};
 use crate::translate::error::{Names, TranslateError};
@@ -171,7 +171,7 @@ impl RunningSystem {
         cancel: &Cancel,
         builds: &mut Builds,
         emit: EventSink<'_>,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         let mut done: Vec<String> = Vec::new();
         for case in cases {
             self.system.use_engine(case.system.engine.as_deref());
@@ -201,7 +201,7 @@ impl RunningSystem {
         cancel: &Cancel,
         builds: &mut Builds,
         emit: EventSink<'_>,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         let name = image_name(group, image);
         let component = |source| system::Error::of_container(group, source);
         let engine = self.system.engine().map_err(component)?;
@@ -221,7 +221,7 @@ impl RunningSystem {
         };
         let path = self.builds_dir()?.join(format!("{group}-image.log"));
         let log = std::fs::File::options().append(true).create(true).open(&path);
-        let mut log = log.map_err(|error| SiteError::Folder { path, error })?;
+        let mut log = log.map_err(|error| BringUpError::Folder { path, error })?;
         let built = engine.build_image(&build, self.system.scratch(), cancel, &mut log);
         let took_s = (clock::now_ns() - began_ns) as f64 / 1e9;
         let exit = Some(i32::from(built.is_err()));
@@ -237,7 +237,7 @@ impl RunningSystem {
         case: &Case,
         compose: &plan::ComposeSpec,
         log: &Path,
-    ) -> Result<ComposeSpec, SiteError> {
+    ) -> Result<ComposeSpec, BringUpError> {
         let fill_env = |env: &[(String, plan::Template)], own: Option<&str>| {
             let names = |n: &str| self.name(n, own);
             component::env_of(env, "the Compose file", &names)
@@ -269,7 +269,7 @@ impl RunningSystem {
         case: &Case,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         let Some(compose) = &case.system.compose else { return Ok(()) };
         if self.is_whole(compose, state, emit)? {
             self.services_live_on(case, state)?;
@@ -296,7 +296,10 @@ impl RunningSystem {
         };
         let project = self.system.compose_up(&spec, &state.cancel, &made)?;
         let services = services.into_inner();
-        let logs = state.writer.as_ref().map_or_else(String::new, |w| crate::site::within_record(w.logs()));
+        let logs = state
+            .writer
+            .as_ref()
+            .map_or_else(String::new, |w| crate::running_system::within_record(w.logs()));
         for component in project.components() {
             let name = component.name().to_owned();
             let service = services.get(&name).cloned().unwrap_or_default();
@@ -329,7 +332,7 @@ impl RunningSystem {
         compose: &plan::ComposeSpec,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<bool, SiteError> {
+    ) -> Result<bool, BringUpError> {
         let Some(project) = &self.externals.project else { return Ok(false) };
         let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
         let names = project.components().iter().map(Component::name);
@@ -343,12 +346,12 @@ impl RunningSystem {
         self.up.retain(|up| up.service.is_none());
         match self.compose_down(state) {
             None => Ok(false),
-            Some((text, _)) => Err(SiteError::BeforeLoad(text)),
+            Some((text, _)) => Err(BringUpError::BeforeLoad(text)),
         }
     }
 
     /// Applies the limits of the new case to services that stay up.
-    fn services_live_on(&self, case: &Case, state: &TrialState) -> Result<(), SiteError> {
+    fn services_live_on(&self, case: &Case, state: &TrialState) -> Result<(), BringUpError> {
         for up in &self.up {
             let Some(service) = &up.service else { continue };
             state.member(up.component.process());
@@ -357,7 +360,7 @@ impl RunningSystem {
         Ok(())
     }
 
-    fn services_are_there(&self, case: &Case, project: &Project) -> Result<(), SiteError> {
+    fn services_are_there(&self, case: &Case, project: &Project) -> Result<(), BringUpError> {
         let names: Vec<&str> = project.components().iter().map(|c| c.name()).collect();
         for planned in &case.system.components {
             let ComponentKind::Service(service) = &planned.part else { continue };
@@ -370,7 +373,7 @@ impl RunningSystem {
                     planned.name,
                     names.join(", ")
                 );
-                return Err(SiteError::BeforeLoad(message));
+                return Err(BringUpError::BeforeLoad(message));
             }
         }
         Ok(())
@@ -381,7 +384,7 @@ impl RunningSystem {
         case: &Case,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         for at in 0..self.up.len() {
             let Some(service) = &self.up[at].service else { continue };
             let planned = planned_service(case, service);
@@ -429,7 +432,7 @@ impl RunningSystem {
         external: &plan::External,
         case: &Case,
         state: &TrialState,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), BringUpError> {
         let name = &planned.name;
         let names = |n: &str| self.name(n, Some(name));
         let seek = match external {
@@ -452,7 +455,7 @@ impl RunningSystem {
         self.answers(planned, state)
     }
 
-    fn answers(&self, planned: &plan::ComponentSpec, state: &TrialState) -> Result<(), SiteError> {
+    fn answers(&self, planned: &plan::ComponentSpec, state: &TrialState) -> Result<(), BringUpError> {
         if planned.ready.is_none() {
             return Ok(());
         }
@@ -462,11 +465,11 @@ impl RunningSystem {
         Ok(())
     }
 
-    fn builds_dir(&self) -> Result<PathBuf, SiteError> {
+    fn builds_dir(&self) -> Result<PathBuf, BringUpError> {
         let path = self.run_dir.join("builds");
         match std::fs::create_dir_all(&path) {
             Ok(()) => Ok(path),
-            Err(error) => Err(SiteError::Folder { path, error }),
+            Err(error) => Err(BringUpError::Folder { path, error }),
         }
     }
 }

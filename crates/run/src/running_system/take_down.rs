@@ -6,8 +6,8 @@ use loadlab_record::documents::event::EventKind;
 use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::{Counts, Takedown};
 
-use crate::site::error::SiteError;
-use crate::site::{RunningSystem, Up};
+use crate::running_system::error::BringUpError;
+use crate::running_system::{RunningSystem, Up};
 use crate::state::TrialState;
 
 impl RunningSystem {
@@ -97,7 +97,7 @@ impl RunningSystem {
     ///
     /// # Errors
     /// What could not be removed.
-    pub fn close(mut self) -> Result<(), SiteError> {
+    pub fn close(mut self) -> Result<(), BringUpError> {
         self.function_lists.note(&self.up);
         let closed = self.system.close();
         self.function_lists.remove();

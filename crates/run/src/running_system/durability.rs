@@ -11,7 +11,7 @@ use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::summary::Loss;
 use loadlab_system::{OutputCommand, Probe, clock, http};
 
-use crate::site::probes::{self, ProbeContext};
+use crate::running_system::probes::{self, ProbeContext};
 use crate::state::TrialState;
 use crate::translate::error::TranslateError;
 

@@ -6,7 +6,7 @@ use crate::translate::error::TranslateError;
 
 /// Why the system did not come up.
 #[derive(Debug, thiserror::Error)]
-pub enum SiteError {
+pub enum BringUpError {
     /// The plan cannot be carried out.
     #[error(transparent)]
     Translate(#[from] TranslateError),

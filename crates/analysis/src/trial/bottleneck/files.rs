@@ -1,0 +1,67 @@
+//! Files as a bottleneck: file descriptors that ran out, and a disk that components wait for.
+
+use loadlab_record::documents::summary::ComponentSummary;
+use loadlab_record::text::units::{format_bytes, format_count, format_percent_whole};
+use loadlab_record::watch::sample::Sample;
+
+use super::{BottleneckKind, SHORTEST_S, Suspect, TrialData, during};
+use crate::trial::counter::Counter;
+
+/// Open files above this share of the limit count as all: a process that closes some to accept others is sampled in
+/// between.
+const FILES_SHARE: f64 = 0.97;
+/// Disk-bound: some task waited for block I/O for this share of the time. Background writeback also waits now and
+/// then.
+const DISK_SHARE: f64 = 0.6;
+
+/// A process at its limit of open files: it accepts no more, and new connections wait. How it reacts, by retrying at
+/// once or closing other connections, is a consequence.
+pub fn open_files(
+    trial: &TrialData<'_>,
+    name: &str,
+    c: &ComponentSummary,
+    own: &[&Sample],
+) -> Option<Suspect> {
+    let load = during(trial);
+    let loaded: Vec<(f64, f64)> =
+        own.iter().filter(|s| load.has(s.at_s)).filter_map(|s| Some((s.at_s, s.open_files_share?))).collect();
+    let full: Vec<f64> =
+        loaded.iter().filter(|(_, share)| *share >= FILES_SHARE).map(|(at, _)| *at).collect();
+    let at_s = *full.first()?;
+    let share = full.len() as f64 / loaded.len() as f64;
+    let most = c.open_files_max.map_or(String::new(), |n| format!(", {} in total", format_count(n as f64)));
+    Some(Suspect {
+        kind: BottleneckKind::OpenFiles,
+        component: Some(name.to_owned()),
+        at_s: Some(at_s),
+        text: format!(
+            "{name} ran out of file descriptors: one of its processes was at its limit (`ulimit -n`) for {} of the time{most}",
+            format_percent_whole(share)
+        ),
+        share,
+        evidence: Vec::new(),
+    })
+}
+
+/// A component with some task waiting for block I/O nearly all the time (the kernel's pressure, \"some\").
+pub fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
+    let load = during(trial);
+    let waited = Counter::of(own.iter().copied(), |s| s.pressure.and_then(|p| p.io_s)).per_s(load)?;
+    if waited < DISK_SHARE || load.to_s - load.from_s < SHORTEST_S {
+        return None;
+    }
+    let bytes = |v: Option<u64>| v.map_or("–".to_owned(), |v| format_bytes(v as f64));
+    Some(Suspect {
+        kind: BottleneckKind::Disk,
+        component: Some(name.to_owned()),
+        at_s: None,
+        text: format!(
+            "{name} waited for its disk for {} of the time (read {}, written {})",
+            format_percent_whole(waited.min(1.0)),
+            bytes(c.block_bytes.read),
+            bytes(c.block_bytes.written)
+        ),
+        share: waited.min(1.0),
+        evidence: Vec::new(),
+    })
+}

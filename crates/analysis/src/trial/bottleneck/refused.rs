@@ -1,0 +1,119 @@
+//! Connections that the system turned away: full accept queues, and what a load saw of them.
+
+use loadlab_record::Failure;
+use loadlab_record::text::units::{format_count, format_duration_ns, significant};
+use loadlab_record::watch::evidence::Listener;
+use loadlab_record::watch::names::{GENERATOR, HOST};
+
+use super::flow::Flow;
+use super::{BottleneckKind, Suspect, TrialData, during, targets};
+use crate::trial::counter::Counter;
+
+/// Refused, reset or timed-out connections count above this share of the requests started.
+const REFUSED_SHARE: f64 = 0.001;
+/// A lost SYN is retransmitted after this long: no server is that slow to accept.
+const SYN_AGAIN_MS: f64 = 990.0;
+/// Fewest connections dropped by full accept queues: fewer may have other causes.
+const FEWEST_OVERFLOWS: f64 = 10.0;
+
+pub fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<Suspect> {
+    let s = trial.summary;
+    let started = s.requests.started.max(1) as f64;
+    let own = s.connections.own_limits.total();
+    let connect = s.failures.get(Failure::Connect).saturating_sub(own);
+    let reset = s.failures.get(Failure::Reset);
+    let at = trial.ticks.iter().find(|t| {
+        let f = &t.counts.failures;
+        f.get(Failure::Connect) + f.get(Failure::Reset) > 0
+    });
+    let mut found = Vec::new();
+    let host = targets::socket_of(&s.load.url).or_else(|| s.load.url.split('/').nth(2));
+    let host = host.filter(|host| !host.is_empty()).unwrap_or("the target");
+    let host = flow.and_then(|flow| flow.listens_at(&s.load.url)).unwrap_or(host);
+    let mut say = |share: f64, text: String| {
+        found.push(Suspect {
+            kind: BottleneckKind::Refused,
+            component: Some(host.to_owned()),
+            at_s: at.map(|t| t.from_s),
+            text,
+            share: share.min(1.0),
+            evidence: Vec::new(),
+        });
+    };
+    let share = (connect + reset) as f64 / started;
+    if share > REFUSED_SHARE {
+        let n = |v: u64| format_count(v as f64);
+        say(
+            share,
+            format!(
+                "{host} rejected connections: {} refused, {} reset ({} of all requests)",
+                n(connect),
+                n(reset),
+                significant(share * 100.0, 2) + " %"
+            ),
+        );
+    }
+    let slow = s.connect_ms.max.or(s.connect_ms.over_ms.get("max").copied()).unwrap_or(0.0);
+    if slow >= SYN_AGAIN_MS && s.connect_ms.p50.is_none_or(|p50| p50 < SYN_AGAIN_MS / 2.0) {
+        say(
+            0.0,
+            format!(
+                "connects to {host} took up to {}: the first packet was lost and sent again, because the accept queue was full or the network dropped it",
+                format_duration_ns(slow * 1e6)
+            ),
+        );
+    }
+    if let Some((turned_away, whose)) = turned_away(trial, slow >= SYN_AGAIN_MS)
+        && !has_queue
+        && turned_away >= (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS)
+    {
+        say(
+            REFUSED_SHARE,
+            format!(
+                "the accept queue of {whose} was full: {} connections were dropped, because the server accepts too slowly or its backlog (`listen`) is too short",
+                format_count(turned_away)
+            ),
+        );
+    }
+    found
+}
+
+/// Listeners that dropped connections: the cause of resets and of connects that take whole seconds.
+pub fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
+    let started = trial.summary.requests.started.max(1) as f64;
+    let enough = (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS);
+    let full = flow.listeners.iter().filter(|l| l.drops as f64 >= enough && l.component != GENERATOR);
+    let suspect = |l: &Listener| {
+        let who = if l.component.is_empty() { l.address.clone() } else { l.component.clone() };
+        Suspect {
+            kind: BottleneckKind::AcceptQueue,
+            at_s: None,
+            text: format!(
+                "the accept queue of {who} ({}) was full: {} connections were dropped, because the server accepts too slowly or its backlog of {} is too short",
+                l.address,
+                format_count(l.drops as f64),
+                format_count(f64::from(l.backlog))
+            ),
+            component: Some(who),
+            share: (l.drops as f64 / started).min(1.0),
+            evidence: Vec::new(),
+        }
+    };
+    full.map(suspect).collect()
+}
+
+/// Connections dropped by full accept queues during the load, and where. A component in its own network has its own
+/// counter; the machine's counter covers everything, and is used only if connects of this load took whole seconds.
+fn turned_away(trial: &TrialData<'_>, has_slow_connects: bool) -> Option<(f64, String)> {
+    let load = during(trial);
+    let of = |name: &str| {
+        let own = trial.samples.iter().filter(|s| s.component == name);
+        let count = Counter::of(own, |s| Some(s.tcp.as_ref()?.accept_overflows? as f64));
+        Some(count.at(load.to_s)? - count.at(load.from_s)?).filter(|n| *n > 0.0)
+    };
+    let own = trial.summary.components.keys().filter_map(|name| Some((of(name)?, name.clone())));
+    own.max_by(|a, b| a.0.total_cmp(&b.0)).or_else(|| {
+        let host = of(HOST).filter(|_| has_slow_connects)?;
+        Some((host, "the target, or of another server on this machine,".to_owned()))
+    })
+}
