@@ -139,10 +139,10 @@ fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
         n if names.len() == n => format!("Every case: {text}."),
         _ => format!("{}: {text}.", named(cases, labels, names)),
     };
-    const MOST: usize = 4;
-    let mut sentences: Vec<String> = said.iter().take(MOST).map(sentence).collect();
-    if said.len() > MOST {
-        sentences.push(match said.len() - MOST {
+    const MAX_SENTENCES: usize = 4;
+    let mut sentences: Vec<String> = said.iter().take(MAX_SENTENCES).map(sentence).collect();
+    if said.len() > MAX_SENTENCES {
+        sentences.push(match said.len() - MAX_SENTENCES {
             1 => "One more is listed with its case.".to_owned(),
             n => format!("{n} more are listed with their cases."),
         });
@@ -269,10 +269,10 @@ fn named(cases: &[CaseFindings<'_>], labels: &Labels, names: &[&str]) -> String 
 
 /// A list of names, limited to the first few.
 fn listed(names: &[&str]) -> String {
-    const MOST: usize = 4;
-    let shown: Vec<String> = names.iter().take(MOST).map(|n| format!("“{n}”")).collect();
+    const MAX_NAMES: usize = 4;
+    let shown: Vec<String> = names.iter().take(MAX_NAMES).map(|n| format!("“{n}”")).collect();
     match names.len() {
-        n if n > MOST => format!("{} and {} more", shown.join(", "), n - MOST),
+        n if n > MAX_NAMES => format!("{} and {} more", shown.join(", "), n - MAX_NAMES),
         _ => shown.join(", "),
     }
 }

@@ -14,7 +14,7 @@ use loadlab_load::protocol::http2::{Code, Event, Head, HeadParts, Heads, Session
 
 use crate::{ports, skip};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A request to send.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ enum End {
 /// Sends all requests, at most `at_once` concurrently, and reads until every one has ended.
 fn drive(address: SocketAddr, settings: Settings, asks: &[Ask], at_once: usize) -> Vec<Answer> {
     let mut socket = TcpStream::connect(address).expect("a connection");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let mut session = Session::new(settings);
     let (mut out, mut buffer) = (Vec::new(), vec![0; 40_000]);
     let mut answers = vec![Answer::default(); asks.len()];
@@ -295,7 +295,7 @@ fn start(command: &mut Command, address: SocketAddr) -> Option<Program> {
         return None;
     }
     let program = Program(child.expect("a program that is there starts"));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while TcpStream::connect(address).is_err() {
         assert!(Instant::now() < until, "{command:?} does not listen");
         std::thread::yield_now();

@@ -12,7 +12,7 @@ use loadlab_load::{
 };
 
 use crate::real::{CLOSE_WAIT, sockets_to};
-use crate::server::{PATIENCE, Server, Step, always, good};
+use crate::server::{Server, Step, TIMEOUT, always, good};
 use crate::skip;
 
 /// Requests of a load of a fixed rate: with a connection for each of them, none has to wait or to open another,
@@ -152,7 +152,7 @@ fn connections_that_the_server_closed_are_opened_again() {
     let address = server.address;
     drop(server);
     // The ends of the connections arrive a moment later.
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while sockets_to(address, CLOSE_WAIT) < 6 {
         assert!(Instant::now() < until, "the connections were not closed");
         std::thread::yield_now();

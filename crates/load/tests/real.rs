@@ -11,7 +11,7 @@ use loadlab_load::io::epoll::Epoll;
 use loadlab_load::io::uring::{Size, Uring};
 use loadlab_load::io::{ConnId, Event, Io, Ops, Sink, Wait};
 
-use crate::server::{PATIENCE, Request, Script, Server, Step, always, good, response, send, slow};
+use crate::server::{Request, Script, Server, Step, TIMEOUT, always, good, response, send, slow};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const MS: u64 = 1_000_000;
@@ -93,7 +93,7 @@ impl<I: Io<'static>> Driven<I> {
     }
 
     fn until(&mut self, what: &str, done: impl Fn(&Log) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !done(&self.log) {
             assert!(Instant::now() < until, "waited in vain until {what}: {:?}", self.log.0);
             self.turn();
@@ -342,7 +342,7 @@ fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
     b.connected(0, closing.address);
     b.exchange(0, 3);
     closing.die();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     // The end of the stream has arrived, but the backend has not looked at it yet.
     while sockets_to(closing.address, CLOSE_WAIT) < 1 {
         assert!(Instant::now() < until);
@@ -431,7 +431,7 @@ fn a_cancelled_connect_leaves_nothing<I: Io<'static>>(mut b: Driven<I>) {
     let address = listener.local_addr().unwrap();
     let pending = || sockets_to(address, SYN_SENT);
     (0..12).for_each(|c| b.connect(c, address));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while pending() == 0 {
         assert!(Instant::now() < until, "the backlog does not fill");
         b.turn();
@@ -439,7 +439,7 @@ fn a_cancelled_connect_leaves_nothing<I: Io<'static>>(mut b: Driven<I>) {
     (0..12).for_each(|c| b.io.ops().close(c));
     b.log.0.clear();
     // Nobody accepts, and a connect that goes on is tried for two minutes.
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while pending() > 0 {
         assert!(Instant::now() < until, "still connecting");
         b.turn();
@@ -593,7 +593,7 @@ fn final_bytes_arrive_and_no_event_follows(mut b: Driven<impl Io<'static>>) {
     for round in 0..3 {
         b.connected(0, address);
         let (mut peer, _) = listener.accept().expect("a connection");
-        peer.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        peer.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         if round == 1 {
             // After data that was sent earlier.
             let at_once = b.io.ops().send_copy(0, b"first, ");

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::common;
 use crate::common::nginx::Nginx;
 use crate::common::server::{
-    Counts, PATIENCE, Request, Script, Server, Step, always, good, response, send, slow,
+    Counts, Request, Script, Server, Step, TIMEOUT, always, good, response, send, slow,
 };
 use crate::common::{
     Running, at, bench, check_identities, check_same, command, doubts, f, failures, measured, n,
@@ -149,7 +149,7 @@ fn interrupted_when_one_thread_is_done() {
     let running = Running::start(command(&args));
     server.after(2);
     // Both threads have started. A thread that is done reports before it ends.
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while load_threads(running.child.id()) > 1 {
         assert!(Instant::now() < until, "no load thread ended");
         std::thread::yield_now();

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::common::server::{PATIENCE, Server, Step, always, good};
+use crate::common::server::{Server, Step, TIMEOUT, always, good};
 use crate::common::{bench, failures, measured, n};
 use crate::on_every_backend;
 
@@ -55,7 +55,7 @@ impl Nginx {
         let mut nginx = Nginx { child, dir, address, status };
         let since = Instant::now();
         while TcpStream::connect(nginx.address).is_err() || TcpStream::connect(nginx.status).is_err() {
-            if nginx.child.try_wait().unwrap().is_some() || since.elapsed() > PATIENCE {
+            if nginx.child.try_wait().unwrap().is_some() || since.elapsed() > TIMEOUT {
                 let mut said = String::new();
                 let _ = nginx.child.kill();
                 let _ = nginx.child.stderr.take().unwrap().read_to_string(&mut said);

@@ -119,6 +119,22 @@ fn json_is_one_document() {
 }
 
 #[test]
+fn check_finds_a_file_that_a_load_lacks() {
+    let lab = Lab::new();
+    let journey = "  journey:\n    - post: http://127.0.0.1:1/\n      body: { file: order.json }\n";
+    let plan = format!("loadlab: 1\nname: orders\nload:\n  users: 1\n  requests: 1\n{journey}");
+    lab.file("plan.yaml", &plan);
+    let missing = ["plan.yaml: ", "there is no file", "order.json", "hint: paths are relative"];
+    lab.loadlab(&["check", "plan.yaml"]).expect(2, &missing);
+    lab.file("order.json", "{}");
+    lab.loadlab(&["check", "plan.yaml"]).expect(0, &[]);
+    // A command of the plan may make it.
+    std::fs::remove_file(lab.path().join("order.json")).unwrap();
+    lab.file("plan.yaml", &format!("{plan}system:\n  before_trial: echo {{}} > order.json\n"));
+    lab.loadlab(&["check", "plan.yaml"]).expect(0, &[]);
+}
+
+#[test]
 fn plans_with_mistakes() {
     let lab = Lab::new();
     let good = two_axes();

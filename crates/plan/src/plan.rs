@@ -14,7 +14,7 @@ use crate::outside::{self, Outside, Reference};
 use crate::read::journey::series;
 use crate::read::reader::From;
 use crate::read::{conditions, find, limits, load, trials};
-use crate::text::error::{MOST, PlanError, PlanErrors, Problem, Problems};
+use crate::text::error::{MAX_MISTAKES, PlanError, PlanErrors, Problem, Problems};
 use crate::text::node::{Entry, Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::source::Sources;
@@ -390,7 +390,7 @@ fn check_other_profiles(original: &Node, from: From<'_>, chosen: Option<&str>) -
             found.push(error);
         }
     }
-    found.truncate(MOST);
+    found.truncate(MAX_MISTAKES);
     found
 }
 

@@ -14,7 +14,7 @@ pub struct Bin {
 }
 
 /// More bins than this are not readable.
-const MOST: usize = 14;
+const MAX_BINS: usize = 14;
 
 /// Edges within a decade, from fine to coarse (the E24, E12, E6 and E3 series of preferred numbers, with 1-2-5 for
 /// the last): steps that look even on a logarithmic scale.
@@ -47,7 +47,7 @@ fn edges(min: f64, max: f64) -> Vec<f64> {
     let mut found = Vec::new();
     for series in SERIES {
         found = edges_of(series, min, max);
-        if found.len() <= MOST + 1 {
+        if found.len() <= MAX_BINS + 1 {
             return found;
         }
     }
@@ -109,7 +109,7 @@ mod tests {
         (0..45).for_each(|bit| h.record_n(1 << bit, 3));
         h.record(0);
         let bins = bins(&h);
-        assert!(bins.len() <= MOST + 4, "{}", bins.len());
+        assert!(bins.len() <= MAX_BINS + 4, "{}", bins.len());
         assert_eq!(bins.iter().map(|b| b.count).sum::<u64>(), h.count());
     }
 }

@@ -6,19 +6,29 @@ use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, Plan};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::manifest::{RunEnded, TrialKey};
-use loadlab_record::expr::{Expr, Figure};
+use loadlab_record::expr::{Expr, ExprError, Figure};
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
 use crate::error::RunError;
 use crate::event::RunEvent;
-use crate::manifest::{Record, plan_dir};
+use crate::manifest::plan_dir;
 use crate::options::RunOptions;
+use crate::record::Record;
 use crate::running_system::RunningSystem;
 use crate::running_system::error::BringUpError;
 use crate::state::{EventSink, TrialState};
 use crate::translate::{check_targets, journey, urls};
 use crate::trial::Conditions;
 use crate::{logs, needs};
+
+/// Parses expressions given as options.
+///
+/// # Errors
+/// The first invalid expression: its text and what is wrong.
+pub fn parse_expressions(texts: &[String]) -> Result<Vec<Expr>, (String, ExprError)> {
+    let parse = |text: &String| Expr::parse(text).map_err(|e| (text.clone(), e));
+    texts.iter().map(parse).collect()
+}
 
 /// Parses the expressions of all cases.
 ///

@@ -1,7 +1,6 @@
-//! Facts about the machine for the manifest, and a few small helpers for the conductor.
+//! Facts about the machine and this process, for the manifest.
 
 use loadlab_record::documents::manifest::{Host, Writer};
-use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::text::time;
 use loadlab_system::ProcessId;
 
@@ -55,15 +54,6 @@ pub fn writer() -> Writer {
 pub fn rfc3339_now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     time::rfc3339(since.as_secs())
-}
-
-/// Parses expressions given as options.
-///
-/// # Errors
-/// The first invalid expression: its text and what is wrong.
-pub fn parse_expressions(texts: &[String]) -> Result<Vec<Expr>, (String, ExprError)> {
-    let parse = |text: &String| Expr::parse(text).map_err(|e| (text.clone(), e));
-    texts.iter().map(parse).collect()
 }
 
 #[cfg(test)]

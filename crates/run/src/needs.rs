@@ -8,9 +8,12 @@ use loadlab_plan::{Command, ComponentKind, ComponentSpec, Isolation, Plan};
 use loadlab_system::{Engine, Error, Limits, Net, host_check};
 
 use crate::limits;
+use crate::manifest::plan_dir;
 use crate::preflight::{Finding, Severity};
 use crate::running_system::RunningSystem;
 use crate::running_system::error::BringUpError;
+use crate::senders::files_of;
+use crate::translate::urls::makes_files;
 
 /// A kind of need: its name and the result of trying it; `None` if the plan has no such need.
 type Tried = (&'static str, Option<Result<(), BringUpError>>);
@@ -38,6 +41,20 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
         Some(Finding { what, figure, effect, remedy: None, severity })
     };
     try_all(plan, None).into_iter().filter_map(finding).collect()
+}
+
+/// The first file that the plan's loads read but that is not there, in words; `None` if commands of the plan may yet
+/// create it.
+pub fn missing_file(plan: &Plan) -> Option<String> {
+    if makes_files(plan) {
+        return None;
+    }
+    let files = files_of(plan).into_iter().map(|(file, what)| (plan_dir(plan).join(file), what));
+    let (path, what) = files.into_iter().find(|(path, _)| !path.exists())?;
+    Some(format!(
+        "{what}: there is no file {}\nhint: paths are relative to the plan's folder",
+        path.display()
+    ))
 }
 
 fn try_all(plan: &Plan, running: Option<&RunningSystem>) -> Vec<Tried> {

@@ -10,7 +10,7 @@
 use loadlab_record::random::{GAMMA, mixed};
 
 /// Fewest runs on each side of a change: a single run may just be an outlier.
-const FEWEST: usize = 2;
+const MIN_RUNS: usize = 2;
 /// Permutations to compare with: at least this many, and enough that `AS_EXTREME` of them may be as extreme.
 const FEWEST_ORDERS: usize = 999;
 const AS_EXTREME: f64 = 10.0;
@@ -89,7 +89,7 @@ fn best(values: &[f64], segments: &[(usize, usize)]) -> Option<(usize, f64)> {
 /// found.
 fn divided(values: &[f64]) -> Option<(usize, f64)> {
     let count = values.len();
-    if count < 2 * FEWEST {
+    if count < 2 * MIN_RUNS {
         return None;
     }
     // Sums of distances over all pairs within values[..i] × values[..j].
@@ -111,8 +111,8 @@ fn divided(values: &[f64]) -> Option<(usize, f64)> {
         all / (cut * (to - cut)) as f64
     };
     let mut found: Option<(usize, f64)> = None;
-    for cut in FEWEST..=count - FEWEST {
-        for to in cut + FEWEST..=count {
+    for cut in MIN_RUNS..=count - MIN_RUNS {
+        for to in cut + MIN_RUNS..=count {
             let (left, right) = (cut as f64, (to - cut) as f64);
             let energy = 2.0 * between(cut, to) - within(0, cut) - within(cut, to);
             let scaled = left * right / (left + right) * energy;

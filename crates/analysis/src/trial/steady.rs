@@ -9,7 +9,7 @@
 //!
 //! *Drift* is a trend over what remains ([`crate::statistics::trend`]), large enough to matter.
 //!
-//! All of it works on seconds; loads with fewer than [`FEWEST`] of them, with stages, or in batches are not judged.
+//! All of it works on seconds; loads with fewer than [`MIN_SECONDS`] of them, with stages, or in batches are not judged.
 
 use loadlab_record::counts::load::Tick;
 use loadlab_record::documents::summary::{Doubt, LoadFacts};
@@ -18,7 +18,7 @@ use loadlab_record::text::units::format_duration_ns;
 use crate::statistics::trend::{median, stretches, trend};
 
 /// With fewer seconds a trend cannot be judged.
-pub const FEWEST: usize = 10;
+pub const MIN_SECONDS: usize = 10;
 /// Fewer slow seconds than this at the start are a hiccup.
 const FEWEST_WARM: usize = 3;
 /// Times that differ by less than this share count as equal.
@@ -96,13 +96,13 @@ pub struct WarmUp {
 
 /// The warm-up at the start of a load; `None` if there is none, or if what looks like one may be a stall.
 pub fn warm_up(seconds: &[Second], open: bool) -> Option<WarmUp> {
-    if seconds.len() < FEWEST {
+    if seconds.len() < MIN_SECONDS {
         return None;
     }
     // A second without any answer is a stall, wherever it is in the part under examination.
     let answered = seconds.iter().take_while(|s| s.p50_ms.is_some()).count();
     let times: Vec<f64> = seconds[..answered].iter().filter_map(|s| s.p50_ms).collect();
-    if times.len() < FEWEST {
+    if times.len() < MIN_SECONDS {
         return None;
     }
     let cut = mser(&times)?;
@@ -190,7 +190,7 @@ impl Drift {
 /// Drift of a value read from each second; `None` if there is no clear one.
 pub fn drift(seconds: &[Second], read: impl Fn(&Second) -> Option<f64>) -> Option<Drift> {
     let points: Vec<(f64, f64)> = seconds.iter().filter_map(|s| Some((s.from_s, read(s)?))).collect();
-    if points.len() < FEWEST {
+    if points.len() < MIN_SECONDS {
         return None;
     }
     let means = stretches(&points, STRETCHES);

@@ -33,7 +33,7 @@ const NEAR: usize = 16 * 1024;
 /// Most connects held back at one time.
 const OPENING: usize = 64;
 /// Longer requests are not held back, since the number of bytes the kernel accepts is reported exactly.
-const SHORT: usize = 4096;
+const MAX_HELD_BYTES: usize = 4096;
 /// Retry interval for a Unix socket with a full queue: no event reports when there is room.
 const CROWDED_NS: u64 = 1_000_000;
 
@@ -536,7 +536,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
             return 0;
         }
         (slot.rest, slot.reported) = (bytes, 0);
-        if self.holds && bytes.len() <= SHORT {
+        if self.holds && bytes.len() <= MAX_HELD_BYTES {
             slot.held = true;
             if self.held.len() == HELD {
                 self.flush();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use loadlab_record::sync::lock;
 
 /// How long to wait for all names together.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A name that resolves to other addresses than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Names {
         {
             return Vec::new();
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RESOLVE_TIMEOUT;
         let mut moved: Vec<Moved> = Vec::new();
         for LookedUp { host, addresses: before, .. } in names {
             let Ok(after) = results.recv_timeout(until.saturating_duration_since(Instant::now())) else {

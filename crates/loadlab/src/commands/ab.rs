@@ -10,7 +10,7 @@ use loadlab_run::RunResult;
 use serde_json::{Value, json};
 
 use super::run::{self, Shown};
-use super::{check, verdict};
+use super::{read_plan, verdict};
 use crate::args::{AbArgs, AbFormat, RunArgs};
 use crate::exit::{Ended, note};
 use crate::output;
@@ -23,7 +23,7 @@ pub fn command(args: AbArgs) -> Ended {
         return run::refused(&args, Ended::error(Exit::BadPlan, why));
     }
     args.plan.choice.revisions = Some(compared);
-    let mut read = match check::read_plan(&args.plan) {
+    let mut read = match read_plan::read_plan(&args.plan) {
         Ok(read) => read,
         Err(ended) => return run::refused(&args, ended),
     };
@@ -34,13 +34,13 @@ pub fn command(args: AbArgs) -> Ended {
             "the plan has too few trials for a verdict: they go on until it is certain; --trials sets a number",
         );
         args.plan.choice.until_certain = true;
-        read = match check::read_plan(&args.plan) {
+        read = match read_plan::read_plan(&args.plan) {
             Ok(read) => read,
             Err(ended) => return run::refused(&args, ended),
         };
     }
     if args.dry_run {
-        output::print(&check::describe(&read.plan));
+        output::print(&read_plan::describe(&read.plan));
         return Ended::with(Exit::Ok);
     }
     run::perform(&args, &read, None, &|args, result, run| show(args, format, result, run))

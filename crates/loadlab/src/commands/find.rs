@@ -11,8 +11,8 @@ use loadlab_system::open_files;
 use serde_json::{Value, json};
 
 use super::bench::watch_of;
-use super::check::{self, ReadPlan};
 use super::not_measured::Documents;
+use super::read_plan::{self, ReadPlan};
 use super::report;
 use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
@@ -125,7 +125,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
             ));
         }
         // The options say what to search, whatever the plan's own trials search for.
-        let read = check::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice })?;
+        let read = read_plan::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice })?;
         return Ok(ReadPlan { plan: read.plan.without_search(), ..read });
     }
     let usage = |message: String| Ended::error(Exit::BadPlan, message);

@@ -15,6 +15,7 @@ pub mod find;
 pub mod history;
 pub mod init;
 pub mod not_measured;
+pub mod read_plan;
 pub mod report;
 pub mod resume;
 mod revisions;

@@ -10,8 +10,8 @@ use loadlab_record::text::first_line;
 use loadlab_run::plan_sha256;
 use loadlab_system::ProcessId;
 
-use super::check;
 use super::not_measured::Documents;
+use super::read_plan;
 use super::run;
 use crate::args::{self, Command, ResumeArgs, RunArgs};
 use crate::exit::Ended;
@@ -40,7 +40,7 @@ pub fn command(args: &ResumeArgs) -> Ended {
         Ok(run_args) => run_args,
         Err(why) => return wrong(why),
     };
-    let read = match check::read_plan(&run_args.plan) {
+    let read = match read_plan::read_plan(&run_args.plan) {
         Ok(read) => read,
         Err(ended) => return documents.refused(ended),
     };

@@ -15,8 +15,8 @@ use loadlab_run::{
 use loadlab_system::{guardian, open_files};
 
 use super::bench::default_threads;
-use super::check::{self, ReadPlan};
 use super::not_measured::Documents;
+use super::read_plan::{self, ReadPlan};
 use super::revisions::git;
 #[cfg(feature = "swarm")]
 use super::senders;
@@ -31,12 +31,12 @@ pub const GUARDIAN: &str = "__guardian";
 
 /// Runs the command.
 pub fn command(args: &RunArgs) -> Ended {
-    let read = match check::read_plan(&args.plan) {
+    let read = match read_plan::read_plan(&args.plan) {
         Ok(read) => read,
         Err(ended) => return refused(args, ended),
     };
     if args.dry_run {
-        output::print(&check::describe(&read.plan));
+        output::print(&read_plan::describe(&read.plan));
         return Ended::with(Exit::Ok);
     }
     perform(args, &read, None, &show)

@@ -15,8 +15,8 @@ use loadlab_system::open_files;
 use serde_json::{Value, json};
 
 use super::bench::{default_threads, watch_of};
-use super::check::ReadPlan;
 use super::not_measured::Documents;
+use super::read_plan::ReadPlan;
 use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
 use super::senders;

@@ -6,7 +6,7 @@ use loadlab_load::target::Resolved;
 use loadlab_run::senders::Senders;
 use loadlab_system::Cancel;
 
-use super::check::ReadPlan;
+use super::read_plan::ReadPlan;
 use crate::args::SwarmArgs;
 use crate::swarm::{NoSenders, Wanted, gathered};
 

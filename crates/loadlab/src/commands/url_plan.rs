@@ -6,7 +6,7 @@ use std::path::Path;
 use loadlab_plan::{METHODS, Options};
 use serde_json::{Map, Value, json};
 
-use super::check::{self, ReadPlan};
+use super::read_plan::{self, ReadPlan};
 use crate::args::PlanChoice;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::request::RequestArgs;
@@ -146,6 +146,6 @@ pub fn read(name: &str, plan: &Keys, choice: &PlanChoice) -> Result<ReadPlan, En
     let plan_dir = Some(here.display().to_string());
     let mut options = Options { set: choice.set.clone(), plan_dir, ..Options::default() };
     options.outside = given::outside(&text, &options, &here);
-    let read = check::parse(name, text, options, choice)?;
+    let read = read_plan::parse(name, text, options, choice)?;
     Ok(ReadPlan { options: Vec::new(), ..read })
 }

@@ -8,7 +8,7 @@ use loadlab_plan::{Case, Plan};
 use loadlab_run::{RunEvent, WhyRequest, WhyResult, unfit_for_why, why};
 use loadlab_system::open_files;
 
-use super::check::{self, ReadPlan};
+use super::read_plan::{self, ReadPlan};
 use super::report;
 use super::run::{default_out, usual};
 use super::{note_record, only_case, without_revisions};
@@ -76,7 +76,7 @@ fn read_plan(args: &WhyArgs) -> Result<ReadPlan, Ended> {
         trials: Some(1),
         ..PlanChoice::default()
     };
-    let read = check::read_plan(&PlanArgs { plan: args.plan.clone(), choice })?;
+    let read = read_plan::read_plan(&PlanArgs { plan: args.plan.clone(), choice })?;
     Ok(ReadPlan { plan: read.plan.without_search(), ..read })
 }
 

@@ -14,7 +14,7 @@ use loadlab_system::background;
 use guard::Refusal;
 
 /// Deadline for a client to send its request, and again for it to read the answer, however slowly bytes trickle.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most connections at a time; viewing one run needs no more.
 const MOST_CONNECTIONS: usize = 32;
 /// The longest head of a request, in bytes.
@@ -90,7 +90,7 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()>
 /// # Errors
 /// The I/O error of the connection.
 pub fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
-    let mut stream = Within::new(stream, PATIENCE);
+    let mut stream = Within::new(stream, CLIENT_TIMEOUT);
     let mut head = Vec::new();
     let mut chunk = [0; 2048];
     while !head.windows(4).any(|w| w == b"\r\n\r\n") {
@@ -120,7 +120,7 @@ pub fn write_answer(
     let head = format!(
         "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n{KEPT_IN}Connection: close\r\n\r\n"
     );
-    let mut stream = Within::new(stream, PATIENCE);
+    let mut stream = Within::new(stream, CLIENT_TIMEOUT);
     stream.write_all(head.as_bytes())?;
     if is_head { Ok(()) } else { stream.write_all(body.as_bytes()) }
 }

@@ -14,8 +14,8 @@ use loadlab_swarm::nats::Server;
 /// Prefix of the folders' names; the id of the process that made the folder follows.
 const FOLDER: &str = "loadlab-swarm-";
 /// Deadline for the server to listen.
-const UP: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Longer than a run takes to lock the folder that it made.
 const UNLOCKED: Duration = Duration::from_secs(60);
 /// The file in a folder that its run holds a lock on.
@@ -156,7 +156,7 @@ fn start_server(dir: &Path) -> Result<(Child, String), String> {
         }
         _ => format!("cannot start nats-server: {error}"),
     })?;
-    let until = Instant::now() + UP;
+    let until = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(port) = port_of(dir, server.id()) {
             return Ok((server, format!("nats://loadlab:{token}@127.0.0.1:{port}")));
@@ -206,7 +206,7 @@ fn random() -> u64 {
 
 #[expect(clippy::disallowed_methods, reason = "waits for another process, which gives no sign")]
 fn pause() {
-    std::thread::sleep(LOOK);
+    std::thread::sleep(POLL_INTERVAL);
 }
 
 #[cfg(test)]

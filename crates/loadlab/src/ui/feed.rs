@@ -21,7 +21,7 @@ const QUEUE: usize = 8;
 /// more starts over.
 const TAIL: usize = 8;
 /// Write timeout: the longest a page may take to read a frame.
-const PATIENCE: Duration = Duration::from_secs(2);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Keep-alive interval: without one, a page that is gone would keep its place.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -105,7 +105,7 @@ impl Feed {
     /// # Errors
     /// The page went away, or takes too long.
     pub fn follow(&self, stream: &mut TcpStream) -> std::io::Result<()> {
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         stream.set_nodelay(true)?;
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{KEPT_IN}Connection: close\r\n\r\nretry: 1000\n\n"

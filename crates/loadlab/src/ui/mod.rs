@@ -26,7 +26,7 @@ use crate::exit::Ended;
 use crate::live::Live;
 use crate::output;
 use crate::serve::guard::{self, Admitted, Refusal};
-use crate::serve::{PATIENCE, answer_each, read_head, refuse, spawn, write_answer};
+use crate::serve::{CLIENT_TIMEOUT, answer_each, read_head, refuse, spawn, write_answer};
 use feed::Feed;
 
 /// By default, open pages have this long to fetch the report.
@@ -144,7 +144,7 @@ impl Site {
                     self.taken.fetch_add(usize::from(!is_head), Ordering::AcqRel);
                     // Wait until the browser has read everything: a reset of the connection would discard unread data.
                     stream.shutdown(std::net::Shutdown::Write)?;
-                    stream.set_read_timeout(Some(PATIENCE))?;
+                    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
                     let _ = stream.read(&mut [0; 64]);
                     Ok(())
                 }

@@ -113,14 +113,14 @@ impl Running {
     /// As [`Running::wait`]; calls back with the process id every few milliseconds.
     #[expect(clippy::disallowed_methods, reason = "between two looks at a process, in a loop with an end")]
     pub fn wait_looking(mut self, mut look: impl FnMut(u32)) -> Ran {
-        let until = Instant::now() + server::PATIENCE;
+        let until = Instant::now() + server::TIMEOUT;
         let status = loop {
             match self.child.try_wait().expect("a child of ours") {
                 Some(status) => break status,
                 None if Instant::now() > until => {
                     let _ = self.child.kill();
                     let _ = self.child.wait();
-                    panic!("still running after {:?}", server::PATIENCE);
+                    panic!("still running after {:?}", server::TIMEOUT);
                 }
                 None => {
                     look(self.child.id());

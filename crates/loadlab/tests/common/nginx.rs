@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use super::server::PATIENCE;
+use super::server::TIMEOUT;
 
 /// nginx with a page of 1000 bytes at `/page`; killed when dropped.
 pub struct Nginx {
@@ -50,7 +50,7 @@ impl Nginx {
         let mut nginx = Nginx { child, dir, secure, plain };
         let since = Instant::now();
         while !nginx.listens() {
-            if nginx.child.try_wait().unwrap().is_some() || since.elapsed() > PATIENCE {
+            if nginx.child.try_wait().unwrap().is_some() || since.elapsed() > TIMEOUT {
                 let mut said = String::new();
                 let _ = nginx.child.kill();
                 let _ = nginx.child.stderr.take().unwrap().read_to_string(&mut said);
@@ -101,7 +101,7 @@ impl Nginx {
 
 /// Number of matching lines in a log, as soon as it reaches `expected`; otherwise the number when time runs out.
 pub fn logged(log: &Path, expected: u64, is_meant: impl Fn(&str) -> bool) -> u64 {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let text = std::fs::read_to_string(log).expect("a log");
         let lines = text.lines().filter(|line| is_meant(line)).count() as u64;

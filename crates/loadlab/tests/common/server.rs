@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long anything here waits before a test fails instead of hanging.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A request as the server read it.
 #[derive(Clone, Debug, Default)]
@@ -201,7 +201,7 @@ impl Server {
         let (books, timeout) = self
             .shared
             .changed
-            .wait_timeout_while(self.books(), PATIENCE, |books| !done(books))
+            .wait_timeout_while(self.books(), TIMEOUT, |books| !done(books))
             .unwrap_or_else(PoisonError::into_inner);
         assert!(!timeout.timed_out(), "waited in vain until {what}: {} still open", books.open);
         books.counts.clone()

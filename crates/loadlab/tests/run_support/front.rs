@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running nginx, killed when dropped.
 pub struct Front {
@@ -49,7 +49,7 @@ impl Front {
         let since = Instant::now();
         while TcpStream::connect(address).is_err() {
             assert!(front.child.try_wait().expect("a child").is_none(), "nginx does not come up");
-            assert!(since.elapsed() < PATIENCE, "nginx does not listen");
+            assert!(since.elapsed() < TIMEOUT, "nginx does not listen");
             std::thread::yield_now();
         }
         front

@@ -18,7 +18,7 @@ pub use crate::common::skip;
 pub const LOADLAB: &str = env!("CARGO_BIN_EXE_loadlab");
 
 /// How long a test waits for anything. No measurement depends on it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A separate folder for a test.
 pub struct Lab {
@@ -177,7 +177,7 @@ impl Running {
     pub fn wait_for_output(&mut self, text: &str) {
         let ended = |child: &mut Child| child.try_wait().expect("it can be waited for").is_some();
         let reported = || std::fs::read_to_string(self.dir.join("stderr")).unwrap_or_default();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !reported().contains(text) {
             let reported = reported();
             assert!(
@@ -303,7 +303,7 @@ impl Drop for Served {
 /// Polls until there is a result.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = look() {
             return found;

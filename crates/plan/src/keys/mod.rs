@@ -17,7 +17,7 @@ pub(crate) use journey::{
 pub(crate) use part::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
 pub use shape::METHODS;
 pub(crate) use shape::{
-    ANY_PATTERN, ENV_PATTERN, Group, Key, MAX_EXPANDED, MAX_REPLICAS, MAX_TRIALS, MAX_USERS, MOST,
+    ANY_PATTERN, ENV_PATTERN, Group, Key, MAX_COUNT, MAX_EXPANDED, MAX_REPLICAS, MAX_TRIALS, MAX_USERS,
     NAME_PATTERN, Need, PROTOCOLS, SIGNALS, Section, Shape, WORD_PATTERN, key,
 };
 pub(crate) use watch::{DURABILITY, EVENT, LIMITS, PROBE, REDIS_KEYS};
@@ -282,12 +282,12 @@ pub(crate) static LOAD: Section = Section {
         key("duration", Shape::Duration, "The schedule ends after this time."),
         key(
             "requests",
-            Shape::Count(1, MOST),
+            Shape::Count(1, MAX_COUNT),
             "The load ends after this many requests, shared by all users.",
         ),
         key(
             "repeats",
-            Shape::Count(1, MOST),
+            Shape::Count(1, MAX_COUNT),
             "The load ends after this many rounds of the journey by every user.",
         ),
         key("ramp", Shape::Duration, "Users start, or the rate grows, evenly over this time. Default 0s."),
@@ -330,7 +330,7 @@ pub(crate) static LOAD: Section = Section {
             Shape::Count(1, 1024),
             "Number of threads that send. Default: half of the cores, at least one.",
         ),
-        key("seed", Shape::Count(0, MOST), "Seed of all random choices. Default 1."),
+        key("seed", Shape::Count(0, MAX_COUNT), "Seed of all random choices. Default 1."),
         key("journey", Shape::ListOf(&Shape::In(&STEP)), "The steps one user takes, in order."),
         key("start", Shape::Duration, "Its start, counted from that of the trial's loads. Default 0s."),
         key("user_setup", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user before its first journey."),
@@ -412,7 +412,7 @@ pub(crate) static COMMAND_LOAD: Section = Section {
         key("counted_by", Shape::Text, "The probe that counts its requests, by how much it grows."),
         key(
             "requests",
-            Shape::Count(1, MOST),
+            Shape::Count(1, MAX_COUNT),
             "How many requests it makes, as `${requests}` in `run` and `env`. Fewer or more count as a failure.",
         ),
         key(
@@ -585,15 +585,15 @@ pub(crate) static LEVER: Section = Section {
     called: "a lever",
     doc: "A value that a command changes while the system is up, such as the size of a pool.",
     keys: &[
-        key("now", Shape::Count(1, MOST), "Its value as the system starts."),
+        key("now", Shape::Count(1, MAX_COUNT), "Its value as the system starts."),
         key(
             "less",
-            Shape::Count(1, MOST),
+            Shape::Count(1, MAX_COUNT),
             "A tighter one, about a tenth less: what `loadlab why` measures the cost of.",
         ),
         key(
             "more",
-            Shape::ListOf(&Shape::Count(1, MOST)),
+            Shape::ListOf(&Shape::Count(1, MAX_COUNT)),
             "Values that it can be raised to, the smallest first.",
         ),
         key(

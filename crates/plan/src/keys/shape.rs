@@ -140,7 +140,7 @@ pub(crate) const STEP_KINDS: &[&str] =
     &["get", "post", "put", "delete", "patch", "head", "options", "urls", "websocket"];
 pub(crate) const PROTOCOLS: &[&str] = &["http/1.1", "http/2", "auto"];
 /// Maximum count: still exact in a double.
-pub(crate) const MOST: u64 = u64::MAX >> 11;
+pub(crate) const MAX_COUNT: u64 = u64::MAX >> 11;
 /// Maximum number of values over all cases of a plan: keeps checking fast.
 pub(crate) const MAX_EXPANDED: usize = 1_000_000;
 pub(crate) const MAX_USERS: u64 = 10_000_000;

@@ -9,7 +9,7 @@ use loadlab_record::spec::variable::Variable;
 use crate::text::span::Span;
 
 /// Maximum number of captures or columns: more than anyone needs, and few enough for the engine's index types.
-pub(crate) const MOST: usize = 1000;
+pub(crate) const MAX_NAMES: usize = 1000;
 
 /// Variables of the steps being read.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use crate::text::error::{Problem, Problems};
 use crate::text::shorten::shorten;
 
 /// Maximum number of revisions of one run.
-const MOST: usize = 100;
+const MAX_REVISIONS: usize = 100;
 
 /// Reads `revisions`.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Revision> {
@@ -38,9 +38,9 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Revision> {
             r.revisions.iter().find(|known| known.name == name.text).and_then(|known| known.dir.clone());
         found.push(Revision { name: name.text, dir });
     }
-    if found.len() > MOST {
-        r.push(Problem::new(fields.key_span("revisions"), format!("more than {MOST} revisions")));
-        found.truncate(MOST);
+    if found.len() > MAX_REVISIONS {
+        r.push(Problem::new(fields.key_span("revisions"), format!("more than {MAX_REVISIONS} revisions")));
+        found.truncate(MAX_REVISIONS);
     }
     found
 }

@@ -3,7 +3,7 @@
 use loadlab_record::spec::escape::Escape;
 use loadlab_record::spec::variable::{Unit, Variable};
 
-use crate::read::names::MOST;
+use crate::read::names::MAX_NAMES;
 use crate::read::names::{KnownCapture, NameMeaning, StepOwner};
 use crate::read::reader::Reader;
 use crate::text::encode;
@@ -104,8 +104,11 @@ impl Reader<'_> {
                 columns.push((column.to_owned(), span));
                 columns.len() - 1
             });
-            if column >= MOST {
-                return Err(Problem::new(span, format!("more than {MOST} columns of one feed are used")));
+            if column >= MAX_NAMES {
+                return Err(Problem::new(
+                    span,
+                    format!("more than {MAX_NAMES} columns of one feed are used"),
+                ));
             }
             return Ok(Some(Variable::Feed { feed: at as u16, column: column as u16 }));
         }
@@ -171,8 +174,8 @@ impl Reader<'_> {
                 if !self.check_variable(name, entry.key_span, "a captured value") {
                     return;
                 }
-                if self.names.captures.len() >= MOST {
-                    self.push(Problem::new(entry.key_span, format!("more than {MOST} captured values")));
+                if self.names.captures.len() >= MAX_NAMES {
+                    self.push(Problem::new(entry.key_span, format!("more than {MAX_NAMES} captured values")));
                     return;
                 }
                 let (name, span) = (name.to_owned(), entry.key_span);

@@ -96,8 +96,8 @@ impl fmt::Display for PlanErrors {
             }
             write!(f, "{error}")?;
         }
-        if self.0.len() >= MOST {
-            write!(f, "\n\nmore than {MOST} mistakes: only the first are shown")?;
+        if self.0.len() >= MAX_MISTAKES {
+            write!(f, "\n\nmore than {MAX_MISTAKES} mistakes: only the first are shown")?;
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl fmt::Display for PlanErrors {
 impl std::error::Error for PlanErrors {}
 
 /// Maximum number of mistakes collected: a plan in the wrong format would fill screens.
-pub(crate) const MOST: usize = 100;
+pub(crate) const MAX_MISTAKES: usize = 100;
 
 /// A mistake before its line and column are determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub(crate) struct Problems {
 
 impl Problems {
     pub fn push(&mut self, problem: Problem) {
-        if self.list.len() < MOST && self.seen.insert((problem.span, problem.message.clone())) {
+        if self.list.len() < MAX_MISTAKES && self.seen.insert((problem.span, problem.message.clone())) {
             self.list.push(problem);
         }
     }
@@ -179,7 +179,7 @@ impl Problems {
     }
 
     pub fn is_full(&self) -> bool {
-        self.list.len() >= MOST
+        self.list.len() >= MAX_MISTAKES
     }
 
     /// In the order of the text.

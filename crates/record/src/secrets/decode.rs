@@ -141,7 +141,7 @@ fn ampersand(text: &[u8], at: usize, take: &mut dyn FnMut(Read)) {
     if text.get(at) != Some(&b'#') {
         let rest = text.get(at..).unwrap_or_default();
         let length =
-            rest.iter().take(entities::LONGEST + 1).take_while(|b| b.is_ascii_alphanumeric()).count();
+            rest.iter().take(entities::MAX_NAME_BYTES + 1).take_while(|b| b.is_ascii_alphanumeric()).count();
         return match (rest.get(length), entities::character(&rest[..length])) {
             (None, _) if entities::may_begin(&rest[..length]) => take(Read::CutOff),
             (Some(b';'), Some(c)) => take(Read::Unit(Unit::character(c, at + length + 1))),

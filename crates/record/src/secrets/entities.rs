@@ -12,11 +12,11 @@ pub fn character(name: &[u8]) -> Option<char> {
 /// Whether a longer name begins with it.
 pub fn may_begin(start: &[u8]) -> bool {
     let names = ASCII.iter().map(|(name, _)| *name).chain(LATIN);
-    start.len() < LONGEST && names.map(str::as_bytes).any(|name| name.starts_with(start))
+    start.len() < MAX_NAME_BYTES && names.map(str::as_bytes).any(|name| name.starts_with(start))
 }
 
 /// Length of the longest name.
-pub const LONGEST: usize = 8;
+pub const MAX_NAME_BYTES: usize = 8;
 
 const ASCII: [(&str, char); 46] = [
     ("amp", '&'),

@@ -10,7 +10,7 @@ use crate::document::Fact;
 use crate::figures;
 
 /// Cases named in the sentence.
-const MOST: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The sentence; `None` with a single case, or if fewer than two have known values.
 pub(super) fn fact(findings: &Findings<'_>) -> Option<Fact> {
@@ -93,11 +93,11 @@ fn compared(findings: &Findings<'_>, metric: &Metric) -> Option<String> {
     if all.is_empty() {
         return None;
     }
-    let more = match all.len().saturating_sub(MOST) {
+    let more = match all.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         n => format!("; {n} more in the table"),
     };
-    let shown = all.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ");
+    let shown = all.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join("; ");
     Some(format!("{} against {base}: {shown}{more}.", capital(&metric.title())))
 }
 

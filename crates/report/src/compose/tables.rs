@@ -83,13 +83,13 @@ fn rows_of(findings: &Findings<'_>, caption: &str, metrics: &[Metric]) -> Table 
 
 /// Trials that contribute to no figure.
 pub(super) fn left_out(findings: &Findings<'_>) -> Option<String> {
-    const MOST: usize = 4;
+    const MAX_NAMED: usize = 4;
     let all: Vec<String> = findings.cases.iter().flat_map(CaseFindings::left_out).collect();
-    let more = match all.len().saturating_sub(MOST) {
+    let more = match all.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         n => format!("; and {n} more"),
     };
-    let named = all.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ");
+    let named = all.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join("; ");
     (!all.is_empty()).then(|| format!("Left out: {named}{more}."))
 }
 

@@ -85,13 +85,13 @@ fn name_of(component: &ComponentSpec, variable: &str) -> String {
 }
 
 /// Fewest ports above those that the kernel chooses from, so that it is worth trying them.
-const FEWEST: usize = 256;
+const MIN_PORTS: usize = 256;
 
 /// Finds a free port, above the range of ports that the kernel chooses from if there are any: between the release of a
 /// port and the bind of its component, an outgoing connection of a load could take one that the kernel chooses.
 fn hold_a_free_one() -> std::io::Result<(u16, OwnedFd)> {
     let kernels = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let above = ports_above(&kernels).filter(|above| above.len() >= FEWEST);
+    let above = ports_above(&kernels).filter(|above| above.len() >= MIN_PORTS);
     let found = above.and_then(|above| in_turn(above).find_map(|port| Some((port, hold(port).ok()?))));
     match found {
         Some(found) => Ok(found),
@@ -180,7 +180,7 @@ mod tests {
     fn a_found_port_is_not_one_that_the_kernel_could_give_away() {
         let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
         let (port, _socket) = hold_a_free_one().unwrap();
-        if let Some(above) = ports_above(&range).filter(|above| above.len() >= FEWEST) {
+        if let Some(above) = ports_above(&range).filter(|above| above.len() >= MIN_PORTS) {
             assert!(above.contains(&port), "{port} of {range}");
         } else {
             assert_ne!(port, 0);

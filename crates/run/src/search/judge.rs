@@ -29,16 +29,15 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (O
     };
     let not_met: Vec<_> = expect.iter().zip(&summary.expectations).filter(not_met).collect();
     if let Some((_, said)) = not_met.iter().find(|(_, said)| said.is_missed()) {
-        return (Outcome::Missed, describe_expectation(said));
+        return (Outcome::Missed, with_value(said));
     }
     if ended_early {
-        let why =
-            not_met.first().map_or_else(String::new, |(_, said)| format!(": {}", describe_expectation(said)));
+        let why = not_met.first().map_or_else(String::new, |(_, said)| format!(": {}", with_value(said)));
         return (Outcome::Missed, format!("ended early, since nothing could make up for it any more{why}"));
     }
     // The measurement cannot be extended further. An expectation not known to hold does not count as met.
     if let Some((_, said)) = not_met.first() {
-        let why = format!("{UNDECIDED}{}; a longer level duration decides it", describe_expectation(said));
+        let why = format!("{UNDECIDED}{}; a longer level duration decides it", with_value(said));
         return (Outcome::Missed, why);
     }
     // Met for now, but not sustainable: a growing backlog does not show in the percentiles yet.
@@ -49,7 +48,7 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (O
         let Requests { dropped, due, .. } = summary.requests;
         return (Outcome::Missed, format!("not steady: {dropped} of {due} requests due were never sent"));
     }
-    let shown: Vec<String> = summary.expectations.iter().map(describe_expectation).collect();
+    let shown: Vec<String> = summary.expectations.iter().map(with_value).collect();
     (Outcome::Met, shown.join(", "))
 }
 
@@ -66,7 +65,7 @@ pub(super) fn all_met(summary: &mut Summary) {
 const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
 
 /// An expectation with its value.
-fn describe_expectation(e: &Expectation) -> String {
+fn with_value(e: &Expectation) -> String {
     match (e.value, &e.note) {
         (Some(value), _) => {
             format!("{}: {} {}", e.expr, loadlab_record::text::units::significant(value, 3), e.unit)

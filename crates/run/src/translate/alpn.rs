@@ -15,7 +15,7 @@ use loadlab_load::target::Address;
 use loadlab_record::text::first_line;
 
 /// Maximum wait for a host, whatever the load's timeout.
-const MOST: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Whether every host accepts HTTP/2. `hosts` are their addresses, or the proxy's; each host is reached at the first
 /// address that accepts a connection.
@@ -34,7 +34,7 @@ pub fn all_take_http2(
         let Some(name) = name else { return Ok(false) };
         let connect = proxy.and_then(|p| p.connects.get(number)?.as_deref());
         let host = Host { config: &tls.config, name, connect };
-        all &= host.takes_http2(addresses, within.min(MOST))?;
+        all &= host.takes_http2(addresses, within.min(MAX_WAIT))?;
     }
     Ok(all)
 }

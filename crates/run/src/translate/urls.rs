@@ -14,7 +14,7 @@ use crate::translate::error::TranslateError;
 use crate::translate::scripted::needs_script;
 
 /// Maximum number of URLs in a file: hosts and requests have 16-bit indices.
-const MOST: usize = u16::MAX as usize;
+const MAX_URLS: usize = u16::MAX as usize;
 /// Column name of the paths when a list is used as a feed.
 const COLUMN: &str = "url";
 
@@ -46,7 +46,7 @@ pub enum UrlListError {
         path: PathBuf,
     },
     /// There are more URLs than can be indexed.
-    #[error("{} contains {count} URLs; at most {MOST} are allowed", path.display())]
+    #[error("{} contains {count} URLs; at most {MAX_URLS} are allowed", path.display())]
     TooMany {
         /// Path of the file.
         path: PathBuf,
@@ -73,7 +73,7 @@ pub fn read_urls(path: &Path) -> Result<Vec<String>, UrlListError> {
     }
     match urls.len() {
         0 => Err(UrlListError::Empty { path: path() }),
-        count if count > MOST => Err(UrlListError::TooMany { path: path(), count }),
+        count if count > MAX_URLS => Err(UrlListError::TooMany { path: path(), count }),
         _ => Ok(urls),
     }
 }
@@ -105,7 +105,7 @@ pub fn check(plan: &plan::Plan, plan_dir: &Path, allowed: &Allowed) -> Result<()
 }
 
 /// Whether commands of the plan may create files before a load starts.
-fn makes_files(plan: &plan::Plan) -> bool {
+pub fn makes_files(plan: &plan::Plan) -> bool {
     plan.cases().iter().any(|case| {
         let system = &case.system;
         let builds = system.components.iter().any(|c| !c.build.is_empty());
@@ -275,7 +275,7 @@ mod tests {
         check("# nothing\n\n", "list contains no URL");
         check("http://a/\n\nftp://b/\n", "list:3:1: `ftp://b/` is not a URL");
         check("unix:a:/", "list:1:1: `unix:a:/` is not a Unix socket");
-        check(&"http://a/\n".repeat(MOST + 1), "list contains 65536 URLs; at most 65535 are allowed");
+        check(&"http://a/\n".repeat(MAX_URLS + 1), "list contains 65536 URLs; at most 65535 are allowed");
         std::fs::remove_file(&path).unwrap();
         assert!(read_urls(&path).unwrap_err().to_string().starts_with("cannot read "));
         std::fs::write(&path, LIST).unwrap();

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 
 /// How often logs and OOM counters are checked.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+const CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// Something a component did on its own.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl Shared {
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
             fds.extend(living.iter().map(|c| PollFd::from_borrowed_fd(c.pidfd.as_fd(), PollFlags::IN)));
             // With no component alive, only the wake-up matters.
-            let timeout = (!kept.is_empty()).then_some(&LOOK);
+            let timeout = (!kept.is_empty()).then_some(&CHECK_INTERVAL);
             let _ = poll(&mut fds, timeout);
             let now_ns = clock::now_ns();
             if !fds[0].revents().is_empty() {
@@ -138,7 +138,7 @@ impl Shared {
                     ended(inner, now_ns, notices);
                 }
             }
-            if now_ns - looked_ns >= LOOK.tv_nsec as u64 {
+            if now_ns - looked_ns >= CHECK_INTERVAL.tv_nsec as u64 {
                 looked_ns = now_ns;
                 kept.iter().for_each(|inner| self.look(inner, now_ns, notices));
             }

@@ -24,7 +24,7 @@ use crate::process::{self, ProcessFamily, ProcessId, Stat};
 use crate::watch::target::Target;
 
 /// Maximum number of processes to follow.
-const MOST: usize = 8;
+const MAX_PROCESSES: usize = 8;
 /// Maximum number of open sockets that one look inspects, over all processes.
 const MOST_SOCKETS: usize = 50_000;
 /// Maximum number of network namespaces to inspect: each takes a thread.
@@ -359,7 +359,7 @@ impl SocketOwners {
             }
             above = parents.get(&at.parent).copied().filter(|parent| parent.pid != at.pid);
         }
-        if found.processes.len() < MOST {
+        if found.processes.len() < MAX_PROCESSES {
             found.add(ProcessId { pid: stat.pid, start_ticks: stat.start_ticks });
         }
     }

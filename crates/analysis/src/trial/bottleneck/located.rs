@@ -97,9 +97,10 @@ fn on_links(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Vec<Lin
     }
     let relays = places.iter().filter(|place| !place.is_link && relayed(trial, &place.name).is_some());
     for relay in relays {
-        let askers: Vec<&Pair> = flow.pairs.iter().filter(|p| p.to == relay.name && p.from != p.to).collect();
-        let all: f64 = askers.iter().map(|pair| waiting(pair)).sum();
-        for pair in askers.into_iter().filter(|pair| waiting(pair) > 0.0) {
+        let clients: Vec<&Pair> =
+            flow.pairs.iter().filter(|p| p.to == relay.name && p.from != p.to).collect();
+        let all: f64 = clients.iter().map(|pair| waiting(pair)).sum();
+        for pair in clients.into_iter().filter(|pair| waiting(pair) > 0.0) {
             let own = relay.requests * waiting(pair) / all;
             *links.entry((component(&pair.from), component(&relay.name))).or_default() += own;
         }

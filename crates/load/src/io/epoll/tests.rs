@@ -53,11 +53,11 @@ fn poll(io: &mut Epoll<'_>, reported: &mut Log) {
 
 #[test]
 fn a_send_that_is_held_back_counts_once_though_the_kernel_takes_it_late() {
-    let request = [b'y'; SHORT];
+    let request = [b'y'; MAX_HELD_BYTES];
     let (mut io, mut theirs, filled) = overfull(&request);
-    assert_eq!(io.ops.slots[0].reported, SHORT);
+    assert_eq!(io.ops.slots[0].reported, MAX_HELD_BYTES);
     let reader = std::thread::spawn(move || {
-        let mut all = vec![0; filled + SHORT];
+        let mut all = vec![0; filled + MAX_HELD_BYTES];
         theirs.read_exact(&mut all).expect("all of it comes");
         (all, theirs)
     });
@@ -142,8 +142,8 @@ fn a_second_request_does_not_replace_one_that_is_held_back() {
 
 #[test]
 fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
-    for second in [b"second".to_vec(), vec![b's'; SHORT + 1]] {
-        let first = [b'f'; SHORT];
+    for second in [b"second".to_vec(), vec![b's'; MAX_HELD_BYTES + 1]] {
+        let first = [b'f'; MAX_HELD_BYTES];
         let (mut io, theirs, filled) = overfull(&first);
         // As a worker does that has its response by then.
         let at_once = io.ops.send(0, &second);

@@ -19,15 +19,15 @@ const LENGTHS: [u8; SYMBOLS] = [
 
 const SYMBOLS: usize = 257;
 const END_OF_STRING: u16 = 256;
-const LONGEST: usize = 30;
+const MAX_CODE_BITS: usize = 30;
 /// Codes of up to this many bits are found with one lookup.
-const SHORT: usize = 10;
+const LOOKUP_BITS: usize = 10;
 
 /// Symbols by length, then by value: the order in which codes ascend.
 const SORTED: [u16; SYMBOLS] = {
     let mut sorted = [0; SYMBOLS];
     let (mut n, mut length) = (0, 0);
-    while length <= LONGEST {
+    while length <= MAX_CODE_BITS {
         let mut symbol = 0;
         while symbol < SYMBOLS {
             if LENGTHS[symbol] as usize == length {
@@ -42,10 +42,10 @@ const SORTED: [u16; SYMBOLS] = {
 };
 
 /// For each code length: its first code, how many codes it has, and where they begin in [`SORTED`].
-const BY_LENGTH: [(u32, u32, u32); LONGEST + 1] = {
-    let mut table = [(0, 0, 0); LONGEST + 1];
+const BY_LENGTH: [(u32, u32, u32); MAX_CODE_BITS + 1] = {
+    let mut table = [(0, 0, 0); MAX_CODE_BITS + 1];
     let (mut code, mut at, mut length) = (0u32, 0u32, 1);
-    while length <= LONGEST {
+    while length <= MAX_CODE_BITS {
         code <<= 1;
         let first = at;
         while (at as usize) < SYMBOLS && LENGTHS[SORTED[at as usize] as usize] as usize == length {
@@ -71,16 +71,16 @@ const CODES: [u32; SYMBOLS] = {
     codes
 };
 
-/// By the next [`SHORT`] bits: code length in the high byte, decoded byte in the low one; 0 if the code is longer.
-static LOOKUP: [u16; 1 << SHORT] = {
-    let mut look = [0; 1 << SHORT];
+/// By the next [`LOOKUP_BITS`] bits: code length in the high byte, decoded byte in the low one; 0 if the code is longer.
+static LOOKUP: [u16; 1 << LOOKUP_BITS] = {
+    let mut look = [0; 1 << LOOKUP_BITS];
     let mut symbol = 0;
     while symbol < 256 {
         let length = LENGTHS[symbol] as usize;
-        if length <= SHORT {
-            let first = (CODES[symbol] as usize) << (SHORT - length);
+        if length <= LOOKUP_BITS {
+            let first = (CODES[symbol] as usize) << (LOOKUP_BITS - length);
             let mut i = 0;
-            while i < 1 << (SHORT - length) {
+            while i < 1 << (LOOKUP_BITS - length) {
                 look[first + i] = (length as u16) << 8 | symbol as u16;
                 i += 1;
             }
@@ -123,7 +123,7 @@ pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     // Unused bits are at the upper end.
     let (mut bits, mut count) = (0u64, 0u32);
     loop {
-        if count < LONGEST as u32 {
+        if count < MAX_CODE_BITS as u32 {
             if let Some((four, after)) = rest.split_first_chunk::<4>() {
                 bits |= u64::from(u32::from_be_bytes(*four)) << (32 - count);
                 count += 32;
@@ -141,7 +141,7 @@ pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
         }
         // Bits after the end read as padding, so a lookup never reads past it.
         let padded = bits | u64::MAX >> count;
-        let look = LOOKUP[(padded >> (64 - SHORT)) as usize];
+        let look = LOOKUP[(padded >> (64 - LOOKUP_BITS)) as usize];
         let (length, symbol) = if look != 0 { (u32::from(look >> 8), look & 0xff) } else { long(padded) };
         if length > count {
             return if count < 8 && padded == u64::MAX { Ok(()) } else { Err("Huffman padding is wrong") };
@@ -155,17 +155,17 @@ pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     }
 }
 
-/// Length and symbol of a code of more than [`SHORT`] bits at the upper end.
+/// Length and symbol of a code of more than [`LOOKUP_BITS`] bits at the upper end.
 #[cold]
 fn long(bits: u64) -> (u32, u16) {
-    for (length, (first, codes, at)) in BY_LENGTH.iter().enumerate().skip(SHORT + 1) {
+    for (length, (first, codes, at)) in BY_LENGTH.iter().enumerate().skip(LOOKUP_BITS + 1) {
         let code = (bits >> (64 - length)) as u32;
         if let Some(nth) = code.checked_sub(*first).filter(|nth| nth < codes) {
             return (length as u32, SORTED[(at + nth) as usize]);
         }
     }
     // The code is complete: every 30 bits begin with one.
-    (LONGEST as u32, END_OF_STRING)
+    (MAX_CODE_BITS as u32, END_OF_STRING)
 }
 
 #[cfg(test)]
@@ -179,9 +179,9 @@ mod tests {
 
     #[test]
     fn the_code_is_complete_and_ends_in_ones() {
-        let sum: u64 = LENGTHS.iter().map(|l| 1u64 << (LONGEST - *l as usize)).sum();
-        assert_eq!(sum, 1 << LONGEST);
-        assert_eq!(CODES[END_OF_STRING as usize], (1 << LONGEST) - 1);
+        let sum: u64 = LENGTHS.iter().map(|l| 1u64 << (MAX_CODE_BITS - *l as usize)).sum();
+        assert_eq!(sum, 1 << MAX_CODE_BITS);
+        assert_eq!(CODES[END_OF_STRING as usize], (1 << MAX_CODE_BITS) - 1);
         // Some codes of appendix B, one of every kind of length.
         for (symbol, code) in
             [(b'0', 0), (b'a', 3), (b' ', 0x14), (b'Z', 0xfd), (0, 0x1ff8), (b'\n', 0x3fff_fffc)]

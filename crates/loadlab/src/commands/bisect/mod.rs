@@ -19,8 +19,8 @@ use loadlab_system::{Cancel, guardian, open_files};
 use serde_json::{Value, json};
 
 use self::reading::{Measured, Reading, Unusable, misleading, reading_of, usable};
-use super::check::{self, ReadPlan};
 use super::only_case;
+use super::read_plan::{self, ReadPlan};
 use super::revisions::git::Repository;
 use super::revisions::{Trees, changes};
 use super::run::{GUARDIAN, default_out, own_exe, usual};
@@ -65,7 +65,7 @@ fn once(args: &BisectArgs) -> Ended {
         return Ended::error(Exit::BadPlan, why).with_code(STOP);
     }
     let plan = PlanArgs { plan: PathBuf::from(&args.first), choice: choice(args, args.set.clone()) };
-    let read = match check::read_plan(&plan) {
+    let read = match read_plan::read_plan(&plan) {
         Ok(read) => read,
         // A plan that is wrong is wrong at all revisions.
         Err(ended) => return ended.with_code(STOP),
@@ -145,7 +145,7 @@ struct PlanWithFigure {
 fn with_figure(args: &BisectArgs, plan: &Path) -> Result<PlanWithFigure, Ended> {
     let read_with = |set: Vec<(String, String)>| {
         let choice = choice(args, set);
-        let read = check::read_plan(&PlanArgs { plan: plan.to_owned(), choice: choice.clone() })?;
+        let read = read_plan::read_plan(&PlanArgs { plan: plan.to_owned(), choice: choice.clone() })?;
         Ok::<_, Ended>((read, choice))
     };
     let (mut read, mut choice) = read_with(args.set.clone())?;
@@ -308,7 +308,7 @@ impl Search<'_> {
         taken.iter().for_each(|text| note(text));
         let revisions = vec![Revision { name: known.name.clone(), dir: Some(dir) }];
         let with = Options { revisions, ..self.read.read_with.clone() };
-        let read = check::parse(&self.read.path, self.read.text.clone(), with, &self.choice)?;
+        let read = read_plan::parse(&self.read.path, self.read.text.clone(), with, &self.choice)?;
         self.made += 1;
         let out = self.out.join(format!("{:03}-{}", self.made, known.name.replace('/', "-")));
         let mut options = options_of(self.args, &read, out.clone())?;

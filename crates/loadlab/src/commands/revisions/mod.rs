@@ -14,7 +14,7 @@ use loadlab_plan::{Options, Revision};
 use loadlab_record::documents::manifest::RevisionFacts;
 use loadlab_system::{Guardian, OwnFolder};
 
-use super::check::{self, ReadPlan};
+use super::read_plan::{self, ReadPlan};
 use crate::args::PlanChoice;
 use crate::exit::Ended;
 use git::Repository;
@@ -75,7 +75,7 @@ pub fn check_out(
         revisions.push(Revision { name: known.name.clone(), dir: Some(dir) });
     }
     let with = Options { revisions, ..read.read_with.clone() };
-    let read = check::parse(&read.path, read.text.clone(), with, choice)?;
+    let read = read_plan::parse(&read.path, read.text.clone(), with, choice)?;
     Ok(CheckedOut { read, facts, notes, trees })
 }
 

@@ -18,7 +18,7 @@ use kubernetes::KubernetesJob;
 use slurm::SlurmJob;
 
 /// Time between two polls of the scheduler's queue.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Has an agent exit if it hears of no run: it may start long after its run has ended.
 const UNANNOUNCED: &str = "--leave-unannounced=60s";
@@ -143,7 +143,7 @@ impl Launched {
         let began = Instant::now();
         loop {
             let left = self.wait.saturating_sub(began.elapsed());
-            match coordinator.gather(left.min(LOOK), cancelled) {
+            match coordinator.gather(left.min(POLL_INTERVAL), cancelled) {
                 Err(SwarmError::Agents(_)) => {}
                 ended => {
                     self.came.store(ended.is_ok(), Ordering::Relaxed);

@@ -16,7 +16,7 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
 /// Maximum number of messages of one conversation, counting each repetition: each is a request of the engine.
-const MOST: u64 = 10_000;
+const MAX_MESSAGES: u64 = 10_000;
 /// Keys of requests that have no meaning in a conversation.
 const OTHERS: [&str; 5] = ["body", "form", "multipart", "check", "capture"];
 
@@ -30,9 +30,10 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Conversati
     refuse_headers(r, fields);
     let repeat = r.count(fields, "repeat").unwrap_or(1);
     let messages = fields.get("messages").map(|node| read_messages(r, node)).unwrap_or_default();
-    if repeat.saturating_mul(messages.len() as u64) > MOST {
+    if repeat.saturating_mul(messages.len() as u64) > MAX_MESSAGES {
         let key = if fields.has("repeat") { "repeat" } else { "messages" };
-        let problem = Problem::new(fields.key_span(key), format!("more than {MOST} messages in one step"));
+        let problem =
+            Problem::new(fields.key_span(key), format!("more than {MAX_MESSAGES} messages in one step"));
         r.push(problem.hint("use a shorter conversation, and open it more often"));
     }
     Some(Conversation {

@@ -13,9 +13,9 @@ use crate::model::spec::LoadSpec;
 
 /// Maximum number of requests of a case that are named, in the order of the plan: each series takes memory and a few
 /// lines of the record each second.
-pub(crate) const MOST: usize = 100;
+pub(crate) const MAX_NAMED_REQUESTS: usize = 100;
 /// Maximum length of a name, in characters.
-const LONGEST: usize = 80;
+const MAX_NAME_CHARS: usize = 80;
 /// Characters of the name reserved for the end of a long path: that is where paths differ.
 const TAIL: usize = 24;
 
@@ -42,7 +42,7 @@ pub(crate) fn name(loads: &mut [LoadSpec], secrets: &Secrets) {
     }
     let is_alone = units.len() < 2;
     units.retain(|unit| !is_alone && !unit.tags.iter().any(|tag| uses[tag] == 1));
-    units.truncate(MOST);
+    units.truncate(MAX_NAMED_REQUESTS);
     for unit in &mut units {
         unit.base = secrets.mask(&unit.base).into_owned();
     }
@@ -124,7 +124,7 @@ fn distinct(base: &str, of: &str, taken: &mut BTreeSet<String>) -> String {
     };
     let base: String = base.chars().map(plain).collect();
     // Room for `, message 10000`.
-    let room = if base.starts_with("WebSocket ") { LONGEST - 15 } else { LONGEST };
+    let room = if base.starts_with("WebSocket ") { MAX_NAME_CHARS - 15 } else { MAX_NAME_CHARS };
     let mut name = fitted(&base, of, room);
     let mut count = 1;
     while !taken.insert(name.clone()) {
@@ -210,7 +210,7 @@ mod tests {
         let twice = of_steps(&[conversation, conversation]);
         assert!(twice.contains(&"WebSocket /chat (2), close".to_owned()), "{twice:?}");
         let conversation = conversation.replace("/chat", &format!("/{}", "chat".repeat(40)));
-        assert!(of_steps(&[&conversation]).iter().all(|name| name.chars().count() <= LONGEST));
+        assert!(of_steps(&[&conversation]).iter().all(|name| name.chars().count() <= MAX_NAME_CHARS));
     }
 
     #[test]
@@ -229,14 +229,14 @@ mod tests {
         let step = |end: &str| format!("get: \"http://127.0.0.1:1/{}{end}\"", "long/".repeat(40));
         let found = of_steps(&[&step("a"), &step("b"), &step("a")]);
         assert_eq!(found[0], format!("GET /{}…{}a", "long/".repeat(10), &"long/".repeat(5)[2..]));
-        assert!(found.iter().all(|name| name.chars().count() <= LONGEST), "{found:?}");
+        assert!(found.iter().all(|name| name.chars().count() <= MAX_NAME_CHARS), "{found:?}");
         assert!(found[1].ends_with("/b") && found[2].ends_with("/a (2)"), "{found:?}");
     }
 
     #[test]
     fn the_number_of_named_requests_is_limited() {
-        let steps = vec!["get: \"http://127.0.0.1:1/\""; MOST + 20];
-        assert_eq!(of_steps(&steps).len(), MOST);
+        let steps = vec!["get: \"http://127.0.0.1:1/\""; MAX_NAMED_REQUESTS + 20];
+        assert_eq!(of_steps(&steps).len(), MAX_NAMED_REQUESTS);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::clock::Bounds;
 use crate::message::Clock;
 
 /// How often a waiting thread checks whether it must end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The shared state of an agent while it takes part in a run.
 pub(super) struct Under {
@@ -83,9 +83,9 @@ impl AgentLoad {
         self.changed.notify_all();
     }
 
-    /// Waits for a change, for at most [`LOOK`].
+    /// Waits for a change, for at most [`POLL_INTERVAL`].
     pub(super) fn wait(&self) {
-        drop(wait_timeout(&self.changed, lock(&self.begins), LOOK));
+        drop(wait_timeout(&self.changed, lock(&self.begins), POLL_INTERVAL));
     }
 
     /// Waits for the load's start time; `None` if the load is aborted first.
@@ -98,7 +98,7 @@ impl AgentLoad {
             if let Some(at_ns) = *begins {
                 return Some(at_ns);
             }
-            begins = wait_timeout(&self.changed, begins, LOOK);
+            begins = wait_timeout(&self.changed, begins, POLL_INTERVAL);
         }
     }
 }

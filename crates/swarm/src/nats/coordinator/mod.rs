@@ -40,7 +40,7 @@ pub use announce::RunOffer;
 pub use load::{Loss, News, NotOffered, PartNow, ReadyLoad, Sent, SentPart};
 
 /// How often a waiting thread checks whether it must end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long agents have to get ready for a load, in nanoseconds.
 const READY_NS: u64 = 60_000_000_000;
 /// Additional time per byte of the files that they receive first: 1 MB/s.
@@ -87,9 +87,9 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits for a change, for at most [`LOOK`].
+    /// Waits for a change, for at most [`POLL_INTERVAL`].
     fn wait<'c>(&self, crew: MutexGuard<'c, Crew>) -> MutexGuard<'c, Crew> {
-        wait_timeout(&self.changed, crew, LOOK)
+        wait_timeout(&self.changed, crew, POLL_INTERVAL)
     }
 }
 
@@ -134,7 +134,7 @@ impl Coordinator {
             if cancelled() {
                 stays = None;
             }
-            match begun.recv_timeout(LOOK) {
+            match begun.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => {}
                 begun => break begun,
             }

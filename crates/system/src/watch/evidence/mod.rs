@@ -221,7 +221,7 @@ impl EvidenceReader {
         );
         self.beside.take(now_ns, &mut pairs, &mut listeners, &mut not_seen);
         not_seen.extend(self.packets.not_seen());
-        let ports = self.ports.take(|address| self.pairs.usual_asker(address));
+        let ports = self.ports.take(|address| self.pairs.usual_client(address));
         let length_s = now_ns.saturating_sub(self.from_ns) as f64 / 1e9;
         let threads = self.threads.take(length_s, &mut not_seen);
         let alive: HashSet<u32> = self.sockets.iter().map(|s| s.inode).collect();

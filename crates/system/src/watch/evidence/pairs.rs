@@ -45,12 +45,12 @@ const TIED: u64 = 10;
 #[derive(Clone, Debug)]
 pub(super) struct Noted {
     pub pair: PairKey,
-    pub asker: SocketAddr,
+    pub client: SocketAddr,
     pub listener: SocketAddr,
-    /// Inode of the asker's socket.
+    /// Inode of the client's socket.
     pub inode: u32,
     pub waits: Waits,
-    /// Time since the asker last sent, by the kernel's coarse clock.
+    /// Time since the client last sent, by the kernel's coarse clock.
     pub since_sent_ms: u32,
 }
 
@@ -167,15 +167,15 @@ struct Last {
     first_request: Option<u64>,
 }
 
-/// What one reading shows of a connection. `asker` connected, `other` accepted, if it was seen. The evidence, most
+/// What one reading shows of a connection. `client` connected, `other` accepted, if it was seen. The evidence, most
 /// reliable first: bytes that were not read or did not arrive; bytes that were not acknowledged, since acknowledgements
 /// wait up to some 40 ms for the answer, or for the next request; the times of the last bytes either way, unless they
 /// are within one tick; whether there were as many answers as requests, counted in segments; and the state at the last
 /// reading of this connection.
-fn waits(asker: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: Option<Last>) -> Waits {
-    let t = asker.times;
-    let (written, received) = (written(asker), t.bytes_received);
-    if asker.is_connecting {
+fn waits(client: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: Option<Last>) -> Waits {
+    let t = client.times;
+    let (written, received) = (written(client), t.bytes_received);
+    if client.is_connecting {
         return Waits::Yes;
     }
     if written == 0 {
@@ -184,13 +184,13 @@ fn waits(asker: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: O
     let is_unread = other.is_some_and(|other| other.unread > 0);
     if received == 0
         || is_unread
-        || is_under_way(asker, other)
-        || is_held(asker, other)
-        || other.is_some_and(|o| is_under_way(o, Some(asker)) || is_held(o, Some(asker)))
+        || is_under_way(client, other)
+        || is_held(client, other)
+        || other.is_some_and(|o| is_under_way(o, Some(client)) || is_held(o, Some(client)))
     {
         return Waits::Yes;
     }
-    match (asker.unsent > 0, other.is_some_and(|o| o.unsent > 0)) {
+    match (client.unsent > 0, other.is_some_and(|o| o.unsent > 0)) {
         (true, false) if other.is_some() => return Waits::Yes,
         (false, true) => return Waits::No,
         _ => {}
@@ -222,13 +222,13 @@ impl Rhythm {
     /// exchange each.
     fn of(sent: u64, received: u64, connections: u64) -> Option<Rhythm> {
         /// With at least this many exchanges per connection, adjacent numbers of segments can be told apart.
-        const FEWEST: u64 = 5;
+        const MIN_EXCHANGES: u64 = 5;
         const MOST_SEGMENTS: u64 = 4;
         let mut all = (1..=MOST_SEGMENTS)
             .flat_map(|request| (1..=MOST_SEGMENTS).map(move |answer| Rhythm { request, answer }));
         all.find(|r| {
             let (asked, answered) = (sent / r.request, received / r.answer);
-            asked >= FEWEST * connections && (answered..=answered + connections + 1).contains(&asked)
+            asked >= MIN_EXCHANGES * connections && (answered..=answered + connections + 1).contains(&asked)
         })
     }
 
@@ -257,7 +257,7 @@ struct Exchanges {
 
 impl Exchanges {
     /// With this many exchanges, nearly all alike, the next is assumed to be like them.
-    const FEWEST: u64 = 5;
+    const MIN_EXCHANGES: u64 = 5;
     const ALIKE_PERCENT: u64 = 90;
     const MOST_KINDS: usize = 16;
 
@@ -281,7 +281,7 @@ impl Exchanges {
     fn rhythm(&self) -> Option<Rhythm> {
         let all = self.others + self.seen.values().sum::<u64>();
         let ((request, answer), most) = self.seen.iter().max_by_key(|(_, n)| **n)?;
-        let is_sure = *most >= Self::FEWEST && most * 100 >= all * Self::ALIKE_PERCENT;
+        let is_sure = *most >= Self::MIN_EXCHANGES && most * 100 >= all * Self::ALIKE_PERCENT;
         is_sure.then_some(Rhythm { request: *request, answer: *answer })
     }
 }
@@ -318,9 +318,9 @@ impl Last {
 }
 
 /// Segments of a first request that has arrived and is not answered yet.
-fn first_request(asker: &Socket) -> Option<u64> {
-    let t = asker.times;
-    let has_arrived = t.bytes_received == 0 && asker.unsent == 0;
+fn first_request(client: &Socket) -> Option<u64> {
+    let t = client.times;
+    let has_arrived = t.bytes_received == 0 && client.unsent == 0;
     (has_arrived && t.segments_out > 0).then(|| t.segments_out.into())
 }
 
@@ -358,7 +358,7 @@ impl PairSums {
             } else if reading.asks(socket) {
                 self.add_connection(socket, &reading, owners);
             } else if !reading.by_ends.contains_key(&(socket.remote, socket.local)) {
-                self.add_unseen_asker(socket, &reading, owners);
+                self.add_unseen_client(socket, &reading, owners);
             }
         }
         let rhythm = |s: &Segments| Rhythm::of(s.sent, s.received, s.connections);
@@ -397,56 +397,57 @@ impl PairSums {
         };
     }
 
-    fn add_connection(&mut self, asker: &Socket, reading: &SocketReading<'_>, owners: &Owners) {
-        let other = reading.by_ends.get(&(asker.remote, asker.local)).copied();
-        let listener = reading.listener(asker.remote);
+    fn add_connection(&mut self, client: &Socket, reading: &SocketReading<'_>, owners: &Owners) {
+        let other = reading.by_ends.get(&(client.remote, client.local)).copied();
+        let listener = reading.listener(client.remote);
         // Until it is accepted, a connection has no owner: it is in the listener's queue.
         let to = other.and_then(|o| owners.of(o.inode)).or_else(|| listener.and_then(|l| owners.of(l.inode)));
         let to = to.unwrap_or_default();
-        let from = match owners.of(asker.inode) {
+        let from = match owners.of(client.inode) {
             Some(from) => {
                 // A connection made for one request is gone before its owner is searched for.
-                if self.usual.get(&asker.remote).is_none_or(|usual| usual != from) {
-                    self.usual.insert(asker.remote, from.to_owned());
+                if self.usual.get(&client.remote).is_none_or(|usual| usual != from) {
+                    self.usual.insert(client.remote, from.to_owned());
                 }
                 from.to_owned()
             }
             // Traffic between other programs on this machine does not matter.
             None if to.is_empty() => return,
             None => {
-                if owners.is_stranger(asker.inode) {
-                    self.strangers.insert(asker.remote, asker.inode);
+                if owners.is_stranger(client.inode) {
+                    self.strangers.insert(client.remote, client.inode);
                 }
-                let usual = || self.usual.get(&asker.remote).cloned();
-                owners.of_nobody(asker.remote).map(str::to_owned).or_else(usual).unwrap_or_default()
+                let usual = || self.usual.get(&client.remote).cloned();
+                owners.of_nobody(client.remote).map(str::to_owned).or_else(usual).unwrap_or_default()
             }
         };
-        let last = self.last.get(&asker.inode).copied();
-        let key = PairKey { from, to: to.to_owned(), address: asker.remote.to_string() };
-        let waits = waits(asker, other, self.rhythms.get(&key).copied().flatten(), last);
-        let resent = u64::from(asker.times.retransmits) + other.map_or(0, |o| u64::from(o.times.retransmits));
+        let last = self.last.get(&client.inode).copied();
+        let key = PairKey { from, to: to.to_owned(), address: client.remote.to_string() };
+        let waits = waits(client, other, self.rhythms.get(&key).copied().flatten(), last);
+        let resent =
+            u64::from(client.times.retransmits) + other.map_or(0, |o| u64::from(o.times.retransmits));
         let now = Last {
-            written: written(asker),
-            received: asker.times.bytes_received,
+            written: written(client),
+            received: client.times.bytes_received,
             waits,
             resent,
-            sent: asker.times.segments_out.into(),
-            came: asker.times.segments_in.into(),
-            first_request: last.and_then(|last| last.first_request).or_else(|| first_request(asker)),
+            sent: client.times.segments_out.into(),
+            came: client.times.segments_in.into(),
+            first_request: last.and_then(|last| last.first_request).or_else(|| first_request(client)),
         };
-        self.last.insert(asker.inode, now);
+        self.last.insert(client.inode, now);
         if let Some(exchanged) = last.and_then(|last| last.exchanged(&now)) {
             self.exchanges.entry(key.clone()).or_default().add(exchanged);
         }
         let segments = self.segments.entry(key.clone()).or_default();
-        segments.sent += u64::from(asker.times.segments_out);
-        segments.received += u64::from(asker.times.segments_in);
+        segments.sent += u64::from(client.times.segments_out);
+        segments.received += u64::from(client.times.segments_in);
         segments.connections += 1;
         let is_tied = || self.tied.contains(&key) || self.pairs.get(&key).is_some_and(TcpSums::is_tied);
         if self.noted.is_some() && is_tied() {
-            let (listener, inode, since_sent_ms) = (asker.remote, asker.inode, asker.times.since_sent_ms);
+            let (listener, inode, since_sent_ms) = (client.remote, client.inode, client.times.since_sent_ms);
             let noted =
-                Noted { pair: key.clone(), asker: asker.local, listener, inode, waits, since_sent_ms };
+                Noted { pair: key.clone(), client: client.local, listener, inode, waits, since_sent_ms };
             self.noted.get_or_insert_default().push(noted);
         }
         let each = self.each;
@@ -458,29 +459,29 @@ impl PairSums {
             Waits::Unknown => sums.unknown += each,
         }
         sums.unread += each * u64::from(other.is_some_and(|o| o.unread > 0));
-        let under_way = is_under_way(asker, other) || other.is_some_and(|o| is_under_way(o, Some(asker)));
+        let under_way = is_under_way(client, other) || other.is_some_and(|o| is_under_way(o, Some(client)));
         sums.in_transit += each * u64::from(under_way);
-        sums.held_by_from += each * u64::from(is_held(asker, other));
-        sums.held_by_to += each * u64::from(other.is_some_and(|o| is_held(o, Some(asker))));
-        sums.connecting += each * u64::from(asker.is_connecting);
-        let is_first = asker.times.segments_out <= 1 || asker.times.bytes_received == 0;
+        sums.held_by_from += each * u64::from(is_held(client, other));
+        sums.held_by_to += each * u64::from(other.is_some_and(|o| is_held(o, Some(client))));
+        sums.connecting += each * u64::from(client.is_connecting);
+        let is_first = client.times.segments_out <= 1 || client.times.bytes_received == 0;
         sums.first_request += each * u64::from(is_first);
-        if asker.times.min_rtt_us > 0 {
-            sums.rtt_us += each * u64::from(asker.times.min_rtt_us);
+        if client.times.min_rtt_us > 0 {
+            sums.rtt_us += each * u64::from(client.times.min_rtt_us);
             sums.with_rtt += each;
         }
         sums.retransmits += each * last.map_or(0, |last| resent.saturating_sub(last.resent));
     }
 
     /// Adds a connection of which only the accepting end is in a namespace that is read.
-    fn add_unseen_asker(&mut self, accepted: &Socket, reading: &SocketReading<'_>, owners: &Owners) {
+    fn add_unseen_client(&mut self, accepted: &Socket, reading: &SocketReading<'_>, owners: &Owners) {
         let owner = owners.of(accepted.inode);
         let listener = reading.listener(accepted.local);
         let Some(to) = owner.or_else(|| listener.and_then(|l| owners.of(l.inode))) else { return };
         let each = self.each;
         let sums = self.sums("", to, accepted.local);
         sums.open += each;
-        // Seen from the accepting end, the asker waits if this end received after it last sent.
+        // Seen from the accepting end, the client waits if this end received after it last sent.
         let t = accepted.times;
         match t.since_received_ms.cmp(&t.since_sent_ms) {
             _ if t.bytes_received == 0 => {}
@@ -512,7 +513,7 @@ impl PairSums {
     }
 
     /// The last component seen connecting to an address.
-    pub fn usual_asker(&self, address: SocketAddr) -> Option<&str> {
+    pub fn usual_client(&self, address: SocketAddr) -> Option<&str> {
         self.usual.get(&address).map(String::as_str)
     }
 
@@ -589,8 +590,8 @@ mod tests {
     fn who_sent_last_waits() {
         use Waits::{No, Unknown, Yes};
         let answered = |sent, received| Some(end(sent, received, 50, 10));
-        let check = |asker: Socket, other: Option<Socket>, last: Option<Last>, expect: Waits, what: &str| {
-            assert_eq!(waits(&asker, other.as_ref(), None, last), expect, "{what}");
+        let check = |client: Socket, other: Option<Socket>, last: Option<Last>, expect: Waits, what: &str| {
+            assert_eq!(waits(&client, other.as_ref(), None, last), expect, "{what}");
         };
         check(end(4, 100, 10, 50), None, None, Yes, "sent 4 ms ago, received 100 ms ago");
         check(end(100, 4, 10, 50), None, None, No, "received last");
@@ -601,14 +602,14 @@ mod tests {
         check(end(8, 8, 10, 50), answered(8, 12), None, No, "the other end sent after it received");
         let unread = Socket { unread: 10, ..end(8, 8, 50, 0) };
         check(end(8, 8, 10, 50), Some(unread), None, Yes, "the question was not read");
-        let acked = |asker: u32, other: u32| {
+        let acked = |client: u32, other: u32| {
             (
-                Socket { unsent: asker, ..end(8, 8, 10, 50) },
-                Some(Socket { unsent: other, ..end(8, 8, 50, 10 + u64::from(asker)) }),
+                Socket { unsent: client, ..end(8, 8, 10, 50) },
+                Some(Socket { unsent: other, ..end(8, 8, 50, 10 + u64::from(client)) }),
             )
         };
-        let (asker, other) = acked(10, 0);
-        check(asker, other, None, Yes, "the question waits for its acknowledgement");
+        let (client, other) = acked(10, 0);
+        check(client, other, None, Yes, "the question waits for its acknowledgement");
         let last = |written, received, waits| Some(Last { written, received, waits, ..Last::default() });
         check(end(8, 8, 10, 50), None, last(10, 50, Yes), Yes, "nothing has changed");
         check(end(8, 8, 10, 50), None, last(0, 50, No), Yes, "it has asked since");
@@ -619,13 +620,13 @@ mod tests {
     #[test]
     fn bytes_under_way_are_waited_for() {
         // Ten bytes were written, and four have arrived.
-        let asker = Socket { unsent: 10, ..end(8, 8, 0, 50) };
+        let client = Socket { unsent: 10, ..end(8, 8, 0, 50) };
         let other = end(8, 8, 50, 4);
-        assert!(is_under_way(&asker, Some(&other)));
-        assert_eq!(waits(&asker, Some(&other), None, None), Waits::Yes);
-        assert!(!is_under_way(&asker, Some(&end(8, 8, 50, 10))));
+        assert!(is_under_way(&client, Some(&other)));
+        assert_eq!(waits(&client, Some(&other), None, None), Waits::Yes);
+        assert!(!is_under_way(&client, Some(&end(8, 8, 50, 10))));
         // Bytes that arrived but were not read are not in flight.
-        assert!(!is_under_way(&asker, Some(&Socket { unread: 4, ..other.clone() })));
+        assert!(!is_under_way(&client, Some(&Socket { unread: 4, ..other.clone() })));
         // Written just now, after the other end was read.
         let quick = Socket { unsent: 10, place: 9, ..end(0, 8, 0, 50) };
         assert!(
@@ -762,8 +763,8 @@ mod tests {
             (own.from, own.open, own.busy)
         };
         assert_eq!(reading(), ("web".to_owned(), 4.0, 0.0), "nobody has asked");
-        for (asker, other) in ends.iter_mut().take(3) {
-            asker.write_all(b"?").unwrap();
+        for (client, other) in ends.iter_mut().take(3) {
+            client.write_all(b"?").unwrap();
             other.read_exact(&mut [0]).unwrap();
         }
         assert_eq!(reading(), ("web".to_owned(), 4.0, 3.0), "three wait for their first answer");

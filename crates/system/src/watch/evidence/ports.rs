@@ -167,7 +167,7 @@ impl PortReader {
         self.next_ns = now_ns + SECOND_NS.max((own_cpu_ns() - before) * BUDGET);
     }
 
-    /// The results of the last look. The asker is the component that is alone in its namespace, else the one that has
+    /// The results of the last look. The client is the component that is alone in its namespace, else the one that has
     /// most of the established connections, else the one that `usual` knows to connect there.
     pub fn take<'a>(&self, usual: impl Fn(SocketAddr) -> Option<&'a str>) -> Vec<Ports> {
         let of = |((namespace, source, address), count): (&Towards, &Count)| {
@@ -280,7 +280,7 @@ mod tests {
         let taken = reader.take(|_| None);
         let named: Vec<_> = taken.iter().map(|p| (p.component.as_str(), p.address.as_str())).collect();
         assert_eq!(named, [("web", "10.0.0.3:80"), ("web", "10.0.0.3:81")]);
-        // With several components in a namespace, the asker is the one known to connect there.
+        // With several components in a namespace, the client is the one known to connect there.
         reader.add_member(1, std::process::id(), "worker");
         let usual = |address: SocketAddr| (address.port() == 81).then_some("worker");
         let named: Vec<_> = reader.take(usual).into_iter().map(|p| p.component).collect();

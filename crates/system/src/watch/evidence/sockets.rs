@@ -333,10 +333,10 @@ mod tests {
     #[test]
     fn both_ends_of_a_connection_are_seen_with_what_was_not_read() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let mut asker = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut other, _) = listener.accept().unwrap();
-        asker.write_all(b"question").unwrap();
-        let ends = (asker.local_addr().unwrap(), asker.peer_addr().unwrap());
+        client.write_all(b"question").unwrap();
+        let ends = (client.local_addr().unwrap(), client.peer_addr().unwrap());
         let of = |found: &[Socket], local, remote| {
             found.iter().find(|s| !s.is_listener && s.local == local && s.remote == remote).cloned().unwrap()
         };

@@ -182,7 +182,7 @@ mod tests {
     struct Fixture {
         owners: Owners,
         resolver: Socket,
-        asker: Socket,
+        client: Socket,
         pairs: UdpPairs,
     }
 
@@ -194,20 +194,20 @@ mod tests {
         let (mut table, mut found) = (SocketTable::here().unwrap(), Vec::new());
         table.read_udp(&mut found).unwrap();
         let at = |at: SocketAddr| found.iter().find(|s| s.local == at).cloned().unwrap();
-        let (resolver, asker) = (at(bound.local_addr().unwrap()), at(asking.local_addr().unwrap()));
+        let (resolver, client) = (at(bound.local_addr().unwrap()), at(asking.local_addr().unwrap()));
         assert!(is_bound(&resolver) && resolver.unread > 0, "{resolver:?}");
-        assert_eq!((asker.remote, asker.unread), (resolver.local, 0));
+        assert_eq!((client.remote, client.unread), (resolver.local, 0));
         let mut owners = Owners::default();
         let own = [Members { component: "dns".into(), pids: vec![std::process::id()] }];
         owners.look(&own, &HashSet::from([resolver.inode]));
-        // The asker's socket is open in this process, too: another inode makes it another process's.
-        let asker = Socket { inode: u32::MAX, ..asker };
-        Fixture { owners, resolver, asker, pairs: UdpPairs::default() }
+        // The client's socket is open in this process, too: another inode makes it another process's.
+        let client = Socket { inode: u32::MAX, ..client };
+        Fixture { owners, resolver, client, pairs: UdpPairs::default() }
     }
 
     impl Fixture {
-        fn read(&mut self, askers: &[Socket], now_s: u64) {
-            let all: Vec<Socket> = askers.iter().chain([&self.resolver]).cloned().collect();
+        fn read(&mut self, clients: &[Socket], now_s: u64) {
+            let all: Vec<Socket> = clients.iter().chain([&self.resolver]).cloned().collect();
             self.pairs.add(&all, &self.owners, now_s * 1_000_000_000);
         }
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn queries_come_and_go() {
         let mut made = made();
-        let query = |inode: u32| Socket { inode: u32::MAX - inode, ..made.asker.clone() };
+        let query = |inode: u32| Socket { inode: u32::MAX - inode, ..made.client.clone() };
         let queries: Vec<Socket> = (0..8).map(query).collect();
         made.read(&[], 1);
         made.read(&queries[..2], 2);
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn sockets_that_stay_ask_nothing() {
         let mut made = made();
-        let statsd = made.asker.clone();
+        let statsd = made.client.clone();
         // One socket that existed before, and one that came later and stayed.
         let later = Socket { inode: 1 << 31, ..statsd.clone() };
         for now_s in 1..20 {
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn an_asker_of_a_component_that_listens_everywhere_is_found() {
+    fn an_client_of_a_component_that_listens_everywhere_is_found() {
         let mut made = made();
         made.resolver.local = format!("0.0.0.0:{}", made.resolver.local.port()).parse().unwrap();
-        let asker = made.asker.clone();
-        let all = [made.resolver.clone(), asker.clone()];
+        let client = made.client.clone();
+        let all = [made.resolver.clone(), client.clone()];
         assert_eq!(UdpPairs::relevant(&all).count(), 2);
         made.read(&[], 1);
-        made.read(&[asker], 2);
+        made.read(&[client], 2);
         let pairs = made.pairs.take(2_000_000_000);
         assert_eq!((pairs.len(), pairs[0].made, pairs[0].unread), (1, 1, 0.5), "{pairs:?}");
     }
@@ -274,7 +274,7 @@ mod tests {
             local: format!("0.0.0.0:{}", fixture.resolver.local.port()).parse().unwrap(),
             ..fixture.resolver.clone()
         };
-        let home = Socket { local: "203.0.113.7:9".parse().unwrap(), ..fixture.asker.clone() };
+        let home = Socket { local: "203.0.113.7:9".parse().unwrap(), ..fixture.client.clone() };
         let all = [everywhere, home];
         let bound = Bound::of(&all);
         let is_asked = |ip: &str| bound.at(SocketAddr::new(ip.parse().unwrap(), all[0].local.port())).count();

@@ -125,7 +125,7 @@ struct UnixSums {
 
 /// A connection, and the pair it belongs to.
 struct UnixConnection<'a> {
-    asker: &'a UnixSocket,
+    client: &'a UnixSocket,
     /// The accepted end; `None` while it waits to be accepted.
     other: Option<&'a UnixSocket>,
     key: PairKey,
@@ -202,8 +202,8 @@ enum Waiting {
 
 /// `serves_each`: the accepting end has a thread per connection, so that a connection on which no thread receives is
 /// being worked on.
-fn waiting(asker: Attends, other: Attends, serves_each: bool) -> Waiting {
-    match (asker, other) {
+fn waiting(client: Attends, other: Attends, serves_each: bool) -> Waiting {
+    match (client, other) {
         // They were inspected one after the other, and an answer came in between; or both wait for an event.
         (Attends::Awaits, Attends::Awaits) => Waiting::Unknown,
         (Attends::Awaits, _) => Waiting::Yes,
@@ -263,7 +263,7 @@ impl UnixPairs {
             let is_seen = !key.from.is_empty() || !key.to.is_empty();
             // A component's connections to itself do not count.
             if is_seen && key.from != key.to {
-                connections.push(UnixConnection { asker: socket, other, key });
+                connections.push(UnixConnection { client: socket, other, key });
             }
         }
         self.is_used |= !connections.is_empty();
@@ -298,13 +298,13 @@ impl UnixPairs {
 
     fn key(
         &mut self,
-        asker: &UnixSocket,
+        client: &UnixSocket,
         other: Option<&UnixSocket>,
         address: &str,
         reading: &UnixReading<'_>,
         owners: &Owners,
     ) -> PairKey {
-        let from = match owners.of(asker.inode) {
+        let from = match owners.of(client.inode) {
             Some(from) => {
                 // A connection made for one request is gone before its owner is searched for.
                 if self.usual.get(address).is_none_or(|usual| usual != from) {
@@ -318,7 +318,7 @@ impl UnixPairs {
             }
         };
         let listener =
-            || reading.pending.get(&asker.inode).or_else(|| reading.listeners.get(address)).map(|l| l.inode);
+            || reading.pending.get(&client.inode).or_else(|| reading.listeners.get(address)).map(|l| l.inode);
         let to = other.and_then(|o| owners.of(o.inode)).or_else(|| owners.of(listener()?));
         PairKey { from, to: to.unwrap_or_default().to_owned(), address: address.to_owned() }
     }
@@ -327,7 +327,7 @@ impl UnixPairs {
     fn look_at_threads(&mut self, connections: &[UnixConnection<'_>], owners: &Owners) {
         let mut ends: BTreeMap<u32, HashSet<u32>> = BTreeMap::new();
         for connection in connections.iter().filter(|c| by_queues(c).is_none()) {
-            let own = Some(connection.asker).filter(|_| connection.key.from != GENERATOR);
+            let own = Some(connection.client).filter(|_| connection.key.from != GENERATOR);
             for socket in own.into_iter().chain(connection.other) {
                 if let Some(pid) = owners.process_of(socket.inode) {
                     ends.entry(pid).or_default().insert(socket.inode);
@@ -344,8 +344,8 @@ impl UnixPairs {
         owners: &Owners,
         now_ns: u64,
     ) {
-        let UnixConnection { asker, other, key } = connection;
-        let age = self.turnover.see(asker.inode, key, now_ns);
+        let UnixConnection { client, other, key } = connection;
+        let age = self.turnover.see(client.inode, key, now_ns);
         let attends = |socket: Option<&UnixSocket>| {
             let Some(inode) = socket.map(|s| s.inode) else { return Attends::Hidden };
             owners.process_of(inode).map_or(Attends::Hidden, |pid| self.waits.of(pid, inode))
@@ -353,13 +353,13 @@ impl UnixPairs {
         let serves_each = other.and_then(|o| owners.process_of(o.inode)).is_some_and(|pid| {
             accepted.get(&pid).is_some_and(|connections| self.waits.threads(pid) >= *connections)
         });
-        let own = Some(*asker).filter(|_| key.from != GENERATOR);
-        let (by_asker, by_other) = (attends(own), attends(*other));
+        let own = Some(*client).filter(|_| key.from != GENERATOR);
+        let (by_client, by_other) = (attends(own), attends(*other));
         if by_other == Attends::Awaits && !self.served.contains(&key.address) {
             self.served.insert(key.address.clone());
         }
         let serves_each = serves_each && self.served.contains(&key.address);
-        let by_threads = || waiting(by_asker, by_other, serves_each);
+        let by_threads = || waiting(by_client, by_other, serves_each);
         let by_queues = by_queues(connection);
         let sums = self.pairs.entry(key.clone()).or_default();
         sums.open += 1;
@@ -393,9 +393,9 @@ fn by_queues(connection: &UnixConnection<'_>) -> Option<bool> {
     let is_unread = match connection.other {
         Some(other) => other.unread > 0,
         // The other end of an unaccepted connection is not in the table, but what was written to it is counted.
-        None => connection.asker.unsent > 0,
+        None => connection.client.unsent > 0,
     };
-    match (is_unread, connection.asker.unread > 0) {
+    match (is_unread, connection.client.unread > 0) {
         (true, _) => Some(true),
         (false, true) => Some(false),
         (false, false) => None,
@@ -452,14 +452,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         let listener = UnixListener::bind(&path).unwrap();
-        let mut asker = UnixStream::connect(&path).unwrap();
+        let mut client = UnixStream::connect(&path).unwrap();
         let (mut accepted, _) = listener.accept().unwrap();
         let mut queued = UnixStream::connect(&path).unwrap();
-        asker.write_all(b"question").unwrap();
+        client.write_all(b"question").unwrap();
         queued.write_all(b"?").unwrap();
         let found = all();
         let of = |inode: u32| found.iter().find(|s| s.inode == inode).cloned().unwrap();
-        let (here, there) = (of(inode(&asker)), of(inode(&accepted)));
+        let (here, there) = (of(inode(&client)), of(inode(&accepted)));
         assert_eq!((here.peer, there.peer), (there.inode, here.inode));
         assert_eq!((here.unread, there.unread, there.address.as_str()), (0, 8, path.to_str().unwrap()));
         assert!(here.unsent > 0 && here.address.is_empty());
@@ -499,15 +499,15 @@ mod tests {
     #[test]
     fn who_waits_is_inferred_from_threads() {
         use Attends::{Awaits, Hidden, Not, Skipped};
-        let check = |asker, other, serves_each, expect| {
-            assert_eq!(waiting(asker, other, serves_each), expect, "{asker:?} {other:?} {serves_each}");
+        let check = |client, other, serves_each, expect| {
+            assert_eq!(waiting(client, other, serves_each), expect, "{client:?} {other:?} {serves_each}");
         };
         // A pool of blocking threads: all of them are seen.
         check(Awaits, Hidden, false, Waiting::Yes);
         check(Awaits, Not, false, Waiting::Yes);
         check(Not, Hidden, false, Waiting::No);
         check(Not, Not, true, Waiting::No);
-        // An asker with an event loop, and a server with a thread or process per connection.
+        // A client with an event loop, and a server with a thread or process per connection.
         check(Hidden, Awaits, true, Waiting::No);
         check(Hidden, Not, true, Waiting::Yes);
         check(Hidden, Not, false, Waiting::Unknown);

@@ -362,7 +362,7 @@ mod tests {
     use std::thread;
 
     /// Long enough for a busy machine.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn inode(of: &UnixStream) -> u32 {
         rustix::fs::fstat(of).unwrap().st_ino as u32
@@ -378,7 +378,7 @@ mod tests {
             waits.of(pid, inode)
         });
         let begin = Instant::now();
-        let is_seen = looks.take_while(|_| begin.elapsed() < PATIENCE).any(|seen| seen == expect);
+        let is_seen = looks.take_while(|_| begin.elapsed() < TIMEOUT).any(|seen| seen == expect);
         assert!(is_seen, "never {expect:?}, but {:?}", waits.of(pid, inode));
         waits
     }
@@ -391,9 +391,9 @@ mod tests {
             |stream| assert!(poll(&mut [PollFd::new(&stream, PollFlags::IN)], None).is_ok()),
         ];
         for wait in waits_in {
-            let (asker, other) = UnixStream::pair().unwrap();
-            let end = inode(&asker);
-            let thread = thread::spawn(move || wait(asker));
+            let (client, other) = UnixStream::pair().unwrap();
+            let end = inode(&client);
+            let thread = thread::spawn(move || wait(client));
             let waits = until(pid, end, Attends::Awaits);
             assert!(waits.threads(pid) >= 2);
             drop(other);

@@ -13,7 +13,7 @@ use crate::http;
 /// How long a read blocks before it checks whether to continue.
 const SLICE: Duration = Duration::from_millis(20);
 /// The longest answer, in bytes.
-const MOST: usize = 64 << 10;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 /// Sends the words to `HOST:PORT` and reads a number.
 ///
@@ -38,7 +38,7 @@ pub(super) fn ask(
         if stop() {
             return Err("interrupted".into());
         }
-        if clock::now_ns() >= until_ns || received.len() > MOST {
+        if clock::now_ns() >= until_ns || received.len() > MAX_ANSWER_BYTES {
             return Err("no complete reply in time".into());
         }
         match stream.read(&mut chunk) {

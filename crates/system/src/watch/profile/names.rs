@@ -14,7 +14,7 @@ use loadlab_record::watch::profile::KERNEL;
 /// How often a perf map of code made at run time is read: its process may be in the middle of writing a line.
 const TRIES: usize = 5;
 /// Longer names are cut: those of generic functions have no bound.
-const LONGEST: usize = 400;
+const MAX_NAME_CHARS: usize = 400;
 
 /// Finds names of functions.
 pub(super) struct Names {
@@ -98,7 +98,7 @@ fn text_of(symbolized: &Symbolized<'_>) -> Option<String> {
 /// A function with this name, on one line and not too long.
 fn function(text: &str) -> Name {
     let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+    if let Some((end, _)) = text.char_indices().nth(MAX_NAME_CHARS) {
         text.truncate(end);
         text.push('…');
     }
@@ -250,6 +250,6 @@ mod tests {
     #[test]
     fn long_names_and_breaks_of_lines_are_cut() {
         assert_eq!(function("a\nb").text, "a b");
-        assert_eq!(function(&"é".repeat(500)).text.chars().count(), LONGEST + 1);
+        assert_eq!(function(&"é".repeat(500)).text.chars().count(), MAX_NAME_CHARS + 1);
     }
 }

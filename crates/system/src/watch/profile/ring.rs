@@ -13,7 +13,7 @@ const DATA: usize = 256 << 10;
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 /// The longest record: its size field has 16 bits.
-const LONGEST: usize = 1 << 16;
+const MAX_RECORD_BYTES: usize = 1 << 16;
 
 /// What is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl Ring {
             self.copy(tail, &mut start);
             let size = usize::from(u16::from_ne_bytes([start[6], start[7]]));
             // The kernel never writes a record shorter than its header, nor longer than what `head` announces.
-            if size < 8 || size as u64 > head - tail || size > LONGEST {
+            if size < 8 || size as u64 > head - tail || size > MAX_RECORD_BYTES {
                 tail = head;
                 break;
             }

@@ -305,22 +305,22 @@ mod tests {
     #[test]
     fn who_accepted_a_connection_is_known() {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let asker = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
         let mut sides = Sides::default();
         let mut is = |file: &dyn AsRawFd| sides.is_accepted(std::process::id(), file.as_raw_fd() as u32);
-        assert_eq!((is(&accepted), is(&asker)), (Some(true), Some(false)));
+        assert_eq!((is(&accepted), is(&client)), (Some(true), Some(false)));
         assert_eq!((is(&here), is(&there), is(&file)), (Some(false), Some(false), None));
-        drop((asker, accepted));
+        drop((client, accepted));
         // The descriptor number now belongs to another connection; it is looked up again in the next second.
         sides.forget();
-        let asker = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert_eq!(sides.is_accepted(std::process::id(), asker.as_raw_fd() as u32), Some(false));
-        drop(asker.take_error());
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(sides.is_accepted(std::process::id(), client.as_raw_fd() as u32), Some(false));
+        drop(client.take_error());
         let (mut accepted, _) = listener.accept().unwrap();
-        drop(asker);
+        drop(client);
         assert_eq!(accepted.read(&mut [0]).unwrap(), 0);
     }
 }

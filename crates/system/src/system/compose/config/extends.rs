@@ -11,7 +11,7 @@ use super::{Config, NEWER};
 /// The keys that matter in a service; its own value takes precedence over the inherited one.
 const KEYS: [&str; 3] = ["container_name", "image", "build"];
 /// The longest chain of services that extend one another.
-const MOST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Gives each service what it inherits. Files are looked up relative to `dir`.
 ///
@@ -22,7 +22,7 @@ pub(super) fn resolve(document: &mut Value, dir: &Path) -> Result<(), String> {
     let mut all = Vec::new();
     for (name, service) in services.iter().filter(|(_, service)| !service["extends"].is_null()) {
         let here = Source { document, dir: dir.to_owned(), file: None };
-        let found = inherited(service, &here, MOST).map_err(|why| format!("service `{name}` {why}"))?;
+        let found = inherited(service, &here, MAX_DEPTH).map_err(|why| format!("service `{name}` {why}"))?;
         all.push((name.clone(), found));
     }
     for (name, found) in all {

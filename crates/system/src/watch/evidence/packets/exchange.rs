@@ -1,7 +1,7 @@
 //! When one connection waited for an answer, derived from its segments in a burst.
 //!
 //! Headers show neither where a request ends nor how many requests a segment holds. What counts is the direction: after
-//! data from the asker the connection waits, and data from the other end begins an answer. If several requests are sent
+//! data from the client the connection waits, and data from the other end begins an answer. If several requests are sent
 //! before an answer comes (HTTP/2, pipelining), the connection waits throughout, and they count as one exchange.
 
 use super::super::pairs::Waits;
@@ -20,9 +20,9 @@ const SOME_TICKS_NS: u64 = 20_000_000;
 pub(super) struct Read {
     /// When the table had been read, on the packets' clock.
     pub at_ns: u64,
-    /// Whether the asker was waiting.
+    /// Whether the client was waiting.
     pub waits: Waits,
-    /// How long before that the asker had last sent.
+    /// How long before that the client had last sent.
     pub since_sent_ns: u64,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Longest {
 
 impl Longest {
     /// With fewer exchanges than this, nothing is known about how long answers take.
-    const FEWEST: u64 = 5;
+    const MIN_EXCHANGES: u64 = 5;
 
     pub fn add(&mut self, wait_ns: u64, exchanges: u64) {
         self.wait_ns = self.wait_ns.max(wait_ns);
@@ -98,7 +98,7 @@ impl Longest {
 
     /// Silence of at least this long is not a wait.
     fn idle_after_ns(self) -> Option<u64> {
-        let known = self.exchanges >= Self::FEWEST;
+        let known = self.exchanges >= Self::MIN_EXCHANGES;
         known.then(|| self.wait_ns.saturating_mul(TIMES_LONGEST).saturating_add(SOME_TICKS_NS))
     }
 }
@@ -141,22 +141,22 @@ impl PacketConnection {
         }
     }
 
-    /// Adds the next segment, from the asker or from the other end.
-    pub fn add(&mut self, at_ns: u64, is_of_asker: bool, segment: &Segment) {
+    /// Adds the next segment, from the client or from the other end.
+    pub fn add(&mut self, at_ns: u64, is_of_client: bool, segment: &Segment) {
         if self.ended_ns.is_some() {
             return;
         }
         let at_ns = at_ns.max(self.from_ns);
-        let direction = if is_of_asker { &mut self.sent } else { &mut self.came };
+        let direction = if is_of_client { &mut self.sent } else { &mut self.came };
         if direction.has_new(segment) {
-            match is_of_asker {
+            match is_of_client {
                 true => self.asked(at_ns),
                 false => self.answered(at_ns),
             }
         }
-        // The asker may close its side and still wait for the answer.
+        // The client may close its side and still wait for the answer.
         let waits = matches!(self.state, State::Waits { .. });
-        if segment.is_reset || (segment.is_last && !(is_of_asker && waits)) {
+        if segment.is_reset || (segment.is_last && !(is_of_client && waits)) {
             self.ended_ns = Some(at_ns);
         }
     }
@@ -274,12 +274,12 @@ mod tests {
             MadeConnection(PacketConnection::established(0, read), [u32::MAX - 3, 7])
         }
 
-        /// Ten bytes from the asker (`q`) or from the other end (`a`), the same bytes again (`Q`, `A`),
+        /// Ten bytes from the client (`q`) or from the other end (`a`), the same bytes again (`Q`, `A`),
         /// acknowledgements (`.`), and what ends the connection, at these milliseconds.
         fn then(mut self, all: &[(u64, char)]) -> MadeConnection {
             for (at_ms, what) in all {
-                let is_of_asker = matches!(what, 'q' | 'Q' | 'F' | 'R');
-                let at = &mut self.1[usize::from(!is_of_asker)];
+                let is_of_client = matches!(what, 'q' | 'Q' | 'F' | 'R');
+                let at = &mut self.1[usize::from(!is_of_client)];
                 let data =
                     if what.is_ascii_alphabetic() && !matches!(what, 'F' | 'f' | 'R') { 10 } else { 0 };
                 if matches!(what, 'q' | 'a') {
@@ -289,7 +289,7 @@ mod tests {
                 let mut segment = made::segment(ends.0, ends.1, at.wrapping_sub(data), data);
                 segment.is_last = matches!(what, 'F' | 'f');
                 segment.is_reset = *what == 'R';
-                self.0.add(at_ms * MS, is_of_asker, &segment);
+                self.0.add(at_ms * MS, is_of_client, &segment);
             }
             self
         }
@@ -391,15 +391,15 @@ mod tests {
             };
             let ends = ("1.1.1.1:4000".parse().unwrap(), "1.1.1.2:80".parse().unwrap());
             let mut answers = 0;
-            for (far_ns, near_ns, is_of_asker, sequence, data, (is_last, is_reset, is_opening)) in seen {
+            for (far_ns, near_ns, is_of_client, sequence, data, (is_last, is_reset, is_opening)) in seen {
                 let segment = Segment {
                     is_last: is_last && is_reset,
                     is_reset: is_reset && is_opening && is_last,
                     is_opening,
                     ..made::segment(ends.0, ends.1, sequence, data)
                 };
-                answers += u64::from(!is_of_asker && data > 0);
-                connection.add(if is_far { far_ns } else { near_ns }, is_of_asker, &segment);
+                answers += u64::from(!is_of_client && data > 0);
+                connection.add(if is_far { far_ns } else { near_ns }, is_of_client, &segment);
             }
             let mut longest = Longest::default();
             let sums = connection.end(BURST, &mut longest).or_else(|| connection.silent(BURST, longest));

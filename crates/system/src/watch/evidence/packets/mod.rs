@@ -85,12 +85,12 @@ struct Burst {
     group: Group,
     samples: Vec<PortSample>,
     from: Moment,
-    /// Connections by both ends, the asker's first.
+    /// Connections by both ends, the client's first.
     connections: HashMap<(SocketAddr, SocketAddr), WatchedConnection>,
-    /// The pair that a new connection to an address belongs to; `None` if there are several askers.
+    /// The pair that a new connection to an address belongs to; `None` if there are several clients.
     pairs: HashMap<SocketAddr, Option<PairKey>>,
     /// Addresses from which connections to them come.
-    askers: HashSet<IpAddr>,
+    clients: HashSet<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl PacketTimer {
                     from: Moment::now(),
                     connections: HashMap::new(),
                     pairs: HashMap::new(),
-                    askers: HashSet::new(),
+                    clients: HashSet::new(),
                 };
                 self.phase = Phase::UnderWay(Box::new(burst));
             }
@@ -215,19 +215,19 @@ impl PacketTimer {
         self.due_ns = now_ns + (pause_ns / groups.len().max(1) as u64).max(SHORTEST_PAUSE_NS);
         let drawn = self.random.below(groups.len());
         let Some((group, noted)) = groups.into_iter().nth(drawn) else { return };
-        let mut askers: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
+        let mut clients: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
         for noted in noted {
-            askers.entry(noted.listener.port()).or_default().push(noted.asker.port());
+            clients.entry(noted.listener.port()).or_default().push(noted.client.port());
         }
         let most = self.connections.get(&group).copied().unwrap_or(FIRST_CONNECTIONS) as usize;
-        let number = askers.len().min(MOST_PORTS).min(most).max(1);
-        let mut ports: Vec<u16> = askers.keys().copied().collect();
+        let number = clients.len().min(MOST_PORTS).min(most).max(1);
+        let mut ports: Vec<u16> = clients.keys().copied().collect();
         while ports.len() > number {
             ports.swap_remove(self.random.below(ports.len()));
         }
         let mut samples = Vec::new();
         for port in ports {
-            let from = askers.remove(&port).unwrap_or_default();
+            let from = clients.remove(&port).unwrap_or_default();
             samples.push(self.sample(port, &from, one_in, most / number));
         }
         self.phase = Phase::Chosen(group, samples);
@@ -305,7 +305,7 @@ fn by_group(noted: Vec<Noted>, sockets: &[Socket], parts: &[NamespacePart]) -> B
     }
     let by_inode: HashMap<u32, usize> = noted.iter().enumerate().map(|(i, n)| (n.inode, i)).collect();
     let by_other_end: HashMap<(SocketAddr, SocketAddr), usize> =
-        noted.iter().enumerate().map(|(i, n)| ((n.listener, n.asker), i)).collect();
+        noted.iter().enumerate().map(|(i, n)| ((n.listener, n.client), i)).collect();
     let mut places: Vec<(Option<u64>, Option<u64>)> = vec![(None, None); noted.len()];
     let mut begin = 0;
     for NamespacePart { namespace, end } in parts {
@@ -352,13 +352,13 @@ impl Burst {
             if !is_same(whose) {
                 *whose = None;
             }
-            self.askers.insert(noted.asker.ip());
+            self.clients.insert(noted.client.ip());
             let sample = self.samples.iter().find(|sample| sample.port == noted.listener.port());
-            if sample.is_some_and(|sample| sample.has(noted.asker.port())) {
+            if sample.is_some_and(|sample| sample.has(noted.client.port())) {
                 let since_sent_ns = u64::from(noted.since_sent_ms) * 1_000_000;
                 let read = Read { at_ns, waits: noted.waits, since_sent_ns };
                 let connection = PacketConnection::established(self.from.date_ns, read);
-                let ends = (noted.asker, noted.listener);
+                let ends = (noted.client, noted.listener);
                 self.connections.insert(ends, WatchedConnection { pair: noted.pair, connection });
             }
         }
@@ -412,10 +412,10 @@ impl Burst {
         if let Some(watched) = self.connections.get_mut(&(segment.to, segment.from)) {
             return watched.connection.add(at_ns, false, segment);
         }
-        // A new connection from a known asker. Traffic that only passes through, on a bridge, belongs to its end
+        // A new connection from a known client. Traffic that only passes through, on a bridge, belongs to its end
         // points.
         let pair = self.pairs.get(&segment.to).cloned().flatten();
-        if let Some(pair) = pair.filter(|_| segment.is_opening && self.askers.contains(&segment.from.ip())) {
+        if let Some(pair) = pair.filter(|_| segment.is_opening && self.clients.contains(&segment.from.ip())) {
             let mut connection = PacketConnection::opened(at_ns.max(self.from.date_ns));
             connection.add(at_ns, true, segment);
             self.connections.insert(ends, WatchedConnection { pair, connection });

@@ -358,9 +358,9 @@ mod tests {
     #[test]
     fn the_filter_knows_both_directions_of_both_families() {
         let all = samples(MOST_PORTS, 0);
-        for (asker, to) in [("10.0.0.1:4000", "10.0.0.2"), ("[fd00::1]:4000", "[fd00::2]")] {
+        for (client, to) in [("10.0.0.1:4000", "10.0.0.2"), ("[fd00::1]:4000", "[fd00::2]")] {
             for port in [79, 80, 81, 87, 88] {
-                let ends = (asker.parse().unwrap(), format!("{to}:{port}").parse().unwrap());
+                let ends = (client.parse().unwrap(), format!("{to}:{port}").parse().unwrap());
                 for (from, to) in [ends, (ends.1, ends.0)] {
                     let packet = made::packet(made::segment(from, to, 1, 5), 8, 12);
                     assert_eq!(passes(&all, &packet), (80..88).contains(&port), "{from} {to}");
@@ -389,12 +389,12 @@ mod tests {
     proptest! {
         #[test]
         fn the_filter_and_the_sample_agree(
-            asker in any::<u16>(), port in 78u16..90, number in 0..=MOST_PORTS,
+            client in any::<u16>(), port in 78u16..90, number in 0..=MOST_PORTS,
             mask in prop_oneof![Just(0u32), Just(1), Just(7)], is_back in any::<bool>(), is_v6 in any::<bool>(),
         ) {
             let all = samples(number, mask);
             let ip = |n: u8| if is_v6 { format!("[fd00::{n}]") } else { format!("10.0.0.{n}") };
-            let ends = (format!("{}:{asker}", ip(1)).parse().unwrap(), format!("{}:{port}", ip(2)).parse().unwrap());
+            let ends = (format!("{}:{client}", ip(1)).parse().unwrap(), format!("{}:{port}", ip(2)).parse().unwrap());
             let (from, to) = if is_back { (ends.1, ends.0) } else { ends };
             let packet = made::packet(made::segment(from, to, 1, 5), 0, 0);
             let is_one = |port: u16, other: u16| all.iter().find(|s| s.port == port).map(|s| s.has(other));

@@ -51,14 +51,14 @@ fn listened(number: usize) -> (TcpListener, Vec<Ends>) {
     (listener, ends)
 }
 
-/// One request and its answer. Returns how long the asker waited.
-fn exchange((asker, other): &mut Ends, answer: &[&[u8]]) -> u64 {
+/// One request and its answer. Returns how long the client waited.
+fn exchange((client, other): &mut Ends, answer: &[&[u8]]) -> u64 {
     let begin_ns = clock::now_ns();
-    asker.write_all(b"question").unwrap();
+    client.write_all(b"question").unwrap();
     other.read_exact(&mut [0; 8]).unwrap();
     answer.iter().for_each(|part| other.write_all(part).unwrap());
     let length = answer.iter().map(|part| part.len()).sum();
-    asker.read_exact(&mut vec![0; length]).unwrap();
+    client.read_exact(&mut vec![0; length]).unwrap();
     clock::now_ns() - begin_ns
 }
 
@@ -91,7 +91,7 @@ impl Ties {
         self.table.read(&mut Subset::default(), &mut sockets).unwrap();
         let noted = sockets.iter().filter(|s| !s.is_listener && s.remote == self.listener).map(|s| Noted {
             pair: pair(),
-            asker: s.local,
+            client: s.local,
             listener: s.remote,
             inode: s.inode,
             waits: Waits::Unknown,
@@ -167,7 +167,7 @@ fn connections_that_are_asked_now_and_then_are_idle() {
         // Waits cut off by the end of a burst have no answer, so the mean may exceed the longest.
         let is_short = (0.0..=2.0 * longest_ms).contains(&timed.wait_ms);
         let is_idle = timed.busy_share <= 2.0 * share + 0.1;
-        fits(is_idle && is_short, format!("{timed:?}, asker: {share}, {longest_ms} ms"))
+        fits(is_idle && is_short, format!("{timed:?}, client: {share}, {longest_ms} ms"))
     });
 }
 
@@ -179,7 +179,7 @@ fn connections_that_wait_for_their_turn_are_busy() {
     until_it_fits(|| {
         let ends = connections(8);
         let mut ties = Ties::here(ends[0].0.peer_addr().unwrap());
-        let (mut askers, others): (Vec<TcpStream>, Vec<TcpStream>) = ends.into_iter().unzip();
+        let (mut clients, others): (Vec<TcpStream>, Vec<TcpStream>) = ends.into_iter().unzip();
         // They are answered one after the other, a millisecond each.
         let serve = move || {
             for mut other in others.iter().cycle() {
@@ -190,19 +190,19 @@ fn connections_that_wait_for_their_turn_are_busy() {
                 let _ = other.write_all(b"answer");
             }
         };
-        let ask = |asker: &mut TcpStream, is_over: &AtomicBool| {
+        let ask = |client: &mut TcpStream, is_over: &AtomicBool| {
             let (mut waited_ns, mut waits) = (0, 0);
             while !is_over.load(Ordering::Relaxed) {
                 let begin_ns = clock::now_ns();
-                asker.write_all(b"question").unwrap();
-                if asker.read(&mut [0; 6]).unwrap_or(0) == 0 {
+                client.write_all(b"question").unwrap();
+                if client.read(&mut [0; 6]).unwrap_or(0) == 0 {
                     break;
                 }
                 waited_ns += clock::now_ns() - begin_ns;
                 waits += 1;
             }
-            // If another asker ended first, the server may have reset this connection.
-            let _ = asker.shutdown(std::net::Shutdown::Both);
+            // If another client ended first, the server may have reset this connection.
+            let _ = client.shutdown(std::net::Shutdown::Both);
             (waited_ns, waits)
         };
         let begin_ns = clock::now_ns();
@@ -210,7 +210,7 @@ fn connections_that_wait_for_their_turn_are_busy() {
             std::thread::scope(|scope| {
                 scope.spawn(serve);
                 let asking: Vec<_> =
-                    askers.iter_mut().map(|asker| scope.spawn(move || ask(asker, is_over))).collect();
+                    clients.iter_mut().map(|client| scope.spawn(move || ask(client, is_over))).collect();
                 let of_all = asking.into_iter().map(|asking| asking.join().unwrap());
                 of_all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
             })
@@ -220,11 +220,11 @@ fn connections_that_wait_for_their_turn_are_busy() {
         let mean_ms = waited_ns as f64 / 1e6 / f64::from(waits);
         assert!(timed.busy_share <= 1.0, "{timed:?}");
         let is_near = (mean_ms / 3.0..=mean_ms * 3.0).contains(&timed.wait_ms);
-        fits(timed.busy_share >= share / 2.0 && is_near, format!("{timed:?}, askers: {share}, {mean_ms} ms"))
+        fits(timed.busy_share >= share / 2.0 && is_near, format!("{timed:?}, clients: {share}, {mean_ms} ms"))
     });
 }
 
-/// Measures until what the packets show fits what the askers saw themselves, a few times at most. A thread that has to
+/// Measures until what the packets show fits what the clients saw themselves, a few times at most. A thread that has to
 /// wait long for a core spoils a measurement: bursts see only parts of that wait, or take it for idleness.
 #[track_caller]
 fn until_it_fits(mut measure: impl FnMut() -> Result<(), String>) {
@@ -309,8 +309,8 @@ fn connections_from_one_namespace_to_another_are_seen() {
     }
     let listener = in_namespace_of(two.pid(), || TcpListener::bind(TO)).unwrap();
     let connect = || {
-        let asker = in_namespace_of(one.pid(), || TcpStream::connect(TO)).unwrap();
-        (asker, listener.accept().unwrap().0)
+        let client = in_namespace_of(one.pid(), || TcpStream::connect(TO)).unwrap();
+        (client, listener.accept().unwrap().0)
     };
     let mut ends: Vec<Ends> = (0..3).map(|_| connect()).collect();
     until_it_fits(|| {
@@ -319,7 +319,7 @@ fn connections_from_one_namespace_to_another_are_seen() {
         assert!(timed.busy_share <= 1.0, "{timed:?}");
         assert!(ties.timer.connections.keys().all(|group| !group.is_loopback), "{:?}", ties.timer);
         let is_near = timed.wait_ms > 0.0 && timed.wait_ms <= 2.0 * longest_ms;
-        fits(is_near, format!("{timed:?}, asker: {longest_ms} ms"))
+        fits(is_near, format!("{timed:?}, client: {longest_ms} ms"))
     });
 }
 

@@ -237,7 +237,7 @@ mod tests {
 
     const PLENTY_NS: u64 = 1_000_000_000;
     /// Long enough for a busy machine.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// A child process, killed at the end.
     struct Own(Child);
@@ -269,7 +269,7 @@ mod tests {
     ) -> (Vec<Threads>, Vec<String>) {
         let mut reader = ThreadReader::new();
         let (mut last, begin) = ((Vec::new(), Vec::new()), Instant::now());
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < TIMEOUT {
             reader.read(members, budget_ns);
             let mut not_seen = Vec::new();
             let lines = reader.take(0.0, &mut not_seen);
