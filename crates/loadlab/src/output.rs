@@ -109,7 +109,7 @@ pub fn usage(message: &clap::Error, words: &[String]) -> std::process::ExitCode 
     } else {
         print(&text)
     }
-    if is_cut_off() {
+    if !message.use_stderr() && is_cut_off() {
         return std::process::ExitCode::from(loadlab_analysis::Exit::CouldNotRun.code());
     }
     std::process::ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))

@@ -86,3 +86,27 @@ fn what_is_not_a_run_is_not_resumed() {
     std::fs::create_dir(lab.path().join("empty")).expect("a folder can be made");
     lab.loadlab(&["resume", "empty"]).expect(2, &["it has no manifest.json"]);
 }
+
+#[test]
+fn last_is_the_newest_run_that_is_not_complete() {
+    let lab = Lab::new();
+    let load = "load: { users: 1, requests: 10, journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }] }\n";
+    lab.file("plan.yaml", &plan(&[component("web", "", &[])], load));
+    let run = |name: &str| {
+        lab.loadlab(&["run", "plan.yaml", "--quiet", "--out", name]).expect(0, &[]);
+    };
+    run("loadlab-runs/one");
+    lab.loadlab(&["resume", "last"]).expect(2, &["no run in loadlab-runs was cut off"]);
+    // As if loadlab had been killed before the trial's summary was written.
+    let mut manifest: serde_json::Value =
+        serde_json::from_str(&lab.read("loadlab-runs/one/manifest.json")).expect("JSON");
+    manifest["how"] = "partial".into();
+    lab.file("loadlab-runs/one/manifest.json", &manifest.to_string());
+    let dir = manifest["cases"][0]["dir"].as_str().expect("a name");
+    let summary = lab.path().join(format!("loadlab-runs/one/cases/{dir}/1/summary.json"));
+    std::fs::remove_file(&summary).expect("it is there");
+    run("loadlab-runs/two");
+    lab.loadlab(&["resume", "last", "--quiet"]).expect(0, &[]);
+    assert!(summary.is_file());
+    assert!(lab.read("loadlab-runs/one/manifest.json").contains("complete"));
+}

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use loadlab_analysis::scaling::search::Search;
-use loadlab_analysis::trial::judge::could_not_run;
+use loadlab_analysis::trial::judge::is_unreachable;
 use loadlab_analysis::{Exit, conclude_search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, FindSpec, Plan};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::manifest::{RunEnded, TrialKey};
 use loadlab_record::documents::search::most_measurements;
+use loadlab_record::documents::summary::Summary;
 use loadlab_record::store::StoreError;
 use loadlab_record::text::first_line;
 use loadlab_system::Cancel;
@@ -130,7 +131,8 @@ struct Conductor<'a> {
 struct Done {
     trials: Vec<TrialEnd>,
     exits: Vec<Exit>,
-    /// Cases that failed to come up, or whose target could not be reached: retrying them would only wait for the same.
+    /// Cases that are not tried again: those that failed to come up, since retrying them would only wait for the same
+    /// deadline, and those whose target could not be reached in two trials.
     given_up: Vec<GivenUp>,
     is_record_lost: bool,
 }
@@ -153,6 +155,16 @@ impl Done {
             done.trials.push(TrialEnd { case, trial: key.trial, summary, failure: None });
         }
         done
+    }
+
+    /// Whether a case whose latest trial has this summary reached its target in no trial, of at least two: in one, the
+    /// target may just have been restarting.
+    fn is_never_reached(&self, case: &str, latest: &Summary) -> bool {
+        let has_died = |summary: &Summary| summary.components.values().any(|c| c.died.is_some());
+        let is_never = |summary: &Summary| is_unreachable(summary) && !has_died(summary);
+        let mut earlier = self.trials.iter().filter(|trial| trial.case == case).peekable();
+        let has_earlier = earlier.peek().is_some();
+        has_earlier && is_never(latest) && earlier.all(|trial| trial.summary.as_ref().is_some_and(is_never))
     }
 
     /// The capacity found by the case's latest successful search.
@@ -362,7 +374,7 @@ impl Conductor<'_> {
         let TrialOutcome { summary, failure, exit } = outcome.masked(&self.options.secrets);
         let TrialKey { case: index, trial } = key;
         let case = self.plan.cases()[index].name.clone();
-        let is_hopeless = summary.as_ref().is_none_or(could_not_run);
+        let is_hopeless = summary.as_ref().is_none_or(|summary| self.done.is_never_reached(&case, summary));
         if let Some(why) = failure.as_ref().filter(|_| is_hopeless) {
             self.done.given_up.push(GivenUp { case: index, why: first_line(why), exit });
         }

@@ -43,14 +43,20 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
     try_all(plan, None).into_iter().filter_map(finding).collect()
 }
 
-/// The first file that the plan's loads read but that is not there, in words; `None` if commands of the plan may yet
-/// create it.
+/// The first file that the plan's loads read but that is not there, in words. Left out are files that commands of the
+/// plan may yet create, or its components: of those, feeds are read before anything is up.
 pub fn missing_file(plan: &Plan) -> Option<String> {
     if makes_files(plan) {
         return None;
     }
-    let files = files_of(plan).into_iter().map(|(file, what)| (plan_dir(plan).join(file), what));
-    let (path, what) = files.into_iter().find(|(path, _)| !path.exists())?;
+    let is_up_before = components(plan).all(|c| matches!(c.part, ComponentKind::External(_)));
+    let feeds = plan.cases().iter().flat_map(|case| &case.loads).flat_map(|load| &load.script.feeds);
+    let files = match is_up_before {
+        true => files_of(plan),
+        false => feeds.map(|feed| (feed.file.clone(), format!("feed `{}`", feed.name))).collect(),
+    };
+    let files = files.into_iter().map(|(file, what)| (plan_dir(plan).join(file), what));
+    let (path, what) = files.into_iter().find(|(path, _)| path.try_exists().is_ok_and(|there| !there))?;
     Some(format!(
         "{what}: there is no file {}\nhint: paths are relative to the plan's folder",
         path.display()

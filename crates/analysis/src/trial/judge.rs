@@ -271,6 +271,15 @@ impl Exit {
     }
 }
 
+/// Whether the target accepts no connection, although this machine had the ports and files for them.
+pub fn is_unreachable(summary: &Summary) -> bool {
+    let connections = &summary.connections;
+    let never_connected = connections.opened + connections.reused == 0;
+    // Of a load that is given up early, the requests in flight fail in another way.
+    let refused = summary.failures.get(loadlab_record::Failure::Connect) > 0 && never_connected;
+    connections.own_limits.total() == 0 && (could_not_run(summary) || refused)
+}
+
 /// Nothing was ever answered, because no connection could be established: the target is not there.
 pub fn could_not_run(summary: &Summary) -> bool {
     use loadlab_record::Failure::{Connect, Dns, Tls};

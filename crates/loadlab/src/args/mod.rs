@@ -256,7 +256,7 @@ pub struct RunArgs {
 #[derive(Debug, Arguments)]
 #[command(after_help = "Example:\n  loadlab resume last")]
 pub struct ResumeArgs {
-    /// A run's folder, its name in the list, or `last` for the newest
+    /// A run's folder, its name in the list, or `last` for the newest that is not complete
     pub run: PathBuf,
     /// The folder that contains the runs
     #[arg(long = "runs-dir", value_name = "DIR", default_value = records::RUNS, hide_short_help = true)]

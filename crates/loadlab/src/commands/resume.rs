@@ -1,12 +1,13 @@
 //! `loadlab resume`: the record of an interrupted run → the trials that it lacks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
-use loadlab_record::documents::manifest::Manifest;
+use loadlab_record::documents::manifest::{Manifest, RunEnded};
 use loadlab_record::secrets::MASK;
 use loadlab_record::store::read_summaries;
 use loadlab_record::text::first_line;
+use loadlab_report::history::Listed;
 use loadlab_run::plan_sha256;
 use loadlab_system::ProcessId;
 
@@ -19,7 +20,7 @@ use crate::runs;
 
 /// Runs the command.
 pub fn command(args: &ResumeArgs) -> Ended {
-    let found = runs::found(&args.run, &args.dir);
+    let found = found(args);
     let dir = found.as_ref().unwrap_or(&args.run);
     let name = dir.display().to_string();
     let json = args.output.json.then(|| serde_json::json!({ "run_dir": name, "trials": [] }));
@@ -51,6 +52,21 @@ pub fn command(args: &ResumeArgs) -> Ended {
         return wrong(format!("{plan} is not what it was when the run began\nhint: {hint}"));
     }
     run::perform(&run_args, &read, Some(&manifest), &run::show)
+}
+
+/// The run's folder; of `last` that of the newest run that is not complete.
+///
+/// # Errors
+/// In words: there is none.
+fn found(args: &ResumeArgs) -> Result<PathBuf, String> {
+    if args.run != Path::new("last") || runs::is_run(&args.run) {
+        return runs::found(&args.run, &args.dir);
+    }
+    let is_cut_off = |listed: &Listed| listed.run.manifest.how != RunEnded::Complete;
+    let newest = runs::runs_in(&args.dir, None)?.into_iter().find(is_cut_off);
+    newest.map(|listed| listed.run.dir.clone()).ok_or_else(|| {
+        format!("no run in {} was cut off\nhint: `loadlab list` shows how each ended", args.dir.display())
+    })
 }
 
 /// Why the run cannot be resumed, in words.

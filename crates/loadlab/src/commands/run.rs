@@ -48,7 +48,8 @@ pub fn refused(args: &RunArgs, ended: Ended) -> Ended {
     if args.dry_run {
         return ended;
     }
-    documents(args, &args.plan.plan.display().to_string(), Path::new("")).refused(ended)
+    let out = args.out.as_deref().unwrap_or(Path::new(""));
+    documents(args, &args.plan.plan.display().to_string(), out).refused(ended)
 }
 
 /// Prints the result of a run.

@@ -9,8 +9,8 @@ pub mod time;
 pub mod units;
 pub mod url;
 
-/// A message and its hint, if it has one.
-pub fn without_hint(message: &str) -> (&str, Option<&str>) {
+/// A message and what follows its first `hint:`, if it has one.
+pub fn split_hint(message: &str) -> (&str, Option<&str>) {
     message.split_once("\nhint: ").map_or((message, None), |(what, hint)| (what, Some(hint)))
 }
 

@@ -7,7 +7,7 @@ use loadlab_analysis::findings::Findings;
 use loadlab_record::counts::example::{Example, ExampleReason};
 use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::documents::summary::{Doubt, Expectation};
-use loadlab_record::text::without_hint;
+use loadlab_record::text::split_hint;
 
 use crate::document::{Block, Remark, Section, Weight};
 use crate::figures;
@@ -216,7 +216,7 @@ pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
 /// As [`troubles`], with the case's name if they are listed with those of other cases.
 pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
     let trouble = |t: &loadlab_analysis::cases::case::TrialFindings<'_>| {
-        let (text, hint) = without_hint(t.trouble.as_deref()?);
+        let (text, hint) = split_hint(t.trouble.as_deref()?);
         let at = || format!("its logs and events: cases/{}/{}", case.case.facts.dir, t.number);
         let hints: Vec<String> = hint.map(str::to_owned).into_iter().chain(t.record.map(|_| at())).collect();
         Some(Remark {

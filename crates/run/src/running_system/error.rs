@@ -1,10 +1,10 @@
-//! Why the system did not come up.
+//! Why the system did not come up, or could not be removed.
 
 use std::path::PathBuf;
 
 use crate::translate::error::TranslateError;
 
-/// Why the system did not come up.
+/// Why the system did not come up, or could not be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum BringUpError {
     /// The plan cannot be carried out.

@@ -2,8 +2,7 @@
 //! cannot be tested.
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::trial::judge::could_not_run;
-use loadlab_record::Failure;
+use loadlab_analysis::trial::judge::is_unreachable;
 use loadlab_record::documents::figure::FigureValue;
 use loadlab_record::documents::summary::{Ended as LoadEnded, Summary, Verdict};
 
@@ -42,6 +41,7 @@ pub fn usable(summary: Option<Summary>, exit: Exit, why: Option<String>) -> Resu
         return Err(if exit == Exit::CouldNotRun { failed() } else { skipped("nothing was measured") });
     };
     match exit {
+        // The revision's system came up, but accepts no connection.
         Exit::CouldNotRun if is_unreachable(&summary) => Err(skipped("nothing can connect to it")),
         Exit::CouldNotRun => Err(failed()),
         _ if !matches!(summary.ended, LoadEnded::Complete | LoadEnded::Stopped) => {
@@ -50,15 +50,6 @@ pub fn usable(summary: Option<Summary>, exit: Exit, why: Option<String>) -> Resu
         _ if summary.verdict == Verdict::Invalid => Err(Unusable::Measured(Measured::Invalid)),
         _ => Ok(summary),
     }
-}
-
-/// Whether the revision's system came up but accepts no connection. If this machine ran out of ports or files, the
-/// machine is the cause instead.
-fn is_unreachable(summary: &Summary) -> bool {
-    let connections = &summary.connections;
-    let never_connected = connections.opened + connections.reused == 0;
-    let refused = summary.failures.get(Failure::Connect) > 0 && never_connected;
-    connections.own_limits.total() == 0 && (could_not_run(summary) || refused)
 }
 
 /// The value of a figure in a trial. Of a figure that falls among requests that never ended, only a lower bound is
@@ -97,6 +88,7 @@ pub fn misleading(trials: &[(usize, Reading)], last: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use loadlab_analysis::{TrialInput, summarise};
+    use loadlab_record::Failure;
     use loadlab_record::counts::quantile::FewSamples;
 
     use super::*;

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_client_of_a_component_that_listens_everywhere_is_found() {
+    fn a_client_of_a_component_that_listens_everywhere_is_found() {
         let mut made = made();
         made.resolver.local = format!("0.0.0.0:{}", made.resolver.local.port()).parse().unwrap();
         let client = made.client.clone();
