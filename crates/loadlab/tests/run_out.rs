@@ -246,7 +246,7 @@ fn a_case_whose_target_refuses_twice_is_given_up() {
     }
     let report = lab.loadlab(&["show", "kept"]).out;
     let words = report.split_whitespace().collect::<Vec<_>>().join(" ");
-    let hint = "is the server up, and is this its port?; its logs and events: cases/default/1";
+    let hint = "is the server up, and is this its port? · its logs and events: cases/default/1";
     assert!(words.contains(&format!("connection refused {hint}")) && !words.contains("hint:"), "{report}");
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use loadlab_analysis::scaling::search::Search;
-use loadlab_analysis::trial::judge::is_unreachable;
+use loadlab_analysis::trial::judge::is_target_gone;
 use loadlab_analysis::{Exit, conclude_search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, FindSpec, Plan};
@@ -160,11 +160,10 @@ impl Done {
     /// Whether a case whose latest trial has this summary reached its target in no trial, of at least two: in one, the
     /// target may just have been restarting.
     fn is_never_reached(&self, case: &str, latest: &Summary) -> bool {
-        let has_died = |summary: &Summary| summary.components.values().any(|c| c.died.is_some());
-        let is_never = |summary: &Summary| is_unreachable(summary) && !has_died(summary);
         let mut earlier = self.trials.iter().filter(|trial| trial.case == case).peekable();
         let has_earlier = earlier.peek().is_some();
-        has_earlier && is_never(latest) && earlier.all(|trial| trial.summary.as_ref().is_some_and(is_never))
+        let is_gone = |trial: &TrialEnd| trial.summary.as_ref().is_some_and(is_target_gone);
+        has_earlier && is_target_gone(latest) && earlier.all(is_gone)
     }
 
     /// The capacity found by the case's latest successful search.
@@ -436,4 +435,54 @@ fn limits_unknown(state: &TrialState, why: String) -> TrialOutcome {
     state.ensure_clock();
     state.event(EventKind::Failed { text: why.clone() });
     TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_analysis::{TrialInput, summarise};
+    use loadlab_record::Failure;
+    use loadlab_record::documents::summary::ComponentSummary;
+
+    use super::*;
+
+    fn trial(case: &str, summary: Option<Summary>) -> TrialEnd {
+        TrialEnd { case: case.to_owned(), trial: 1, summary, failure: None }
+    }
+
+    fn refused() -> Summary {
+        let mut summary = summarise(TrialInput::default());
+        summary.requests.failed = 3;
+        summary.failures.add(Failure::Connect, 3);
+        summary
+    }
+
+    #[test]
+    fn a_case_is_given_up_only_if_its_target_was_gone_in_every_trial_of_two_or_more() {
+        let mut answered = summarise(TrialInput::default());
+        (answered.requests.ok, answered.connections.opened) = (1, 1);
+        let mut without_ports = refused();
+        without_ports.connections.own_limits.ports = 3;
+        let mut died = refused();
+        let dead = ComponentSummary { died: Some("exit code 1".to_owned()), ..ComponentSummary::default() };
+        died.components.insert("web".to_owned(), dead);
+
+        let table = [
+            ("two", vec![Some(refused())], refused(), true),
+            ("three", vec![Some(refused()), Some(refused())], refused(), true),
+            ("one alone", vec![], refused(), false),
+            ("answered before", vec![Some(answered.clone()), Some(refused())], refused(), false),
+            ("answered now", vec![Some(refused())], answered, false),
+            ("no ports now", vec![Some(refused())], without_ports.clone(), false),
+            ("no ports before", vec![Some(without_ports)], refused(), false),
+            ("died now", vec![Some(refused())], died.clone(), false),
+            ("died before", vec![Some(died)], refused(), false),
+            ("not up before", vec![None], refused(), false),
+        ];
+        for (what, earlier, latest, is_given_up) in table {
+            let mut done = Done::default();
+            done.trials.push(trial("another", Some(refused())));
+            done.trials.extend(earlier.into_iter().map(|summary| trial("case", summary)));
+            assert_eq!(done.is_never_reached("case", &latest), is_given_up, "{what}");
+        }
+    }
 }

@@ -49,9 +49,9 @@ pub fn missing_file(plan: &Plan) -> Option<String> {
     if makes_files(plan) {
         return None;
     }
-    let is_up_before = components(plan).all(|c| matches!(c.part, ComponentKind::External(_)));
+    let nothing_comes_up = components(plan).all(|c| matches!(c.part, ComponentKind::External(_)));
     let feeds = plan.cases().iter().flat_map(|case| &case.loads).flat_map(|load| &load.script.feeds);
-    let files = match is_up_before {
+    let files = match nothing_comes_up {
         true => files_of(plan),
         false => feeds.map(|feed| (feed.file.clone(), format!("feed `{}`", feed.name))).collect(),
     };

@@ -23,7 +23,7 @@ struct Fault {
     found_by: &'static str,
 }
 
-const FAULTS: [Fault; 8] = [
+const FAULTS: [Fault; 9] = [
     Fault {
         lab: "message-inserts",
         what: "a server that stores at once",
@@ -44,6 +44,17 @@ const FAULTS: [Fault; 8] = [
             "  insert(request.body).then(() => response.sendStatus(202), lost);\n",
         ),
         case: "async, server killed",
+        found_by: "`0 < loss/lost_min`",
+    },
+    Fault {
+        lab: "message-inserts",
+        what: "back-pressure that awaits every insert",
+        file: "service/server.js",
+        change: (
+            "    if (next && isMessage(...next)) accept(...next);\n  });\n  response.sendStatus(202);\n",
+            "    if (next && isMessage(...next)) accept(...next);\n    response.sendStatus(202);\n  });\n",
+        ),
+        case: "bounded, server killed",
         found_by: "`0 < loss/lost_min`",
     },
     Fault {

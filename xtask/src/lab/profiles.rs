@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Record, built};
+use super::{Claims, Record, built};
 use crate::command::{LONGEST, captured, program, say};
 use crate::root::{root, target};
 use crate::steps::Outcome;
@@ -50,7 +50,7 @@ const SHORT: [(&str, &[&str], &[&str]); 10] = [
 /// Runs them, as a step of `cargo xtask long`.
 ///
 /// # Errors
-/// A run does not finish, or a case of it answered nothing.
+/// A run does not finish, a case of it answered nothing, its counts do not add up, or trade-processor lost something.
 pub fn long() -> Outcome {
     built()?;
     let (mut ran, mut wrong) = (0, Vec::new());
@@ -83,9 +83,17 @@ fn run(lab: &str, profile: &str, set: &[&str]) -> Result<usize> {
     // So short a load may miss what is expected of it, or be too short to judge.
     let record = Record::read(&out).with_context(|| format!("{}\n{}", ran.stdout, ran.stderr))?;
     ensure!(record.manifest["how"] == "complete", "{}: {}", record.manifest["how"], ran.stderr);
+    let mut claims = Claims::default();
     for trial in &record.trials {
-        ensure!(trial.number("requests/ok") > 0.0, "{}: nothing was answered: {}", trial.case, ran.stderr);
+        trial.hold(&mut claims, &["0 < requests/ok"]);
+        trial.adds_up(&mut claims);
+        if lab == "trade-processor" {
+            let by_id = trial.summary["loss"]["by_id"] == true;
+            claims.claim(by_id, || format!("{}: the loss is not counted by id", trial.case));
+            trial.hold(&mut claims, &["loss/lost_max == 0", "loss/doubled == 0"]);
+        }
     }
+    claims.into_outcome(profile).with_context(|| ran.stderr)?;
     Ok(record.trials.len())
 }
 

@@ -280,6 +280,11 @@ pub fn is_unreachable(summary: &Summary) -> bool {
     connections.own_limits.total() == 0 && (could_not_run(summary) || refused)
 }
 
+/// Whether the target was not there: it was unreachable, and no component had died during the trial.
+pub fn is_target_gone(summary: &Summary) -> bool {
+    is_unreachable(summary) && summary.components.values().all(|c| c.died.is_none())
+}
+
 /// Nothing was ever answered, because no connection could be established: the target is not there.
 pub fn could_not_run(summary: &Summary) -> bool {
     use loadlab_record::Failure::{Connect, Dns, Tls};

@@ -226,7 +226,7 @@ pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
                 false => format!("trial {}", t.number),
             },
             text: text.to_owned(),
-            hint: (!hints.is_empty()).then(|| hints.join("; ")),
+            hint: (!hints.is_empty()).then(|| hints.join(" · ")),
         })
     };
     case.trials.iter().filter_map(trouble).collect()
