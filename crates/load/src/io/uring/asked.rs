@@ -21,7 +21,7 @@ impl UringOps<'_> {
     /// fails.
     pub(super) fn ask(&mut self, conn: ConnId, question: squeue::Entry) -> Option<usize> {
         let data = self.data(CompletionKind::Asked, conn);
-        let generation = self.slots[conn as usize].generation & 0xff_ffff;
+        let generation = self.slots[conn as usize].generation();
         let (ring, _) = self.place(conn);
         self.push(ring, &question.user_data(data)).ok()?;
         let until_ns = now_ns() + 100_000_000;

@@ -31,7 +31,7 @@ impl UringOps<'_> {
     /// Queues an entry at the end of the turn, unless its connection is closed by then.
     #[inline]
     pub(super) fn defer(&mut self, step: Operation, conn: ConnId, entry: squeue::Entry) {
-        let generation = self.slots[conn as usize].generation & 0xff_ffff;
+        let generation = self.slots[conn as usize].generation();
         let entries = &mut self.deferred.steps[step as usize];
         entries.push((conn, generation, entry));
         if matches!(step, Operation::Connect) && entries.len() == MAKING {

@@ -24,6 +24,7 @@ mod deferred;
 mod kernel;
 mod memory;
 mod sends;
+mod slot;
 
 pub use self::kernel::RESERVED_FILES;
 
@@ -31,7 +32,8 @@ use self::copies::Copies;
 use self::deferred::{Deferred, Operation};
 use self::kernel::{cancel_sends, is_at_least, table_limit, watch};
 use self::memory::{Buffers, RawAddress};
-use self::sends::{ONE, SILENT, SendKind};
+use self::sends::{ONE, SendKind};
+use self::slot::{NO_COPY, SocketSlot, SocketState};
 use super::epoll::now_ns;
 use super::{ConnId, Event, Io, NONE, Ops, Sink, Wait};
 use crate::target::Address;
@@ -50,8 +52,6 @@ const NEEDED_KERNEL: (u32, u32) = (6, 7);
 const MOST_SENDS: usize = 4096;
 /// Most rings of one thread.
 pub const MAX_RINGS: usize = 64;
-/// Marks that no copy is being sent.
-const NO_COPY: u32 = u32::MAX;
 
 /// A completion's kind: the top byte of its user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,56 +115,6 @@ pub struct UringOps<'r> {
     /// Whether receives are armed once for the connection's life. Otherwise each part is received separately, which
     /// costs less for a connection that lives for one exchange.
     keep_alive: bool,
-}
-
-/// A socket's state, as far as the ring knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SocketState {
-    /// None, or being closed.
-    Closed,
-    /// A connect is pending.
-    Connecting,
-    /// Open, with no receive pending.
-    Open,
-    /// Open, with a receive pending in the kernel.
-    Receiving,
-}
-
-#[derive(Clone, Copy)]
-struct SocketSlot<'r> {
-    /// Incremented at each close, to recognize completions for an earlier socket in the same place.
-    generation: u32,
-    state: SocketState,
-    no_delay: bool,
-    /// Length of the last send, and whether it was submitted.
-    last_send: u32,
-    submitted: bool,
-    /// Whether a send that will be reported is pending.
-    sending: bool,
-    /// Index of the copy being sent, or [`NO_COPY`].
-    copy: u32,
-    /// The last send, if it was reported as sent before it went out.
-    silent: &'r [u8],
-}
-
-/// State of a slot before its first connection.
-const CLOSED: SocketSlot<'static> = SocketSlot {
-    generation: 0,
-    state: SocketState::Closed,
-    no_delay: false,
-    last_send: 0,
-    submitted: false,
-    sending: false,
-    copy: NO_COPY,
-    silent: &[],
-};
-
-impl SocketSlot<'_> {
-    /// Whether it is open with nothing in flight on it, except possibly a receive.
-    fn is_quiet(&self) -> bool {
-        let is_open = !matches!(self.state, SocketState::Closed | SocketState::Connecting);
-        is_open && !self.sending && self.copy == NO_COPY
-    }
 }
 
 /// A completion, taken out of the ring.
@@ -318,13 +268,13 @@ impl<'r> Uring<'r> {
             }
             // Only `close` cancels a connect, and then it is no longer live: ignored, should it come nevertheless.
             CompletionKind::Connect if result == -libc::ECANCELED => {}
-            CompletionKind::Send if !self.ops.slots[conn as usize].silent.is_empty() => {
+            CompletionKind::Send if !self.ops.slots[conn as usize].silent().is_empty() => {
                 if let Err(error) = self.ops.send_rest(conn, result) {
                     sink.event(&mut self.ops, Event::Failed(conn, error));
                 }
             }
             CompletionKind::Send if result >= 0 => {
-                self.ops.slots[conn as usize].sending = false;
+                self.ops.slots[conn as usize].set_sending(false);
                 sink.event(&mut self.ops, Event::Sent(conn, result as usize));
             }
             CompletionKind::Socket | CompletionKind::Connect | CompletionKind::Send if result < 0 => {
@@ -428,11 +378,11 @@ impl<'r> UringOps<'r> {
     #[inline]
     fn live(&self, conn: ConnId, generation: u32) -> bool {
         let slot = self.slots.get(conn as usize).filter(|slot| slot.state != SocketState::Closed);
-        slot.is_some_and(|slot| slot.generation & 0xff_ffff == generation)
+        slot.is_some_and(|slot| slot.generation() == generation)
     }
 
     fn data(&self, kind: CompletionKind, conn: ConnId) -> u64 {
-        let generation = u64::from(self.slots[conn as usize].generation & 0xff_ffff);
+        let generation = u64::from(self.slots[conn as usize].generation());
         (kind as u64) << 56 | generation << 32 | u64::from(conn)
     }
 
@@ -548,14 +498,14 @@ impl<'r> UringOps<'r> {
     fn submit_or_fail(&mut self, conn: ConnId, entry: &squeue::Entry) {
         let (ring, _) = self.place(conn);
         if let Err(error) = self.push(ring, entry) {
-            let generation = self.slots[conn as usize].generation & 0xff_ffff;
+            let generation = self.slots[conn as usize].generation();
             self.failed.push((conn, generation, error.raw_os_error().unwrap_or(libc::EIO)));
         }
     }
 
     fn make_place(&mut self, conn: ConnId) {
         if self.slots.len() <= conn as usize {
-            self.slots.resize(conn as usize + 1, CLOSED);
+            self.slots.resize(conn as usize + 1, SocketSlot::CLOSED);
         }
     }
 
@@ -581,10 +531,10 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let slot = &mut self.slots[conn as usize];
         let is_unix = matches!(address, Address::Unix(_));
         // A Unix socket has no Nagle's algorithm to switch off.
-        let generation = slot.generation;
-        *slot = SocketSlot { state: SocketState::Connecting, no_delay: is_unix, generation, ..CLOSED };
+        *slot = slot.reopened(SocketState::Connecting, is_unix);
+        let generation = slot.generation();
         if conn as usize >= self.per_ring * self.rings.len() {
-            return self.failed.push((conn, generation & 0xff_ffff, libc::EMFILE));
+            return self.failed.push((conn, generation, libc::EMFILE));
         }
         let (_, place) = self.place(conn);
         // Not linked: the kernel executes these in order and at once as they are submitted. In a link it would defer
@@ -625,9 +575,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         }
         let generation = self.before_send(conn, bytes.len());
         self.sends.push((conn, generation, SendKind::Kept(bytes)));
-        let is_silent = bytes.len() <= SILENT;
-        self.slots[conn as usize].silent = if is_silent { bytes } else { &[] };
-        if is_silent { bytes.len() } else { 0 }
+        self.slots[conn as usize].keep_silent(bytes)
     }
 
     fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
@@ -653,7 +601,8 @@ impl<'r> Ops<'r> for UringOps<'r> {
             SocketState::Receiving => Some(CompletionKind::Receive),
             SocketState::Closed | SocketState::Open => None,
         };
-        let (sending, copy) = (std::mem::take(&mut slot.sending), std::mem::replace(&mut slot.copy, NO_COPY));
+        let (sending, copy) = (slot.is_sending(), std::mem::replace(&mut slot.copy, NO_COPY));
+        slot.set_sending(false);
         let flying = copy != NO_COPY && self.copies.at(copy).flying;
         let sending = match (flying, sending && copy == NO_COPY) {
             (true, _) => Some((CompletionKind::Copied as u64) << 56 | u64::from(copy)),
@@ -662,8 +611,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         };
         let under_way = under_way.map(|kind| self.data(kind, conn));
         let (ring, place) = self.place(conn);
-        let slot = &mut self.slots[conn as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        self.slots[conn as usize].end_generation();
         if ring >= self.rings.len() {
             // Beyond the tables: this connection never had a socket.
             return;
@@ -720,8 +668,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         if taken {
             let is_unix = matches!(address, Address::Unix(_));
             let slot = &mut self.slots[conn as usize];
-            let generation = slot.generation;
-            *slot = SocketSlot { state: SocketState::Open, no_delay: is_unix, generation, ..CLOSED };
+            *slot = slot.reopened(SocketState::Open, is_unix);
             self.receive_again(conn);
         }
         taken
@@ -733,12 +680,12 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
     fn has_unreported(&self, conn: ConnId) -> bool {
         let slot = self.slots.get(conn as usize);
-        slot.is_some_and(|slot| self.came.contains(&(conn, slot.generation & 0xff_ffff)))
+        slot.is_some_and(|slot| self.came.contains(&(conn, slot.generation())))
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {
         let slot = self.slots[conn as usize];
-        if !slot.submitted {
+        if !slot.is_submitted() {
             return true;
         }
         self.unacknowledged(conn).is_some_and(|n| n > 0 && n >= slot.last_send as usize)

@@ -2,11 +2,9 @@
 
 use io_uring::{opcode, squeue};
 
-use super::{CompletionKind, NO_COPY, Uring, UringOps};
+use super::slot::{NO_COPY, SILENT};
+use super::{CompletionKind, Uring, UringOps};
 use crate::io::{ConnId, Event, ONE_SEGMENT, Sink};
-
-/// Requests up to this length are sent without a completion, which would cost as much as the send.
-pub const SILENT: usize = 4096;
 
 /// Value that switches a socket option on.
 pub static ONE: libc::c_int = 1;
@@ -36,7 +34,8 @@ impl<'r> Uring<'r> {
             self.ops.sends.push((conn, generation, SendKind::Copied(id)));
         } else {
             let slot = &mut self.ops.slots[conn as usize];
-            (slot.copy, slot.sending) = (NO_COPY, false);
+            slot.copy = NO_COPY;
+            slot.set_sending(false);
             self.ops.copies.give_back(id);
         }
         match usize::try_from(result) {
@@ -71,7 +70,8 @@ impl<'r> UringOps<'r> {
                 }
             };
             let slot = &mut self.slots[conn as usize];
-            (slot.submitted, slot.sending) = (true, slot.sending || !silent);
+            slot.set_submitted(true);
+            slot.set_sending(slot.is_sending() || !silent);
             let (ring, place) = self.place(conn);
             // All of it or an error: once a full socket buffer has room, the kernel continues by itself. Not for sends
             // already reported as sent, which another send might overtake.
@@ -97,14 +97,16 @@ impl<'r> UringOps<'r> {
             error => return Err(-error),
         };
         let slot = &mut self.slots[conn as usize];
-        let rest = std::mem::take(&mut slot.silent).get(taken..).unwrap_or_default();
-        if slot.copy != NO_COPY || !slot.submitted {
+        let rest = slot.silent().get(taken..).unwrap_or_default();
+        slot.keep_silent(&[]);
+        if slot.copy != NO_COPY || !slot.is_submitted() {
             // Another send followed, in reply to an unsolicited response: the order can no longer be restored.
             return Err(libc::EAGAIN);
         }
-        let (id, generation) =
-            (self.copies.take(conn, slot.generation & 0xff_ffff), slot.generation & 0xff_ffff);
-        (slot.copy, slot.sending) = (id, true);
+        let generation = slot.generation();
+        let id = self.copies.take(conn, generation);
+        slot.copy = id;
+        slot.set_sending(true);
         let copied = self.copies.at(id);
         copied.bytes.extend_from_slice(rest);
         copied.reported = rest.len();
@@ -116,10 +118,11 @@ impl<'r> UringOps<'r> {
     #[inline]
     pub(super) fn before_send(&mut self, conn: ConnId, length: usize) -> u32 {
         let slot = &mut self.slots[conn as usize];
-        (slot.last_send, slot.submitted) = (length as u32, false);
-        let (generation, delayed) = (slot.generation & 0xff_ffff, length > ONE_SEGMENT && !slot.no_delay);
+        slot.last_send = length as u32;
+        slot.set_submitted(false);
+        let (generation, delayed) = (slot.generation(), length > ONE_SEGMENT && !slot.has_no_delay());
         if delayed {
-            slot.no_delay = true;
+            slot.set_no_delay();
             let (_, place) = self.place(conn);
             let option = opcode::SetSockOpt::new(
                 place,
@@ -141,7 +144,7 @@ impl<'r> UringOps<'r> {
         if !slot.is_quiet() || ring >= self.rings.len() {
             return 0;
         }
-        let id = self.copies.take(conn, slot.generation & 0xff_ffff);
+        let id = self.copies.take(conn, slot.generation());
         let copied = self.copies.at(id);
         copied.flying = true;
         copied.bytes.extend_from_slice(last);
