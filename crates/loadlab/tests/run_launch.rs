@@ -172,10 +172,10 @@ fn slurm_starts_the_agents() {
         &["--launch: sbatch refuses: invalid partition specified: none"],
     );
     // A pending job: its reason is reported, and the run waits no longer than requested.
-    let waits = ["0 of 2 agents came within ", "2 PENDING (", "hint: --launch-wait"];
+    let waits = ["0 of 2 agents joined within ", "2 PENDING (", "hint: --launch-wait"];
     refused(&["--launch-arg", "--partition=down", "--launch-wait", "1s"], 5, &waits);
     // A job that cannot run is not waited for.
-    let ends = ["0 of 2 agents came within ", "2 FAILED (", "hint: --launch-arg --output=FILE"];
+    let ends = ["0 of 2 agents joined within ", "2 FAILED (", "hint: --launch-arg --output=FILE"];
     refused(&["--launch-program", "/nonexistent/loadlab", "--launch-wait", "10m"], 5, &ends);
     let place = slurm.dir.path().display().to_string();
     assert!(!processes_with(&place).is_empty(), "its daemons run");
@@ -224,7 +224,7 @@ fn kubectl_applies_looks_and_deletes() {
         "shop.test",
     ];
     let ran = run(&nats.url(), &[&more[..], &["--launch-wait", "1s"]].concat());
-    ran.expect(5, &["0 of 3 agents came within ", "pods of Job loadlab-", ": 1 Pending (Unschedulable)"]);
+    ran.expect(5, &["0 of 3 agents joined within ", "pods of Job loadlab-", ": 1 Pending (Unschedulable)"]);
     let (calls, job) = (lab.lines("calls"), lab.read("job.yaml"));
     let instance =
         calls[1].rsplit_once('=').and_then(|_| calls[1].split("instance=").nth(1)).expect("a label");
@@ -258,7 +258,7 @@ fn an_agent_of_a_run_that_is_over_leaves() {
     let url = nats.url();
     let args = ["agent", "--once", "--nats", &url, "--coordinator-key", &key, "--spool", "spool"];
     let ran = lab.loadlab(&[&args[..], &["--leave-unannounced", "200ms"]].concat());
-    ran.expect(0, &["connected to nats://127.0.0.1:", "no run is announced within 0.2 s"]);
+    ran.expect(0, &["connected to nats://127.0.0.1:", "no run was announced within 0.2 s"]);
 }
 
 /// If a requirement is missing, neither the run nor a job begins.

@@ -40,12 +40,12 @@ fn a_run_that_was_killed_goes_on() {
     lab.file("plan.yaml", &changed);
     lab.loadlab(&["resume", &name]).expect(2, &["plan.yaml is not what it was when the run began"]);
     std::fs::remove_file(lab.path().join("plan.yaml")).expect("it is there");
-    lab.loadlab(&["resume", &name]).expect(2, &["the plan plan.yaml is not there", "--plan says where"]);
+    lab.loadlab(&["resume", &name]).expect(2, &["the plan plan.yaml does not exist", "--plan says where"]);
     lab.file("moved.yaml", &text);
     let other = ["resume", &name, "--plan", "moved.yaml", "--set", "load.users=2"];
     lab.loadlab(&other).expect(2, &["--set load.users=…: the run was not begun with a secret there"]);
     let ran = lab.loadlab(&["resume", &name, "--plan", "moved.yaml"]);
-    ran.expect(0, &[&format!("{there} of 4 trials are there; the others are made now")]);
+    ran.expect(0, &[&format!("{there} of 4 trials are complete; running the others")]);
     for ((case, trial), before) in made.iter().zip(&before) {
         let now = summary(case, *trial).expect("it was made");
         assert!(before.as_ref().is_none_or(|before| *before == now), "{case}, trial {trial}");

@@ -407,7 +407,7 @@ fn the_others_go_on_without_a_lost_agent() {
     let lost = &summary["agents"][slot_of(&agents[1]) as usize]["lost"][0];
     assert_eq!((&lost["agent"], &lost["replaced_at_s"]), (&"two".into(), &Value::Null), "{summary:#}");
     let notes = record_notes(&lab);
-    assert!(notes.contains("agent two (slot ") && notes.contains("; the others go on"), "{notes}");
+    assert!(notes.contains("agent two (slot ") && notes.contains("; the others continue"), "{notes}");
 }
 
 /// An agent without a part takes over from a lost one, in the middle of the load.
@@ -770,5 +770,5 @@ fn a_coordinator_that_was_killed_is_resumed() {
     assert_eq!((&requests["due"], &requests["ok"]), (&800.into(), &800.into()), "{requests}");
     assert_eq!(summary["probes"]["posted"]["last"], 800.0);
     assert!(lab.record().dir.join("cut-off/default-1-1/ticks.jsonl").is_file());
-    agents.iter().for_each(|agent| agent.wait_for_output("nothing heard of the coordinator for "));
+    agents.iter().for_each(|agent| agent.wait_for_output("no message from the coordinator for "));
 }

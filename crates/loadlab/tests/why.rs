@@ -75,7 +75,7 @@ fn each_value_is_set_in_turn_and_the_planned_one_last() {
     }
     let events = lab.record().events("one-step-less", 1, "action");
     assert!(!events.is_empty() && events.iter().all(|event| event["error"].is_null()), "{events:?}");
-    lab.loadlab(&["resume", &out]).expect(2, &["`loadlab why` begins again"]);
+    lab.loadlab(&["resume", &out]).expect(2, &["run `loadlab why` again"]);
 }
 
 /// Each block that counts has the goodput of its seconds, as recorded.

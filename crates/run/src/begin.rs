@@ -54,7 +54,7 @@ pub fn conditions_of(plan: &Plan, options: &RunOptions) -> Result<Vec<Conditions
             drain: case.drain.as_ref().map(|d| parse(&d.until)).transpose()?,
             find: case.find.iter().flat_map(|find| &find.expect).map(parse).collect::<Result<_, _>>()?,
             figures,
-            is_watched: options.is_watched,
+            has_viewer: options.has_viewer,
         });
     }
     Ok(all)

@@ -133,7 +133,7 @@ pub fn bench(
         stop_when: &bench.stop_when,
         expect: &bench.expect,
         figures: &[],
-        is_watched: false,
+        has_viewer: false,
         is_warmup_found: false,
         origin,
         senders: None,
@@ -206,7 +206,7 @@ fn watch(
 ) -> Result<Option<Watcher>, BenchError> {
     let finds = found != Answering::default() && leaves_files();
     if let Some(unseen) = unseen(&found).filter(|_| !finds) {
-        state.watched(unseen);
+        state.take_watch_event(unseen);
     }
     let Some(at_rest) = at_rest else { return Ok(None) };
     let failed = |path: &PathBuf, error| BenchError::Samples { path: path.clone(), error };
@@ -221,7 +221,7 @@ fn watch(
             // A full disk ends the file, not the load.
             let _ = secrets.samples_lines(samples).map(|lines| file.write_all(&lines));
         }
-        state.watched(watched);
+        state.take_watch_event(watched);
     });
     let could_not = |error: loadlab_system::Error| BenchError::Load(error.to_string());
     let (clock, timing) = (TrialClock { origin_ns }, SampleTiming::default());

@@ -65,7 +65,7 @@ pub fn conduct(
     emit(RunEvent::Recording { dir: options.out.clone(), trials: missing.len(), at_most });
     if options.resumes {
         let (there, all) = (schedule.len() - missing.len(), schedule.len());
-        emit(RunEvent::Note(format!("{there} of {all} trials are there; the others are made now")));
+        emit(RunEvent::Note(format!("{there} of {all} trials are complete; running the others")));
     }
 
     let mut running = match prepare(plan, options, &mut record, cancel, emit) {
@@ -166,6 +166,11 @@ impl Done {
         has_earlier && is_target_gone(latest) && earlier.all(is_gone)
     }
 
+    /// Why the case is not tried again, if it is not.
+    fn given_up(&self, case: usize) -> Option<&GivenUp> {
+        self.given_up.iter().find(|given_up| given_up.case == case)
+    }
+
     /// The capacity found by the case's latest successful search.
     fn found_last(&self, case: &str) -> Option<u64> {
         let of_case = self.trials.iter().rev().filter(|trial| trial.case == case);
@@ -189,7 +194,7 @@ impl Conductor<'_> {
 
     /// After a round: reports how close the comparisons are and decides which cases need another round.
     fn judge(&mut self, round: u32) {
-        let given_up = |case: usize| self.done.given_up.iter().any(|given_up| given_up.case == case);
+        let given_up = |case: usize| self.done.given_up(case).is_some();
         if let Some(settling) = &mut self.settling {
             let elapsed_s = self.began.elapsed().as_secs_f64();
             (self.emit)(settling.judge(round, elapsed_s, &self.done.trials, &given_up));
@@ -216,18 +221,17 @@ impl Conductor<'_> {
             figures: figures_of_case(case),
         };
         (self.emit)(event);
-        let given_up = || self.done.given_up.iter().any(|given_up| given_up.case == key.case);
-        if let Some(spec) = case.find.as_ref().filter(|_| !given_up()) {
+        if let Some(spec) = case.find.as_ref().filter(|_| self.done.given_up(key.case).is_none()) {
             let next = next.map(|place| schedule[place].case);
             let (outcome, is_record_lost) = self.search(running, schedule, place, spec, next);
             return self.add(key, outcome, is_record_lost);
         }
         let writer = match self.record.trial(key) {
             Ok(writer) => writer,
-            Err(error) => return self.add(key, lost(&error), true),
+            Err(error) => return self.add(key, not_recorded(&error), true),
         };
         let state = self.record.state(writer, self.cancel, running);
-        let given_up = self.done.given_up.iter().find(|given_up| given_up.case == key.case);
+        let given_up = self.done.given_up(key.case);
         let resolved = limits::resolve_limits(case, self.plan.cases(), &self.done.trials);
         let mut outcome = match (given_up, resolved) {
             (Some(given_up), _) => skipped(&state, given_up),
@@ -244,10 +248,10 @@ impl Conductor<'_> {
         let is_last = self.cancel.is_cancelled() || state.unwritten().is_some();
         let next = next.map(|place| schedule[place].case).filter(|_| !is_last);
         let failed = outcome.failure.is_some();
-        outcome.and_then(running.end_trial(next, failed, &state));
+        outcome.add_failures(running.end_trial(next, failed, &state));
         state.notices(&running.notices, self.emit);
         logs::mask_ended(&state, &running.open_logs(), self.emit);
-        outcome.and_then(state.abort_reason().map(|t| (t.describe(), t.exit())));
+        outcome.add_failures(state.abort_reason().map(|t| (t.describe(), t.exit())));
         self.add(key, outcome, state.unwritten().is_some());
     }
 
@@ -298,7 +302,7 @@ impl Conductor<'_> {
                         let state = self.record.state(writer, self.cancel, running);
                         (limits_unknown(&state, why), state.unwritten().is_some())
                     }
-                    Err(error) => (lost(&error), true),
+                    Err(error) => (not_recorded(&error), true),
                 };
             }
         };
@@ -338,12 +342,12 @@ impl Conductor<'_> {
             (self.emit)(RunEvent::Note(text));
         }
         let (mut outcome, adopted) = self.concluded(key.case, searched);
-        outcome.and_then(left);
+        outcome.add_failures(left);
         let stored = adopted.map_or(Ok(()), |measurement| {
             self.record.adopt_level(key, measurement, outcome.summary.as_ref())
         });
         let is_record_lost = is_unwritten || stored.is_err();
-        outcome.and_then(stored.err().map(|error| (error.to_string(), Exit::CouldNotRun)));
+        outcome.add_failures(stored.err().map(|error| (error.to_string(), Exit::CouldNotRun)));
         (outcome, is_record_lost)
     }
 
@@ -418,7 +422,7 @@ impl Conductor<'_> {
 }
 
 /// The outcome of a trial that is not run because it cannot be recorded.
-fn lost(error: &StoreError) -> TrialOutcome {
+fn not_recorded(error: &StoreError) -> TrialOutcome {
     TrialOutcome { summary: None, failure: Some(error.to_string()), exit: Exit::CouldNotRun }
 }
 

@@ -19,7 +19,7 @@ pub enum RunEvent {
     Recording {
         /// The record's folder.
         dir: std::path::PathBuf,
-        /// Cases times trials.
+        /// Number of trials, levels or loads to be run.
         trials: usize,
         /// `trials` is an upper bound: trials run until it is certain how the cases differ.
         at_most: bool,
@@ -99,7 +99,7 @@ pub enum RunEvent {
         /// All agents, in slot order.
         agents: Vec<AgentNow>,
     },
-    /// Samples of components and probes, taken about once a second each.
+    /// Samples of components and probes.
     Watched(Vec<Sample>),
     /// A reason to doubt a load, reported when it arises; the trial's final doubts are in its summary.
     Doubt {

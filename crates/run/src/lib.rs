@@ -9,7 +9,7 @@
 //! - [`journey`]: a plan's journeys in the form the engine needs.
 //! - [`preflight`]: whether this machine is fit for a load, checked before the load runs.
 //! - [`needs`]: what a plan needs of this machine, tried out before anything is built.
-//! - [`foreseen`]: what a run will not be able to decide, predicted from the plan.
+//! - [`predictions`]: what a run will not be able to decide, predicted from the plan.
 //!
 //! This crate prints nothing, handles no signals and never exits: it takes a cancel token and returns values.
 
@@ -39,8 +39,8 @@ mod watch;
 mod why;
 
 pub mod event;
-pub mod foreseen;
 pub mod needs;
+pub mod predictions;
 pub mod preflight;
 
 pub use begin::parse_expressions;

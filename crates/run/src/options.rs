@@ -58,7 +58,7 @@ pub struct RunOptions {
     /// What to watch if the plan names no components.
     pub watch: Watch,
     /// Someone is watching the events live.
-    pub is_watched: bool,
+    pub has_viewer: bool,
     /// The commit the plan's repository is at, if the plan is in one.
     pub commit: Option<CommitFacts>,
     /// The revisions the plan compares, as checked out.

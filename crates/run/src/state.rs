@@ -26,7 +26,7 @@ pub type EventSink<'a> = &'a (dyn Fn(RunEvent) + Sync);
 
 /// A trial in progress.
 pub struct TrialState {
-    /// Its record; `None` for a bench.
+    /// Its record; `None` if nothing is recorded.
     pub writer: Option<TrialWriter>,
     /// Cancelled by Ctrl-C.
     pub cancel: Cancel,
@@ -51,7 +51,7 @@ struct Observed {
     /// Reported number of OOM kills, by component.
     kills: HashMap<ProcessId, u64>,
     /// Processes whose death aborts this trial. Any other death came before the trial or is one we caused.
-    members: Vec<ProcessId>,
+    vital_processes: Vec<ProcessId>,
     abort_reason: Option<AbortReason>,
     /// Set if the record could not be written, even if something else came first.
     unwritten: Option<Arc<StoreError>>,
@@ -152,8 +152,8 @@ impl TrialState {
     }
 
     /// From now on, this process's death aborts the trial.
-    pub fn member(&self, process: ProcessId) {
-        self.seen().members.push(process);
+    pub fn abort_on_death(&self, process: ProcessId) {
+        self.seen().vital_processes.push(process);
     }
 
     /// Ends the trial early. Only the first reason is kept.
@@ -174,7 +174,7 @@ impl TrialState {
     }
 
     /// Takes in what the watcher read.
-    pub fn watched(&self, watched: WatchEvent) {
+    pub fn take_watch_event(&self, watched: WatchEvent) {
         match watched {
             WatchEvent::Samples(samples) => {
                 let samples = self.secrets.mask_value(samples).unwrap_or_default();
@@ -203,7 +203,7 @@ impl TrialState {
     }
 
     /// Records the sampled stacks.
-    pub fn profile(&self, profile: &Profile) {
+    pub fn record_profile(&self, profile: &Profile) {
         for what in &profile.not_seen {
             self.event(EventKind::Note { text: format!("profile: not sampled: {what}") });
         }
@@ -215,7 +215,8 @@ impl TrialState {
         let Ok(receiver) = notices.try_lock() else { return };
         while let Ok(notice) = receiver.try_recv() {
             match notice {
-                Notice::Died { component, .. } if !self.seen().members.contains(&component.process()) => {}
+                Notice::Died { component, .. }
+                    if !self.seen().vital_processes.contains(&component.process()) => {}
                 Notice::Died { component, status, at_ns } => {
                     if status.out_of_memory.is_some() {
                         self.out_of_memory(&component, at_ns);
@@ -278,13 +279,13 @@ impl TrialState {
     }
 
     /// Registers a relay started before its component: its exit aborts the trial just as the component's would.
-    pub fn relay(&self, relay: &Component) {
-        self.member(relay.process());
+    pub fn record_relay(&self, relay: &Component) {
+        self.abort_on_death(relay.process());
         self.event(EventKind::Up { component: relay.name().to_owned(), pid: Some(relay.process().pid) });
     }
 
     /// Records the limits of a component that the kernel enforces now.
-    pub fn limits(&self, component: &Component) {
+    pub fn record_limits(&self, component: &Component) {
         let limits = component.limits_in_force();
         if !limits.is_empty() {
             self.event(EventKind::Limited { component: component.name().to_owned(), limits });
@@ -292,7 +293,7 @@ impl TrialState {
     }
 
     /// Records the ids of requests that ended in a given second. Without a record they are not needed.
-    pub fn ids(&self, line: &IdLine) {
+    pub fn record_ids(&self, line: &IdLine) {
         self.write(|w| w.ids(line));
     }
 
@@ -308,7 +309,7 @@ impl TrialState {
     }
 
     /// Records that a manual reading of a probe failed.
-    pub fn read_failed(&self, probe: &str, why: &str) {
+    pub fn add_failed_reading(&self, probe: &str, why: &str) {
         self.seen().readings.fail(probe, why);
     }
 
@@ -318,7 +319,7 @@ impl TrialState {
     }
 
     /// Adds a manual reading of a probe.
-    pub fn read(&self, probe: &str, value: f64) {
+    pub fn add_reading(&self, probe: &str, value: f64) {
         self.seen().readings.add(probe, clock::now_ns(), value);
     }
 

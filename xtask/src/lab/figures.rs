@@ -337,9 +337,12 @@ fn drawn(rows: &[Vec<String>]) -> String {
 
 /// What stands below a table: profile, trials, and where the figures are from.
 fn below(kept: &Value) -> Result<String> {
-    let is_invalid = |case: &&Value| text(case, "/verdict") == "invalid";
-    let invalid = kept["cases"].as_array().into_iter().flatten().filter(is_invalid);
-    let invalid: Vec<String> = invalid.map(|case| format!("`{}`", text(case, "/case"))).collect();
+    let with_verdict = |verdict: &str| -> Option<String> {
+        let cases = kept["cases"].as_array().into_iter().flatten();
+        let cases = cases.filter(|case| text(case, "/verdict") == verdict);
+        let names: Vec<String> = cases.map(|case| format!("`{}`", text(case, "/case"))).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
     let trials = kept["trials"].as_u64().context("no trials")?;
     let of = text(kept, "/of");
     let measured = match trials {
@@ -347,8 +350,11 @@ fn below(kept: &Value) -> Result<String> {
         n => format!("{n} trials of each case: the median (smallest … largest)"),
     };
     let mut made = format!("\nProfile `{}`, {measured}. {of}.\n", text(kept, "/profile"));
-    if !invalid.is_empty() {
-        made.push_str(&format!("A trial or more of {} is INVALID and left out.\n", invalid.join(", ")));
+    if let Some(invalid) = with_verdict("invalid") {
+        made.push_str(&format!("A trial or more of {invalid} is INVALID and left out.\n"));
+    }
+    if let Some(failed) = with_verdict("fail") {
+        made.push_str(&format!("What the plan expects (`expect`) does not hold in {failed}.\n"));
     }
     Ok(made)
 }
@@ -519,6 +525,10 @@ mod tests {
         spoiled["cases"][1]["verdict"] = json!("invalid");
         let spoiled = with_tables(page, &|_: &str| Some(spoiled.to_string())).unwrap().0;
         assert!(spoiled.contains("A trial or more of `40%` is INVALID and left out."), "{spoiled}");
+        let mut failed = kept.clone();
+        failed["cases"][1]["verdict"] = json!("fail");
+        let failed = with_tables(page, &|_: &str| Some(failed.to_string())).unwrap().0;
+        assert!(failed.contains("What the plan expects (`expect`) does not hold in `40%`."), "{failed}");
         let across = page.replace("half;", "half across;").replace("old\n", "");
         let across = with_tables(&across, &file).unwrap().0;
         assert!(

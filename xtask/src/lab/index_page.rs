@@ -63,6 +63,8 @@ fn answered(trial: &Trial, claims: &mut Claims) {
         &format!("{users} <= requests/ok"),
         &format!("{least} * requests/ok < bytes/received < {most} * requests/ok"),
         &format!("0.5 * {users} < concurrency_mean <= {users}"),
+        // A connection for each request.
+        "requests/ok <= connections/opened",
         "loss/accepted == requests/ok",
         "loss/unanswered == requests/in_flight",
         "loss/accepted <= loss/persisted_distinct <= loss/accepted + loss/unanswered",

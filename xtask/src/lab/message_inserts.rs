@@ -29,6 +29,7 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
         }
         // The time at which everything was stored is known.
         trial.hold(claims, &["0 <= drain_s"]);
+        acted(trial, is_killed, claims);
         match is_killed {
             true => trial.hold(claims, &["0 < requests/failed"]),
             false => trial.hold(claims, &["requests/failed == 0", &format!("requests/due == {REQUESTS}")]),
@@ -53,6 +54,21 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
 /// The tests fail.
 pub fn beside(_: &Lab, claims: &mut Claims) -> Result<()> {
     service_tests("labs/message-inserts/service/messages.test.js", claims)
+}
+
+/// What the plan did to the server: killed it or restarted it, once, as the case's name has it.
+fn acted(trial: &Trial, is_killed: bool, claims: &mut Claims) {
+    let case = &trial.case;
+    let acted = trial.summary["actions"].as_array().map_or(&[][..], Vec::as_slice);
+    let wanted = match (is_killed, case.ends_with("killed")) {
+        (true, true) => &["kill server"][..],
+        (true, false) => &["restart server"],
+        (false, _) => &[],
+    };
+    let did: Vec<&str> = acted.iter().filter_map(|action| action["what"].as_str()).collect();
+    claims.claim(did == wanted && acted.iter().all(|action| action["error"].is_null()), || {
+        format!("{case}: {acted:?} was done, should be {wanted:?}")
+    });
 }
 
 /// The program's requests equal the stored ones, and the program was watched.

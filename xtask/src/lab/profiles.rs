@@ -4,6 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
+use super::record::{Trial, text};
 use super::{Claims, Record, built};
 use crate::command::{LONGEST, captured, program, say};
 use crate::root::{root, target};
@@ -50,7 +51,8 @@ const SHORT: [(&str, &[&str], &[&str]); 10] = [
 /// Runs them, as a step of `cargo xtask long`.
 ///
 /// # Errors
-/// A run does not finish, a case of it answered nothing, its counts do not add up, or trade-processor lost something.
+/// A run does not finish, a case of it answered nothing, its counts do not add up, it lacks what the profile is about, or
+/// trade-processor lost something.
 pub fn long() -> Outcome {
     built()?;
     let (mut ran, mut wrong) = (0, Vec::new());
@@ -67,6 +69,22 @@ pub fn long() -> Outcome {
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(format!("{ran} profiles of the labs run, shortened"))
+}
+
+/// Profiles in which each component has its own network.
+const IN_NETWORKS: [&str; 4] = ["isolated", "far", "wan", "five-servers"];
+
+/// What a profile does to the system, as a lower bound that no machine's speed undercuts.
+fn condition_of(lab: &str, profile: &str, trial: &Trial) -> Option<String> {
+    match (lab, profile) {
+        ("edge-tiers", "far") => Some("86 <= response_ms/min".to_owned()),
+        ("trade-processor", "wan") => {
+            let delay_ms = trial.value("delay").strip_suffix("ms").unwrap_or("0");
+            Some(format!("{delay_ms} <= connect_ms/min"))
+        }
+        ("stair-stepper", "waits") => Some(format!("{} <= response_ms/min", trial.value("sleep_ms"))),
+        _ => None,
+    }
 }
 
 /// Runs a profile; returns its number of cases.
@@ -87,6 +105,15 @@ fn run(lab: &str, profile: &str, set: &[&str]) -> Result<usize> {
     for trial in &record.trials {
         trial.hold(&mut claims, &["0 < requests/ok"]);
         trial.adds_up(&mut claims);
+        if let Some(condition) = condition_of(lab, profile, trial) {
+            trial.hold(&mut claims, &[&condition]);
+        }
+        if IN_NETWORKS.contains(&profile) {
+            for component in record.manifest["components"].as_array().into_iter().flatten() {
+                let received = format!("0 < components/{}/net_bytes/in", text(component, "/name"));
+                trial.hold(&mut claims, &[&received]);
+            }
+        }
         if lab == "trade-processor" {
             let by_id = trial.summary["loss"]["by_id"] == true;
             claims.claim(by_id, || format!("{}: the loss is not counted by id", trial.case));

@@ -23,6 +23,8 @@ pub(super) const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
 /// Bytes that are live at the peak, at least, for each request per second: each holds some 13 MB, its body parsed and
 /// copied, while it waits for 0.45 s. Half of that.
 const HELD_BYTES: f64 = 3e6;
+/// How long the service sleeps before it answers.
+const SLEEP_MS: f64 = 450.0;
 /// Approximate size of a medium body, in bytes.
 const BODY_BYTES: f64 = 590_000.0;
 /// Time limit for a service to report where it listens, and to answer.
@@ -43,6 +45,7 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
             &format!("statuses/201 == {REQUESTS}"),
             &format!("by_tag/medium/requests/ok == {REQUESTS}"),
             &format!("{BODY_BYTES} * {REQUESTS} < bytes/sent"),
+            &format!("{SLEEP_MS} <= response_ms/min"),
             &format!("{BODY_BYTES} < probes/live/max < probes/resident/max"),
             &format!("{HELD_BYTES} * rate_per_s/ok < probes/live/max"),
             // After the load.
@@ -65,6 +68,9 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
             claims.same(format!("{}: {figure}", trial.case), is, wanted);
         }
         trial.hold(claims, &["probes/live/last < components/service/memory_bytes/last"]);
+        // Means of the whole load would be equal.
+        let [first, second] = ["batch 1", "batch 2"].map(|name| trial.figure(name).unwrap_or(f64::NAN));
+        claims.claim(first != second, || format!("{}: both batches have a mean of {first}", trial.case));
         for batch in 1..=BATCHES as u64 {
             let is = trial.figure(&format!("batch {batch}")).unwrap_or(f64::NAN);
             let samples = trial.memory_of_batch("service", batch);

@@ -77,6 +77,12 @@ fn judge(summary: &Value) -> Result<String> {
     ensure!((lost, doubled) == (0, 0) && summary["loss"]["by_id"] == true, "{}", summary["loss"]);
     let agents = summary["agents"].as_array().context("no agents")?;
     ensure!(agents.len() == AGENTS, "{} agents", agents.len());
+    let is_whole =
+        |agent: &Value| agent["requests"]["ok"] == REQUESTS / AGENTS as u64 && agent["lost"].is_null();
+    ensure!(
+        agents.iter().all(is_whole),
+        "agents did not send the same number of requests, or were lost: {agents:?}"
+    );
     let rate = summary["rate_per_s"]["ok"].as_f64().context("no rate")?;
     Ok(format!(
         "{AGENTS} agents in network namespaces: {ok} requests answered at {rate:.0}/s, {peak} connections at most, no \

@@ -72,6 +72,8 @@ fn counts(trial: &Trial, claims: &mut Claims) {
         "0 < by_tag/not-json/requests/ok",
         "0 < by_tag/wrong-field/requests/ok",
         &format!("{valid} + {invalid} == requests/ok == statuses/204"),
+        // A connection for each request.
+        "requests/ok <= connections/opened",
         &format!("loss/accepted == {valid}"),
         "loss/lost_max == 0",
         "loss/doubled == 0",

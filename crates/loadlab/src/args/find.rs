@@ -62,7 +62,7 @@ pub struct FindArgs {
     /// Such as `load.timeout=5s`; may be repeated.
     #[arg(long, value_name = "PATH=VALUE", value_parser = assignment, help_heading = "Plan")]
     pub set: Vec<(String, String)>,
-    /// Which of the plan's cases to search, if it has several
+    /// The case, if the plan has several
     #[arg(long, value_name = "GLOB", help_heading = "Plan", hide_short_help = true)]
     pub case: Option<String>,
     /// Only steps with one of these tags

@@ -29,7 +29,7 @@ pub use records::{
 pub use revisions::{AbArgs, AbFormat, BisectArgs, Revisions};
 use serving::{Collector, Endpoint, MetricsTargets, Serving};
 #[cfg(feature = "swarm")]
-pub use swarming::{AgentArgs, LaunchArg, LostAgentArg, SwarmArgs, SwarmPlace};
+pub use swarming::{AgentArgs, AgentSource, LaunchArg, LostAgentArg, SwarmArgs};
 use values::{assignment, duration, positive_duration, text_path};
 pub use why::WhyArgs;
 
@@ -111,8 +111,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Send parts of loads that a coordinator orders (`run --swarm`)
     ///
-    /// Connects to a NATS server and waits for runs that are signed with the coordinator's key. It loads this machine
-    /// alone, and the hosts that its own command line allows.
+    /// Connects to a NATS server and waits for runs that are signed with the coordinator's key. It sends load
+    /// only to this machine and to hosts that its own command line allows.
     #[cfg(feature = "swarm")]
     Agent(AgentArgs),
     /// Remove what killed runs left behind; live runs are not touched
@@ -176,7 +176,7 @@ pub struct PlanChoice {
     pub until_certain: bool,
     /// Sample the stacks of components while loads run: flame graphs in the report
     ///
-    /// In one second of every two; the others show what it costs. Of all components, or of those named.
+    /// Every other second is sampled; the seconds between show what that costs. All components, or those named.
     #[arg(long, requires = "plan", value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "",
           hide_short_help = true)]
     pub flame_graphs: Option<Sampled>,
@@ -405,8 +405,8 @@ pub struct CleanArgs {
 #[derive(Debug, Arguments)]
 #[command(
     after_help = "Examples:\n  loadlab demo --work 1ms --workers 2 &\n  loadlab bench http://127.0.0.1:8080/\n\n\
-    Pages: / · /items/N · /health · POST /login · POST /cart · POST /messages · /messages · /stats. All but /health, \
-    /messages and /stats take a worker."
+    Pages: / · /items/N · /health · POST /login · POST /cart · POST /messages · GET /messages · /stats. All but /health, \
+    GET /messages and /stats occupy a worker."
 )]
 pub struct DemoArgs {
     /// Port on 127.0.0.1; 0 takes a free one

@@ -81,7 +81,7 @@ pub struct BisectArgs {
     /// Or a formula of such figures, as in `figures`.
     #[arg(long, value_name = "FIGURE", default_value = "p50", conflicts_with = "exec")]
     pub figure: String,
-    /// Which case, if the plan has several
+    /// The case, if the plan has several
     #[arg(long, value_name = "GLOB", help_heading = "Plan")]
     pub case: Option<String>,
     /// Apply one of the plan's profiles
@@ -99,10 +99,10 @@ pub struct BisectArgs {
     /// Address to use for a host, bypassing DNS; may be repeated
     #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
     pub resolve: Vec<loadlab_load::target::Resolved>,
-    /// Trials at most
+    /// Maximum number of trials
     #[arg(long, value_name = "N", default_value_t = BisectArgs::AT_MOST, value_parser = clap::value_parser!(u32).range(8..=10_000))]
     pub at_most: u32,
-    /// No trial begins after this time
+    /// Time budget: no trial starts after it
     #[arg(long, value_name = "T", value_parser = positive_duration)]
     pub budget: Option<u64>,
     /// Required probability of the answer
@@ -111,9 +111,9 @@ pub struct BisectArgs {
     /// Search even if the working tree has uncommitted changes
     #[arg(long, hide_short_help = true)]
     pub allow_dirty: bool,
-    /// Measure the present tree once, for `git bisect run`
+    /// Measure the working tree once, for `git bisect run`
     ///
-    /// By what the plan expects.
+    /// What the plan expects decides whether it is good.
     #[arg(long)]
     pub exec: bool,
     /// Folder for records [default: ./loadlab-runs/NAME-bisect-TIME]

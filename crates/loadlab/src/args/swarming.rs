@@ -7,14 +7,14 @@ use loadlab_swarm::nats::Server;
 
 /// Where the agents that send the loads come from.
 #[derive(Clone, Debug)]
-pub enum SwarmPlace {
+pub enum AgentSource {
     /// This many agents on this machine, with a dedicated NATS server.
     Local(usize),
     /// Agents that the NATS server with this URL connects.
     Nats(String),
 }
 
-impl std::str::FromStr for SwarmPlace {
+impl std::str::FromStr for AgentSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -22,12 +22,12 @@ impl std::str::FromStr for SwarmPlace {
             "expected `local:N`, N agents on this machine, or a NATS server: `nats://HOST:PORT`";
         if let Some(number) = text.strip_prefix("local:") {
             return match number.parse() {
-                Ok(agents @ 1..=64) => Ok(SwarmPlace::Local(agents)),
+                Ok(agents @ 1..=64) => Ok(AgentSource::Local(agents)),
                 _ => Err("expected `local:N` with 1 to 64 agents".to_owned()),
             };
         }
         match text.split_once("://") {
-            Some(("nats" | "tls", host)) if !host.is_empty() => Ok(SwarmPlace::Nats(text.to_owned())),
+            Some(("nats" | "tls", host)) if !host.is_empty() => Ok(AgentSource::Nats(text.to_owned())),
             _ => Err(EXPECTED.to_owned()),
         }
     }
@@ -49,10 +49,10 @@ pub enum LostAgentArg {
 #[derive(Clone, Debug, Default, Arguments)]
 #[command(next_help_heading = "Swarm")]
 pub struct SwarmArgs {
-    /// Have agents send the loads: N on this machine, or those that a NATS server connects
+    /// Have agents send the loads: N on this machine, or those connected to a NATS server
     #[arg(long, value_name = "local:N|URL", hide_short_help = true)]
-    pub swarm: Option<SwarmPlace>,
-    /// How many agents of the NATS server take part
+    pub swarm: Option<AgentSource>,
+    /// Number of agents that take part
     #[arg(long, value_name = "N", requires = "swarm", value_parser = slots, hide_short_help = true)]
     pub slots: Option<usize>,
     /// What to do when an agent is lost
@@ -80,7 +80,7 @@ pub struct SwarmArgs {
     /// Argument for `sbatch` or `kubectl`, such as --launch-arg=--partition=P; may be repeated
     #[arg(long, value_name = "ARG", requires = "launch", allow_hyphen_values = true, hide_short_help = true)]
     pub launch_arg: Vec<String>,
-    /// Where loadlab is [default: for Slurm, where this program is; for Kubernetes, /bin/loadlab]
+    /// Path of loadlab where the agents run [default: for Slurm, where this program is; for Kubernetes, /bin/loadlab]
     #[arg(long, value_name = "PATH", requires = "launch", hide_short_help = true)]
     pub launch_program: Option<PathBuf>,
     /// Credentials of the agents for the NATS server: a file on the nodes, where {slot} stands for the number of each,
@@ -91,7 +91,7 @@ pub struct SwarmArgs {
     #[arg(long, value_name = "IMAGE", requires = "launch", hide_short_help = true)]
     pub launch_image: Option<String>,
     /// How long to wait for the agents, which may have to queue
-    #[arg(long, value_name = "TIME", requires = "launch", default_value = "5m", value_parser = super::values::duration, hide_short_help = true)]
+    #[arg(long, value_name = "T", requires = "launch", default_value = "5m", value_parser = super::values::duration, hide_short_help = true)]
     pub launch_wait: u64,
 }
 
@@ -108,8 +108,8 @@ impl SwarmArgs {
     /// The options as a record keeps them: without credentials and files.
     pub fn as_given(&self) -> Vec<String> {
         let place = self.swarm.as_ref().map(|place| match place {
-            SwarmPlace::Local(agents) => format!("--swarm local:{agents}"),
-            SwarmPlace::Nats(url) => {
+            AgentSource::Local(agents) => format!("--swarm local:{agents}"),
+            AgentSource::Nats(url) => {
                 format!("--swarm {}", Server { url: url.clone(), ..Server::default() }.shown())
             }
         });
@@ -148,10 +148,10 @@ pub struct AgentArgs {
     /// Host other than loopback that may be loaded, if the plan allows it, too; may be repeated
     #[arg(long, value_name = "HOST", value_parser = super::values::host)]
     pub allow_host: Vec<String>,
-    /// The most requests a second that this agent sends of a load
+    /// Maximum rate of requests that this agent sends for a load
     #[arg(long, value_name = "R", value_parser = super::values::rate)]
     pub max_rate: Option<f64>,
-    /// The most connections that this agent opens for a load
+    /// Maximum number of connections that this agent opens for a load
     #[arg(long, value_name = "C", value_parser = super::values::counts(1, u64::MAX))]
     pub max_connections: Option<u64>,
     /// Connect from these addresses in turn, where one has too few ports
@@ -163,7 +163,7 @@ pub struct AgentArgs {
     /// Unique name of this agent [default: the host's, and the process's number]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Folder for reports that the coordinator does not have yet [default: in the folder for temporary files]
+    /// Folder for reports that the coordinator does not have yet [default: in the system's temporary folder]
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
     /// The only slot that this agent takes, from 0: its credentials may allow it no other [default: any]
@@ -173,7 +173,7 @@ pub struct AgentArgs {
     #[arg(long)]
     pub once: bool,
     /// Exit if no run is announced within this time
-    #[arg(long, value_name = "TIME", value_parser = super::values::duration, hide = true)]
+    #[arg(long, value_name = "T", value_parser = super::values::duration, hide = true)]
     pub leave_unannounced: Option<u64>,
     /// Make a key for a coordinator, print its public part, and exit
     #[arg(long, value_name = "FILE")]
@@ -197,12 +197,12 @@ mod tests {
 
     #[test]
     fn places_of_agents() {
-        assert!(matches!("local:4".parse(), Ok(SwarmPlace::Local(4))));
+        assert!(matches!("local:4".parse(), Ok(AgentSource::Local(4))));
         for url in ["nats://a.test:4222", "tls://a.test:4222"] {
-            assert!(matches!(url.parse(), Ok(SwarmPlace::Nats(text)) if text == url));
+            assert!(matches!(url.parse(), Ok(AgentSource::Nats(text)) if text == url));
         }
         for wrong in ["", "local", "local:", "local:0", "local:65", "nats://", "http://a.test", "4"] {
-            let why = wrong.parse::<SwarmPlace>().expect_err(wrong);
+            let why = wrong.parse::<AgentSource>().expect_err(wrong);
             assert!(why.starts_with("expected `local:N`"), "{wrong}: {why}");
         }
     }

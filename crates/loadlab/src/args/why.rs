@@ -14,14 +14,14 @@ use super::values::{assignment, positive_duration, share, text_path};
     after_long_help = "Examples:\n  loadlab why plan.yaml\n  loadlab why plan.yaml --case 'under load' --budget 10m\n  \
     loadlab why plan.yaml --set load.users=200\n\n\
     The system is brought up once. Each block makes one change: a CPU limit, a link's bandwidth or a disk's limit a tenth less, a \
-    delay a tenth more, or a lever of the plan; others make none. What it costs has an interval, for all levers \
-    together. Every limit is set back, also after an interrupt. Exit codes: 0 answered · 4 INVALID · 6 too few rounds to decide · \
+    delay a tenth more, or a lever of the plan; others make none. The cost of each lever has an interval; the intervals \
+    hold for all levers together. Every limit is set back, also after an interrupt. Exit codes: 0 answered · 4 INVALID · 6 too few rounds to decide · \
     else as for `run`."
 )]
 pub struct WhyArgs {
     /// The plan file
     pub plan: PathBuf,
-    /// The case, where the plan has several
+    /// The case, if the plan has several
     #[arg(long, value_name = "GLOB", help_heading = "Plan")]
     pub case: Option<String>,
     /// Apply one of the plan's profiles
@@ -35,7 +35,7 @@ pub struct WhyArgs {
     /// How long all loads together may take
     #[arg(long, value_name = "T", default_value = "5m", value_parser = positive_duration, help_heading = "Blocks")]
     pub budget: u64,
-    /// Length of a block, in seconds; the first is not counted
+    /// Length of a block in seconds; the first second of each block does not count
     #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=600),
           help_heading = "Blocks")]
     pub block: u64,

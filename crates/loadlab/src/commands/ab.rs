@@ -31,7 +31,7 @@ pub fn command(args: AbArgs) -> Ended {
     let is_for_a_look = plan.until_certain.is_none() && (plan.trials as usize) < TRIALS_FOR_DIFFERENCES;
     if is_for_a_look && args.plan.choice.trials.is_none() && !plan.quick {
         note(
-            "the plan has too few trials for a verdict: they go on until it is certain; --trials sets a number",
+            "the plan has too few trials for a verdict: running until it is certain; --trials sets a fixed number",
         );
         args.plan.choice.until_certain = true;
         read = match read_plan::read_plan(&args.plan) {

@@ -6,8 +6,8 @@ use loadlab_analysis::Exit;
 use loadlab_plan::Plan;
 use loadlab_record::text::units::plural;
 use loadlab_report::terminal::{self, Paint, Tone};
-use loadlab_run::foreseen::foreseen;
 use loadlab_run::needs;
+use loadlab_run::predictions::predict;
 use loadlab_run::preflight::{self, Demand, Finding, Severity};
 use loadlab_system::open_files;
 
@@ -47,8 +47,8 @@ pub fn command(args: &CheckArgs) -> Ended {
             for note in &read.plan.notes {
                 crate::exit::note(note);
             }
-            for foreseen in foreseen(&read.plan) {
-                crate::exit::note(&foreseen.text);
+            for prediction in predict(&read.plan) {
+                crate::exit::note(&prediction.text);
             }
             if args.preflight { machine(Some(&read.plan)) } else { Ended::with(Exit::Ok) }
         }

@@ -92,7 +92,7 @@ pub fn command(args: &FindArgs) -> Ended {
 fn opening(args: &FindArgs, request: &SearchRequest) -> String {
     let (low, high) = request.range;
     format!(
-        "{}: {} {low} to {high} for {}, at most {} trials of {}",
+        "{}: {} {low} to {high} for {}, at most {} levels of {}",
         args.target,
         request.vary.name(),
         args.expect.join(" and "),
@@ -216,7 +216,7 @@ fn options_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     #[cfg(feature = "swarm")]
     options.as_given.extend(args.swarm.as_given());
     options.watch = watch_at(args)?;
-    options.is_watched = !args.progress.quiet || args.serving.ui.ui.is_some();
+    options.has_viewer = !args.progress.quiet || args.serving.ui.ui.is_some();
     Ok(options)
 }
 
@@ -258,7 +258,7 @@ fn finish(args: &FindArgs, name: &str, found: &SearchResult) -> Ended {
         (None, Err(error)) => Ended::error(exit, error),
         (None, Ok(())) if found.answer.is_none() && exit == Exit::CouldNotRun => Ended::error(
             exit,
-            "the search found no answer\nhint: the record has its trials and how each ended",
+            "the search found no answer\nhint: the record has its levels and how each ended",
         ),
         (None, Ok(())) => Ended::with(exit),
     }

@@ -6,7 +6,7 @@ use loadlab_analysis::Exit;
 use loadlab_plan::{Options, Outside, Plan, Revision};
 use loadlab_record::text::units::plural;
 use loadlab_record::text::url;
-use loadlab_run::foreseen::foreseen;
+use loadlab_run::predictions::predict;
 
 use crate::args::given;
 use crate::args::{PlanArgs, PlanChoice};
@@ -108,8 +108,8 @@ pub fn describe(plan: &Plan) -> String {
     for word in plan.describe() {
         out.push_str(&format!("{word}\n"));
     }
-    for foreseen in foreseen(plan) {
-        out.push_str(&format!("note: {}\n", foreseen.text));
+    for prediction in predict(plan) {
+        out.push_str(&format!("note: {}\n", prediction.text));
     }
     if plan.until_certain.is_some() {
         let (cases, rounds) = (plan.cases().len(), plan.trials);

@@ -77,14 +77,15 @@ fn not_resumed(manifest: &Manifest) -> Option<String> {
     }
     if manifest.search.is_some() {
         return Some(
-            "a search chooses each level by the ones before: `loadlab find` begins again".to_owned(),
+            "a search cannot be resumed, since each level depends on those before: run `loadlab find` again"
+                .to_owned(),
         );
     }
     if manifest.why.is_some() {
-        return Some("blocks are compared under one load: `loadlab why` begins again".to_owned());
+        return Some("its blocks are compared under one load: run `loadlab why` again".to_owned());
     }
     if !Path::new(&manifest.plan_path).is_file() && manifest.plan_path == "bench" {
-        return Some("its plan was made of options: `loadlab bench` begins again".to_owned());
+        return Some("its plan was made from options: run `loadlab bench` again".to_owned());
     }
     None
 }
@@ -105,7 +106,7 @@ fn run_args(args: &ResumeArgs, dir: &Path, manifest: &Manifest) -> Result<RunArg
     let plan = args.plan.clone().unwrap_or_else(|| manifest.plan_path.clone().into());
     if !plan.is_file() {
         return Err(format!(
-            "the plan {} is not there\nhint: its path is relative to the folder where the run was begun; --plan says where \
+            "the plan {} does not exist\nhint: its path is relative to the folder where the run was begun; --plan says where \
              it is",
             plan.display()
         ));

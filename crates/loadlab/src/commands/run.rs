@@ -7,7 +7,7 @@ use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_load::resident;
 use loadlab_load::target::Resolved;
 use loadlab_record::documents::manifest::{Manifest, RevisionFacts};
-use loadlab_run::foreseen::{By, foreseen};
+use loadlab_run::predictions::{Basis, predict};
 use loadlab_run::preflight;
 use loadlab_run::{
     Generator, RunError, RunOptions, RunResult, Settled, SettledFigure, Watch, conduct, rfc3339_now,
@@ -128,8 +128,8 @@ fn perform_in(
     }
     // Only what follows from the number of requests: the report mentions too few trials, and only the run shows how
     // fast the system is.
-    for foreseen in foreseen(&read.plan).iter().filter(|f| f.by == By::Requests) {
-        note(&foreseen.text);
+    for prediction in predict(&read.plan).iter().filter(|f| f.basis == Basis::Requests) {
+        note(&prediction.text);
     }
     #[cfg(feature = "swarm")]
     {
@@ -201,7 +201,7 @@ fn options_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let mut options = usual(read, out, &args.hosts.allow_host, &args.hosts.resolve)?;
     #[cfg(feature = "swarm")]
     options.as_given.extend(args.swarm.as_given());
-    options.is_watched = !args.output.progress.quiet || args.output.serving.ui.ui.is_some();
+    options.has_viewer = !args.output.progress.quiet || args.output.serving.ui.ui.is_some();
     Ok(options)
 }
 
@@ -234,7 +234,7 @@ pub fn usual(
         commit: git::present(Path::new(&read.path)),
         revisions: Vec::new(),
         is_built: false,
-        is_watched: true,
+        has_viewer: true,
         secrets: mask::secrets(),
     })
 }

@@ -39,7 +39,7 @@ pub fn command(args: &WhyArgs) -> Ended {
         Ok(options) => options,
         Err(ended) => return ended,
     };
-    options.is_watched = !args.progress.quiet;
+    options.has_viewer = !args.progress.quiet;
     let request = WhyRequest {
         budget_ns: args.budget,
         block_s: args.block,

@@ -44,7 +44,7 @@ impl Live {
     }
 
     /// Reads the state; the second argument is the time since the run began, in seconds.
-    pub fn look<T>(&self, read: impl FnOnce(&State, f64) -> T) -> T {
+    pub fn read<T>(&self, read: impl FnOnce(&State, f64) -> T) -> T {
         let state = lock(&self.state);
         read(&state, self.began.elapsed().as_secs_f64())
     }

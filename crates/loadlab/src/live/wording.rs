@@ -68,7 +68,7 @@ pub fn describe_rounds(round: u32, at_most: u32, left_s: Option<f64>, ended: Opt
     let rounds = plural(u64::from(round), "round", "rounds");
     match (ended, left_s) {
         (Some(UntilEnded::Settled), _) => format!("settled after {rounds}"),
-        (Some(UntilEnded::AtMost), _) => format!("not settled after {rounds}: there may be no more"),
+        (Some(UntilEnded::AtMost), _) => format!("not settled after {rounds}, the maximum"),
         (Some(UntilEnded::Budget), _) => {
             format!("not settled after {rounds}: another one would exceed the budget")
         }

@@ -107,7 +107,7 @@ impl Shared {
                 // Too small by now: nothing is drawn until it is larger, and then everything.
                 None => shown = Rect::default(),
             }
-            let (state, now_s) = self.live.look(|state, now_s| (state.clone(), now_s));
+            let (state, now_s) = self.live.read(|state, now_s| (state.clone(), now_s));
             let is_drawn = shown.area() > 0;
             if is_drawn && terminal.draw(|frame| draw::draw(frame, &state, now_s, colour)).is_err() {
                 return;

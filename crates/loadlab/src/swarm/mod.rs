@@ -28,7 +28,7 @@ use loadlab_swarm::signed::SigningKey;
 use loadlab_system::Cancel;
 use serde::{Deserialize, Serialize};
 
-use crate::args::{LostAgentArg, SwarmArgs, SwarmPlace};
+use crate::args::{AgentSource, LostAgentArg, SwarmArgs};
 use crate::exit::note;
 use launch::{Launch, Launched};
 use local::LocalSwarm;
@@ -149,7 +149,7 @@ impl NoSenders {
 /// # Errors
 /// Others cannot send the plan's loads; the server cannot be reached; agents do not join in time.
 pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn Senders>>, NoSenders> {
-    let Some(place) = &wanted.args.swarm else { return Ok(None) };
+    let Some(source) = &wanted.args.swarm else { return Ok(None) };
     if let Some(why) = not_by_others(wanted.plan) {
         let hint = "without --swarm this machine sends the loads";
         return Err(NoSenders::new(Exit::BadPlan, format!("--swarm: {why}\nhint: {hint}")));
@@ -160,7 +160,7 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
         LostAgentArg::Replace => LossPolicy::Replace,
     };
     if on_loss == LossPolicy::Replace
-        && let Some(why) = not_replaced(place, wanted.plan)
+        && let Some(why) = not_replaced(source, wanted.plan)
     {
         return Err(NoSenders::new(Exit::BadPlan, format!("--on-lost-agent replace: {why}")));
     }
@@ -169,21 +169,21 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
         NoSenders::new(exit, format!("--swarm: {error}"))
     };
     let stopped = || cancel.is_cancelled();
-    if let SwarmPlace::Local(agents) = place
+    if let AgentSource::Local(agents) = source
         && let Some(why) = not_for_local(wanted.args, *agents)
     {
         return Err(NoSenders::new(Exit::BadPlan, why));
     }
     let described = bundle_of(wanted);
-    let swarm = match place {
-        SwarmPlace::Local(agents) => {
+    let swarm = match source {
+        AgentSource::Local(agents) => {
             let offer = |server, key| {
                 let bundle = serde_json::to_value(&described).expect("texts");
                 RunOffer { server, run: run_id(), slots: *agents, bundle, files: Vec::new(), key, on_loss }
             };
             local(*agents, offer, &stopped, &failed)?
         }
-        SwarmPlace::Nats(url) => on_server(wanted, url, described, on_loss, &stopped, &failed)?,
+        AgentSource::Nats(url) => on_server(wanted, url, described, on_loss, &stopped, &failed)?,
     };
     let agents = swarm.agents;
     if !wanted.is_quiet {
@@ -291,8 +291,8 @@ fn on_server(
 }
 
 /// Why a lost agent cannot be replaced, in words.
-fn not_replaced(place: &SwarmPlace, plan: &Plan) -> Option<String> {
-    if matches!(place, SwarmPlace::Local(_)) {
+fn not_replaced(source: &AgentSource, plan: &Plan) -> Option<String> {
+    if matches!(source, AgentSource::Local(_)) {
         return Some(
             "with `local:N` there is no spare agent to take over\nhint: start more agents than `--slots` on a NATS server"
                 .to_owned(),
@@ -301,7 +301,7 @@ fn not_replaced(place: &SwarmPlace, plan: &Plan) -> Option<String> {
     let is_counted = |load: &&PlannedLoad| matches!(load.until, Until::Repeats(_)) && load.journey.len() > 1;
     let load = plan.cases().iter().flat_map(|case| &case.loads).find(is_counted)?;
     Some(format!(
-        "load `{}` runs its journey a number of times, and nobody knows how often a lost agent did\nhint: give it a \
+        "load `{}` is bounded by `repeats`, and how many of them a lost agent completed is unknown\nhint: give it a \
          duration or a number of requests",
         load.name
     ))

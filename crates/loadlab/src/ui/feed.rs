@@ -67,7 +67,7 @@ impl Feed {
 
     /// Sends a frame to every page: everything to new ones, otherwise only what changed.
     fn send(&self, live: &Live) {
-        let (state, now_s) = live.look(|state, now_s| (state.clone(), now_s));
+        let (state, now_s) = live.read(|state, now_s| (state.clone(), now_s));
         let tail: Arc<str> = event("now", &frame(&state, now_s, TAIL)).into();
         let mut all: Option<Arc<str>> = None;
         self.pages().following.retain_mut(|page| {

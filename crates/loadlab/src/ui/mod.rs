@@ -77,7 +77,7 @@ impl Ui {
         let site = Arc::new(Site {
             token: token().map_err(cannot)?,
             feed: Feed::default(),
-            page: page::page(&live.look(|state, _| state.title.clone())),
+            page: page::page(&live.read(|state, _| state.title.clone())),
             end: OnceLock::new(),
             taken: AtomicUsize::new(0),
         });

@@ -88,7 +88,7 @@ fn trials(run: &DiagnosedRun) -> String {
     let Some(until) = &m.until_certain else { return m.trials.to_string() };
     let ended = match until.ended {
         Some(UntilEnded::Settled) => "every comparison was settled",
-        Some(UntilEnded::AtMost) => "there might be no more rounds",
+        Some(UntilEnded::AtMost) => "the maximum number of rounds was reached",
         Some(UntilEnded::Budget) => "another round would have exceeded the budget",
         Some(UntilEnded::NotMeasured) => "a case could not be measured",
         None => "the run was cut off",

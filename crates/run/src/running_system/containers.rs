@@ -65,7 +65,7 @@ impl Externals {
     }
 
     /// Checks whether something that already ran has ended, which aborts the trial like a component's death.
-    pub fn look(&self, state: &TrialState, emit: EventSink<'_>) {
+    pub fn check_ended(&self, state: &TrialState, emit: EventSink<'_>) {
         for gone in self.found.iter().filter(|f| f.is_gone()) {
             let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
             state.event(EventKind::Died { component: component.clone(), status: status.clone() });
@@ -303,9 +303,9 @@ impl RunningSystem {
         for component in project.components() {
             let name = component.name().to_owned();
             let service = services.get(&name).cloned().unwrap_or_default();
-            state.member(component.process());
+            state.abort_on_death(component.process());
             state.event(EventKind::Up { component: name, pid: Some(component.process().pid) });
-            state.limits(component);
+            state.record_limits(component);
             self.up.push(Up {
                 component: component.clone(),
                 lifetime: compose.lifetime,
@@ -354,7 +354,7 @@ impl RunningSystem {
     fn services_live_on(&self, case: &Case, state: &TrialState) -> Result<(), BringUpError> {
         for up in &self.up {
             let Some(service) = &up.service else { continue };
-            state.member(up.component.process());
+            state.abort_on_death(up.component.process());
             self.change_limits(&up.component, &limits_of(planned_service(case, service)), state)?;
         }
         Ok(())

@@ -226,7 +226,7 @@ impl RunningSystem {
                 ComponentKind::Process(_) | ComponentKind::Container(_) => {}
             }
             if let Some(up) = self.up.iter().find(|u| u.component.name() == planned.name) {
-                state.member(up.component.process());
+                state.abort_on_death(up.component.process());
                 self.change_limits(&up.component, &limits::of_plan(&planned.limits), state)?;
                 let text = format!(
                     "{} is still up from an earlier trial; its logs are in {}",
@@ -334,15 +334,15 @@ impl RunningSystem {
             None => self.system.up(&spec)?,
         };
         if let Some(relay) = self.system.relay_of(name) {
-            state.relay(&relay);
+            state.record_relay(&relay);
         }
-        state.member(component.process());
+        state.abort_on_death(component.process());
         state.event(EventKind::Up { component: name.clone(), pid: Some(component.process().pid) });
         for missing in component.unavailable() {
             let (what, why) = (missing.what.to_string(), missing.why.to_string());
             state.event(EventKind::Unavailable { component: name.clone(), what, why });
         }
-        state.limits(&component);
+        state.record_limits(&component);
         // Registered before it is ready: whatever happens next, it is taken down with the rest.
         self.up.push(Up {
             component: component.clone(),
@@ -379,7 +379,7 @@ impl RunningSystem {
                 state.event(EventKind::Unavailable { component: component.name().to_owned(), what, why });
             }
         }
-        state.limits(component);
+        state.record_limits(component);
         Ok(())
     }
 

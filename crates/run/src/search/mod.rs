@@ -504,7 +504,7 @@ fn describe_answer(answer: &Answer, vary: SearchVariable) -> String {
         Answer::Most { level, above, confirmed } => {
             let sure = match confirmed {
                 true => "both measured twice",
-                false => "not confirmed: the search ran out of trials; `--max-levels` allows more",
+                false => "not confirmed: the search ran out of levels; `--max-levels` allows more",
             };
             format!("{} meet the expectations, {} do not ({sure})", shown(level), shown(above))
         }
@@ -512,14 +512,14 @@ fn describe_answer(answer: &Answer, vary: SearchVariable) -> String {
             format!("at least {}, the highest level to be tried", shown(level))
         }
         Answer::AtLeast { level, is_top: false } => format!(
-            "at least {}: no measured level failed before the search ran out of trials; `--max-levels` allows more",
+            "at least {}: no measured level failed before the search ran out of levels; `--max-levels` allows more",
             shown(level)
         ),
         Answer::LessThan { level, is_bottom: true } => {
             format!("less than {}: even the lowest level misses the expectations", shown(level))
         }
         Answer::LessThan { level, is_bottom: false } => format!(
-            "less than {}, as far as the search came: no level certainly met the expectations before it ran out of trials; \
+            "less than {}: no level certainly met the expectations before the search ran out of levels; \
              `--max-levels` allows more",
             shown(level)
         ),

@@ -199,7 +199,7 @@ impl Actor<'_> {
                     let (component, what, why) = (name.to_owned(), missing.what, missing.why);
                     self.state.event(EventKind::Unavailable { component, what, why });
                 }
-                self.state.limits(&component);
+                self.state.record_limits(&component);
                 self.watch(&component);
             }
             Action::Disconnect => self.running.system.disconnect(name).map_err(message)?,
@@ -263,14 +263,14 @@ impl Actor<'_> {
 
     /// Reports a component that was started again, and watches it.
     fn is_up(&self, component: &Component) {
-        self.state.member(component.process());
+        self.state.abort_on_death(component.process());
         if let Some(relay) = self.running.system.relay_of(component.name()) {
-            self.state.relay(&relay);
+            self.state.record_relay(&relay);
             self.watch(&relay);
         }
         let (name, pid) = (component.name().to_owned(), Some(component.process().pid));
         self.state.event(EventKind::Up { component: name, pid });
-        self.state.limits(component);
+        self.state.record_limits(component);
         self.watch(component);
     }
 

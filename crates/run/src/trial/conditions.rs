@@ -143,7 +143,7 @@ mod tests {
             }
             seen
         };
-        state.watched(WatchEvent::Samples(vec![sample(0.0), sample(0.5)]));
+        state.take_watch_event(WatchEvent::Samples(vec![sample(0.0), sample(0.5)]));
         // Conditions on requests need no samples; the others look at all samples three times in 2.5 s and keep the
         // results in between.
         for conditions in [&["p99 > 1s"][..], &["errors > 1%", "tag.page.p99 > 1s or number.n.max > 5"]] {
@@ -166,7 +166,7 @@ mod tests {
             all
         };
         assert_eq!(seen(0.0), 2);
-        state.watched(WatchEvent::Samples(vec![sample(1.0)]));
+        state.take_watch_event(WatchEvent::Samples(vec![sample(1.0)]));
         assert_eq!((seen(0.5), seen(1.5)), (0, 3));
     }
 }

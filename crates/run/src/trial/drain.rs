@@ -45,8 +45,8 @@ impl Trial<'_> {
             }
             for probe in &ready.probes {
                 match probe.read(&mut || state.must_end()) {
-                    Ok(value) => state.read(probe.name(), value),
-                    Err(error) => state.read_failed(probe.name(), &error.to_string()),
+                    Ok(value) => state.add_reading(probe.name(), value),
+                    Err(error) => state.add_failed_reading(probe.name(), &error.to_string()),
                 }
             }
             let readings = state.readings();
@@ -127,6 +127,6 @@ pub(super) fn read_last(state: &TrialState, probes: &[Probe]) {
     if !readings.is_empty() || !failed.is_empty() {
         let (at_s, component) = (state.now_s(), PROBES.to_owned());
         let sample = Sample { at_s, component, probes: readings, probes_failed: failed, ..Sample::default() };
-        state.watched(WatchEvent::Samples(vec![sample]));
+        state.take_watch_event(WatchEvent::Samples(vec![sample]));
     }
 }

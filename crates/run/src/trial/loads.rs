@@ -17,7 +17,7 @@ use crate::trial::actions::Actor;
 use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, measure};
 use crate::trial::measurements::TrialMeasurements;
 use crate::trial::prepare::{PreparedLoad, PreparedTrial, Sends};
-use crate::trial::program::Run;
+use crate::trial::program::ProgramRequest;
 use crate::trial::{Conditions, Trial};
 
 /// How often to check for deaths while nothing is sent.
@@ -141,7 +141,7 @@ fn one_batch(
         Sends::Requests(spec) => {
             let (expect, is_warmup_found) = (conditions.expect.as_slice(), load.is_warmup_found);
             let figures = conditions.figures.as_slice();
-            let is_watched = conditions.is_watched;
+            let has_viewer = conditions.has_viewer;
             let remote = load.remote.as_ref();
             let senders = remote.and_then(|r| lock(&r.ready).take());
             let request = LoadRequest {
@@ -150,7 +150,7 @@ fn one_batch(
                 stop_when,
                 expect,
                 figures,
-                is_watched,
+                has_viewer,
                 is_warmup_found,
                 origin,
                 senders: senders.as_deref(),
@@ -158,8 +158,8 @@ fn one_batch(
             measure(&request, actor.state, Some(&actor.running.notices), actor.emit)
         }
         Sends::Program(program) => {
-            let shown = (conditions.figures.as_slice(), conditions.is_watched);
-            Run { program, facts, stop_when, shown, origin }.measure(actor)
+            let shown = (conditions.figures.as_slice(), conditions.has_viewer);
+            ProgramRequest { program, facts, stop_when, shown, origin }.measure(actor)
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct LoadRequest<'a> {
     /// Figures to evaluate afterwards.
     pub figures: &'a [Figure],
     /// Someone is watching, so figures are reported while it runs.
-    pub is_watched: bool,
+    pub has_viewer: bool,
     /// Detect the warm-up and exclude it.
     pub is_warmup_found: bool,
     /// Its start and position within the trial.
@@ -95,7 +95,7 @@ pub fn measure(
         doubted_s: 0,
         throttled_before: own_usage::throttled_ns(),
         system: SystemFigures::of(request.stop_when),
-        shown: ShownFigures::of(request.figures, request.is_watched),
+        shown: ShownFigures::of(request.figures, request.has_viewer),
         stop: Asks::of(request.stop_when.iter().flat_map(Expr::names)),
         figures: Asks::of(shown::names(request.figures)),
         by_tag: BTreeMap::new(),
@@ -224,7 +224,7 @@ impl Measuring<'_> {
                 self.examples.push(*example);
             }
             LoadEvent::Progress(totals) => {
-                self.look(totals);
+                self.end_if_due(totals);
                 emit(RunEvent::Progress(self.progress(totals)));
                 self.show_figures(totals, emit);
                 self.doubt(totals, emit);
@@ -238,7 +238,7 @@ impl Measuring<'_> {
         self.state.write(|w| w.tick(&second.tick));
         self.state.write(|w| w.interval(name, from_s, length_s, &second.window, &second.by_tag));
         if !second.ids.is_empty() {
-            self.state.ids(&IdLine {
+            self.state.record_ids(&IdLine {
                 at_s: second.tick.to_s,
                 load: name.clone(),
                 batch: second.tick.batch,
@@ -309,7 +309,7 @@ impl Measuring<'_> {
     }
 
     /// Checks whether the load must end.
-    fn look(&mut self, totals: &Totals) {
+    fn end_if_due(&mut self, totals: &Totals) {
         if self.state.must_end() {
             return self.control.abort();
         }
@@ -450,7 +450,7 @@ impl Measuring<'_> {
                 connections: outcome.measured.connections,
                 ..Totals::default()
             };
-            self.look(&totals);
+            self.end_if_due(&totals);
         }
         let (ended, how) = match (&self.stopped_by, self.state.abort_reason()) {
             _ if self.state.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),

@@ -59,7 +59,7 @@ pub struct Conditions {
     /// The figures that matter; each is computed from numbers alone.
     pub figures: Vec<Figure>,
     /// Someone is watching, so figures are reported while loads run.
-    pub is_watched: bool,
+    pub has_viewer: bool,
 }
 
 impl Conditions {
@@ -118,8 +118,8 @@ impl TrialOutcome {
         TrialOutcome { summary, failure: self.failure.map(|f| secrets.mask(&f).into_owned()), ..self }
     }
 
-    /// Adds later trouble: with it a trial that went well has failed, and contributes to the exit code of one that did not.
-    pub fn and_then(&mut self, troubles: impl IntoIterator<Item = (String, Exit)>) {
+    /// Adds later failures: with one a trial that went well has failed, and it contributes to the exit code of one that did not.
+    pub fn add_failures(&mut self, troubles: impl IntoIterator<Item = (String, Exit)>) {
         for (text, exit) in troubles {
             self.failure.get_or_insert(text);
             self.exit = Exit::of([self.exit, exit]);
@@ -208,11 +208,11 @@ impl Trial<'_> {
         // Not until the work is done: this takes a while and uses CPU time.
         if let Some(samples) = samples {
             running.function_lists.sampled(samples.processes(), state);
-            state.profile(&samples.named());
+            state.record_profile(&samples.named());
         }
         ready.names.moved().into_iter().for_each(|moved| state.event(hosts::name_moved(moved)));
         running.report_escaped(state, emit);
-        running.externals.look(state, emit);
+        running.externals.check_ended(state, emit);
         read_last(state, &ready.probes);
         let loss = self.compare(state, ready, &measured);
         self.after(running, state, emit);

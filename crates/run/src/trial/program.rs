@@ -98,7 +98,7 @@ impl Program {
 }
 
 /// A program to be run as one batch of a load.
-pub struct Run<'a> {
+pub struct ProgramRequest<'a> {
     /// The program to run.
     pub program: &'a Program,
     /// Its description in the summary.
@@ -113,7 +113,7 @@ pub struct Run<'a> {
 
 /// A program that is running.
 struct ProgramRun<'a> {
-    run: &'a Run<'a>,
+    run: &'a ProgramRequest<'a>,
     actor: &'a Actor<'a>,
     running: RunningCommand,
     /// The probe's value before the program started.
@@ -135,7 +135,7 @@ struct ProgramRun<'a> {
 }
 
 /// How the program's run ended.
-enum End {
+enum ProgramEnd {
     /// The program ended on its own, or something else killed it.
     Itself,
     /// It did not end within its timeout.
@@ -146,7 +146,7 @@ enum End {
     Trial,
 }
 
-impl Run<'_> {
+impl ProgramRequest<'_> {
     /// Runs the program to its end. Trouble is recorded in the trial's state; what was counted is returned all the
     /// same.
     pub fn measure(&self, actor: &Actor<'_>) -> Option<MeasuredLoad> {
@@ -210,25 +210,25 @@ impl Run<'_> {
 
 impl ProgramRun<'_> {
     /// Follows the program until it ends or must end.
-    fn follow(&mut self) -> End {
+    fn follow(&mut self) -> ProgramEnd {
         let state = self.actor.state;
         let deadline_ns = self.running.started_ns().saturating_add(self.run.program.within_ns);
         loop {
             let look_ns = if self.began_ns.is_some() { LOOK_NS } else { BEGIN_LOOK_NS };
             let next_ns = deadline_ns.min(clock::now_ns() + look_ns);
             if self.running.wait(next_ns, &state.cancel) {
-                return End::Itself;
+                return ProgramEnd::Itself;
             }
             state.notices(&self.actor.running.notices, self.actor.emit);
             if state.must_end() {
-                return End::Trial;
+                return ProgramEnd::Trial;
             }
             let now_ns = clock::now_ns();
             if now_ns >= deadline_ns {
-                return End::Late;
+                return ProgramEnd::Late;
             }
-            if self.has_begun(now_ns) && self.look(now_ns) {
-                return End::Stopped;
+            if self.has_begun(now_ns) && self.report_progress(now_ns) {
+                return ProgramEnd::Stopped;
             }
         }
     }
@@ -237,7 +237,9 @@ impl ProgramRun<'_> {
     fn sampled(&self, sample: Option<Sample>, at_ns: u64) {
         let at_s = (at_ns as f64 - self.run.origin.zero_ns as f64) / 1e9;
         let samples = sample.map(|sample| vec![Sample { at_s, ..sample }]);
-        samples.into_iter().for_each(|samples| self.actor.state.watched(WatchEvent::Samples(samples)));
+        samples
+            .into_iter()
+            .for_each(|samples| self.actor.state.take_watch_event(WatchEvent::Samples(samples)));
     }
 
     fn has_begun(&mut self, now_ns: u64) -> bool {
@@ -257,7 +259,7 @@ impl ProgramRun<'_> {
     }
 
     /// Reports progress; returns true if the load must end.
-    fn look(&mut self, now_ns: u64) -> bool {
+    fn report_progress(&mut self, now_ns: u64) -> bool {
         let counted = self.counted_so_far();
         while now_ns >= self.second_ns + SECOND_NS {
             self.second(self.second_ns + SECOND_NS, counted);
@@ -331,12 +333,12 @@ impl ProgramRun<'_> {
     }
 
     /// The result of the program. Reads the probe once more: this last value counts.
-    fn finish(mut self, end: End, result: CommandResult) -> MeasuredLoad {
+    fn finish(mut self, end: ProgramEnd, result: CommandResult) -> MeasuredLoad {
         let Actor { state, .. } = *self.actor;
         let program = self.run.program;
         let counted = match program.counts.read(&mut || state.must_end()) {
             Ok(value) => {
-                state.read(program.counts.name(), value);
+                state.add_reading(program.counts.name(), value);
                 self.grown_to(value).max(self.reported)
             }
             Err(error) => {
@@ -379,7 +381,7 @@ impl ProgramRun<'_> {
     }
 
     /// Checks whether the program did what it should.
-    fn judge(&self, end: &End, result: &CommandResult, counted: u64) {
+    fn judge(&self, end: &ProgramEnd, result: &CommandResult, counted: u64) {
         let (state, program) = (self.actor.state, self.run.program);
         if result.stragglers > 0 {
             let text = format!(
@@ -393,8 +395,8 @@ impl ProgramRun<'_> {
         let (name, command) = (result.name.clone(), result.command.clone());
         state.event(EventKind::Command { name, command, exit, took_s });
         let why = match end {
-            End::Stopped | End::Trial => return,
-            End::Late => {
+            ProgramEnd::Stopped | ProgramEnd::Trial => return,
+            ProgramEnd::Late => {
                 let within_s = program.within_ns as f64 / 1e9;
                 let tail = &result.tail;
                 format!(
@@ -402,15 +404,15 @@ impl ProgramRun<'_> {
                     result.command
                 )
             }
-            End::Itself if !result.is_ok() => match result.clone().checked() {
+            ProgramEnd::Itself if !result.is_ok() => match result.clone().checked() {
                 Ok(_) => return,
                 Err(error) => error.to_string(),
             },
-            End::Itself if self.began_ns.is_none() => {
+            ProgramEnd::Itself if self.began_ns.is_none() => {
                 let text = program.begins.as_deref().unwrap_or_default();
                 format!("it ended before `{text}`, which starts its load, appeared in its output")
             }
-            End::Itself => match program.requests {
+            ProgramEnd::Itself => match program.requests {
                 Some(planned) if planned != counted => format!(
                     "probe `{}` counted {} of the {} planned requests",
                     program.counts.name(),

@@ -21,9 +21,9 @@ pub struct ShownFigures<'a> {
 
 impl<'a> ShownFigures<'a> {
     /// `None` if there is nothing to show or no one is watching.
-    pub fn of(figures: &'a [Figure], is_watched: bool) -> Option<Self> {
+    pub fn of(figures: &'a [Figure], has_viewer: bool) -> Option<Self> {
         let system = SystemFigures::each_time(names(figures));
-        (is_watched && !figures.is_empty()).then_some(ShownFigures { figures, system, shown_s: None })
+        (has_viewer && !figures.is_empty()).then_some(ShownFigures { figures, system, shown_s: None })
     }
 
     /// Whether the figures are due at this time of the load: immediately, then once in each second.

@@ -61,7 +61,7 @@ impl Trial<'_> {
             state.event(EventKind::Note { text });
         }
         if let Some(unseen) = unseen(&found).filter(|_| !leaves_files()) {
-            state.watched(unseen);
+            state.take_watch_event(unseen);
         } else if let Some(watcher) = watcher.as_mut().filter(|_| !addresses.is_empty())
             && let Err(error) = watcher.follow(addresses, found, hand_to(state))
         {
@@ -135,5 +135,5 @@ impl Trial<'_> {
 /// Hands what is read to the trial's state.
 fn hand_to(state: &Arc<TrialState>) -> Emit {
     let state = state.clone();
-    Arc::new(move |watched| state.watched(watched))
+    Arc::new(move |watched| state.take_watch_event(watched))
 }

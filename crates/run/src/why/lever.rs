@@ -138,7 +138,7 @@ fn cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unf
         )));
     }
     if limit * STEP < LEAST_CORES {
-        return Err(Unfit::unknown("its limit is the least that the kernel takes"));
+        return Err(Unfit::unknown("its limit is the lowest that the kernel accepts"));
     }
     let setting = |factor: f64| limited(component, LimitName::Cpu, limit, factor);
     let more = RAISES.iter().filter(|factor| limit * **factor <= cores + 1e-9).map(|f| setting(*f)).collect();
@@ -318,7 +318,7 @@ mod tests {
         for (limit, why, has_room) in [
             (", limits: { cpu: 200% }", "50 % of its limit", true),
             ("", "no thread of it is always busy", true),
-            (", limits: { cpu: 1% }", "the least that the kernel takes", false),
+            (", limits: { cpu: 1% }", "the lowest that the kernel accepts", false),
         ] {
             let (text, room) = lever(limit, 1.0, 0.5).expect_err("nothing of it is busy");
             assert!(text.contains(why) && room == has_room, "{text}");

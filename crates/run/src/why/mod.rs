@@ -482,7 +482,7 @@ impl Proof<'_> {
             figures: figures_of_case(&case),
         });
         let state = record.state(writer, self.cancel, running);
-        let conditions = Conditions { is_watched: self.options.is_watched, ..Conditions::default() };
+        let conditions = Conditions { has_viewer: self.options.has_viewer, ..Conditions::default() };
         let trial = Trial {
             index: 0,
             place: self.made,

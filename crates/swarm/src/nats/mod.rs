@@ -64,7 +64,7 @@ pub enum SwarmError {
     },
     /// The server has no JetStream, or does not allow its use.
     #[error(
-        "the NATS server keeps no streams for this run: {0}\nhint: JetStream must be on (`nats-server -js`)"
+        "the NATS server cannot create a stream for this run: {0}\nhint: enable JetStream (`nats-server -js`)"
     )]
     Stream(String),
     /// The server denies a permission that is needed.

@@ -167,7 +167,7 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<PlanWithFigure, Ended> 
 }
 
 fn options_of(args: &BisectArgs, read: &ReadPlan, out: PathBuf) -> Result<RunOptions, Ended> {
-    Ok(RunOptions { is_watched: false, ..usual(read, out, &args.allow_host, &args.resolve)? })
+    Ok(RunOptions { has_viewer: false, ..usual(read, out, &args.allow_host, &args.resolve)? })
 }
 
 /// A search in progress.

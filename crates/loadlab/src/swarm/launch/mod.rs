@@ -155,7 +155,7 @@ impl Launched {
                 continue;
             }
             return Err(SwarmError::Agents(format!(
-                "{} of {} agents came within {} s; {}\nhint: {}",
+                "only {} of {} agents joined within {} s; {}\nhint: {}",
                 coordinator.agents_here(),
                 coordinator.slots(),
                 began.elapsed().as_secs(),

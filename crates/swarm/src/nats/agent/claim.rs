@@ -42,16 +42,16 @@ impl Agent<'_> {
         let (agent, id) = (self.options.name.clone(), self.id.clone());
         let claim = Claim { agent, id, threads: self.options.threads as u64 };
         let bytes = serde_json::to_vec(&claim).expect("texts and numbers");
-        let is_wanted = |place: &&OpenSlot| self.options.slot.is_none_or(|slot| place.slot == slot);
-        for place in open.iter().filter(is_wanted) {
-            let OpenSlot { slot, epoch, .. } = *place;
+        let is_wanted = |offered: &&OpenSlot| self.options.slot.is_none_or(|slot| offered.slot == slot);
+        for offered in open.iter().filter(is_wanted) {
+            let OpenSlot { slot, epoch, .. } = *offered;
             let id = format!("{}/claim/{slot}/{epoch}/{}", subjects.run, self.id);
             let message = PublishMessage::build().payload(bytes.clone().into()).message_id(id);
             let message = message.expected_last_subject_sequence(0);
             let claimed = keep(&self.context, subjects.claim(slot, epoch), message);
             // The run may be over by now and its stream gone.
             if tokio::time::timeout(CLAIM, claimed).await.ok()? {
-                return Some(*place);
+                return Some(*offered);
             }
         }
         None

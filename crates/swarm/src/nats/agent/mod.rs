@@ -31,7 +31,7 @@ use async_nats::jetstream::Context;
 use loadlab_load::LoadSpec;
 use serde_json::Value;
 
-use self::run::PartEnded;
+use self::run::RunExit;
 use super::{Denied, Server, Subjects, SwarmError, context_of, runtime};
 use crate::signed::VerifyingKey;
 
@@ -148,7 +148,7 @@ impl Agent<'_> {
                 Some(most) => match tokio::time::timeout(most, announced).await {
                     Ok(announcement) => announcement,
                     Err(_) => {
-                        return (self.log)(&format!("no run is announced within {} s", most.as_secs_f64()));
+                        return (self.log)(&format!("no run was announced within {} s", most.as_secs_f64()));
                     }
                 },
                 None => announced.await,
@@ -156,12 +156,12 @@ impl Agent<'_> {
             let (run, slots) = (announcement.run.clone(), announcement.slots);
             let subjects = Subjects { run: run.clone() };
             match self.claim(&subjects, &announcement.open).await {
-                Some(place) => {
+                Some(claimed) => {
                     done.push(run.clone());
-                    (self.log)(&format!("run {run}: slot {} of {slots}", place.slot));
-                    let ended = self.run(&subjects, place, announcement.bundle, &announcement.files).await;
-                    if ended == PartEnded::GivenUp {
-                        let slot = place.slot;
+                    (self.log)(&format!("run {run}: slot {} of {slots}", claimed.slot));
+                    let ended = self.run(&subjects, claimed, announcement.bundle, &announcement.files).await;
+                    if ended == RunExit::GivenUp {
+                        let slot = claimed.slot;
                         (self.log)(&format!(
                             "run {run}: slot {slot} is free again, because the coordinator did not hear from this agent"
                         ));

@@ -10,18 +10,18 @@ use tokio::sync::mpsc;
 use super::Agent;
 use super::outgoing::Outgoing;
 use super::part::{Begun, PartOfLoad};
-use super::state::{AgentLoad, Under};
+use super::state::{AgentLoad, RunState};
 use crate::message::{Answer, JoinOrder, LoadOrder, Numbered, OpenSlot, Order};
 use crate::nats::Subjects;
 
 /// Follows the orders of a run.
 pub(super) struct Work<'a> {
     pub(super) agent: &'a Agent<'a>,
-    pub(super) place: OpenSlot,
+    pub(super) claimed: OpenSlot,
     pub(super) bundle: Value,
     /// The run's files; `Err` has the reason why they could not be received.
     pub(super) files: Result<Arc<Vec<PathBuf>>, String>,
-    pub(super) under: Arc<Under>,
+    pub(super) run_state: Arc<RunState>,
     pub(super) outgoing: mpsc::UnboundedSender<Outgoing>,
     pub(super) next_order: u64,
     pub(super) spool: PathBuf,
@@ -42,30 +42,32 @@ impl Work<'_> {
             return true;
         }
         self.next_order += 1;
-        self.under.heard();
+        self.run_state.heard();
         // The order was for an agent that had the slot before.
-        let is_old = numbered.number < self.place.from_order;
+        let is_old = numbered.number < self.claimed.from_order;
         match numbered.order {
             Order::Over => return false,
             _ if is_old => {}
             Order::Prepare(order) => self.prepare(order, None),
-            Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }) if slot == self.place.slot => {
-                if epoch > self.place.epoch {
+            Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }) if slot == self.claimed.slot => {
+                if epoch > self.claimed.epoch {
                     (self.agent.log)(&format!("run {}: another agent has taken slot {slot}", subjects.run));
                     return false;
                 }
                 let load = order.load;
                 self.prepare(order, begun_ns.map(|at_ns| Begun { at_ns, requests: begun }));
-                if let Some((load, at_ns)) = self.under.load(load).zip(begun_ns) {
+                if let Some((load, at_ns)) = self.run_state.load(load).zip(begun_ns) {
                     load.begin(at_ns);
                 }
             }
             Order::Join(_) => {}
             Order::Begin { load, at_ns } => {
-                self.under.load(load).into_iter().for_each(|load| load.begin(at_ns))
+                self.run_state.load(load).into_iter().for_each(|load| load.begin(at_ns))
             }
-            Order::Stop { load } => self.under.load(load).into_iter().for_each(|load| load.control.stop()),
-            Order::Abort { load } => self.under.load(load).into_iter().for_each(|load| load.abort()),
+            Order::Stop { load } => {
+                self.run_state.load(load).into_iter().for_each(|load| load.control.stop())
+            }
+            Order::Abort { load } => self.run_state.load(load).into_iter().for_each(|load| load.abort()),
         }
         true
     }
@@ -74,20 +76,20 @@ impl Work<'_> {
     fn prepare(&mut self, order: LoadOrder, begun: Option<Begun>) {
         let load = Arc::new(AgentLoad::default());
         let part = PartOfLoad {
-            slot: self.place.slot,
+            slot: self.claimed.slot,
             begun,
             bundle: self.bundle.clone(),
             files: self.files.clone(),
             loads: self.agent.loads.clone(),
             threads: self.agent.options.threads,
-            under: self.under.clone(),
+            run_state: self.run_state.clone(),
             outgoing: self.outgoing.clone(),
             spool: self.spool.join(order.load.to_string()),
             load: load.clone(),
         };
-        lock(&self.under.loads).insert(order.load, load);
+        lock(&self.run_state.loads).insert(order.load, load);
         let number = order.load;
-        if order.agents.get(self.place.slot) != Some(&self.agent.id) {
+        if order.agents.get(self.claimed.slot) != Some(&self.agent.id) {
             let why = "it is for the agent of another run".to_owned();
             (self.agent.log)(&format!("an order was refused: {why}"));
             let _ = self.outgoing.send(Outgoing::Answer(Answer {

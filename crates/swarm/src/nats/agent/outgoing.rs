@@ -18,10 +18,10 @@ impl Agent<'_> {
     pub(super) async fn send_outgoing(
         &self,
         subjects: &Subjects,
-        place: OpenSlot,
+        claimed: OpenSlot,
         mut queue: mpsc::UnboundedReceiver<Outgoing>,
     ) {
-        let OpenSlot { slot, epoch, .. } = place;
+        let OpenSlot { slot, epoch, .. } = claimed;
         while let Some(message) = queue.recv().await {
             match message {
                 Outgoing::Answer(answer) => {

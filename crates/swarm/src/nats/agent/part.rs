@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::Loads;
 use super::outgoing::Outgoing;
-use super::state::{AgentLoad, Under};
+use super::state::{AgentLoad, RunState};
 use crate::block::{pack_counted, pack_ended};
 use crate::message::{Answer, Clock, LoadOrder};
 use crate::spool::Spool;
@@ -39,7 +39,7 @@ pub(super) struct PartOfLoad {
     pub(super) files: Result<Arc<Vec<PathBuf>>, String>,
     pub(super) loads: Arc<dyn Loads>,
     pub(super) threads: usize,
-    pub(super) under: Arc<Under>,
+    pub(super) run_state: Arc<RunState>,
     pub(super) outgoing: mpsc::UnboundedSender<Outgoing>,
     pub(super) spool: PathBuf,
     pub(super) load: Arc<AgentLoad>,
@@ -60,7 +60,7 @@ impl PartOfLoad {
 
     /// When to join a load that has already begun: shortly from now, on the load's clock.
     fn joins(&self, begun: Begun) -> Option<Joins> {
-        let bounds = *lock(&self.under.clock);
+        let bounds = *lock(&self.run_state.clock);
         let now_ns = now_ns();
         let began_ns = bounds.at(now_ns)?.here(begun.at_ns);
         let at_ns = (now_ns + JOIN_NS).saturating_sub(began_ns);
@@ -76,14 +76,14 @@ impl PartOfLoad {
                 return Ok(known);
             }
             if self.load.control.is_aborted() || now_ns() >= until_ns {
-                return Err("the coordinator did not say what time it is".to_owned());
+                return Err("the coordinator did not answer requests for its time".to_owned());
             }
             self.load.wait();
         }
     }
 
     fn try_send(&self, order: &LoadOrder) -> Result<(), String> {
-        let share = order.share(self.slot).ok_or("the order does not know this slot")?;
+        let share = order.share(self.slot).ok_or_else(|| format!("the order has no slot {}", self.slot))?;
         let files = self.files.as_ref().map_err(String::clone)?;
         let mut spec = self.loads.load(&self.bundle, files, &order.what, self.threads)?;
         spec.threads = usize::try_from(share.own).map_err(|_| "too many threads")?;
@@ -100,7 +100,7 @@ impl PartOfLoad {
             .map_err(|e| format!("cannot keep reports in {}: {e}", self.spool.display()))?;
         let failed = Mutex::new(None);
         let agree = || {
-            match self.known_time(|| self.under.clock()) {
+            match self.known_time(|| self.run_state.clock()) {
                 Ok(clock) => self.answer(order.load, Ok(clock), joins_ns),
                 Err(why) => {
                     // If a load thread failed meanwhile, its own error is the answer.
@@ -111,7 +111,7 @@ impl PartOfLoad {
                 }
             }
             let begins = self.load.begins();
-            let bounds = *lock(&self.under.clock);
+            let bounds = *lock(&self.run_state.clock);
             match begins.zip(bounds.at(now_ns())) {
                 Some((at_ns, offset)) => offset.here(at_ns),
                 None => now_ns(),

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc};
 use super::Agent;
 use super::liveness::dead_man;
 use super::orders::Work;
-use super::state::Under;
+use super::state::RunState;
 use crate::clock::Bounds;
 use crate::message::{FileOffer, OpenSlot};
 use crate::nats::{Subjects, files, follow};
@@ -22,12 +22,12 @@ impl Agent<'_> {
     pub(super) async fn run(
         &self,
         subjects: &Subjects,
-        place: OpenSlot,
+        claimed: OpenSlot,
         bundle: Value,
         offered: &[FileOffer],
-    ) -> PartEnded {
+    ) -> RunExit {
         let (outgoing, queue) = mpsc::unbounded_channel();
-        let crew = Arc::new(Under {
+        let run_state = Arc::new(RunState {
             clock: Mutex::new(Bounds::default()),
             heard_ns: AtomicU64::new(now_ns()),
             is_left: AtomicBool::new(false),
@@ -37,16 +37,16 @@ impl Agent<'_> {
         });
         let mut work = Work {
             agent: self,
-            place,
+            claimed,
             bundle,
             files: Ok(Arc::default()),
-            under: crew.clone(),
+            run_state: run_state.clone(),
             outgoing,
             next_order: 0,
-            spool: self.options.spool.join(format!("{}-{}-{}", subjects.run, place.slot, place.epoch)),
+            spool: self.options.spool.join(format!("{}-{}-{}", subjects.run, claimed.slot, claimed.epoch)),
         };
         let spool = work.spool.clone();
-        let _ends = EndsWithRun { under: crew.clone(), spool: spool.clone() };
+        let _ends = EndsWithRun { run_state: run_state.clone(), spool: spool.clone() };
         let orders = async {
             let received = files::receive(&self.context, subjects, offered, &spool.join("files")).await;
             work.files = received.map(Arc::new);
@@ -54,27 +54,27 @@ impl Agent<'_> {
         };
         tokio::select! {
             () = orders => {}
-            () = self.send_outgoing(subjects, place, queue) => {}
-            () = self.beat(subjects, place) => {}
-            () = self.live(subjects, place) => {}
-            () = self.ask_time(subjects, &crew) => {}
-            () = self.listen(subjects, place, &crew) => {}
-            () = dead_man(&crew) => {
-                if crew.is_given_up.load(Ordering::Relaxed) {
-                    return PartEnded::GivenUp;
+            () = self.send_outgoing(subjects, claimed, queue) => {}
+            () = self.beat(subjects, claimed) => {}
+            () = self.live(subjects, claimed) => {}
+            () = self.ask_time(subjects, &run_state) => {}
+            () = self.listen(subjects, claimed, &run_state) => {}
+            () = dead_man(&run_state) => {
+                if run_state.is_given_up.load(Ordering::Relaxed) {
+                    return RunExit::GivenUp;
                 }
-                let s = crew.silent_ns() / 1_000_000_000;
-                let text = format!("nothing heard of the coordinator for {s} s, so nothing more is sent");
+                let s = run_state.silent_ns() / 1_000_000_000;
+                let text = format!("no message from the coordinator for {s} s: sending has stopped");
                 (self.log)(&format!("run {}: {text}", subjects.run));
             }
         }
-        PartEnded::Over
+        RunExit::Over
     }
 }
 
 /// How an agent's participation in a run ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum PartEnded {
+pub(super) enum RunExit {
     /// The run is over, at least for this agent.
     Over,
     /// The coordinator did not hear from this agent for too long and offers its slot to others.
@@ -83,14 +83,14 @@ pub(super) enum PartEnded {
 
 /// Ends everything an agent does in a run, even if the agent itself is interrupted.
 struct EndsWithRun {
-    under: Arc<Under>,
+    run_state: Arc<RunState>,
     /// Holds the reports and files of this run only.
     spool: PathBuf,
 }
 
 impl Drop for EndsWithRun {
     fn drop(&mut self) {
-        self.under.abort_all();
+        self.run_state.abort_all();
         let _ = std::fs::remove_dir_all(&self.spool);
     }
 }

@@ -18,7 +18,7 @@ use crate::message::Clock;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The shared state of an agent while it takes part in a run.
-pub(super) struct Under {
+pub(super) struct RunState {
     pub(super) clock: Mutex<Bounds>,
     /// When the coordinator was last heard from.
     pub(super) heard_ns: AtomicU64,
@@ -26,7 +26,7 @@ pub(super) struct Under {
     pub(super) is_left: AtomicBool,
     /// The coordinator has given up this agent.
     pub(super) is_given_up: AtomicBool,
-    /// Notified when one of these two flags is set.
+    /// Notified when one of these two flags is raised.
     pub(super) flagged: Notify,
     /// Loads in progress, by number.
     pub(super) loads: Mutex<BTreeMap<u64, Arc<AgentLoad>>>,
@@ -41,12 +41,12 @@ pub(super) struct AgentLoad {
     changed: Condvar,
 }
 
-impl Under {
+impl RunState {
     pub(super) fn silent_ns(&self) -> u64 {
         now_ns().saturating_sub(self.heard_ns.load(Ordering::Relaxed))
     }
 
-    pub(super) fn set(&self, flag: &AtomicBool) {
+    pub(super) fn raise(&self, flag: &AtomicBool) {
         flag.store(true, Ordering::Relaxed);
         self.flagged.notify_one();
     }

@@ -4,7 +4,7 @@ use loadlab_load::io::epoll::now_ns;
 use loadlab_record::sync::lock;
 
 use super::Agent;
-use super::state::Under;
+use super::state::RunState;
 use crate::clock::Exchange;
 use crate::nats::{BEAT, Subjects};
 
@@ -13,7 +13,7 @@ const FIRST_QUESTIONS: usize = 8;
 
 impl Agent<'_> {
     /// Asks the coordinator for the time: in quick succession at first, then every second.
-    pub(super) async fn ask_time(&self, subjects: &Subjects, under: &Under) {
+    pub(super) async fn ask_time(&self, subjects: &Subjects, run_state: &RunState) {
         for question in 0.. {
             let asked_ns = now_ns();
             let answer = self.client.request(subjects.time(), Vec::new().into()).await;
@@ -21,9 +21,9 @@ impl Agent<'_> {
             if let Ok(answer) = answer
                 && let Ok([received_ns, answered_ns]) = serde_json::from_slice::<[u64; 2]>(&answer.payload)
             {
-                under.heard();
+                run_state.heard();
                 let exchange = Exchange { asked_ns, received_ns, answered_ns, returned_ns };
-                lock(&under.clock).add(exchange);
+                lock(&run_state.clock).add(exchange);
             }
             tokio::time::sleep(if question < FIRST_QUESTIONS { BEAT / 100 } else { BEAT }).await;
         }

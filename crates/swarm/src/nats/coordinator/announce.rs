@@ -63,8 +63,8 @@ pub(super) async fn open(
     let most = client.max_payload().saturating_sub(HEADER_BYTES);
     if bytes > most {
         return Err(SwarmError::Agents(format!(
-            "the plan makes a message of {bytes} bytes, and the NATS server takes {most}\nhint: its \
-             `max_payload` may be larger"
+            "the plan needs a message of {bytes} bytes, and the NATS server accepts at most {most}\nhint: raise its \
+             `max_payload`"
         )));
     }
     make_stream(&context, subjects).await.map_err(|error| match denied.try_recv() {

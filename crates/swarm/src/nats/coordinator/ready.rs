@@ -33,7 +33,7 @@ impl Coordinator {
             if now_ns() >= until_ns {
                 let here = crew.slots() - open.len();
                 return Err(SwarmError::Agents(format!(
-                    "{here} of {} agents came within {} s\nhint: an agent needs this server's URL and the coordinator's \
+                    "only {here} of {} agents joined within {} s\nhint: an agent needs this server's URL and the coordinator's \
                      key: `loadlab agent --nats URL --coordinator-key KEY`",
                     crew.slots(),
                     at_most.as_secs()

@@ -52,7 +52,7 @@ impl Sending<'_> {
                 crew.give_up_dead(load, now_ns);
                 let silent_now: BTreeSet<usize> = crew.lost(load, now_ns).into_iter().collect();
                 let newly = silent_now.difference(&self.silent);
-                let newly = newly.map(|slot| format!("{}; the others go on", silent(crew, *slot)));
+                let newly = newly.map(|slot| format!("{}; the others continue", silent(crew, *slot)));
                 let is_given_up = |slot: &usize| crew.losses(load).iter().any(|loss| loss.slot == *slot);
                 let back = self.silent.difference(&silent_now).filter(|slot| !is_given_up(slot));
                 let back = back.map(|slot| format!("agent {} (slot {slot}) is back", crew.name(*slot)));

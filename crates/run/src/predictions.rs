@@ -14,16 +14,16 @@ use crate::settling;
 
 /// Something a run cannot decide, or may not be able to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Foreseen {
+pub struct Prediction {
     /// The prediction, in words.
     pub text: String,
     /// What the prediction is based on.
-    pub by: By,
+    pub basis: Basis,
 }
 
 /// What a prediction is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum Basis {
     /// The number of requests the plan makes due.
     Requests,
     /// A rate that the system may or may not reach.
@@ -33,32 +33,32 @@ pub enum By {
 }
 
 /// All predictions, each listed once, naming the cases it applies to unless it applies to all.
-pub fn foreseen(plan: &Plan) -> Vec<Foreseen> {
-    let mut found: Vec<(Foreseen, Vec<&str>)> = Vec::new();
+pub fn predict(plan: &Plan) -> Vec<Prediction> {
+    let mut found: Vec<(Prediction, Vec<&str>)> = Vec::new();
     for case in plan.own_cases() {
-        for foreseen in case.expect.iter().filter_map(|e| of_expectation(case, e.text.as_str())) {
-            match found.iter_mut().find(|(known, _)| *known == foreseen) {
+        for prediction in case.expect.iter().filter_map(|e| of_expectation(case, e.text.as_str())) {
+            match found.iter_mut().find(|(known, _)| *known == prediction) {
                 Some((_, cases)) => cases.push(&case.name),
-                None => found.push((foreseen, vec![&case.name])),
+                None => found.push((prediction, vec![&case.name])),
             }
         }
     }
     let all = plan.own_cases().len();
-    let named = |(mut foreseen, cases): (Foreseen, Vec<&str>)| {
+    let named = |(mut prediction, cases): (Prediction, Vec<&str>)| {
         if cases.len() < all {
             let more = if cases.len() > 1 { format!(" and {} more", cases.len() - 1) } else { String::new() };
-            foreseen.text = format!("case “{}”{more}: {}", cases[0], foreseen.text);
+            prediction.text = format!("case “{}”{more}: {}", cases[0], prediction.text);
         }
-        foreseen
+        prediction
     };
-    let mut out: Vec<Foreseen> = found.into_iter().map(named).collect();
+    let mut out: Vec<Prediction> = found.into_iter().map(named).collect();
     out.extend(differences(plan));
     out
 }
 
-fn differences(plan: &Plan) -> Option<Foreseen> {
+fn differences(plan: &Plan) -> Option<Prediction> {
     if plan.until_certain.is_some() {
-        return settling::check(plan).err().map(|text| Foreseen { text, by: By::Trials });
+        return settling::check(plan).err().map(|text| Prediction { text, basis: Basis::Trials });
     }
     let trials = plan.trials as usize;
     let too_few = plan.cases().len() > 1 && trials < TRIALS_FOR_DIFFERENCES && !plan.quick;
@@ -67,19 +67,19 @@ fn differences(plan: &Plan) -> Option<Foreseen> {
          {TRIALS_FOR_DIFFERENCES}`)",
         loadlab_record::text::units::plural(trials as u64, "trial", "trials")
     );
-    too_few.then_some(Foreseen { text, by: By::Trials })
+    too_few.then_some(Prediction { text, basis: Basis::Trials })
 }
 
 /// The prediction for the percentile in an expectation that is furthest from having enough samples.
-fn of_expectation(case: &Case, text: &str) -> Option<Foreseen> {
+fn of_expectation(case: &Case, text: &str) -> Option<Prediction> {
     let expr = Expr::parse(text).ok()?;
     let lacking = expr.names().into_iter().filter_map(|name| of_name(case, &name));
     let (_, lacking) = lacking.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(Foreseen { text: format!("`{text}`: {}", lacking.text), ..lacking })
+    Some(Prediction { text: format!("`{text}`: {}", lacking.text), ..lacking })
 }
 
 /// How many times more requests a percentile needs, and the prediction.
-fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
+fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Prediction)> {
     let (prefix, figure) = name.text.rsplit_once('.').unwrap_or(("response", &name.text));
     let quantile = quantile_of(figure)?;
     let tag = prefix.strip_prefix("tag.");
@@ -128,7 +128,7 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
                 many(due),
                 many(needed as f64)
             );
-            Some((times, Foreseen { text, by: By::Requests }))
+            Some((times, Prediction { text, basis: Basis::Requests }))
         }
         None if lasts_s > 0.0 => {
             let rate = significant(needed as f64 / lasts_s, 3).parse().unwrap_or(0.0);
@@ -138,7 +138,7 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
                 format_count(rate),
                 format_duration_ns(lasts_s * 1e9)
             );
-            Some((1.0, Foreseen { text, by: By::Rate }))
+            Some((1.0, Prediction { text, basis: Basis::Rate }))
         }
         None => None,
     }
@@ -209,9 +209,9 @@ mod tests {
         );
         let plan = Plan::parse("plan.yaml", &text, &loadlab_plan::Options::default());
         let plan = plan.unwrap_or_else(|e| panic!("{text}{e}"));
-        foreseen(&plan)
+        predict(&plan)
             .into_iter()
-            .map(|f| format!("{}{}", if f.by == By::Rate { "? " } else { "" }, f.text))
+            .map(|f| format!("{}{}", if f.basis == Basis::Rate { "? " } else { "" }, f.text))
             .collect()
     }
 
