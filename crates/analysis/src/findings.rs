@@ -12,7 +12,7 @@ use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::text::units::{format_duration_ns, plural};
 
 use crate::cases::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings, without_controls};
-use crate::cases::labels::{Labels, described};
+use crate::cases::labels::{Labels, subset_in_words};
 use crate::cases::metric::{self, Metric};
 use crate::comparison::compare::{Comparison, Options};
 use crate::comparison::derived::{self, Derived};
@@ -191,7 +191,7 @@ fn verdict_of(trial: &TrialFindings<'_>) -> Verdict {
 }
 
 /// Rank of a verdict; 0 is the worst.
-fn severity(verdict: &Verdict) -> u8 {
+pub fn severity(verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::Invalid => 0,
         Verdict::Fail => 1,
@@ -264,7 +264,7 @@ fn named(cases: &[CaseFindings<'_>], labels: &Labels, names: &[&str]) -> String 
     let facts = without_controls(cases).map(|c| &c.case.facts);
     let is_meant =
         |facts: &loadlab_record::documents::manifest::CaseFacts| names.contains(&labels.name(facts).as_str());
-    described(facts, labels, &is_meant).unwrap_or_else(|| listed(names))
+    subset_in_words(facts, labels, &is_meant).unwrap_or_else(|| listed(names))
 }
 
 /// A list of names, limited to the first few.

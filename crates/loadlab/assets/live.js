@@ -264,7 +264,7 @@
     tell(tiles.p99.small, `so far ${load.p99_so_far}`);
     tell(tiles.failed.value, failed.toLocaleString("en-US"));
     tiles.failed.value.className = failed ? "bad" : "";
-    tell(tiles.flight.value, of("in flight").reported);
+    tell(tiles.flight.value, of("in flight").text);
     tell(tiles.flight.small, `${load.connections} connections`);
     const all = load.outcomes.reduce((sum, o) => sum + o.count, 0) || 1;
     each(
@@ -275,7 +275,7 @@
       (row, o) => {
         row.children[1].firstChild.style.width = `${((100 * o.count) / all).toFixed(2)}%`;
         row.dataset.count = o.count;
-        tell(row.children[2], o.reported);
+        tell(row.children[2], o.text);
       },
     );
     const { values, grew } = lines.get(`load ${load.name}`);
@@ -296,7 +296,7 @@
     return row;
   };
   const updateUse = ([bar, told], use) => {
-    const words = use.limit ? `${use.reported} of ${use.limit}` : use.reported;
+    const words = use.limit ? `${use.text} of ${use.limit}` : use.text;
     fill(bar, use.share, use.weight, words);
     tell(told, words);
     told.classList.toggle("bad", use.weight === "bad");
@@ -318,7 +318,7 @@
     return row;
   };
   const updateProbe = (row, p) => {
-    tell(row.children[1], p.reported);
+    tell(row.children[1], p.text);
     const { values, grew } = lines.get(`probe ${p.name}`);
     if (grew) drawSpark(row.line, values[0]);
   };
@@ -350,7 +350,7 @@
     const { name, value, line } = row.parts;
     tell(name, f.name);
     value.dataset.figure = f.name;
-    tell(value, f.reported);
+    tell(value, f.text);
     const { values, grew } = lines.get(`figure ${f.key}`);
     if (grew) drawSpark(line, values[0]);
   };

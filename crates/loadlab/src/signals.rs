@@ -1,13 +1,24 @@
 //! Ctrl-C and similar signals: the first one ends the load cleanly, the second one ends loadlab at once (the guardian
 //! then takes the system down).
 
+use loadlab_analysis::Exit;
 use loadlab_system::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::exit::Ended;
+
 /// A token that is cancelled by SIGINT, SIGTERM or SIGHUP.
+///
+/// # Errors
+/// The signals cannot be handled: how the command ends.
+pub fn cancel_on_signal() -> Result<Cancel, Ended> {
+    let cannot = |error| Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}"));
+    handle().map_err(cannot)
+}
+
 #[expect(clippy::exit, reason = "the second signal ends loadlab at once")]
-pub fn cancel_on_signal() -> std::io::Result<Cancel> {
+fn handle() -> std::io::Result<Cancel> {
     let cancel = Cancel::new();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     if !is_ignored(SIGHUP) {

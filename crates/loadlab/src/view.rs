@@ -132,7 +132,7 @@ impl View {
     }
 
     /// Shows how the run ended, turns the page into the report, and waits while the report is served.
-    pub fn turn(
+    pub fn serve_report(
         &self,
         ended: Ended,
         wait: Option<Duration>,
@@ -141,7 +141,7 @@ impl View {
     ) -> Ended {
         let Some(ui) = &self.ui else { return ended };
         let ended = ended.shown();
-        ui.turn(report(), wait, cancel);
+        ui.serve_report(report(), wait, cancel);
         ended
     }
 

@@ -35,16 +35,16 @@ pub use loadlab_record::spec::bound::{Bound, Operator};
 pub use loadlab_record::spec::escape::Escape;
 pub use loadlab_record::spec::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 pub use loadlab_record::spec::variable::{Unit, Variable};
+pub use model::component_kind::{
+    Command, ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime,
+    Network,
+};
 pub use model::journey::{
     Auth, Body, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect, FeedFormat,
     FeedSpec, FormPart, Http, Message, MessageContent, OnFailure, PartContent, Place, Protocol, Script,
     Setup, Step, Tls,
 };
 pub use model::limits::{LimitName, Limits, MeasuredLimit};
-pub use model::part::{
-    Command, ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime,
-    Network,
-};
 pub use model::plan::{Plan, Revision, TrialOrder, UntilCertain};
 pub use model::spec::{
     Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,

@@ -55,12 +55,12 @@ fn mistakes_in_containers_services_and_externals() {
 fn containers_services_and_externals_are_read() {
     let plan = common::plan("containers", &Options::default());
     let system = &plan.cases()[0].system;
-    let part = |name: &str| &system.components.iter().find(|c| c.name == name).expect("a component").part;
-    assert_eq!(part("cart"), &ComponentKind::Service("cart".into()));
-    assert_eq!(part("queue"), &ComponentKind::External(External::Command("rabbitmq-server".into())));
-    let ComponentKind::Container(web) = part("web2") else { panic!("a container") };
+    let kind = |name: &str| &system.components.iter().find(|c| c.name == name).expect("a component").kind;
+    assert_eq!(kind("cart"), &ComponentKind::Service("cart".into()));
+    assert_eq!(kind("queue"), &ComponentKind::External(External::Command("rabbitmq-server".into())));
+    let ComponentKind::Container(web) = kind("web2") else { panic!("a container") };
     assert!(matches!(&web.image, Image::Built { context, .. } if context == "lab/web"), "{:?}", web.image);
-    let ComponentKind::Container(db) = part("db") else { panic!("a container") };
+    let ComponentKind::Container(db) = kind("db") else { panic!("a container") };
     let volumes: Vec<String> = db.volumes.iter().map(ToString::to_string).collect();
     assert_eq!(volumes, ["data:/data", "lab/redis.conf:/etc/redis.conf:ro"]);
     assert_eq!(db.ports, [("port".to_owned(), 6379)]);

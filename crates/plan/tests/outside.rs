@@ -120,9 +120,9 @@ load:
     let plan = read(&text);
     let case = &plan.cases()[0];
     let web = &case.system.components[0];
-    let ComponentKind::Process(loadlab_plan::Command::Shell(run)) = &web.part else { panic!() };
+    let ComponentKind::Process(loadlab_plan::Command::Shell(run)) = &web.kind else { panic!() };
     assert_eq!(filled(run), "./web --token t0ken/with+odd=chars&\"quotes\"");
-    assert_eq!(web.part.text(), "./web --token ${env.TOKEN}");
+    assert_eq!(web.kind.text(), "./web --token ${env.TOKEN}");
     assert_eq!(web.ports[0].number, Some(8080));
     let Some(ready) = web.ready.as_ref() else { panic!() };
     let loadlab_plan::ReadySign::Http(ready) = &ready.sign else { panic!() };

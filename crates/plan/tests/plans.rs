@@ -81,7 +81,7 @@ fn components_are_expanded_by_replica_and_case() {
     let edge = &case.system.components[2];
     assert_eq!((edge.limits.cpu_cores, edge.limits.memory_bytes), (Some(0.01), Some(15 << 20)));
     assert_eq!((edge.limits.open_files, edge.ports[0].number), (Some(20_000), Some(19002)));
-    let ComponentKind::Process(Command::Shell(line)) = &edge.part else { panic!("a shell line") };
+    let ComponentKind::Process(Command::Shell(line)) = &edge.kind else { panic!("a shell line") };
     assert_eq!(line.to_string(), "nginx -c /labs/edges/edge2.conf -g 'pid ${run.dir}/edge2.pid;'");
     assert_eq!(plan.cases()[0].system.components[1].limits.cpu_cores, None);
 
@@ -101,7 +101,7 @@ fn components_are_expanded_by_replica_and_case() {
         ("WORKERS", "2"),
     ];
     assert_eq!(env, expect.map(|(k, v)| (k.to_owned(), v.to_owned())));
-    let ComponentKind::Process(Command::Words(words)) = &backend.part else { panic!("a list of words") };
+    let ComponentKind::Process(Command::Words(words)) = &backend.kind else { panic!("a list of words") };
     let words: Vec<String> = words.iter().map(|w| w.render(&known).expect("known names")).collect();
     assert_eq!(words, ["./backend", "--port", "1", "--admin", "2"]);
     assert_eq!(backend.dir, "/labs/edges/backend");

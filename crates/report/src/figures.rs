@@ -118,7 +118,7 @@ pub fn in_cell(of: Value, metric: &Metric) -> (String, Option<String>) {
             let interval = all.split_once('(').map(|(_, rest)| rest.trim_end_matches(')').to_owned());
             (short(few, metric.unit), interval)
         }
-        _ => (described(of, metric), None),
+        _ => (with_name(of, metric), None),
     }
 }
 
@@ -140,7 +140,7 @@ pub fn value(value: Value, unit: Unit) -> String {
 }
 
 /// A value of a figure, with what it counts if the plan declares that.
-pub fn described(of: Value, metric: &Metric) -> String {
+pub fn with_name(of: Value, metric: &Metric) -> String {
     let text = value(of, metric.unit);
     match (&metric.counts, of) {
         (Some(what), Value::Known(_) | Value::Over(_)) => format!("{text} {what}"),

@@ -11,7 +11,7 @@ use loadlab_analysis::findings::findings;
 use loadlab_analysis::verdict_of_search;
 use loadlab_record::documents::summary::{Expectation, Summary, Verdict};
 
-use crate::figures::described;
+use crate::figures::with_name;
 use crate::markup::escaped;
 use crate::trial::describe_expectation;
 
@@ -50,7 +50,7 @@ pub fn junit(run: &DiagnosedRun) -> String {
     let findings = findings(run);
     let suites = findings.cases.iter().map(|case| Suite {
         name: &case.case.facts.name,
-        figures: findings.figures.iter().map(|m| (m.title(), described(case.spread(m).median, m))).collect(),
+        figures: findings.figures.iter().map(|m| (m.title(), with_name(case.spread(m).median, m))).collect(),
         trials: case
             .trials
             .iter()

@@ -8,6 +8,7 @@ use loadlab_record::documents::manifest::{
     CaseFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, UntilCertain,
 };
 use loadlab_record::store::{RECORD_VERSION, case_dir_names};
+use loadlab_record::text::hex::to_hex;
 
 use crate::host;
 use crate::options::RunOptions;
@@ -20,7 +21,7 @@ pub fn plan_dir(plan: &Plan) -> PathBuf {
 /// SHA-256 of a plan's text, in hexadecimal, as recorded.
 pub fn plan_sha256(text: &str) -> String {
     use sha2::{Digest, Sha256};
-    Sha256::digest(text.as_bytes()).iter().map(|b| format!("{b:02x}")).collect()
+    to_hex(&Sha256::digest(text.as_bytes()))
 }
 
 /// The manifest of a run that is about to begin.
@@ -29,7 +30,7 @@ pub fn manifest_of(plan: &Plan, options: &RunOptions) -> Manifest {
     let dirs = case_dir_names(&cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
     let components = cases.iter().flat_map(|c| &c.system.components);
     let figures = figures(plan);
-    let facts = |c: &plan::ComponentSpec| ComponentFacts { name: c.name.clone(), run: c.part.text() };
+    let facts = |c: &plan::ComponentSpec| ComponentFacts { name: c.name.clone(), run: c.kind.text() };
     Manifest {
         record: RECORD_VERSION,
         loadlab: env!("CARGO_PKG_VERSION").to_owned(),

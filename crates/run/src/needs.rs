@@ -49,7 +49,7 @@ pub fn missing_file(plan: &Plan) -> Option<String> {
     if makes_files(plan) {
         return None;
     }
-    let nothing_comes_up = components(plan).all(|c| matches!(c.part, ComponentKind::External(_)));
+    let nothing_comes_up = components(plan).all(|c| matches!(c.kind, ComponentKind::External(_)));
     let feeds = plan.cases().iter().flat_map(|case| &case.loads).flat_map(|load| &load.script.feeds);
     let files = match nothing_comes_up {
         true => files_of(plan),
@@ -80,7 +80,7 @@ fn components(plan: &Plan) -> impl Iterator<Item = &ComponentSpec> {
 
 fn limits_given(plan: &Plan, running: Option<&RunningSystem>) -> Option<Result<(), BringUpError>> {
     let mut wanted: Vec<(&str, Limits)> = Vec::new();
-    for component in components(plan).filter(|c| matches!(c.part, ComponentKind::Process(_))) {
+    for component in components(plan).filter(|c| matches!(c.kind, ComponentKind::Process(_))) {
         let limits = limits::of_plan(&component.limits);
         let of_groups = Limits { open_files: None, link: Default::default(), ..limits };
         let one = (component.name.as_str(), of_groups);
@@ -103,7 +103,7 @@ fn networks_given(plan: &Plan) -> Option<Result<(), BringUpError>> {
 
 fn engine_given(plan: &Plan, running: Option<&RunningSystem>) -> Option<Result<(), BringUpError>> {
     let needs = |component: &&ComponentSpec| {
-        matches!(component.part, ComponentKind::Container(_) | ComponentKind::Service(_))
+        matches!(component.kind, ComponentKind::Container(_) | ComponentKind::Service(_))
     };
     let mut needed = plan.cases().iter().filter_map(|case| {
         let component = case.system.components.iter().find(needs)?;
@@ -151,7 +151,7 @@ fn programs_there(plan: &Plan) -> Option<Result<(), BringUpError>> {
             component.build.iter().for_each(|build| want(build, &format!("build of `{}`", component.group)));
             // A component with its own PATH is looked up there.
             let has_path = component.env.iter().any(|(name, _)| name == "PATH");
-            if let (ComponentKind::Process(run), false) = (&component.part, has_path) {
+            if let (ComponentKind::Process(run), false) = (&component.kind, has_path) {
                 want(run, &format!("component `{}`", component.group));
             }
         }

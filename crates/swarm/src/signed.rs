@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use loadlab_record::text::hex::from_hex;
+use loadlab_record::text::hex::{from_hex, to_hex};
 use nkeys::KeyPair;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,7 @@ impl SigningKey {
     pub fn seal<T: Serialize>(&self, value: &T) -> Vec<u8> {
         let text = serde_json::to_string(value).expect("numbers and texts");
         let signature = self.0.sign(text.as_bytes()).expect("it has a seed");
-        let signature = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        let signature = to_hex(&signature);
         serde_json::to_vec(&Signed { text, signature }).expect("texts")
     }
 }

@@ -48,7 +48,7 @@ pub use ledger::guardian::{self, Guardian};
 pub use netns::{Isolation, Net};
 pub use process::output::OutputCommand;
 pub use process::{ProcessId, background, open_files};
-pub use relay::Counts;
+pub use relay::RelayCounts;
 pub use spec::{
     BlockLimits, Command, ComponentSpec, ContainerSpec, HealthCheck, Limits, LinkLimits, LogFiles, Network,
     Ready, RelayAt, Signal, Stop, Unavailable,

@@ -70,7 +70,7 @@ fn again(case: &CaseFacts) -> &str {
 
 /// Some of the cases in a few words, if one axis distinguishes them from the others: `size=10000`, `users ≤ 100`.
 /// `None` if no axis does, or all cases are meant.
-pub fn described<'a>(
+pub fn subset_in_words<'a>(
     cases: impl Iterator<Item = &'a CaseFacts> + Clone,
     labels: &Labels,
     is_meant: &dyn Fn(&CaseFacts) -> bool,
@@ -152,8 +152,9 @@ mod tests {
         let grid: Vec<CaseFacts> =
             ["1", "10", "100"].iter().flat_map(|s| ["x", "y"].map(|b| two(s, b))).collect();
         let labels = Labels::of(grid.iter(), &axes(&["size", "by"]));
-        let said =
-            |meant: &[usize]| described(grid.iter(), &labels, &|c| meant.iter().any(|i| grid[*i] == *c));
+        let said = |meant: &[usize]| {
+            subset_in_words(grid.iter(), &labels, &|c| meant.iter().any(|i| grid[*i] == *c))
+        };
         assert_eq!(said(&[4, 5]).as_deref(), Some("size=100"));
         assert_eq!(said(&[0, 1, 2, 3]).as_deref(), Some("size ≤ 10"));
         assert_eq!(said(&[2, 3, 4, 5]).as_deref(), Some("size ≥ 10"));

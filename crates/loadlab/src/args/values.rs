@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use loadlab_record::documents::search::SearchVariable;
+use loadlab_record::text::cores::{MAX_IN_SET, parse_cores};
 use loadlab_record::text::{units, url};
 
 /// A range of addresses.
@@ -92,16 +93,6 @@ pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 pub(super) fn cpus(text: &str) -> Result<Cpus, String> {
-    let bad = || format!("`{text}` is not a list of cores such as `1,3` or `4-7`");
-    let mut cores = Vec::new();
-    for part in text.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let from: usize = from.trim().parse().map_err(|_| bad())?;
-        let to: usize = to.trim().parse().map_err(|_| bad())?;
-        if from > to || to >= 1024 {
-            return Err(bad());
-        }
-        cores.extend(from..=to);
-    }
-    Ok(Cpus(cores))
+    let cores = parse_cores(text, MAX_IN_SET).map(Cpus);
+    cores.ok_or_else(|| format!("`{text}` is not a list of cores such as `1,3` or `4-7`"))
 }

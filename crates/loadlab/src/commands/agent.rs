@@ -53,7 +53,7 @@ pub fn command(args: &AgentArgs) -> Ended {
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
-        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+        Err(ended) => return ended,
     };
     resident::leave_start_behind();
     let name = args.name.clone().unwrap_or_else(default_name);

@@ -46,7 +46,7 @@ pub fn command(args: &BenchArgs) -> Ended {
     resident::leave_start_behind();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
-        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+        Err(ended) => return ended,
     };
     // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
@@ -86,7 +86,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         }
     };
     let page = || result.map(|result| ui::bench::page(&title, &args.expect, result));
-    view.turn(ended, args.serving.ui.wait(), &cancel, page)
+    view.serve_report(ended, args.serving.ui.wait(), &cancel, page)
 }
 
 fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {

@@ -43,7 +43,7 @@ pub fn command(args: &FindArgs) -> Ended {
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
-        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+        Err(ended) => return ended,
     };
     let mut options = match options_of(args, &read) {
         Ok(options) => options,
@@ -85,7 +85,7 @@ pub fn command(args: &FindArgs) -> Ended {
         }
     };
     let page = || is_ours.then(|| report::page_of(&options.out)).flatten();
-    view.turn(ended, args.serving.ui.wait(), &cancel, page)
+    view.serve_report(ended, args.serving.ui.wait(), &cancel, page)
 }
 
 /// The line that is shown before the search begins.

@@ -112,7 +112,7 @@ fn perform_in(
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
-        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+        Err(ended) => return ended,
     };
     let mut options = match options_of(args, read) {
         Ok(options) => options,
@@ -157,7 +157,7 @@ fn perform_in(
         Err(error) => never_began(args, &read.plan.name, &options.out, &error),
     };
     let page = || is_ours.then(|| report::page_of(&options.out)).flatten();
-    view.turn(ended, args.output.serving.ui.wait(), &cancel, page)
+    view.serve_report(ended, args.output.serving.ui.wait(), &cancel, page)
 }
 
 /// Ends a run that measured nothing; its record, if there is one, states why.

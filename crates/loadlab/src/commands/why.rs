@@ -32,7 +32,7 @@ pub fn command(args: &WhyArgs) -> Ended {
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
-        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+        Err(ended) => return ended,
     };
     let out = args.out.clone().unwrap_or_else(|| default_out(&format!("why-{}", read.plan.name)));
     let mut options = match usual(&read, out, &args.allow_host, &[]) {

@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use loadlab_analysis::Exit;
+use loadlab_record::text::hex::to_hex;
 use loadlab_system::{Cancel, clock};
 
 use crate::args::serving::Address;
@@ -93,7 +94,7 @@ impl Ui {
 
     /// Turns the page into the report and waits: for `wait` if it is given; else until Ctrl-C on a terminal, and
     /// without one until the open pages have the report.
-    pub fn turn(&self, report: Option<String>, wait: Option<Duration>, cancel: &Cancel) {
+    pub fn serve_report(&self, report: Option<String>, wait: Option<Duration>, cancel: &Cancel) {
         let end = report.map_or(End::Nothing, End::Report);
         let is_report = matches!(end, End::Report(_));
         let _ = self.site.end.set(end);
@@ -127,7 +128,7 @@ impl Ui {
 fn token() -> std::io::Result<String> {
     let mut bytes = [0u8; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(to_hex(&bytes))
 }
 
 impl Site {

@@ -39,7 +39,7 @@ struct FigureFrame {
     key: String,
     name: String,
     about: Option<String>,
-    reported: String,
+    text: String,
     over: Over,
 }
 
@@ -64,7 +64,7 @@ struct LoadFrame {
 struct OutcomeFrame {
     name: &'static str,
     count: u64,
-    reported: String,
+    text: String,
     weight: &'static str,
 }
 
@@ -80,7 +80,7 @@ struct ComponentFrame {
 
 #[derive(Serialize)]
 struct UseFrame {
-    reported: String,
+    text: String,
     share: Option<f64>,
     limit: Option<String>,
     weight: &'static str,
@@ -89,7 +89,7 @@ struct UseFrame {
 #[derive(Serialize)]
 struct ProbeFrame {
     name: String,
-    reported: String,
+    text: String,
     over: Over,
 }
 
@@ -148,7 +148,7 @@ fn figure_frame(state: &State, figure: &Figure, tail: usize) -> FigureFrame {
         key: harmless(&display::figure_key(figure)),
         name: harmless(&display::figure_name(state, figure)),
         about: figure.facts.about.as_deref().map(harmless),
-        reported: wording::figure(&figure.facts, &figure.value),
+        text: wording::figure(&figure.facts, &figure.value),
         over: over(figure.count, tail, &[&figure.values]),
     }
 }
@@ -173,7 +173,7 @@ fn load_frame(load: &Load, tail: usize) -> LoadFrame {
             .map(|o| OutcomeFrame {
                 name: o.name,
                 count: o.count,
-                reported: format_count(o.count as f64),
+                text: format_count(o.count as f64),
                 weight: name_of(o.weight),
             })
             .collect(),
@@ -198,7 +198,7 @@ fn component_frame(c: &Component, tail: usize) -> ComponentFrame {
 
 fn use_frame(used: display::Use) -> UseFrame {
     UseFrame {
-        reported: used.reported.unwrap_or_else(|| figures::NOTHING.to_owned()),
+        text: used.used.unwrap_or_else(|| figures::NOTHING.to_owned()),
         share: used.share.map(|s| s.clamp(0.0, 1.0)),
         limit: used.limit,
         weight: name_of(display::weight_of(used.share)),
@@ -209,7 +209,7 @@ fn probe_frame(probe: &crate::live::state::Probe, tail: usize) -> ProbeFrame {
     let last = probe.values.back().copied().flatten();
     ProbeFrame {
         name: harmless(&probe.name),
-        reported: last.map_or(figures::NOTHING.to_owned(), figures::number),
+        text: last.map_or(figures::NOTHING.to_owned(), figures::number),
         over: over(probe.readings, tail, &[&probe.values]),
     }
 }

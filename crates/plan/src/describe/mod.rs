@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use loadlab_record::spec::schedule::{Arrivals, Think, Until, WhenBehind};
 use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, plural, significant};
 
+use crate::model::component_kind::{Command, ComponentKind, Lifetime};
 use crate::model::journey::Step;
 use crate::model::limits::Limits;
-use crate::model::part::{Command, ComponentKind, Lifetime};
 use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{
     Case, CommandLoad, ComponentSpec, FindSpec, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
@@ -152,7 +152,7 @@ fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
     for component in &firsts {
         let times =
             if component.replicas > 1 { format!("{} × ", component.replicas) } else { String::new() };
-        facts.push((component.group.clone(), format!("{times}{}", part(&component.part, &command))));
+        facts.push((component.group.clone(), format!("{times}{}", kind(&component.kind, &command))));
         facts.push((component.group.clone(), lives(component)));
         facts.extend(limits(&component.limits).map(|l| (component.group.clone(), l)));
     }
@@ -260,8 +260,8 @@ fn probe_line(source: &ProbeSource, command: &dyn Fn(&Command) -> String) -> Str
 }
 
 /// What a component is, with its command as in the plan.
-fn part(part: &ComponentKind, command: &dyn Fn(&Command) -> String) -> String {
-    match part {
+fn kind(kind: &ComponentKind, command: &dyn Fn(&Command) -> String) -> String {
+    match kind {
         ComponentKind::Process(run) => command(run),
         other => other.text(),
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::part::{ComponentKind, Isolation};
+use crate::model::component_kind::{ComponentKind, Isolation};
 use crate::model::plan::Plan;
 use crate::model::spec::{Action, ComponentSpec};
 use crate::read::reader::Fields;
@@ -59,7 +59,7 @@ fn unfit(component: &ComponentSpec, isolate: Isolation) -> Option<(&'static str,
     if !component.is_relayed && !is_narrowed {
         return None;
     }
-    if !matches!(component.part, ComponentKind::Process(_)) {
+    if !matches!(component.kind, ComponentKind::Process(_)) {
         return Some(("only processes that loadlab starts have one", "remove these limits and events"));
     }
     if isolate == Isolation::Each {

@@ -13,8 +13,8 @@ use loadlab_record::text::url;
 use crate::expand::matrix::Matrix;
 use crate::keys::{self, MAX_EXPANDED, MAX_TRIALS};
 use crate::model::case_values::CaseValues;
+use crate::model::component_kind::{ComponentKind, Isolation, Lifetime};
 use crate::model::journey::Setup;
-use crate::model::part::{ComponentKind, Isolation, Lifetime};
 use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{
     Case, ComponentSpec, DurabilitySpec, EventSpec, LeverSpec, LoadSpec, ProfileSpec, SystemSpec,
@@ -90,7 +90,7 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
 
 /// Reports components outside the run's own network, which cannot be reached from it.
 fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
-    let outside = |c: &ComponentSpec| match &c.part {
+    let outside = |c: &ComponentSpec| match &c.kind {
         ComponentKind::Process(_) => None,
         ComponentKind::Container(_) | ComponentKind::Service(_) => {
             Some("a container already has its own network")
@@ -111,7 +111,7 @@ fn events_fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
         let mut pairs = case.events.iter().flat_map(|e| e.components.iter().map(move |name| (e, name)));
         pairs.find_map(|(event, name)| {
             let component = case.system.components.iter().find(|c| c.name == *name)?;
-            Some((event, events::unfit(event, &component.part, plan.isolate)?))
+            Some((event, events::unfit(event, &component.kind, plan.isolate)?))
         })
     });
     if let Some((event, (why, hint))) = found {

@@ -2,19 +2,19 @@
 //!
 //! A key that is not here does not exist.
 
+mod component_kind;
 pub(crate) mod journey;
 pub(crate) mod other_tools;
-mod part;
 pub(crate) mod reference;
 pub(crate) mod renamed;
 pub(crate) mod schema;
 pub(crate) mod shape;
 mod watch;
 
+pub(crate) use component_kind::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
 pub(crate) use journey::{
     AUTH, BASIC, BODY, CAPTURE, CHECK, EXPECT, FEED, MESSAGE, PART, SESSIONS, STEP, TLS, WEBSOCKET_SEND,
 };
-pub(crate) use part::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
 pub use shape::METHODS;
 pub(crate) use shape::{
     ANY_PATTERN, ENV_PATTERN, Group, Key, MAX_COUNT, MAX_EXPANDED, MAX_REPLICAS, MAX_TRIALS, MAX_USERS,

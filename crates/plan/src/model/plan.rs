@@ -2,7 +2,7 @@
 
 use loadlab_record::secrets::Secrets;
 
-use crate::model::part::Isolation;
+use crate::model::component_kind::Isolation;
 use crate::model::spec::{Case, DerivedSpec};
 
 /// A checked plan with all its cases.

@@ -7,11 +7,11 @@ use loadlab_record::documents::figure::{Better, NumberKind};
 use loadlab_record::documents::search::SearchVariable;
 use loadlab_record::spec::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 
+use crate::model::component_kind::{Command, Lifetime};
+use crate::model::component_kind::{ComponentKind, ComposeSpec};
 use crate::model::journey::Step;
 use crate::model::journey::{Http, Place, Script, Setup};
 use crate::model::limits::{LimitName, Limits};
-use crate::model::part::{Command, Lifetime};
-use crate::model::part::{ComponentKind, ComposeSpec};
 use crate::model::template::Template;
 
 /// One point of the matrix, fully resolved.
@@ -292,7 +292,7 @@ pub struct ComponentSpec {
     /// Number of replicas.
     pub replicas: u32,
     /// What it is, and how it is started.
-    pub part: ComponentKind,
+    pub kind: ComponentKind,
     /// Its build commands, one after another, in `dir`; the same for replicas unless the plan uses `${replica}`.
     pub build: Vec<Command>,
     /// Environment variables, in addition to inherited ones.

@@ -3,10 +3,10 @@
 use loadlab_record::spec::variable::Variable;
 
 use crate::keys::{self, renamed};
+use crate::model::component_kind::{ComponentKind, Isolation};
 use crate::model::journey::PartContent;
 use crate::model::journey::{Body, Step};
 use crate::model::limits::LimitName;
-use crate::model::part::{ComponentKind, Isolation};
 use crate::model::spec::{Action, DurabilitySpec, EventSpec, LoadSpec, Persisted, ProbeSpec};
 use crate::read::probes::read_pointer;
 use crate::read::reader::{Fields, Reader, Scalar};
@@ -118,10 +118,10 @@ fn limit_of(r: &mut Reader<'_>, scalar: &Scalar, limit: &str, value: &str) -> Op
 /// What cannot be done to such a component, and what would work instead.
 pub(crate) fn unfit(
     event: &EventSpec,
-    part: &ComponentKind,
+    kind: &ComponentKind,
     isolate: Isolation,
 ) -> Option<(&'static str, &'static str)> {
-    match (event.action, part) {
+    match (event.action, kind) {
         (_, ComponentKind::External(_)) => {
             Some(("loadlab only watches components that run already", "name a component that loadlab starts"))
         }

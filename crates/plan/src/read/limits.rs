@@ -5,6 +5,7 @@
 
 use loadlab_record::documents::figure::NumberKind as Figure;
 use loadlab_record::expr;
+use loadlab_record::text::cores::{MAX_IN_SET, parse_cores};
 use loadlab_record::text::units;
 
 use crate::keys;
@@ -151,17 +152,12 @@ fn read_cpus(r: &mut Reader<'_>, node: &Node) -> Option<Vec<usize>> {
     if scalar.text == "none" {
         return None;
     }
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        (from <= to && to < 1024).then_some(from..=to)
-    };
-    let ranges: Option<Vec<_>> = scalar.text.split(',').map(range).collect();
-    if ranges.is_none() {
+    let cpus = parse_cores(&scalar.text, MAX_IN_SET);
+    if cpus.is_none() {
         let message = format!("`{}` is not cores such as `0-1,3`", shorten(&scalar.text));
         r.wrong(&scalar, message, Some("`none` for all of them".to_owned()));
     }
-    let mut cpus: Vec<usize> = ranges?.into_iter().flatten().collect();
+    let mut cpus = cpus?;
     cpus.sort_unstable();
     cpus.dedup();
     Some(cpus)

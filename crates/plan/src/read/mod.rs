@@ -2,6 +2,7 @@
 
 pub(crate) mod batches;
 pub(crate) mod command_load;
+pub(crate) mod component_kind;
 pub(crate) mod conditions;
 pub(crate) mod derive;
 pub(crate) mod events;
@@ -13,7 +14,6 @@ pub(crate) mod levers;
 pub(crate) mod limits;
 pub(crate) mod load;
 pub(crate) mod names;
-pub(crate) mod part;
 pub(crate) mod probes;
 pub(crate) mod profile;
 pub(crate) mod reader;

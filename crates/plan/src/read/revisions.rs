@@ -1,6 +1,6 @@
 //! Revisions of the plan's repository to compare.
 
-use crate::model::part::{ComponentKind, Image, Lifetime};
+use crate::model::component_kind::{ComponentKind, Image, Lifetime};
 use crate::model::plan::{Plan, Revision};
 use crate::model::spec::ComponentSpec;
 use crate::read::reader::{Fields, Reader};
@@ -59,7 +59,7 @@ pub(crate) fn fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
         let outlives = |c: &&ComponentSpec| c.lifetime == Lifetime::Experiment;
         let differs = |c: &&ComponentSpec| {
             !c.build.is_empty()
-                || second.system.components.iter().any(|o| o.name == c.name && o.part != c.part)
+                || second.system.components.iter().any(|o| o.name == c.name && o.kind != c.kind)
         };
         if let Some(kept) = first.system.components.iter().filter(outlives).find(differs) {
             let message = format!(
@@ -70,7 +70,7 @@ pub(crate) fn fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
                 .push(Problem::new(at, message).hint("what differs between revisions has `lifetime: trial`"));
         }
     }
-    let image = |c: &ComponentSpec| match &c.part {
+    let image = |c: &ComponentSpec| match &c.kind {
         ComponentKind::Container(container) => match &container.image {
             Image::Named(name) => Some((c.name.clone(), name.clone())),
             Image::Built { .. } => None,

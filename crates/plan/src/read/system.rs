@@ -5,10 +5,10 @@ use loadlab_record::watch::names::RESERVED;
 
 use crate::keys::MAX_EXPANDED;
 use crate::keys::{self, MAX_REPLICAS, SIGNALS};
-use crate::model::part::{Command, ComponentKind, Lifetime};
+use crate::model::component_kind::{Command, ComponentKind, Lifetime};
 use crate::model::spec::{ComponentSpec, PortSpec, ReadySign, ReadySpec, StopSpec, SystemSpec};
 use crate::model::template::Template;
-use crate::read::part::{read_compose, read_part};
+use crate::read::component_kind::{read_compose, read_kind};
 use crate::read::reader::{Fields, Instance, KnownPort, Reader};
 use crate::read::texts::{check_rendered, in_folder, read_command, read_env, read_url};
 use crate::read::{limits, probes};
@@ -32,7 +32,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
             for entry in entries {
                 r.used_case = None;
                 let read = read_component(r, entry);
-                let is_service = |c: &ComponentSpec| matches!(c.part, ComponentKind::Service(_));
+                let is_service = |c: &ComponentSpec| matches!(c.kind, ComponentKind::Service(_));
                 differs = differs.or(r.used_case.filter(|_| read.iter().any(is_service)));
                 spec.components.extend(read);
             }
@@ -179,7 +179,7 @@ fn ports_differ(r: &mut Reader<'_>, own: &[usize], fields: &Fields<'_>) {
 fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Option<ComponentSpec> {
     let instance = r.own.and_then(|i| r.instances.get(i))?.clone();
     r.count(fields, "replicas");
-    let part = read_part(r, fields);
+    let kind = read_kind(r, fields);
     let build = read_builds(r, fields);
     let env = read_env(r, fields);
     let dir = match fields.get("dir") {
@@ -188,7 +188,7 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
     };
     let ports = read_ports(r, fields);
     let ready = fields.get("ready").and_then(|n| read_ready(r, n, fields.key_span("ready")));
-    check_ready(r, fields, part.as_ref(), ready.as_ref());
+    check_ready(r, fields, kind.as_ref(), ready.as_ref());
     // Limits are changed on the running component when the case changes, so they may differ.
     let used_case = r.used_case;
     let limits =
@@ -212,7 +212,7 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
         group,
         replica,
         replicas,
-        part: part?,
+        kind: kind?,
         build,
         env,
         dir: dir?,
@@ -229,10 +229,10 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
 fn check_ready(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
-    part: Option<&ComponentKind>,
+    kind: Option<&ComponentKind>,
     ready: Option<&ReadySpec>,
 ) {
-    let (message, hint) = match (part, ready.map(|r| &r.sign)) {
+    let (message, hint) = match (kind, ready.map(|r| &r.sign)) {
         (Some(ComponentKind::Process(_)), Some(ReadySign::Health)) => {
             ("a process has no health check", "use `http`, `tcp` or `log`")
         }

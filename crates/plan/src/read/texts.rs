@@ -1,7 +1,7 @@
 //! Reads what several sections share: paths, commands, environments, addresses, places.
 
+use crate::model::component_kind::Command;
 use crate::model::journey::Place;
-use crate::model::part::Command;
 use crate::model::template::Template;
 use crate::read::reader::{Fields, Reader};
 use crate::text::error::Problem;

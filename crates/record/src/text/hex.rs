@@ -7,9 +7,20 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     if pairs.remainder().is_empty() { Some(pairs.map(|pair| pair[0] << 4 | pair[1]).collect()) } else { None }
 }
 
+/// Two digits for each byte.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_come_back() {
+        assert_eq!(to_hex(&[0x00, 0xff, 0x7a]), "00ff7a");
+        assert_eq!(from_hex(&to_hex(b"any bytes")).as_deref(), Some(&b"any bytes"[..]));
+    }
 
     #[test]
     fn pairs_of_digits() {

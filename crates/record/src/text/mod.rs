@@ -1,8 +1,9 @@
 //! How values are written and read, one reader for everyone.
 //!
 //! - [`units`]: durations, sizes, rates and CPU shares; [`time`]: calendar dates of days since 1970.
-//! - [`url`]: URLs and references in their parts; [`hex`]: bytes in digits; [`edit_distance`]: for "did you mean".
+//! - [`url`]: URLs and references in their parts; [`hex`]: bytes in digits; [`cores`]: `0-1,3`; [`edit_distance`]: for "did you mean".
 
+pub mod cores;
 pub mod edit_distance;
 pub mod hex;
 pub mod time;

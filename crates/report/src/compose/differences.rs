@@ -43,7 +43,7 @@ fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
     all.sort_by(|a, b| a.0.0.cmp(&b.0.0).then(a.0.1.total_cmp(&b.0.1)));
     let (least, most) = (all.first()?, all.last()?);
     let text = |value: &((u8, f64), Value, String)| {
-        format!("{} (“{}”)", figures::described(value.1, metric), value.2)
+        format!("{} (“{}”)", figures::with_name(value.1, metric), value.2)
     };
     let title = capital(&metric.title());
     let rest = match unknown.len() {
@@ -53,9 +53,9 @@ fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
     };
     match all.len() {
         0 | 1 => None,
-        _ if figures::described(least.1, metric) == figures::described(most.1, metric) => {
+        _ if figures::with_name(least.1, metric) == figures::with_name(most.1, metric) => {
             let every = if unknown.is_empty() { "every case" } else { "every other case" };
-            Some(format!("{title} is {} in {every}{rest}.", figures::described(least.1, metric)))
+            Some(format!("{title} is {} in {every}{rest}.", figures::with_name(least.1, metric)))
         }
         _ if metric.better() == Better::More => {
             Some(format!("{title}: most {}, least {}{rest}.", text(most), text(least)))

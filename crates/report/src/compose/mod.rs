@@ -33,7 +33,7 @@ mod why;
 use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::cases::case::{CaseFindings, Spread};
 use loadlab_analysis::cases::metric::{self, Metric, Unit};
-use loadlab_analysis::findings::{Findings, findings};
+use loadlab_analysis::findings::{Findings, findings, severity};
 use loadlab_record::documents::summary::Verdict;
 
 use crate::document::{Block, CaseLink, Cell, Compare, Document, Fact, Point, Remark, Section, Table};
@@ -57,7 +57,7 @@ pub fn compose(run: &DiagnosedRun) -> Document {
     sections.push(all_figures(&findings, m.layout.as_deref()));
     sections.push(made::section(run));
     sections.retain(|s| !s.blocks.is_empty());
-    why::described(search::described(document(run, &findings, sections), m, &findings), m)
+    why::as_why_report(search::as_search_report(document(run, &findings, sections), m, &findings), m)
 }
 
 /// What fits on a terminal at the end of a run: the answer, the cases side by side, the components that matter, the
@@ -159,14 +159,7 @@ fn case_id(index: usize) -> String {
 }
 
 pub(crate) fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
-    let rank = |v: &Verdict| match v {
-        Verdict::Invalid => 0,
-        Verdict::Fail => 1,
-        Verdict::Undecided => 2,
-        Verdict::None => 3,
-        Verdict::Pass => 4,
-    };
-    verdicts.min_by_key(rank).unwrap_or(Verdict::None)
+    verdicts.min_by_key(severity).unwrap_or(Verdict::None)
 }
 
 fn link(index: usize, case: &CaseFindings<'_>, metrics: &[Metric]) -> CaseLink {

@@ -105,7 +105,7 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
             let text = measured.flatten().unwrap_or_else(|| format!("{expr}{everywhere}"));
             return Remark { weight: Weight::Good, label: "✔ holds".into(), text, hint: None };
         };
-        let (weight, label) = came(first);
+        let (weight, label) = label_of(first);
         let names = match cases.len() {
             _ if findings.cases.len() == 1 => String::new(),
             n if n <= NAMED => {
@@ -135,7 +135,7 @@ fn not_held<'a, T>(all: &'a [(T, &'a Expectation)]) -> Vec<&'a (T, &'a Expectati
 }
 
 /// The weight and the label of an expectation that does not hold.
-fn came(expectation: &Expectation) -> (Weight, &'static str) {
+fn label_of(expectation: &Expectation) -> (Weight, &'static str) {
     match expectation {
         e if e.is_undecided() => (Weight::Doubtful, "? undecided"),
         e if e.holds.is_none() => (Weight::Bad, "✘ unknown"),
@@ -161,7 +161,7 @@ fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
     let missed = not_held(trials);
     let (weight, label) = match missed.first() {
         None => (Weight::Good, "✔ holds"),
-        Some((_, e)) => came(e),
+        Some((_, e)) => label_of(e),
     };
     let shown =
         missed.first().copied().or(trials.first()).map(|(_, e)| describe_expectation(e)).unwrap_or_default();
@@ -368,7 +368,7 @@ mod tests {
         let of = |all: &[&Expectation]| {
             let all: Vec<(u32, &Expectation)> = (1..).zip(all.iter().copied()).collect();
             let found = not_held(&all);
-            (found.first().map(|(_, e)| came(e).1), found.len())
+            (found.first().map(|(_, e)| label_of(e).1), found.len())
         };
         assert_eq!(of(&[&held, &held]), (None, 0));
         assert_eq!(of(&[&held, &open, &open]), (Some("? undecided"), 2));

@@ -15,7 +15,7 @@ use crate::plane::{Axis, Group, LOG_FROM, Plane, PlaneMark, RangedValue, Spot};
 
 /// Turns the report of a run that is a search into a search report: the result comes first, and a level that missed
 /// is not a failure of the run.
-pub fn described(mut document: Document, manifest: &Manifest, findings: &Findings<'_>) -> Document {
+pub fn as_search_report(mut document: Document, manifest: &Manifest, findings: &Findings<'_>) -> Document {
     let Some(search) = &manifest.search else { return document };
     let mut found =
         search.found.clone().unwrap_or_else(|| "nothing yet: the search did not finish".to_owned());

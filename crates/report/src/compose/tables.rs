@@ -166,20 +166,20 @@ pub fn latency_block(findings: &Findings<'_>) -> Table {
 
 /// Drain and loss, if the plan measures them.
 pub fn after(findings: &Findings<'_>) -> Option<Table> {
-    let described: Vec<Metric> = metric::AFTER
+    let shown: Vec<Metric> = metric::AFTER
         .into_iter()
         .filter(|m| findings.cases.iter().any(|c| c.spread(m).reported() > 0))
         .collect();
-    if described.is_empty() {
+    if shown.is_empty() {
         return None;
     }
-    let head = described.iter().map(|m| match &*m.id {
+    let head = shown.iter().map(|m| match &*m.id {
         "lost_min" => "lost, at least".to_owned(),
         "lost_max" => "lost, at most".to_owned(),
         id => id.to_owned(),
     });
     let row = |case: &CaseFindings<'_>| {
-        let cells = described.iter().map(|m| {
+        let cells = shown.iter().map(|m| {
             let cell = spread_cell(case, m);
             let lost = m.id.starts_with("lost") && case.spread(m).median.known().is_some_and(|v| v > 0.0);
             if lost { cell.with_weight(Weight::Bad) } else { cell }
@@ -358,11 +358,11 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
 
 /// Drops columns without any known value.
 pub(super) fn drop_unknown_columns(table: &mut Table) {
-    let described: Vec<bool> = (0..table.head.len())
+    let has_value: Vec<bool> = (0..table.head.len())
         .map(|i| table.rows.iter().any(|r| !matches!(r[i].text.as_str(), "" | NOTHING)))
         .collect();
     let heads: Vec<String> = table.text_columns.iter().map(|i| table.head[*i].clone()).collect();
-    let keep = |i: usize| i == 0 || described[i];
+    let keep = |i: usize| i == 0 || has_value[i];
     let mut at = 0..;
     table.head.retain(|_| at.next().is_some_and(keep));
     for row in &mut table.rows {

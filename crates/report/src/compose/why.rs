@@ -9,7 +9,7 @@ use crate::figures::{self, NOTHING};
 use crate::plane::RangedValue;
 
 /// Turns the report of a run that is a proof into one of its answer: its loads are not compared with one another.
-pub fn described(mut document: Document, manifest: &Manifest) -> Document {
+pub fn as_why_report(mut document: Document, manifest: &Manifest) -> Document {
     let Some(why) = &manifest.why else { return document };
     document.answer.retain(|fact| fact.name == "Confidence");
     let rounds = why.blocks.iter().map(|block| block.round).max().unwrap_or(0);

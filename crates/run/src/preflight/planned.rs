@@ -187,7 +187,7 @@ impl Demand {
         let loads = case.loads.iter().filter(|l| l.command().is_none());
         let mut planned = Demand::together(loads.map(|l| Demand::of_load(l, threads)).collect())?;
         let processes =
-            case.system.components.iter().filter(|c| matches!(c.part, plan::ComponentKind::Process(_)));
+            case.system.components.iter().filter(|c| matches!(c.kind, plan::ComponentKind::Process(_)));
         let files = processes.filter_map(|c| Some((c.limits.open_files?, c.name.clone())));
         planned.component_files = files.max_by_key(|(files, _)| *files);
         Some(planned)

@@ -60,7 +60,7 @@ impl Externals {
         self.scrapers.clear();
         let is_here =
             |kind: &ComponentKind| matches!(kind, ComponentKind::Process(_) | ComponentKind::External(_));
-        let here = case.system.components.iter().filter(|c| is_here(&c.part)).map(|c| c.name.clone());
+        let here = case.system.components.iter().filter(|c| is_here(&c.kind)).map(|c| c.name.clone());
         self.here = here.collect();
     }
 
@@ -176,7 +176,7 @@ impl RunningSystem {
         for case in cases {
             self.system.use_engine(case.system.engine.as_deref());
             for planned in &case.system.components {
-                let ComponentKind::Container(container) = &planned.part else { continue };
+                let ComponentKind::Container(container) = &planned.kind else { continue };
                 let image = image_name(&planned.group, &container.image);
                 if !done.contains(&image) {
                     self.image(&planned.group, &container.image, cancel, builds, emit)?;
@@ -244,7 +244,7 @@ impl RunningSystem {
         };
         let mut services = BTreeMap::new();
         for planned in &case.system.components {
-            if let ComponentKind::Service(service) = &planned.part {
+            if let ComponentKind::Service(service) = &planned.kind {
                 let env = fill_env(&planned.env, Some(&planned.name))?;
                 let (limits, cpus) = (limits::of_plan(&planned.limits), planned.limits.cpuset.clone());
                 services.insert(service.clone(), ServiceSpec { env, limits, cpus });
@@ -363,7 +363,7 @@ impl RunningSystem {
     fn services_are_there(&self, case: &Case, project: &Project) -> Result<(), BringUpError> {
         let names: Vec<&str> = project.components().iter().map(|c| c.name()).collect();
         for planned in &case.system.components {
-            let ComponentKind::Service(service) = &planned.part else { continue };
+            let ComponentKind::Service(service) = &planned.kind else { continue };
             // If two components share a service, the second one's limits would have no effect.
             let is_first = planned_service(case, service).is_some_and(|first| first.name == planned.name);
             let is_up = is_first && self.up.iter().any(|up| up.service.as_ref() == Some(service));
@@ -477,7 +477,7 @@ impl RunningSystem {
 /// The plan's component for a service of the Compose file.
 fn planned_service<'a>(case: &'a Case, service: &str) -> Option<&'a plan::ComponentSpec> {
     let is_it = |kind: &ComponentKind| matches!(kind, ComponentKind::Service(name) if name == service);
-    case.system.components.iter().find(|c| is_it(&c.part))
+    case.system.components.iter().find(|c| is_it(&c.kind))
 }
 
 /// The limits of a service. One that the plan does not mention keeps those in its file.

@@ -217,7 +217,7 @@ impl RunningSystem {
             if started.last().is_some_and(|last| last.group != planned.group) {
                 self.wait_for(std::mem::take(&mut started), state, emit)?;
             }
-            match &planned.part {
+            match &planned.kind {
                 ComponentKind::Service(_) => continue,
                 ComponentKind::External(external) => {
                     self.find_external(planned, external, case, state)?;
@@ -257,7 +257,7 @@ impl RunningSystem {
             let name = &planned.name;
             let Some(at) = self.up.iter().position(|u| u.component.name() == name) else { continue };
             let component = self.up[at].component.clone();
-            let after_s = match planned.part {
+            let after_s = match planned.kind {
                 // Its address is known only now.
                 ComponentKind::Container(_) => {
                     let ready = containers::ready(planned, &|n| self.name(n, Some(name)))?;
@@ -317,11 +317,11 @@ impl RunningSystem {
             None => RelayAt::Ports(self.ports.before(planned)),
         });
         // A container gets its variables from its image.
-        let is_listing = is_profiled && matches!(planned.part, ComponentKind::Process(_));
+        let is_listing = is_profiled && matches!(planned.kind, ComponentKind::Process(_));
         if is_listing {
             component::name_functions(&mut spec.env);
         }
-        let container = match &planned.part {
+        let container = match &planned.kind {
             ComponentKind::Container(container) => Some(containers::container(planned, container, &own)?),
             _ => None,
         };

@@ -4,7 +4,7 @@ use loadlab_analysis::Exit;
 use loadlab_plan::{Case, Lifetime};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::text::units::format_duration_ns;
-use loadlab_system::{Counts, Takedown};
+use loadlab_system::{RelayCounts, Takedown};
 
 use crate::running_system::error::BringUpError;
 use crate::running_system::{RunningSystem, Up};
@@ -42,7 +42,7 @@ impl RunningSystem {
     /// Reports what the relay in front of a component did: it must not become the bottleneck unnoticed.
     fn report_relayed(&self, component: &str, state: &TrialState) {
         let Some(counts) = self.system.relayed(component) else { return };
-        let Counts { carried, lost, dropped, late_ns, latest_ns } = counts;
+        let RelayCounts { carried, lost, dropped, late_ns, latest_ns } = counts;
         let late = |ns: f64| format_duration_ns(ns);
         let text = format!(
             "the relay in front of `{component}` passed on {carried}, lost {lost} as configured and dropped \

@@ -36,7 +36,7 @@ pub fn component(
 ) -> Result<system::ComponentSpec, TranslateError> {
     let what = format!("component `{}`", component.name);
     let signal = system::Signal::parse(&component.stop.signal).unwrap_or(system::Signal::TERM);
-    let (command, ready) = match &component.part {
+    let (command, ready) = match &component.kind {
         plan::ComponentKind::Process(run) => (command(run, &what, names)?, ready_of(component, names)?),
         // Only shown in messages; the readiness check is determined once the address is known.
         other => (system::Command::Argv(vec![other.text()]), system::Ready::Alive),
@@ -129,6 +129,6 @@ pub fn words_of(
 /// Names of components' addresses and ports that a component is started with.
 pub fn names_passed(component: &plan::ComponentSpec) -> Vec<String> {
     let env = component.env.iter().map(|(_, value)| value);
-    let names = component.part.templates().into_iter().chain(env).flat_map(plan::Template::names);
+    let names = component.kind.templates().into_iter().chain(env).flat_map(plan::Template::names);
     names.filter(|name| name.starts_with("components.")).map(str::to_owned).collect()
 }

@@ -13,7 +13,7 @@ use loadlab_record::spec::variable::Variable;
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;
 use crate::translate::journey;
-use crate::translate::writing::{Fields, RequestContext, WrittenStep, captures_of, way_of, written};
+use crate::translate::writing::{Fields, RequestContext, WrittenStep, advance_after, captures_of, written};
 
 /// A request of a conversation.
 pub struct PartOf<'s> {
@@ -50,7 +50,7 @@ pub fn parts_of<'s>(
     }
     let script = |part: ConversationAction| Script {
         host: request.host,
-        on_failure: way_of(step.on_failure),
+        on_failure: advance_after(step.on_failure),
         conversation: Some(Box::new(ConversationStep { part, left: 0 })),
         ..Script::plain()
     };

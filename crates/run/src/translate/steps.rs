@@ -13,7 +13,7 @@ use crate::translate::conversation::parts_of;
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;
 use crate::translate::scripted::{has_variables, needs_script};
-use crate::translate::writing::{Fields, RequestContext, WrittenStep, captures_of, way_of, written};
+use crate::translate::writing::{Fields, RequestContext, WrittenStep, advance_after, captures_of, written};
 use crate::translate::{journey, request_of};
 
 /// What a load's users do.
@@ -167,7 +167,7 @@ fn script_of(
         checks: journey::checks(step.statuses.as_deref(), &step.checks).map_err(bug)?,
         expected: journey::expected(&step.checks, what, context.names)?,
         captures,
-        on_failure: way_of(step.on_failure),
+        on_failure: advance_after(step.on_failure),
         host,
         redirects: u8::try_from(context.load.script.redirects).unwrap_or(u8::MAX),
         think: None,

@@ -182,7 +182,7 @@ pub fn captures_of(
 }
 
 /// How a failure affects the rest of the user's journey.
-pub fn way_of(on_failure: plan::OnFailure) -> Advance {
+pub fn advance_after(on_failure: plan::OnFailure) -> Advance {
     match on_failure {
         plan::OnFailure::Continue => Advance::On,
         plan::OnFailure::End => Advance::EndRound,

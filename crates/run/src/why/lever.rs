@@ -98,7 +98,7 @@ impl Unfit {
 pub fn levers(case: &Case, summary: &Summary, usage: &dyn Fn(&str) -> Usage, cores: f64) -> Levers {
     let (mut found, mut not_tried, mut others_have_room) = (Vec::new(), Vec::new(), true);
     for component in &case.system.components {
-        if matches!(component.part, loadlab_plan::ComponentKind::External(_)) {
+        if matches!(component.kind, loadlab_plan::ComponentKind::External(_)) {
             let why = "loadlab only watches it".to_owned();
             not_tried.push(NotTried { name: component.name.clone(), why });
             others_have_room = false;

@@ -6,6 +6,7 @@
 use std::fs;
 
 use loadlab_record::sync::lock;
+use loadlab_record::text::cores::{MAX_OF_KERNEL, parse_cores};
 use loadlab_record::watch::limits::LimitsInForce;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
@@ -118,7 +119,7 @@ pub(crate) fn check_cpus(inner: &Inner) -> Result<()> {
     wanted.dedup();
     // A process that has already ended has no core list.
     let Some(list) = cpus_of(inner.id.pid).filter(|_| !wanted.is_empty()) else { return Ok(()) };
-    if parse_cpus(&list) == wanted {
+    if parse_cores(&list, MAX_OF_KERNEL).as_ref() == Some(&wanted) {
         return Ok(());
     }
     Err(Error::Limit {
@@ -128,15 +129,6 @@ pub(crate) fn check_cpus(inner: &Inner) -> Result<()> {
         hint: "does the command set its own cores, or is one of them offline or not allowed for loadlab?"
             .into(),
     })
-}
-
-/// Parses a list of cores such as `0-1,3`.
-fn parse_cpus(list: &str) -> Vec<usize> {
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        Some(from.trim().parse().ok()?..=to.trim().parse().ok()?)
-    };
-    list.split(',').filter_map(range).flatten().collect()
 }
 
 #[cfg(test)]
@@ -166,12 +158,8 @@ mod tests {
 
     #[test]
     fn lists_of_cores() {
-        for (list, expect) in
-            [("0", vec![0]), ("0-1,3", vec![0, 1, 3]), ("2,4-5", vec![2, 4, 5]), ("", vec![])]
-        {
-            assert_eq!(parse_cpus(list), expect, "{list}");
-        }
-        assert!(!parse_cpus(&cpus_of(std::process::id()).unwrap()).is_empty());
+        let own = parse_cores(&cpus_of(std::process::id()).unwrap(), MAX_OF_KERNEL);
+        assert!(own.is_some_and(|cores| !cores.is_empty()));
         assert!(open_files_of(std::process::id()) > Some(0));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct LinkShape {
 
 /// What happened to the traffic on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct RelayCounts {
     /// Packets, or pieces of a stream, that were forwarded.
     pub carried: u64,
     /// Lost, as configured. In a relay of TCP ports: delayed instead.
@@ -50,7 +50,7 @@ pub struct Counts {
     pub latest_ns: u64,
 }
 
-impl Counts {
+impl RelayCounts {
     /// Counts a packet or piece that was due at `due_ns` and is forwarded now.
     fn went_on(&mut self, due_ns: u64, now_ns: u64) {
         let late_ns = now_ns.saturating_sub(due_ns);
@@ -64,7 +64,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RelayReport {
     pub shape: LinkShape,
-    pub counts: Counts,
+    pub counts: RelayCounts,
 }
 
 /// Runs the relay; `words` are the arguments after [`ARG`]. It ends when standard input is closed.

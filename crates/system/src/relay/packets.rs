@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::pace::{Fifo, Pace};
-use super::{Control, ControlMessage, Counts, LinkShape, RelayReport};
+use super::{Control, ControlMessage, LinkShape, RelayCounts, RelayReport};
 use crate::clock;
 use crate::netns::tap;
 
@@ -30,7 +30,7 @@ struct Direction {
 /// Relays until the control connection is closed.
 pub(super) fn run(links: [OwnedFd; 2], shape: LinkShape, mut control: Control) -> io::Result<()> {
     let mut pace = Pace::new(shape);
-    let mut counts = Counts::default();
+    let mut counts = RelayCounts::default();
     let mut ways = [Direction::default(), Direction::default()];
     let mut frame = vec![0; FRAME_BYTES];
     let behave = |shape: LinkShape| links.iter().try_for_each(|l| tap::set_large(l, shape.loss == 0.0));
@@ -60,7 +60,7 @@ fn read(
     link: &OwnedFd,
     way: &mut Direction,
     pace: &mut Pace,
-    counts: &mut Counts,
+    counts: &mut RelayCounts,
     frame: &mut [u8],
 ) -> io::Result<()> {
     for _ in 0..TURN {
@@ -85,7 +85,7 @@ fn read(
     Ok(())
 }
 
-fn write(link: &OwnedFd, way: &mut Direction, counts: &mut Counts) -> io::Result<()> {
+fn write(link: &OwnedFd, way: &mut Direction, counts: &mut RelayCounts) -> io::Result<()> {
     while let Some((due_ns, _)) = way.queue.front() {
         let (due_ns, now_ns) = (*due_ns, clock::now_ns());
         if due_ns > now_ns {

@@ -20,7 +20,7 @@ use rustix::net::{
 };
 
 use super::pace::{Fifo, Pace};
-use super::{Control, ControlMessage, Counts, LinkShape, RelayReport};
+use super::{Control, ControlMessage, LinkShape, RelayCounts, RelayReport};
 use crate::clock;
 use crate::process::open_files;
 
@@ -95,7 +95,7 @@ struct Relay {
     next: u64,
     due: Due,
     pace: Pace,
-    counts: Counts,
+    counts: RelayCounts,
     bytes: usize,
     piece: Vec<u8>,
     /// Ports that do not accept until `rests_until_ns` for lack of file descriptors: otherwise the kernel would report
@@ -140,7 +140,7 @@ impl Relay {
             next: 0,
             due: BinaryHeap::new(),
             pace: Pace::new(shape),
-            counts: Counts::default(),
+            counts: RelayCounts::default(),
             bytes: 0,
             piece: vec![0; PIECE_BYTES],
             resting: Vec::new(),

@@ -18,7 +18,7 @@ use crate::component::{Component, Inner};
 use crate::error::{Error, Result};
 use crate::logs;
 use crate::netns::NetworkPlacement;
-use crate::relay::{ARG, Counts, LinkShape, RelayReport};
+use crate::relay::{ARG, LinkShape, RelayCounts, RelayReport};
 use crate::spec::{Command, ComponentSpec, Limits, LinkLimits, LogFiles, Ready, RelayAt, Stop};
 
 /// Longer than a relay ever takes to answer.
@@ -57,7 +57,7 @@ impl System {
     }
 
     /// Traffic counts of a component's relay so far.
-    pub fn relayed(&self, component: &str) -> Option<Counts> {
+    pub fn relayed(&self, component: &str) -> Option<RelayCounts> {
         let mut relays = lock(&self.relays);
         let relay = relays.get_mut(component)?;
         let shape = relay.shape;

@@ -87,10 +87,7 @@ fn once(args: &BisectArgs) -> Ended {
         };
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
-        Err(error) => {
-            return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}"))
-                .with_code(STOP);
-        }
+        Err(ended) => return ended.with_code(STOP),
     };
     let (exit, why) = match conduct(&read.plan, &options, &cancel, &|_| {}) {
         Ok(result) => (result.exit, result.trials.iter().find_map(|trial| trial.failure.clone())),
@@ -217,8 +214,7 @@ fn searched(args: &BisectArgs) -> Result<Ended, Ended> {
     changed.iter().for_each(|text| note(text));
     // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
-    let cancel = signals::cancel_on_signal()
-        .map_err(|error| Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")))?;
+    let cancel = signals::cancel_on_signal()?;
     let not_up = |why: String| Ended::error(Exit::NotUp, why);
     let guardian = guardian::spawn(&own_exe()?, GUARDIAN).map_err(|error| not_up(error.to_string()))?;
     let trees = Trees::new(repository, guardian).map_err(not_up)?;

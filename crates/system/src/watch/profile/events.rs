@@ -10,6 +10,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use loadlab_record::text::cores::{MAX_OF_KERNEL, parse_cores};
+
 use super::super::evidence::Members;
 use super::ring::{Kind, Record, Ring};
 use crate::process::task::TaskFiles;
@@ -225,16 +227,8 @@ pub(super) fn refused(error: &io::Error, most: u32) -> String {
 /// The online cores, from a list such as `0-3,5`.
 pub(super) fn online_cores() -> Vec<i32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let cores = read_cores(&text);
-    if cores.is_empty() { vec![0] } else { cores }
-}
-
-fn read_cores(text: &str) -> Vec<i32> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?)
-    };
-    text.trim().split(',').filter_map(range).flatten().collect()
+    let cores = parse_cores(&text, MAX_OF_KERNEL).unwrap_or_else(|| vec![0]);
+    cores.into_iter().map(|core| core as i32).collect()
 }
 
 /// `ioctl(2)` requests for events (`linux/perf_event.h`).
@@ -362,13 +356,6 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cores_are_read_as_the_kernel_lists_them() {
-        assert_eq!(read_cores("0-3,5,7-8\n"), [0, 1, 2, 3, 5, 7, 8]);
-        assert_eq!(read_cores("0\n"), [0]);
-        assert_eq!(read_cores(""), [0i32; 0]);
-    }
 
     #[test]
     fn the_attributes_are_as_long_as_the_kernels() {

@@ -3,8 +3,10 @@
 use loadlab_record::text::time::SECOND_NS;
 
 use crate::keys::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
-use crate::model::part::Lifetime;
-use crate::model::part::{ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Network};
+use crate::model::component_kind::Lifetime;
+use crate::model::component_kind::{
+    ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Network,
+};
 use crate::model::template::Template;
 use crate::read::reader::{Fields, Reader};
 use crate::read::texts::{in_folder, read_command, read_env, read_url};
@@ -14,7 +16,7 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
 /// Reads what a component is: one of the four keys.
-pub(crate) fn read_part(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ComponentKind> {
+pub(crate) fn read_kind(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ComponentKind> {
     if let Some(node) = fields.get("run") {
         return read_command(r, node).map(ComponentKind::Process);
     }
