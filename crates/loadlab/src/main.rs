@@ -18,8 +18,8 @@ mod view;
 
 use std::path::Path;
 
-use args::{Command, given, other_tools, renamed};
-use commands::not_measured::Documents;
+use args::{Command, other_tools, renamed, typed};
+use commands::not_measured::{self, Documents};
 use commands::{
     ab, about, baseline, bench, bisect, check, clean, compare, demo, find, history, init, report, resume,
     run, saved, why,
@@ -49,7 +49,7 @@ fn main() -> std::process::ExitCode {
     loadlab_load::measure::own_usage::large_blocks_apart();
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    mask::add(given::of_command_line(&words));
+    mask::add(typed::of_command_line(&words));
     let args = match args::parse_from(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => return not_understood(&error, &words),
@@ -87,9 +87,9 @@ fn main() -> std::process::ExitCode {
 fn not_understood(error: &clap::Error, words: &[String]) -> std::process::ExitCode {
     let command = words.first().map_or("", String::as_str);
     let why = renamed::refusal(error, command).or_else(|| other_tools::explanation(error, command, words));
-    let junit = given::junit_of(words, error).map(Path::new);
-    let json = given::wants_json(words, error).then(|| serde_json::json!({}));
-    let usage = || given::without_credentials(&error.render().to_string(), words);
+    let junit = not_measured::junit_of(words, error).map(Path::new);
+    let json = not_measured::wants_json(words, error).then(|| serde_json::json!({}));
+    let usage = || typed::without_credentials(&error.render().to_string(), words);
     let text = why.clone().unwrap_or_else(usage);
     Documents { name: command, junit, json }.write(Exit::BadPlan, text.trim_start_matches("error: "));
     match why {

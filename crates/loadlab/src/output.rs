@@ -15,7 +15,7 @@ use loadlab_record::store::files;
 use loadlab_report::terminal::{harmless_painted, is_harmful};
 use serde_json::Value;
 
-use crate::args::given;
+use crate::args::typed;
 use crate::mask;
 
 /// Who a text is written for.
@@ -103,7 +103,7 @@ pub fn write_stderr(text: &str) {
 /// Prints the argument parser's message, including help and version, and returns the exit code for it. Credentials in
 /// typed arguments are masked.
 pub fn usage(message: &clap::Error, words: &[String]) -> std::process::ExitCode {
-    let text = given::without_credentials(&message.render().ansi().to_string(), words);
+    let text = typed::without_credentials(&message.render().ansi().to_string(), words);
     if message.use_stderr() {
         write_stderr(&text)
     } else {

@@ -13,7 +13,7 @@ use loadlab_record::documents::summary::{Expectation, Summary, Verdict};
 
 use crate::figures::with_name;
 use crate::markup::escaped;
-use crate::trial::describe_expectation;
+use crate::wording::describe_expectation;
 
 /// A case as a suite: its name, and its trials.
 struct Suite<'a> {

@@ -5,7 +5,7 @@
 //! - [`export`]: a record as JSON and CSV, for other programs.
 //! - [`mod@junit`]: expectations for continuous integration.
 //! - [`history`]: runs side by side over time.
-//! - [`trial`]: one trial in words: the final output of `loadlab bench`, and words that all forms share.
+//! - [`trial`]: one trial in words: the final output of `loadlab bench`; [`wording`]: words that all forms share.
 //! - [`figures`]: figures for readers, the same in every format.
 //! - [`colour`]: the meanings of colours.
 //! - [`plane`]: points in a plane, and their positions.
@@ -28,6 +28,7 @@ pub mod plane;
 pub mod render;
 pub mod terminal;
 pub mod trial;
+pub mod wording;
 
 pub use compose::compared::{describe_differing_parts, document as compared};
 pub use compose::{Layout, brief, compose, layout};

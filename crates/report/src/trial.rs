@@ -1,5 +1,4 @@
-//! One trial in words: the final output of `loadlab bench` on a terminal, headline first, and the words for a load, the
-//! generator, an example and an expectation that all forms of a report share.
+//! One trial in words: the final output of `loadlab bench` on a terminal, headline first.
 //!
 //! Readable without colour, from 40 columns on. It renders what the summary contains and concludes nothing.
 
@@ -9,15 +8,16 @@ use loadlab_analysis::trial::bottleneck::answer_of_watched;
 use loadlab_record::Histogram;
 use loadlab_record::counts::example::{Example, ExampleReason};
 use loadlab_record::counts::load::Stragglers;
-use loadlab_record::documents::summary::{
-    Distribution, Doubt, Expectation, Generator, LoadFacts, PERCENTILES, Summary, ThinkFacts, Verdict,
-};
-
+use loadlab_record::documents::summary::{Distribution, Doubt, Expectation, PERCENTILES, Summary};
 use loadlab_record::text::units::estimate_text;
 
 use crate::bins::{Bin, bins};
 use crate::figures::{self, bytes, count, ms, percent, plural, rate, seconds};
 use crate::terminal::{Paint, Tone, bar, cut, hanging, harmless, items, left, right, width_of};
+use crate::wording::{
+    describe_expectation, describe_generator, describe_load, example_text, has_coordinated_omission, thinks,
+    verdict_and_tone,
+};
 
 /// Failed exchanges shown; the record keeps more.
 const EXAMPLES: usize = 3;
@@ -412,31 +412,6 @@ fn indent(out: &mut String, lines: &str) {
     }
 }
 
-/// A verdict in one word, and its tone; empty if nothing was expected.
-pub fn verdict_and_tone(verdict: Verdict) -> (&'static str, Tone) {
-    match verdict {
-        Verdict::Pass => ("PASS", Tone::Good),
-        Verdict::Fail => ("FAIL", Tone::Bad),
-        Verdict::Invalid => ("INVALID", Tone::Bad),
-        Verdict::Undecided => ("UNDECIDED", Tone::Warn),
-        Verdict::None => ("", Tone::Plain),
-    }
-}
-
-/// Whether it is a closed model without pacing: no figure contains what a slow answer made its user miss (coordinated
-/// omission).
-pub fn has_coordinated_omission(load: &LoadFacts) -> bool {
-    match load.loads.is_empty() {
-        true => load.model == "closed" && load.pace_s.is_none(),
-        false => load.loads.values().any(has_coordinated_omission),
-    }
-}
-
-/// Whether users pause after an answer.
-pub fn thinks(load: &LoadFacts) -> bool {
-    load.think_s.is_some_and(|s| s > 0.0)
-}
-
 /// What continued after the load was over; `None` if it was soon done.
 fn describe_stragglers(s: &Summary) -> Option<String> {
     let Stragglers { ok, failed, tail_s } = s.stragglers;
@@ -453,85 +428,6 @@ fn describe_stragglers(s: &Summary) -> Option<String> {
          includes them.",
         seconds(tail_s)
     ))
-}
-
-/// What was requested, one item per fact.
-pub fn describe_load(load: &LoadFacts) -> Vec<String> {
-    let mut texts = Vec::new();
-    if !load.url.is_empty() {
-        texts.push(harmless(&load.url));
-    }
-    if load.is_command() {
-        texts.push("made by this program".to_owned());
-        texts.extend((load.start_s > 0.0).then(|| format!("from {} on", seconds(load.start_s))));
-        texts.extend(load.requests.map(|n| plural(n, "request", "requests")));
-        texts.push("counted by a probe; response times, failures and bytes: not measured".to_owned());
-        return texts;
-    }
-    let up_to = if load.stages.is_empty() { "" } else { "up to " };
-    match (load.users, load.rate_per_s) {
-        (Some(users), _) if load.model == "closed" => {
-            texts.push(format!("{up_to}{}", plural(users, "user", "users")));
-        }
-        (_, Some(per_s)) if load.sessions => texts.push(format!("users arriving at {}", rate(per_s))),
-        (_, Some(per_s)) => texts.push(format!("{up_to}{}", rate(per_s))),
-        _ => texts.push(format!("{} model", load.model)),
-    }
-    texts.extend(load.pace_s.map(|s| format!("a step every {}", seconds(s))));
-    texts.extend(think_text(load));
-    texts.extend((load.ramp_s > 0.0).then(|| format!("ramp {}", seconds(load.ramp_s))));
-    texts.extend(stages_text(load));
-    texts.extend(load.duration_s.map(seconds));
-    texts.extend((load.start_s > 0.0).then(|| format!("from {} on", seconds(load.start_s))));
-    texts.extend(load.requests.map(|n| plural(n, "request", "requests")));
-    texts.push(load.protocol.clone());
-    texts.push(if load.keep_alive { "keep-alive" } else { "a connection per request" }.to_owned());
-    texts.retain(|w| !w.is_empty());
-    texts
-}
-
-fn think_text(load: &LoadFacts) -> Option<String> {
-    let mean_s = load.think_s.filter(|s| *s > 0.0)?;
-    Some(match load.think {
-        Some(ThinkFacts::UniformS(low, high)) => format!("think {} to {}", seconds(low), seconds(high)),
-        Some(ThinkFacts::ExponentialS(mean)) => format!("think {} on average (exponential)", seconds(mean)),
-        Some(ThinkFacts::OfStepsS(mean)) => {
-            format!("pauses of {} on average between requests", seconds(mean))
-        }
-        Some(ThinkFacts::ConstantS(_)) | None => format!("think {}", seconds(mean_s)),
-    })
-}
-
-/// How many stages are spelled out.
-const STAGES: usize = 12;
-
-/// `stages: 0 → 100 over 10.0 s, 100 for 30.0 s`; the first few.
-fn stages_text(load: &LoadFacts) -> Option<String> {
-    let mut said: Vec<String> = stages(load).into_iter().take(STAGES).map(|(_, text)| text).collect();
-    if load.stages.len() > STAGES {
-        said.push(format!("and {} more", load.stages.len() - STAGES));
-    }
-    (!said.is_empty()).then(|| format!("stages: {}", said.join(", ")))
-}
-
-/// When each stage begins, seconds from the load's start, and what it does; including jumps.
-pub(crate) fn stages(load: &LoadFacts) -> Vec<(f64, String)> {
-    let level = |value: f64| match load.rate_per_s.is_some() {
-        true => rate(value),
-        false => figures::number(value),
-    };
-    let mut at_s = 0.0;
-    let mut said = Vec::new();
-    for stage in &load.stages {
-        let over = seconds(stage.over_s);
-        said.push(match () {
-            () if stage.over_s == 0.0 => (at_s, format!("at once to {}", level(stage.to))),
-            () if stage.from == stage.to => (at_s, format!("{} for {over}", level(stage.to))),
-            () => (at_s, format!("{} → {} over {over}", level(stage.from), level(stage.to))),
-        });
-        at_s += stage.over_s;
-    }
-    said
 }
 
 /// The kinds of time that add information, with a name each.
@@ -583,74 +479,4 @@ fn histogram_lines(bins: &[Bin], width: usize) -> Vec<BarLine> {
             tail,
         })
         .collect()
-}
-
-/// What the generator used, one item per fact.
-pub fn describe_generator(g: &Generator, length_s: f64) -> Vec<String> {
-    if g.threads == 0 {
-        return vec!["the load's own program, which is among the components".to_owned()];
-    }
-    let cpus: Vec<String> = g.cpus.iter().map(u64::to_string).collect();
-    let bound = match cpus.len() {
-        0 => String::new(),
-        1 => format!(" on core {}", cpus[0]),
-        _ => format!(" on cores {}", cpus.join(",")),
-    };
-    let mut texts = vec![format!("{}, {}{bound}", g.io, plural(g.threads, "thread", "threads"))];
-    let threads_s = g.threads as f64 * length_s;
-    if threads_s > 0.0 {
-        texts.push(format!("{} busy", percent(figures::round(g.cpu_s / threads_s, 3))));
-        if let Some(delay_s) = g.run_delay_s {
-            texts.push(format!("waited for a core {}", percent(figures::round(delay_s / threads_s, 2))));
-        }
-    }
-    if let Some(throttled_s) = g.throttled_s.filter(|s| *s > 0.0) {
-        texts.push(format!("stopped by a CPU limit for {}", seconds(throttled_s)));
-    }
-    if g.stalls.count > 0 {
-        texts.push(format!("stalled for {}", seconds(g.stalls.total_s)));
-    }
-    if let Some(suspended_s) = g.suspended_s.filter(|s| *s >= 1e-3) {
-        texts.push(format!("suspended for {}", seconds(suspended_s)));
-    }
-    texts.push(format!("{} at most", bytes(g.peak_rss_bytes as f64)));
-    texts.push(format!("{} at most", plural(g.connections_peak, "connection", "connections")));
-    texts
-}
-
-/// One kept exchange in a line.
-pub fn example_text(e: &Example) -> String {
-    let mut text = format!("{}: {}", e.outcome, harmless(&e.request));
-    if let Some(status) = e.status {
-        let _ = write!(text, " → {status}");
-    }
-    if let Some(error) = &e.error {
-        let _ = write!(text, ", {}", harmless(error));
-    }
-    let whose = match (&e.step, e.user) {
-        (Some(step), Some(user)) => format!("{} of user {user}, ", harmless(step)),
-        (Some(step), None) => format!("{}, ", harmless(step)),
-        (None, _) => String::new(),
-    };
-    let _ = write!(
-        text,
-        " ({whose}at {}, after {}, {})",
-        seconds(e.due_s.max(0.0)),
-        ms(e.response_ms),
-        harmless(&e.address)
-    );
-    text
-}
-
-/// An expectation with what was measured.
-pub fn describe_expectation(e: &Expectation) -> String {
-    let mut text = harmless(&e.expr);
-    if let Some(value) = e.value {
-        let space = if matches!(e.unit.as_str(), "" | "/s") { "" } else { " " };
-        let _ = write!(text, " (measured {}{space}{})", figures::number(figures::round(value, 4)), e.unit);
-    }
-    if let Some(note) = &e.note {
-        let _ = write!(text, ": {}", harmless(note));
-    }
-    text
 }

@@ -362,7 +362,7 @@ fn nothing_measured_is_said_and_does_not_break_it() {
 #[test]
 fn what_the_generator_suffered() {
     let check = |generator: Generator, expect: &str| {
-        assert_eq!(loadlab_report::trial::describe_generator(&generator, 10.0).join(" · "), expect);
+        assert_eq!(loadlab_report::wording::describe_generator(&generator, 10.0).join(" · "), expect);
     };
     let quiet = Generator { io: "epoll".into(), threads: 1, cpu_s: 1.0, ..Generator::default() };
     check(

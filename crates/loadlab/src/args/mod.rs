@@ -12,6 +12,7 @@ pub mod revisions;
 pub mod serving;
 #[cfg(feature = "swarm")]
 mod swarming;
+pub mod typed;
 mod values;
 mod why;
 

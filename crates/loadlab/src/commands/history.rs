@@ -160,7 +160,7 @@ fn brief(run: &DiagnosedRun) -> String {
     let cases = loadlab_report::compose(run).cases;
     let name = cases.iter().map(|c| terminal::width_of(&c.name)).max().unwrap_or(0);
     let line = |case: &CaseLink| {
-        let (word, tone) = loadlab_report::trial::verdict_and_tone(case.verdict);
+        let (word, tone) = loadlab_report::wording::verdict_and_tone(case.verdict);
         let word = paint.tone(tone, &terminal::left(word, 7));
         format!("{word}  {}  {}\n", terminal::left(&case.name, name), case.line)
     };

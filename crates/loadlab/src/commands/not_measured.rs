@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use clap::error::ContextKind;
 use loadlab_analysis::Exit;
 use loadlab_record::documents::manifest::RunEnded;
 use loadlab_report::markup::escaped;
@@ -73,6 +74,31 @@ fn junit(name: &str, why: &str) -> String {
          {counts}>\n    <testcase classname=\"{name}\" name=\"the measurement can be trusted\">\n      <error \
          message=\"{first}\">{why}</error>\n    </testcase>\n  </testsuite>\n</testsuites>\n"
     )
+}
+
+/// Commands that write expectations as JUnit XML.
+const WITH_JUNIT: [&str; 5] = ["run", "ab", "bench", "find", "resume"];
+
+/// The file behind `--junit` of a command line that is wrong; `None` for help, and where that option is what is wrong.
+pub fn junit_of<'w>(words: &'w [String], error: &clap::Error) -> Option<&'w str> {
+    const OPTION: &str = "--junit";
+    let has_it = words.first().is_some_and(|command| WITH_JUNIT.contains(&command.as_str()));
+    let is_wrong = error.get(ContextKind::InvalidArg).is_some_and(|arg| arg.to_string().starts_with(OPTION));
+    if !has_it || !error.use_stderr() || is_wrong {
+        return None;
+    }
+    let file =
+        words.iter().zip(words.iter().skip(1)).find_map(|(word, next)| (word == OPTION).then_some(next));
+    let file = file.map(String::as_str).filter(|file| !file.starts_with('-'));
+    file.or_else(|| words.iter().find_map(|word| word.strip_prefix(OPTION)?.strip_prefix('=')))
+}
+
+/// Whether a command line that cannot be parsed asks for a JSON document from a command that prints one even if nothing
+/// was measured.
+pub fn wants_json(words: &[String], error: &clap::Error) -> bool {
+    const COMMANDS: [&str; 4] = ["run", "ab", "find", "resume"];
+    let has_it = words.first().is_some_and(|command| COMMANDS.contains(&command.as_str()));
+    has_it && error.use_stderr() && words.iter().any(|word| word == "--json")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use loadlab_record::documents::summary::{Distribution, LoadSummary, Summary};
 
 use super::{PlanOrder, agents, case_id, charts, marks, profile, ranged, remarks, sockets, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
-use crate::trial::{describe_generator, describe_load};
+use crate::wording::{describe_generator, describe_load};
 
 /// The section of a case: what it is, how it went, what its components used, its seconds, and its exchanges.
 pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Section {

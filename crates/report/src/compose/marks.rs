@@ -9,7 +9,7 @@ use loadlab_record::store::TrialRecord;
 
 use crate::document::{Band, Chart, Mark};
 use crate::figures;
-use crate::trial::stages;
+use crate::wording::stages;
 
 /// Space after the end of what is shown, as a share of it, so that the end is visible.
 const MARGIN: f64 = 0.015;

@@ -241,8 +241,8 @@ pub fn layout(run: &DiagnosedRun, layout: Layout) -> Table {
 
 fn closed_model_note(findings: &Findings<'_>) -> Option<String> {
     let loads = || findings.cases.iter().flat_map(CaseFindings::summaries).map(|s| &s.load);
-    let thinking = if loads().any(crate::trial::thinks) { " and its think time is over" } else { "" };
-    loads().any(crate::trial::has_coordinated_omission).then(|| {
+    let thinking = if loads().any(crate::wording::thinks) { " and its think time is over" } else { "" };
+    loads().any(crate::wording::has_coordinated_omission).then(|| {
         format!(
             "Response times of users without pacing hold only for that many users: each sends its next request when \
              its last one has ended{thinking}, which hides the waiting a slow answer would have caused."

@@ -11,7 +11,7 @@ use loadlab_record::text::split_hint;
 
 use crate::document::{Block, Remark, Section, Weight};
 use crate::figures;
-use crate::trial::{describe_expectation, example_text};
+use crate::wording::{describe_expectation, example_text};
 
 /// Cases that a remark names one by one.
 const NAMED: usize = 3;
