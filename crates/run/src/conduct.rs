@@ -24,13 +24,13 @@ use crate::manifest::{figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::record::{Record, TrialSummaries};
 use crate::result::{RunResult, TrialEnd};
+use crate::rounds::{Rounds, rounds_in_random_order};
 use crate::running_system::RunningSystem;
 use crate::running_system::durability::Ids;
 use crate::search::{SearchRequest, SearchTask, Searched};
-use crate::settling::{Settling, rounds_in_random_order};
 use crate::state::{EventSink, TrialState};
 use crate::trial::{Conditions, Trial, TrialOutcome};
-use crate::{limits, logs, settling};
+use crate::{limits, logs, rounds};
 
 /// Runs a plan.
 ///
@@ -46,7 +46,7 @@ pub fn conduct(
     let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&options.secrets));
     let conditions = conditions_of(plan, options)?;
     let allowed = allowed_of(plan, options)?;
-    settling::check(plan).map_err(RunError::NeverSettled)?;
+    rounds::check(plan).map_err(RunError::NeverSettled)?;
     let (mut record, kept) = match options.resumes {
         true => Record::resume(plan, options)?,
         false => (Record::begin(plan, options)?, TrialSummaries::new()),
@@ -58,10 +58,10 @@ pub fn conduct(
         }
         None => plan.schedule(),
     };
-    let settling = Settling::of(record.manifest());
+    let rounds = Rounds::of(record.manifest());
     let is_missing = |place: &usize| !kept.contains_key(&schedule[*place]);
     let missing: Vec<usize> = (0..schedule.len()).filter(is_missing).collect();
-    let at_most = settling.is_some();
+    let at_most = rounds.is_some();
     emit(RunEvent::Recording { dir: options.out.clone(), trials: missing.len(), at_most });
     if options.resumes {
         let (there, all) = (schedule.len() - missing.len(), schedule.len());
@@ -80,7 +80,7 @@ pub fn conduct(
     // The time budget starts here, so builds do not count.
     let began = Instant::now();
     let mut conductor =
-        Conductor { plan, options, conditions, allowed, record, cancel, emit, done, settling, began };
+        Conductor { plan, options, conditions, allowed, record, cancel, emit, done, rounds, began };
     if has_kept {
         // Rounds in the resumed record may have settled some comparisons. Settled cases need no more trials, so the
         // next round may be a later one, made only for the other cases; or no round may be left.
@@ -121,7 +121,7 @@ struct Conductor<'a> {
     emit: EventSink<'a>,
     done: Done,
     /// Set if trials run until it is certain how the cases differ.
-    settling: Option<Settling>,
+    rounds: Option<Rounds>,
     /// When the first trial was about to start.
     began: Instant,
 }
@@ -182,12 +182,12 @@ impl Done {
 impl Conductor<'_> {
     /// Whether the case still needs trials.
     fn wants(&self, case: usize) -> bool {
-        self.settling.as_ref().is_none_or(|settling| settling.wants(case))
+        self.rounds.as_ref().is_none_or(|rounds| rounds.wants(case))
     }
 
     fn round_made(&mut self, round: u32) {
-        if let Some(settling) = &mut self.settling {
-            settling.round_made();
+        if let Some(rounds) = &mut self.rounds {
+            rounds.round_made();
         }
         self.judge(round);
     }
@@ -195,9 +195,9 @@ impl Conductor<'_> {
     /// After a round: reports how close the comparisons are and decides which cases need another round.
     fn judge(&mut self, round: u32) {
         let given_up = |case: usize| self.done.given_up(case).is_some();
-        if let Some(settling) = &mut self.settling {
+        if let Some(rounds) = &mut self.rounds {
             let elapsed_s = self.began.elapsed().as_secs_f64();
-            (self.emit)(settling.judge(round, elapsed_s, &self.done.trials, &given_up));
+            (self.emit)(rounds.judge(round, elapsed_s, &self.done.trials, &given_up));
         }
     }
 
@@ -216,7 +216,7 @@ impl Conductor<'_> {
             trial: key.trial,
             place: place + 1,
             of: schedule.len(),
-            at_most: self.settling.is_some(),
+            at_most: self.rounds.is_some(),
             cpu_limits: limits::cpu_limits(case),
             figures: figures_of_case(case),
         };
@@ -406,9 +406,9 @@ impl Conductor<'_> {
         } else {
             RunEnded::Complete
         };
-        let ended_by = self.settling.as_ref().and_then(Settling::ended);
+        let ended_by = self.rounds.as_ref().and_then(Rounds::ended);
         self.record.settled(ended_by);
-        let settled = self.settling.take().map(Settling::into_latest).unwrap_or_default();
+        let settled = self.rounds.take().map(Rounds::into_latest).unwrap_or_default();
         if settled.iter().any(|comparison| !comparison.is_settled) {
             self.done.exits.push(Exit::Undecided);
         }

@@ -9,7 +9,7 @@ use loadlab_record::documents::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::documents::summary::{Doubt, Summary};
 use loadlab_record::watch::sample::Sample;
 
-use crate::result::{Settled, SettledFigure};
+use crate::result::{ComparisonProgress, FigureProgress};
 use crate::senders::AgentNow;
 
 /// One event, reported in the order things happened.
@@ -157,7 +157,7 @@ pub enum RunEvent {
         figures: Vec<FigureFacts>,
     },
     /// A round ended in a run whose trials continue until it is certain how the cases differ.
-    Settling {
+    RoundEnded {
         /// The round that ended, from 1.
         round: u32,
         /// Maximum number of rounds.
@@ -165,7 +165,7 @@ pub enum RunEvent {
         /// Estimated time left; `None` if no more rounds follow, or none was made by this process yet.
         left_s: Option<f64>,
         /// How close each comparison is to being settled.
-        comparisons: Vec<Settled>,
+        comparisons: Vec<ComparisonProgress>,
         /// Why no more rounds follow, if none do.
         ended: Option<UntilEnded>,
     },
@@ -231,16 +231,16 @@ impl RunEvent {
                 failure: some(failure),
                 figures: secrets.mask_value(figures).unwrap_or_default(),
             },
-            RunEvent::Settling { round, at_most, left_s, comparisons, ended } => {
-                let figure = |of: SettledFigure| SettledFigure { name: text(of.name), ..of };
-                let one = |of: Settled| Settled {
+            RunEvent::RoundEnded { round, at_most, left_s, comparisons, ended } => {
+                let figure = |of: FigureProgress| FigureProgress { name: text(of.name), ..of };
+                let one = |of: ComparisonProgress| ComparisonProgress {
                     base: text(of.base),
                     other: text(of.other),
                     figures: of.figures.into_iter().map(figure).collect(),
                     ..of
                 };
                 let comparisons = comparisons.into_iter().map(one).collect();
-                RunEvent::Settling { round, at_most, left_s, comparisons, ended }
+                RunEvent::RoundEnded { round, at_most, left_s, comparisons, ended }
             }
         }
     }

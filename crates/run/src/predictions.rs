@@ -10,7 +10,7 @@ use loadlab_record::counts::quantile::{quantile_of, ranks, samples_needed};
 use loadlab_record::expr::{Expr, NameRef, SERIES_PREFIXES, TrialPart};
 use loadlab_record::text::units::{format_count, format_duration_ns, significant};
 
-use crate::settling;
+use crate::rounds;
 
 /// Something a run cannot decide, or may not be able to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub fn predict(plan: &Plan) -> Vec<Prediction> {
 
 fn differences(plan: &Plan) -> Option<Prediction> {
     if plan.until_certain.is_some() {
-        return settling::check(plan).err().map(|text| Prediction { text, basis: Basis::Trials });
+        return rounds::check(plan).err().map(|text| Prediction { text, basis: Basis::Trials });
     }
     let trials = plan.trials as usize;
     let too_few = plan.cases().len() > 1 && trials < TRIALS_FOR_DIFFERENCES && !plan.quick;

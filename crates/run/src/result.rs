@@ -16,7 +16,7 @@ pub struct RunResult {
     /// The trials, in the order they ran.
     pub trials: Vec<TrialEnd>,
     /// How the cases differ, if trials ran until that was certain; empty otherwise.
-    pub settled: Vec<Settled>,
+    pub settled: Vec<ComparisonProgress>,
     /// The exit code for the run as a whole.
     pub exit: Exit,
 }
@@ -35,7 +35,7 @@ pub struct TrialEnd {
 
 /// How close a comparison of two cases is to being settled.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settled {
+pub struct ComparisonProgress {
     /// Name of the base case.
     pub base: String,
     /// Name of the case compared with the base.
@@ -43,12 +43,12 @@ pub struct Settled {
     /// The comparison needs no more rounds.
     pub is_settled: bool,
     /// The figures that decide the comparison.
-    pub figures: Vec<SettledFigure>,
+    pub figures: Vec<FigureProgress>,
 }
 
 /// How close one figure of two cases is to being settled.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SettledFigure {
+pub struct FigureProgress {
     /// Display name.
     pub name: String,
     /// The verdict so far.

@@ -10,7 +10,8 @@ use loadlab_record::documents::manifest::{Manifest, RevisionFacts};
 use loadlab_run::predictions::{Basis, predict};
 use loadlab_run::preflight;
 use loadlab_run::{
-    Generator, RunError, RunOptions, RunResult, Settled, SettledFigure, Watch, conduct, rfc3339_now,
+    ComparisonProgress, FigureProgress, Generator, RunError, RunOptions, RunResult, Watch, conduct,
+    rfc3339_now,
 };
 use loadlab_system::{guardian, open_files};
 
@@ -341,8 +342,8 @@ pub fn json_of(result: &RunResult) -> serde_json::Value {
 }
 
 /// A comparison for which trials continued, as JSON.
-fn settled(comparison: &Settled) -> serde_json::Value {
-    let figure = |f: &SettledFigure| {
+fn settled(comparison: &ComparisonProgress) -> serde_json::Value {
+    let figure = |f: &FigureProgress| {
         serde_json::json!({
             "figure": f.name,
             "verdict": f.call.name(),

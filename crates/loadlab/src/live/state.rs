@@ -13,7 +13,7 @@ use loadlab_record::watch::sample::Sample;
 use loadlab_report::figures;
 use loadlab_run::event::Progress;
 use loadlab_run::senders::AgentNow;
-use loadlab_run::{RunEvent, Settled};
+use loadlab_run::{ComparisonProgress, RunEvent};
 
 use super::wording::{
     bottleneck_text, describe, describe_doubt, describe_rounds, describe_settled, first_figures, place_text,
@@ -242,7 +242,7 @@ impl State {
             RunEvent::Figures { load, values } => return self.come_to(load, values),
             RunEvent::Second(tick) => return self.second(tick),
             RunEvent::Agents { load, agents } => return self.agents(load, agents),
-            RunEvent::Settling { .. } => return self.settling(now_s, event),
+            RunEvent::RoundEnded { .. } => return self.settling(now_s, event),
             RunEvent::Watched(samples) => return samples.iter().for_each(|s| self.sample(s)),
             RunEvent::LoadEnded { load, how } => {
                 self.loads.iter_mut().filter(|l| l.name == *load).for_each(|l| l.running = false);
@@ -281,9 +281,9 @@ impl State {
     }
 
     fn settling(&mut self, now_s: f64, event: &RunEvent) {
-        let RunEvent::Settling { round, at_most, left_s, comparisons, ended } = event else { return };
+        let RunEvent::RoundEnded { round, at_most, left_s, comparisons, ended } = event else { return };
         let rounds = describe_rounds(*round, *at_most, *left_s, *ended);
-        let line = |c: &Settled| {
+        let line = |c: &ComparisonProgress| {
             let weight = if c.is_settled { Weight::Good } else { Weight::Plain };
             (weight, describe_settled(c))
         };

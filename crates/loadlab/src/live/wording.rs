@@ -8,7 +8,7 @@ use loadlab_record::documents::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::documents::summary::{Doubt, Summary, Verdict};
 use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, plural};
 use loadlab_report::figures;
-use loadlab_run::{RunEvent, Settled, SettledFigure};
+use loadlab_run::{ComparisonProgress, FigureProgress, RunEvent};
 
 /// The text of an event; `None` for progress and other events that a view shows in its own way.
 pub fn describe(event: &RunEvent) -> Option<String> {
@@ -22,7 +22,7 @@ pub fn describe(event: &RunEvent) -> Option<String> {
         RunEvent::TrialStarted { case, trial, place, of, at_most, .. } => {
             format!("[{}] {case}, trial {trial}", place_text(*place, *of, *at_most))
         }
-        RunEvent::Settling { round, at_most, left_s, comparisons, ended } => {
+        RunEvent::RoundEnded { round, at_most, left_s, comparisons, ended } => {
             let mut lines = vec![describe_rounds(*round, *at_most, *left_s, *ended)];
             lines.extend(comparisons.iter().map(|c| format!("  {}", describe_settled(c))));
             lines.join("\n")
@@ -84,8 +84,8 @@ pub fn describe_rounds(round: u32, at_most: u32, left_s: Option<f64>, ended: Opt
 }
 
 /// `“new” against “old”: goodput worse (0.92 ×), p99 open (1.04 ×, about 3 more rounds)`.
-pub fn describe_settled(comparison: &Settled) -> String {
-    let figure = |f: &SettledFigure| {
+pub fn describe_settled(comparison: &ComparisonProgress) -> String {
+    let figure = |f: &FigureProgress| {
         let effect = f.effect.map(|effect| match f.is_ratio {
             true => format!("{} ×", figures::number(figures::round(effect, 3))),
             false => format!("{:+} points", figures::round(effect * 100.0, 2)),
@@ -186,9 +186,9 @@ mod tests {
     fn a_difference_that_is_not_resolved_is_not_unknown() {
         let check = |call: Call, is_open: bool, is_unresolved: bool, expect: &str| {
             let (name, effect, is_ratio) = ("peak memory".to_owned(), Some(1.04), true);
-            let figure = SettledFigure { name, call, is_open, is_unresolved, is_ratio, effect, more: None };
+            let figure = FigureProgress { name, call, is_open, is_unresolved, is_ratio, effect, more: None };
             let (base, other, figures) = ("old".to_owned(), "new".to_owned(), vec![figure]);
-            let settled = Settled { base, other, is_settled: !is_open, figures };
+            let settled = ComparisonProgress { base, other, is_settled: !is_open, figures };
             let text = format!("“new” against “old”: peak memory {expect}");
             assert_eq!(describe_settled(&settled), text);
         };

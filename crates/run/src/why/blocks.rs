@@ -12,7 +12,7 @@ use loadlab_record::documents::why::BlockFacts;
 use loadlab_record::store::TrialRecord;
 use loadlab_record::watch::sample::Sample;
 
-use crate::settling::rounds_in_random_order;
+use crate::rounds::rounds_in_random_order;
 use crate::why::lever::{Lever, Setting};
 
 /// How long a load runs before its first block, in seconds.

@@ -12,7 +12,7 @@ use loadlab_record::text::units::plural;
 
 use crate::event::RunEvent;
 use crate::manifest;
-use crate::result::{Settled, SettledFigure, TrialEnd};
+use crate::result::{ComparisonProgress, FigureProgress, TrialEnd};
 
 /// The cases of each round in random order, as (case index, round from 1).
 pub fn rounds_in_random_order(cases: usize, rounds: u32, seed: u64) -> Vec<(usize, u32)> {
@@ -68,7 +68,7 @@ struct Compared {
 }
 
 /// Rounds that continue until every comparison is settled.
-pub struct Settling {
+pub struct Rounds {
     design: Design,
     names: Vec<String>,
     compared: Vec<Compared>,
@@ -78,13 +78,13 @@ pub struct Settling {
     wanted: Vec<bool>,
     /// Number of rounds made by this process.
     rounds: u32,
-    latest: Vec<Settled>,
+    latest: Vec<ComparisonProgress>,
     ended: Option<UntilEnded>,
 }
 
-impl Settling {
+impl Rounds {
     /// The rounds of a run; `None` if its number of trials is fixed.
-    pub fn of(manifest: &Manifest) -> Option<Settling> {
+    pub fn of(manifest: &Manifest) -> Option<Rounds> {
         let design = Design::of(manifest)?;
         let names: Vec<String> = manifest.cases.iter().map(|c| c.name.clone()).collect();
         let with_control = |(base, other)| Compared { base, other, control: control_of(manifest, base) };
@@ -93,7 +93,7 @@ impl Settling {
         let wanted = vec![true; names.len()];
         let (at_most, rounds) = (manifest.trials, 0);
         let (latest, ended) = (Vec::new(), None);
-        Some(Settling { design, names, compared, at_most, budget_s, wanted, rounds, latest, ended })
+        Some(Rounds { design, names, compared, at_most, budget_s, wanted, rounds, latest, ended })
     }
 
     /// Whether the next round measures this case.
@@ -112,7 +112,7 @@ impl Settling {
     }
 
     /// The comparisons as of the last round.
-    pub fn into_latest(self) -> Vec<Settled> {
+    pub fn into_latest(self) -> Vec<ComparisonProgress> {
         self.latest
     }
 
@@ -136,7 +136,7 @@ impl Settling {
             if is_open && !all.clone().any(given_up) {
                 all.for_each(|case| self.wanted[case] = true);
             }
-            latest.push(Settled {
+            latest.push(ComparisonProgress {
                 base: self.names[base].clone(),
                 other: self.names[other].clone(),
                 is_settled: !is_open,
@@ -157,7 +157,7 @@ impl Settling {
         if self.ended.is_some() {
             self.wanted.fill(false);
         }
-        RunEvent::Settling {
+        RunEvent::RoundEnded {
             round,
             at_most: self.at_most,
             left_s: self.left(round, round_s, elapsed_s),
@@ -190,8 +190,8 @@ fn side<'a>(name: &str, done: &'a [TrialEnd]) -> Side<'a> {
     Side::of(name, own.map(|end| (end.trial, end.summary.as_ref())))
 }
 
-fn figure(standing: &Standing) -> SettledFigure {
-    SettledFigure {
+fn figure(standing: &Standing) -> FigureProgress {
+    FigureProgress {
         name: standing.metric.title(),
         call: standing.call(),
         is_open: standing.is_open(),
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     /// Two cases and a control, without any trials.
-    fn nothing_measured(budget_s: Option<f64>) -> Settling {
+    fn nothing_measured(budget_s: Option<f64>) -> Rounds {
         let case = |name: &str, control_of: Option<&str>| {
             serde_json::json!({ "name": name, "dir": name, "values": [], "users": null, "rate_per_s": null,
                                 "control_of": control_of })
@@ -221,39 +221,39 @@ mod tests {
             "until_certain": { "within": 0.02, "budget_s": budget_s, "seed": 7 },
         });
         let manifest: Manifest = serde_json::from_value(manifest).expect("a manifest");
-        Settling::of(&manifest).expect("trials until it is certain")
+        Rounds::of(&manifest).expect("trials until it is certain")
     }
 
     /// The state after `rounds` rounds of ten seconds each.
-    fn after(rounds: u32, budget_s: Option<f64>, given_up: &[usize]) -> (Settling, Option<f64>) {
-        let mut settling = nothing_measured(budget_s);
-        (0..rounds).for_each(|_| settling.round_made());
+    fn after(rounds: u32, budget_s: Option<f64>, given_up: &[usize]) -> (Rounds, Option<f64>) {
+        let mut progress = nothing_measured(budget_s);
+        (0..rounds).for_each(|_| progress.round_made());
         let elapsed_s = 10.0 * f64::from(rounds);
-        let event = settling.judge(rounds, elapsed_s, &[], &|case| given_up.contains(&case));
-        let RunEvent::Settling { left_s, .. } = event else { panic!("{event:?}") };
-        (settling, left_s)
+        let event = progress.judge(rounds, elapsed_s, &[], &|case| given_up.contains(&case));
+        let RunEvent::RoundEnded { left_s, .. } = event else { panic!("{event:?}") };
+        (progress, left_s)
     }
 
     #[test]
     fn no_round_begins_that_would_exceed_the_budget() {
-        let (settling, left_s) = after(3, Some(40.0), &[]);
-        assert_eq!((settling.ended(), left_s), (None, Some(10.0)));
-        assert!((0..3).all(|case| settling.wants(case)));
-        let (settling, left_s) = after(4, Some(40.0), &[]);
-        assert_eq!((settling.ended(), left_s), (Some(UntilEnded::Budget), None));
-        assert!((0..3).all(|case| !settling.wants(case)));
+        let (progress, left_s) = after(3, Some(40.0), &[]);
+        assert_eq!((progress.ended(), left_s), (None, Some(10.0)));
+        assert!((0..3).all(|case| progress.wants(case)));
+        let (progress, left_s) = after(4, Some(40.0), &[]);
+        assert_eq!((progress.ended(), left_s), (Some(UntilEnded::Budget), None));
+        assert!((0..3).all(|case| !progress.wants(case)));
         // Without a budget, rounds continue up to the maximum.
-        let (settling, left_s) = after(19, None, &[]);
-        assert_eq!((settling.ended(), left_s), (None, Some(10.0)));
+        let (progress, left_s) = after(19, None, &[]);
+        assert_eq!((progress.ended(), left_s), (None, Some(10.0)));
         assert_eq!(after(20, None, &[]).0.ended(), Some(UntilEnded::AtMost));
     }
 
     #[test]
     fn what_waits_for_a_case_that_cannot_be_measured_ends() {
         for given_up in 0..3 {
-            let (settling, _) = after(1, None, &[given_up]);
-            assert_eq!(settling.ended(), Some(UntilEnded::NotMeasured), "{given_up}");
-            assert!(settling.into_latest().iter().all(|comparison| !comparison.is_settled));
+            let (progress, _) = after(1, None, &[given_up]);
+            assert_eq!(progress.ended(), Some(UntilEnded::NotMeasured), "{given_up}");
+            assert!(progress.into_latest().iter().all(|comparison| !comparison.is_settled));
         }
     }
 
