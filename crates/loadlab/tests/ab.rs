@@ -140,7 +140,7 @@ fn the_slower_revision_is_worse() {
     let figures = result["comparisons"][0]["figures"].as_array().expect("figures");
     let median = figures.iter().find(|figure| figure["figure"] == "median").expect("it is named");
     assert!(median["visible"].is_number() || is_spoiled(&shop.summaries()), "{median}");
-    assert!(ran.err.contains("`v1` has no pages.txt: taken from the present tree"), "{}", ran.err);
+    assert!(ran.err.contains("`v1` has no pages.txt: taken from the working tree"), "{}", ran.err);
     if is_spoiled(&shop.summaries()) {
         ran.expect_however_busy(&shop.summaries(), false);
         return;

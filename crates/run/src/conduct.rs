@@ -19,7 +19,7 @@ use loadlab_system::Cancel;
 
 use crate::begin::{allowed_of, conditions_of, never_began, prepare};
 use crate::error::RunError;
-use crate::event::RunEvent;
+use crate::event::{Recorded, RunEvent};
 use crate::manifest::{figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::record::{Record, TrialSummaries};
@@ -62,7 +62,12 @@ pub fn conduct(
     let is_missing = |place: &usize| !kept.contains_key(&schedule[*place]);
     let missing: Vec<usize> = (0..schedule.len()).filter(is_missing).collect();
     let at_most = rounds.is_some();
-    emit(RunEvent::Recording { dir: options.out.clone(), trials: missing.len(), at_most });
+    emit(RunEvent::Recording {
+        dir: options.out.clone(),
+        count: missing.len(),
+        of: Recorded::Trials,
+        at_most,
+    });
     if options.resumes {
         let (there, all) = (schedule.len() - missing.len(), schedule.len());
         emit(RunEvent::Note(format!("{there} of {all} trials are complete; running the others")));

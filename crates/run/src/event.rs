@@ -12,6 +12,17 @@ use loadlab_record::watch::sample::Sample;
 use crate::result::{ComparisonProgress, FigureProgress};
 use crate::senders::AgentNow;
 
+/// What a record will hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// Trials of cases.
+    Trials,
+    /// Levels of a search.
+    Levels,
+    /// Loads under which limits are compared.
+    Loads,
+}
+
 /// One event, reported in the order things happened.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
@@ -19,9 +30,11 @@ pub enum RunEvent {
     Recording {
         /// The record's folder.
         dir: std::path::PathBuf,
-        /// Number of trials, levels or loads to be run.
-        trials: usize,
-        /// `trials` is an upper bound: trials run until it is certain how the cases differ.
+        /// Number of them to be run.
+        count: usize,
+        /// What they are.
+        of: Recorded,
+        /// `count` is an upper bound.
         at_most: bool,
     },
     /// A build command started.

@@ -9,7 +9,7 @@ use loadlab_system::Cancel;
 
 use crate::begin::{allowed_of, conditions_of, never_began, prepare};
 use crate::error::RunError;
-use crate::event::RunEvent;
+use crate::event::{Recorded, RunEvent};
 use crate::logs;
 use crate::options::RunOptions;
 use crate::record::Record;
@@ -54,7 +54,8 @@ pub fn find(
     let mut record = Record::begin_search(plan, options, request.facts())?;
     emit(RunEvent::Recording {
         dir: options.out.clone(),
-        trials: request.max_levels as usize,
+        count: request.max_levels as usize,
+        of: Recorded::Levels,
         at_most: true,
     });
     let mut running = match prepare(plan, options, &mut record, cancel, emit) {

@@ -47,7 +47,7 @@ pub use begin::parse_expressions;
 pub use bench::{BeforeLoad, Bench, BenchError, BenchResult, bench};
 pub use conduct::conduct;
 pub use error::RunError;
-pub use event::RunEvent;
+pub use event::{Recorded, RunEvent};
 pub use find::{SearchResult, find};
 pub use host::{host, rfc3339_now};
 pub use manifest::{figures_of_case, plan_sha256};

@@ -354,7 +354,8 @@ fn below(kept: &Value) -> Result<String> {
         made.push_str(&format!("A trial or more of {invalid} is INVALID and left out.\n"));
     }
     if let Some(failed) = with_verdict("fail") {
-        made.push_str(&format!("What the plan expects (`expect`) does not hold in {failed}.\n"));
+        let of = if trials == 1 { "" } else { "a trial or more of " };
+        made.push_str(&format!("What the plan expects (`expect`) does not hold in {of}{failed}.\n"));
     }
     Ok(made)
 }
@@ -528,7 +529,10 @@ mod tests {
         let mut failed = kept.clone();
         failed["cases"][1]["verdict"] = json!("fail");
         let failed = with_tables(page, &|_: &str| Some(failed.to_string())).unwrap().0;
-        assert!(failed.contains("What the plan expects (`expect`) does not hold in `40%`."), "{failed}");
+        assert!(
+            failed.contains("What the plan expects (`expect`) does not hold in a trial or more of `40%`."),
+            "{failed}"
+        );
         let across = page.replace("half;", "half across;").replace("old\n", "");
         let across = with_tables(&across, &file).unwrap().0;
         assert!(

@@ -57,7 +57,7 @@ fn only_case<'a>(plan: &'a Plan, asks: &str) -> Result<&'a Case, String> {
     Ok(case)
 }
 
-/// Refuses a plan that compares revisions, for a command that measures only the present tree.
+/// Refuses a plan that compares revisions, for a command that measures only the working tree.
 fn without_revisions(plan: &Plan, command: &str) -> Result<(), String> {
     if plan.revisions.is_empty() {
         return Ok(());

@@ -8,14 +8,20 @@ use loadlab_record::documents::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::documents::summary::{Doubt, Summary, Verdict};
 use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, plural};
 use loadlab_report::figures;
-use loadlab_run::{ComparisonProgress, FigureProgress, RunEvent};
+use loadlab_run::{ComparisonProgress, FigureProgress, Recorded, RunEvent};
 
 /// The text of an event; `None` for progress and other events that a view shows in its own way.
 pub fn describe(event: &RunEvent) -> Option<String> {
     Some(match event {
-        RunEvent::Recording { dir, trials, at_most } => {
+        RunEvent::Recording { dir, count, of, at_most } => {
             let at_most = if *at_most { "at most " } else { "" };
-            format!("recording {at_most}{} in {}", plural(*trials as u64, "trial", "trials"), dir.display())
+            let count = *count as u64;
+            let recorded = match of {
+                Recorded::Trials => plural(count, "trial", "trials"),
+                Recorded::Levels => plural(count, "level", "levels"),
+                Recorded::Loads => plural(count, "load", "loads"),
+            };
+            format!("recording {at_most}{recorded} in {}", dir.display())
         }
         RunEvent::Building { what, command } => format!("{what}: {command}"),
         RunEvent::Built { what, took_s } => format!("{what}: done in {}", format_duration_ns(took_s * 1e9)),

@@ -22,7 +22,7 @@ pub struct Plan {
     pub quick: bool,
     /// Names of all profiles.
     pub profiles: Vec<String>,
-    /// Revisions of its repository to compare, in order; empty if the plan is about the present tree.
+    /// Revisions of its repository to compare, in order; empty if the plan is about the working tree.
     pub revisions: Vec<Revision>,
     /// Names of the axes, in order.
     pub axes: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Plan {
 pub struct Revision {
     /// Its name in git: a branch, a tag, a commit, `HEAD~3`.
     pub name: String,
-    /// The plan's folder where the revision is checked out; `None`: it is not, and paths are those of the present tree.
+    /// The plan's folder where the revision is checked out; `None`: it is not, and paths are those of the working tree.
     pub dir: Option<String>,
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use loadlab_load::io::uring::{Size, Uring};
+use loadlab_record::text::cores::{MAX_OF_KERNEL, parse_cores};
 use loadlab_system::open_files;
 
 /// What the preflight knows about the machine.
@@ -337,14 +338,7 @@ fn v1_memory(dir: &Path, out: &mut CgroupLimits) {
 fn cores(root: &Path) -> u64 {
     let status = text(root, "proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
-    let of = |part: &str| {
-        let (from, to) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
-        Some((to.parse::<u64>().ok()? + 1).saturating_sub(from.parse().ok()?))
-    };
-    match list.split(',').filter_map(of).sum() {
-        0 => cores_online(root),
-        n => n,
-    }
+    parse_cores(list, MAX_OF_KERNEL).map_or_else(|| cores_online(root), |cores| cores.len() as u64)
 }
 
 fn cores_online(root: &Path) -> u64 {

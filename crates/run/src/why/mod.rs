@@ -25,7 +25,7 @@ use loadlab_system::Cancel;
 
 use crate::begin::{allowed_of, never_began, prepare};
 use crate::error::RunError;
-use crate::event::RunEvent;
+use crate::event::{Recorded, RunEvent};
 use crate::manifest::{figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::record::Record;
@@ -116,7 +116,12 @@ pub fn why(
         ..WhyFacts::default()
     };
     let mut record = Record::begin_why(plan, options, facts.clone())?;
-    emit(RunEvent::Recording { dir: options.out.clone(), trials: MOST_LOADS as usize, at_most: true });
+    emit(RunEvent::Recording {
+        dir: options.out.clone(),
+        count: MOST_LOADS as usize,
+        of: Recorded::Loads,
+        at_most: true,
+    });
     let mut running = match prepare(plan, options, &mut record, cancel, emit) {
         Ok(running) => running,
         Err(error) => return Err(never_began(&mut record, None, error, cancel)),

@@ -58,7 +58,7 @@ fn choice(args: &BisectArgs, set: Vec<(String, String)>) -> PlanChoice {
     }
 }
 
-/// One trial of the present tree, with an exit code for `git bisect run`.
+/// One trial of the working tree, with an exit code for `git bisect run`.
 fn once(args: &BisectArgs) -> Ended {
     if let Some(option) = args.not_with_exec() {
         let why = format!("{option} is for a search, and --exec measures one tree\nhint: leave it out");

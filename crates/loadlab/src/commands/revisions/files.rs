@@ -9,7 +9,7 @@ use super::git::Repository;
 const MOST_WORDS: usize = 10_000;
 const NAMED: usize = 3;
 
-/// Copies the files that the plan's text names from the present tree into the plan's folder of a revision, if they are
+/// Copies the files that the plan's text names from the working tree into the plan's folder of a revision, if they are
 /// missing there. Files that git ignores are left out: they were built here, and each revision builds its own. Returns
 /// what was copied, in words.
 ///

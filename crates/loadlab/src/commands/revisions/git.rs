@@ -59,7 +59,7 @@ impl Repository {
         self.root.file_name().unwrap_or(OsStr::new("repository"))
     }
 
-    /// The plan's folder in the present tree.
+    /// The plan's folder in the working tree.
     pub fn dir(&self) -> PathBuf {
         self.root.join(&self.prefix)
     }
@@ -124,9 +124,9 @@ impl Repository {
         })
     }
 
-    /// Changes of the present tree that belong to none of the revisions, in words, if one of the revisions is the
+    /// Changes of the working tree that belong to none of the revisions, in words, if one of the revisions is the
     /// commit that is checked out here: a user who compares that one may think that it has the changes. Changes of the
-    /// plan do not count: the plan is always that of the present tree.
+    /// plan do not count: the plan is always that of the working tree.
     ///
     /// # Errors
     /// In words: git cannot say.

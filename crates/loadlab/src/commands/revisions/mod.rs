@@ -115,7 +115,7 @@ impl Trees {
         self.repository.check_out(known, &into)?;
         let taken = files::complete(&self.repository, plan, &dir)?;
         let taken =
-            taken.map(|taken| format!("`{}` has no {taken}: taken from the present tree", known.name));
+            taken.map(|taken| format!("`{}` has no {taken}: taken from the working tree", known.name));
         Ok((dir.display().to_string(), taken))
     }
 
