@@ -70,7 +70,8 @@ pub fn conduct(
     });
     if options.resumes {
         let (there, all) = (schedule.len() - missing.len(), schedule.len());
-        emit(RunEvent::Note(format!("{there} of {all} trials are complete; running the others")));
+        let left = if missing.is_empty() { "nothing is left to run" } else { "running the others" };
+        emit(RunEvent::Note(format!("{there} of {all} trials are complete; {left}")));
     }
 
     let mut running = match prepare(plan, options, &mut record, cancel, emit) {
