@@ -65,7 +65,8 @@ fn a_run_that_was_killed_goes_on() {
     assert!(shown.out.contains("2 trials each") && !shown.out.contains("not a case"), "{}", shown.out);
     assert_eq!(lab.left_behind(), Vec::<String>::new());
     // Nothing is left to do.
-    lab.loadlab(&["resume", &name, "--plan", "moved.yaml"]).expect(0, &["4 of 4 trials are complete; nothing is left to run"]);
+    lab.loadlab(&["resume", &name, "--plan", "moved.yaml"])
+        .expect(0, &["4 of 4 trials are complete; nothing is left to run"]);
 }
 
 #[test]
