@@ -79,7 +79,10 @@ fn condition_of(lab: &str, profile: &str, trial: &Trial) -> Option<String> {
     match (lab, profile) {
         ("edge-tiers", "far") => Some("86 <= response_ms/min".to_owned()),
         ("trade-processor", "wan") => {
-            let delay_ms = trial.value("delay").strip_suffix("ms").unwrap_or("0");
+            let delay_ms = match trial.value("delay") {
+                "0s" => "0",
+                delay => delay.strip_suffix("ms").unwrap_or_default(),
+            };
             Some(format!("{delay_ms} <= connect_ms/min"))
         }
         ("stair-stepper", "waits") => Some(format!("{} <= response_ms/min", trial.value("sleep_ms"))),

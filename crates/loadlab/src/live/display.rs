@@ -16,7 +16,7 @@ const FULL: f64 = 0.95;
 
 /// How much of something a component uses.
 pub struct Use {
-    pub used: Option<String>,
+    pub text: Option<String>,
     /// Share of its limit.
     pub share: Option<f64>,
     pub limit: Option<String>,
@@ -98,7 +98,7 @@ pub fn shown(components: &[Component]) -> Vec<&Component> {
 /// Its CPU against its limit.
 pub fn cpu(c: &Component) -> Use {
     Use {
-        used: c.cores.map(|cores| figures::cpu_percent(cores * 100.0)),
+        text: c.cores.map(|cores| figures::cpu_percent(cores * 100.0)),
         share: c.cores.zip(c.cpu_limit).map(|(cores, limit)| cores / limit.max(1e-9)),
         limit: c.cpu_limit.map(|l| figures::cpu_percent(l * 100.0)),
     }
@@ -107,7 +107,7 @@ pub fn cpu(c: &Component) -> Use {
 /// Its memory against its limit.
 pub fn memory(c: &Component) -> Use {
     Use {
-        used: c.memory_bytes.map(|b| format_bytes(b as f64)),
+        text: c.memory_bytes.map(|b| format_bytes(b as f64)),
         share: c.memory_bytes.zip(c.memory_limit_bytes).map(|(used, l)| used as f64 / l.max(1) as f64),
         limit: c.memory_limit_bytes.map(|l| format_bytes(l as f64)),
     }

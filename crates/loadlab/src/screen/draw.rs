@@ -192,7 +192,7 @@ impl Drawing {
     fn used(&self, label: &str, used: &display::Use, gauge: usize) -> Vec<Span<'static>> {
         let weight = display::weight_of(used.share);
         let mut spans = vec![Span::styled(format!("  {label} "), self.dim())];
-        let now = used.used.as_deref().unwrap_or(figures::NOTHING);
+        let now = used.text.as_deref().unwrap_or(figures::NOTHING);
         if gauge == 0 {
             spans.push(self.span(weight, &right(now, 8)));
             return spans;

@@ -198,7 +198,7 @@ fn component_frame(c: &Component, tail: usize) -> ComponentFrame {
 
 fn use_frame(used: display::Use) -> UseFrame {
     UseFrame {
-        text: used.used.unwrap_or_else(|| figures::NOTHING.to_owned()),
+        text: used.text.unwrap_or_else(|| figures::NOTHING.to_owned()),
         share: used.share.map(|s| s.clamp(0.0, 1.0)),
         limit: used.limit,
         weight: name_of(display::weight_of(used.share)),
