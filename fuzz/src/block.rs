@@ -8,7 +8,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
-use loadlab_load::run::Part;
+use loadlab_load::run::PartContent;
 use loadlab_swarm::block::{Block, pack, unpack};
 
 /// The fuzz target; see the module.
@@ -20,19 +20,19 @@ pub fn target(data: &[u8]) {
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     let known = block.known();
-    let (part, whole) = block.into_part(None);
+    let (content, whole) = block.into_content(None);
     assert_eq!(unpack(&packed).is_ok(), whole.is_ok());
-    match (&part, known) {
-        (Part::Counted(delta), Some(known)) => {
+    match (&content, known) {
+        (PartContent::Counted(delta), Some(known)) => {
             let read = (delta.until_ns, delta.in_flight, delta.window_to_ns);
             assert_eq!(read, (known.until_ns, known.in_flight, known.window_to_ns));
         }
-        (Part::Ended(_), None) => {}
-        (part, known) => panic!("{known:?} became {part:?}"),
+        (PartContent::Ended(_), None) => {}
+        (content, known) => panic!("{known:?} became {content:?}"),
     }
-    let again = pack(&part);
+    let again = pack(&content);
     let back = unpack(&again).expect("what was packed here");
-    assert_eq!(pack(&back), again, "{part:?}");
+    assert_eq!(pack(&back), again, "{content:?}");
 }
 
 /// Compresses as agents do.

@@ -25,7 +25,7 @@ mod threads;
 pub use crate::start::ConnectPhase;
 pub use crate::worker::due_between;
 pub use crate::worker::{Stopped, WorkerEnd};
-pub use part::{Part, PartEnd, PartReport, merge, run_part, simulate_part};
+pub use part::{PartContent, PartEnd, PartReport, merge, run_part, simulate_part};
 pub use simulated::{simulate, simulate_share};
 
 /// Ends a load early, from any thread.

@@ -10,7 +10,9 @@ use loadlab_load::journey::rows::{Dealing, Rows};
 use loadlab_load::journey::script::{Deal, Journey};
 use loadlab_load::measure::delta::{Delta, Sizes};
 use loadlab_load::random::Random;
-use loadlab_load::run::{Origin, Part, PartReport, Second, due_between, merge, simulate, simulate_part};
+use loadlab_load::run::{
+    Origin, PartContent, PartReport, Second, due_between, merge, simulate, simulate_part,
+};
 use loadlab_load::spec::{Joins, OtherThreads};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::counts::load::Counts;
@@ -163,9 +165,9 @@ fn merged(spec: &LoadSpec, threads: &[usize], seed: u64) -> (Vec<Second>, LoadRe
         let end = simulate_part(&spec, &Control::default(), &mut sim, &mut |delta| {
             let mut copy = Delta::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });
             std::mem::swap(&mut copy, delta);
-            own.push_back(PartReport { part, what: Part::Counted(Box::new(copy)) });
+            own.push_back(PartReport { part, content: PartContent::Counted(Box::new(copy)) });
         });
-        own.push_back(PartReport { part, what: Part::Ended(Box::new(end.unwrap())) });
+        own.push_back(PartReport { part, content: PartContent::Ended(Box::new(end.unwrap())) });
         reports.push(own);
     }
     let mut in_some_order = std::iter::from_fn(|| {

@@ -6,27 +6,27 @@ use loadlab_report::terminal::harmless_lines;
 use crate::{mask, output};
 
 /// How a command ended: its exit status, and the message to show.
-pub struct Ended {
+pub struct CommandEnd {
     exit: Exit,
     message: Option<String>,
     /// Replaces the exit code where another program's convention defines it, such as that of `git bisect run`.
     code: Option<u8>,
 }
 
-impl Ended {
+impl CommandEnd {
     /// Ends with this exit and no message.
     pub fn with(exit: Exit) -> Self {
-        Ended { exit, message: None, code: None }
+        CommandEnd { exit, message: None, code: None }
     }
 
     /// Ends with this exit and an error message.
     pub fn error(exit: Exit, message: impl std::fmt::Display) -> Self {
-        Ended { exit, message: Some(message.to_string()), code: None }
+        CommandEnd { exit, message: Some(message.to_string()), code: None }
     }
 
     /// Ends with the exit code that another program expects.
     pub fn with_code(self, code: u8) -> Self {
-        Ended { code: Some(code), ..self }
+        CommandEnd { code: Some(code), ..self }
     }
 
     /// The exit, whatever code another program expects.

@@ -21,10 +21,10 @@ use std::path::Path;
 use args::{Command, other_tools, renamed, typed};
 use commands::not_measured::{self, Documents};
 use commands::{
-    ab, about, baseline, bench, bisect, check, clean, compare, demo, find, history, init, report, resume,
-    run, saved, why,
+    ab, about, baseline, bench, bench_saved, bisect, check, clean, compare, demo, find, init, list, report,
+    resume, run, show, why,
 };
-use exit::Ended;
+use exit::CommandEnd;
 use loadlab_analysis::Exit;
 
 fn main() -> std::process::ExitCode {
@@ -60,14 +60,14 @@ fn main() -> std::process::ExitCode {
         Command::Ab(args) => ab::command(*args),
         Command::Bisect(args) => bisect::command(&args),
         Command::Resume(args) => resume::command(&args),
-        Command::Bench(args) if args.keeps_record() => saved::command(&args),
+        Command::Bench(args) if args.keeps_record() => bench_saved::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Find(args) => find::command(&args),
         Command::Why(args) => why::command(&args),
         Command::Report(args) => report::command(&args),
         Command::Compare(args) => compare::command(&args),
-        Command::List(args) => history::list(&args),
-        Command::Show(args) => history::show(&args),
+        Command::List(args) => list::command(&args),
+        Command::Show(args) => show::command(&args),
         Command::Baseline(args) => baseline::command(&args),
         Command::Check(args) => check::command(&args),
         Command::Demo(args) => demo::command(&args),
@@ -93,7 +93,7 @@ fn not_understood(error: &clap::Error, words: &[String]) -> std::process::ExitCo
     let text = why.clone().unwrap_or_else(usage);
     Documents { name: command, junit, json }.write(Exit::BadPlan, text.trim_start_matches("error: "));
     match why {
-        Some(why) => Ended::error(Exit::BadPlan, why).into_code(),
+        Some(why) => CommandEnd::error(Exit::BadPlan, why).into_code(),
         None => output::usage(error, words),
     }
 }

@@ -6,14 +6,14 @@ use loadlab_system::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 
 /// A token that is cancelled by SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
 /// The signals cannot be handled: how the command ends.
-pub fn cancel_on_signal() -> Result<Cancel, Ended> {
-    let cannot = |error| Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}"));
+pub fn cancel_on_signal() -> Result<Cancel, CommandEnd> {
+    let cannot = |error| CommandEnd::error(Exit::CouldNotRun, format!("cannot handle signals: {error}"));
     handle().map_err(cannot)
 }
 

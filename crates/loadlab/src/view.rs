@@ -18,7 +18,7 @@ use loadlab_system::Cancel;
 
 use crate::args::ProgressArgs;
 use crate::args::serving::Serving;
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::live::Live;
 use crate::live::wording::{self, describe};
 use crate::mask;
@@ -109,7 +109,7 @@ impl View {
     ///
     /// # Errors
     /// Metrics or the page cannot be served on the given address.
-    pub fn new(mode: OutputMode, title: &str, serving: Serving) -> Result<Self, Ended> {
+    pub fn new(mode: OutputMode, title: &str, serving: Serving) -> Result<Self, CommandEnd> {
         let title = &mask::text(title);
         let metrics = Metrics::start(serving.metrics, title)?;
         let live = Arc::new(Live::new(title));
@@ -134,11 +134,11 @@ impl View {
     /// Shows how the run ended, turns the page into the report, and waits while the report is served.
     pub fn serve_report(
         &self,
-        ended: Ended,
+        ended: CommandEnd,
         wait: Option<Duration>,
         cancel: &Cancel,
         report: impl FnOnce() -> Option<String>,
-    ) -> Ended {
+    ) -> CommandEnd {
         let Some(ui) = &self.ui else { return ended };
         let ended = ended.shown();
         ui.serve_report(report(), wait, cancel);

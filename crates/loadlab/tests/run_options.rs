@@ -135,6 +135,20 @@ fn check_finds_a_file_that_a_load_lacks() {
 }
 
 #[test]
+fn check_notes_a_host_that_a_run_refuses() {
+    let lab = Lab::new();
+    let journey = "  journey:\n    - get: http://203.0.113.5/\n";
+    let plan = format!("loadlab: 1\nname: shop\nload:\n  users: 1\n  requests: 1\n{journey}");
+    lab.file("plan.yaml", &plan);
+    let words = ["note:", "a run would refuse this", "`203.0.113.5`", "is not loopback", "allow_hosts"];
+    lab.loadlab(&["check", "plan.yaml"]).expect(0, &words);
+    lab.file("plan.yaml", &format!("{plan}allow_hosts: [203.0.113.5]\n"));
+    let allowed = lab.loadlab(&["check", "plan.yaml"]);
+    allowed.expect(0, &[]);
+    assert!(!allowed.err.contains("refuse"), "{}", allowed.err);
+}
+
+#[test]
 fn plans_with_mistakes() {
     let lab = Lab::new();
     let good = two_axes();

@@ -10,11 +10,11 @@ use loadlab_system::Cancel;
 use crate::begin::{allowed_of, conditions_of, never_began, prepare};
 use crate::error::RunError;
 use crate::event::{Recorded, RunEvent};
+use crate::ids::Ids;
 use crate::logs;
 use crate::options::RunOptions;
 use crate::record::Record;
 use crate::running_system::RunningSystem;
-use crate::running_system::durability::Ids;
 use crate::search::{SearchRequest, SearchTask, Searched};
 use crate::state::EventSink;
 

@@ -19,6 +19,7 @@ mod conduct;
 mod error;
 mod find;
 mod host;
+mod ids;
 mod level;
 mod limits;
 mod logs;

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use loadlab_load::target::Allowed;
 use loadlab_plan::{Command, ComponentKind, ComponentSpec, Isolation, Plan};
 use loadlab_system::{Engine, Error, Limits, Net, host_check};
 
@@ -14,6 +15,7 @@ use crate::running_system::RunningSystem;
 use crate::running_system::error::BringUpError;
 use crate::senders::files_of;
 use crate::translate::urls::makes_files;
+use crate::translate::{check_targets, urls};
 
 /// A kind of need: its name and the result of trying it; `None` if the plan has no such need.
 type Tried = (&'static str, Option<Result<(), BringUpError>>);
@@ -61,6 +63,15 @@ pub fn missing_file(plan: &Plan) -> Option<String> {
         "{what}: there is no file {}\nhint: paths are relative to the plan's folder",
         path.display()
     ))
+}
+
+/// Why a run of this plan, without further options, would refuse one of its targets, in words: a host that is neither
+/// loopback nor allowed by the plan, or a name that does not resolve here. Names are resolved, as the run would do.
+pub fn refused_target(plan: &Plan) -> Option<String> {
+    let allowed = Allowed { hosts: plan.allow_hosts.clone(), ..Allowed::default() };
+    let checked = check_targets(plan.cases(), &allowed);
+    let refused = checked.and_then(|()| urls::check(plan, &plan_dir(plan), &allowed)).err()?;
+    refused.is_target().then(|| refused.to_string())
 }
 
 fn try_all(plan: &Plan, running: Option<&RunningSystem>) -> Vec<Tried> {

@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use loadlab_load::measure::delta::{Delta, Gaps, Ids, Sizes};
-use loadlab_load::run::{ConnectPhase, Part, PartEnd, Stopped, WorkerEnd};
+use loadlab_load::run::{ConnectPhase, PartContent, PartEnd, Stopped, WorkerEnd};
 use loadlab_record::counts::compact::{self, Compact, Damaged, read_into, read_number, write_number};
 use loadlab_record::counts::dependence::InOrder;
 use loadlab_record::counts::example::Example;
@@ -104,10 +104,10 @@ struct Thread {
 }
 
 /// Packs a report of a part.
-pub fn pack(part: &Part) -> Vec<u8> {
-    match part {
-        Part::Counted(delta) => pack_counted(delta),
-        Part::Ended(end) => pack_ended(end),
+pub fn pack(content: &PartContent) -> Vec<u8> {
+    match content {
+        PartContent::Counted(delta) => pack_counted(delta),
+        PartContent::Ended(end) => pack_ended(end),
     }
 }
 
@@ -223,15 +223,15 @@ impl Block {
 
     /// Decodes the block, and tells whether it was intact: if its histograms are damaged, the counts remain, so that
     /// the load's totals still add up. A delta that is no longer needed can be passed in to reuse its memory.
-    pub fn into_part(self, used: Option<Box<Delta>>) -> (Part, Result<(), BlockError>) {
+    pub fn into_content(self, used: Option<Box<Delta>>) -> (PartContent, Result<(), BlockError>) {
         match self.head {
             Head::Counted(head) => {
                 let (delta, whole) = delta_of(*head, &self.body, used);
-                (Part::Counted(delta), whole.map_err(BlockError::from))
+                (PartContent::Counted(delta), whole.map_err(BlockError::from))
             }
             Head::Ended(head) => match end_of(*head) {
-                Ok(end) if self.body.is_empty() => (Part::Ended(Box::new(end)), Ok(())),
-                _ => (Part::Ended(Box::default()), Err(BlockError::Damaged)),
+                Ok(end) if self.body.is_empty() => (PartContent::Ended(Box::new(end)), Ok(())),
+                _ => (PartContent::Ended(Box::default()), Err(BlockError::Damaged)),
             },
         }
     }
@@ -241,9 +241,9 @@ impl Block {
 ///
 /// # Errors
 /// The bytes were not made by [`pack`].
-pub fn unpack(packed: &[u8]) -> Result<Part, BlockError> {
-    let (part, whole) = Block::open(packed)?.into_part(None);
-    whole.map(|()| part)
+pub fn unpack(packed: &[u8]) -> Result<PartContent, BlockError> {
+    let (content, whole) = Block::open(packed)?.into_content(None);
+    whole.map(|()| content)
 }
 
 fn counted(delta: &Delta) -> Counted {

@@ -6,16 +6,16 @@
 //! - [`reduce`]: the reports of all agents in order, each once; and what a lost agent leaves open.
 //! - [`spool`]: an agent's reports on disk until the run is over.
 //! - [`clock`]: how far an agent's clock is from the coordinator's.
-//! - [`message`]: the other messages they exchange; [`crew`]: what the coordinator knows from them.
+//! - [`message`]: the other messages they exchange; [`agents`]: what the coordinator knows from them.
 //! - [`signed`]: orders that only the coordinator can give.
 //! - [`nats`]: both ends, on a NATS server. Everything about NATS is behind the feature `nats`.
 //!
 //! The crate `loadlab_load` divides a load and merges its parts ([`loadlab_load::run::run_part`],
 //! [`loadlab_load::run::merge`]); it knows nothing of the network.
 
+pub mod agents;
 pub mod block;
 pub mod clock;
-pub mod crew;
 pub mod message;
 #[cfg(feature = "nats")]
 pub mod nats;

@@ -17,9 +17,9 @@ proptest! {
     ) {
         let spec = spec(rate, is_closed, has_warmup);
         let direct = merged_of(&spec, parts as usize, reports(&spec, parts).into_iter());
-        let packed = reports(&spec, parts).into_iter().map(|report| (report.part, pack(&report.what)));
+        let packed = reports(&spec, parts).into_iter().map(|report| (report.part, pack(&report.content)));
         let packed: Vec<(usize, Vec<u8>)> = packed.collect();
-        let unpacked = packed.iter().map(|(part, bytes)| PartReport { part: *part, what: unpack(bytes).unwrap() });
+        let unpacked = packed.iter().map(|(part, bytes)| PartReport { part: *part, content: unpack(bytes).unwrap() });
         let over_bytes = merged_of(&spec, parts as usize, unpacked);
         prop_assert_eq!(&direct.measured, &over_bytes.measured);
         prop_assert_eq!(&direct.slowest, &over_bytes.slowest);
@@ -38,11 +38,11 @@ proptest! {
     fn damaged_histograms_leave_the_accounts_whole(rate in 1.0f64..300.0, is_closed: bool, which in 0usize..60) {
         let spec = spec(rate, is_closed, false);
         let damage = |place: usize, report: PartReport| {
-            let block = Block::open(&pack(&report.what)).unwrap();
+            let block = Block::open(&pack(&report.content)).unwrap();
             let is_counted = block.known().is_some();
             let block = if place == which && is_counted { block.without_last_byte() } else { block };
-            let (what, whole) = block.into_part(None);
-            (PartReport { part: report.part, what }, whole.is_err())
+            let (content, whole) = block.into_content(None);
+            (PartReport { part: report.part, content }, whole.is_err())
         };
         let all = reports(&spec, 2).into_iter().enumerate();
         let read: Vec<(PartReport, bool)> = all.map(|(place, report)| damage(place, report)).collect();

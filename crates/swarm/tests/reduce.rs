@@ -16,7 +16,7 @@ fn numbered(reports: Vec<PartReport>) -> Vec<(ReportId, Vec<u8>)> {
     let numbered = reports.into_iter().map(|report| {
         let number = next.entry(report.part).or_default();
         *number += 1;
-        (ReportId { slot: report.part, epoch: 0, number: *number - 1 }, pack(&report.what))
+        (ReportId { slot: report.part, epoch: 0, number: *number - 1 }, pack(&report.content))
     });
     numbered.collect()
 }

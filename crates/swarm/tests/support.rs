@@ -3,7 +3,7 @@
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::measure::delta::{Delta, Sizes};
-use loadlab_load::run::{LoadResult, Origin, Part, PartReport, merge, simulate_part};
+use loadlab_load::run::{LoadResult, Origin, PartContent, PartReport, merge, simulate_part};
 use loadlab_load::spec::OtherThreads;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadSpec, Model, Until, WhenBehind};
@@ -64,9 +64,9 @@ pub fn reports(spec: &LoadSpec, parts: u64) -> Vec<PartReport> {
         let end = simulate_part(&own, &Control::default(), &mut Sim::new(Varying), &mut |delta| {
             let mut taken = Delta::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });
             std::mem::swap(&mut taken, delta);
-            reports.push(PartReport { part, what: Part::Counted(Box::new(taken)) });
+            reports.push(PartReport { part, content: PartContent::Counted(Box::new(taken)) });
         });
-        reports.push(PartReport { part, what: Part::Ended(Box::new(end.unwrap())) });
+        reports.push(PartReport { part, content: PartContent::Ended(Box::new(end.unwrap())) });
     }
     reports
 }
@@ -80,9 +80,9 @@ pub fn merged_of(spec: &LoadSpec, parts: usize, mut reports: impl Iterator<Item 
 pub fn merged_blocks(spec: &LoadSpec, parts: usize, mut blocks: impl Iterator<Item = Next>) -> LoadResult {
     let mut next = |used| {
         let Next { part, block } = blocks.next()?;
-        let (what, whole) = block.into_part(used);
+        let (content, whole) = block.into_content(used);
         whole.expect("it was packed here");
-        Some(PartReport { part, what })
+        Some(PartReport { part, content })
     };
     merge(spec, ORIGIN, parts, &mut next, &mut |_| {})
 }

@@ -77,14 +77,14 @@ pub enum Error {
     /// A component was not ready before its deadline.
     #[error(
         "component `{component}` was not ready within {}: {waited_for}: {last}{tail}\nhint: {}",
-        format_duration_ns(*within_ns as f64),
+        format_duration_ns(*timeout_ns as f64),
         not_ready_hint(*oom_kills)
     )]
     NotReady {
         /// The component that was not ready.
         component: String,
         /// Its time limit, nanoseconds.
-        within_ns: u64,
+        timeout_ns: u64,
         /// The readiness check, such as `GET http://…`.
         waited_for: String,
         /// Result of the last attempt.
@@ -105,7 +105,7 @@ pub enum Error {
     /// A command of the plan exceeded its time limit.
     #[error(
         "{name} did not finish within {}: `{command}`{tail}\nhint: allow more time, or check what it is waiting for",
-        format_duration_ns(*within_ns as f64)
+        format_duration_ns(*timeout_ns as f64)
     )]
     CommandTimeout {
         /// The command's name, such as `seed`.
@@ -113,7 +113,7 @@ pub enum Error {
         /// The command that ran.
         command: String,
         /// Its time limit, nanoseconds.
-        within_ns: u64,
+        timeout_ns: u64,
         /// The last lines of its output.
         tail: Tail,
     },

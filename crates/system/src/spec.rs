@@ -120,26 +120,26 @@ pub enum Ready {
         /// `http://…`.
         url: String,
         /// Time limit, nanoseconds since the component's start.
-        within_ns: u64,
+        timeout_ns: u64,
     },
     /// The address accepts a connection.
     Tcp {
         /// `127.0.0.1:6379`.
         addr: String,
         /// Time limit, nanoseconds since the component's start.
-        within_ns: u64,
+        timeout_ns: u64,
     },
     /// A container runs, and its health check, if it has one, reports healthy.
     Healthy {
         /// Time limit, nanoseconds since the component's start.
-        within_ns: u64,
+        timeout_ns: u64,
     },
     /// Its standard output or error contains this text.
     Log {
         /// A substring of what it writes.
         pattern: String,
         /// Time limit, nanoseconds since the component's start.
-        within_ns: u64,
+        timeout_ns: u64,
     },
 }
 
@@ -260,12 +260,12 @@ pub struct Stop {
     /// Signal sent to its process group.
     pub signal: Signal,
     /// Time it has to end before it is killed, nanoseconds.
-    pub within_ns: u64,
+    pub timeout_ns: u64,
 }
 
 impl Default for Stop {
     fn default() -> Self {
-        Stop { signal: Signal::TERM, within_ns: 10_000_000_000 }
+        Stop { signal: Signal::TERM, timeout_ns: 10_000_000_000 }
     }
 }
 
@@ -358,11 +358,11 @@ mod tests {
 
     #[test]
     fn ports_here() {
-        let http = |url: &str| Ready::Http { url: url.into(), within_ns: 1 }.port_here();
+        let http = |url: &str| Ready::Http { url: url.into(), timeout_ns: 1 }.port_here();
         assert_eq!(http("http://127.0.0.1:8080/health?x=1:2"), Some(8080));
         assert_eq!((http("http://localhost:80"), http("http://[::1]:81/")), (Some(80), Some(81)));
         assert_eq!((http("http://10.0.0.1:80/"), http("http://127.0.0.1/"), http("x")), (None, None, None));
-        assert_eq!(Ready::Tcp { addr: "127.0.0.2:7".into(), within_ns: 1 }.port_here(), Some(7));
+        assert_eq!(Ready::Tcp { addr: "127.0.0.2:7".into(), timeout_ns: 1 }.port_here(), Some(7));
         assert_eq!(Ready::Alive.port_here(), None);
     }
 

@@ -50,7 +50,7 @@ fn a_simple_line_replaces_the_shell_and_inherits_nothing() {
 #[test]
 fn readiness_by_http_tcp_and_log() {
     let bench = Bench::new();
-    let within_ns = common::PATIENCE_NS;
+    let timeout_ns = common::PATIENCE_NS;
     let (http, tcp) = (free_port(), free_port());
     let url = format!("http://127.0.0.1:{http}/health");
     for (name, command, port, ready) in [
@@ -58,19 +58,19 @@ fn readiness_by_http_tcp_and_log() {
             "http",
             format!("sleep 0.1; exec {FIXTURE} serve {http} ok"),
             Some(http),
-            Ready::Http { url, within_ns },
+            Ready::Http { url, timeout_ns },
         ),
         (
             "tcp",
             format!("exec {FIXTURE} serve {tcp} ok"),
             Some(tcp),
-            Ready::Tcp { addr: format!("127.0.0.1:{tcp}"), within_ns },
+            Ready::Tcp { addr: format!("127.0.0.1:{tcp}"), timeout_ns },
         ),
         (
             "log",
             "printf 'now rea' >&2; sleep 0.1; echo 'dy to serve' >&2; exec sleep 1000".into(),
             None,
-            Ready::Log { pattern: "ready to serve".into(), within_ns },
+            Ready::Log { pattern: "ready to serve".into(), timeout_ns },
         ),
     ] {
         let mut spec = bench.spec(name, &command);
@@ -100,13 +100,13 @@ fn one_that_is_never_ready_is_reported_with_its_last_lines() {
             .then_some(())
     });
     // The time counts from its start, and its lines may have taken long.
-    let within_ns = clock::now_ns() - component.started_ns() + 2 * SECOND_NS;
-    let ready = Ready::Http { url: format!("http://127.0.0.1:{port}/health"), within_ns };
+    let timeout_ns = clock::now_ns() - component.started_ns() + 2 * SECOND_NS;
+    let ready = Ready::Http { url: format!("http://127.0.0.1:{port}/health"), timeout_ns };
     let message = bench.system.ready_when(&component, &ready, &Cancel::new()).unwrap_err().to_string();
     let message = message
         .replace(&bench.dir.path().display().to_string(), "DIR")
         .replace(&port.to_string(), "PORT")
-        .replace(&format_duration_ns(within_ns as f64), "TIME");
+        .replace(&format_duration_ns(timeout_ns as f64), "TIME");
     insta::assert_snapshot!(message, @r"
     component `web` was not ready within TIME: GET http://127.0.0.1:PORT/health: cannot connect to 127.0.0.1:PORT: Connection refused (os error 111)
     last lines of DIR/logs/web.out:
@@ -121,7 +121,7 @@ fn one_that_is_never_ready_is_reported_with_its_last_lines() {
 fn one_that_ends_while_waited_for_is_reported_at_once() {
     let bench = Bench::new();
     let mut spec = bench.spec("db", "echo cannot open data.db >&2; exit 3");
-    spec.ready = Ready::Tcp { addr: format!("127.0.0.1:{}", free_port()), within_ns: u64::MAX / 4 };
+    spec.ready = Ready::Tcp { addr: format!("127.0.0.1:{}", free_port()), timeout_ns: u64::MAX / 4 };
     let component = bench.system.up(&spec).unwrap();
     let message = bench.system.ready(&component, &Cancel::new()).unwrap_err().to_string();
     let message = message.replace(&bench.dir.path().display().to_string(), "DIR");
@@ -139,7 +139,7 @@ fn one_that_ends_while_waited_for_is_reported_at_once() {
 fn waiting_can_be_cancelled() {
     let bench = Bench::new();
     let mut spec = bench.spec("db", "exec sleep 1000");
-    spec.ready = Ready::Log { pattern: "never".into(), within_ns: u64::MAX / 4 };
+    spec.ready = Ready::Log { pattern: "never".into(), timeout_ns: u64::MAX / 4 };
     let component = bench.system.up(&spec).unwrap();
     let cancel = Cancel::new();
     let canceller = {
@@ -217,8 +217,8 @@ fn a_death_is_noticed_with_its_status() {
 fn a_stubborn_one_is_killed() {
     for bench in Bench::of_all_kinds() {
         let mut spec = bench.spec("a", "trap '' TERM; echo deaf; while :; do sleep 0.05; done");
-        spec.ready = Ready::Log { pattern: "deaf".into(), within_ns: common::PATIENCE_NS };
-        spec.stop = Stop { signal: Signal::TERM, within_ns: SECOND_NS / 10 };
+        spec.ready = Ready::Log { pattern: "deaf".into(), timeout_ns: common::PATIENCE_NS };
+        spec.stop = Stop { signal: Signal::TERM, timeout_ns: SECOND_NS / 10 };
         let component = bench.system.up(&spec).unwrap();
         bench.system.ready(&component, &Cancel::new()).unwrap();
         let down = bench.system.down(&component).unwrap();
@@ -372,7 +372,7 @@ fn one_that_is_never_ready_since_it_has_too_little_memory_is_reported_why() {
     }
     let mut spec = bench.spec("web", &format!("{FIXTURE} hog 100000000; exec sleep 1000"));
     spec.limits = Limits { memory_bytes: Some(15 << 20), ..Limits::default() };
-    spec.ready = Ready::Tcp { addr: format!("127.0.0.1:{}", free_port()), within_ns: 1 };
+    spec.ready = Ready::Tcp { addr: format!("127.0.0.1:{}", free_port()), timeout_ns: 1 };
     let component = bench.system.up(&spec).unwrap();
     let mut target = component.target();
     eventually("the kill", || target.read_now().filter(|sample| sample.oom_kills == Some(1)));
@@ -450,7 +450,7 @@ fn commands_run_to_their_end_and_leave_nothing() {
             command: line.into(),
             dir: bench.dir.path().to_owned(),
             env: vec![("N".into(), "3".into())],
-            within_ns: None,
+            timeout_ns: None,
             log: bench.path("logs/commands.log"),
         };
         let run = |spec: &CommandSpec| bench.system.run_command(spec, &Cancel::new());
@@ -464,7 +464,7 @@ fn commands_run_to_their_end_and_leave_nothing() {
         assert_eq!(message.replace(&bench.dir.path().display().to_string(), "DIR"), expect);
 
         let slow =
-            CommandSpec { within_ns: Some(SECOND_NS / 10), ..spec("wait", "echo waiting; sleep 1000") };
+            CommandSpec { timeout_ns: Some(SECOND_NS / 10), ..spec("wait", "echo waiting; sleep 1000") };
         let message = run(&slow).unwrap_err().to_string();
         assert!(
             message.starts_with("wait did not finish within 100 ms: `echo waiting; sleep 1000`\n"),
@@ -488,7 +488,7 @@ fn a_daemon_started_by_a_command_is_gone_with_it() {
                 .into(),
             dir: bench.dir.path().to_owned(),
             env: Vec::new(),
-            within_ns: None,
+            timeout_ns: None,
             log: bench.path("seed.log"),
         };
         bench.system.run_command(&spec, &Cancel::new()).unwrap().checked().unwrap();
@@ -551,7 +551,7 @@ fn nginx_comes_up_under_a_limit_and_quits_in_order() {
     );
     fs::write(bench.path("nginx.conf"), config).unwrap();
     let mut spec = bench.spec("edge", &format!("/usr/sbin/nginx -c {}", bench.path("nginx.conf").display()));
-    spec.ready = Ready::Http { url: format!("http://127.0.0.1:{port}/"), within_ns: common::PATIENCE_NS };
+    spec.ready = Ready::Http { url: format!("http://127.0.0.1:{port}/"), timeout_ns: common::PATIENCE_NS };
     spec.ports = vec![port];
     spec.stop.signal = Signal::parse("QUIT").unwrap();
     if bench.has_limits() {

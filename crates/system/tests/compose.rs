@@ -74,7 +74,7 @@ fn up_with(
         file: bench.path("compose.yml"),
         env: vec![("PATH".into(), format!("{}:/usr/bin:/bin", bin.display()))],
         services: Default::default(),
-        within_ns: common::PATIENCE_NS,
+        timeout_ns: common::PATIENCE_NS,
         log: bench.path("compose.out"),
     };
     let project = bench.system.compose_up(&spec, &Cancel::new(), &|_, name| bench.spec(name, ""));

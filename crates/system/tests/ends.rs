@@ -67,7 +67,7 @@ fn compose_in(bench: &Bench) -> ComposeSpec {
         file: bench.path("compose.yml"),
         env: vec![("PATH".into(), format!("{}:/usr/bin:/bin", bin.display()))],
         services: Default::default(),
-        within_ns: PATIENCE_NS,
+        timeout_ns: PATIENCE_NS,
         log: bench.path("compose.out"),
     }
 }

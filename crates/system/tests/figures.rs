@@ -138,7 +138,7 @@ fn bringing_up_adds_little() {
     for i in 0..11 {
         let port = free_port();
         let mut spec = bench.spec(&format!("serve{i}"), &format!("exec {FIXTURE} serve {port} x"));
-        spec.ready = Ready::Tcp { addr: format!("127.0.0.1:{port}"), within_ns: PATIENCE_NS };
+        spec.ready = Ready::Tcp { addr: format!("127.0.0.1:{port}"), timeout_ns: PATIENCE_NS };
         spec.ports = vec![port];
         let (begun_ns, begun_s, calls) = (clock::now_ns(), thread_cpu_s(), common::calls_of_thread());
         let component = bench.system.up(&spec).unwrap();

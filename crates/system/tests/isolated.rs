@@ -15,7 +15,7 @@ const SHORT: Duration = Duration::from_millis(200);
 fn up(bench: &Bench, name: &str) -> IpAddr {
     let words = [FIXTURE, "serve-all", "8080", "hello"].map(str::to_owned).to_vec();
     let address = bench.system.own_address(name).unwrap();
-    let ready = Ready::Tcp { addr: format!("{address}:8080"), within_ns: PATIENCE_NS };
+    let ready = Ready::Tcp { addr: format!("{address}:8080"), timeout_ns: PATIENCE_NS };
     let spec = ComponentSpec { command: Command::Argv(words), ready, ..bench.spec(name, "") };
     let component = bench.system.up(&spec).unwrap();
     bench.system.ready(&component, &Cancel::new()).unwrap();

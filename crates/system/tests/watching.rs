@@ -24,7 +24,7 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
     let port = free_port();
     let mut serve =
         bench.spec("serve", &format!("exec {FIXTURE} serve {port} '{{\"queues\": [{{\"depth\": 42}}]}}'"));
-    serve.ready = Ready::Tcp { addr: format!("127.0.0.1:{port}"), within_ns: PATIENCE_NS };
+    serve.ready = Ready::Tcp { addr: format!("127.0.0.1:{port}"), timeout_ns: PATIENCE_NS };
     let spin = bench.spec("spin", &format!("exec {FIXTURE} spin"));
     let components: Vec<_> = [serve, spin]
         .iter()
@@ -171,7 +171,7 @@ fn what_is_written_to_disk_is_counted() {
         let command =
             "dd if=/dev/zero of=data bs=64k count=32 conv=fsync 2>/dev/null; echo written; exec sleep 1000";
         let mut spec = bench.spec("a", command);
-        spec.ready = Ready::Log { pattern: "written".into(), within_ns: PATIENCE_NS };
+        spec.ready = Ready::Log { pattern: "written".into(), timeout_ns: PATIENCE_NS };
         let component = bench.system.up(&spec).unwrap();
         let mut target = component.target();
         bench.system.ready(&component, &Cancel::new()).unwrap();

@@ -80,7 +80,7 @@ pub enum ConversationAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// Most time to wait, nanoseconds; `None`: the load's timeout.
-    pub within_ns: Option<u64>,
+    pub timeout_ns: Option<u64>,
     /// Whether messages that fail the checks are meant for others, and skipped; otherwise the first one decides.
     pub skips_unexpected: bool,
 }
@@ -90,7 +90,7 @@ impl ConversationStep {
     #[inline]
     pub fn timeout_ns(&self) -> Option<u64> {
         match &self.part {
-            ConversationAction::Message { wait, .. } => wait.and_then(|w| w.within_ns),
+            ConversationAction::Message { wait, .. } => wait.and_then(|w| w.timeout_ns),
             ConversationAction::Open { .. } | ConversationAction::Close => None,
         }
     }

@@ -78,12 +78,12 @@ pub struct PartReport {
     /// Number of the part, from 0.
     pub part: usize,
     /// What the part reports.
-    pub what: Part,
+    pub content: PartContent,
 }
 
 /// What a part reports.
 #[derive(Debug)]
-pub enum Part {
+pub enum PartContent {
     /// What the part counted in a second.
     Counted(Box<Delta>),
     /// The part has ended.
@@ -103,14 +103,14 @@ pub fn merge(
     let mut collector = Collector::new(spec, origin, &start, parts);
     let mut ends: BTreeMap<usize, PartEnd> = BTreeMap::new();
     let mut used = None;
-    while let Some(PartReport { part, what }) = next(used.take()) {
-        match what {
-            Part::Counted(mut delta) => {
+    while let Some(PartReport { part, content }) = next(used.take()) {
+        match content {
+            PartContent::Counted(mut delta) => {
                 delta.worker = part;
                 collector.add(&mut delta, observer);
                 used = Some(delta);
             }
-            Part::Ended(end) => {
+            PartContent::Ended(end) => {
                 collector.worker_ended(part, observer);
                 ends.insert(part, *end);
             }

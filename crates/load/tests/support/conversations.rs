@@ -47,7 +47,7 @@ pub fn say(what: &str) -> Script {
     })
 }
 
-pub const WAIT: Wait = Wait { within_ns: None, skips_unexpected: true };
+pub const WAIT: Wait = Wait { timeout_ns: None, skips_unexpected: true };
 
 pub fn contains(text: &str) -> Checks {
     Checks { contains: vec![Text::new(text.as_bytes())], ..Checks::default() }
@@ -68,8 +68,8 @@ pub fn strict(script: Script) -> Script {
     waiting(script, Wait { skips_unexpected: false, ..WAIT })
 }
 
-pub fn within(script: Script, within_ns: u64) -> Script {
-    waiting(script, Wait { within_ns: Some(within_ns), ..WAIT })
+pub fn within(script: Script, timeout_ns: u64) -> Script {
+    waiting(script, Wait { timeout_ns: Some(timeout_ns), ..WAIT })
 }
 
 pub fn waiting(mut script: Script, wait: Wait) -> Script {

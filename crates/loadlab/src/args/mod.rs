@@ -380,6 +380,7 @@ impl MetricArgs {
 #[derive(Debug, Arguments)]
 #[command(after_help = "Examples:\n  loadlab check plan.yaml\n  loadlab check plan.yaml --preflight\n  \
     loadlab check --preflight\n\n\
+    It notes a host that a run would refuse.\n\
     With --preflight the exit code is 5 if something makes the load impossible on this machine, and 0 if there are \
     only doubts.")]
 pub struct CheckArgs {

@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use super::run::{self, Shown};
 use super::{read_plan, verdict};
 use crate::args::{AbArgs, AbFormat, RunArgs};
-use crate::exit::{Ended, note};
+use crate::exit::{CommandEnd, note};
 use crate::output;
 
 /// Runs the command.
-pub fn command(args: AbArgs) -> Ended {
+pub fn command(args: AbArgs) -> CommandEnd {
     let AbArgs { compared, run: mut args, format } = args;
     if args.plan.choice.revisions.is_some() {
         let why = "the revisions are named twice\nhint: leave --revisions out";
-        return run::refused(&args, Ended::error(Exit::BadPlan, why));
+        return run::refused(&args, CommandEnd::error(Exit::BadPlan, why));
     }
     args.plan.choice.revisions = Some(compared);
     let mut read = match read_plan::read_plan(&args.plan) {
@@ -41,7 +41,7 @@ pub fn command(args: AbArgs) -> Ended {
     }
     if args.dry_run {
         output::print(&read_plan::describe(&read.plan));
-        return Ended::with(Exit::Ok);
+        return CommandEnd::with(Exit::Ok);
     }
     run::perform(&args, &read, None, &|args, result, run| show(args, format, result, run))
 }

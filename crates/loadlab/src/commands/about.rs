@@ -4,32 +4,32 @@ use loadlab_analysis::Exit;
 use loadlab_report::assets::Asset;
 
 use crate::args;
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::output::{Form, print_as};
 
 /// `loadlab schema`.
-pub fn schema() -> Ended {
+pub fn schema() -> CommandEnd {
     print_as(Form::Json, &format!("{:#}\n", loadlab_plan::schema()));
-    Ended::with(Exit::Ok)
+    CommandEnd::with(Exit::Ok)
 }
 
 /// `loadlab completions SHELL`.
-pub fn completions(shell: clap_complete::Shell) -> Ended {
+pub fn completions(shell: clap_complete::Shell) -> CommandEnd {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::whole(), "loadlab", &mut script);
     print_as(Form::Data, &String::from_utf8_lossy(&script));
-    Ended::with(Exit::Ok)
+    CommandEnd::with(Exit::Ok)
 }
 
 /// `loadlab licenses`.
-pub fn licenses() -> Ended {
+pub fn licenses() -> CommandEnd {
     static NOTICES: Asset = Asset::new(include_bytes!(concat!(env!("OUT_DIR"), "/notices.zlib")));
     print_as(Form::Data, &NOTICES);
-    Ended::with(Exit::Ok)
+    CommandEnd::with(Exit::Ok)
 }
 
 /// `loadlab man`.
-pub fn man() -> Ended {
+pub fn man() -> CommandEnd {
     let command = args::whole();
     let mut page = Vec::new();
     let mut render = |command: clap::Command| clap_mangen::Man::new(command).render(&mut page);
@@ -41,7 +41,7 @@ pub fn man() -> Ended {
     }
     match rendered {
         Ok(()) => print_as(Form::Data, &String::from_utf8_lossy(&page)),
-        Err(error) => return Ended::error(Exit::BadPlan, format!("cannot make the manual: {error}")),
+        Err(error) => return CommandEnd::error(Exit::BadPlan, format!("cannot make the manual: {error}")),
     }
-    Ended::with(Exit::Ok)
+    CommandEnd::with(Exit::Ok)
 }

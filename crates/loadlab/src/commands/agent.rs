@@ -26,16 +26,16 @@ use serde_json::Value;
 
 use crate::args::{AgentArgs, given};
 use crate::commands::bench::default_threads;
-use crate::exit::{self, Ended};
+use crate::exit::{self, CommandEnd};
 use crate::swarm::Bundle;
 use crate::{mask, output, signals};
 
 /// Runs the command.
-pub fn command(args: &AgentArgs) -> Ended {
+pub fn command(args: &AgentArgs) -> CommandEnd {
     if let Some(path) = &args.new_key {
         return new_key(path);
     }
-    let wrong = |why: String| Ended::error(Exit::BadPlan, why);
+    let wrong = |why: String| CommandEnd::error(Exit::BadPlan, why);
     let Some(key) = &args.coordinator_key else {
         return wrong(
             "--coordinator-key KEY is needed: an agent follows the orders of one coordinator\nhint: `loadlab agent \
@@ -96,14 +96,14 @@ pub fn command(args: &AgentArgs) -> Ended {
         let _ = std::fs::remove_dir(&options.spool);
     }
     match served {
-        Ok(()) if cancel.is_cancelled() => Ended::with(Exit::Interrupted),
-        Ok(()) => Ended::with(Exit::Ok),
-        Err(error) => Ended::error(Exit::CouldNotRun, error),
+        Ok(()) if cancel.is_cancelled() => CommandEnd::with(Exit::Interrupted),
+        Ok(()) => CommandEnd::with(Exit::Ok),
+        Err(error) => CommandEnd::error(Exit::CouldNotRun, error),
     }
 }
 
 /// Makes a key for a coordinator, and prints its public part, which agents need.
-fn new_key(path: &Path) -> Ended {
+fn new_key(path: &Path) -> CommandEnd {
     let key = SigningKey::new();
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match file.and_then(|mut file| writeln!(file, "{}", key.seed())) {
@@ -113,10 +113,10 @@ fn new_key(path: &Path) -> Ended {
                 "the coordinator signs with {} (--swarm-key); agents check with the key above (--coordinator-key)",
                 path.display()
             ));
-            Ended::with(Exit::Ok)
+            CommandEnd::with(Exit::Ok)
         }
         Err(error) => {
-            Ended::error(Exit::CouldNotRun, format!("cannot write the key {}: {error}", path.display()))
+            CommandEnd::error(Exit::CouldNotRun, format!("cannot write the key {}: {error}", path.display()))
         }
     }
 }

@@ -6,19 +6,19 @@ use loadlab_analysis::Exit;
 use loadlab_record::store::read_summaries;
 
 use crate::args::BaselineArgs;
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::output;
 use crate::runs::baselines::{Baselines, place_of};
 use crate::runs::{found, is_run};
 
 /// `loadlab baseline`.
-pub fn command(args: &BaselineArgs) -> Ended {
+pub fn command(args: &BaselineArgs) -> CommandEnd {
     match done(args) {
         Ok(text) => {
             output::print(&text);
-            Ended::with(Exit::Ok)
+            CommandEnd::with(Exit::Ok)
         }
-        Err(error) => Ended::error(Exit::BadPlan, error),
+        Err(error) => CommandEnd::error(Exit::BadPlan, error),
     }
 }
 

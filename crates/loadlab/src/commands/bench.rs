@@ -10,7 +10,7 @@ use loadlab_load::spec::request::RequestParts;
 use loadlab_load::spec::{HeldConnections, Http2, Joins, OtherThreads, RequestOrder};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
-use loadlab_record::documents::summary::Ended as LoadEnded;
+use loadlab_record::documents::summary::Ended;
 use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::spec::schedule::Think;
 use loadlab_record::text::units::format_duration_ns;
@@ -24,7 +24,7 @@ use loadlab_system::{ProcessId, open_files};
 use super::not_measured::Documents;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WatchArgs, WhenBehindArg};
-use crate::exit::{Ended, note};
+use crate::exit::{CommandEnd, note};
 use crate::view::{OutputMode, View};
 use crate::{mask, output, signals, ui};
 
@@ -34,7 +34,7 @@ pub const DEFAULT_USERS: u64 = 50;
 pub const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
 
 /// Runs the command.
-pub fn command(args: &BenchArgs) -> Ended {
+pub fn command(args: &BenchArgs) -> CommandEnd {
     let watch = match watch_of(&args.watch) {
         Ok(watch) => watch,
         Err(ended) => return documents(args).refused(ended),
@@ -89,7 +89,7 @@ pub fn command(args: &BenchArgs) -> Ended {
     view.serve_report(ended, args.serving.ui.wait(), &cancel, page)
 }
 
-fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
+fn finish(args: &BenchArgs, result: &BenchResult) -> CommandEnd {
     if args.json {
         output::print_summary(&result.summary);
     } else if !loadlab_analysis::trial::judge::could_not_run(&result.summary) {
@@ -107,15 +107,15 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
         let name = mask::text(args.url.as_deref().unwrap_or("URLs"));
         let text = loadlab_report::junit_of(&name, &result.summary, result.trouble.as_deref());
         if let Err(error) = output::write_file(path, &text) {
-            return Ended::error(Exit::of([exit, Exit::CouldNotRun]), error);
+            return CommandEnd::error(Exit::of([exit, Exit::CouldNotRun]), error);
         }
     }
     match &result.trouble {
-        Some(trouble) if result.summary.ended != LoadEnded::Interrupted => {
+        Some(trouble) if result.summary.ended != Ended::Interrupted => {
             exit = Exit::of([exit, Exit::CouldNotRun]);
-            Ended::error(exit, trouble)
+            CommandEnd::error(exit, trouble)
         }
-        _ => Ended::with(exit),
+        _ => CommandEnd::with(exit),
     }
 }
 
@@ -138,11 +138,11 @@ fn opening(order: &Bench, args: &BenchArgs) -> String {
 }
 
 /// What is watched. Explicitly named processes must exist.
-pub fn watch_of(args: &WatchArgs) -> Result<Watch, Ended> {
+pub fn watch_of(args: &WatchArgs) -> Result<Watch, CommandEnd> {
     let process = |pid: &u32| {
         ProcessId::of(*pid).ok_or_else(|| {
             let hint = "`pgrep -f NAME` finds the number of a process that runs";
-            Ended::error(Exit::BadPlan, format!("--watch-pid {pid}: no such process\nhint: {hint}"))
+            CommandEnd::error(Exit::BadPlan, format!("--watch-pid {pid}: no such process\nhint: {hint}"))
         })
     };
     let processes = args.watch_pid.iter().map(process).collect::<Result<_, _>>()?;

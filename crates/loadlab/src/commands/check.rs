@@ -14,14 +14,14 @@ use loadlab_system::open_files;
 use super::bench::default_threads;
 use super::read_plan;
 use crate::args::CheckArgs;
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::output;
 
 /// How long the preflight watches how much of the CPUs other programs use.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// Runs the command.
-pub fn command(args: &CheckArgs) -> Ended {
+pub fn command(args: &CheckArgs) -> CommandEnd {
     let Some(path) = &args.plan else {
         return machine(None);
     };
@@ -29,7 +29,7 @@ pub fn command(args: &CheckArgs) -> Ended {
         Ok(read) => {
             let name = path.display();
             if let Some(why) = needs::missing_file(&read.plan) {
-                return Ended::error(Exit::BadPlan, format!("{name}: {why}"));
+                return CommandEnd::error(Exit::BadPlan, format!("{name}: {why}"));
             }
             let trials = read.plan.schedule().len();
             let cases = read.plan.own_cases().len();
@@ -50,14 +50,17 @@ pub fn command(args: &CheckArgs) -> Ended {
             for prediction in predict(&read.plan) {
                 crate::exit::note(&prediction.text);
             }
-            if args.preflight { machine(Some(&read.plan)) } else { Ended::with(Exit::Ok) }
+            if let Some(why) = needs::refused_target(&read.plan) {
+                crate::exit::note(&format!("without further options, a run would refuse this: {why}"));
+            }
+            if args.preflight { machine(Some(&read.plan)) } else { CommandEnd::with(Exit::Ok) }
         }
         Err(ended) => ended,
     }
 }
 
 /// Whether this machine is fit for a plan; without one, what it is fit for.
-fn machine(plan: Option<&Plan>) -> Ended {
+fn machine(plan: Option<&Plan>) -> CommandEnd {
     // Every command that sends a load does this first: the limit that remains is the one that limits the load.
     let _ = open_files::raise();
     let facts = preflight::read(WATCH);
@@ -76,7 +79,7 @@ fn machine(plan: Option<&Plan>) -> Ended {
     let width = output::out_width();
     output::print(&table(&findings, width, Paint { colour: output::out_has_colour() }));
     let blocked = findings.iter().any(|f| f.severity == Severity::Blocker);
-    Ended::with(if blocked { Exit::CouldNotRun } else { Exit::Ok })
+    CommandEnd::with(if blocked { Exit::CouldNotRun } else { Exit::Ok })
 }
 
 fn tone_of(severity: Severity) -> Tone {

@@ -4,15 +4,15 @@ use loadlab_analysis::Exit;
 use loadlab_system::ledger::{clean, state};
 
 use crate::args::CleanArgs;
-use crate::exit::{Ended, note};
+use crate::exit::{CommandEnd, note};
 use crate::output;
 
 /// Runs the command.
-pub fn command(args: &CleanArgs) -> Ended {
+pub fn command(args: &CleanArgs) -> CommandEnd {
     let options = clean::Cleaning { dry_run: args.dry_run, forget: args.forget };
     let items = match clean::clean(&state::default_dir(), options) {
         Ok(items) => items,
-        Err(error) => return Ended::error(Exit::CouldNotRun, error),
+        Err(error) => return CommandEnd::error(Exit::CouldNotRun, error),
     };
     // Leftovers without a state file. Leftovers that have one, and could not be removed, are not reported twice.
     let mut items = items;
@@ -36,8 +36,8 @@ pub fn command(args: &CleanArgs) -> Ended {
         output::print("nothing to clean\n");
     }
     if left > 0 && !args.forget {
-        Ended::error(Exit::Failed, format!("{left} item(s) could not be removed"))
+        CommandEnd::error(Exit::Failed, format!("{left} item(s) could not be removed"))
     } else {
-        Ended::with(Exit::Ok)
+        CommandEnd::with(Exit::Ok)
     }
 }

@@ -9,16 +9,16 @@ use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::{DiagnosedRun, Exit};
 
 use crate::args::{CompareArgs, CompareFormat};
-use crate::exit::{Ended, note};
+use crate::exit::{CommandEnd, note};
 use crate::output::{self, Form};
 use crate::runs::baselines::{Baselines, place_of};
 use crate::runs::{self, is_run};
 
 /// Runs the command.
-pub fn command(args: &CompareArgs) -> Ended {
+pub fn command(args: &CompareArgs) -> CommandEnd {
     let comparisons = match comparisons(args) {
         Ok(comparisons) => comparisons,
-        Err(message) => return Ended::error(Exit::BadPlan, message),
+        Err(message) => return CommandEnd::error(Exit::BadPlan, message),
     };
     let text = render(&comparisons, args.format, args.out.is_some());
     let form = match args.format {
@@ -30,7 +30,7 @@ pub fn command(args: &CompareArgs) -> Ended {
         return ended;
     }
     let worse = args.fail_on_worse && comparisons.iter().any(Comparison::is_worse);
-    Ended::with(if worse { Exit::Failed } else { Exit::Ok })
+    CommandEnd::with(if worse { Exit::Failed } else { Exit::Ok })
 }
 
 fn render(comparisons: &[Comparison], format: CompareFormat, to_file: bool) -> String {

@@ -12,7 +12,7 @@ use loadlab_record::sync::{self, lock};
 use serde_json::{Value, json};
 
 use crate::args::DemoArgs;
-use crate::exit::{self, Ended};
+use crate::exit::{self, CommandEnd};
 
 /// The longest head and the largest body that it reads, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
@@ -29,7 +29,7 @@ struct Shop {
 }
 
 /// Serves until it is killed.
-pub fn command(args: &DemoArgs) -> Ended {
+pub fn command(args: &DemoArgs) -> CommandEnd {
     // The process behind the port is found under this name; `loadlab` is the one that loads it.
     let _ = rustix::thread::set_name(c"demo");
     let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)) {
@@ -37,7 +37,7 @@ pub fn command(args: &DemoArgs) -> Ended {
         Err(error) => {
             let hint = "another program may have that port; --port 0 takes a free one";
             let message = format!("cannot listen on 127.0.0.1:{}: {error}\nhint: {hint}", args.port);
-            return Ended::error(Exit::CouldNotRun, message);
+            return CommandEnd::error(Exit::CouldNotRun, message);
         }
     };
     let port = listener.local_addr().map_or(args.port, |address| address.port());
@@ -60,7 +60,7 @@ pub fn command(args: &DemoArgs) -> Ended {
             let _ = shop.serve(stream);
         });
     }
-    Ended::with(Exit::Ok)
+    CommandEnd::with(Exit::Ok)
 }
 
 /// The parts of a request that matter here.

@@ -20,7 +20,7 @@ use super::senders;
 use super::url_plan::{self, Keys};
 use super::{note_record, only_case, without_revisions};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::view::{OutputMode, View};
 use crate::{output, runs, signals};
 
@@ -29,15 +29,15 @@ const USERS: (u64, u64) = (1, 1000);
 const RATE: (u64, u64) = (1, 10_000);
 
 /// Runs the command.
-pub fn command(args: &FindArgs) -> Ended {
-    let refused = |ended: Ended| documents(args, &args.target, Path::new("")).refused(ended);
+pub fn command(args: &FindArgs) -> CommandEnd {
+    let refused = |ended: CommandEnd| documents(args, &args.target, Path::new("")).refused(ended);
     let read = match read_target(args) {
         Ok(read) => read,
         Err(ended) => return refused(ended),
     };
     let request = match request_of(args, &read.plan) {
         Ok(request) => request,
-        Err(message) => return refused(Ended::error(Exit::BadPlan, message)),
+        Err(message) => return refused(CommandEnd::error(Exit::BadPlan, message)),
     };
     // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
@@ -51,7 +51,7 @@ pub fn command(args: &FindArgs) -> Ended {
     };
     let serving = match args.serving.wanted() {
         Ok(serving) => serving,
-        Err(message) => return refused(Ended::error(Exit::BadPlan, message)),
+        Err(message) => return refused(CommandEnd::error(Exit::BadPlan, message)),
     };
     #[cfg(feature = "swarm")]
     {
@@ -102,7 +102,7 @@ fn opening(args: &FindArgs, request: &SearchRequest) -> String {
 }
 
 /// The plan, or one made from a URL, with the expectations added.
-fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
+fn read_target(args: &FindArgs) -> Result<ReadPlan, CommandEnd> {
     let expect: Vec<String> =
         args.expect.iter().map(|e| serde_json::Value::from(e.as_str()).to_string()).collect();
     let mut set = args.set.clone();
@@ -119,7 +119,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
     if !is_url(&args.target) {
         if let Some(option) = args.request.first_given() {
             let hint = format!("`loadlab run PLAN {option}` says where a plan has it");
-            return Err(Ended::error(
+            return Err(CommandEnd::error(
                 Exit::BadPlan,
                 format!("`{option}` is for URLs: a plan has its own\nhint: {hint}"),
             ));
@@ -128,7 +128,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
         let read = read_plan::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice })?;
         return Ok(ReadPlan { plan: read.plan.without_search(), ..read });
     }
-    let usage = |message: String| Ended::error(Exit::BadPlan, message);
+    let usage = |message: String| CommandEnd::error(Exit::BadPlan, message);
     let given = [
         ("--profile", args.profile.is_some()),
         ("--case", args.case.is_some()),
@@ -196,20 +196,20 @@ fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {
 }
 
 /// For a URL, whatever answers is watched; a plan names its components itself.
-fn watch_at(args: &FindArgs) -> Result<Watch, Ended> {
+fn watch_at(args: &FindArgs) -> Result<Watch, CommandEnd> {
     let is_given = args.watch.no_watch || !args.watch.watch_pid.is_empty();
     match is_url(&args.target) {
         true => watch_of(&args.watch),
         false if is_given => {
             let text = "`--watch-pid` and `--no-watch` are for URLs: a plan names what is watched";
             let hint = "add an `external` component with that `pid` to the plan";
-            Err(Ended::error(Exit::BadPlan, format!("{text}\nhint: {hint}")))
+            Err(CommandEnd::error(Exit::BadPlan, format!("{text}\nhint: {hint}")))
         }
         false => Ok(Watch::default()),
     }
 }
 
-fn options_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
+fn options_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, CommandEnd> {
     let name = if is_url(&args.target) { "url" } else { &read.plan.name };
     let out = args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}")));
     let mut options = usual(read, out, &args.hosts.allow_host, &args.hosts.resolve)?;
@@ -226,7 +226,7 @@ fn documents<'a>(args: &'a FindArgs, name: &'a str, out: &Path) -> Documents<'a>
     Documents { name, junit: args.junit.as_deref(), json }
 }
 
-fn finish(args: &FindArgs, name: &str, found: &SearchResult) -> Ended {
+fn finish(args: &FindArgs, name: &str, found: &SearchResult) -> CommandEnd {
     if args.json {
         let document = serde_json::json!({
             "run_dir": found.dir.display().to_string(),
@@ -254,12 +254,12 @@ fn finish(args: &FindArgs, name: &str, found: &SearchResult) -> Ended {
     let exit =
         Exit::of([Some(found.exit), written.is_err().then_some(Exit::CouldNotRun)].into_iter().flatten());
     match (&found.trouble, written) {
-        (Some(trouble), _) => Ended::error(exit, trouble),
-        (None, Err(error)) => Ended::error(exit, error),
-        (None, Ok(())) if found.answer.is_none() && exit == Exit::CouldNotRun => Ended::error(
+        (Some(trouble), _) => CommandEnd::error(exit, trouble),
+        (None, Err(error)) => CommandEnd::error(exit, error),
+        (None, Ok(())) if found.answer.is_none() && exit == Exit::CouldNotRun => CommandEnd::error(
             exit,
             "the search found no answer\nhint: the record has its levels and how each ended",
         ),
-        (None, Ok(())) => Ended::with(exit),
+        (None, Ok(())) => CommandEnd::with(exit),
     }
 }

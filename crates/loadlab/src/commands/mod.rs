@@ -6,23 +6,24 @@ pub mod about;
 pub mod agent;
 pub mod baseline;
 pub mod bench;
+pub mod bench_saved;
 pub mod bisect;
 pub mod check;
 pub mod clean;
 pub mod compare;
 pub mod demo;
 pub mod find;
-pub mod history;
 pub mod init;
+pub mod list;
 pub mod not_measured;
 pub mod read_plan;
 pub mod report;
 pub mod resume;
 mod revisions;
 pub mod run;
-pub mod saved;
 #[cfg(feature = "swarm")]
 mod senders;
+pub mod show;
 pub mod url_plan;
 pub mod verdict;
 pub mod why;
@@ -33,7 +34,7 @@ use loadlab_analysis::Exit;
 use loadlab_plan::{Case, Plan};
 use loadlab_run::RunError;
 
-use crate::exit::{Ended, note};
+use crate::exit::{CommandEnd, note};
 use crate::output;
 
 /// Reports where the record of a run that measured nothing is, if there is one: it states why.
@@ -70,10 +71,10 @@ fn without_revisions(plan: &Plan, command: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// The reason in words if it cannot be written.
-pub fn deliver(to: Option<&Path>, form: output::Form, text: &str) -> Result<(), Ended> {
+pub fn deliver(to: Option<&Path>, form: output::Form, text: &str) -> Result<(), CommandEnd> {
     let Some(path) = to else {
         output::print_as(form, text);
         return Ok(());
     };
-    output::write_file(path, text).map_err(|error| Ended::error(Exit::CouldNotRun, error))
+    output::write_file(path, text).map_err(|error| CommandEnd::error(Exit::CouldNotRun, error))
 }

@@ -10,7 +10,7 @@ use loadlab_report::markup::escaped;
 use loadlab_report::terminal::harmless_lines;
 use serde_json::{Value, json};
 
-use crate::exit::{Ended, note};
+use crate::exit::{CommandEnd, note};
 use crate::output;
 
 /// Documents that the user asked for.
@@ -25,12 +25,12 @@ pub struct Documents<'a> {
 
 impl Documents<'_> {
     /// Writes the documents: nothing was measured, for this reason.
-    pub fn not_measured(&self, exit: Exit, why: impl std::fmt::Display) -> Ended {
-        self.refused(Ended::error(exit, why))
+    pub fn not_measured(&self, exit: Exit, why: impl std::fmt::Display) -> CommandEnd {
+        self.refused(CommandEnd::error(exit, why))
     }
 
     /// Passes on the end of a command that measured nothing; the documents say why.
-    pub fn refused(&self, ended: Ended) -> Ended {
+    pub fn refused(&self, ended: CommandEnd) -> CommandEnd {
         if let Some(why) = ended.message() {
             self.write(ended.exit(), why);
         }

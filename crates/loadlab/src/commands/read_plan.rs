@@ -10,7 +10,7 @@ use loadlab_run::predictions::predict;
 
 use crate::args::given;
 use crate::args::{PlanArgs, PlanChoice};
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::mask;
 
 /// A plan as it was read, with its text and the options that changed it.
@@ -28,25 +28,25 @@ pub struct ReadPlan {
 }
 
 /// Reads and checks a plan with its options.
-pub fn read_plan(args: &PlanArgs) -> Result<ReadPlan, Ended> {
+pub fn read_plan(args: &PlanArgs) -> Result<ReadPlan, CommandEnd> {
     read(&args.plan, &args.choice)
 }
 
 /// As [`read_plan`], for the file at this path.
-pub fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
+pub fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, CommandEnd> {
     let name = path.to_string_lossy();
     if url::is_url(&name) {
         let why = format!(
             "`{}` is a URL, not a plan\nhint: `loadlab bench` loads a URL, `loadlab init` writes a plan for it",
             url::masked(&name)
         );
-        return Err(Ended::error(Exit::BadPlan, why));
+        return Err(CommandEnd::error(Exit::BadPlan, why));
     }
     let bytes = std::fs::read(path).map_err(|e| unreadable(path, &e))?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|b| **b == b'\n').count() + 1;
-        Ended::error(Exit::BadPlan, format!("{}:{line}: the plan is not UTF-8 text", path.display()))
+        CommandEnd::error(Exit::BadPlan, format!("{}:{line}: the plan is not UTF-8 text", path.display()))
     })?;
     let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -71,20 +71,26 @@ fn revision(name: &str) -> Revision {
 }
 
 /// Parses a plan; `read_with` has everything that it takes from outside. Its secrets are masked from here on.
-pub fn parse(path: &str, text: String, read_with: Options, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
-    let plan = Plan::parse(path, &text, &read_with).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
+pub fn parse(
+    path: &str,
+    text: String,
+    read_with: Options,
+    choice: &PlanChoice,
+) -> Result<ReadPlan, CommandEnd> {
+    let plan =
+        Plan::parse(path, &text, &read_with).map_err(|errors| CommandEnd::error(Exit::BadPlan, errors))?;
     mask::add_all(&plan.secrets);
     let options = option_texts(choice, &plan.shown_set);
     Ok(ReadPlan { plan, text, path: path.to_owned(), read_with, options })
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Ended {
+fn unreadable(path: &Path, error: &std::io::Error) -> CommandEnd {
     let hint = match error.kind() {
         std::io::ErrorKind::NotFound => "\nhint: the path is relative to the current folder",
         std::io::ErrorKind::IsADirectory => "\nhint: name the plan file inside it",
         _ => "",
     };
-    Ended::error(Exit::BadPlan, format!("cannot read the plan {}: {error}{hint}", path.display()))
+    CommandEnd::error(Exit::BadPlan, format!("cannot read the plan {}: {error}{hint}", path.display()))
 }
 
 fn option_texts(choice: &PlanChoice, set: &[String]) -> Vec<String> {

@@ -5,20 +5,20 @@ use loadlab_record::store::files;
 use loadlab_report::Layout;
 
 use crate::args::{Format, ReportArgs};
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::output::{self, Form};
 use crate::runs::{self, found};
 
 /// Runs the command.
-pub fn command(args: &ReportArgs) -> Ended {
+pub fn command(args: &ReportArgs) -> CommandEnd {
     let run = match found(&args.run, &args.dir).and_then(|dir| runs::read(&dir).map_err(|e| e.to_string())) {
         Ok(run) => run,
-        Err(error) => return Ended::error(Exit::BadPlan, error),
+        Err(error) => return CommandEnd::error(Exit::BadPlan, error),
     };
     let to_file = args.out.is_some();
     let text = render(&run, args.format, to_file);
     match super::deliver(args.out.as_deref(), form_of(args.format), &text) {
-        Ok(()) => Ended::with(Exit::Ok),
+        Ok(()) => CommandEnd::with(Exit::Ok),
         Err(ended) => ended,
     }
 }

@@ -15,11 +15,11 @@ use super::not_measured::Documents;
 use super::read_plan;
 use super::run;
 use crate::args::{self, Command, ResumeArgs, RunArgs};
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::runs;
 
 /// Runs the command.
-pub fn command(args: &ResumeArgs) -> Ended {
+pub fn command(args: &ResumeArgs) -> CommandEnd {
     let found = found(args);
     let dir = found.as_ref().unwrap_or(&args.run);
     let name = dir.display().to_string();
@@ -31,9 +31,9 @@ pub fn command(args: &ResumeArgs) -> Ended {
         .and_then(|dir| read_summaries(dir).map_err(|error| error.to_string()));
     let manifest = match read {
         Ok(record) => record.manifest,
-        Err(why) => return documents.refused(Ended::error(Exit::BadPlan, why)),
+        Err(why) => return documents.refused(CommandEnd::error(Exit::BadPlan, why)),
     };
-    let wrong = |why: String| documents.refused(Ended::error(Exit::BadPlan, format!("{name}: {why}")));
+    let wrong = |why: String| documents.refused(CommandEnd::error(Exit::BadPlan, format!("{name}: {why}")));
     if let Some(why) = not_resumed(&manifest) {
         return wrong(why);
     }

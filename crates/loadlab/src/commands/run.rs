@@ -23,7 +23,7 @@ use super::revisions::git;
 use super::senders;
 use super::{report, revisions};
 use crate::args::RunArgs;
-use crate::exit::{self, Ended, note};
+use crate::exit::{self, CommandEnd, note};
 use crate::view::{OutputMode, View};
 use crate::{mask, output, runs, signals};
 
@@ -31,20 +31,20 @@ use crate::{mask, output, runs, signals};
 pub const GUARDIAN: &str = "__guardian";
 
 /// Runs the command.
-pub fn command(args: &RunArgs) -> Ended {
+pub fn command(args: &RunArgs) -> CommandEnd {
     let read = match read_plan::read_plan(&args.plan) {
         Ok(read) => read,
         Err(ended) => return refused(args, ended),
     };
     if args.dry_run {
         output::print(&read_plan::describe(&read.plan));
-        return Ended::with(Exit::Ok);
+        return CommandEnd::with(Exit::Ok);
     }
     perform(args, &read, None, &show)
 }
 
 /// Ends a run whose plan or options are wrong, before anything began.
-pub fn refused(args: &RunArgs, ended: Ended) -> Ended {
+pub fn refused(args: &RunArgs, ended: CommandEnd) -> CommandEnd {
     // A dry run writes nothing.
     if args.dry_run {
         return ended;
@@ -66,17 +66,17 @@ pub struct Shown {
 
 /// Runs a plan that was read; `recorded` is the manifest of the run to resume, if there is one. Revisions that the plan
 /// compares are checked out before the run, and removed after it.
-pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, show: Show<'_>) -> Ended {
+pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, show: Show<'_>) -> CommandEnd {
     if read.plan.revisions.is_empty() {
         return perform_in(args, read, &[], recorded, show);
     }
     #[cfg(feature = "swarm")]
     if args.swarm.swarm.is_some() {
         let why = "revisions are not sent to agents: without --swarm, this process sends the load";
-        return refused(args, Ended::error(Exit::BadPlan, why));
+        return refused(args, CommandEnd::error(Exit::BadPlan, why));
     }
     let spawned = own_exe().and_then(|exe| {
-        guardian::spawn(&exe, GUARDIAN).map_err(|error| Ended::error(Exit::NotUp, error.to_string()))
+        guardian::spawn(&exe, GUARDIAN).map_err(|error| CommandEnd::error(Exit::NotUp, error.to_string()))
     });
     let checked_out = spawned
         .and_then(|guardian| revisions::check_out(read, &args.plan.choice, args.allow_dirty, guardian));
@@ -90,7 +90,7 @@ pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, sho
         Some(_) => {
             let why = "a revision is not the commit that it was when the run began\n\
                        hint: `loadlab run` makes a record of what it is now";
-            refused(args, Ended::error(Exit::BadPlan, why))
+            refused(args, CommandEnd::error(Exit::BadPlan, why))
         }
         None => perform_in(args, &checked_out.read, &checked_out.facts, recorded, show),
     };
@@ -104,10 +104,10 @@ fn perform_in(
     revisions: &[RevisionFacts],
     recorded: Option<&Manifest>,
     show: Show<'_>,
-) -> Ended {
+) -> CommandEnd {
     let serving = match args.output.serving.wanted() {
         Ok(serving) => serving,
-        Err(message) => return refused(args, Ended::error(Exit::BadPlan, message)),
+        Err(message) => return refused(args, CommandEnd::error(Exit::BadPlan, message)),
     };
     // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
@@ -162,7 +162,7 @@ fn perform_in(
 }
 
 /// Ends a run that measured nothing; its record, if there is one, states why.
-fn never_began(args: &RunArgs, name: &str, out: &Path, error: &RunError) -> Ended {
+fn never_began(args: &RunArgs, name: &str, out: &Path, error: &RunError) -> CommandEnd {
     // A record that already existed belongs to another run.
     let run = if error.is_other_record() { None } else { runs::read(out).ok() };
     let written = run.as_ref().is_some_and(|run| report::write_reports(run).is_ok());
@@ -192,12 +192,13 @@ fn documents<'a>(args: &'a RunArgs, name: &'a str, out: &Path) -> Documents<'a> 
 ///
 /// # Errors
 /// The path is unknown.
-pub fn own_exe() -> Result<PathBuf, Ended> {
-    std::env::current_exe()
-        .map_err(|e| Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}")))
+pub fn own_exe() -> Result<PathBuf, CommandEnd> {
+    std::env::current_exe().map_err(|e| {
+        CommandEnd::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
+    })
 }
 
-fn options_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
+fn options_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, CommandEnd> {
     let out = args.out.clone().unwrap_or_else(|| default_out(&read.plan.name));
     let mut options = usual(read, out, &args.hosts.allow_host, &args.hosts.resolve)?;
     #[cfg(feature = "swarm")]
@@ -215,7 +216,7 @@ pub fn usual(
     out: PathBuf,
     allow_hosts: &[String],
     resolved: &[Resolved],
-) -> Result<RunOptions, Ended> {
+) -> Result<RunOptions, CommandEnd> {
     let mut as_given = read.options.clone();
     as_given.extend(allow_hosts.iter().map(|h| format!("--allow-host {h}")));
     as_given.extend(resolved.iter().map(|r| format!("--resolve {r}")));
@@ -276,7 +277,7 @@ pub fn show(args: &RunArgs, result: &RunResult, run: &DiagnosedRun) -> Shown {
     Shown { exit: Exit::Ok, is_document: args.output.json }
 }
 
-fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> Ended {
+fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> CommandEnd {
     let run = match runs::read(&result.dir) {
         Ok(run) => run,
         Err(error) => {
@@ -294,15 +295,15 @@ fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> End
     let has_failed = result.trials.iter().any(|trial| trial.failure.is_some());
     let is_quiet_failure = args.output.progress.quiet && exit == Exit::CouldNotRun && has_failed;
     match written {
-        Ok(()) if shown.is_document || is_quiet_failure => Ended::with(exit),
+        Ok(()) if shown.is_document || is_quiet_failure => CommandEnd::with(exit),
         Ok(()) => {
             let dir = result.dir.display();
             output::print(&format!(
                 "\nreport: {dir}/report.html\n        {dir}/report.md\n        loadlab show {dir} --full\n"
             ));
-            Ended::with(exit)
+            CommandEnd::with(exit)
         }
-        Err(error) => Ended::error(Exit::of([exit, Exit::CouldNotRun]), error),
+        Err(error) => CommandEnd::error(Exit::of([exit, Exit::CouldNotRun]), error),
     }
 }
 

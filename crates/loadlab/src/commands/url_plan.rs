@@ -10,7 +10,7 @@ use super::read_plan::{self, ReadPlan};
 use crate::args::PlanChoice;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::request::RequestArgs;
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 
 /// A map in a plan.
 pub type Keys = Map<String, Value>;
@@ -140,7 +140,7 @@ pub fn text(plan: &Keys) -> String {
 ///
 /// # Errors
 /// The plan's mistakes.
-pub fn read(name: &str, plan: &Keys, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
+pub fn read(name: &str, plan: &Keys, choice: &PlanChoice) -> Result<ReadPlan, CommandEnd> {
     let text = text(plan);
     let here = std::env::current_dir().unwrap_or_else(|_| ".".into());
     let plan_dir = Some(here.display().to_string());

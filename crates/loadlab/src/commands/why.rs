@@ -14,19 +14,19 @@ use super::run::{default_out, usual};
 use super::{note_record, only_case, without_revisions};
 use crate::args::serving::Serving;
 use crate::args::{PlanArgs, PlanChoice, WhyArgs};
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::view::{OutputMode, View};
 use crate::{output, runs, signals};
 
 /// Runs the command.
-pub fn command(args: &WhyArgs) -> Ended {
+pub fn command(args: &WhyArgs) -> CommandEnd {
     let read = match read_plan(args) {
         Ok(read) => read,
         Err(ended) => return ended,
     };
     let case = match the_case(&read.plan) {
         Ok(case) => case,
-        Err(message) => return Ended::error(Exit::BadPlan, message),
+        Err(message) => return CommandEnd::error(Exit::BadPlan, message),
     };
     // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
@@ -62,12 +62,12 @@ pub fn command(args: &WhyArgs) -> Ended {
         Ok(found) => finish(args, &found),
         Err(error) => {
             note_record(&options.out, args.progress.quiet, &error);
-            Ended::error(error.exit(), error)
+            CommandEnd::error(error.exit(), error)
         }
     }
 }
 
-fn read_plan(args: &WhyArgs) -> Result<ReadPlan, Ended> {
+fn read_plan(args: &WhyArgs) -> Result<ReadPlan, CommandEnd> {
     let choice = PlanChoice {
         profile: args.profile.clone(),
         set: args.set.clone(),
@@ -90,7 +90,7 @@ fn the_case(plan: &Plan) -> Result<&Case, String> {
     }
 }
 
-fn finish(args: &WhyArgs, found: &WhyResult) -> Ended {
+fn finish(args: &WhyArgs, found: &WhyResult) -> CommandEnd {
     if args.json {
         let document = serde_json::json!({
             "run_dir": found.dir.display().to_string(),
@@ -113,8 +113,8 @@ fn finish(args: &WhyArgs, found: &WhyResult) -> Ended {
     let exit =
         Exit::of([Some(found.exit), written.is_err().then_some(Exit::CouldNotRun)].into_iter().flatten());
     match (&found.trouble, written) {
-        (Some(trouble), _) => Ended::error(exit, trouble),
-        (None, Err(error)) => Ended::error(exit, error),
-        (None, Ok(())) => Ended::with(exit),
+        (Some(trouble), _) => CommandEnd::error(exit, trouble),
+        (None, Err(error)) => CommandEnd::error(exit, error),
+        (None, Ok(())) => CommandEnd::with(exit),
     }
 }

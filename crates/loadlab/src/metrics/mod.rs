@@ -12,7 +12,7 @@ use loadlab_record::sync::lock;
 use loadlab_run::RunEvent;
 
 use crate::args::serving::MetricsTargets;
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::live::state::State;
 use otlp::Pusher;
 
@@ -35,7 +35,7 @@ impl Metrics {
     ///
     /// # Errors
     /// They cannot be served on the given address, or pushed as requested.
-    pub fn start(wanted: MetricsTargets, title: &str) -> Result<Option<Metrics>, Ended> {
+    pub fn start(wanted: MetricsTargets, title: &str) -> Result<Option<Metrics>, CommandEnd> {
         if wanted.prometheus.is_none() && wanted.otlp.is_none() {
             return Ok(None);
         }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::Known;
 use super::families::{Family, Labels, MetricType, families};
 use crate::args::serving::{Collector, Endpoint};
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::serve::Within;
 
 /// Deadline for connecting, and again for a whole push including its answer, however slowly bytes arrive; [`TIMEOUT`]
@@ -210,9 +210,9 @@ impl Pusher {
     ///
     /// # Errors
     /// No thread can be started; certificates cannot be read; an invalid header field.
-    pub fn start(collector: Collector, known: Arc<Mutex<Known>>) -> Result<Pusher, Ended> {
+    pub fn start(collector: Collector, known: Arc<Mutex<Known>>) -> Result<Pusher, CommandEnd> {
         let sender =
-            Sender::new(collector).map_err(|e| Ended::error(Exit::BadPlan, format!("--otlp: {e}")))?;
+            Sender::new(collector).map_err(|e| CommandEnd::error(Exit::BadPlan, format!("--otlp: {e}")))?;
         let (bodies, taken) = sync_channel(WAITING);
         let fault = Arc::new(Mutex::new(Fault::default()));
         let last = Arc::new(Mutex::new(None));
@@ -227,7 +227,9 @@ impl Pusher {
                 push_all(&sender, &known, &taken, &lasts, &faults);
                 drop(ends);
             })
-            .map_err(|e| Ended::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}")))?;
+            .map_err(|e| {
+                CommandEnd::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}"))
+            })?;
         Ok(Pusher { bodies, last, done: Mutex::new(done), fault, url, timeout })
     }
 

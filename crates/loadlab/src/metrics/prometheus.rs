@@ -10,7 +10,7 @@ use loadlab_record::sync::lock;
 
 use super::Known;
 use super::families::{Family, MetricType, families};
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::live::state::State;
 use crate::serve::guard::{Host, Refusal, admit_without_token};
 use crate::serve::{answer_each, read_head, refuse, write_answer};
@@ -19,9 +19,9 @@ use crate::serve::{answer_each, read_head, refuse, write_answer};
 ///
 /// # Errors
 /// The address cannot be listened on.
-pub fn serve(address: SocketAddr, known: Arc<Mutex<Known>>) -> Result<(), Ended> {
+pub fn serve(address: SocketAddr, known: Arc<Mutex<Known>>) -> Result<(), CommandEnd> {
     let cannot = |e: std::io::Error| {
-        Ended::error(Exit::BadPlan, format!("--prometheus: cannot listen on {address}: {e}"))
+        CommandEnd::error(Exit::BadPlan, format!("--prometheus: cannot listen on {address}: {e}"))
     };
     let listener = TcpListener::bind(address).map_err(cannot)?;
     if address.port() == 0 {

@@ -21,7 +21,7 @@ use loadlab_run::senders::{
     private_key_of,
 };
 use loadlab_swarm::nats::coordinator::{
-    Coordinator, Loss, LossPolicy, News, NotOffered, PartNow, ReadyLoad, RunOffer,
+    Coordinator, Loss, LossPolicy, News, NotOffered, PartState, ReadyLoad, RunOffer,
 };
 use loadlab_swarm::nats::{Server, SwarmError};
 use loadlab_swarm::signed::SigningKey;
@@ -402,8 +402,8 @@ impl ReadySenders for ReadyAgents {
     }
 }
 
-fn agent_now(part: PartNow) -> AgentNow {
-    let PartNow { slot, agent, ok_per_s, counts, is_missing } = part;
+fn agent_now(part: PartState) -> AgentNow {
+    let PartState { slot, agent, ok_per_s, counts, is_missing } = part;
     AgentNow { slot: slot as u64, agent, ok_per_s, counts, is_missing }
 }
 

@@ -23,7 +23,7 @@ use loadlab_record::text::hex::to_hex;
 use loadlab_system::{Cancel, clock};
 
 use crate::args::serving::Address;
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::live::Live;
 use crate::output;
 use crate::serve::guard::{self, Admitted, Refusal};
@@ -64,14 +64,14 @@ impl Ui {
     ///
     /// # Errors
     /// The address cannot be listened on.
-    pub fn serve(address: Address, live: Arc<Live>) -> Result<Ui, Ended> {
+    pub fn serve(address: Address, live: Arc<Live>) -> Result<Ui, CommandEnd> {
         let Address(address) = address;
         let cannot = |e: std::io::Error| {
             let hint = match e.kind() {
                 ErrorKind::AddrInUse => "\nhint: `--ui` without a port takes one that is free",
                 _ => "",
             };
-            Ended::error(Exit::BadPlan, format!("--ui: cannot serve the page on {address}: {e}{hint}"))
+            CommandEnd::error(Exit::BadPlan, format!("--ui: cannot serve the page on {address}: {e}{hint}"))
         };
         let listener = TcpListener::bind(address).map_err(cannot)?;
         let given = listener.local_addr().map_err(cannot)?;

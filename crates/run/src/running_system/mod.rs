@@ -1,8 +1,10 @@
 //! The system of a case: which components should be up, which are, where, and for how long.
 
+mod compose;
 pub mod containers;
 pub mod durability;
 pub mod error;
+pub mod externals;
 mod function_lists;
 mod jvm;
 mod ports;
@@ -17,14 +19,15 @@ use std::sync::mpsc::Receiver;
 use loadlab_plan::{self as plan, Case, ComponentKind, Lifetime};
 use loadlab_record::documents::event::EventKind;
 use loadlab_system::{
-    Cancel, CommandSpec, Component, Limits, LogFiles, Notice, Probe, Ready, RelayAt, System, Target, clock,
+    Cancel, CommandSpec, Component, Limits, LogFiles, Notice, Probe, Project, Ready, RelayAt, System, Target,
+    clock,
 };
 
 use crate::event::RunEvent;
 use crate::limits;
-use crate::running_system::containers::Externals;
 use crate::running_system::durability::Persisted;
 use crate::running_system::error::BringUpError;
+use crate::running_system::externals::Externals;
 use crate::running_system::function_lists::FunctionLists;
 use crate::running_system::ports::Ports;
 use crate::running_system::probes::ProbeContext;
@@ -45,7 +48,9 @@ pub struct RunningSystem {
     pub(crate) is_all_profiled: bool,
     /// Lists of functions for a profile.
     pub(crate) function_lists: FunctionLists,
-    /// What is not started component by component.
+    /// The Compose file's project, if it is up.
+    project: Option<Project>,
+    /// Components that already run.
     pub externals: Externals,
 }
 
@@ -84,6 +89,7 @@ impl RunningSystem {
             seeded: None,
             is_all_profiled: false,
             function_lists: FunctionLists::default(),
+            project: None,
             externals: Externals::default(),
         }
     }
@@ -178,7 +184,7 @@ impl RunningSystem {
                     command,
                     dir: PathBuf::from(&component.dir),
                     env: Vec::new(),
-                    within_ns: None,
+                    timeout_ns: None,
                     log: logs.join(format!("{}-{}.log", component.group, done.len())),
                 };
                 let result = self.system.run_command(&spec, cancel)?;
@@ -489,7 +495,7 @@ impl RunningSystem {
                 command,
                 dir: PathBuf::from(dir),
                 env: Vec::new(),
-                within_ns: None,
+                timeout_ns: None,
                 log: self.log_files(name, state).stdout,
             };
             let result = self.system.run_command(&spec, &state.cancel)?;

@@ -22,13 +22,13 @@ use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_system::{Cancel, clock};
 
 use crate::event::RunEvent;
+use crate::ids::Ids;
 use crate::level::Level;
 use crate::logs;
 use crate::manifest::{figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::record::Record;
 use crate::running_system::RunningSystem;
-use crate::running_system::durability::Ids;
 use crate::search::judge::{UNDECIDED, grown, judge, longer};
 use crate::state::EventSink;
 use crate::trial::carryover::Carried;

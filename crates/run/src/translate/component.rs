@@ -48,7 +48,7 @@ pub fn component(
         env: env_of(&component.env, &what, names)?,
         ready,
         limits: crate::limits::of_plan(&component.limits),
-        stop: system::Stop { signal, within_ns: component.stop.timeout_ns },
+        stop: system::Stop { signal, timeout_ns: component.stop.timeout_ns },
         logs,
         ports,
         cpus: component.limits.cpuset.clone(),
@@ -102,12 +102,12 @@ pub fn ready_of(component: &plan::ComponentSpec, names: Names<'_>) -> Result<sys
     let Some(plan::ReadySpec { sign, timeout_ns }) = &component.ready else {
         return Ok(system::Ready::Alive);
     };
-    let within_ns = *timeout_ns;
+    let timeout_ns = *timeout_ns;
     Ok(match sign {
-        plan::ReadySign::Http(url) => system::Ready::Http { url: fill(url)?, within_ns },
-        plan::ReadySign::Tcp(addr) => system::Ready::Tcp { addr: fill(addr)?, within_ns },
-        plan::ReadySign::Log(pattern) => system::Ready::Log { pattern: fill(pattern)?, within_ns },
-        plan::ReadySign::Health => system::Ready::Healthy { within_ns },
+        plan::ReadySign::Http(url) => system::Ready::Http { url: fill(url)?, timeout_ns },
+        plan::ReadySign::Tcp(addr) => system::Ready::Tcp { addr: fill(addr)?, timeout_ns },
+        plan::ReadySign::Log(pattern) => system::Ready::Log { pattern: fill(pattern)?, timeout_ns },
+        plan::ReadySign::Health => system::Ready::Healthy { timeout_ns },
     })
 }
 

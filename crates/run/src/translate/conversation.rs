@@ -106,7 +106,7 @@ fn message_of(
     let wait = message
         .expect
         .as_ref()
-        .map(|_| Wait { within_ns: message.timeout_ns, skips_unexpected: message.skips_unexpected });
+        .map(|_| Wait { timeout_ns: message.timeout_ns, skips_unexpected: message.skips_unexpected });
     let bug = |why: String| TranslateError::Part { what: what.to_owned(), message: why };
     let echoes = message.echoes.iter().map(|text| journey::template(text, what, context.names));
     let echoes = echoes.collect::<Result<Vec<_>, _>>()?;

@@ -87,7 +87,7 @@ impl Actor<'_> {
             command,
             dir: dir.into(),
             env: Vec::new(),
-            within_ns: Some(SET_NS),
+            timeout_ns: Some(SET_NS),
             log: self.running.log_files("levers", self.state).stdout,
         };
         // An interrupt ends the load; changes are reverted all the same.

@@ -28,10 +28,10 @@ use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::{Expr, Figure};
 use loadlab_system::{Profiler, Watcher, clock};
 
+use crate::ids::Ids;
 use crate::level::Level;
 use crate::options::Generator;
 use crate::running_system::RunningSystem;
-use crate::running_system::durability::Ids;
 use crate::running_system::error::BringUpError;
 use crate::senders::Senders;
 use crate::state::{AbortReason, EventSink, TrialState};

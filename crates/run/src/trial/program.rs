@@ -38,11 +38,11 @@ pub struct Program {
     /// The load's name.
     pub name: String,
     command: CommandSpec,
-    within_ns: u64,
+    timeout_ns: u64,
     /// The probe that counts its requests by how much it grows.
-    counts: Probe,
+    counted_by: Probe,
     requests: Option<u64>,
-    begins: Option<String>,
+    started_when_output: Option<String>,
 }
 
 impl Program {
@@ -76,13 +76,17 @@ impl Program {
                 command: component::command(&planned.command, &what, &names)?,
                 dir: planned.dir.clone().into(),
                 env,
-                within_ns: None,
+                timeout_ns: None,
                 log: running.log_files(name, state).stdout,
             },
-            within_ns: planned.timeout_ns,
-            counts: probes.iter().find(|p| p.name() == planned.counted_by).cloned().ok_or_else(no_probe)?,
+            timeout_ns: planned.timeout_ns,
+            counted_by: probes
+                .iter()
+                .find(|p| p.name() == planned.counted_by)
+                .cloned()
+                .ok_or_else(no_probe)?,
             requests: planned.requests,
-            begins: planned.started_when_output.as_ref().map(fill).transpose()?,
+            started_when_output: planned.started_when_output.as_ref().map(fill).transpose()?,
         })
     }
 
@@ -156,7 +160,7 @@ impl ProgramRequest<'_> {
             state.abort(AbortReason::Load(format!("load `{name}`: {why}")));
             None
         };
-        let base = match self.program.counts.read(&mut || state.must_end()) {
+        let base = match self.program.counted_by.read(&mut || state.must_end()) {
             Ok(value) => value,
             Err(_) if state.must_end() => return None,
             Err(error) => {
@@ -175,7 +179,7 @@ impl ProgramRequest<'_> {
         if let Some(watcher) = actor.watcher {
             watcher.add(running.target(name));
         }
-        let began_ns = self.program.begins.is_none().then(|| running.started_ns());
+        let began_ns = self.program.started_when_output.is_none().then(|| running.started_ns());
         let mut program = ProgramRun {
             run: self,
             actor,
@@ -212,7 +216,7 @@ impl ProgramRun<'_> {
     /// Follows the program until it ends or must end.
     fn follow(&mut self) -> ProgramEnd {
         let state = self.actor.state;
-        let deadline_ns = self.running.started_ns().saturating_add(self.run.program.within_ns);
+        let deadline_ns = self.running.started_ns().saturating_add(self.run.program.timeout_ns);
         loop {
             let look_ns = if self.began_ns.is_some() { LOOK_NS } else { BEGIN_LOOK_NS };
             let next_ns = deadline_ns.min(clock::now_ns() + look_ns);
@@ -243,7 +247,7 @@ impl ProgramRun<'_> {
     }
 
     fn has_begun(&mut self, now_ns: u64) -> bool {
-        if let (None, Some(text)) = (self.began_ns, &self.run.program.begins) {
+        if let (None, Some(text)) = (self.began_ns, &self.run.program.started_when_output) {
             match self.running.has_written(text) {
                 true => (self.began_ns, self.second_ns) = (Some(now_ns), now_ns),
                 false => self.looked_ns = now_ns,
@@ -301,7 +305,7 @@ impl ProgramRun<'_> {
 
     /// The count according to the watcher's last reading.
     fn counted_so_far(&self) -> u64 {
-        let last = self.actor.state.readings().last(self.run.program.counts.name());
+        let last = self.actor.state.readings().last(self.run.program.counted_by.name());
         last.map_or(self.reported, |value| self.grown_to(value)).max(self.reported)
     }
 
@@ -336,9 +340,9 @@ impl ProgramRun<'_> {
     fn finish(mut self, end: ProgramEnd, result: CommandResult) -> MeasuredLoad {
         let Actor { state, .. } = *self.actor;
         let program = self.run.program;
-        let counted = match program.counts.read(&mut || state.must_end()) {
+        let counted = match program.counted_by.read(&mut || state.must_end()) {
             Ok(value) => {
-                state.add_reading(program.counts.name(), value);
+                state.add_reading(program.counted_by.name(), value);
                 self.grown_to(value).max(self.reported)
             }
             Err(error) => {
@@ -397,7 +401,7 @@ impl ProgramRun<'_> {
         let why = match end {
             ProgramEnd::Stopped | ProgramEnd::Trial => return,
             ProgramEnd::Late => {
-                let within_s = program.within_ns as f64 / 1e9;
+                let within_s = program.timeout_ns as f64 / 1e9;
                 let tail = &result.tail;
                 format!(
                     "it had not ended after {within_s} s and was killed: `{}`{tail}\nhint: allow more with `timeout`",
@@ -409,13 +413,13 @@ impl ProgramRun<'_> {
                 Err(error) => error.to_string(),
             },
             ProgramEnd::Itself if self.began_ns.is_none() => {
-                let text = program.begins.as_deref().unwrap_or_default();
+                let text = program.started_when_output.as_deref().unwrap_or_default();
                 format!("it ended before `{text}`, which starts its load, appeared in its output")
             }
             ProgramEnd::Itself => match program.requests {
                 Some(planned) if planned != counted => format!(
                     "probe `{}` counted {} of the {} planned requests",
-                    program.counts.name(),
+                    program.counted_by.name(),
                     format_count(counted as f64),
                     format_count(planned as f64),
                 ),

@@ -36,9 +36,9 @@ pub(crate) enum Health {
 
 impl ContainerHandle {
     /// Inspects the container by its id; `None` if it no longer exists or the engine does not answer.
-    fn inspect(&self, within_ns: u64) -> Option<Value> {
+    fn inspect(&self, timeout_ns: u64) -> Option<Value> {
         let call = Call::new("inspect a container", "GET", format!("/containers/{}/json", self.id));
-        self.engine.call(call.within(within_ns)).ok().filter(|a| a.status == 200).map(|a| a.body)
+        self.engine.call(call.with_timeout(timeout_ns)).ok().filter(|a| a.status == 200).map(|a| a.body)
     }
 
     /// Its exit status, and whether the kernel killed it for memory. Call this once its first process has ended. An
@@ -47,7 +47,7 @@ impl ContainerHandle {
     pub fn ended(&self) -> (Option<i32>, bool) {
         // The engine notices the end a moment after the kernel has reported it to us.
         let wait = Call::new("wait for a container", "POST", format!("/containers/{}/wait", self.id));
-        let waited = self.engine.call(wait.within(ANSWER_NS)).ok();
+        let waited = self.engine.call(wait.with_timeout(ANSWER_NS)).ok();
         let status = waited.and_then(|a| a.body["StatusCode"].as_i64());
         let state = self.inspect(ANSWER_NS).map(|found| found["State"].clone()).unwrap_or_default();
         let status = status.or(state["ExitCode"].as_i64()).and_then(|n| i32::try_from(n).ok());

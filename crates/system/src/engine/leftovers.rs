@@ -88,7 +88,7 @@ impl Leftover {
     /// Removes the resource; one that is already gone counts as removed.
     pub fn remove(&self, engine: &Engine) -> Result<()> {
         let doing = format!("remove the {}", self.what);
-        engine.call(Call::new(doing, "DELETE", self.path.clone()).within(REMOVE_NS)).map(drop)
+        engine.call(Call::new(doing, "DELETE", self.path.clone()).with_timeout(REMOVE_NS)).map(drop)
     }
 }
 

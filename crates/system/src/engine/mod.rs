@@ -49,20 +49,20 @@ pub(crate) struct Call<'a> {
     pub method: &'static str,
     pub path: String,
     pub body: Option<&'a Value>,
-    pub within_ns: u64,
+    pub timeout_ns: u64,
 }
 
 impl<'a> Call<'a> {
     pub fn new(doing: impl Into<String>, method: &'static str, path: impl Into<String>) -> Call<'a> {
-        Call { doing: doing.into(), method, path: path.into(), body: None, within_ns: CALL_NS }
+        Call { doing: doing.into(), method, path: path.into(), body: None, timeout_ns: CALL_NS }
     }
 
     pub fn body(self, body: &'a Value) -> Call<'a> {
         Call { body: Some(body), ..self }
     }
 
-    pub fn within(self, within_ns: u64) -> Call<'a> {
-        Call { within_ns, ..self }
+    pub fn with_timeout(self, timeout_ns: u64) -> Call<'a> {
+        Call { timeout_ns, ..self }
     }
 }
 
@@ -135,7 +135,7 @@ impl Engine {
     fn call_while(&self, call: Call<'_>, stop: &mut dyn FnMut() -> bool) -> Result<EngineResponse> {
         let body = call.body.map(Value::to_string).unwrap_or_default();
         let head = self.head(&call, "application/json", body.len() as u64);
-        let until_ns = clock::now_ns().saturating_add(call.within_ns);
+        let until_ns = clock::now_ns().saturating_add(call.timeout_ns);
         let failed = |source| self.failed(&call.doing, source);
         let mut stream = self.open().map_err(failed)?;
         let request = format!("{head}{body}");
@@ -154,7 +154,7 @@ impl Engine {
         read: impl FnOnce(&mut Body<UnixStream, &dyn Fn() -> bool>) -> std::io::Result<T>,
     ) -> Result<T> {
         let failed = |source| self.failed(&call.doing, source);
-        let until_ns = clock::now_ns().saturating_add(call.within_ns);
+        let until_ns = clock::now_ns().saturating_add(call.timeout_ns);
         let is_late = || clock::now_ns() >= until_ns;
         let mut stream = self.open().map_err(failed)?;
         let head = self.head(call, "application/x-tar", bytes);

@@ -76,7 +76,7 @@ fn by_whom(pid: u32) -> String {
 /// The owner of a port, as [`owner_of`] finds it. A process that another thread is starting has copies of our sockets
 /// until its exec, so a child of ours is waited for. So is an unknown owner: during an exec no process can be seen to
 /// hold the descriptors being closed.
-fn once_started(within_ns: u64, mut owner_now: impl FnMut() -> Option<Option<u32>>) -> Option<Option<u32>> {
+fn once_started(timeout_ns: u64, mut owner_now: impl FnMut() -> Option<Option<u32>>) -> Option<Option<u32>> {
     let since_ns = clock::now_ns();
     let us = std::process::id();
     // The kernel shows 0 as the parent of a process that is just ending.
@@ -84,7 +84,7 @@ fn once_started(within_ns: u64, mut owner_now: impl FnMut() -> Option<Option<u32
         |pid: u32| pid != us && process::stat(pid).is_none_or(|stat| [us, 0].contains(&stat.parent));
     loop {
         let owner = owner_now()?;
-        if owner.is_some_and(|pid| !is_child(pid)) || clock::now_ns() - since_ns >= within_ns {
+        if owner.is_some_and(|pid| !is_child(pid)) || clock::now_ns() - since_ns >= timeout_ns {
             return Some(owner);
         }
         std::thread::yield_now();

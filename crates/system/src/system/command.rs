@@ -26,7 +26,7 @@ pub struct CommandSpec {
     /// Variables added to loadlab's own environment.
     pub env: Vec<(String, String)>,
     /// Time limit, nanoseconds, after which it is killed; `None` waits indefinitely.
-    pub within_ns: Option<u64>,
+    pub timeout_ns: Option<u64>,
     /// File to which its standard output and standard error are appended.
     pub log: PathBuf,
 }
@@ -112,20 +112,20 @@ impl System {
     pub fn run_command(&self, spec: &CommandSpec, cancel: &Cancel) -> Result<CommandResult> {
         let running = self.begin_command(spec)?;
         let until_ns =
-            spec.within_ns.map_or(u64::MAX, |within_ns| running.started_ns().saturating_add(within_ns));
+            spec.timeout_ns.map_or(u64::MAX, |timeout_ns| running.started_ns().saturating_add(timeout_ns));
         let woke = cancel.wait_for(Some(running.inner.pidfd.as_fd()), until_ns);
         let result = self.end_command(&running)?;
-        match (woke, spec.within_ns) {
+        match (woke, spec.timeout_ns) {
             (WaitOutcome::Ready, _) => Ok(result),
-            (WaitOutcome::TimedOut, Some(within_ns)) => {
+            (WaitOutcome::TimedOut, Some(timeout_ns)) => {
                 let CommandResult { name, command, tail, .. } = result;
-                Err(Error::CommandTimeout { name, command, within_ns, tail })
+                Err(Error::CommandTimeout { name, command, timeout_ns, tail })
             }
             _ => Err(Error::Cancelled { doing: format!("running {}: `{}`", result.name, result.command) }),
         }
     }
 
-    /// Starts a command. Enforcing the spec's `within_ns` is up to the caller.
+    /// Starts a command. Enforcing the spec's `timeout_ns` is up to the caller.
     ///
     /// # Errors
     /// It cannot be started.

@@ -45,7 +45,7 @@ pub struct ComposeSpec {
     /// Overrides for its services, by their name.
     pub services: BTreeMap<String, ServiceSpec>,
     /// Time limit for bringing it up, nanoseconds.
-    pub within_ns: u64,
+    pub timeout_ns: u64,
     /// File to which Compose's output is appended.
     pub log: PathBuf,
 }
@@ -173,8 +173,8 @@ impl System {
         component: &dyn Fn(&str, &str) -> ComponentSpec,
     ) -> Result<()> {
         let started_ns = clock::now_ns();
-        let within_ns = project.spec.within_ns;
-        let up = || self.compose(&project.words, &["up", "-d"], &project.spec, within_ns, cancel);
+        let timeout_ns = project.spec.timeout_ns;
+        let up = || self.compose(&project.words, &["up", "-d"], &project.spec, timeout_ns, cancel);
         let (socket, label) = (engine.socket().to_owned(), self.project_label());
         let asked = Resource::Asked { socket, label, what: project.name.clone() };
         // If Compose is killed midway, its pending requests have no one waiting for them.
@@ -304,11 +304,11 @@ impl System {
         words: &[String],
         arguments: &[&str],
         spec: &ComposeSpec,
-        within_ns: u64,
+        timeout_ns: u64,
         cancel: &Cancel,
     ) -> Result<()> {
         let command = [words, &arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()].concat();
-        self.compose_command(command, spec, within_ns, cancel)?.checked().map(drop)
+        self.compose_command(command, spec, timeout_ns, cancel)?.checked().map(drop)
     }
 
     /// Runs a command as Compose is run: in the file's folder, with its variables and the engine's address.
@@ -316,7 +316,7 @@ impl System {
         &self,
         command: Vec<String>,
         spec: &ComposeSpec,
-        within_ns: u64,
+        timeout_ns: u64,
         cancel: &Cancel,
     ) -> Result<CommandResult> {
         let engine = self.engine()?;
@@ -329,7 +329,7 @@ impl System {
                 command: Command::Argv(command),
                 dir: dir.to_owned(),
                 env,
-                within_ns: Some(within_ns),
+                timeout_ns: Some(timeout_ns),
                 log: spec.log.clone(),
             },
             cancel,

@@ -43,7 +43,7 @@ impl System {
     pub fn ready_when(&self, component: &Component, ready: &Ready, cancel: &Cancel) -> Result<f64> {
         let started_ns = component.started_ns();
         let mut check = Check::of(component, ready);
-        let until_ns = started_ns.saturating_add(check.within_ns());
+        let until_ns = started_ns.saturating_add(check.timeout_ns());
         let mut pause_ns = match check {
             Check::Alive => ALIVE_NS,
             Check::Healthy { .. } => ASK_NS,
@@ -72,7 +72,7 @@ impl System {
                 WaitOutcome::TimedOut if clock::now_ns() >= until_ns => {
                     return Err(Error::NotReady {
                         component: component.name().to_owned(),
-                        within_ns: check.within_ns(),
+                        timeout_ns: check.timeout_ns(),
                         waited_for: check.describe(),
                         last: last.unwrap_or_else(|| "no attempt was made".to_owned()),
                         oom_kills: component.inner.group.oom_kills().unwrap_or(0),
@@ -91,12 +91,12 @@ impl System {
 /// The deadline passed, or `cancel` was triggered.
 pub fn answers(name: &str, ready: &Ready, cancel: &Cancel) -> Result<f64> {
     let (begun_ns, mut attempt_ns) = (clock::now_ns(), FIRST_ATTEMPT_NS);
-    let (within_ns, waited_for) = match ready {
-        Ready::Http { url, within_ns } => (*within_ns, format!("GET {url}")),
-        Ready::Tcp { addr, within_ns } => (*within_ns, format!("connecting to {addr}")),
+    let (timeout_ns, waited_for) = match ready {
+        Ready::Http { url, timeout_ns } => (*timeout_ns, format!("GET {url}")),
+        Ready::Tcp { addr, timeout_ns } => (*timeout_ns, format!("connecting to {addr}")),
         Ready::Alive | Ready::Healthy { .. } | Ready::Log { .. } => return Ok(0.0),
     };
-    let until_ns = begun_ns.saturating_add(within_ns);
+    let until_ns = begun_ns.saturating_add(timeout_ns);
     loop {
         let attempt = match ready {
             Ready::Http { url, .. } => get(url, until_ns, &mut attempt_ns, &mut || cancel.is_cancelled()),
@@ -108,7 +108,7 @@ pub fn answers(name: &str, ready: &Ready, cancel: &Cancel) -> Result<f64> {
             Ok(()) => return Ok((now_ns - begun_ns) as f64 / 1e9),
             Err(last) if now_ns >= until_ns => {
                 let (component, tail) = (name.to_owned(), crate::error::Tail::default());
-                return Err(Error::NotReady { component, within_ns, waited_for, last, tail, oom_kills: 0 });
+                return Err(Error::NotReady { component, timeout_ns, waited_for, last, tail, oom_kills: 0 });
             }
             Err(_) if cancel.wait_until(until_ns.min(now_ns + PAUSES_NS.1)) => {
                 return Err(Error::Cancelled { doing: format!("waiting for component `{name}`") });
@@ -155,10 +155,10 @@ fn ended_early(component: &Component) -> Error {
 /// A readiness check and its state between attempts.
 enum Check {
     Alive,
-    Http { url: String, attempt_ns: u64, within_ns: u64 },
-    Tcp { addr: String, within_ns: u64 },
-    Log { pattern: String, within_ns: u64, logs: Vec<Search> },
-    Healthy { within_ns: u64 },
+    Http { url: String, attempt_ns: u64, timeout_ns: u64 },
+    Tcp { addr: String, timeout_ns: u64 },
+    Log { pattern: String, timeout_ns: u64, logs: Vec<Search> },
+    Healthy { timeout_ns: u64 },
 }
 
 /// How far a log has been searched.
@@ -172,24 +172,24 @@ impl Check {
     fn of(component: &Component, ready: &Ready) -> Check {
         match ready.clone() {
             Ready::Alive => Check::Alive,
-            Ready::Http { url, within_ns } => Check::Http { url, attempt_ns: FIRST_ATTEMPT_NS, within_ns },
-            Ready::Tcp { addr, within_ns } => Check::Tcp { addr, within_ns },
-            Ready::Healthy { within_ns } => Check::Healthy { within_ns },
-            Ready::Log { pattern, within_ns } => {
+            Ready::Http { url, timeout_ns } => Check::Http { url, attempt_ns: FIRST_ATTEMPT_NS, timeout_ns },
+            Ready::Tcp { addr, timeout_ns } => Check::Tcp { addr, timeout_ns },
+            Ready::Healthy { timeout_ns } => Check::Healthy { timeout_ns },
+            Ready::Log { pattern, timeout_ns } => {
                 let logs = &component.inner.logs;
                 let logs = logs.iter().map(|log| Search { offset: log.from, carry: Vec::new() }).collect();
-                Check::Log { pattern, within_ns, logs }
+                Check::Log { pattern, timeout_ns, logs }
             }
         }
     }
 
-    fn within_ns(&self) -> u64 {
+    fn timeout_ns(&self) -> u64 {
         match self {
             Check::Alive => u64::MAX,
-            Check::Http { within_ns, .. }
-            | Check::Tcp { within_ns, .. }
-            | Check::Log { within_ns, .. }
-            | Check::Healthy { within_ns } => *within_ns,
+            Check::Http { timeout_ns, .. }
+            | Check::Tcp { timeout_ns, .. }
+            | Check::Log { timeout_ns, .. }
+            | Check::Healthy { timeout_ns } => *timeout_ns,
         }
     }
 

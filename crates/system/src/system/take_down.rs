@@ -41,16 +41,16 @@ impl System {
         failed.map_or(Ok(downs), Err)
     }
 
-    /// `within_ns` replaces the time limit of the spec; 0 kills at once.
-    pub(crate) fn take_down(&self, inner: &Arc<Inner>, within_ns: Option<u64>) -> Result<Takedown> {
+    /// `timeout_ns` replaces the time limit of the spec; 0 kills at once.
+    pub(crate) fn take_down(&self, inner: &Arc<Inner>, timeout_ns: Option<u64>) -> Result<Takedown> {
         if let Origin::Container(handle) = &inner.origin {
-            return self.take_down_container(inner, handle, within_ns);
+            return self.take_down_container(inner, handle, timeout_ns);
         }
         inner.leaving.store(true, Ordering::SeqCst);
         let begun_ns = clock::now_ns();
-        let until_ns = begun_ns.saturating_add(within_ns.unwrap_or(inner.spec.stop.within_ns));
+        let until_ns = begun_ns.saturating_add(timeout_ns.unwrap_or(inner.spec.stop.timeout_ns));
         inner.group.lift_cpu();
-        if within_ns != Some(0) {
+        if timeout_ns != Some(0) {
             inner.send(inner.spec.stop.signal);
             // A stopped process could not act on the signal.
             inner.send(crate::spec::Signal::CONT);
@@ -61,7 +61,7 @@ impl System {
         };
         let mut stragglers = 0;
         if ending == Ending::Exited {
-            let patience_ns = if within_ns == Some(0) { 0 } else { STRAGGLERS_NS };
+            let patience_ns = if timeout_ns == Some(0) { 0 } else { STRAGGLERS_NS };
             stragglers = wait_for_none(inner, until_ns.min(clock::now_ns() + patience_ns));
         } else {
             // With a pidfd an unreaped child cannot be missed, even without a cgroup.

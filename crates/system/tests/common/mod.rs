@@ -73,7 +73,7 @@ impl Bench {
     pub fn spec(&self, name: &str, command: &str) -> ComponentSpec {
         let spec = ComponentSpec::new(name, command, self.dir.path(), self.dir.path().join("logs"));
         // One that obeys must not be killed because a busy machine lets it wait.
-        ComponentSpec { stop: Stop { within_ns: PATIENCE_NS, ..Stop::default() }, ..spec }
+        ComponentSpec { stop: Stop { timeout_ns: PATIENCE_NS, ..Stop::default() }, ..spec }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -1,15 +1,23 @@
 //! Files as a bottleneck: file descriptors that ran out, and a disk that components wait for.
 
+use std::collections::BTreeSet;
+
 use loadlab_record::documents::summary::ComponentSummary;
 use loadlab_record::text::units::{format_bytes, format_count, format_percent_whole};
 use loadlab_record::watch::sample::Sample;
 
-use super::{BottleneckKind, SHORTEST_S, Suspect, TrialData, during};
+use super::{BottleneckKind, HELD_SHARE, SHORTEST_S, Suspect, TrialData, during};
 use crate::trial::counter::Counter;
 
 /// Open files above this share of the limit count as all: a process that closes some to accept others is sampled in
 /// between.
 const FILES_SHARE: f64 = 0.97;
+/// Close to the limit in this share of the seconds, and at the limit itself in some of them. Servers that cannot accept a
+/// connection commonly wait for a second before they try again, and close others meanwhile: they are held back for much
+/// longer than they are at their limit.
+const SECONDS_SHARE: f64 = 0.5;
+/// At the limit itself in fewer seconds, it may just fit.
+const MIN_SECONDS: usize = 3;
 /// Disk-bound: some task waited for block I/O for this share of the time. Background writeback also waits now and
 /// then.
 const DISK_SHARE: f64 = 0.6;
@@ -28,15 +36,28 @@ pub fn open_files(
     let full: Vec<f64> =
         loaded.iter().filter(|(_, share)| *share >= FILES_SHARE).map(|(at, _)| *at).collect();
     let at_s = *full.first()?;
-    let share = full.len() as f64 / loaded.len() as f64;
+    let mut share = full.len() as f64 / loaded.len() as f64;
+    let mut how_long = format!("for {} of the time", format_percent_whole(share));
+    // The end of the load belongs to its last second.
+    let last = (load.to_s - load.from_s).ceil() as u64;
+    let second = |at_s: f64| ((at_s - load.from_s) as u64).min(last.saturating_sub(1));
+    let seconds = |least: f64| {
+        let of = loaded.iter().filter(|(_, share)| *share >= least);
+        of.map(|(at_s, _)| second(*at_s)).collect::<BTreeSet<u64>>().len()
+    };
+    let (read, close, at_limit) = (seconds(0.0), seconds(FILES_SHARE), seconds(1.0));
+    let of_seconds = close as f64 / read as f64;
+    if share < HELD_SHARE && at_limit >= MIN_SECONDS && of_seconds >= SECONDS_SHARE {
+        share = of_seconds;
+        how_long = format!("in {close} of {read} seconds, {how_long}");
+    }
     let most = c.open_files_max.map_or(String::new(), |n| format!(", {} in total", format_count(n as f64)));
     Some(Suspect {
         kind: BottleneckKind::OpenFiles,
         component: Some(name.to_owned()),
         at_s: Some(at_s),
         text: format!(
-            "{name} ran out of file descriptors: one of its processes was at its limit (`ulimit -n`) for {} of the time{most}",
-            format_percent_whole(share)
+            "{name} ran out of file descriptors: one of its processes was at its limit (`ulimit -n`) {how_long}{most}"
         ),
         share,
         evidence: Vec::new(),

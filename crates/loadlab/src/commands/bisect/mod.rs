@@ -25,7 +25,7 @@ use super::revisions::git::Repository;
 use super::revisions::{Trees, changes};
 use super::run::{GUARDIAN, default_out, own_exe, usual};
 use crate::args::{self, BisectArgs, PlanArgs, PlanChoice};
-use crate::exit::{self, Ended, note};
+use crate::exit::{self, CommandEnd, note};
 use crate::live::wording;
 use crate::{mask, output, signals};
 
@@ -37,7 +37,7 @@ const SKIP: u8 = 125;
 const STOP: u8 = 128;
 
 /// Runs the command.
-pub fn command(args: &BisectArgs) -> Ended {
+pub fn command(args: &BisectArgs) -> CommandEnd {
     if args.exec {
         return once(args);
     }
@@ -59,10 +59,10 @@ fn choice(args: &BisectArgs, set: Vec<(String, String)>) -> PlanChoice {
 }
 
 /// One trial of the working tree, with an exit code for `git bisect run`.
-fn once(args: &BisectArgs) -> Ended {
+fn once(args: &BisectArgs) -> CommandEnd {
     if let Some(option) = args.not_with_exec() {
         let why = format!("{option} is for a search, and --exec measures one tree\nhint: leave it out");
-        return Ended::error(Exit::BadPlan, why).with_code(STOP);
+        return CommandEnd::error(Exit::BadPlan, why).with_code(STOP);
     }
     let plan = PlanArgs { plan: PathBuf::from(&args.first), choice: choice(args, args.set.clone()) };
     let read = match read_plan::read_plan(&plan) {
@@ -71,12 +71,12 @@ fn once(args: &BisectArgs) -> Ended {
         Err(ended) => return ended.with_code(STOP),
     };
     if let Err(why) = of_no_revisions(&read.plan) {
-        return Ended::error(Exit::BadPlan, why).with_code(STOP);
+        return CommandEnd::error(Exit::BadPlan, why).with_code(STOP);
     }
     if expects_nothing(&read.plan) {
         let why = "the plan expects nothing, so no revision is bad\nhint: give it `expect`, such as `p99 < 50ms`; \
                    without it, `loadlab bisect GOOD..BAD PLAN --figure NAME` finds what changed a figure";
-        return Ended::error(Exit::BadPlan, why).with_code(STOP);
+        return CommandEnd::error(Exit::BadPlan, why).with_code(STOP);
     }
     // A limit on open files that cannot be raised stays as it is; the trial's failures report the consequences.
     let _ = open_files::raise();
@@ -105,7 +105,7 @@ fn once(args: &BisectArgs) -> Ended {
         Exit::BadPlan | Exit::Interrupted => STOP,
         Exit::NotUp | Exit::Invalid | Exit::CouldNotRun | Exit::Undecided => SKIP,
     };
-    Ended::with(exit).with_code(code)
+    CommandEnd::with(exit).with_code(code)
 }
 
 /// Refuses a plan that compares revisions: the search, or git, decides which ones are measured.
@@ -139,14 +139,14 @@ struct PlanWithFigure {
     figure: FigureFacts,
 }
 
-fn with_figure(args: &BisectArgs, plan: &Path) -> Result<PlanWithFigure, Ended> {
+fn with_figure(args: &BisectArgs, plan: &Path) -> Result<PlanWithFigure, CommandEnd> {
     let read_with = |set: Vec<(String, String)>| {
         let choice = choice(args, set);
         let read = read_plan::read_plan(&PlanArgs { plan: plan.to_owned(), choice: choice.clone() })?;
-        Ok::<_, Ended>((read, choice))
+        Ok::<_, CommandEnd>((read, choice))
     };
     let (mut read, mut choice) = read_with(args.set.clone())?;
-    of_no_revisions(&read.plan).map_err(|why| Ended::error(Exit::BadPlan, why))?;
+    of_no_revisions(&read.plan).map_err(|why| CommandEnd::error(Exit::BadPlan, why))?;
     let has = |plan: &Plan| plan.cases().iter().all(|c| c.figures.iter().any(|f| f.name == args.figure));
     if !has(&read.plan) {
         let figures = json!({ args.figure.as_str(): formula(&args.figure) }).to_string();
@@ -154,16 +154,16 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<PlanWithFigure, Ended> 
         (read, choice) = read_with(set)?;
     }
     let case = only_case(&read.plan, "one is searched for")
-        .map_err(|message| Ended::error(Exit::BadPlan, message))?;
+        .map_err(|message| CommandEnd::error(Exit::BadPlan, message))?;
     let found = case.figures.iter().find(|f| f.name == args.figure);
     let facts = loadlab_run::figures_of_case(case).into_iter().find(|f| f.name == args.figure);
     match (found, facts) {
         (Some(_), Some(figure)) => Ok(PlanWithFigure { read, choice, figure }),
-        _ => Err(Ended::error(Exit::BadPlan, format!("the plan has no figure `{}`", args.figure))),
+        _ => Err(CommandEnd::error(Exit::BadPlan, format!("the plan has no figure `{}`", args.figure))),
     }
 }
 
-fn options_of(args: &BisectArgs, read: &ReadPlan, out: PathBuf) -> Result<RunOptions, Ended> {
+fn options_of(args: &BisectArgs, read: &ReadPlan, out: PathBuf) -> Result<RunOptions, CommandEnd> {
     Ok(RunOptions { has_viewer: false, ..usual(read, out, &args.allow_host, &args.resolve)? })
 }
 
@@ -193,8 +193,8 @@ struct Trial {
     record: PathBuf,
 }
 
-fn searched(args: &BisectArgs) -> Result<Ended, Ended> {
-    let bad = |why: String| Ended::error(Exit::BadPlan, why);
+fn searched(args: &BisectArgs) -> Result<CommandEnd, CommandEnd> {
+    let bad = |why: String| CommandEnd::error(Exit::BadPlan, why);
     let range = args::revisions::range(&args.first).map_err(bad)?;
     let [good_name, bad_name] = range.0.as_slice() else {
         return Err(bad("a search has two ends: `GOOD..BAD`".to_owned()));
@@ -215,7 +215,7 @@ fn searched(args: &BisectArgs) -> Result<Ended, Ended> {
     // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
     let cancel = signals::cancel_on_signal()?;
-    let not_up = |why: String| Ended::error(Exit::NotUp, why);
+    let not_up = |why: String| CommandEnd::error(Exit::NotUp, why);
     let guardian = guardian::spawn(&own_exe()?, GUARDIAN).map_err(|error| not_up(error.to_string()))?;
     let trees = Trees::new(repository, guardian).map_err(not_up)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&format!("{}-bisect", read.plan.name)));
@@ -240,7 +240,7 @@ fn searched(args: &BisectArgs) -> Result<Ended, Ended> {
 }
 
 impl Search<'_> {
-    fn search(&mut self) -> Result<Ended, Ended> {
+    fn search(&mut self) -> Result<CommandEnd, CommandEnd> {
         let began = Instant::now();
         let seed = RandomState::new().build_hasher().finish();
         let last = self.revisions.len() - 1;
@@ -266,12 +266,12 @@ impl Search<'_> {
                 Measured::Invalid => {
                     let why =
                         format!("{MOST_INVALID} trials in a row are INVALID: see {}", self.out.display());
-                    return Err(Ended::error(Exit::Invalid, why));
+                    return Err(CommandEnd::error(Exit::Invalid, why));
                 }
                 Measured::Skipped(why) if revision == 0 || revision == last => {
                     let end = if revision == 0 { "good" } else { "bad" };
                     let why = format!("the {end} end {} cannot be measured: {why}", self.named(revision));
-                    return Err(Ended::error(Exit::NotUp, why));
+                    return Err(CommandEnd::error(Exit::NotUp, why));
                 }
                 Measured::Skipped(why) => {
                     invalid = 0;
@@ -285,10 +285,10 @@ impl Search<'_> {
     }
 
     /// Runs one trial of a revision.
-    fn measure(&mut self, revision: usize) -> Result<Measured, Ended> {
+    fn measure(&mut self, revision: usize) -> Result<Measured, CommandEnd> {
         let known = self.revisions[revision].clone();
         let interrupted = format!("interrupted; the trials are in {}", self.out.display());
-        let interrupted = || Ended::error(Exit::Interrupted, &interrupted);
+        let interrupted = || CommandEnd::error(Exit::Interrupted, &interrupted);
         // An interrupt ends git, too.
         let is_interrupted = || self.cancel.is_cancelled();
         match self.trees.repository().check_submodules(&known) {
@@ -298,7 +298,7 @@ impl Search<'_> {
         }
         let failed = |why: String| match self.cancel.is_cancelled() {
             true => interrupted(),
-            false => Ended::error(Exit::NotUp, why),
+            false => CommandEnd::error(Exit::NotUp, why),
         };
         let (dir, taken) = self.trees.check_out(&known, &self.read.text).map_err(failed)?;
         taken.iter().for_each(|text| note(text));
@@ -312,7 +312,7 @@ impl Search<'_> {
         let result = match conduct(&read.plan, &options, &self.cancel, &|_| {}) {
             Ok(result) => result,
             Err(RunError::NotUp(why)) => return Ok(Measured::Skipped(first_line(&why))),
-            Err(error) => return Err(Ended::error(error.exit(), error)),
+            Err(error) => return Err(CommandEnd::error(error.exit(), error)),
         };
         self.built[revision] = true;
         if self.cancel.is_cancelled() {
@@ -323,17 +323,17 @@ impl Search<'_> {
         let summary = match usable(trial.summary, result.exit, why) {
             Ok(summary) => summary,
             Err(Unusable::Measured(measured)) => return Ok(measured),
-            Err(Unusable::Failed(why)) => return Err(Ended::error(Exit::CouldNotRun, why)),
+            Err(Unusable::Failed(why)) => return Err(CommandEnd::error(Exit::CouldNotRun, why)),
         };
         let name = &self.figure.name;
-        let reading =
-            reading_of(name, summary.figures.get(name)).map_err(|why| Ended::error(Exit::Undecided, why))?;
+        let reading = reading_of(name, summary.figures.get(name))
+            .map_err(|why| CommandEnd::error(Exit::Undecided, why))?;
         self.trials.push(Trial { revision, reading, record: out });
         Ok(Measured::Value(reading))
     }
 
     /// Ends the search if a figure of which only a lower bound is known may mislead it.
-    fn check_bounds(&self) -> Result<(), Ended> {
+    fn check_bounds(&self) -> Result<(), CommandEnd> {
         let on_scale = |value: f64| if self.is_ratio() { value.ln() } else { value };
         let all: Vec<(usize, Reading)> = self
             .trials
@@ -349,17 +349,17 @@ impl Search<'_> {
             self.worded(*reading),
             self.named(*revision)
         );
-        Err(Ended::error(Exit::Undecided, why))
+        Err(CommandEnd::error(Exit::Undecided, why))
     }
 
     /// A value on the search's scale: times, rates and sizes by their logarithm, shares as they are.
-    fn on_scale(&self, value: f64) -> Result<f64, Ended> {
+    fn on_scale(&self, value: f64) -> Result<f64, CommandEnd> {
         match self.is_ratio() {
             false => Ok(value),
             true if value > 0.0 => Ok(value.ln()),
             true => {
                 let why = format!("`{}` is {value} in a trial, so there is no ratio", self.figure.name);
-                Err(Ended::error(Exit::Undecided, why))
+                Err(CommandEnd::error(Exit::Undecided, why))
             }
         }
     }
@@ -405,7 +405,7 @@ impl Search<'_> {
         Some(if self.is_ratio() { shift.exp() } else { shift })
     }
 
-    fn finish(&self, next: &Next, search: &Bisection) -> Result<Ended, Ended> {
+    fn finish(&self, next: &Next, search: &Bisection) -> Result<CommandEnd, CommandEnd> {
         let (verdict, named) = match next {
             Next::Found(named) => ("found", named.as_slice()),
             Next::NoDifference => ("no_difference", &[][..]),
@@ -418,13 +418,13 @@ impl Search<'_> {
         let made =
             std::fs::create_dir_all(&self.out).and_then(|()| std::fs::write(&file, masked(&document)?));
         made.map_err(|error| {
-            Ended::error(Exit::CouldNotRun, format!("cannot write {}: {error}", file.display()))
+            CommandEnd::error(Exit::CouldNotRun, format!("cannot write {}: {error}", file.display()))
         })?;
         match self.args.json {
             true => output::print_json(&document),
             false => self.print(verdict, named, search),
         }
-        Ok(Ended::with(exit))
+        Ok(CommandEnd::with(exit))
     }
 
     fn print(&self, verdict: &str, named: &[(usize, f64)], search: &Bisection) {

@@ -4,7 +4,7 @@
 use loadlab_analysis::Exit;
 use loadlab_analysis::trial::judge::is_unreachable;
 use loadlab_record::documents::figure::FigureValue;
-use loadlab_record::documents::summary::{Ended as LoadEnded, Summary, Verdict};
+use loadlab_record::documents::summary::{Ended, Summary, Verdict};
 
 /// The figure's value in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +44,7 @@ pub fn usable(summary: Option<Summary>, exit: Exit, why: Option<String>) -> Resu
         // The revision's system came up, but accepts no connection.
         Exit::CouldNotRun if is_unreachable(&summary) => Err(skipped("nothing can connect to it")),
         Exit::CouldNotRun => Err(failed()),
-        _ if !matches!(summary.ended, LoadEnded::Complete | LoadEnded::Stopped) => {
+        _ if !matches!(summary.ended, Ended::Complete | Ended::Stopped) => {
             Err(skipped("the system broke during the load"))
         }
         _ if summary.verdict == Verdict::Invalid => Err(Unusable::Measured(Measured::Invalid)),
@@ -95,32 +95,32 @@ mod tests {
 
     #[test]
     fn a_revision_that_lets_no_one_connect_is_skipped() {
-        let none = || summarise(TrialInput { ended: LoadEnded::Complete, ..TrialInput::default() });
-        let refused = |ended: LoadEnded| {
+        let none = || summarise(TrialInput { ended: Ended::Complete, ..TrialInput::default() });
+        let refused = |ended: Ended| {
             let mut summary = none();
             summary.failures.add(Failure::Connect, 3);
             summary.requests.failed = 3;
             summary.ended = ended;
             summary
         };
-        let mut half = refused(LoadEnded::Complete);
+        let mut half = refused(Ended::Complete);
         (half.requests.ok, half.connections.opened) = (5, 2);
-        let mut own = refused(LoadEnded::Complete);
+        let mut own = refused(Ended::Complete);
         own.connections.own_limits.ports = 3;
         // Given up early: the requests that were still in flight failed in another way.
-        let mut given_up = refused(LoadEnded::Broken);
+        let mut given_up = refused(Ended::Broken);
         given_up.requests.failed = 4;
         let mut invalid = none();
         invalid.verdict = Verdict::Invalid;
         for (what, summary, exit, expect) in [
-            ("unreachable", Some(refused(LoadEnded::Complete)), Exit::CouldNotRun, "skipped"),
+            ("unreachable", Some(refused(Ended::Complete)), Exit::CouldNotRun, "skipped"),
             ("given up", Some(given_up), Exit::CouldNotRun, "skipped"),
             ("out of ports", Some(own), Exit::CouldNotRun, "trouble"),
             ("record lost", Some(none()), Exit::CouldNotRun, "trouble"),
             ("record lost, some refused", Some(half), Exit::CouldNotRun, "trouble"),
             ("never began", None, Exit::CouldNotRun, "trouble"),
             ("not up", None, Exit::NotUp, "skipped"),
-            ("died", Some(Summary { ended: LoadEnded::Broken, ..none() }), Exit::Failed, "skipped"),
+            ("died", Some(Summary { ended: Ended::Broken, ..none() }), Exit::Failed, "skipped"),
             ("invalid", Some(invalid), Exit::Invalid, "invalid"),
             ("measured", Some(none()), Exit::Failed, "usable"),
         ] {

@@ -13,7 +13,7 @@ use loadlab_record::text::url::is_url;
 
 use super::url_plan::{absolute, literal};
 use crate::args::InitArgs;
-use crate::exit::{Ended, note};
+use crate::exit::{CommandEnd, note};
 use crate::{mask, output};
 
 /// The file next to the plan that editors read keys from.
@@ -29,14 +29,14 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
 ];
 
 /// Runs the command.
-pub fn command(args: &InitArgs) -> Ended {
+pub fn command(args: &InitArgs) -> CommandEnd {
     if args.list {
         output::print(&listed());
-        return Ended::with(Exit::Ok);
+        return CommandEnd::with(Exit::Ok);
     }
     match text_of(args).and_then(|text| checked(args, text)).and_then(|text| write(args, &text)) {
-        Ok(()) => Ended::with(Exit::Ok),
-        Err(why) => Ended::error(Exit::BadPlan, why),
+        Ok(()) => CommandEnd::with(Exit::Ok),
+        Err(why) => CommandEnd::error(Exit::BadPlan, why),
     }
 }
 

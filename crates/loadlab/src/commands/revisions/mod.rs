@@ -16,7 +16,7 @@ use loadlab_system::{Guardian, OwnFolder};
 
 use super::read_plan::{self, ReadPlan};
 use crate::args::PlanChoice;
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use git::Repository;
 
 /// A plan whose revisions are checked out.
@@ -47,9 +47,9 @@ pub fn check_out(
     choice: &PlanChoice,
     allow_dirty: bool,
     guardian: Guardian,
-) -> Result<CheckedOut, Ended> {
-    let bad = |why: String| Ended::error(Exit::BadPlan, why);
-    let not_up = |why: String| Ended::error(Exit::NotUp, why);
+) -> Result<CheckedOut, CommandEnd> {
+    let bad = |why: String| CommandEnd::error(Exit::BadPlan, why);
+    let not_up = |why: String| CommandEnd::error(Exit::NotUp, why);
     let repository = Repository::of(Path::new(&read.plan.dir)).map_err(bad)?;
     let mut facts = Vec::new();
     for revision in &read.plan.revisions {

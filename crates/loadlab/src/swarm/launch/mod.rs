@@ -157,7 +157,7 @@ impl Launched {
             return Err(SwarmError::Agents(format!(
                 "only {} of {} agents joined within {} s; {}\nhint: {}",
                 coordinator.agents_here(),
-                coordinator.slots(),
+                coordinator.slot_count(),
                 began.elapsed().as_secs(),
                 queue.text,
                 if queue.is_over { self.job.hint_of_ended() } else { "--launch-wait has them wait longer" },

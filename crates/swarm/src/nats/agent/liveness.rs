@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 
 use super::state::RunState;
 use super::{Agent, DEAD_MAN_NS};
-use crate::crew::LOST_NS;
+use crate::agents::LOST_NS;
 use crate::message::{Announcement, OpenSlot};
 use crate::nats::{ANNOUNCED, BEAT, Subjects};
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{LossPolicy, Shared};
-use crate::crew::Crew;
+use crate::agents::Agents;
 use crate::message::{Announcement, FileOffer, OpenSlot, VERSION};
 use crate::nats::{ANNOUNCED, BEAT, HEADER_BYTES, Server, Subjects, SwarmError};
 use crate::nats::{context_of, files, make_stream};
@@ -59,7 +59,7 @@ pub(super) async fn open(
     let (client, mut denied) = offer.server.connect().await?;
     let context = context_of(&client);
     let files = files::offered(&offer.files)?;
-    let bytes = offer.announced(Crew::new(offer.slots).open(), &files).len();
+    let bytes = offer.announced(Agents::new(offer.slots).open(), &files).len();
     let most = client.max_payload().saturating_sub(HEADER_BYTES);
     if bytes > most {
         return Err(SwarmError::Agents(format!(
@@ -96,9 +96,9 @@ pub(super) async fn announce(
     loop {
         beat.tick().await;
         let is_connected = client.connection_state() == State::Connected;
-        shared.change(|crew| crew.connected(is_connected, now_ns()));
+        shared.change(|agents| agents.connected(is_connected, now_ns()));
         let _ = client.publish(subjects.echo(), now_ns().to_string().into()).await;
-        let open = shared.crew().open();
+        let open = shared.agents().open();
         if open != signed.0 {
             signed = (open.clone(), offer.announced(open, files));
         }

@@ -14,15 +14,16 @@ pub(super) async fn hear(client: &Client, subjects: &Subjects, shared: &Shared) 
             while let Some(beat) = beats.next().await {
                 if *beat.subject == *subjects.echo() {
                     let said_ns = std::str::from_utf8(&beat.payload).ok().and_then(|text| text.parse().ok());
-                    shared
-                        .change(|crew| said_ns.into_iter().for_each(|said_ns| crew.heard(said_ns, now_ns())));
+                    shared.change(|agents| {
+                        said_ns.into_iter().for_each(|said_ns| agents.heard(said_ns, now_ns()))
+                    });
                     continue;
                 }
                 let mut numbers = beat.subject.rsplit('.');
                 let epoch = numbers.next().and_then(|epoch| epoch.parse().ok());
                 let slot = numbers.next().and_then(|slot| slot.parse().ok());
                 if let Some((slot, epoch)) = slot.zip(epoch) {
-                    shared.change(|crew| crew.seen(slot, epoch, now_ns()));
+                    shared.change(|agents| agents.seen(slot, epoch, now_ns()));
                 }
             }
         }
@@ -35,13 +36,13 @@ pub(super) async fn look_for_gone(client: &Client, subjects: &Subjects, shared: 
     let mut beat = tokio::time::interval(BEAT);
     loop {
         beat.tick().await;
-        let quiet = shared.crew().quiet(now_ns());
+        let quiet = shared.agents().quiet(now_ns());
         for (slot, epoch) in quiet {
             let asked = client.request(subjects.alive(slot, epoch), Vec::new().into());
             match tokio::time::timeout(BEAT, asked).await {
-                Ok(Ok(_)) => shared.change(|crew| crew.seen(slot, epoch, now_ns())),
+                Ok(Ok(_)) => shared.change(|agents| agents.seen(slot, epoch, now_ns())),
                 Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
-                    shared.change(|crew| crew.gone(slot, epoch, now_ns()));
+                    shared.change(|agents| agents.gone(slot, epoch, now_ns()));
                 }
                 Ok(Err(_)) | Err(_) => {}
             }

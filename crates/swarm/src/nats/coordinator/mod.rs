@@ -33,11 +33,11 @@ use self::announce::{OpenedRun, open};
 use self::network::NetworkThread;
 use self::orders::Orders;
 use super::{Subjects, SwarmError, runtime};
-use crate::crew::Crew;
+use crate::agents::Agents;
 use crate::message::Order;
 
 pub use announce::RunOffer;
-pub use load::{Loss, News, NotOffered, PartNow, ReadyLoad, Sent, SentPart};
+pub use load::{Loss, News, NotOffered, PartState, ReadyLoad, Sent, SentPart};
 
 /// How often a waiting thread checks whether it must end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -73,23 +73,23 @@ pub struct Coordinator {
 
 /// State shared by the threads.
 struct Shared {
-    crew: Mutex<Crew>,
+    agents: Mutex<Agents>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn crew(&self) -> MutexGuard<'_, Crew> {
-        lock(&self.crew)
+    fn agents(&self) -> MutexGuard<'_, Agents> {
+        lock(&self.agents)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Crew)) {
-        change(&mut self.crew());
+    fn change(&self, change: impl FnOnce(&mut Agents)) {
+        change(&mut self.agents());
         self.changed.notify_all();
     }
 
     /// Waits for a change, for at most [`POLL_INTERVAL`].
-    fn wait<'c>(&self, crew: MutexGuard<'c, Crew>) -> MutexGuard<'c, Crew> {
-        wait_timeout(&self.changed, crew, POLL_INTERVAL)
+    fn wait<'c>(&self, agents: MutexGuard<'c, Agents>) -> MutexGuard<'c, Agents> {
+        wait_timeout(&self.changed, agents, POLL_INTERVAL)
     }
 }
 
@@ -102,7 +102,8 @@ impl Coordinator {
         let on_loss = offer.on_loss;
         let sizes = offer.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len()));
         let ready_ns = READY_NS.saturating_add(sizes.sum::<u64>().saturating_mul(READY_NS_PER_BYTE));
-        let shared = Arc::new(Shared { crew: Mutex::new(Crew::new(offer.slots)), changed: Condvar::new() });
+        let shared =
+            Arc::new(Shared { agents: Mutex::new(Agents::new(offer.slots)), changed: Condvar::new() });
         let (orders, queue) = mpsc::unbounded_channel();
         let (stays, mut leaves) = oneshot::channel();
         let (began, begun) = std::sync::mpsc::channel();
@@ -151,14 +152,14 @@ impl Coordinator {
     }
 
     /// Number of agents that the run needs.
-    pub fn slots(&self) -> usize {
-        self.shared.crew().slots()
+    pub fn slot_count(&self) -> usize {
+        self.shared.agents().slot_count()
     }
 
     /// Number of agents that have joined so far.
     pub fn agents_here(&self) -> usize {
-        let crew = self.shared.crew();
-        crew.slots() - crew.open().len()
+        let agents = self.shared.agents();
+        agents.slot_count() - agents.open().len()
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::load::ReadyLoad;
 use super::replace::silent;
 use super::{Coordinator, LossPolicy};
-use crate::crew::Readiness;
+use crate::agents::Readiness;
 use crate::message::{LoadOrder, Order};
 use crate::nats::SwarmError;
 
@@ -21,9 +21,9 @@ impl Coordinator {
     /// It takes too long, or `cancelled`.
     pub fn gather(&self, at_most: Duration, cancelled: &dyn Fn() -> bool) -> Result<(), SwarmError> {
         let until_ns = now_ns().saturating_add(u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX));
-        let mut crew = self.shared.crew();
+        let mut agents = self.shared.agents();
         loop {
-            let open = crew.open();
+            let open = agents.open();
             if open.is_empty() {
                 return Ok(());
             }
@@ -31,15 +31,15 @@ impl Coordinator {
                 return Err(SwarmError::Interrupted);
             }
             if now_ns() >= until_ns {
-                let here = crew.slots() - open.len();
+                let here = agents.slot_count() - open.len();
                 return Err(SwarmError::Agents(format!(
                     "only {here} of {} agents joined within {} s\nhint: an agent needs this server's URL and the coordinator's \
                      key: `loadlab agent --nats URL --coordinator-key KEY`",
-                    crew.slots(),
+                    agents.slot_count(),
                     at_most.as_secs()
                 )));
             }
-            crew = self.shared.wait(crew);
+            agents = self.shared.wait(agents);
         }
     }
 
@@ -61,42 +61,43 @@ impl Coordinator {
             *loads - 1
         };
         let until_ns = now_ns().saturating_add(self.ready_ns);
-        let mut crew = self.shared.crew();
-        let order = LoadOrder { load, first_id, threads: crew.threads(threads), agents: crew.ids(), what };
+        let mut agents = self.shared.agents();
+        let order =
+            LoadOrder { load, first_id, threads: agents.threads(threads), agents: agents.ids(), what };
         let number = self.order(Order::Prepare(order.clone()));
-        crew.ordered(load, number);
+        agents.ordered(load, number);
         let mut ready = ReadyLoad { of: self.clone(), order, uncertainty_ns: 0 };
         loop {
-            let why = match crew.readiness(load) {
+            let why = match agents.readiness(load) {
                 Readiness::Ready { uncertainty_ns } => {
                     ready.uncertainty_ns = uncertainty_ns;
                     return Ok(ready);
                 }
                 Readiness::Refused(slot, why) => {
-                    Some(SwarmError::Agents(format!("agent {} (slot {slot}): {why}", crew.name(slot))))
+                    Some(SwarmError::Agents(format!("agent {} (slot {slot}): {why}", agents.name(slot))))
                 }
                 Readiness::Waiting(_) if cancelled() => Some(SwarmError::Interrupted),
                 Readiness::Waiting(slots) if now_ns() >= until_ns => {
                     let names: Vec<String> =
-                        slots.iter().map(|slot| format!("{} (slot {slot})", crew.name(*slot))).collect();
+                        slots.iter().map(|slot| format!("{} (slot {slot})", agents.name(*slot))).collect();
                     let s = self.ready_ns / 1_000_000_000;
                     Some(SwarmError::Agents(format!("not ready within {s} s: {}", names.join(", "))))
                 }
                 Readiness::Waiting(_) if self.on_loss == LossPolicy::Replace => {
-                    self.replace(&mut crew, &ready.order, None, &[]);
+                    self.replace(&mut agents, &ready.order, None, &[]);
                     None
                 }
                 Readiness::Waiting(slots) => {
-                    let lost = crew.lost(load, now_ns()).into_iter().find(|slot| slots.contains(slot));
-                    lost.map(|slot| SwarmError::Agents(format!("{} before the load", silent(&crew, slot))))
+                    let lost = agents.lost(load, now_ns()).into_iter().find(|slot| slots.contains(slot));
+                    lost.map(|slot| SwarmError::Agents(format!("{} before the load", silent(&agents, slot))))
                 }
             };
             if let Some(why) = why {
                 // Dropping `ready` takes the lock.
-                drop(crew);
+                drop(agents);
                 return Err(why);
             }
-            crew = self.shared.wait(crew);
+            agents = self.shared.wait(agents);
         }
     }
 }

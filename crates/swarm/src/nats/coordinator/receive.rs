@@ -20,29 +20,29 @@ pub(super) fn said_onto<'s>(
         match (what_of("claim"), what_of("answer")) {
             (Some(epoch), _) => {
                 if let Ok(claim) = serde_json::from_slice(&message.payload) {
-                    shared.change(|crew| crew.claim(slot, epoch, claim, now_ns()));
+                    shared.change(|agents| agents.claim(slot, epoch, claim, now_ns()));
                 }
             }
             (None, Some(epoch)) => {
                 if let Ok(answer) = serde_json::from_slice(&message.payload) {
-                    shared.change(|crew| crew.answered(slot, epoch, answer));
+                    shared.change(|agents| agents.answered(slot, epoch, answer));
                 }
             }
             (None, None) => {
                 let report = report_of(slot, what, message, &mut pieces);
                 if let Some(CompleteReport { load, id, bytes }) = report {
                     let block = Block::open(&bytes);
-                    shared.change(|crew| {
-                        crew.seen(slot, id.epoch, now_ns());
+                    shared.change(|agents| {
+                        agents.seen(slot, id.epoch, now_ns());
                         match block {
-                            Ok(block) => crew.reported(load, id, block),
+                            Ok(block) => agents.reported(load, id, block),
                             Err(error) => {
                                 let why = format!(
                                     "report {} of agent {} (slot {slot}) {error}",
                                     id.number,
-                                    crew.name(slot)
+                                    agents.name(slot)
                                 );
-                                crew.damaged(load, why);
+                                agents.damaged(load, why);
                             }
                         }
                     });

@@ -4,7 +4,7 @@ use loadlab_load::io::epoll::now_ns;
 use loadlab_record::counts::load::Counts;
 
 use super::Coordinator;
-use crate::crew::{Crew, LOST_NS};
+use crate::agents::{Agents, LOST_NS};
 use crate::message::{JoinOrder, LoadOrder, Order};
 
 impl Coordinator {
@@ -12,29 +12,29 @@ impl Coordinator {
     /// joined.
     pub(super) fn replace(
         &self,
-        crew: &mut Crew,
+        agents: &mut Agents,
         order: &LoadOrder,
         begun_ns: Option<u64>,
         counted: &[Counts],
     ) -> Vec<String> {
         let mut notes = Vec::new();
-        for slot in crew.lost(order.load, now_ns()) {
-            let lost = silent(crew, slot);
-            if crew.vacate(slot, self.orders().next) {
+        for slot in agents.lost(order.load, now_ns()) {
+            let lost = silent(agents, slot);
+            if agents.vacate(slot, self.orders().next) {
                 notes.push(format!("{lost}, and another may take its place"));
             }
         }
-        for (slot, epoch) in crew.joining(order.load) {
+        for (slot, epoch) in agents.joining(order.load) {
             let begun = counted.get(slot).map_or(0, |counts| counts.started + counts.dropped);
-            let order = LoadOrder { agents: crew.ids(), ..order.clone() };
+            let order = LoadOrder { agents: agents.ids(), ..order.clone() };
             self.order(Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }));
-            notes.push(format!("agent {} takes slot {slot}", crew.name(slot)));
+            notes.push(format!("agent {} takes slot {slot}", agents.name(slot)));
         }
         notes
     }
 }
 
 /// A message that an agent is silent.
-pub(super) fn silent(crew: &Crew, slot: usize) -> String {
-    format!("agent {} (slot {slot}) was silent for {} s", crew.name(slot), LOST_NS / 1_000_000_000)
+pub(super) fn silent(agents: &Agents, slot: usize) -> String {
+    format!("agent {} (slot {slot}) was silent for {} s", agents.name(slot), LOST_NS / 1_000_000_000)
 }

@@ -97,7 +97,7 @@ impl System {
         let failed = |source: EngineError| Error::of_container(&spec.name, source);
         let started_ns = clock::now_ns();
         let doing = "start the container";
-        let call = Call::new(doing, "POST", format!("/containers/{id}/start")).within(120_000_000_000);
+        let call = Call::new(doing, "POST", format!("/containers/{id}/start")).with_timeout(120_000_000_000);
         engine.call(call).and_then(|a| a.found(doing)).map_err(failed)?;
         self.adopt(spec, engine, id, started_ns, logs_since_ns)
     }
@@ -166,16 +166,16 @@ impl System {
         &self,
         inner: &Arc<Inner>,
         handle: &ContainerHandle,
-        within_ns: Option<u64>,
+        timeout_ns: Option<u64>,
     ) -> Result<Takedown> {
         inner.leaving.store(true, Ordering::SeqCst);
         let begun_ns = clock::now_ns();
         let failed = |source: EngineError| Error::of_container(&inner.spec.name, source);
-        let within_ns = within_ns.unwrap_or(inner.spec.stop.within_ns);
+        let timeout_ns = timeout_ns.unwrap_or(inner.spec.stop.timeout_ns);
         let mut ending = Ending::Exited;
-        if within_ns > 0 {
-            self.stop_container(inner, handle, within_ns)?;
-            if clock::now_ns() - begun_ns >= within_ns {
+        if timeout_ns > 0 {
+            self.stop_container(inner, handle, timeout_ns)?;
+            if clock::now_ns() - begun_ns >= timeout_ns {
                 ending = Ending::Killed;
             }
         } else if lock(&inner.life).ended.is_none() {
@@ -192,11 +192,15 @@ impl System {
     }
 
     /// Asks the container to end; the engine kills it when its time is up.
-    fn stop_container(&self, inner: &Inner, handle: &ContainerHandle, within_ns: u64) -> Result<()> {
+    fn stop_container(&self, inner: &Inner, handle: &ContainerHandle, timeout_ns: u64) -> Result<()> {
         let failed = |source: EngineError| Error::of_container(&inner.spec.name, source);
-        let path = format!("/containers/{}/stop?t={}", handle.id, within_ns.div_ceil(1_000_000_000));
+        let path = format!("/containers/{}/stop?t={}", handle.id, timeout_ns.div_ceil(1_000_000_000));
         let call = Call::new("stop the container", "POST", path);
-        handle.engine.call(call.within(within_ns.saturating_add(STOP_SLACK_NS))).map(drop).map_err(failed)
+        handle
+            .engine
+            .call(call.with_timeout(timeout_ns.saturating_add(STOP_SLACK_NS)))
+            .map(drop)
+            .map_err(failed)
     }
 
     /// Makes the run's network, when the first container needs it.

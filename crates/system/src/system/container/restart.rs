@@ -37,7 +37,7 @@ impl System {
         let (inner, handle) = handle_of(component)?;
         inner.leaving.store(true, Ordering::SeqCst);
         let limits = component.limits();
-        self.stop_container(inner, handle, inner.spec.stop.within_ns)?;
+        self.stop_container(inner, handle, inner.spec.stop.timeout_ns)?;
         inner.wait_reaped();
         handle.finish_logs();
         self.monitor.forget(inner);

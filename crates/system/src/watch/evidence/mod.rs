@@ -7,6 +7,7 @@
 //! and wait for. All of it together may use a hundredth of a core: costly parts are read less often.
 
 mod beside;
+mod connection;
 mod key;
 pub(crate) mod netlink;
 mod owners;
@@ -14,6 +15,8 @@ mod packets;
 mod pairs;
 mod ports;
 pub(crate) mod random;
+mod rhythm;
+mod socket_reading;
 pub(crate) mod sockets;
 pub(crate) mod threads;
 mod turnover;

@@ -6,7 +6,7 @@ use loadlab_load::LoadSpec;
 use loadlab_load::run::{Origin, due_between};
 
 use super::Sending;
-use crate::crew::{Crew, LOST_NS, LostPart};
+use crate::agents::{Agents, LOST_NS, LostPart};
 use crate::nats::agent::DEAD_MAN_NS;
 use crate::nats::coordinator::LossPolicy;
 use crate::nats::coordinator::replace::silent;
@@ -38,10 +38,10 @@ pub struct NotOffered {
 
 impl Sending<'_> {
     /// Deals with lost agents; returns messages about them.
-    pub(super) fn look_for_lost(&mut self, crew: &mut Crew, now_ns: u64) -> Vec<String> {
+    pub(super) fn look_for_lost(&mut self, agents: &mut Agents, now_ns: u64) -> Vec<String> {
         let load = self.ready.order.load;
         if self.ending.trouble.is_none() {
-            self.ending.trouble = self.trouble(crew, now_ns).map(SwarmError::Agents);
+            self.ending.trouble = self.trouble(agents, now_ns).map(SwarmError::Agents);
         }
         if self.ending.trouble.is_some() || self.ending.is_aborted {
             return Vec::new();
@@ -49,32 +49,32 @@ impl Sending<'_> {
         match self.ready.of.on_loss {
             LossPolicy::Fail => Vec::new(),
             LossPolicy::Degrade => {
-                crew.give_up_dead(load, now_ns);
-                let silent_now: BTreeSet<usize> = crew.lost(load, now_ns).into_iter().collect();
+                agents.give_up_dead(load, now_ns);
+                let silent_now: BTreeSet<usize> = agents.lost(load, now_ns).into_iter().collect();
                 let newly = silent_now.difference(&self.silent);
-                let newly = newly.map(|slot| format!("{}; the others continue", silent(crew, *slot)));
-                let is_given_up = |slot: &usize| crew.losses(load).iter().any(|loss| loss.slot == *slot);
+                let newly = newly.map(|slot| format!("{}; the others continue", silent(agents, *slot)));
+                let is_given_up = |slot: &usize| agents.losses(load).iter().any(|loss| loss.slot == *slot);
                 let back = self.silent.difference(&silent_now).filter(|slot| !is_given_up(slot));
-                let back = back.map(|slot| format!("agent {} (slot {slot}) is back", crew.name(*slot)));
+                let back = back.map(|slot| format!("agent {} (slot {slot}) is back", agents.name(*slot)));
                 let notes = newly.chain(back).collect();
                 self.silent = silent_now;
                 notes
             }
             LossPolicy::Replace => {
-                self.ready.of.replace(crew, &self.ready.order, Some(self.begun_ns), &self.counted)
+                self.ready.of.replace(agents, &self.ready.order, Some(self.begun_ns), &self.counted)
             }
         }
     }
 
     /// Whether to stop waiting for reports.
-    pub(super) fn is_given_up(&self, crew: &Crew, now_ns: u64) -> bool {
+    pub(super) fn is_given_up(&self, agents: &Agents, now_ns: u64) -> bool {
         if self.ending.until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
             return true;
         }
         // Lost agents will never report, and without a connection no agent can.
-        let is_alone = crew.are_others_lost(self.ready.order.load, now_ns);
+        let is_alone = agents.are_others_lost(self.ready.order.load, now_ns);
         if self.ending.is_aborted {
-            return is_alone || crew.deaf_for_ns(now_ns) > LOST_NS;
+            return is_alone || agents.deaf_for_ns(now_ns) > LOST_NS;
         }
         is_alone
             && match self.ready.of.on_loss {
@@ -87,26 +87,26 @@ impl Sending<'_> {
     }
 
     /// Why the load cannot continue, in words.
-    fn trouble(&self, crew: &Crew, now_ns: u64) -> Option<String> {
+    fn trouble(&self, agents: &Agents, now_ns: u64) -> Option<String> {
         let load = self.ready.order.load;
-        if let Some(why) = crew.damage(load) {
+        if let Some(why) = agents.damage(load) {
             return Some(why.to_owned());
         }
-        if crew.deaf_for_ns(now_ns) > DEAF_NS {
+        if agents.deaf_for_ns(now_ns) > DEAF_NS {
             return Some(format!(
                 "the NATS server could not be reached for {} s: what agents sent meanwhile is unknown",
                 DEAF_NS / 1_000_000_000
             ));
         }
-        let lost = crew.lost(load, now_ns);
+        let lost = agents.lost(load, now_ns);
         let first = lost.first()?;
         let what = "what it sent after its last report is unknown";
         match self.ready.of.on_loss {
-            LossPolicy::Fail => Some(format!("{}: {what}", silent(crew, *first))),
+            LossPolicy::Fail => Some(format!("{}: {what}", silent(agents, *first))),
             LossPolicy::Degrade => {
-                let given_up = crew.losses(load).iter().map(|loss| loss.slot);
+                let given_up = agents.losses(load).iter().map(|loss| loss.slot);
                 let all: BTreeSet<usize> = lost.iter().copied().chain(given_up).collect();
-                (all.len() == crew.slots()).then(|| "all agents were lost".to_owned())
+                (all.len() == agents.slot_count()).then(|| "all agents were lost".to_owned())
             }
             LossPolicy::Replace => None,
         }

@@ -24,7 +24,7 @@ use crate::nats::SwarmError;
 use crate::reduce::Next;
 
 pub use losses::{Loss, NotOffered};
-pub use parts::PartNow;
+pub use parts::PartState;
 
 /// How long agents have to report after a load should have ended.
 const END_NS: u64 = 30_000_000_000;
@@ -68,7 +68,7 @@ pub enum News {
     /// An agent was lost, replaced, or came back; in words.
     Note(String),
     /// The state of every part: once a second, and at the end.
-    Parts(Vec<PartNow>),
+    Parts(Vec<PartState>),
 }
 
 impl ReadyLoad {
@@ -101,16 +101,16 @@ impl ReadyLoad {
         };
         let outcome = merge(spec, origin, slots, &mut |used| sending.next(used), observer);
         let ended_ns = sending.ended_early_ns.map_or(u64::MAX, |ns| ns.saturating_sub(origin.start_ns));
-        let parts = sending.parts(&self.of.shared.crew(), now_ns());
+        let parts = sending.parts(&self.of.shared.agents(), now_ns());
         on_news(News::Parts(parts));
-        let crew = self.of.shared.crew();
+        let agents = self.of.shared.agents();
         let parts = sending.counted.iter().enumerate().map(|(slot, counts)| SentPart {
-            agent: crew.name(slot).to_owned(),
+            agent: agents.name(slot).to_owned(),
             threads: self.order.threads[slot],
-            clock: crew.clock(self.order.load, slot),
+            clock: agents.clock(self.order.load, slot),
             counts: counts.clone(),
         });
-        let lost = crew.losses(self.order.load);
+        let lost = agents.losses(self.order.load);
         let mut missing = vec![0; slots];
         let losses = lost.iter().enumerate().map(|(number, loss)| {
             // Once a later agent of the same part has reported, requests missing after that are attributed to its own
@@ -137,12 +137,12 @@ impl ReadyLoad {
 
 impl Drop for ReadyLoad {
     fn drop(&mut self) {
-        let mut crew = self.of.shared.crew();
+        let mut agents = self.of.shared.agents();
         let load = self.order.load;
-        if !crew.is_over(load) {
+        if !agents.is_over(load) {
             self.of.order(Order::Abort { load });
         }
-        crew.forget(load);
+        agents.forget(load);
     }
 }
 
@@ -172,30 +172,30 @@ impl Sending<'_> {
     /// Waits for the next report; `None` once all parts have ended.
     fn next(&mut self, mut used: Option<Box<Delta>>) -> Option<PartReport> {
         let (of, load) = (&self.ready.of, self.ready.order.load);
-        let mut crew = of.shared.crew();
+        let mut agents = of.shared.agents();
         loop {
-            if let Some(parts) = self.parts_now(&crew) {
-                drop(crew);
+            if let Some(parts) = self.parts_if_due(&agents) {
+                drop(agents);
                 (self.on_news)(News::Parts(parts));
-                crew = of.shared.crew();
+                agents = of.shared.agents();
             }
-            if let Some(Next { part, block }) = crew.next_report(load) {
-                // Other threads need the crew in the meantime.
-                drop(crew);
-                let (what, whole) = block.into_part(used.take());
+            if let Some(Next { part, block }) = agents.next_report(load) {
+                // Other threads need the state of the agents in the meantime.
+                drop(agents);
+                let (content, whole) = block.into_content(used.take());
                 if let Err(error) = whole {
-                    let mut crew = of.shared.crew();
-                    let why = format!("a report of agent {} (slot {part}) {error}", crew.name(part));
-                    crew.damaged(load, why);
+                    let mut agents = of.shared.agents();
+                    let why = format!("a report of agent {} (slot {part}) {error}", agents.name(part));
+                    agents.damaged(load, why);
                 }
-                self.count(part, &what);
-                return Some(PartReport { part, what });
+                self.count(part, &content);
+                return Some(PartReport { part, content });
             }
-            if crew.is_over(load) {
+            if agents.is_over(load) {
                 return None;
             }
             let now_ns = now_ns();
-            let notes = self.look_for_lost(&mut crew, now_ns);
+            let notes = self.look_for_lost(&mut agents, now_ns);
             if self.ending.trouble.is_some() || (self.cancelled)() {
                 self.control.abort();
             }
@@ -209,17 +209,17 @@ impl Sending<'_> {
                 self.ended_early_ns.get_or_insert(now_ns);
                 of.order(Order::Stop { load });
             }
-            if self.is_given_up(&crew, now_ns) {
-                crew.finish(load);
+            if self.is_given_up(&agents, now_ns) {
+                agents.finish(load);
                 continue;
             }
             if !notes.is_empty() {
-                drop(crew);
+                drop(agents);
                 notes.into_iter().map(News::Note).for_each(self.on_news);
-                crew = of.shared.crew();
+                agents = of.shared.agents();
                 continue;
             }
-            crew = of.shared.wait(crew);
+            agents = of.shared.wait(agents);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! data from the client the connection waits, and data from the other end begins an answer. If several requests are sent
 //! before an answer comes (HTTP/2, pipelining), the connection waits throughout, and they count as one exchange.
 
-use super::super::pairs::Waits;
+use super::super::rhythm::Waits;
 use super::segment::Segment;
 
 /// Segments of one request follow one another within this time. After a longer pause it is another request, or one that

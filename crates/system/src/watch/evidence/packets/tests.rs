@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::EvidenceReader;
-use super::super::pairs::Waits;
+use super::super::rhythm::Waits;
 use super::super::sockets::{SocketTable, Subset};
 use super::*;
 use crate::cancel::Cancel;

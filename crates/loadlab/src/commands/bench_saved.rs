@@ -23,12 +23,12 @@ use super::senders;
 use super::url_plan::{self, Keys, duration, literal};
 use super::{bench, note_record, report, verdict};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, PlanChoice, WhenBehindArg};
-use crate::exit::Ended;
+use crate::exit::CommandEnd;
 use crate::view::{OutputMode, View};
 use crate::{mask, output, runs, signals};
 
 /// Runs the command.
-pub fn command(args: &BenchArgs) -> Ended {
+pub fn command(args: &BenchArgs) -> CommandEnd {
     let (read, mut options) = match prepared(args) {
         Ok(prepared) => prepared,
         Err(ended) => return documents(args).refused(ended),
@@ -81,8 +81,8 @@ pub fn command(args: &BenchArgs) -> Ended {
 }
 
 /// The plan, and how it is run.
-fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
-    let usage = |message: String| Ended::error(Exit::BadPlan, message);
+fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), CommandEnd> {
+    let usage = |message: String| CommandEnd::error(Exit::BadPlan, message);
     sayable(args).map_err(usage)?;
     bench::check_options(args).map_err(usage)?;
     let plan = plan_of(args).map_err(usage)?;
@@ -242,7 +242,7 @@ fn documents(args: &BenchArgs) -> Documents<'_> {
     Documents { name: "bench", junit: args.junit.as_deref(), json: None }
 }
 
-fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
+fn finish(args: &BenchArgs, result: &RunResult) -> CommandEnd {
     let run = match runs::read(&result.dir) {
         Ok(run) => run,
         Err(error) => {
@@ -265,9 +265,11 @@ fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
         output::print(&format!("\nrecord: {dir}\n        loadlab report {dir}\n"));
     }
     match (trouble, written) {
-        (Some(trouble), _) if args.progress.quiet || exit == Exit::CouldNotRun => Ended::error(exit, trouble),
-        (_, Err(error)) => Ended::error(Exit::of([exit, Exit::CouldNotRun]), error),
-        _ => Ended::with(exit),
+        (Some(trouble), _) if args.progress.quiet || exit == Exit::CouldNotRun => {
+            CommandEnd::error(exit, trouble)
+        }
+        (_, Err(error)) => CommandEnd::error(Exit::of([exit, Exit::CouldNotRun]), error),
+        _ => CommandEnd::with(exit),
     }
 }
 

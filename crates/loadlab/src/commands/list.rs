@@ -1,27 +1,22 @@
-//! `loadlab list` and `loadlab show`: the runs under a folder, and one of them.
+//! `loadlab list`: the runs under a folder.
 //!
 //! There is no index: a list reads each run's manifest and summaries. A thousand runs with three thousand trials take
 //! 0.6 s of CPU, and an index would be one more thing that can become stale.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
+use loadlab_analysis::Exit;
 use loadlab_analysis::cases::metric;
 use loadlab_analysis::cases::metric::Metric;
-use loadlab_analysis::{DiagnosedRun, Exit};
-use loadlab_report::document::CaseLink;
 use loadlab_report::history::{Listed, list_json, list_text, metric_names, trend, trend_text};
 
-use loadlab_report::terminal::{self, Paint};
-
-use super::report;
-use crate::args::{Format, ListArgs, ShowArgs, TrendFormat};
-use crate::exit::{Ended, note};
+use crate::args::{ListArgs, TrendFormat};
+use crate::exit::{CommandEnd, note};
 use crate::output::{self, Form};
-use crate::runs::{self, found, is_run, runs_in};
+use crate::runs::runs_in;
 
-/// `loadlab list`.
-pub fn list(args: &ListArgs) -> Ended {
+/// Runs the command.
+pub fn command(args: &ListArgs) -> CommandEnd {
     let reported = runs_in(args.folder(), args.name.as_deref()).and_then(|runs| {
         let metrics = metrics(&args.trend, &runs)?;
         let all = runs.len();
@@ -38,7 +33,7 @@ pub fn list(args: &ListArgs) -> Ended {
     });
     let (text, all, shown) = match reported {
         Ok(reported) => reported,
-        Err(error) => return Ended::error(Exit::BadPlan, error),
+        Err(error) => return CommandEnd::error(Exit::BadPlan, error),
     };
     let form = match args.format {
         _ if args.json => Form::Json,
@@ -51,7 +46,7 @@ pub fn list(args: &ListArgs) -> Ended {
     if all > shown && !args.json {
         note(&format!("{} older runs are not shown; --last {all} shows them", all - shown));
     }
-    Ended::with(Exit::Ok)
+    CommandEnd::with(Exit::Ok)
 }
 
 /// Looks figures up by name: those that the plans of these runs define, and those that every run has.
@@ -102,67 +97,4 @@ fn none_matches(glob: &str, runs: &[Listed], wanted: &dyn Fn(&str) -> bool) -> R
     }
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     Err(format!("no case of these runs matches `{glob}`\nhint: their cases are {}", names.join(", ")))
-}
-
-/// `loadlab show`.
-pub fn show(args: &ShowArgs) -> Ended {
-    let shown = chosen(args).and_then(|(dir, case)| {
-        let mut run = runs::read(&dir).map_err(|e| e.to_string())?;
-        if let Some(case) = &case {
-            only(&mut run, case)?;
-        }
-        Ok(match () {
-            () if args.brief => brief(&run),
-            // A user who names a case wants to see it.
-            () if args.full || case.is_some() => report::render(&run, Format::Text, false),
-            () => report::brief(&run),
-        })
-    });
-    match shown {
-        Ok(text) => {
-            output::print(&text);
-            Ended::with(Exit::Ok)
-        }
-        Err(error) => Ended::error(Exit::BadPlan, error),
-    }
-}
-
-/// The run to show, and the case of it. A word that does not name a run names a case of the newest run.
-fn chosen(args: &ShowArgs) -> Result<(PathBuf, Option<String>), String> {
-    let is_run = args.run == Path::new("last") || is_run(&args.run) || is_run(&args.dir.join(&args.run));
-    match is_run || args.case.is_some() || args.run.components().count() > 1 {
-        true => Ok((found(&args.run, &args.dir)?, args.case.clone())),
-        false => Ok((found(Path::new("last"), &args.dir)?, Some(args.run.display().to_string()))),
-    }
-}
-
-/// Keeps one case of a run, or those that a pattern matches.
-fn only(run: &mut DiagnosedRun, case: &str) -> Result<(), String> {
-    let names: Vec<String> = run.cases.iter().map(|c| format!("`{}`", c.facts.name)).collect();
-    let is_exact = run.cases.iter().any(|c| c.facts.name == case || c.facts.dir == case);
-    run.retain_cases(|c| match is_exact {
-        true => c.facts.name == case || c.facts.dir == case,
-        false => loadlab_plan::glob(case, &c.facts.name),
-    });
-    match run.cases.is_empty() {
-        false => Ok(()),
-        true => Err(format!(
-            "`{case}` is neither a run nor a case of {}\nhint: its cases are {}; `loadlab list` lists runs",
-            run.dir.display(),
-            names.join(", ")
-        )),
-    }
-}
-
-/// A line for each case: verdict, name, figures.
-fn brief(run: &DiagnosedRun) -> String {
-    let paint = Paint { colour: output::out_has_colour() };
-    let cases = loadlab_report::compose(run).cases;
-    let name = cases.iter().map(|c| terminal::width_of(&c.name)).max().unwrap_or(0);
-    let line = |case: &CaseLink| {
-        let (word, tone) = loadlab_report::wording::verdict_and_tone(case.verdict);
-        let word = paint.tone(tone, &terminal::left(word, 7));
-        format!("{word}  {}  {}\n", terminal::left(&case.name, name), case.line)
-    };
-    cases.iter().map(line).collect()
 }

@@ -17,8 +17,8 @@ const DEAD_NS: u64 = 15_000_000_000;
 
 /// The agents of a run, by slot.
 #[derive(Debug)]
-pub struct Crew {
-    members: Vec<Member>,
+pub struct Agents {
+    states: Vec<SlotState>,
     loads: BTreeMap<u64, OrderedLoad>,
     /// Since when no agent can be heard because the coordinator has no connection.
     deaf_since_ns: Option<u64>,
@@ -37,7 +37,7 @@ struct Echo {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Member {
+struct SlotState {
     /// The slot's agent; `None` while the slot is free.
     claim: Option<Claim>,
     /// Number of agents that had the slot before.
@@ -102,11 +102,11 @@ pub enum Readiness {
     Refused(usize, String),
 }
 
-impl Crew {
-    /// A crew with this many slots, all of them free.
+impl Agents {
+    /// This many slots, all of them free.
     pub fn new(slots: usize) -> Self {
-        Crew {
-            members: vec![Member::default(); slots],
+        Agents {
+            states: vec![SlotState::default(); slots],
             loads: BTreeMap::new(),
             deaf_since_ns: None,
             last_echo: None,
@@ -114,30 +114,30 @@ impl Crew {
     }
 
     /// Number of slots.
-    pub fn slots(&self) -> usize {
-        self.members.len()
+    pub fn slot_count(&self) -> usize {
+        self.states.len()
     }
 
     /// Records that an agent took a slot, as the `epoch`-th.
     pub fn claim(&mut self, slot: usize, epoch: u32, claim: Claim, now_ns: u64) {
-        let is_open = |member: &&mut Member| member.claim.is_none() && member.epoch == epoch;
-        if let Some(member) = self.members.get_mut(slot).filter(is_open) {
-            (member.claim, member.seen_ns, member.gone_ns) = (Some(claim), now_ns, None);
+        let is_open = |state: &&mut SlotState| state.claim.is_none() && state.epoch == epoch;
+        if let Some(state) = self.states.get_mut(slot).filter(is_open) {
+            (state.claim, state.seen_ns, state.gone_ns) = (Some(claim), now_ns, None);
         }
     }
 
     /// Records a sign of life.
     pub fn seen(&mut self, slot: usize, epoch: u32, now_ns: u64) {
-        if let Some(member) = self.members.get_mut(slot).filter(|member| member.epoch == epoch) {
-            member.seen_ns = member.seen_ns.max(now_ns);
-            member.gone_ns = None;
+        if let Some(state) = self.states.get_mut(slot).filter(|state| state.epoch == epoch) {
+            state.seen_ns = state.seen_ns.max(now_ns);
+            state.gone_ns = None;
         }
     }
 
     /// Records that the server has no connection to a slot's agent any more.
     pub fn gone(&mut self, slot: usize, epoch: u32, now_ns: u64) {
-        if let Some(member) = self.members.get_mut(slot).filter(|member| member.epoch == epoch) {
-            member.gone_ns.get_or_insert(now_ns);
+        if let Some(state) = self.states.get_mut(slot).filter(|state| state.epoch == epoch) {
+            state.gone_ns.get_or_insert(now_ns);
         }
     }
 
@@ -150,7 +150,7 @@ impl Crew {
             }
         } else {
             self.deaf_since_ns.get_or_insert(now_ns);
-            self.members.iter_mut().for_each(|member| member.seen_ns = member.seen_ns.max(now_ns));
+            self.states.iter_mut().for_each(|state| state.seen_ns = state.seen_ns.max(now_ns));
         }
     }
 
@@ -159,7 +159,7 @@ impl Crew {
         let before = self.last_echo.unwrap_or(Echo { said_ns, at_ns: now_ns });
         // What agents sent in the meantime arrives in any order relative to the coordinator's own echoes.
         if now_ns.saturating_sub(before.at_ns) > QUIET_NS {
-            self.members.iter_mut().for_each(|member| member.seen_ns = member.seen_ns.max(now_ns));
+            self.states.iter_mut().for_each(|state| state.seen_ns = state.seen_ns.max(now_ns));
         }
         self.last_echo = Some(Echo { said_ns: said_ns.max(before.said_ns), at_ns: now_ns });
     }
@@ -173,43 +173,43 @@ impl Crew {
 
     /// Slots without an agent.
     pub fn open(&self) -> Vec<OpenSlot> {
-        let open = |(slot, member): (usize, &Member)| {
-            let is_open = member.claim.is_none();
-            is_open.then_some(OpenSlot { slot, epoch: member.epoch, from_order: member.from_order })
+        let open = |(slot, state): (usize, &SlotState)| {
+            let is_open = state.claim.is_none();
+            is_open.then_some(OpenSlot { slot, epoch: state.epoch, from_order: state.from_order })
         };
-        self.members.iter().enumerate().filter_map(open).collect()
+        self.states.iter().enumerate().filter_map(open).collect()
     }
 
     /// Slots and epochs of agents that have missed a heartbeat, so that the server should be asked about them.
     pub fn quiet(&self, now_ns: u64) -> Vec<(usize, u32)> {
-        let is_quiet = |member: &Member| now_ns.saturating_sub(member.seen_ns) > QUIET_NS;
-        let all = self.members.iter().enumerate();
-        let quiet = all.filter(|(_, member)| member.claim.is_some() && is_quiet(member));
-        quiet.map(|(slot, member)| (slot, member.epoch)).collect()
+        let is_quiet = |state: &SlotState| now_ns.saturating_sub(state.seen_ns) > QUIET_NS;
+        let all = self.states.iter().enumerate();
+        let quiet = all.filter(|(_, state)| state.claim.is_some() && is_quiet(state));
+        quiet.map(|(slot, state)| (slot, state.epoch)).collect()
     }
 
     /// The name of a slot's agent.
     pub fn name(&self, slot: usize) -> &str {
-        self.members.get(slot).and_then(|member| member.claim.as_ref()).map_or("nobody", |claim| &claim.agent)
+        self.states.get(slot).and_then(|state| state.claim.as_ref()).map_or("nobody", |claim| &claim.agent)
     }
 
     /// The id of each slot's agent, as used in orders ([`Claim::id`]).
     pub fn ids(&self) -> Vec<String> {
-        let id = |member: &Member| member.claim.as_ref().map_or_else(String::new, |claim| claim.id.clone());
-        self.members.iter().map(id).collect()
+        let id = |state: &SlotState| state.claim.as_ref().map_or_else(String::new, |claim| claim.id.clone());
+        self.states.iter().map(id).collect()
     }
 
     /// Load threads of each slot: as many as the load wants on each agent or, if it does not say, the agent's own
     /// number.
     pub fn threads(&self, wanted: Option<u64>) -> Vec<u64> {
-        let own = |member: &Member| member.claim.as_ref().map_or(1, |claim| claim.threads);
-        self.members.iter().map(|member| wanted.unwrap_or_else(|| own(member)).max(1)).collect()
+        let own = |state: &SlotState| state.claim.as_ref().map_or(1, |claim| claim.threads);
+        self.states.iter().map(|state| wanted.unwrap_or_else(|| own(state)).max(1)).collect()
     }
 
     /// Records that a load was ordered.
     pub fn ordered(&mut self, load: u64, order: u64) {
-        let slots = self.slots();
-        let epochs: Vec<u32> = self.members.iter().map(|member| member.epoch).collect();
+        let slots = self.slot_count();
+        let epochs: Vec<u32> = self.states.iter().map(|state| state.epoch).collect();
         let load_state = OrderedLoad {
             order,
             answers: vec![None; slots],
@@ -317,18 +317,18 @@ impl Crew {
 
     fn is_silent(&self, slot: usize, now_ns: u64) -> bool {
         let until_ns = self.last_echo.map_or(now_ns, |echo| echo.said_ns.min(now_ns));
-        self.members.get(slot).is_none_or(|member| until_ns.saturating_sub(member.seen_ns) > LOST_NS)
+        self.states.get(slot).is_none_or(|state| until_ns.saturating_sub(state.seen_ns) > LOST_NS)
     }
 
     /// Gives up a slot's agent: another agent may take the slot, and follows orders from this number on. Reports that
     /// the old agent sends from now on do not count. Returns false if the slot had no agent.
     pub fn vacate(&mut self, slot: usize, from_order: u64) -> bool {
-        let Some(member) = self.members.get_mut(slot) else { return false };
-        let Some(claim) = member.claim.take() else { return false };
-        for load in self.loads.values_mut().filter(|load| load.epochs[slot] == member.epoch) {
-            load.lose(slot, &claim.agent, member);
+        let Some(state) = self.states.get_mut(slot) else { return false };
+        let Some(claim) = state.claim.take() else { return false };
+        for load in self.loads.values_mut().filter(|load| load.epochs[slot] == state.epoch) {
+            load.lose(slot, &claim.agent, state);
         }
-        (member.epoch, member.from_order) = (member.epoch + 1, from_order);
+        (state.epoch, state.from_order) = (state.epoch + 1, from_order);
         true
     }
 
@@ -336,21 +336,21 @@ impl Crew {
     pub fn joining(&mut self, load: u64) -> Vec<(usize, u32)> {
         let Some(load) = self.loads.get_mut(&load) else { return Vec::new() };
         let mut joining = Vec::new();
-        for (slot, member) in self.members.iter().enumerate().filter(|(_, member)| member.claim.is_some()) {
-            if load.ended[slot] || load.epochs[slot] >= member.epoch {
+        for (slot, state) in self.states.iter().enumerate().filter(|(_, state)| state.claim.is_some()) {
+            if load.ended[slot] || load.epochs[slot] >= state.epoch {
                 continue;
             }
             while let Some((epoch, reports)) = load.reducer.replace(slot) {
                 load.reports.extend(reports);
-                if epoch == member.epoch {
+                if epoch == state.epoch {
                     break;
                 }
                 // That agent was lost before it could be told.
                 load.reducer.lose(slot);
             }
-            (load.epochs[slot], load.answers[slot]) = (member.epoch, None);
-            if load.order < member.from_order {
-                joining.push((slot, member.epoch));
+            (load.epochs[slot], load.answers[slot]) = (state.epoch, None);
+            if load.order < state.from_order {
+                joining.push((slot, state.epoch));
             }
         }
         joining
@@ -359,10 +359,10 @@ impl Crew {
     /// Stops waiting for agents that are no longer running: the other agents' seconds are complete without them.
     pub fn give_up_dead(&mut self, load: u64, now_ns: u64) {
         let Some(load) = self.loads.get_mut(&load) else { return };
-        for (slot, member) in self.members.iter().enumerate() {
-            let is_dead = member.gone_ns.is_some() && now_ns.saturating_sub(member.seen_ns) > DEAD_NS;
-            if let (true, false, Some(claim)) = (is_dead, load.ended[slot], &member.claim) {
-                load.lose(slot, &claim.agent, member);
+        for (slot, state) in self.states.iter().enumerate() {
+            let is_dead = state.gone_ns.is_some() && now_ns.saturating_sub(state.seen_ns) > DEAD_NS;
+            if let (true, false, Some(claim)) = (is_dead, load.ended[slot], &state.claim) {
+                load.lose(slot, &claim.agent, state);
                 load.reports.extend(load.reducer.finish_slot(slot));
                 load.ended[slot] = true;
             }
@@ -372,9 +372,9 @@ impl Crew {
     /// Stops waiting for a load's agents: requests that they had in flight stay in flight.
     pub fn finish(&mut self, load: u64) {
         let Some(load) = self.loads.get_mut(&load) else { return };
-        for (slot, member) in self.members.iter().enumerate() {
-            if let Some(claim) = &member.claim {
-                load.lose(slot, &claim.agent, member);
+        for (slot, state) in self.states.iter().enumerate() {
+            if let Some(claim) = &state.claim {
+                load.lose(slot, &claim.agent, state);
             }
         }
         load.reports.extend(load.reducer.finish());
@@ -405,15 +405,15 @@ impl OrderedLoad {
     }
 
     /// Records that the agent of a part is lost, unless the part has ended.
-    fn lose(&mut self, slot: usize, agent: &str, member: &Member) {
+    fn lose(&mut self, slot: usize, agent: &str, state: &SlotState) {
         if let Some(lost) = self.reducer.lose(slot) {
             self.losses.push(LostPart {
                 slot,
                 agent: agent.to_owned(),
                 until_ns: lost.until_ns,
                 due: lost.due,
-                seen_ns: member.seen_ns,
-                gone_ns: member.gone_ns,
+                seen_ns: state.seen_ns,
+                gone_ns: state.gone_ns,
                 joined_ns: None,
             });
         }
@@ -423,7 +423,7 @@ impl OrderedLoad {
 #[cfg(test)]
 mod tests {
     use loadlab_load::measure::delta::{Delta, Sizes};
-    use loadlab_load::run::Part;
+    use loadlab_load::run::PartContent;
 
     use super::*;
     use crate::block::pack_counted;
@@ -434,101 +434,101 @@ mod tests {
 
     #[test]
     fn a_slot_has_one_agent() {
-        let mut crew = Crew::new(2);
-        crew.claim(1, 0, claim("a"), 5);
-        crew.claim(1, 0, claim("b"), 6);
-        crew.claim(7, 0, claim("c"), 6);
+        let mut agents = Agents::new(2);
+        agents.claim(1, 0, claim("a"), 5);
+        agents.claim(1, 0, claim("b"), 6);
+        agents.claim(7, 0, claim("c"), 6);
         let open = OpenSlot { slot: 0, epoch: 0, from_order: 0 };
-        assert_eq!((crew.open(), crew.name(1), crew.name(0)), (vec![open], "a", "nobody"));
-        assert_eq!((crew.threads(None), crew.threads(Some(4))), (vec![1, 2], vec![4, 4]));
-        assert_eq!(crew.ids(), ["", "id of a"]);
+        assert_eq!((agents.open(), agents.name(1), agents.name(0)), (vec![open], "a", "nobody"));
+        assert_eq!((agents.threads(None), agents.threads(Some(4))), (vec![1, 2], vec![4, 4]));
+        assert_eq!(agents.ids(), ["", "id of a"]);
     }
 
     #[test]
     fn a_load_begins_when_all_are_ready_and_not_if_one_refuses() {
-        let mut crew = Crew::new(2);
-        crew.ordered(3, 0);
+        let mut agents = Agents::new(2);
+        agents.ordered(3, 0);
         let ready = |uncertainty_ns| Answer {
             load: 3,
             ready: Ok(Clock { offset_ns: 0, uncertainty_ns }),
             joins_ns: None,
         };
-        assert_eq!(crew.readiness(3), Readiness::Waiting(vec![0, 1]));
-        crew.answered(1, 0, ready(7));
-        crew.answered(9, 0, ready(7));
-        assert_eq!(crew.readiness(3), Readiness::Waiting(vec![0]));
-        let mut refused = Crew::new(2);
+        assert_eq!(agents.readiness(3), Readiness::Waiting(vec![0, 1]));
+        agents.answered(1, 0, ready(7));
+        agents.answered(9, 0, ready(7));
+        assert_eq!(agents.readiness(3), Readiness::Waiting(vec![0]));
+        let mut refused = Agents::new(2);
         refused.ordered(3, 0);
         refused.answered(0, 0, Answer { load: 3, ready: Err("no".into()), joins_ns: None });
         assert_eq!(refused.readiness(3), Readiness::Refused(0, "no".into()));
-        crew.answered(0, 0, ready(4));
+        agents.answered(0, 0, ready(4));
         // Only the first answer counts.
-        crew.answered(0, 0, ready(40));
-        assert_eq!(crew.readiness(3), Readiness::Ready { uncertainty_ns: 7 });
-        assert_eq!(crew.damage(3), None);
-        crew.answered(1, 0, Answer { load: 3, ready: Err("the disk is full".into()), joins_ns: None });
-        assert_eq!(crew.damage(3), Some("agent nobody (slot 1): the disk is full"));
+        agents.answered(0, 0, ready(40));
+        assert_eq!(agents.readiness(3), Readiness::Ready { uncertainty_ns: 7 });
+        assert_eq!(agents.damage(3), None);
+        agents.answered(1, 0, Answer { load: 3, ready: Err("the disk is full".into()), joins_ns: None });
+        assert_eq!(agents.damage(3), Some("agent nobody (slot 1): the disk is full"));
     }
 
     /// All agents are silent while the server or the coordinator is stalled: their messages are still to come.
     #[test]
     fn no_agent_is_lost_while_the_coordinator_does_not_hear_itself() {
-        let mut crew = Crew::new(1);
-        crew.claim(0, 0, claim("a"), 0);
-        crew.ordered(0, 0);
-        crew.heard(LOST_NS, LOST_NS);
-        assert_eq!((crew.lost(0, 9 * LOST_NS), crew.deaf_for_ns(9 * LOST_NS)), (vec![], 8 * LOST_NS));
+        let mut agents = Agents::new(1);
+        agents.claim(0, 0, claim("a"), 0);
+        agents.ordered(0, 0);
+        agents.heard(LOST_NS, LOST_NS);
+        assert_eq!((agents.lost(0, 9 * LOST_NS), agents.deaf_for_ns(9 * LOST_NS)), (vec![], 8 * LOST_NS));
         // Everything it sent itself arrives before anything of the agent, which gets some time from then on.
         for said_ns in [2, 4, 8].map(|times| times * LOST_NS) {
-            crew.heard(said_ns, 9 * LOST_NS);
-            assert_eq!((crew.lost(0, 9 * LOST_NS), crew.deaf_for_ns(9 * LOST_NS)), (vec![], 0));
+            agents.heard(said_ns, 9 * LOST_NS);
+            assert_eq!((agents.lost(0, 9 * LOST_NS), agents.deaf_for_ns(9 * LOST_NS)), (vec![], 0));
         }
         let mut now_ns = 9 * LOST_NS;
         while now_ns < 10 * LOST_NS {
             now_ns += QUIET_NS / 2;
-            crew.heard(now_ns, now_ns);
-            assert_eq!(crew.lost(0, now_ns), if now_ns > 10 * LOST_NS { vec![0] } else { vec![] });
+            agents.heard(now_ns, now_ns);
+            assert_eq!(agents.lost(0, now_ns), if now_ns > 10 * LOST_NS { vec![0] } else { vec![] });
         }
-        crew.heard(10 * LOST_NS + 1, now_ns);
-        assert_eq!(crew.lost(0, now_ns + 2), [0]);
+        agents.heard(10 * LOST_NS + 1, now_ns);
+        assert_eq!(agents.lost(0, now_ns + 2), [0]);
         // A restored connection starts afresh.
-        crew.connected(false, 20 * LOST_NS);
-        crew.connected(true, 21 * LOST_NS);
-        assert_eq!((crew.lost(0, 21 * LOST_NS), crew.deaf_for_ns(21 * LOST_NS)), (vec![], 0));
+        agents.connected(false, 20 * LOST_NS);
+        agents.connected(true, 21 * LOST_NS);
+        assert_eq!((agents.lost(0, 21 * LOST_NS), agents.deaf_for_ns(21 * LOST_NS)), (vec![], 0));
     }
 
     #[test]
     fn an_agent_is_lost_by_its_silence_until_its_part_has_ended() {
-        let mut crew = Crew::new(2);
-        crew.claim(0, 0, claim("a"), 0);
-        crew.claim(1, 0, claim("b"), 0);
-        crew.ordered(0, 0);
-        crew.seen(0, 0, LOST_NS);
-        assert_eq!(crew.lost(0, LOST_NS), [] as [usize; 0]);
-        assert_eq!(crew.lost(0, LOST_NS + 1), [1]);
+        let mut agents = Agents::new(2);
+        agents.claim(0, 0, claim("a"), 0);
+        agents.claim(1, 0, claim("b"), 0);
+        agents.ordered(0, 0);
+        agents.seen(0, 0, LOST_NS);
+        assert_eq!(agents.lost(0, LOST_NS), [] as [usize; 0]);
+        assert_eq!(agents.lost(0, LOST_NS + 1), [1]);
         let id = ReportId { slot: 1, epoch: 0, number: 0 };
-        crew.reported(0, id, Block::end());
-        assert_eq!(crew.lost(0, LOST_NS + 1), [] as [usize; 0]);
-        assert!(!crew.are_others_lost(0, LOST_NS + 1));
-        assert_eq!(crew.lost(0, 3 * LOST_NS), [0]);
-        assert!(crew.are_others_lost(0, 3 * LOST_NS));
-        crew.connected(false, 3 * LOST_NS);
-        assert_eq!(crew.lost(0, 3 * LOST_NS), [] as [usize; 0]);
-        crew.connected(false, 3 * LOST_NS + 2);
-        assert_eq!(crew.deaf_for_ns(3 * LOST_NS + 5), 5);
-        crew.connected(true, 3 * LOST_NS + 5);
-        assert_eq!(crew.deaf_for_ns(3 * LOST_NS + 5), 0);
-        crew.damaged(0, "first".into());
-        crew.damaged(0, "second".into());
-        assert_eq!(crew.damage(0), Some("first"));
-        assert!(!crew.is_over(0));
-        crew.finish(0);
-        assert!(crew.is_over(0));
+        agents.reported(0, id, Block::end());
+        assert_eq!(agents.lost(0, LOST_NS + 1), [] as [usize; 0]);
+        assert!(!agents.are_others_lost(0, LOST_NS + 1));
+        assert_eq!(agents.lost(0, 3 * LOST_NS), [0]);
+        assert!(agents.are_others_lost(0, 3 * LOST_NS));
+        agents.connected(false, 3 * LOST_NS);
+        assert_eq!(agents.lost(0, 3 * LOST_NS), [] as [usize; 0]);
+        agents.connected(false, 3 * LOST_NS + 2);
+        assert_eq!(agents.deaf_for_ns(3 * LOST_NS + 5), 5);
+        agents.connected(true, 3 * LOST_NS + 5);
+        assert_eq!(agents.deaf_for_ns(3 * LOST_NS + 5), 0);
+        agents.damaged(0, "first".into());
+        agents.damaged(0, "second".into());
+        assert_eq!(agents.damage(0), Some("first"));
+        assert!(!agents.is_over(0));
+        agents.finish(0);
+        assert!(agents.is_over(0));
         let parts: Vec<usize> =
-            std::iter::from_fn(|| crew.next_report(0)).map(|report| report.part).collect();
+            std::iter::from_fn(|| agents.next_report(0)).map(|report| report.part).collect();
         assert_eq!(parts, [1, 0]);
-        crew.forget(0);
-        assert!(crew.is_over(0) && crew.next_report(0).is_none());
+        agents.forget(0);
+        assert!(agents.is_over(0) && agents.next_report(0).is_none());
     }
 
     fn counted(until_ns: u64, in_flight: u64) -> Block {
@@ -541,37 +541,37 @@ mod tests {
     /// it came, and requests that the lost agent had in flight stay in flight.
     #[test]
     fn a_lost_agent_is_replaced() {
-        let mut crew = Crew::new(1);
-        crew.claim(0, 0, claim("a"), 0);
-        crew.ordered(0, 4);
+        let mut agents = Agents::new(1);
+        agents.claim(0, 0, claim("a"), 0);
+        agents.ordered(0, 4);
         let id = |epoch, number| ReportId { slot: 0, epoch, number };
-        crew.reported(0, id(0, 0), counted(1_000, 3));
-        crew.seen(0, 0, 7);
-        assert_eq!((crew.quiet(7 + QUIET_NS), crew.quiet(8 + QUIET_NS)), (vec![], vec![(0, 0)]));
-        crew.gone(0, 0, 20);
-        crew.gone(0, 0, 30);
-        assert!(crew.vacate(0, 6) && !crew.vacate(0, 6));
-        assert_eq!(crew.open(), [OpenSlot { slot: 0, epoch: 1, from_order: 6 }]);
-        assert_eq!(crew.joining(0), []);
+        agents.reported(0, id(0, 0), counted(1_000, 3));
+        agents.seen(0, 0, 7);
+        assert_eq!((agents.quiet(7 + QUIET_NS), agents.quiet(8 + QUIET_NS)), (vec![], vec![(0, 0)]));
+        agents.gone(0, 0, 20);
+        agents.gone(0, 0, 30);
+        assert!(agents.vacate(0, 6) && !agents.vacate(0, 6));
+        assert_eq!(agents.open(), [OpenSlot { slot: 0, epoch: 1, from_order: 6 }]);
+        assert_eq!(agents.joining(0), []);
         // The agent was not dead after all, but its slot is taken.
-        crew.reported(0, id(0, 1), counted(2_000, 9));
-        crew.claim(0, 0, claim("a"), 9);
-        crew.claim(0, 1, claim("b"), 10);
-        assert_eq!(crew.joining(0), [(0, 1)]);
-        assert_eq!(crew.joining(0), []);
-        crew.seen(0, 0, 100);
-        crew.gone(0, 0, 101);
-        crew.answered(0, 0, Answer { load: 0, ready: Err("late".into()), joins_ns: None });
-        assert_eq!(crew.readiness(0), Readiness::Waiting(vec![0]));
+        agents.reported(0, id(0, 1), counted(2_000, 9));
+        agents.claim(0, 0, claim("a"), 9);
+        agents.claim(0, 1, claim("b"), 10);
+        assert_eq!(agents.joining(0), [(0, 1)]);
+        assert_eq!(agents.joining(0), []);
+        agents.seen(0, 0, 100);
+        agents.gone(0, 0, 101);
+        agents.answered(0, 0, Answer { load: 0, ready: Err("late".into()), joins_ns: None });
+        assert_eq!(agents.readiness(0), Readiness::Waiting(vec![0]));
         let clock = Clock { offset_ns: 0, uncertainty_ns: 2 };
-        crew.answered(0, 1, Answer { load: 0, ready: Ok(clock), joins_ns: Some(5_000) });
-        assert_eq!(crew.clock(0, 0), Some(clock));
-        crew.reported(0, id(1, 0), counted(6_000, 0));
-        crew.reported(0, id(1, 1), Block::end());
-        assert!(crew.is_over(0));
-        let in_flight: Vec<u64> = std::iter::from_fn(|| crew.next_report(0))
-            .map(|report| match report.block.into_part(None).0 {
-                Part::Counted(delta) => delta.counts.in_flight,
+        agents.answered(0, 1, Answer { load: 0, ready: Ok(clock), joins_ns: Some(5_000) });
+        assert_eq!(agents.clock(0, 0), Some(clock));
+        agents.reported(0, id(1, 0), counted(6_000, 0));
+        agents.reported(0, id(1, 1), Block::end());
+        assert!(agents.is_over(0));
+        let in_flight: Vec<u64> = std::iter::from_fn(|| agents.next_report(0))
+            .map(|report| match report.block.into_content(None).0 {
+                PartContent::Counted(delta) => delta.counts.in_flight,
                 _ => 99,
             })
             .collect();
@@ -585,48 +585,48 @@ mod tests {
             gone_ns: Some(20),
             joined_ns: Some(5_000),
         };
-        assert_eq!(crew.losses(0), [lost]);
+        assert_eq!(agents.losses(0), [lost]);
         // A load ordered later is among the orders that the new agent reads.
-        crew.ordered(1, 6);
-        assert_eq!(crew.joining(1), []);
-        crew.reported(1, id(1, 0), Block::end());
-        assert!(crew.is_over(1));
+        agents.ordered(1, 6);
+        assert_eq!(agents.joining(1), []);
+        agents.reported(1, id(1, 0), Block::end());
+        assert!(agents.is_over(1));
     }
 
     /// An agent that is merely silent may come back; one without a connection for long is no longer waited for.
     #[test]
     fn a_dead_agent_is_not_waited_for() {
-        let mut crew = Crew::new(2);
-        crew.claim(0, 0, claim("a"), 0);
-        crew.claim(1, 0, claim("b"), 0);
-        crew.ordered(0, 0);
-        crew.give_up_dead(0, DEAD_NS + 1);
-        assert_eq!(crew.losses(0), []);
-        crew.gone(1, 0, 1);
-        crew.give_up_dead(0, DEAD_NS);
-        assert_eq!(crew.losses(0), []);
-        crew.give_up_dead(0, DEAD_NS + 1);
-        crew.give_up_dead(0, DEAD_NS + 2);
-        assert_eq!(crew.losses(0).len(), 1);
-        assert_eq!(crew.lost(0, DEAD_NS + 2), [0]);
-        assert!(crew.next_report(0).is_some_and(|next| next.part == 1 && next.block.known().is_none()));
-        assert!(crew.next_report(0).is_none() && !crew.is_over(0));
+        let mut agents = Agents::new(2);
+        agents.claim(0, 0, claim("a"), 0);
+        agents.claim(1, 0, claim("b"), 0);
+        agents.ordered(0, 0);
+        agents.give_up_dead(0, DEAD_NS + 1);
+        assert_eq!(agents.losses(0), []);
+        agents.gone(1, 0, 1);
+        agents.give_up_dead(0, DEAD_NS);
+        assert_eq!(agents.losses(0), []);
+        agents.give_up_dead(0, DEAD_NS + 1);
+        agents.give_up_dead(0, DEAD_NS + 2);
+        assert_eq!(agents.losses(0).len(), 1);
+        assert_eq!(agents.lost(0, DEAD_NS + 2), [0]);
+        assert!(agents.next_report(0).is_some_and(|next| next.part == 1 && next.block.known().is_none()));
+        assert!(agents.next_report(0).is_none() && !agents.is_over(0));
     }
 
     #[test]
     fn a_replacement_lost_before_it_joins_is_skipped() {
-        let mut crew = Crew::new(1);
-        crew.claim(0, 0, claim("a"), 0);
-        crew.ordered(0, 0);
-        assert!(crew.vacate(0, 1));
-        crew.claim(0, 1, claim("b"), 0);
-        assert!(crew.vacate(0, 2));
-        crew.claim(0, 2, claim("c"), 0);
-        assert_eq!(crew.joining(0), [(0, 2)]);
-        crew.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, Block::end());
-        assert!(!crew.is_over(0));
-        crew.finish(0);
-        let names: Vec<&str> = crew.losses(0).iter().map(|lost| lost.agent.as_str()).collect();
+        let mut agents = Agents::new(1);
+        agents.claim(0, 0, claim("a"), 0);
+        agents.ordered(0, 0);
+        assert!(agents.vacate(0, 1));
+        agents.claim(0, 1, claim("b"), 0);
+        assert!(agents.vacate(0, 2));
+        agents.claim(0, 2, claim("c"), 0);
+        assert_eq!(agents.joining(0), [(0, 2)]);
+        agents.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, Block::end());
+        assert!(!agents.is_over(0));
+        agents.finish(0);
+        let names: Vec<&str> = agents.losses(0).iter().map(|lost| lost.agent.as_str()).collect();
         assert_eq!(names, ["a", "c"]);
     }
 
@@ -634,33 +634,33 @@ mod tests {
     /// was lost twice without being sent in between is missing only once.
     #[test]
     fn those_that_take_a_place_answer_too() {
-        let mut crew = Crew::new(1);
+        let mut agents = Agents::new(1);
         let answer = |ready, joins_ns| Answer { load: 0, ready, joins_ns };
         let clock = Clock { offset_ns: 0, uncertainty_ns: 2 };
-        crew.claim(0, 0, claim("a"), 0);
-        crew.ordered(0, 0);
-        crew.answered(0, 0, answer(Ok(clock), None));
-        let until = |crew: &Crew| -> Vec<(u64, Option<u64>)> {
-            crew.losses(0).iter().map(|lost| (lost.until_ns, lost.joined_ns)).collect()
+        agents.claim(0, 0, claim("a"), 0);
+        agents.ordered(0, 0);
+        agents.answered(0, 0, answer(Ok(clock), None));
+        let until = |agents: &Agents| -> Vec<(u64, Option<u64>)> {
+            agents.losses(0).iter().map(|lost| (lost.until_ns, lost.joined_ns)).collect()
         };
-        let next = |crew: &mut Crew, epoch: u32, name: &str| {
-            assert!(crew.vacate(0, u64::from(epoch)));
-            crew.claim(0, epoch, claim(name), 0);
-            assert_eq!(crew.joining(0), [(0, epoch)]);
+        let next = |agents: &mut Agents, epoch: u32, name: &str| {
+            assert!(agents.vacate(0, u64::from(epoch)));
+            agents.claim(0, epoch, claim(name), 0);
+            assert_eq!(agents.joining(0), [(0, epoch)]);
         };
         // Before the load has begun, nothing is missing.
-        next(&mut crew, 1, "b");
-        assert_eq!(until(&crew), [(0, None)]);
-        crew.answered(0, 1, answer(Ok(clock), None));
-        assert_eq!(until(&crew), []);
-        crew.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, counted(9_000, 0));
-        next(&mut crew, 2, "c");
-        next(&mut crew, 3, "d");
-        crew.answered(0, 3, answer(Ok(clock), Some(12_000)));
-        assert_eq!(until(&crew), [(9_000, Some(12_000)), (9_000, Some(12_000))]);
-        assert_eq!(crew.damage(0), None);
-        next(&mut crew, 4, "e");
-        crew.answered(0, 4, answer(Err("not from here".to_owned()), None));
-        assert_eq!(crew.damage(0), Some("agent e (slot 0): not from here"));
+        next(&mut agents, 1, "b");
+        assert_eq!(until(&agents), [(0, None)]);
+        agents.answered(0, 1, answer(Ok(clock), None));
+        assert_eq!(until(&agents), []);
+        agents.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, counted(9_000, 0));
+        next(&mut agents, 2, "c");
+        next(&mut agents, 3, "d");
+        agents.answered(0, 3, answer(Ok(clock), Some(12_000)));
+        assert_eq!(until(&agents), [(9_000, Some(12_000)), (9_000, Some(12_000))]);
+        assert_eq!(agents.damage(0), None);
+        next(&mut agents, 4, "e");
+        agents.answered(0, 4, answer(Err("not from here".to_owned()), None));
+        assert_eq!(agents.damage(0), Some("agent e (slot 0): not from here"));
     }
 }

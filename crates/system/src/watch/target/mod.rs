@@ -3,27 +3,22 @@
 //! If there is a cgroup, its counters are used: they include processes that have ended. Otherwise the process tree is
 //! summed up: what processes used that end unreaped between two readings is lost, and totals are kept from falling.
 
-use std::collections::HashMap;
+mod host;
+mod processes;
+
 use std::fs;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use loadlab_record::watch::names::{GENERATOR, HOST};
 use loadlab_record::watch::sample::Sample;
-use rustix::fs::{Mode, OFlags};
 
+use self::host::HostFiles;
+use self::processes::Processes;
 use super::evidence::Members;
 use super::net::NetReader;
-use crate::cgroup::read::{CachedFile, GroupReader, PressureFiles, keyed};
+use crate::cgroup::read::GroupReader;
 use crate::cgroup::{CgroupDir, Controller, Version, place_of, tree};
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
-
-/// Maximum number of processes of one target whose files are kept open; files of further processes are opened for each
-/// reading. Loadlab needs its descriptors for connections.
-const CACHED_PROCESSES: usize = 64;
-/// The limit on open files, which hardly ever changes, is read again after this many readings: the kernel writes
-/// sixteen lines for it.
-const LIMITS_EVERY: u32 = 10;
 
 /// Something to watch.
 #[derive(Debug)]
@@ -31,12 +26,10 @@ pub struct Target {
     name: String,
     kind: TargetKind,
     memory_limit_bytes: Option<u64>,
-    files: HashMap<u32, ProcessFiles>,
+    processes: Processes,
     /// Totals so far: sums over processes fall when a process ends, totals must not.
     totals: RunningTotals,
     net: Net,
-    /// Its processes as of the last reading.
-    pids: Vec<u32>,
 }
 
 /// The network namespace of a component: looked up once per first process.
@@ -53,18 +46,6 @@ enum TargetKind {
     Tree(ProcessFamily),
     Generator { own_group: GroupReader },
     Host(Box<HostFiles>),
-}
-
-/// Files of the machine, kept open.
-#[derive(Debug)]
-struct HostFiles {
-    stat: CachedFile,
-    memory: CachedFile,
-    events: CachedFile,
-    loads: CachedFile,
-    open_files: CachedFile,
-    net: NetReader,
-    pressure: Option<PressureFiles>,
 }
 
 #[derive(Debug, Default)]
@@ -104,17 +85,7 @@ impl Target {
 
     /// The machine, as component `host`. Its counters are totals since boot.
     pub fn host() -> Target {
-        let open = |path: &str| CachedFile::open(Path::new(path));
-        let files = HostFiles {
-            stat: open("/proc/stat"),
-            memory: open("/proc/meminfo"),
-            events: open("/proc/vmstat"),
-            loads: open("/proc/loadavg"),
-            open_files: open("/proc/sys/fs/file-nr"),
-            net: NetReader::open(Path::new("/proc/self/net")),
-            pressure: PressureFiles::open(Path::new("/proc/pressure"), ""),
-        };
-        Target::new(HOST, TargetKind::Host(Box::new(files)))
+        Target::new(HOST, TargetKind::Host(Box::new(HostFiles::open())))
     }
 
     /// A process that is already running, with its descendants and its process group.
@@ -175,10 +146,9 @@ impl Target {
             name: name.to_owned(),
             kind,
             memory_limit_bytes: None,
-            files: HashMap::new(),
+            processes: Processes::default(),
             totals: RunningTotals::default(),
             net: Net::default(),
-            pids: Vec::new(),
         }
     }
 
@@ -195,7 +165,7 @@ impl Target {
 
     /// Its processes as of the last reading; none for the host.
     pub(crate) fn members(&self) -> Members {
-        Members { component: self.name.clone(), pids: self.pids.clone() }
+        Members { component: self.name.clone(), pids: self.processes.pids().to_vec() }
     }
 
     /// Its name in samples.
@@ -216,7 +186,7 @@ impl Target {
             ..Sample::default()
         };
         match &self.kind {
-            TargetKind::Host(files) => read_host(&mut sample, files, &mut round.buffer)?,
+            TargetKind::Host(files) => files.read(&mut sample, &mut round.buffer)?,
             TargetKind::Generator { own_group } => {
                 let own = own_group.read(&mut round.buffer);
                 (sample.throttled_periods, sample.throttled_s) = (own.throttled_periods, own.throttled_s);
@@ -228,7 +198,7 @@ impl Target {
                         (Some(stat.minor_faults), Some(stat.major_faults));
                 }
                 sample.processes = Some(1);
-                let sums = self.sum_files(&[pid], &mut round.buffer);
+                let sums = self.processes.sum(&[pid], &mut round.buffer);
                 sums.fill(&mut sample);
                 sample.memory_bytes = sample.resident_bytes;
             }
@@ -236,7 +206,7 @@ impl Target {
                 let r = reader.read(&mut round.buffer);
                 let written_back_elsewhere = *written_back_elsewhere;
                 let processes = r.processes?;
-                let sums = self.sum_files(&processes, &mut round.buffer);
+                let sums = self.processes.sum(&processes, &mut round.buffer);
                 sums.fill(&mut sample);
                 (sample.cpu_s, sample.cpu_user_s, sample.cpu_system_s) =
                     (r.cpu_s, r.cpu_user_s, r.cpu_system_s);
@@ -267,7 +237,7 @@ impl Target {
                     return None;
                 }
                 let pids: Vec<u32> = members.iter().map(|s| s.pid).collect();
-                let sums = self.sum_files(&pids, &mut round.buffer);
+                let sums = self.processes.sum(&pids, &mut round.buffer);
                 sums.fill(&mut sample);
                 sample.memory_bytes = sample.resident_bytes;
                 self.keep_block_totals(&mut sample);
@@ -326,120 +296,6 @@ impl Target {
         keep(&mut sample.block_read_bytes, &mut self.totals.block_read);
         keep(&mut sample.block_written_bytes, &mut self.totals.block_written);
     }
-
-    /// Sums up over the processes what only `/proc/PID` reports.
-    fn sum_files(&mut self, pids: &[u32], buffer: &mut Vec<u8>) -> ProcessSums {
-        self.files.retain(|pid, _| pids.contains(pid));
-        pids.clone_into(&mut self.pids);
-        let mut sums = ProcessSums {
-            resident: Some(0),
-            open_files: Some(0),
-            files_share: None,
-            read: Some(0),
-            written: Some(0),
-        };
-        for &pid in pids {
-            if let Some(files) = self.files.get_mut(&pid)
-                && files.add_to(&mut sums, buffer)
-            {
-                continue;
-            }
-            // A new process, or another one that has the pid now.
-            let mut files = ProcessFiles::open(pid);
-            files.add_to(&mut sums, buffer);
-            if self.files.len() < CACHED_PROCESSES {
-                self.files.insert(pid, files);
-            }
-        }
-        sums
-    }
-}
-
-/// Files of one process, kept open. They stay bound to that process even if its pid is reused.
-#[derive(Debug)]
-struct ProcessFiles {
-    pid: u32,
-    memory: CachedFile,
-    io: CachedFile,
-    limits: CachedFile,
-    /// The limit on open files, and readings since it was last read.
-    files_limit: (Option<u64>, u32),
-    descriptors: Option<OwnedFd>,
-}
-
-/// Sums over processes; a value is `None` as soon as one of them may not be read.
-#[derive(Debug)]
-struct ProcessSums {
-    resident: Option<u64>,
-    open_files: Option<u64>,
-    /// The highest share of its limit on open files among the processes.
-    files_share: Option<f64>,
-    read: Option<u64>,
-    written: Option<u64>,
-}
-
-impl ProcessSums {
-    fn fill(&self, sample: &mut Sample) {
-        sample.resident_bytes = self.resident;
-        sample.open_files = self.open_files;
-        sample.open_files_share = self.files_share;
-        sample.block_read_bytes = self.read;
-        sample.block_written_bytes = self.written;
-    }
-}
-
-impl ProcessFiles {
-    fn open(pid: u32) -> ProcessFiles {
-        let dir = format!("/proc/{pid}");
-        let dir = Path::new(&dir);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        ProcessFiles {
-            pid,
-            memory: CachedFile::open(&dir.join("statm")),
-            io: CachedFile::open(&dir.join("io")),
-            limits: CachedFile::open(&dir.join("limits")),
-            files_limit: (None, 0),
-            descriptors: rustix::fs::open(dir.join("fd"), flags, Mode::empty()).ok(),
-        }
-    }
-
-    /// Adds this process; `false` if it has ended.
-    fn add_to(&mut self, sums: &mut ProcessSums, buffer: &mut Vec<u8>) -> bool {
-        let Some(pages) = self.memory.read(buffer).and_then(|t| t.split(' ').nth(1)?.parse::<u64>().ok())
-        else {
-            return false;
-        };
-        add(&mut sums.resident, Some(pages * rustix::param::page_size() as u64));
-        let open = self.open_files();
-        add(&mut sums.open_files, open);
-        let (limit, age) = &mut self.files_limit;
-        if *age == 0 {
-            *limit = self.limits.read(buffer).and_then(files_limit);
-        }
-        *age = (*age + 1) % LIMITS_EVERY;
-        let share = open.zip(*limit);
-        let share = share.filter(|(_, limit)| *limit > 0).map(|(open, limit)| open as f64 / limit as f64);
-        sums.files_share = share.map(|s| s.max(sums.files_share.unwrap_or(0.0))).or(sums.files_share);
-        let io = self.io.read(buffer);
-        add(&mut sums.read, io.and_then(|text| keyed(text, "read_bytes:")));
-        add(&mut sums.written, io.and_then(|text| keyed(text, "write_bytes:")));
-        true
-    }
-
-    fn open_files(&self) -> Option<u64> {
-        let descriptors = self.descriptors.as_ref()?;
-        // Since Linux 6.2 the folder's size is the number of descriptors; before that, it is 0.
-        match rustix::fs::fstat(descriptors).map(|s| s.st_size) {
-            Ok(size) if size > 0 => Some(size as u64),
-            _ => Some(fs::read_dir(format!("/proc/{}/fd", self.pid)).ok()?.count() as u64),
-        }
-    }
-}
-
-/// The soft limit on open files in `/proc/PID/limits`; `None` if unlimited.
-fn files_limit(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// A group's memory limit. v1 has a default of nearly 2^63.
@@ -451,10 +307,6 @@ fn memory_limit(places: &[CgroupDir]) -> Option<u64> {
     };
     let bytes: u64 = fs::read_to_string(place.dir.join(file)).ok()?.trim().parse().ok()?;
     (bytes < 1 << 62).then_some(bytes)
-}
-
-fn add(sum: &mut Option<u64>, value: Option<u64>) {
-    *sum = sum.zip(value).map(|(sum, value)| sum + value);
 }
 
 /// CPU time of this process, to the microsecond.
@@ -475,62 +327,9 @@ fn add_usage(sample: &mut Sample) {
     sample.cpu_s = Some(user_s + system_s);
 }
 
-fn read_host(sample: &mut Sample, files: &HostFiles, buffer: &mut Vec<u8>) -> Option<()> {
-    if let Some((user_s, system_s)) = files.stat.read(buffer).and_then(host_cpu_s) {
-        (sample.cpu_user_s, sample.cpu_system_s) = (Some(user_s), Some(system_s));
-        sample.cpu_s = Some(user_s + system_s);
-    }
-    if let Some(text) = files.memory.read(buffer) {
-        let total = kib(text, "MemTotal:");
-        sample.memory_bytes = total.zip(kib(text, "MemAvailable:")).map(|(t, a)| t.saturating_sub(a));
-        sample.cache_bytes = kib(text, "Cached:");
-        sample.memory_limit_bytes = total;
-    }
-    if let Some(text) = files.events.read(buffer) {
-        sample.block_read_bytes = keyed(text, "pgpgin").map(|kib| kib * 1024);
-        sample.block_written_bytes = keyed(text, "pgpgout").map(|kib| kib * 1024);
-        sample.oom_kills = keyed(text, "oom_kill");
-        sample.major_faults = keyed(text, "pgmajfault");
-        let all = keyed(text, "pgfault");
-        sample.minor_faults = all.zip(sample.major_faults).map(|(all, major)| all.saturating_sub(major));
-    }
-    sample.tcp = files.net.tcp(buffer);
-    (sample.net_in_bytes, sample.net_out_bytes) = files.net.link_bytes(buffer).unzip();
-    sample.pressure = files.pressure.as_ref().and_then(|p| p.read(buffer));
-    let loads = files.loads.read(buffer).unwrap_or_default();
-    sample.load_average = loads.split(' ').next().and_then(|n| n.parse().ok());
-    sample.pids = loads.split(['/', ' ']).nth(4).and_then(|n| n.parse().ok());
-    let open = files.open_files.read(buffer).unwrap_or_default();
-    sample.open_files = open.split_ascii_whitespace().next().and_then(|n| n.parse().ok());
-    sample.cpu_s.or(sample.memory_bytes.map(|b| b as f64)).map(drop)
-}
-
-/// CPU seconds in user and kernel mode since boot. Idle, iowait and stolen time is not used by anyone.
-fn host_cpu_s(text: &str) -> Option<(f64, f64)> {
-    let line = text.lines().next()?.strip_prefix("cpu ")?;
-    let fields: Vec<u64> = line.split_ascii_whitespace().filter_map(|f| f.parse().ok()).collect();
-    let [user, nice, system, _idle, _wait, irq, soft_irq, ..] = fields[..] else { return None };
-    let ticks = rustix::param::clock_ticks_per_second() as f64;
-    Some(((user + nice) as f64 / ticks, (system + irq + soft_irq) as f64 / ticks))
-}
-
-/// Bytes, from a line such as `MemTotal:  1024 kB`.
-fn kib(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn host_times_leave_idle_out() {
-        let text = "cpu  100 50 25 9999 9999 5 20 7777 0 0\ncpu0 1 1 1 1\n";
-        assert_eq!(host_cpu_s(text), Some((1.5, 0.5)));
-        assert_eq!(host_cpu_s("cpu 1 2\n"), None);
-        assert_eq!(kib("MemTotal:       2 kB\nCached: 1 kB\n", "Cached:"), Some(1024));
-    }
 
     #[test]
     fn loadlab_and_the_host_read_themselves() {
@@ -544,33 +343,6 @@ mod tests {
         let host = Target::host().read_now().unwrap();
         assert!(host.cpu_s > Some(0.0) && host.memory_bytes < host.memory_limit_bytes, "{host:?}");
         assert!(host.pids >= own.pids && host.open_files >= own.open_files, "{host:?}");
-    }
-
-    #[test]
-    fn a_limit_on_open_files_is_read() {
-        let check = |text: &str, expect: Option<u64>| assert_eq!(files_limit(text), expect, "{text}");
-        let head = "Limit                     Soft Limit           Hard Limit           Units     \n";
-        check(
-            &format!(
-                "{head}Max open files            1024                 524288               files     \n"
-            ),
-            Some(1024),
-        );
-        check(
-            &format!(
-                "{head}Max open files            unlimited            unlimited            files     \n"
-            ),
-            None,
-        );
-        check(head, None);
-    }
-
-    #[test]
-    fn open_files_are_counted_as_they_are() {
-        let files = ProcessFiles::open(std::process::id());
-        let dir = fs::read_dir("/proc/self/fd").unwrap();
-        // Other tests in this process open and close files meanwhile: the count is bounded, not exact.
-        assert!(files.open_files().unwrap() > 2 && dir.count() > 2);
     }
 
     #[test]

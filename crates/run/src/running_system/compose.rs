@@ -1,0 +1,243 @@
+//! The services of a Compose file: they come up and go down together, and are watched as components of the plan.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use loadlab_analysis::Exit;
+use loadlab_plan::{self as plan, Case, ComponentKind};
+use loadlab_record::documents::event::EventKind;
+use loadlab_system::{self as system, Component, ComposeSpec, Project, ServiceSpec};
+
+use crate::event::RunEvent;
+use crate::limits;
+use crate::running_system::containers::{HEALTHY_NS, ready};
+use crate::running_system::error::BringUpError;
+use crate::running_system::{RunningSystem, Up, within_record};
+use crate::state::{EventSink, TrialState};
+use crate::translate::component;
+
+impl RunningSystem {
+    /// The Compose file of a case, with the plan's overrides for its services.
+    pub(super) fn compose_spec(
+        &self,
+        case: &Case,
+        compose: &plan::ComposeSpec,
+        log: &Path,
+    ) -> Result<ComposeSpec, BringUpError> {
+        let fill_env = |env: &[(String, plan::Template)], own: Option<&str>| {
+            let names = |n: &str| self.name(n, own);
+            component::env_of(env, "the Compose file", &names)
+        };
+        let mut services = BTreeMap::new();
+        for planned in &case.system.components {
+            if let ComponentKind::Service(service) = &planned.kind {
+                let env = fill_env(&planned.env, Some(&planned.name))?;
+                let (limits, cpus) = (limits::of_plan(&planned.limits), planned.limits.cpuset.clone());
+                services.insert(service.clone(), ServiceSpec { env, limits, cpus });
+            }
+        }
+        Ok(ComposeSpec {
+            file: PathBuf::from(&compose.file),
+            env: fill_env(&compose.env, None)?,
+            services,
+            timeout_ns: compose.timeout_ns,
+            log: log.to_owned(),
+        })
+    }
+
+    /// Brings the case's Compose file up, unless it is up already, and waits for its services.
+    ///
+    /// # Errors
+    /// Compose failed, or a service is not in the file or does not become ready.
+    pub(crate) fn compose(
+        &mut self,
+        index: usize,
+        case: &Case,
+        state: &TrialState,
+        emit: EventSink<'_>,
+    ) -> Result<(), BringUpError> {
+        let Some(compose) = &case.system.compose else { return Ok(()) };
+        if self.is_whole(compose, state, emit)? {
+            self.services_live_on(case, state)?;
+            state.event(EventKind::Note {
+                text: format!("{} is still up from an earlier trial", compose.file),
+            });
+            return Ok(());
+        }
+        self.seeded = None;
+        let spec = self.compose_spec(case, compose, &self.log_files("compose", state).stdout)?;
+        // A number after a component's name may belong to the component or to one of several containers, so its origin
+        // is recorded rather than guessed.
+        let services = RefCell::new(BTreeMap::new());
+        let made = |service: &str, name: &str| {
+            let planned = planned_service(case, service);
+            // Named as in the plan; if there are several containers, their number is kept.
+            let number = name.strip_prefix(service).unwrap_or_default();
+            let name = planned.map_or(name.to_owned(), |p| format!("{}{number}", p.name));
+            services.borrow_mut().insert(name.clone(), service.to_owned());
+            let logs = self.log_files(&name, state);
+            let limits = limits_of(planned);
+            let cpus = planned.map(|p| p.limits.cpuset.clone()).unwrap_or_default();
+            system::ComponentSpec { cpus, ..service_spec(name, service, &spec, limits, logs) }
+        };
+        let project = self.system.compose_up(&spec, &state.cancel, &made)?;
+        let services = services.into_inner();
+        let logs = state.writer.as_ref().map_or_else(String::new, |w| within_record(w.logs()));
+        for component in project.components() {
+            let name = component.name().to_owned();
+            let service = services.get(&name).cloned().unwrap_or_default();
+            state.abort_on_death(component.process());
+            state.event(EventKind::Up { component: name, pid: Some(component.process().pid) });
+            state.record_limits(component);
+            self.up.push(Up {
+                component: component.clone(),
+                lifetime: compose.lifetime,
+                case: index,
+                is_ready: false,
+                service: Some(service),
+                ready: None,
+                names_passed: Vec::new(),
+                logs: logs.clone(),
+            });
+        }
+        for done in &project.done {
+            state.event(EventKind::Note { text: format!("{done} finished its work and ended") });
+        }
+        self.project = Some(project.clone());
+        self.services_are_there(case, &project)?;
+        self.services_ready(case, state, emit)
+    }
+
+    /// Whether the Compose file is still up with all its services. A service ended by an event can only come back with
+    /// the whole file, so the other services are taken down.
+    fn is_whole(
+        &mut self,
+        compose: &plan::ComposeSpec,
+        state: &TrialState,
+        emit: EventSink<'_>,
+    ) -> Result<bool, BringUpError> {
+        let Some(project) = &self.project else { return Ok(false) };
+        let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
+        let names = project.components().iter().map(Component::name);
+        let ended: Vec<&str> = names.filter(|name| !is_up(name)).collect();
+        if ended.is_empty() {
+            return Ok(true);
+        }
+        let text = format!("{} is restarted: an event had ended {}", compose.file, ended.join(" and "));
+        emit(RunEvent::Note(text.clone()));
+        state.event(EventKind::Note { text });
+        self.up.retain(|up| up.service.is_none());
+        match self.compose_down(state) {
+            None => Ok(false),
+            Some((text, _)) => Err(BringUpError::BeforeLoad(text)),
+        }
+    }
+
+    /// Applies the limits of the new case to services that stay up.
+    fn services_live_on(&self, case: &Case, state: &TrialState) -> Result<(), BringUpError> {
+        for up in &self.up {
+            let Some(service) = &up.service else { continue };
+            state.abort_on_death(up.component.process());
+            self.change_limits(&up.component, &limits_of(planned_service(case, service)), state)?;
+        }
+        Ok(())
+    }
+
+    fn services_are_there(&self, case: &Case, project: &Project) -> Result<(), BringUpError> {
+        let names: Vec<&str> = project.components().iter().map(|c| c.name()).collect();
+        for planned in &case.system.components {
+            let ComponentKind::Service(service) = &planned.kind else { continue };
+            // If two components share a service, the second one's limits would have no effect.
+            let is_first = planned_service(case, service).is_some_and(|first| first.name == planned.name);
+            let is_up = is_first && self.up.iter().any(|up| up.service.as_ref() == Some(service));
+            if !is_up && !project.done.contains(service) {
+                let message = format!(
+                    "component `{}`: the Compose file brought up no service `{service}`\nhint: it brought up {}",
+                    planned.name,
+                    names.join(", ")
+                );
+                return Err(BringUpError::BeforeLoad(message));
+            }
+        }
+        Ok(())
+    }
+
+    fn services_ready(
+        &mut self,
+        case: &Case,
+        state: &TrialState,
+        emit: EventSink<'_>,
+    ) -> Result<(), BringUpError> {
+        for at in 0..self.up.len() {
+            let Some(service) = &self.up[at].service else { continue };
+            let planned = planned_service(case, service);
+            let component = self.up[at].component.clone();
+            let name = component.name().to_owned();
+            let ready = match planned {
+                Some(planned) => ready(planned, &|n| self.name(n, Some(&name)))?,
+                None => system::Ready::Healthy { timeout_ns: HEALTHY_NS },
+            };
+            let after_s = self.system.ready_when(&component, &ready, &state.cancel)?;
+            self.up[at].is_ready = true;
+            self.up[at].ready = Some(ready);
+            state.event(EventKind::Ready { component: name.clone(), after_s });
+            emit(RunEvent::Ready { component: name, after_s });
+        }
+        Ok(())
+    }
+
+    /// Takes the project down and records the result. Returns a failure in words.
+    pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<(String, Exit)> {
+        let project = self.project.take()?;
+        match self.system.compose_down(&project) {
+            Ok(down) => {
+                for component in project.components() {
+                    let (component, how) = (component.name().to_owned(), down.ending.as_str().to_owned());
+                    state.event(EventKind::Down { component, how });
+                }
+                None
+            }
+            Err(error) => {
+                let text = format!("cannot take down the services of the Compose file: {error}");
+                state.event(EventKind::Failed { text: text.clone() });
+                Some((text, Exit::Failed))
+            }
+        }
+    }
+}
+
+/// The plan's component for a service of the Compose file.
+fn planned_service<'a>(case: &'a Case, service: &str) -> Option<&'a plan::ComponentSpec> {
+    let is_it = |kind: &ComponentKind| matches!(kind, ComponentKind::Service(name) if name == service);
+    case.system.components.iter().find(|c| is_it(&c.kind))
+}
+
+/// The limits of a service. One that the plan does not mention keeps those in its file.
+fn limits_of(planned: Option<&plan::ComponentSpec>) -> system::Limits {
+    planned.map(|p| limits::of_plan(&p.limits)).unwrap_or_default()
+}
+
+/// A service as a component. Starting and stopping it is left to Compose.
+fn service_spec(
+    name: String,
+    service: &str,
+    compose: &ComposeSpec,
+    limits: system::Limits,
+    logs: system::LogFiles,
+) -> system::ComponentSpec {
+    let words = vec!["compose".to_owned(), "up".to_owned(), service.to_owned()];
+    system::ComponentSpec {
+        relay: None,
+        name,
+        command: system::Command::Argv(words),
+        dir: compose.file.parent().unwrap_or(Path::new("/")).to_owned(),
+        env: Vec::new(),
+        ready: system::Ready::Alive,
+        limits,
+        stop: system::Stop::default(),
+        logs,
+        ports: Vec::new(),
+        cpus: Vec::new(),
+    }
+}

@@ -1,0 +1,104 @@
+//! Components that already run when the trial begins: they are found and watched, neither started nor stopped.
+
+use loadlab_plan::{self as plan, Case, ComponentKind};
+use loadlab_record::documents::event::EventKind;
+use loadlab_system::{self as system, External, ExternalSelector, Scraper, Target};
+
+use crate::event::RunEvent;
+use crate::running_system::RunningSystem;
+use crate::running_system::error::BringUpError;
+use crate::state::{AbortReason, EventSink, TrialState};
+use crate::translate::component::ready_of;
+use crate::translate::error::TranslateError;
+
+/// Components that already run, and which of all components are reached at this machine's address.
+#[derive(Default)]
+pub struct Externals {
+    /// Running things that were found for this trial.
+    found: Vec<External>,
+    scrapers: Vec<Scraper>,
+    /// Names of components that are reached at this machine's address.
+    here: Vec<String>,
+}
+
+impl Externals {
+    /// The watcher's targets among the things that already run.
+    pub fn targets(&self) -> impl Iterator<Item = Target> {
+        self.found.iter().map(External::target)
+    }
+
+    /// Endpoints to read every second.
+    pub fn scrapers(&self) -> &[Scraper] {
+        &self.scrapers
+    }
+
+    /// Whether the component is reached at this machine's address, up or not.
+    pub fn is_here(&self, component: &str) -> bool {
+        self.here.iter().any(|name| name == component)
+    }
+
+    /// Forgets what an earlier trial found.
+    pub fn begin(&mut self, case: &Case) {
+        self.found.clear();
+        self.scrapers.clear();
+        let is_here =
+            |kind: &ComponentKind| matches!(kind, ComponentKind::Process(_) | ComponentKind::External(_));
+        let here = case.system.components.iter().filter(|c| is_here(&c.kind)).map(|c| c.name.clone());
+        self.here = here.collect();
+    }
+
+    /// Checks whether something that already ran has ended, which aborts the trial like a component's death.
+    pub fn check_ended(&self, state: &TrialState, emit: EventSink<'_>) {
+        for gone in self.found.iter().filter(|f| f.is_gone()) {
+            let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
+            state.event(EventKind::Died { component: component.clone(), status: status.clone() });
+            emit(RunEvent::Died { component: component.clone(), status: status.clone() });
+            state.abort(AbortReason::Died { component, status });
+        }
+    }
+}
+
+impl RunningSystem {
+    /// Finds a component that already runs, and waits until it answers.
+    ///
+    /// # Errors
+    /// It does not exist or does not answer.
+    pub(crate) fn find_external(
+        &mut self,
+        planned: &plan::ComponentSpec,
+        external: &plan::External,
+        case: &Case,
+        state: &TrialState,
+    ) -> Result<(), BringUpError> {
+        let name = &planned.name;
+        let names = |n: &str| self.name(n, Some(name));
+        let seek = match external {
+            plan::External::Pid(pid) => ExternalSelector::Pid(*pid),
+            plan::External::Command(command) => ExternalSelector::Command(command.clone()),
+            plan::External::Cgroup(path) => ExternalSelector::Cgroup(path.clone()),
+            plan::External::Container(id) => ExternalSelector::Container(id.clone()),
+            plan::External::Prometheus { url, labels } => {
+                let what = format!("component `{name}`");
+                let url = url.render(&names).map_err(|error| TranslateError::Name { what, error })?;
+                let scraper = Scraper::new(name, &url, labels.clone())?;
+                scraper.read(&mut || state.cancel.is_cancelled())?;
+                self.externals.scrapers.push(scraper);
+                return self.answers(planned, state);
+            }
+        };
+        let found = External::find(name, &seek, case.system.engine.as_deref())?;
+        state.event(EventKind::Note { text: format!("{name} runs already: {}", external.text()) });
+        self.externals.found.push(found);
+        self.answers(planned, state)
+    }
+
+    fn answers(&self, planned: &plan::ComponentSpec, state: &TrialState) -> Result<(), BringUpError> {
+        if planned.ready.is_none() {
+            return Ok(());
+        }
+        let ready = ready_of(planned, &|n| self.name(n, Some(&planned.name)))?;
+        let after_s = system::ready::answers(&planned.name, &ready, &state.cancel)?;
+        state.event(EventKind::Ready { component: planned.name.clone(), after_s });
+        Ok(())
+    }
+}
