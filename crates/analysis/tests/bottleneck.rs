@@ -560,6 +560,20 @@ fn a_limit_on_open_files_that_is_reached_every_second_holds_for_seconds() {
 }
 
 #[test]
+fn bursts_on_two_cores_are_no_single_core() {
+    let edge = |rate: fn(i64) -> f64| {
+        let mut made = made(60, 1000, 900, &[("edge", Does { cores: 1.0, ..QUIET }), ("db", QUIET)]);
+        for s in made.samples.iter_mut().filter(|s| s.component == "edge") {
+            s.cpu_s = Some((0..s.at_s.max(0.0) as i64).map(rate).sum());
+        }
+        made.suspects().iter().any(|s| s.kind == OneCore)
+    };
+    assert!(edge(|_| 1.0) && edge(|second| if second == 3 { 1.8 } else { 0.95 }));
+    // both cores in every other second, as if it waited for something else in between
+    assert!(!edge(|second| if second % 2 == 0 { 1.9 } else { 0.2 }));
+}
+
+#[test]
 fn a_writer_that_waits_for_its_disk_is_no_pool() {
     let waits = |share: f64| {
         let mut made = made(20, 1000, 10, &[("edge", QUIET), ("db", QUIET)]);

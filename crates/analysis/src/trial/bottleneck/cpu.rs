@@ -11,7 +11,8 @@ use super::{
     BURSTS_SHARE, BottleneckKind, SHORTEST_S, Suspect, THROTTLED_SHARE, TrialData, by_component, causes,
     during, located, seconds,
 };
-use crate::trial::counter::Counter;
+use crate::trial::components::cpu_s;
+use crate::trial::counter::{Counter, During};
 use crate::trial::doubts::BUSY_SHARE;
 
 /// A fully used core, as far as CPU time can be measured.
@@ -19,6 +20,10 @@ const WHOLE_SHARE: f64 = 1.05;
 /// CPU of one thread that does all the work plus the threads that clean up after it (a garbage collector, a compiler):
 /// in such servers these take a tenth or two.
 const BESIDE_SHARE: f64 = 1.2;
+/// Readings above this many cores show that a component uses several, whatever it used on average.
+const SEVERAL_CORES: f64 = 1.5;
+/// For this share of the load they are no outliers.
+const SEVERAL_SHARE: f64 = 0.2;
 
 pub fn cpu_limit(
     trial: &TrialData<'_>,
@@ -120,8 +125,11 @@ pub fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
 }
 
 /// A component that cannot use a second core, however many there are.
-fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sample]) -> Option<Suspect> {
+fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     let used = c.cpu_percent.mean? / 100.0;
+    if used_several(own, during(trial)) {
+        return None;
+    }
     // Well above one core it does use several; whether more were available depends on the machine.
     let one =
         (BUSY_SHARE..=BESIDE_SHARE).contains(&used) && c.cpu_limit.is_none_or(|l| l > used / BUSY_SHARE);
@@ -145,6 +153,20 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sa
     })
 }
 
+/// Whether a component used several cores for a part of the load, such as one that works in bursts: its mean says nothing
+/// about how many it can use.
+fn used_several(own: &[&Sample], load: During) -> bool {
+    let (mut several_s, mut all_s) = (0.0, 0.0);
+    for pair in own.windows(2).filter(|pair| load.has(pair[0].at_s) && load.has(pair[1].at_s)) {
+        let length_s = pair[1].at_s - pair[0].at_s;
+        if let (Some(before_s), Some(after_s)) = (cpu_s(pair[0]), cpu_s(pair[1])) {
+            all_s += length_s;
+            several_s += if after_s - before_s > SEVERAL_CORES * length_s { length_s } else { 0.0 };
+        }
+    }
+    several_s > 0.0 && several_s >= SEVERAL_SHARE * all_s
+}
+
 /// Every core of the machine was busy.
 pub fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     let load = during(trial);
@@ -152,7 +174,7 @@ pub fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     // The host's counters cover all cores, of which loadlab may be allowed only some. Older records know only the
     // latter.
     let cores = trial.summary.generator.machine_cores.unwrap_or(trial.cores);
-    let used = Counter::of(host(), crate::trial::components::cpu_s).per_s(load)? / cores.max(1) as f64;
+    let used = Counter::of(host(), cpu_s).per_s(load)? / cores.max(1) as f64;
     // Within a second or two anything can be busy.
     if cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
         return None;
