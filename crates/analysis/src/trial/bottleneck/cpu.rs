@@ -153,8 +153,8 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sam
     })
 }
 
-/// Whether a component used several cores for a part of the load, such as one that works in bursts: its mean says nothing
-/// about how many it can use.
+/// Whether a component used several cores for a part of the load, such as one that works in bursts: its mean does not
+/// show how many it can use.
 fn used_several(own: &[&Sample], load: During) -> bool {
     let (mut several_s, mut all_s) = (0.0, 0.0);
     for pair in own.windows(2).filter(|pair| load.has(pair[0].at_s) && load.has(pair[1].at_s)) {

@@ -12,9 +12,9 @@ use crate::trial::counter::Counter;
 /// Open files above this share of the limit count as all: a process that closes some to accept others is sampled in
 /// between.
 const FILES_SHARE: f64 = 0.97;
-/// Close to the limit in this share of the seconds, and at the limit itself in some of them. Servers that cannot accept a
-/// connection commonly wait for a second before they try again, and close others meanwhile: they are held back for much
-/// longer than they are at their limit.
+/// Close to the limit in this share of the seconds, and at the limit itself in some of them. Servers that cannot accept
+/// a connection commonly wait for a second before they try again, and close others meanwhile: they are held back for
+/// much longer than they are at their limit.
 const SECONDS_SHARE: f64 = 0.5;
 /// At the limit itself in fewer seconds, it may just fit.
 const MIN_SECONDS: usize = 3;
