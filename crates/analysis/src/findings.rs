@@ -20,7 +20,7 @@ use crate::comparison::design::Design;
 use crate::comparison::differences::{self, Comparing};
 use crate::comparison::pairs::pairs_among;
 use crate::scaling::scalability::{Scalability, scalability};
-use crate::trial::bottleneck::Diagnosis;
+use crate::trial::bottleneck::{BottleneckKind, Diagnosis, Suspect};
 use crate::trial::diagnosed::DiagnosedRun;
 
 /// Findings of a run.
@@ -122,32 +122,63 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
     found
 }
 
-/// The first bottleneck of each case; cases with the same one share a sentence.
+/// The first bottleneck of each case; cases with the same component and kind share a sentence.
 fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
-    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut groups: Vec<Vec<(&CaseFindings<'_>, &Suspect)>> = Vec::new();
     // A control repeats its base, which is already listed.
     let own = without_controls(cases);
     for case in own.clone() {
         let Some(first) = case.diagnosis.suspects.first() else { continue };
-        match said.iter_mut().find(|(text, _)| *text == first.text) {
-            Some((_, names)) => names.push(&case.label),
-            None => said.push((&first.text, vec![&case.label])),
+        match groups.iter_mut().find(|group| what_of(group[0].1) == what_of(first)) {
+            Some(group) => group.push((case, first)),
+            None => groups.push(vec![(case, first)]),
         }
     }
-    let sentence = |(text, names): &(&str, Vec<&str>)| match own.clone().count() {
-        1 => format!("{}.", capital(text)),
-        n if names.len() == n => format!("Every case: {text}."),
-        _ => format!("{}: {text}.", named(cases, labels, names)),
-    };
+    let number = own.count();
     const MAX_SENTENCES: usize = 4;
-    let mut sentences: Vec<String> = said.iter().take(MAX_SENTENCES).map(sentence).collect();
-    if said.len() > MAX_SENTENCES {
-        sentences.push(match said.len() - MAX_SENTENCES {
-            1 => "One more is listed with its case.".to_owned(),
-            n => format!("{n} more are listed with their cases."),
+    let shown = groups.iter().take(MAX_SENTENCES);
+    let mut sentences: Vec<String> = shown.map(|group| shared_by(group, cases, labels, number)).collect();
+    let left: usize = groups.iter().skip(MAX_SENTENCES).map(Vec::len).sum();
+    if left > 0 {
+        sentences.push(match left {
+            1 => "One more case has another one, listed there.".to_owned(),
+            n => format!("{n} more cases have others, listed there."),
         });
     }
     if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
+}
+
+/// What a suspect is about, apart from its figures.
+fn what_of(suspect: &Suspect) -> (BottleneckKind, Option<&str>) {
+    (suspect.kind, suspect.component.as_deref())
+}
+
+/// A sentence about those of `number` cases that have the same first bottleneck. If their figures differ, those of the
+/// case where it held for longest stand for all.
+fn shared_by(
+    group: &[(&CaseFindings<'_>, &Suspect)],
+    cases: &[CaseFindings<'_>],
+    labels: &Labels,
+    number: usize,
+) -> String {
+    let (agreeing, diagnosed) =
+        group.iter().fold((0, 0), |sums, (case, _)| (sums.0 + case.agreeing, sums.1 + case.diagnosed));
+    let some =
+        if agreeing < diagnosed { format!(" (in {agreeing} of {diagnosed} trials)") } else { String::new() };
+    let names: Vec<&str> = group.iter().map(|(case, _)| case.label.as_str()).collect();
+    let (kind, component) = what_of(group[0].1);
+    // Of several with the same share, the first.
+    let clearest = group.iter().rev().max_by(|a, b| a.1.share.total_cmp(&b.1.share));
+    let (case, clearest) = clearest.expect("a group has a case");
+    let text = match group.iter().all(|(_, first)| first.text == clearest.text) {
+        true => clearest.text.clone(),
+        false => format!("{}; in “{}”, {}", kind.in_short(component), case.label, clearest.text),
+    };
+    match number {
+        1 => format!("{}{some}.", capital(&text)),
+        n if group.len() == n => format!("Every case{some}: {text}."),
+        _ => format!("{}{some}: {text}.", named(cases, labels, &names)),
+    }
 }
 
 /// The text with a capital, unless it begins with a name.
@@ -169,21 +200,47 @@ fn case_findings<'a>(run: &'a DiagnosedRun, case: &'a CaseRecord, labels: &Label
         })
         .collect();
     let verdict = trials.iter().map(verdict_of).min_by_key(severity).unwrap_or(Verdict::None);
+    let label = labels.name(&case.facts);
+    let diagnosis = Diagnosis::default();
+    let mut found = CaseFindings {
+        case,
+        label,
+        trials,
+        verdict,
+        diagnosis,
+        diagnosed_trial: 0,
+        agreeing: 0,
+        diagnosed: 0,
+    };
     let diagnosis_of = |trial: &TrialFindings<'_>| {
         Some((trial.number, run.trial(&case.facts, trial.number)?.diagnosis.as_ref()?))
     };
-    let all: Vec<(u32, &Diagnosis)> = trials.iter().filter_map(diagnosis_of).collect();
-    let label = labels.name(&case.facts);
-    let diagnosis = Diagnosis::default();
-    let mut found = CaseFindings { case, label, trials, verdict, diagnosis, agreeing: 0 };
+    let all: Vec<(u32, &Diagnosis)> = found.whole_trials().filter_map(diagnosis_of).collect();
     let typical = found.typical().map(|t| t.number);
-    let said = all.iter().find(|(n, _)| Some(*n) == typical).or(all.first());
-    if let Some((_, diagnosis)) = said {
-        let key = |d: &Diagnosis| d.suspects.first().map(|s| (s.kind, s.component.clone()));
-        found.agreeing = all.iter().filter(|(_, d)| key(d) == key(diagnosis)).count();
-        found.diagnosis = (*diagnosis).clone();
+    if let Some((number, diagnosis, agreeing)) = most_frequent(&all, typical) {
+        // Drawn with the typical trial's figures.
+        let pairs =
+            all.iter().find(|(n, _)| Some(*n) == typical).map_or(diagnosis, |(_, of)| of).pairs.clone();
+        found.diagnosis = Diagnosis { pairs, ..diagnosis.clone() };
+        (found.diagnosed_trial, found.agreeing, found.diagnosed) = (number, agreeing, all.len());
     }
     found
+}
+
+/// The diagnosis with the most frequent first suspect, its trial's number, and how many trials have that suspect. It is
+/// the typical trial's if that has it, or else the first one.
+fn most_frequent<'d>(
+    all: &[(u32, &'d Diagnosis)],
+    typical: Option<u32>,
+) -> Option<(u32, &'d Diagnosis, usize)> {
+    let agreeing = |diagnosis: &Diagnosis| {
+        let what = diagnosis.suspects.first().map(what_of);
+        all.iter().filter(|(_, other)| other.suspects.first().map(what_of) == what).count()
+    };
+    let most = all.iter().map(|(_, diagnosis)| agreeing(diagnosis)).max()?;
+    let with_most = || all.iter().filter(|(_, diagnosis)| agreeing(diagnosis) == most);
+    let chosen = with_most().find(|(number, _)| Some(*number) == typical).or(with_most().next());
+    chosen.map(|(number, diagnosis)| (*number, *diagnosis, most))
 }
 
 fn verdict_of(trial: &TrialFindings<'_>) -> Verdict {
@@ -462,4 +519,49 @@ fn no_differences(run: &RunRecord, cases: &[CaseFindings<'_>]) -> Option<String>
             plural(fewest as u64, "trial", "trials")
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_record::documents::manifest::CaseFacts;
+
+    use super::*;
+
+    #[test]
+    fn the_case_where_it_held_for_longest_stands_for_all() {
+        let records: Vec<CaseRecord> = ["10", "100", "200", "1000"]
+            .map(|name| CaseRecord {
+                facts: CaseFacts { name: name.to_owned(), ..CaseFacts::default() },
+                trials: Vec::new(),
+            })
+            .to_vec();
+        let cases: Vec<CaseFindings<'_>> = records
+            .iter()
+            .map(|case| CaseFindings {
+                case,
+                label: case.facts.name.clone(),
+                trials: Vec::new(),
+                verdict: Verdict::None,
+                diagnosis: Diagnosis::default(),
+                diagnosed_trial: 1,
+                agreeing: 1,
+                diagnosed: 1,
+            })
+            .collect();
+        let suspect = |share: f64| Suspect {
+            kind: BottleneckKind::CpuLimit,
+            component: Some("app".to_owned()),
+            at_s: None,
+            text: format!("app used {} % of its CPU limit", share * 100.0),
+            share,
+            evidence: Vec::new(),
+        };
+        let suspects = [suspect(0.5), suspect(0.75), suspect(0.75)];
+        let group: Vec<_> = cases.iter().zip(&suspects).collect();
+        let labels = Labels::of(records.iter().map(|case| &case.facts), &[]);
+        assert_eq!(
+            shared_by(&group, &cases, &labels, 4),
+            "“10”, “100”, “200”: app · CPU limit; in “100”, app used 75 % of its CPU limit."
+        );
+    }
 }

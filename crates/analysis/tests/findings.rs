@@ -207,6 +207,72 @@ fn a_missing_trial_fails_its_case_and_says_why() {
     assert!(found.no_differences.is_some_and(|why| why.starts_with("1 trial per case: too few")));
 }
 
+/// A trial during which components died, each at its second.
+fn with_deaths(number: u32, per_s: u64, deaths: &[(&str, f64)]) -> TrialRecord {
+    let died = |&(component, at_s): &(&str, f64)| {
+        let what =
+            EventKind::Died { component: component.to_owned(), status: "killed by signal 9".to_owned() };
+        Event { at_s, what }
+    };
+    TrialRecord { events: deaths.iter().map(died).collect(), ..trial(number, Some(summary(per_s, &[]))) }
+}
+
+#[test]
+fn cases_with_the_same_bottleneck_share_a_sentence_although_their_figures_differ() {
+    let first_bottleneck = |cases: &[&[&[(&str, f64)]]]| {
+        let trials = |deaths: &&[&[(&str, f64)]]| -> Vec<TrialRecord> {
+            (1..).zip(*deaths).map(|(n, deaths)| with_deaths(n, 100 + u64::from(n), deaths)).collect()
+        };
+        findings(&run(1, cases.iter().map(trials).collect()).into()).statement.first_bottleneck
+    };
+    let check = |cases: &[&[&[(&str, f64)]]], expect: &str| assert_eq!(first_bottleneck(cases), expect);
+    let (db_1, db_2, web): (&[_], &[_], &[_]) = (&[("db", 1.0)], &[("db", 2.0)], &[("web", 3.0)]);
+    check(&[&[db_1]], "db died at 1.00 s: killed by signal 9.");
+    check(&[&[db_1], &[db_1]], "Every case: db died at 1.00 s: killed by signal 9.");
+    check(&[&[db_1], &[db_2]], "Every case: db · died; in “case 0”, db died at 1.00 s: killed by signal 9.");
+    check(
+        &[&[db_1], &[web], &[db_2]],
+        "“case 0”, “case 2”: db · died; in “case 0”, db died at 1.00 s: killed by signal 9. \
+         “case 1”: web died at 3.00 s: killed by signal 9.",
+    );
+    // The fifth sentence would be about two cases.
+    let one: Vec<[(&str, f64); 1]> = ["a", "b", "c", "d", "e", "e"].map(|name| [(name, 1.0)]).to_vec();
+    let one: Vec<[&[(&str, f64)]; 1]> = one.iter().map(|deaths| [&deaths[..]]).collect();
+    let said = first_bottleneck(&one.iter().map(|trials| &trials[..]).collect::<Vec<_>>());
+    assert!(
+        said.ends_with(
+            "“case 3”: d died at 1.00 s: killed by signal 9. 2 more cases have others, listed there."
+        ),
+        "{said}"
+    );
+    // What comes first most often, not in the trial in the middle; the report tells how often.
+    check(&[&[db_1, web, db_2]], "db died at 1.00 s: killed by signal 9 (in 2 of 3 trials).");
+    check(
+        &[&[db_1, db_1, web], &[db_1, db_1, db_1]],
+        "Every case (in 5 of 6 trials): db died at 1.00 s: killed by signal 9.",
+    );
+    // The typical trial decides between equals.
+    check(&[&[db_1, web]], "db died at 1.00 s: killed by signal 9 (in 1 of 2 trials).");
+    check(
+        &[&[web, db_1, db_2, web, &[("app", 4.0)]]],
+        "db died at 2.00 s: killed by signal 9 (in 2 of 5 trials).",
+    );
+}
+
+#[test]
+fn trials_that_cannot_be_trusted_do_not_say_what_the_bottleneck_is() {
+    let invalid = |number: u32| {
+        let mut record = with_deaths(number, 100, &[("web", 3.0)]);
+        record.summary.as_mut().unwrap().verdict = Verdict::Invalid;
+        record
+    };
+    let record = run(3, vec![vec![invalid(1), with_deaths(2, 100, &[("db", 1.0)]), invalid(3)]]).into();
+    let found = findings(&record);
+    assert_eq!(found.statement.first_bottleneck, "db died at 1.00 s: killed by signal 9.");
+    let case = &found.cases[0];
+    assert_eq!((case.diagnosed_trial, case.agreeing, case.diagnosed), (2, 1, 1));
+}
+
 #[test]
 fn a_quick_run_gives_no_verdict_on_differences() {
     let five = || (1..=5).map(|i| trial(i, Some(summary(100, &[])))).collect::<Vec<_>>();

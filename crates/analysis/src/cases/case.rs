@@ -18,10 +18,16 @@ pub struct CaseFindings<'a> {
     pub trials: Vec<TrialFindings<'a>>,
     /// The worst of its trials: INVALID before FAIL before PASS. A missing trial makes it at least FAIL.
     pub verdict: Verdict,
-    /// What held its typical trial back; empty if nothing was measured.
+    /// What held it back: the diagnosis of a trial whose first suspect is the most frequent one among the trials that
+    /// its figures are made from, the typical trial's if it is one of them; with the typical trial's connections. Empty
+    /// if nothing was measured.
     pub diagnosis: Diagnosis,
-    /// How many of its trials have the same first suspect.
+    /// Number of the trial that the diagnosis is of, 0 for none.
+    pub diagnosed_trial: u32,
+    /// How many of these trials have this first suspect …
     pub agreeing: usize,
+    /// … and how many have one at all.
+    pub diagnosed: usize,
 }
 
 /// Findings of one trial.
@@ -107,8 +113,13 @@ impl CaseFindings<'_> {
     /// The summaries its figures are made from: those of valid trials, which completed their load and can be trusted.
     /// Without any, those of completed trials; failing that, all. Reports state which.
     pub fn whole(&self) -> impl Iterator<Item = &Summary> {
+        self.whole_trials().filter_map(|t| t.summary)
+    }
+
+    /// The trials of [`CaseFindings::whole`].
+    pub fn whole_trials(&self) -> impl Iterator<Item = &TrialFindings<'_>> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
-        self.summaries().filter(move |s| self::fitness(s) == fitness)
+        self.trials.iter().filter(move |t| t.summary.is_some_and(|s| self::fitness(s) == fitness))
     }
 
     /// The trials left out of its figures, each with the reason in words.
@@ -143,11 +154,8 @@ impl CaseFindings<'_> {
 
     /// The trial to draw: the one with the median goodput. It is invalid only if no trial is valid.
     pub fn typical(&self) -> Option<&TrialFindings<'_>> {
-        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
-        let fit = |t: &&TrialFindings<'_>| {
-            t.record.is_some() && t.summary.is_some_and(|s| self::fitness(s) == fitness)
-        };
-        let mut reported: Vec<&TrialFindings<'_>> = self.trials.iter().filter(fit).collect();
+        let mut reported: Vec<&TrialFindings<'_>> =
+            self.whole_trials().filter(|t| t.record.is_some()).collect();
         let goodput = |t: &TrialFindings<'_>| t.summary.map_or(0.0, |s| s.rate_per_s.ok);
         reported.sort_by(|a, b| goodput(a).total_cmp(&goodput(b)).then(a.number.cmp(&b.number)));
         reported.get(reported.len().saturating_sub(1) / 2).copied()

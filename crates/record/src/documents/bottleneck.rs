@@ -90,6 +90,22 @@ impl BottleneckKind {
             BottleneckKind::Nothing => "nothing",
         }
     }
+
+    /// The kind and the component in a few words: `app · CPU limit`.
+    pub fn in_short(self, component: Option<&str>) -> String {
+        let what = match self {
+            BottleneckKind::Nothing | BottleneckKind::Latency => return "none saturated".to_owned(),
+            BottleneckKind::CpuLimit => "CPU limit".to_owned(),
+            BottleneckKind::HostCpu => "host CPU".to_owned(),
+            kind => kind.name().replace('_', " "),
+        };
+        match component {
+            Some(who) if !matches!(self, BottleneckKind::HostCpu | BottleneckKind::Generator) => {
+                format!("{who} · {what}")
+            }
+            _ => what,
+        }
+    }
 }
 
 /// How certain the answer is.
@@ -130,5 +146,18 @@ mod tests {
         for kind in BottleneckKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
+    }
+
+    #[test]
+    fn a_short_text_names_the_component_unless_it_is_the_machine_or_loadlab() {
+        let check = |kind: BottleneckKind, component, expect: &str| {
+            assert_eq!(kind.in_short(component), expect);
+        };
+        check(BottleneckKind::CpuLimit, Some("app"), "app · CPU limit");
+        check(BottleneckKind::OneCore, Some("app"), "app · one core");
+        check(BottleneckKind::LimitedConcurrency, None, "limited concurrency");
+        check(BottleneckKind::HostCpu, Some("host"), "host CPU");
+        check(BottleneckKind::Generator, Some("loadlab"), "generator");
+        check(BottleneckKind::Latency, Some("app"), "none saturated");
     }
 }

@@ -84,23 +84,11 @@ fn note(findings: &Findings<'_>, bases: &[usize]) -> Option<String> {
     (!notes.is_empty()).then(|| notes.join(" "))
 }
 
-/// What held a case back, in a word or two.
+/// What held a case back, in a few words.
 pub(super) fn bottleneck(case: &CaseFindings<'_>) -> String {
-    use loadlab_analysis::trial::bottleneck::BottleneckKind;
-    let Some(found) = &case.diagnosis.bottleneck else { return figures::NOTHING.to_owned() };
-    let what = match found.kind {
-        BottleneckKind::Nothing | BottleneckKind::Latency => return "none saturated".to_owned(),
-        BottleneckKind::CpuLimit => "CPU limit",
-        BottleneckKind::OneCore => "one core",
-        BottleneckKind::HostCpu => "host CPU",
-        BottleneckKind::LimitedConcurrency => "limited concurrency",
-        kind => &kind.name().replace('_', " "),
-    };
-    match &found.component {
-        Some(who) if found.kind != BottleneckKind::HostCpu && found.kind != BottleneckKind::Generator => {
-            format!("{who} · {what}")
-        }
-        _ => what.to_owned(),
+    match &case.diagnosis.bottleneck {
+        Some(found) => found.kind.in_short(found.component.as_deref()),
+        None => figures::NOTHING.to_owned(),
     }
 }
 

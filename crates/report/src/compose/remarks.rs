@@ -172,14 +172,16 @@ fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
     Remark { weight, label: label.into(), text, hint: None }
 }
 
-/// Suspects of the typical trial, the likeliest first, and what could not be seen.
+/// Suspects of a case, the likeliest first, and what could not be seen.
 pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
     use loadlab_analysis::trial::bottleneck::BottleneckKind;
-    let measured = case.summaries().count();
     let remark = |(place, s): (usize, &loadlab_analysis::trial::bottleneck::Suspect)| {
         let mut hints = s.evidence.clone();
-        if place == 0 && measured > 1 {
-            hints.push(format!("the same comes first in {} of {measured} trials", case.agreeing));
+        if place == 0 && case.diagnosed > 1 {
+            hints.push(format!("the same comes first in {} of {} trials", case.agreeing, case.diagnosed));
+            if case.typical().is_some_and(|typical| typical.number != case.diagnosed_trial) {
+                hints.push(format!("these are the figures of trial {}", case.diagnosed_trial));
+            }
         }
         Remark {
             weight: match s.kind {
