@@ -115,8 +115,8 @@ impl Record {
     /// # Errors
     /// The manifest cannot be written.
     pub fn level(&mut self, case: &Case) -> Result<TrialKey, StoreError> {
-        let place = match self.manifest.cases.iter().position(|c| c.name == case.name) {
-            Some(place) => place,
+        let index = match self.manifest.cases.iter().position(|c| c.name == case.name) {
+            Some(index) => index,
             None => {
                 let dir = case_dir_name(&case.name);
                 self.manifest.cases.push(case_facts(case, &dir, &self.manifest.figures));
@@ -125,8 +125,8 @@ impl Record {
                 self.manifest.cases.len() - 1
             }
         };
-        self.tried[place] += 1;
-        Ok(TrialKey { case: place, trial: self.tried[place] })
+        self.tried[index] += 1;
+        Ok(TrialKey { case: index, trial: self.tried[index] })
     }
 
     /// Updates the progress of a search; written with the next case and at the end.

@@ -65,11 +65,11 @@ pub fn change_points(values: &[f64], level: f64, seed: u64) -> Vec<ChangePoint> 
     }
     let segments = segments(&ends);
     let mean = |(from, to): (usize, usize)| values[from..to].iter().sum::<f64>() / (to - from) as f64;
-    let change = |(place, pair): (usize, &[(usize, usize)])| ChangePoint {
+    let change = |(index, pair): (usize, &[(usize, usize)])| ChangePoint {
         at: skipped + pair[1].0,
         before: mean(pair[0]),
         after: mean(pair[1]),
-        chance: ends[place].1,
+        chance: ends[index].1,
     };
     segments.windows(2).enumerate().map(change).collect()
 }

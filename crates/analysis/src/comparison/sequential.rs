@@ -294,8 +294,8 @@ impl Supposed {
     /// Adds a round, after which this share of all rounds is over.
     fn push(&mut self, difference: f64, share: f64) {
         let signed = difference - self.shift;
-        let place = self.sorted.partition_point(|distance| *distance < signed.abs());
-        self.sorted.insert(place, signed.abs());
+        let index = self.sorted.partition_point(|distance| *distance < signed.abs());
+        self.sorted.insert(index, signed.abs());
         self.rounds.push((signed, 0.0));
         let is_narrower = self.narrow();
         let first = if is_narrower { 0 } else { self.rounds.len() - 1 };

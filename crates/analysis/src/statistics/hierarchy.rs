@@ -58,22 +58,22 @@ impl Hierarchy {
     pub fn levels(mut self, chances: &[f64], level: f64) -> Vec<f64> {
         let mut left: Vec<usize> = (0..self.shares.len()).collect();
         let mut levels = vec![0.0; self.shares.len()];
-        let chance = |place: usize| chances.get(place).copied().unwrap_or(1.0);
+        let chance = |index: usize| chances.get(index).copied().unwrap_or(1.0);
         let passes =
-            |shares: &[f64], place: usize| shares[place] > 0.0 && chance(place) <= shares[place] * level;
+            |shares: &[f64], index: usize| shares[index] > 0.0 && chance(index) <= shares[index] * level;
         // The order does not change what is rejected; taking the least probable first gives it the strictest level.
         while let Some(rejected) = left
             .iter()
             .copied()
-            .filter(|place| passes(&self.shares, *place))
+            .filter(|index| passes(&self.shares, *index))
             .min_by(|a, b| chance(*a).total_cmp(&chance(*b)))
         {
             levels[rejected] = self.shares[rejected] * level;
-            left.retain(|place| *place != rejected);
+            left.retain(|index| *index != rejected);
             self.hand_on(rejected, &left);
         }
-        for place in left {
-            levels[place] = self.shares[place] * level;
+        for index in left {
+            levels[index] = self.shares[index] * level;
         }
         levels
     }

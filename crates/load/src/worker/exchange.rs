@@ -314,8 +314,8 @@ impl<'r> Worker<'r> {
         };
         let ended = Ended { status, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
         let judged = journey.judge(id, exchange.request, exchange.buffered.as_deref_mut(), ended);
-        for (place, value) in journey.numbers.drain(..) {
-            self.measure.recorder.number(place, value, exchange.due_ns);
+        for (index, value) in journey.numbers.drain(..) {
+            self.measure.recorder.number(index, value, exchange.due_ns);
         }
         judged
     }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_load::LoadSpec;
 use loadlab_load::journey::script::Script;
-use loadlab_load::resident;
 use loadlab_load::spec::Model;
 use loadlab_load::target::Allowed;
 use loadlab_plan::Plan;
@@ -21,14 +20,14 @@ use loadlab_run::senders::{PlanFiles, RemoteLoad, spec_of};
 use loadlab_swarm::nats::Server;
 use loadlab_swarm::nats::agent::{AgentOptions, Loads, serve};
 use loadlab_swarm::signed::{SigningKey, VerifyingKey};
-use loadlab_system::open_files;
 use serde_json::Value;
 
 use crate::args::{AgentArgs, given};
 use crate::commands::bench::default_threads;
+use crate::commands::session;
 use crate::exit::{self, CommandEnd};
 use crate::swarm::Bundle;
-use crate::{mask, output, signals};
+use crate::{mask, output};
 
 /// Runs the command.
 pub fn command(args: &AgentArgs) -> CommandEnd {
@@ -50,12 +49,10 @@ pub fn command(args: &AgentArgs) -> CommandEnd {
     let Some(url) = args.nats.clone() else {
         return wrong("--nats URL is needed: where the coordinator announces its runs".to_owned());
     };
-    let _ = open_files::raise();
-    let cancel = match signals::cancel_on_signal() {
+    let cancel = match session::prepared() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
-    resident::leave_start_behind();
     let name = args.name.clone().unwrap_or_else(default_name);
     let spool =
         args.spool.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("loadlab-agent-{name}")));

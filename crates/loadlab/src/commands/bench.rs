@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_load::protocol::tls::Versions;
-use loadlab_load::resident;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::spec::{HeldConnections, Http2, Joins, OtherThreads, RequestOrder};
 use loadlab_load::target::{self, Allowed};
@@ -19,14 +18,15 @@ use loadlab_run::{
     Bench, BenchError, BenchResult, Targets, TlsSettings, Via, Watch, bench, http2_heads, parse_expressions,
     read_urls, requests_for_urls, tls_spec,
 };
-use loadlab_system::{ProcessId, open_files};
+use loadlab_system::ProcessId;
 
 use super::not_measured::Documents;
+use super::session;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WatchArgs, WhenBehindArg};
 use crate::exit::{CommandEnd, note};
 use crate::view::{OutputMode, View};
-use crate::{mask, output, signals, ui};
+use crate::{mask, output, ui};
 
 /// The default number of users.
 pub const DEFAULT_USERS: u64 = 50;
@@ -43,13 +43,10 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
         Ok(order) => order,
         Err((exit, why)) => return documents(args).not_measured(exit, why),
     };
-    resident::leave_start_behind();
-    let cancel = match signals::cancel_on_signal() {
+    let cancel = match session::prepared() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
-    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
-    let _ = open_files::raise();
     let title = opening(&order, args);
     loadlab_system::background::keep_off(&order.spec.cpus);
     let serving = match args.serving.wanted() {

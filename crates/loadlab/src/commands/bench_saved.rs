@@ -8,10 +8,8 @@ use loadlab_analysis::comparison::compare::{Comparison, Options};
 use loadlab_analysis::comparison::differences::pair;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::{DiagnosedRun, Exit};
-use loadlab_load::resident;
 use loadlab_load::target;
-use loadlab_run::{Generator, RunError, RunOptions, RunResult, conduct, preflight};
-use loadlab_system::open_files;
+use loadlab_run::{Generator, RunOptions, RunResult, conduct, preflight};
 use serde_json::{Value, json};
 
 use super::bench::{default_threads, watch_of};
@@ -20,39 +18,37 @@ use super::read_plan::ReadPlan;
 use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
 use super::senders;
+use super::session::{self, Session};
 use super::url_plan::{self, Keys, duration, literal};
 use super::{bench, note_record, report, verdict};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, PlanChoice, WhenBehindArg};
 use crate::exit::CommandEnd;
 use crate::view::{OutputMode, View};
-use crate::{mask, output, runs, signals};
+use crate::{mask, output, runs};
 
 /// Runs the command.
 pub fn command(args: &BenchArgs) -> CommandEnd {
-    let (read, mut options) = match prepared(args) {
+    let (read, options) = match prepared(args) {
         Ok(prepared) => prepared,
         Err(ended) => return documents(args).refused(ended),
     };
     loadlab_system::background::keep_off(&options.generator.cpus);
-    resident::leave_start_behind();
-    let cancel = match signals::cancel_on_signal() {
+    let cancel = match session::prepared() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
-    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
-    let _ = open_files::raise();
     let serving = match args.serving.wanted() {
         Ok(serving) => serving,
         Err(message) => return documents(args).not_measured(Exit::BadPlan, message),
     };
     #[cfg(feature = "swarm")]
-    {
+    let options = {
         let (hosts, resolved) = (&args.allow_host, &args.resolve);
         match senders::of(&args.swarm, &read, hosts, resolved, args.progress.quiet, &cancel) {
-            Ok(senders) => options.senders = senders,
+            Ok(senders) => RunOptions { senders, ..options },
             Err(none) => return documents(args).not_measured(none.exit, none.why),
         }
-    }
+    };
     let title = opening(args, &read);
     let view = match View::new(OutputMode::of(&args.progress), &title, serving) {
         Ok(view) => view,
@@ -63,21 +59,18 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
     let planned = read.plan.cases().first().and_then(|c| preflight::Demand::of_case(c, options.threads));
     let planned = planned.map(|planned| planned.isolated(read.plan.isolate));
     view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
-    let result = conduct(&read.plan, &options, &cancel, &|event| view.event(&event));
-    // Releases the agents.
-    options.senders = None;
-    view.done();
-    // A record that already existed belongs to another run.
-    let is_ours = !result.as_ref().is_err_and(RunError::is_other_record);
-    let ended = match result {
+    let session = Session { view, cancel, wait: args.serving.ui.wait() };
+    let out = options.out.clone();
+    let work = |options: &RunOptions| {
+        conduct(&read.plan, options, &session.cancel, &|event| session.view.event(&event))
+    };
+    session.record(options, work, |result| match result {
         Ok(result) => finish(args, &result),
         Err(error) => {
-            note_record(&options.out, args.progress.quiet, &error);
+            note_record(&out, args.progress.quiet, &error);
             documents(args).not_measured(error.exit(), error)
         }
-    };
-    let page = || is_ours.then(|| report::page_of(&options.out)).flatten();
-    view.serve_report(ended, args.serving.ui.wait(), &cancel, page)
+    })
 }
 
 /// The plan, and how it is run.

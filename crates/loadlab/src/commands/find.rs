@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
-use loadlab_load::resident;
 use loadlab_plan::{self as plan, Plan, SearchVariable};
 use loadlab_record::text::url::is_url;
-use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Watch, find};
-use loadlab_system::open_files;
+use loadlab_run::{RunOptions, SearchRequest, SearchResult, Watch, find};
 use serde_json::{Value, json};
 
 use super::bench::watch_of;
@@ -17,12 +15,13 @@ use super::report;
 use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
 use super::senders;
+use super::session::{self, Session};
 use super::url_plan::{self, Keys};
 use super::{note_record, only_case, without_revisions};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::CommandEnd;
 use crate::view::{OutputMode, View};
-use crate::{output, runs, signals};
+use crate::{output, runs};
 
 /// Default ranges of a search: users, and requests per second.
 const USERS: (u64, u64) = (1, 1000);
@@ -39,13 +38,11 @@ pub fn command(args: &FindArgs) -> CommandEnd {
         Ok(request) => request,
         Err(message) => return refused(CommandEnd::error(Exit::BadPlan, message)),
     };
-    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
-    let _ = open_files::raise();
-    let cancel = match signals::cancel_on_signal() {
+    let cancel = match session::prepared() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
-    let mut options = match options_of(args, &read) {
+    let options = match options_of(args, &read) {
         Ok(options) => options,
         Err(ended) => return refused(ended),
     };
@@ -54,38 +51,33 @@ pub fn command(args: &FindArgs) -> CommandEnd {
         Err(message) => return refused(CommandEnd::error(Exit::BadPlan, message)),
     };
     #[cfg(feature = "swarm")]
-    {
+    let options = {
         let (hosts, resolved) = (&args.hosts.allow_host, &args.hosts.resolve);
         match senders::of(&args.swarm, &read, hosts, resolved, args.progress.quiet, &cancel) {
-            Ok(senders) => options.senders = senders,
+            Ok(senders) => RunOptions { senders, ..options },
             Err(none) => {
                 return documents(args, &read.plan.name, &options.out).not_measured(none.exit, none.why);
             }
         }
-    }
-    resident::leave_start_behind();
+    };
     let title = opening(args, &request);
     let view = match View::new(OutputMode::of(&args.progress), &title, serving) {
         Ok(view) => view,
         Err(ended) => return refused(ended),
     };
     view.title(&title);
-    let emit = |event: RunEvent| view.event(&event);
-    let result = find(&read.plan, &request, &options, &cancel, &emit);
-    // Releases the agents.
-    options.senders = None;
-    view.done();
-    // A record that already existed belongs to another run.
-    let is_ours = !result.as_ref().is_err_and(RunError::is_other_record);
-    let ended = match result {
+    let session = Session { view, cancel, wait: args.serving.ui.wait() };
+    let out = options.out.clone();
+    let work = |options: &RunOptions| {
+        find(&read.plan, &request, options, &session.cancel, &|event| session.view.event(&event))
+    };
+    session.record(options, work, |result| match result {
         Ok(found) => finish(args, &read.plan.name, &found),
         Err(error) => {
-            note_record(&options.out, args.progress.quiet, &error);
-            documents(args, &read.plan.name, &options.out).not_measured(error.exit(), error)
+            note_record(&out, args.progress.quiet, &error);
+            documents(args, &read.plan.name, &out).not_measured(error.exit(), error)
         }
-    };
-    let page = || is_ours.then(|| report::page_of(&options.out)).flatten();
-    view.serve_report(ended, args.serving.ui.wait(), &cancel, page)
+    })
 }
 
 /// The line that is shown before the search begins.

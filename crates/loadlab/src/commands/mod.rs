@@ -23,6 +23,7 @@ mod revisions;
 pub mod run;
 #[cfg(feature = "swarm")]
 mod senders;
+mod session;
 pub mod show;
 pub mod url_plan;
 pub mod verdict;

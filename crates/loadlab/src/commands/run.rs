@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use loadlab_analysis::{DiagnosedRun, Exit};
-use loadlab_load::resident;
 use loadlab_load::target::Resolved;
 use loadlab_record::documents::manifest::{Manifest, RevisionFacts};
 use loadlab_run::predictions::{Basis, predict};
@@ -13,7 +12,7 @@ use loadlab_run::{
     ComparisonProgress, FigureProgress, Generator, RunError, RunOptions, RunResult, Watch, conduct,
     rfc3339_now,
 };
-use loadlab_system::{guardian, open_files};
+use loadlab_system::guardian;
 
 use super::bench::default_threads;
 use super::not_measured::Documents;
@@ -21,11 +20,12 @@ use super::read_plan::{self, ReadPlan};
 use super::revisions::git;
 #[cfg(feature = "swarm")]
 use super::senders;
+use super::session::{self, Session};
 use super::{report, revisions};
 use crate::args::RunArgs;
 use crate::exit::{self, CommandEnd, note};
 use crate::view::{OutputMode, View};
-use crate::{mask, output, runs, signals};
+use crate::{mask, output, runs};
 
 /// The argument that turns this program into a run's guardian.
 pub const GUARDIAN: &str = "__guardian";
@@ -109,9 +109,7 @@ fn perform_in(
         Ok(serving) => serving,
         Err(message) => return refused(args, CommandEnd::error(Exit::BadPlan, message)),
     };
-    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
-    let _ = open_files::raise();
-    let cancel = match signals::cancel_on_signal() {
+    let cancel = match session::prepared() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
@@ -123,7 +121,6 @@ fn perform_in(
         (options.resumes, options.as_given) = (true, recorded.options.clone());
     }
     options.revisions = revisions.to_vec();
-    resident::leave_start_behind();
     for remark in &read.plan.notes {
         note(remark);
     }
@@ -147,18 +144,15 @@ fn perform_in(
         Err(ended) => return refused(args, ended),
     };
     view.remarks(fitness(read, options.threads));
-    let result = conduct(&read.plan, &options, &cancel, &|event| view.event(&event));
-    // Releases the agents.
-    options.senders = None;
-    view.done();
-    // A record that already existed belongs to another run.
-    let is_ours = !result.as_ref().is_err_and(RunError::is_other_record);
-    let ended = match result {
-        Ok(result) => finish(args, &read.plan.name, &result, show),
-        Err(error) => never_began(args, &read.plan.name, &options.out, &error),
+    let session = Session { view, cancel, wait: args.output.serving.ui.wait() };
+    let out = options.out.clone();
+    let work = |options: &RunOptions| {
+        conduct(&read.plan, options, &session.cancel, &|event| session.view.event(&event))
     };
-    let page = || is_ours.then(|| report::page_of(&options.out)).flatten();
-    view.serve_report(ended, args.output.serving.ui.wait(), &cancel, page)
+    session.record(options, work, |result| match result {
+        Ok(result) => finish(args, &read.plan.name, &result, show),
+        Err(error) => never_began(args, &read.plan.name, &out, &error),
+    })
 }
 
 /// Ends a run that measured nothing; its record, if there is one, states why.

@@ -3,20 +3,19 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use loadlab_analysis::Exit;
-use loadlab_load::resident;
 use loadlab_plan::{Case, Plan};
-use loadlab_run::{RunEvent, WhyRequest, WhyResult, unfit_for_why, why};
-use loadlab_system::open_files;
+use loadlab_run::{RunOptions, WhyRequest, WhyResult, unfit_for_why, why};
 
 use super::read_plan::{self, ReadPlan};
 use super::report;
 use super::run::{default_out, usual};
+use super::session::{self, Session};
 use super::{note_record, only_case, without_revisions};
 use crate::args::serving::Serving;
 use crate::args::{PlanArgs, PlanChoice, WhyArgs};
 use crate::exit::CommandEnd;
 use crate::view::{OutputMode, View};
-use crate::{output, runs, signals};
+use crate::{output, runs};
 
 /// Runs the command.
 pub fn command(args: &WhyArgs) -> CommandEnd {
@@ -28,9 +27,7 @@ pub fn command(args: &WhyArgs) -> CommandEnd {
         Ok(case) => case,
         Err(message) => return CommandEnd::error(Exit::BadPlan, message),
     };
-    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
-    let _ = open_files::raise();
-    let cancel = match signals::cancel_on_signal() {
+    let cancel = match session::prepared() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
@@ -47,7 +44,6 @@ pub fn command(args: &WhyArgs) -> CommandEnd {
         // JSON numbers are exact below 2⁵³.
         seed: args.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 11),
     };
-    resident::leave_start_behind();
     let budget = loadlab_record::text::units::format_duration_ns(args.budget as f64);
     let title = format!("{}: which limit holds “{}” back, in {budget}", read.plan.name, case.name);
     let view = match View::new(OutputMode::of(&args.progress), &title, Serving::default()) {
@@ -55,16 +51,19 @@ pub fn command(args: &WhyArgs) -> CommandEnd {
         Err(ended) => return ended,
     };
     view.title(&title);
-    let emit = |event: RunEvent| view.event(&event);
-    let result = why(&read.plan, &request, &options, &cancel, &emit);
-    view.done();
-    match result {
+    // There is no page: nothing is served.
+    let session = Session { view, cancel, wait: None };
+    let out = options.out.clone();
+    let work = |options: &RunOptions| {
+        why(&read.plan, &request, options, &session.cancel, &|event| session.view.event(&event))
+    };
+    session.record(options, work, |result| match result {
         Ok(found) => finish(args, &found),
         Err(error) => {
-            note_record(&options.out, args.progress.quiet, &error);
+            note_record(&out, args.progress.quiet, &error);
             CommandEnd::error(error.exit(), error)
         }
-    }
+    })
 }
 
 fn read_plan(args: &WhyArgs) -> Result<ReadPlan, CommandEnd> {

@@ -117,7 +117,7 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimates {
     /// In the order of [`PERCENTILES`].
-    by_place: [Option<Estimate>; PERCENTILES.len()],
+    by_index: [Option<Estimate>; PERCENTILES.len()],
     /// This many requests count as one independent request; `None`: each does.
     pub widened: Option<f64>,
 }
@@ -125,27 +125,27 @@ pub struct Estimates {
 impl Estimates {
     /// The estimate of a percentile (`p99_9`); `None`: it is known as a number, or there is no sample.
     pub fn of(&self, name: &str) -> Option<Estimate> {
-        let place = PERCENTILES.iter().position(|(n, _)| *n == name)?;
-        self.by_place[place]
+        let index = PERCENTILES.iter().position(|(n, _)| *n == name)?;
+        self.by_index[index]
     }
 
     /// Sets the estimate of a percentile.
     pub fn set(&mut self, name: &str, estimate: Estimate) {
-        if let Some(place) = PERCENTILES.iter().position(|(n, _)| *n == name) {
-            self.by_place[place] = Some(estimate);
+        if let Some(index) = PERCENTILES.iter().position(|(n, _)| *n == name) {
+            self.by_index[index] = Some(estimate);
         }
     }
 
     /// Whether there are no estimates.
     pub fn is_empty(&self) -> bool {
-        self.by_place.iter().all(Option::is_none)
+        self.by_index.iter().all(Option::is_none)
     }
 }
 
 impl Serialize for Estimates {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for ((name, _), estimate) in PERCENTILES.iter().zip(&self.by_place) {
+        for ((name, _), estimate) in PERCENTILES.iter().zip(&self.by_index) {
             if let Some(estimate) = estimate {
                 map.serialize_entry(&format!("{name}_estimate"), &estimate.value)?;
                 map.serialize_entry(&format!("{name}_interval"), &(estimate.low, estimate.high))?;
@@ -225,9 +225,9 @@ mod tests {
     proptest! {
         #[test]
         fn an_interval_holds_the_estimate_and_wider_means_wider(
-            count in 1u64..20_000, place in 0usize..7, inflation in 1.0f64..50.0, more in 1.0f64..3.0,
+            count in 1u64..20_000, index in 0usize..7, inflation in 1.0f64..50.0, more in 1.0f64..3.0,
         ) {
-            let quantile = PERCENTILES[place].1;
+            let quantile = PERCENTILES[index].1;
             let count = count.min(samples_needed(quantile));
             let rank = crate::counts::histogram::rank_of(quantile, count);
             let (plain, wide) = (ranks(count, quantile, 1.0), ranks(count, quantile, inflation));
@@ -238,7 +238,7 @@ mod tests {
             prop_assert!(wide.low.unwrap_or(0) <= plain.low.unwrap_or(0));
             prop_assert!(wide.high.unwrap_or(u64::MAX) >= plain.high.unwrap_or(u64::MAX));
             // For a higher percentile both ends are at least as high.
-            if let Some((_, above)) = PERCENTILES.get(place + 1) {
+            if let Some((_, above)) = PERCENTILES.get(index + 1) {
                 let next = ranks(count, *above, inflation);
                 prop_assert!(next.low.unwrap_or(0) >= wide.low.unwrap_or(0), "{:?} {:?}", wide, next);
                 prop_assert!(next.high.unwrap_or(u64::MAX) >= wide.high.unwrap_or(u64::MAX));

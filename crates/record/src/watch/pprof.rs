@@ -54,8 +54,8 @@ fn encoded(
     let mut out = Message::default();
     let value_type = |strings: &mut Strings, (kind, unit): (&str, &str)| {
         let mut message = Message::default();
-        message.number(1, strings.place(kind));
-        message.number(2, strings.place(unit));
+        message.number(1, strings.index(kind));
+        message.number(2, strings.index(unit));
         message
     };
     for value in values.all {
@@ -64,15 +64,15 @@ fn encoded(
     // A function and its location have the same number: the index of its name among all strings.
     let mut functions: Vec<u64> = Vec::new();
     for component in components {
-        let places: Vec<u64> = component.names.iter().map(|name| strings.place(&mask(name))).collect();
-        functions.extend(&places);
+        let indices: Vec<u64> = component.names.iter().map(|name| strings.index(&mask(name))).collect();
+        functions.extend(&indices);
         let mut label = Message::default();
-        label.number(1, strings.place("component"));
-        label.number(2, strings.place(&component.component));
+        label.number(1, strings.index("component"));
+        label.number(2, strings.index(&component.component));
         for stack in &component.stacks {
             let mut sample = Message::default();
             let innermost_first = stack.frames.iter().rev();
-            sample.numbers(1, innermost_first.filter_map(|frame| places.get(*frame as usize).copied()));
+            sample.numbers(1, innermost_first.filter_map(|frame| indices.get(*frame as usize).copied()));
             sample.numbers(2, values.factors.iter().map(|factor| stack.samples.saturating_mul(*factor)));
             sample.message(3, &label);
             out.message(2, &sample);
@@ -80,15 +80,15 @@ fn encoded(
     }
     functions.sort_unstable();
     functions.dedup();
-    for place in functions {
+    for index in functions {
         let mut line = Message::default();
-        line.number(1, place);
+        line.number(1, index);
         let mut location = Message::default();
-        location.number(1, place);
+        location.number(1, index);
         location.message(4, &line);
         out.message(4, &location);
         let mut function = Message::default();
-        for (field, value) in [(1, place), (2, place), (3, place)] {
+        for (field, value) in [(1, index), (2, index), (3, index)] {
             function.number(field, value);
         }
         out.message(5, &function);
@@ -106,22 +106,22 @@ fn encoded(
 /// Every text once; the first is empty.
 struct Strings {
     all: Vec<String>,
-    places: HashMap<String, u64>,
+    indices: HashMap<String, u64>,
 }
 
 impl Strings {
     fn new() -> Strings {
-        Strings { all: vec![String::new()], places: HashMap::from([(String::new(), 0)]) }
+        Strings { all: vec![String::new()], indices: HashMap::from([(String::new(), 0)]) }
     }
 
-    fn place(&mut self, text: &str) -> u64 {
-        if let Some(place) = self.places.get(text) {
-            return *place;
+    fn index(&mut self, text: &str) -> u64 {
+        if let Some(index) = self.indices.get(text) {
+            return *index;
         }
-        let place = self.all.len() as u64;
+        let index = self.all.len() as u64;
         self.all.push(text.to_owned());
-        self.places.insert(text.to_owned(), place);
-        place
+        self.indices.insert(text.to_owned(), index);
+        index
     }
 }
 
@@ -215,17 +215,17 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let texts: Vec<String> = of(6).into_iter().map(|text| String::from_utf8(text).unwrap()).collect();
-        let place = |text: &str| texts.iter().position(|known| known == text).unwrap() as u8;
+        let index = |text: &str| texts.iter().position(|known| known == text).unwrap() as u8;
         assert_eq!(texts[0], "");
         let sample = fields(&of(2)[0]);
-        assert_eq!(sample[0], (1, Err(vec![place("***"), place("main")])));
+        assert_eq!(sample[0], (1, Err(vec![index("***"), index("main")])));
         // 300 samples of 5 ms
         let packed: Vec<u8> = [0xac, 0x02].into_iter().chain([0x80, 0xde, 0xa0, 0xcb, 0x05]).collect();
         assert_eq!(sample[1], (2, Err(packed)));
         let label = fields(&sample[2].1.clone().unwrap_err());
-        assert_eq!(label, [(1, Ok(place("component").into())), (2, Ok(place("api").into()))]);
+        assert_eq!(label, [(1, Ok(index("component").into())), (2, Ok(index("api").into()))]);
         let locations: Vec<u64> = of(4).iter().map(|l| fields(l)[0].1.clone().unwrap()).collect();
-        assert_eq!(locations, [u64::from(place("main")), u64::from(place("***"))]);
+        assert_eq!(locations, [u64::from(index("main")), u64::from(index("***"))]);
         assert_eq!((of(5).len(), of(1).len()), (2, 2));
         assert!(all.contains(&(10, Ok(1_000_000_000))) && all.contains(&(12, Ok(5_000_000))), "{all:?}");
     }

@@ -192,12 +192,9 @@ fn text(root: &Path, path: &str) -> Option<String> {
     std::fs::read_to_string(root.join(path)).ok()
 }
 
-/// Parses `Max open files   SOFT   HARD   files` in `/proc/self/limits`.
 fn open_files(root: &Path) -> Option<Limit> {
-    let limits = text(root, "proc/self/limits")?;
-    let line = limits.lines().find_map(|l| l.strip_prefix("Max open files"))?;
-    let mut numbers = line.split_whitespace().map(|n| n.parse::<u64>().ok());
-    Some(Limit { soft: numbers.next()?, hard: numbers.next()? })
+    let limit = open_files::parsed(&text(root, "proc/self/limits")?)?;
+    Some(Limit { soft: limit.current, hard: limit.maximum })
 }
 
 fn port_range(root: &Path) -> Option<(u16, u16)> {

@@ -102,8 +102,7 @@ fn limit_one(pid: u32, wanted: Rlimit, is_there: &dyn Fn() -> bool) -> rustix::i
 /// The soft limit on open files of a process; `None` if the process is gone or has no limit.
 pub(crate) fn open_files_of(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
+    open_files::parsed(&text)?.current
 }
 
 /// The cores a process may run on, such as `0-1,3`.

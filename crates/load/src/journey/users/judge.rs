@@ -113,10 +113,10 @@ impl Users<'_> {
         let slots = state.memory.as_mut().map_or(&mut none, |memory| &mut memory.slots);
         let judged = script.judge(kept, ended, slots);
         for (slot, _) in script.captures.iter().filter(|(_, capture)| capture.is_number) {
-            let place = self.journey.numbers.iter().position(|(number, _)| number == slot);
+            let index = self.journey.numbers.iter().position(|(number, _)| number == slot);
             // A value not captured now does not exist, and nothing was captured if the response failed.
             let value = state.slots().get(*slot).filter(|_| judged.1.is_none_or(StepFailure::is_of_capture));
-            self.numbers.extend(place.zip(value.and_then(capture::number)));
+            self.numbers.extend(index.zip(value.and_then(capture::number)));
         }
         judged
     }

@@ -19,7 +19,7 @@ const MOST_FIELDS: usize = 64;
 /// Most paths of a load that may enter a table: a long list of URLs would push out the fields that every request
 /// shares.
 const MOST_PATHS: usize = 32;
-/// No place or number.
+/// No field, or one that is not in the table yet.
 const NONE: u8 = u8::MAX;
 
 /// The contents of a request's head.
@@ -107,7 +107,7 @@ impl Outline {
 pub struct Name {
     text: Cow<'static, str>,
     /// Its index in the static table, from 1; 0 if it has none.
-    place: usize,
+    index: usize,
     /// Whether intermediaries must never put it into a table (RFC 7541 §7.1.3).
     is_secret: bool,
 }
@@ -211,8 +211,8 @@ impl Head {
 }
 
 impl Name {
-    const fn known(text: &'static str, place: usize, is_secret: bool) -> Name {
-        Name { text: Cow::Borrowed(text), place, is_secret }
+    const fn known(text: &'static str, index: usize, is_secret: bool) -> Name {
+        Name { text: Cow::Borrowed(text), index, is_secret }
     }
 
     /// A field name, given in any case.
@@ -227,9 +227,9 @@ impl Name {
         if is_of_connection(text.as_bytes()) || text == "host" {
             return Err(HeadError::OfConnection(name.to_owned()));
         }
-        let place = STATIC.iter().position(|(known, _)| *known == text).map_or(0, |place| place + 1);
+        let index = STATIC.iter().position(|(known, _)| *known == text).map_or(0, |index| index + 1);
         let is_secret = matches!(&*text, "authorization" | "cookie" | "proxy-authorization");
-        Ok(Name { text: Cow::Owned(text), place, is_secret })
+        Ok(Name { text: Cow::Owned(text), index, is_secret })
     }
 
     /// The name in lower case.
@@ -257,8 +257,8 @@ fn packed(
         let start = bytes.len() as u32;
         let whole = STATIC.iter().position(|entry| *entry == (name, value));
         let field = match whole {
-            Some(place) => {
-                write_integer(&mut bytes, 0x80, 7, place + 1);
+            Some(index) => {
+                write_integer(&mut bytes, 0x80, 7, index + 1);
                 NONE
             }
             None => {
@@ -290,9 +290,9 @@ fn packed(
 
 /// Writes a literal with these upper bits, and the length of its index's prefix.
 fn write_literal(out: &mut Vec<u8>, upper: u8, prefix: u32, name: &str, value: &str) {
-    let place = STATIC.iter().position(|(n, _)| *n == name).map_or(0, |place| place + 1);
-    write_integer(out, upper, prefix, place);
-    if place == 0 {
+    let index = STATIC.iter().position(|(n, _)| *n == name).map_or(0, |index| index + 1);
+    write_integer(out, upper, prefix, index);
+    if index == 0 {
         write_string(out, name.as_bytes());
     }
     write_string(out, value.as_bytes());
@@ -382,8 +382,8 @@ impl Encoder {
                 HeadPart::Packed(head) => self.write(head, out),
                 HeadPart::Field(name, value) => {
                     // Without indexing: the next request has a different value.
-                    write_integer(out, if name.is_secret { 0x10 } else { 0 }, 4, name.place);
-                    if name.place == 0 {
+                    write_integer(out, if name.is_secret { 0x10 } else { 0 }, 4, name.index);
+                    if name.index == 0 {
                         write_string(out, name.text.as_bytes());
                     }
                     write_string(out, value);
@@ -409,9 +409,9 @@ impl Encoder {
         for piece in &head.pieces {
             let range = match self.places.get(usize::from(piece.field)).copied() {
                 _ if piece.field == NONE => piece.start..piece.plain_end,
-                Some(place) if place != NONE => {
+                Some(entered) if entered != NONE => {
                     // The newest entry comes first after the static ones.
-                    let index = STATIC.len() + usize::from(self.entered - place);
+                    let index = STATIC.len() + usize::from(self.entered - entered);
                     write_integer(out, 0x80, 7, index);
                     continue;
                 }
@@ -579,7 +579,7 @@ mod tests {
         // A fixed field takes one byte from its second use on; nothing else enters the table.
         assert!(lengths[1] < lengths[0] && lengths[2] == lengths[1], "{lengths:?}");
         assert_eq!(pair.encoder.entered, 2);
-        for (name, place) in [
+        for (name, text) in [
             (&METHOD, ":method"),
             (&SCHEME, ":scheme"),
             (&AUTHORITY, ":authority"),
@@ -587,7 +587,7 @@ mod tests {
             (&CONTENT_LENGTH, "content-length"),
             (&COOKIE, "cookie"),
         ] {
-            assert_eq!((name.text(), STATIC[name.place - 1].0), (place, place));
+            assert_eq!((name.text(), STATIC[name.index - 1].0), (text, text));
         }
         assert_eq!(Name::new("Connection"), Err(HeadError::OfConnection("Connection".into())));
     }

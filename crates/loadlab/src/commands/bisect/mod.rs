@@ -15,7 +15,7 @@ use loadlab_record::text::first_line;
 use loadlab_record::text::units::{plural, significant};
 use loadlab_report::terminal;
 use loadlab_run::{RunError, RunOptions, conduct};
-use loadlab_system::{Cancel, guardian, open_files};
+use loadlab_system::{Cancel, guardian};
 use serde_json::{Value, json};
 
 use self::reading::{Measured, Reading, Unusable, misleading, reading_of, usable};
@@ -24,10 +24,11 @@ use super::read_plan::{self, ReadPlan};
 use super::revisions::git::Repository;
 use super::revisions::{Trees, changes};
 use super::run::{GUARDIAN, default_out, own_exe, usual};
+use super::session;
 use crate::args::{self, BisectArgs, PlanArgs, PlanChoice};
 use crate::exit::{self, CommandEnd, note};
 use crate::live::wording;
-use crate::{mask, output, signals};
+use crate::{mask, output};
 
 /// This many INVALID trials in a row end the search.
 const MOST_INVALID: usize = 3;
@@ -78,14 +79,12 @@ fn once(args: &BisectArgs) -> CommandEnd {
                    without it, `loadlab bisect GOOD..BAD PLAN --figure NAME` finds what changed a figure";
         return CommandEnd::error(Exit::BadPlan, why).with_code(STOP);
     }
-    // A limit on open files that cannot be raised stays as it is; the trial's failures report the consequences.
-    let _ = open_files::raise();
     let options =
         match options_of(args, &read, args.out.clone().unwrap_or_else(|| default_out(&read.plan.name))) {
             Ok(options) => options,
             Err(ended) => return ended.with_code(STOP),
         };
-    let cancel = match signals::cancel_on_signal() {
+    let cancel = match session::prepared() {
         Ok(cancel) => cancel,
         Err(ended) => return ended.with_code(STOP),
     };
@@ -212,9 +211,7 @@ fn searched(args: &BisectArgs) -> Result<CommandEnd, CommandEnd> {
     }
     let changed = changes(&repository, &[good, last], &read.path, args.allow_dirty).map_err(bad)?;
     changed.iter().for_each(|text| note(text));
-    // A limit on open files that cannot be raised stays as it is; the preflight reports the consequences.
-    let _ = open_files::raise();
-    let cancel = signals::cancel_on_signal()?;
+    let cancel = session::prepared()?;
     let not_up = |why: String| CommandEnd::error(Exit::NotUp, why);
     let guardian = guardian::spawn(&own_exe()?, GUARDIAN).map_err(|error| not_up(error.to_string()))?;
     let trees = Trees::new(repository, guardian).map_err(not_up)?;

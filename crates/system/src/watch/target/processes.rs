@@ -9,6 +9,7 @@ use loadlab_record::watch::sample::Sample;
 use rustix::fs::{Mode, OFlags};
 
 use crate::cgroup::read::{CachedFile, keyed};
+use crate::process::open_files;
 
 /// Maximum number of processes of one target whose files are kept open; files of further processes are opened for each
 /// reading. Loadlab needs its descriptors for connections.
@@ -119,7 +120,7 @@ impl ProcessFiles {
         add(&mut sums.open_files, open);
         let (limit, age) = &mut self.files_limit;
         if *age == 0 {
-            *limit = self.limits.read(buffer).and_then(files_limit);
+            *limit = self.limits.read(buffer).and_then(open_files::parsed).and_then(|limit| limit.current);
         }
         *age = (*age + 1) % LIMITS_EVERY;
         let share = open.zip(*limit);
@@ -141,12 +142,6 @@ impl ProcessFiles {
     }
 }
 
-/// The soft limit on open files in `/proc/PID/limits`; `None` if unlimited.
-fn files_limit(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
-}
-
 fn add(sum: &mut Option<u64>, value: Option<u64>) {
     *sum = sum.zip(value).map(|(sum, value)| sum + value);
 }
@@ -154,25 +149,6 @@ fn add(sum: &mut Option<u64>, value: Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_limit_on_open_files_is_read() {
-        let check = |text: &str, expect: Option<u64>| assert_eq!(files_limit(text), expect, "{text}");
-        let head = "Limit                     Soft Limit           Hard Limit           Units     \n";
-        check(
-            &format!(
-                "{head}Max open files            1024                 524288               files     \n"
-            ),
-            Some(1024),
-        );
-        check(
-            &format!(
-                "{head}Max open files            unlimited            unlimited            files     \n"
-            ),
-            None,
-        );
-        check(head, None);
-    }
 
     #[test]
     fn open_files_are_counted_as_they_are() {
