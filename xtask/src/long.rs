@@ -4,8 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,8 +14,8 @@ use crate::peers;
 use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
-use crate::test_programs::{run_all, run_named};
-use crate::{big_report, book, changes, dist, kubernetes, lab, swarm_figures};
+use crate::test_programs::run_named;
+use crate::{big_report, book, changes, dist, kubernetes, lab, rounds, swarm_figures};
 
 /// The page with the results.
 const PAGE: &str = "docs/long.md";
@@ -26,8 +24,9 @@ const BEGIN: &str = "<!-- written by cargo xtask long -->";
 const END: &str = "<!-- end -->";
 /// How a step reports that it could not check.
 const NOT_CHECKED: &str = "NOT CHECKED";
-/// On two cores, they leave the tests half of the CPU.
-const BUSY_LOOPS: usize = 2;
+/// Names of steps whose results are added to those of earlier calls.
+const IDLE_ROUNDS: &str = "rounds on an idle machine";
+const BUSY_ROUNDS: &str = "rounds beside busy loops";
 /// Time limit of a command that only queries.
 const QUICK: Duration = Duration::from_secs(60);
 /// Time limit of cargo-deny, including the time to fetch its database.
@@ -39,7 +38,7 @@ pub struct Args {
     /// Only steps whose names contain this; the page keeps the rows of the others; may be repeated
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
-    /// How often all test programs run on an idle machine, and how often beside busy loops
+    /// How often all test programs run on an idle machine, and how often beside busy loops; the page adds them up
     #[arg(long, value_name = "N", default_value_t = 10)]
     rounds: u32,
     /// How often each planted lever is checked
@@ -55,8 +54,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut steps = Steps::new(&args.only);
     let mut rows = Vec::new();
     let of = of_now()?;
-    let idle_rounds = || rounds(args.rounds, 0);
-    let busy_rounds = || rounds(args.rounds, BUSY_LOOPS);
+    let (page, revision) = (fs::read_to_string(root().join(PAGE)).context(PAGE)?, revision()?);
+    let rounds = |name: &str, busy_loops| {
+        let earlier = rows_of(&page).find(|row| name_of(row) == Some(name)).and_then(found_in);
+        rounds::run(args.rounds, busy_loops, earlier, &revision)
+    };
+    let idle_rounds = || rounds(IDLE_ROUNDS, 0);
+    let busy_rounds = || rounds(BUSY_ROUNDS, rounds::BUSY_LOOPS);
     let levers = || planted::levers::long(args.sweeps);
     let all: [(&str, &dyn Fn() -> Outcome); 24] = [
         ("licences", &licences),
@@ -81,8 +85,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("simulated changes", &changes::simulated),
         ("equal servers", &changes::equal),
         ("bisect", &changes::searched),
-        ("rounds on an idle machine", &idle_rounds),
-        ("rounds beside busy loops", &busy_rounds),
+        (IDLE_ROUNDS, &idle_rounds),
+        (BUSY_ROUNDS, &busy_rounds),
     ];
     for (name, work) in all {
         steps.step(name, || {
@@ -129,33 +133,6 @@ fn faults() -> Outcome {
     Ok(format!("{} faults at separate moments: every request accounted for", ROUNDS * TESTS.len()))
 }
 
-/// Runs all test programs repeatedly, beside this many busy loops: a test that fails by chance is a defect of the test.
-fn rounds(number: u32, busy_loops: usize) -> Outcome {
-    let mut failed = Vec::new();
-    for round in 1..=number {
-        let ends = AtomicBool::new(false);
-        let ran = thread::scope(|scope| {
-            for _ in 0..busy_loops {
-                scope.spawn(|| {
-                    while !ends.load(Ordering::Relaxed) {
-                        std::hint::spin_loop()
-                    }
-                });
-            }
-            let ran = run_all(&[]);
-            ends.store(true, Ordering::Relaxed);
-            ran
-        })?;
-        if !ran.status.success() {
-            let names =
-                ran.stdout.lines().filter_map(|l| l.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-            failed.push(format!("round {round}: {}", names.collect::<Vec<_>>().join(", ")));
-        }
-    }
-    ensure!(failed.is_empty(), "{} of {number} rounds failed: {}", failed.len(), failed.join("; "));
-    Ok(format!("{number} rounds of all tests: no failure"))
-}
-
 /// The age of the page's figures, as a step of `cargo xtask test`: it reports the age and does not judge it.
 ///
 /// # Errors
@@ -187,6 +164,11 @@ fn rows_of(page: &str) -> impl Iterator<Item = &str> {
 /// The step that a row belongs to.
 fn name_of(row: &str) -> Option<&str> {
     row.strip_prefix("| ")?.split(" |").next()
+}
+
+/// What a row reports.
+fn found_in(row: &str) -> Option<&str> {
+    row.split(" | ").nth(1)
 }
 
 /// Measures how long it takes to build the program from a clone, as the README describes.
@@ -270,20 +252,27 @@ fn tool(name: &str) -> Result<PathBuf> {
 
 /// Date, revision and machine, taken before anything is built.
 fn of_now() -> Result<String> {
-    let line = |name: &str, args: &[&str]| -> Result<String> {
-        Ok(captured(program(name).args(args), QUICK)?.ok(name)?.stdout.trim().to_owned())
-    };
-    // Ignore this page: an earlier step may have written it.
-    let changed = line("git", &["status", "--porcelain", "--", ":/", &format!(":!{PAGE}")])?;
     Ok(format!(
-        "{}, revision {}{}, {} with {} cores, {}",
+        "{}, revision {}, {} with {} cores, {}",
         line("date", &["-u", "+%Y-%m-%d"])?,
-        line("git", &["rev-parse", "--short=12", "HEAD"])?,
-        if changed.is_empty() { "" } else { " with uncommitted changes" },
+        revision()?,
         peers::cpu_model(),
         std::thread::available_parallelism().map_or(1, usize::from),
         line("uname", &["-sr"])?
     ))
+}
+
+/// The present revision.
+fn revision() -> Result<String> {
+    // Ignore this page: an earlier step may have written it.
+    let changed = line("git", &["status", "--porcelain", "--", ":/", &format!(":!{PAGE}")])?;
+    let revision = line("git", &["rev-parse", "--short=12", "HEAD"])?;
+    Ok(if changed.is_empty() { revision } else { format!("{revision} with uncommitted changes") })
+}
+
+/// What a command that only queries prints.
+fn line(name: &str, args: &[&str]) -> Result<String> {
+    Ok(captured(program(name).args(args), QUICK)?.ok(name)?.stdout.trim().to_owned())
 }
 
 /// Writes these rows to the page, and keeps the rows of other steps.
@@ -314,6 +303,7 @@ mod tests {
         let made = table(&page, &[("b", "| b | 3 | z |".to_owned())]);
         let rows: Vec<&str> = made.lines().skip(2).collect();
         assert_eq!(rows, ["| a | 1 | x |", "| b | 3 | z |"]);
+        assert_eq!((name_of(rows[1]), found_in(rows[1])), (Some("b"), Some("3")));
     }
 
     #[test]

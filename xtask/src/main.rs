@@ -35,6 +35,7 @@ mod peers;
 mod planted;
 mod readme;
 mod root;
+mod rounds;
 mod steps;
 mod swarm_figures;
 mod test;

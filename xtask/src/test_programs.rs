@@ -21,8 +21,9 @@ const TIMED: &str = "timed::";
 /// Cargo cannot be started, or a program takes too long.
 pub fn run_all(env: &[(&str, &str)]) -> Result<Ran> {
     let mut most = test(&["--no-fail-fast", "--", "--skip", TIMED], env);
-    // Also for the whole workspace, so that features, and with them builds, are the same.
-    let mut timed = test(&["--no-fail-fast", "--test", "all", "--", TIMED], env);
+    // Also for the whole workspace and with this program, so that features and settings, and with them builds, are the
+    // same.
+    let mut timed = test(&["--no-fail-fast", "--test", "all", "--bin", "xtask", "--", TIMED], env);
     let (most, timed) = (shown(&mut most)?, shown(&mut timed)?);
     ensure!(counted(&timed.stdout).0 > 0, "no test has a name with `{TIMED}`");
     let status = if most.status.success() { timed.status } else { most.status };
@@ -50,12 +51,14 @@ pub fn run_named(names: &[&str], env: &[(&str, &str)]) -> Result<Ran> {
 /// A `cargo test` command. Unoptimised: building optimised test programs takes longer than it saves.
 fn test(args: &[&str], env: &[(&str, &str)]) -> Command {
     let mut command = cargo(&[&["test", "--locked", "--workspace"], args].concat());
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        let threads = thread::available_parallelism().map_or(1, usize::from).max(TEST_THREADS);
-        command.env("RUST_TEST_THREADS", threads.to_string());
-    }
-    command.envs(env.iter().copied());
+    command.env("RUST_TEST_THREADS", test_threads()).envs(env.iter().copied());
     command
+}
+
+/// How many tests run at a time, unless they depend on timing: `RUST_TEST_THREADS` if it is set.
+pub fn test_threads() -> String {
+    let usual = || thread::available_parallelism().map_or(1, usize::from).max(TEST_THREADS).to_string();
+    std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| usual())
 }
 
 /// The names of failed tests, from the lines that report each test; `None` if these are incomplete, because a test
