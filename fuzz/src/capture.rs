@@ -5,7 +5,7 @@
 
 use std::slice::from_ref;
 
-use loadlab_load::journey::capture::{Capture, CaptureSlots, From, header, headers};
+use loadlab_load::journey::capture::{Capture, CaptureSlots, CaptureSource, header, headers};
 use loadlab_load::journey::cookies::{CookieScope, Jar, MAX_COOKIES, MAX_JAR};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::rows::Rows;
@@ -24,7 +24,7 @@ pub fn target(data: &[u8]) {
     if let Ok(pointer) = Pointer::parse(&text) {
         found_as_in_a_tree(&pointer, &text, body);
         let mut slots = CaptureSlots::new(1);
-        let mut capture = Capture { from: From::Json(pointer), is_number: false };
+        let mut capture = Capture { from: CaptureSource::Json(pointer), is_number: false };
         let taken = slots.take(0, &mut capture, head, body).is_ok();
         assert_eq!(taken, slots.get(0).is_some(), "a slot without its value");
     }

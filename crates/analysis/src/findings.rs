@@ -141,8 +141,8 @@ fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let left: usize = groups.iter().skip(MAX_SENTENCES).map(Vec::len).sum();
     if left > 0 {
         sentences.push(match left {
-            1 => "One more case has another one, listed there.".to_owned(),
-            n => format!("{n} more cases have others, listed there."),
+            1 => "One more case has a different one: see its section.".to_owned(),
+            n => format!("{n} more cases have different ones: see their sections."),
         });
     }
     if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
@@ -421,7 +421,7 @@ fn result(run: &RunRecord, cases: &[CaseFindings<'_>], labels: &Labels) -> Strin
     }
     let undecided = with(Verdict::Undecided);
     if !undecided.is_empty() {
-        parts.push(format!("Undecided for want of samples: {}{}", listed(&undecided), open(cases)));
+        parts.push(format!("Undecided, too few samples: {}{}", listed(&undecided), open(cases)));
     }
     if !invalid.is_empty() {
         parts.push(format!("Unknown (INVALID): {}.", listed(&invalid)));

@@ -291,7 +291,7 @@ fn only_rounds_that_both_have_are_paired() {
     other[3].ended = Ended::Partial;
     let found = compared(&base, &other, Method::Paired);
     assert_eq!(found.trials, (3, 3));
-    assert_eq!(found.left_out, ["trial 2 of “b” is INVALID", "trial 4 of “b” was cut off"]);
+    assert_eq!(found.left_out, ["trial 2 of “b” is INVALID", "trial 4 of “b” did not finish"]);
     assert_eq!(
         found.why_not.as_deref(),
         Some("3 rounds in common: too few for an interval or a verdict (at least 5 are needed)")

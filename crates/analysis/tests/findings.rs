@@ -241,7 +241,7 @@ fn cases_with_the_same_bottleneck_share_a_sentence_although_their_figures_differ
     let said = first_bottleneck(&one.iter().map(|trials| &trials[..]).collect::<Vec<_>>());
     assert!(
         said.ends_with(
-            "“case 3”: d died at 1.00 s: killed by signal 9. 2 more cases have others, listed there."
+            "“case 3”: d died at 1.00 s: killed by signal 9. 2 more cases have different ones: see their sections."
         ),
         "{said}"
     );

@@ -555,7 +555,7 @@ fn limits_of_the_own_machine_are_no_failures_of_the_system() {
     assert_eq!((s.verdict, kinds(&s)), (Verdict::Invalid, vec![("client_limit", true)]));
     assert_eq!(
         s.doubts[0].evidence,
-        "of 62 connection attempts, limits of loadlab's own machine failed 9 because no file descriptor was left, 3 because no local port was left"
+        "of 62 connection attempts, 12 failed on limits of loadlab's own machine: 9 because no file descriptor was left, 3 because no local port was left"
     );
     assert!(s.doubts[0].hint.contains("ulimit -n") && s.doubts[0].hint.contains("--source"));
     // the same number of failures that are not ours

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
-use loadlab_load::journey::capture::{Capture, CaptureSlots, From};
+use loadlab_load::journey::capture::{Capture, CaptureSlots, CaptureSource};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::order::{Advance, StepOrder};
 use loadlab_load::journey::redirect::Site;
@@ -383,7 +383,7 @@ fn a_message_received_before_the_wait_is_found() {
 
 #[test]
 fn values_are_captured_and_sent() {
-    let token = Capture { from: From::Json(Pointer::parse("/id").unwrap()), is_number: false };
+    let token = Capture { from: CaptureSource::Json(Pointer::parse("/id").unwrap()), is_number: false };
     let capturing = |script: Script| Script {
         captures: vec![(0, token.clone())],
         on_failure: Advance::EndRound,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
-use loadlab_load::journey::capture::{Capture, CaptureSlots, From};
+use loadlab_load::journey::capture::{Capture, CaptureSlots, CaptureSource};
 use loadlab_load::journey::check::{Checks, Expect, JsonCheck, Text};
 use loadlab_load::journey::example::CapturedName;
 use loadlab_load::journey::json::Pointer;
@@ -103,7 +103,7 @@ impl Server for Shop {
 }
 
 fn token() -> (u16, Capture) {
-    (0, Capture { from: From::Json(Pointer::parse("/token").unwrap()), is_number: false })
+    (0, Capture { from: CaptureSource::Json(Pointer::parse("/token").unwrap()), is_number: false })
 }
 
 const BEARER: &str = "Authorization: Bearer {c}";
@@ -224,7 +224,7 @@ fn a_refused_login_is_tried_again_and_counts_as_a_round() {
 #[test]
 fn a_capture_that_finds_nothing_fails_its_step_and_ends_the_round() {
     let mut journey = shopping(2);
-    let price = Capture { from: From::Json(Pointer::parse("/price").unwrap()), is_number: true };
+    let price = Capture { from: CaptureSource::Json(Pointer::parse("/price").unwrap()), is_number: true };
     journey.own = 2;
     journey.scripts[1].captures = vec![(1, price)];
     let spec = spec(Model::Closed { users: 1 }, Until::Repeats(2), journey);
@@ -1022,7 +1022,7 @@ fn failed_exchanges_over_http2_show_their_heads() {
 
 #[test]
 fn what_is_captured_as_a_number_is_counted() {
-    let price = || Capture { from: From::Json(Pointer::parse("/price").unwrap()), is_number: true };
+    let price = || Capture { from: CaptureSource::Json(Pointer::parse("/price").unwrap()), is_number: true };
     let journey = || {
         let mut journey = shopping(5);
         journey.own = 2;
@@ -1047,7 +1047,7 @@ fn what_is_captured_as_a_number_is_counted() {
 fn examples_show_the_step_and_hide_credentials() {
     for over in [false, true] {
         let mut journey = shopping(1);
-        let path = Capture { from: From::Json(Pointer::parse("/path").unwrap()), is_number: false };
+        let path = Capture { from: CaptureSource::Json(Pointer::parse("/path").unwrap()), is_number: false };
         journey.own = 2;
         journey.scripts[1].captures = vec![(1, path)];
         journey.scripts[2].checks.contains = vec![Text::new(b"nowhere")];
@@ -1089,7 +1089,7 @@ fn a_login_that_failed_and_a_token_that_was_renewed_are_not_shown() {
     assert!(examples[0].response_body.as_ref().is_some_and(|b| b.contains("\"***\"")), "{examples:?}");
     // The first token is sent in a request whose answer replaces it with another value.
     let mut journey = shopping(1);
-    let price = Capture { from: From::Json(Pointer::parse("/price").unwrap()), is_number: false };
+    let price = Capture { from: CaptureSource::Json(Pointer::parse("/price").unwrap()), is_number: false };
     journey.scripts[1].captures = vec![(0, price)];
     journey.scripts[1].message = step(&format!("GET /item/{{c}} HTTP/1.1\r\n{BEARER}"), None).message;
     journey.scripts[1].checks.contains = vec![];

@@ -347,7 +347,7 @@ fn bisect_refuses_what_it_cannot_search() {
     bisect(&["v1..HEAD", "load/plan.yaml", "--case", "a"])
         .expect(3, &["cannot be measured: build of web at"]);
     shop.file("load/plan.yaml", &Shop::plan("revisions: [v1, HEAD]\nexpect: [\"p50 < 1s\"]\n"));
-    let why = "the plan compares revisions, and a bisection measures one after the other";
+    let why = "the plan compares revisions, but `loadlab bisect` does not";
     bisect(&["v1..HEAD", "load/plan.yaml"]).expect(2, &[why, "hint: leave them out"]);
     bisect(&["--exec", "load/plan.yaml"]).expect(128, &[why]);
     for option in ["--budget=1m", "--at-most=9", "--confidence=90%", "--allow-dirty"] {

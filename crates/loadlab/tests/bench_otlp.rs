@@ -128,15 +128,15 @@ fn a_collector_that_fails_disturbs_nothing_and_is_reported_once() {
     // the push is retried, and the running sums make up for what was lost
     assert_eq!(received.lock().expect("it is done").last().and_then(ok_of), Some(3000.0));
     let (silent, _) = collector(|_| vec![Step::Hang]);
-    check(&silent.url(""), &[], "no answer came");
+    check(&silent.url(""), &[], "no answer");
     // A status line that never ends, one byte at a time.
     let (slow, _) = collector(|_| {
         let byte = || [send("H"), Step::Wait(std::time::Duration::from_millis(300))];
         (0..30).flat_map(|_| byte()).collect()
     });
-    check(&slow.url(""), &[], "no answer came: not within 2 s");
+    check(&slow.url(""), &[], "no answer: not within 2 s");
     let (rude, _) = collector(|_| vec![send("SSH-2.0-none\r\n"), Step::Close]);
-    check(&rude.url(""), &[], "what came is not HTTP");
+    check(&rude.url(""), &[], "the answer is not HTTP");
 }
 
 /// nginx terminates TLS for a collector.

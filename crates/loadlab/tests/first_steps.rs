@@ -49,7 +49,7 @@ fn nothing_is_overwritten() {
     let lab = Lab::new();
     lab.file("plan.yaml", "mine");
     let url = "http://127.0.0.1:1/";
-    lab.loadlab(&["init", url]).expect(2, &["plan.yaml exists already", "hint: -o FILE writes another file"]);
+    lab.loadlab(&["init", url]).expect(2, &["plan.yaml already exists", "hint: -o FILE writes another file"]);
     assert_eq!(lab.read("plan.yaml"), "mine");
     assert!(!lab.path().join("loadlab.schema.json").exists());
     lab.file("loadlab.schema.json", "my schema");

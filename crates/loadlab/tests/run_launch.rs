@@ -169,7 +169,7 @@ fn slurm_starts_the_agents() {
     refused(
         &["--launch-arg=--partition=none"],
         5,
-        &["--launch: sbatch refuses: invalid partition specified: none"],
+        &["--launch: sbatch failed: invalid partition specified: none"],
     );
     // A pending job: its reason is reported, and the run waits no longer than requested.
     let waits = ["0 of 2 agents joined within ", "2 PENDING (", "hint: --launch-wait"];
@@ -213,7 +213,7 @@ fn kubectl_applies_looks_and_deletes() {
     run(&nats.url(), &[]).expect(2, &["--launch: kubernetes needs --launch-image IMAGE"]);
     let secret = nats.url().replace("://", "://me:pass@");
     run(&secret, &["--launch-image", "i"])
-        .expect(2, &["a Job is shown to others", "hint: --launch-creds SECRET"]);
+        .expect(2, &["others can read a Job", "hint: --launch-creds SECRET"]);
     assert_eq!(lab.lines("calls"), Vec::<String>::new());
 
     let more = [
@@ -244,7 +244,7 @@ fn kubectl_applies_looks_and_deletes() {
         assert!(job.contains(&words), "no {words} in:\n{job}");
     }
     lab.file("refuse", "");
-    run(&nats.url(), &more).expect(5, &["--launch: kubectl refuses: no such namespace"]);
+    run(&nats.url(), &more).expect(5, &["--launch: kubectl failed: no such namespace"]);
     let last = lab.lines("calls").pop().unwrap_or_default();
     assert!(last.starts_with("delete job loadlab-"), "what may be there is deleted: {last}");
 }

@@ -332,7 +332,7 @@ fn expectations_set_the_exit_code() {
         (&summary["verdict"], &summary["expectations"][0]["holds"]),
         (&"undecided".into(), &serde_json::Value::Null)
     );
-    assert!(lab.record().report("md").contains("Undecided for want of samples: “default”"));
+    assert!(lab.record().report("md").contains("Undecided, too few samples: “default”"));
     let csv = lab.record().report("csv");
     assert!(csv.lines().any(|l| l.contains(",undecided,p99,,ms,estimate ")), "{csv}");
 }

@@ -44,7 +44,7 @@ fn agents_follow_one_coordinator_and_their_own_limits() {
     };
     refused(
         &counted("  rate: 1000\n  duration: 1s\n"),
-        "its part is 500 requests a second, and it may send 300",
+        "its part is 500 requests/s, but this agent may send at most 300",
     );
     refused(&counted("  users: 2\n  duration: 1s\n"), "its users send as fast as they are answered");
     let elsewhere = counted("  rate: 10\n  duration: 1s\n")
@@ -221,18 +221,18 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
         summary["agents"].as_array().expect("agents").iter().filter_map(|a| a["agent"].as_str()).collect();
     assert_eq!(names, ["agent-0", "agent-1"]);
     thief.wait_for_output(
-        "the NATS server does not allow it: Permissions Violation for Publish to \"loadlab.",
+        "the NATS server denies a permission: Permissions Violation for Publish to \"loadlab.",
     );
     for agent in &agents {
         let log = std::fs::read_to_string(&agent.log).expect("its log");
-        assert!(!log.contains("does not allow"), "{log}");
+        assert!(!log.contains("denies a permission"), "{log}");
     }
     std::fs::remove_dir_all(lab.record().dir).expect("it is there");
 
     // A slot's key does not work for a coordinator; nobody gets in without a key, or without trusting the server's
     // certificate.
     let of_slot = lab.run(&text, &[&swarm[..], &["--swarm-creds", "slot-0"]].concat());
-    of_slot.expect(5, &["the NATS server does not allow it: Permissions Violation", "hint: deploy/nats"]);
+    of_slot.expect(5, &["the NATS server denies a permission: Permissions Violation", "hint: deploy/nats"]);
     lab.run(&text, &swarm)
         .expect(5, &["cannot reach the NATS server tls://127.0.0.1:", "authorization violation"]);
     let trusts_nobody = lab.run(&text, &["--swarm", &url, "--slots", "2", "--swarm-key", "key"]);

@@ -12,7 +12,7 @@ use crate::model::plan::{Plan, Revision, TrialOrder};
 use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
 use crate::read::journey::series;
-use crate::read::reader::From;
+use crate::read::reader::SharedInputs;
 use crate::read::{conditions, find, limits, load, trials};
 use crate::text::error::{MAX_MISTAKES, PlanError, PlanErrors, Problem, Problems};
 use crate::text::node::{Entry, Node, Value};
@@ -74,13 +74,14 @@ impl Plan {
         sources.hide(found.hidden.spans(&sources));
         let outside = &options.outside;
         let revisions = &options.revisions;
-        let from = From { sources: &sources, plan_dir: &plan_dir, revisions, outside, is_lenient: false };
+        let from =
+            SharedInputs { sources: &sources, plan_dir: &plan_dir, revisions, outside, is_lenient: false };
         let checked = check(&root, from);
         found.problems.append(checked.problems);
         let mut errors = found.problems.into_errors(&sources).0;
         errors.splice(0..0, found.errors);
         if errors.is_empty() && options.set.is_empty() {
-            let from = From { is_lenient: true, ..from };
+            let from = SharedInputs { is_lenient: true, ..from };
             errors = check_other_profiles(&original, from, options.profile.as_deref());
         }
         let secrets = secrets_of(checked.secrets.iter().chain(&found.hidden.values));
@@ -377,7 +378,7 @@ fn no_profile(wanted: &str, entries: &[Entry]) -> PlanError {
 }
 
 /// Also checks profiles that were not chosen, so that choosing one later brings no surprises.
-fn check_other_profiles(original: &Node, from: From<'_>, chosen: Option<&str>) -> Vec<PlanError> {
+fn check_other_profiles(original: &Node, from: SharedInputs<'_>, chosen: Option<&str>) -> Vec<PlanError> {
     let entries = original.get("profiles").map_or(&[][..], Node::entries);
     let mut found: Vec<PlanError> = Vec::new();
     for profile in entries.iter().filter(|e| Some(e.key.as_str()) != chosen) {

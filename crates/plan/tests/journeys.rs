@@ -285,7 +285,7 @@ fn mistakes_in_captures_and_checks() {
     plan.yaml:7:50: this is not a regular expression: unclosed group
     plan.yaml:7:69: `x` has no group
       hint: put `(…)` around the part to capture
-    plan.yaml:7:85: `a.b` is not a JSON pointer: it starts with `/`
+    plan.yaml:7:85: `a.b` is not a JSON pointer: a pointer starts with `/`
       hint: `/a/b`
     plan.yaml:7:105: `a b` is not a valid name for a header field
     plan.yaml:7:114: a capture needs one of `json`, `header`, `regex`, `body`
@@ -301,7 +301,7 @@ fn mistakes_in_captures_and_checks() {
       hint: `< 10kB`?
     plan.yaml:7:54: cannot compare with `10` here
       hint: such as `< 200ms`
-    plan.yaml:7:70: `id` is not a JSON pointer: it starts with `/`
+    plan.yaml:7:70: `id` is not a JSON pointer: a pointer starts with `/`
       hint: `/id`
     plan.yaml:7:81: expected a value, or `{exists: …}` and the like, found a list
       hint: check its items: `/list/0`

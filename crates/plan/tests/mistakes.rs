@@ -287,11 +287,12 @@ fn names_and_ports_of_components() {
     plan.yaml:7:7: unknown key `image` in a component
       hint: a container is `container: { image: … }`
     ");
-    insta::assert_snapshot!(component("      run: a\n  probes:\n    a-b: { http: \"http://x/\", json: stored.rows }\n    c: { command: x }\n"), @r"
+    insta::assert_snapshot!(component("      run: a\n  probes:\n    a-b: { http: \"http://x/\", json: stored.rows }\n    c: { http: \"http://x/\", json: /a~ }\n"), @r"
     plan.yaml:9:5: `a-b` is not a valid name for a probe
       hint: letters, digits and `_`, at most 64, not starting with a digit
-    plan.yaml:9:37: `stored.rows` is not a JSON pointer: it starts with `/`
+    plan.yaml:9:37: `stored.rows` is not a JSON pointer: a pointer starts with `/`
       hint: `/stored/rows`
+    plan.yaml:10:35: in a JSON pointer `~` is written `~0`
     ");
 }
 

@@ -137,7 +137,7 @@ fn stages_ask_for_something_and_take_time() {
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10, over: 366d }, { hold: 1d }]"), @r"
     plan.yaml:4:3: these stages take longer than a year
-      hint: shorter ones
+      hint: use shorter ones
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10, over: 1s }, { hold: 0s }]"), @"plan.yaml:4:42: `hold` must be greater than zero");
 }

@@ -251,7 +251,7 @@ fn figures_that_matter() {
     insta::assert_snapshot!(brief("  a: { value: p99, unit: MiB }\n  b: { value: ok, unit: 5 }\n  c: { value: ok, better: bigger }\n"), @r"
     plan.yaml:7:26: `p99` is a duration, not MiB
       hint: leave `unit` out: it is for numbers without a unit
-    plan.yaml:8:25: `5` is no unit
+    plan.yaml:8:25: `5` is not a unit
       hint: `ms`, `MiB`, `%`, or a word of at most 20 characters
     plan.yaml:9:27: `bigger` is not a value of `better`: use one of `more`, `less`, `none`
     ");
@@ -262,16 +262,16 @@ fn figures_that_matter() {
     plan.yaml:9:11: nothing can be divided by 0
     ");
     insta::assert_snapshot!(brief("  \"it's\": p99\n  \" a\": p99\n"), @r"
-    plan.yaml:7:3: `it's` is no name for a figure
+    plan.yaml:7:3: `it's` is not a valid name for a figure
       hint: one line of 1 to 80 characters, without quotes
-    plan.yaml:8:3: ` a` is no name for a figure
+    plan.yaml:8:3: ` a` is not a valid name for a figure
       hint: one line of 1 to 80 characters, without quotes
     ");
     insta::assert_snapshot!(brief("  a: p99\n  b: \"a[batch 1] + a\"\nexpect: [\"a[1s..2s] < 5s\", \"p99[1s..2s] < 5s\", \"steady(a, 5s)\", \"steady(p99, 5s) or steady(stored, 5s)\"]\n"), @r"
-    plan.yaml:8:7: `a` is a figure, and not known of a part of a trial
-      hint: put the part behind the names that the figure is computed from
-    plan.yaml:9:11: `a` is a figure, and not known of a part of a trial
-      hint: put the part behind the names that the figure is computed from
+    plan.yaml:8:7: `a` is a figure of whole trials, not of parts
+      hint: put the part behind the names in its definition
+    plan.yaml:9:11: `a` is a figure of whole trials, not of parts
+      hint: put the part behind the names in its definition
     plan.yaml:9:56: `steady` takes a probe, and `a` is not one
       hint: declared probes: `stored`
     plan.yaml:9:73: `steady` takes a probe, and `p99` is not one

@@ -181,3 +181,13 @@ pub fn describe_expectation(e: &Expectation) -> String {
     }
     text
 }
+
+/// The text with a capital.
+pub(crate) fn capital(text: &str) -> String {
+    // `p99` stays unchanged.
+    if text.chars().nth(1).is_some_and(|c| c.is_ascii_digit()) {
+        return text.to_owned();
+    }
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}

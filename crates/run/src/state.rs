@@ -10,6 +10,7 @@ use loadlab_analysis::Exit;
 use loadlab_record::Secrets;
 use loadlab_record::counts::ids::{IdLine, SentIds};
 use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::summary::Ended;
 use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_record::sync::lock;
 use loadlab_record::watch::evidence::Evidence;
@@ -166,6 +167,16 @@ impl TrialState {
     /// Why the trial ended early, if it did.
     pub fn abort_reason(&self) -> Option<AbortReason> {
         self.seen().abort_reason.clone()
+    }
+
+    /// How a load of this trial ended, and the same in words; `condition` is the one that stopped it, if one did.
+    pub fn how_load_ended(&self, condition: Option<&str>) -> (Ended, String) {
+        match (condition, self.abort_reason()) {
+            _ if self.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
+            (_, Some(reason)) => (Ended::Broken, reason.describe()),
+            (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
+            (None, None) => (Ended::Complete, "complete".to_owned()),
+        }
     }
 
     /// Whether the load must end now.

@@ -37,7 +37,9 @@ fn hint(why: &str) -> &'static str {
             "use one that the server trusts, with its key (`--cert` and `--key`, in a plan `tls: { cert: FILE, \
              key: FILE }`)"
         }
-        _ if why.contains("ALPN") => "try without HTTP/2, or with it",
+        _ if why.contains("ALPN") => {
+            "the server speaks another version of HTTP: try without HTTP/2, or with it"
+        }
         _ if why.contains("certificate") => {
             "fix the server's certificate, or accept any (`--insecure`, in a plan `tls: { insecure: true }`)"
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::block::Block;
 use crate::message::{Answer, Claim, Clock, OpenSlot};
-use crate::reduce::{Next, Reducer, ReportId};
+use crate::reduce::{OrderedReport, Reducer, ReportId};
 
 /// An agent that was silent for longer than this is lost.
 pub const LOST_NS: u64 = 5_000_000_000;
@@ -57,7 +57,7 @@ struct OrderedLoad {
     order: u64,
     answers: Vec<Option<Result<Clock, String>>>,
     reducer: Reducer,
-    reports: VecDeque<Next>,
+    reports: VecDeque<OrderedReport>,
     /// By slot: the epoch of the agent that sends the part.
     epochs: Vec<u32>,
     /// By slot: whether the end of the part was reported.
@@ -279,7 +279,7 @@ impl Agents {
     }
 
     /// The next report in order; `None` if none is available now.
-    pub fn next_report(&mut self, load: u64) -> Option<Next> {
+    pub fn next_report(&mut self, load: u64) -> Option<OrderedReport> {
         self.loads.get_mut(&load)?.reports.pop_front()
     }
 

@@ -33,10 +33,10 @@ pub enum BlockError {
     #[error("cannot be unpacked: {0}")]
     Packed(std::io::Error),
     /// The JSON head is invalid.
-    #[error("its counts cannot be read: {0}")]
+    #[error("has unreadable counts: {0}")]
     Json(#[from] serde_json::Error),
     /// A histogram or the framing is damaged.
-    #[error("its histograms are damaged")]
+    #[error("has damaged histograms")]
     Damaged,
 }
 

@@ -22,7 +22,7 @@ pub struct ReportId {
 
 /// A report whose turn has come.
 #[derive(Debug)]
-pub struct Next {
+pub struct OrderedReport {
     /// The part of the load.
     pub part: usize,
     /// The contents of the report.
@@ -86,7 +86,7 @@ impl Reducer {
 
     /// Takes a report, and returns those that are now next in order: none if an earlier one is missing, if this one was
     /// taken already, or if its epoch was given up.
-    pub fn take(&mut self, id: ReportId, block: Block) -> Vec<Next> {
+    pub fn take(&mut self, id: ReportId, block: Block) -> Vec<OrderedReport> {
         let Some(slot) = self.slots.get_mut(id.slot) else { return Vec::new() };
         let is_old = (id.epoch, id.number) < (slot.epoch, slot.next);
         if is_old || slot.state == State::Ended || (slot.state == State::Vacant && id.epoch <= slot.epoch) {
@@ -113,21 +113,21 @@ impl Reducer {
     }
 
     /// Lets another agent take a vacant slot; returns its epoch, and reports of it that had arrived already.
-    pub fn replace(&mut self, slot: usize) -> Option<(u32, Vec<Next>)> {
+    pub fn replace(&mut self, slot: usize) -> Option<(u32, Vec<OrderedReport>)> {
         let of = self.slots.get_mut(slot).filter(|of| of.state == State::Vacant)?;
         (of.epoch, of.next, of.state) = (of.epoch + 1, 0, State::Reporting);
-        let mut reports: Vec<Next> = of.cut_off(slot).into_iter().collect();
+        let mut reports: Vec<OrderedReport> = of.cut_off(slot).into_iter().collect();
         reports.extend(of.advance(slot));
         Some((of.epoch, reports))
     }
 
     /// Stops waiting: ends all slots that have not ended.
-    pub fn finish(&mut self) -> Vec<Next> {
+    pub fn finish(&mut self) -> Vec<OrderedReport> {
         (0..self.slots.len()).flat_map(|slot| self.finish_slot(slot)).collect()
     }
 
     /// Stops waiting for a slot: ends it, unless it has ended.
-    pub fn finish_slot(&mut self, slot: usize) -> Vec<Next> {
+    pub fn finish_slot(&mut self, slot: usize) -> Vec<OrderedReport> {
         let Some(of) = self.slots.get_mut(slot).filter(|of| of.state != State::Ended) else {
             return Vec::new();
         };
@@ -143,7 +143,7 @@ impl Reducer {
 
 impl Slot {
     /// Takes all reports that are next in order.
-    fn advance(&mut self, part: usize) -> Vec<Next> {
+    fn advance(&mut self, part: usize) -> Vec<OrderedReport> {
         let mut reports = Vec::new();
         while self.state == State::Reporting
             && let Some(block) = self.early.remove(&(self.epoch, self.next))
@@ -153,7 +153,7 @@ impl Slot {
                 Some(known) => {
                     self.due = self.due.saturating_add(known.due);
                     self.last = known;
-                    reports.push(Next { part, block });
+                    reports.push(OrderedReport { part, block });
                 }
                 None => reports.extend(self.end(part, block)),
             }
@@ -162,16 +162,16 @@ impl Slot {
     }
 
     /// Requests that a lost agent had in flight stay in flight for good.
-    fn cut_off(&mut self, part: usize) -> Option<Next> {
+    fn cut_off(&mut self, part: usize) -> Option<OrderedReport> {
         let last = self.last;
         self.last.in_flight = 0;
-        (last.in_flight > 0).then(|| Next { part, block: Block::cut_off(last) })
+        (last.in_flight > 0).then(|| OrderedReport { part, block: Block::cut_off(last) })
     }
 
     /// Marks the slot as ended.
-    fn end(&mut self, part: usize, block: Block) -> Option<Next> {
+    fn end(&mut self, part: usize, block: Block) -> Option<OrderedReport> {
         self.state = State::Ended;
         self.early.clear();
-        Some(Next { part, block })
+        Some(OrderedReport { part, block })
     }
 }

@@ -7,7 +7,7 @@ use loadlab_load::run::{LoadResult, Origin, PartContent, PartReport, merge, simu
 use loadlab_load::spec::OtherThreads;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadSpec, Model, Until, WhenBehind};
-use loadlab_swarm::reduce::Next;
+use loadlab_swarm::reduce::OrderedReport;
 
 const MS: u64 = 1_000_000;
 
@@ -77,9 +77,13 @@ pub fn merged_of(spec: &LoadSpec, parts: usize, mut reports: impl Iterator<Item 
 }
 
 /// Merges blocks whose turn has come; each reuses the memory of the one before.
-pub fn merged_blocks(spec: &LoadSpec, parts: usize, mut blocks: impl Iterator<Item = Next>) -> LoadResult {
+pub fn merged_blocks(
+    spec: &LoadSpec,
+    parts: usize,
+    mut blocks: impl Iterator<Item = OrderedReport>,
+) -> LoadResult {
     let mut next = |used| {
-        let Next { part, block } = blocks.next()?;
+        let OrderedReport { part, block } = blocks.next()?;
         let (content, whole) = block.into_content(used);
         whole.expect("it was packed here");
         Some(PartReport { part, content })

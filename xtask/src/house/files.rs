@@ -99,7 +99,7 @@ mod tests {
     fn the_root_is_furnished_and_the_map_whole() {
         let long = "words ".repeat(50);
         let map = format!(
-            "{long} `record` `plan` `load` crates/system `run` `swarm` `analysis` `report` `loadlab` `benches` xtask/"
+            "{long} `record` `plan` `load` crates/system `run` `swarm` `analysis` `report` `loadlab` `benches` `shop` xtask/"
         );
         let files = |map| {
             vec![

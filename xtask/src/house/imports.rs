@@ -23,8 +23,9 @@ pub const TABLE: &[(&str, &[&str])] = &[
     ("analysis", &["record"]),
     ("report", &["record", "analysis"]),
     ("loadlab", &["plan", "load", "system", "run", "record", "analysis", "report", "swarm"]),
-    // These test the others from outside.
+    // These use the others from outside.
     ("benches", &[]),
+    ("shop", &[]),
     ("xtask", &[]),
 ];
 

@@ -126,13 +126,8 @@ impl CaseFindings<'_> {
     pub fn left_out(&self) -> Vec<String> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         let why = |t: &TrialFindings<'_>| {
-            let summary = t.summary?;
-            let why = match self::fitness(summary) {
-                fit if fit == fitness => return None,
-                0 => "did not finish",
-                _ => "is INVALID",
-            };
-            Some(format!("trial {} of “{}” {why}", t.number, self.label))
+            let summary = t.summary.filter(|s| self::fitness(s) != fitness)?;
+            Some(format!("trial {} of “{}” {}", t.number, self.label, why_left_out(Some(summary))?))
         };
         self.trials.iter().filter_map(why).collect()
     }
@@ -159,6 +154,16 @@ impl CaseFindings<'_> {
         let goodput = |t: &TrialFindings<'_>| t.summary.map_or(0.0, |s| s.rate_per_s.ok);
         reported.sort_by(|a, b| goodput(a).total_cmp(&goodput(b)).then(a.number.cmp(&b.number)));
         reported.get(reported.len().saturating_sub(1) / 2).copied()
+    }
+}
+
+/// Why a trial is left out of figures and comparisons, in words after its name; `None` if it counts.
+pub(crate) fn why_left_out(summary: Option<&Summary>) -> Option<&'static str> {
+    match summary.map(fitness) {
+        None => Some("was not measured"),
+        Some(0) => Some("did not finish"),
+        Some(1) => Some("is INVALID"),
+        Some(_) => None,
     }
 }
 

@@ -410,13 +410,13 @@ pub const OWN: [Metric; 14] = [
         (started > 0).then(|| s.requests.failed as f64 / started as f64).into()
     }),
     Metric::new("dropped", "due and never sent", Unit::Count, |s| Value::Known(s.requests.dropped as f64)),
-    Metric::new("in_flight", "neither at the end", Unit::Count, |s| {
+    Metric::new("in_flight", "still in flight at the end", Unit::Count, |s| {
         Value::Known(s.requests.in_flight as f64)
     }),
     Metric::new("stragglers", "ended after the load was over", Unit::Count, |s| {
         Value::Known(s.stragglers.count() as f64)
     }),
-    Metric::new("tail", "to the last answer, from when nothing more began", Unit::S, |s| {
+    Metric::new("tail", "from the last start to the last answer", Unit::S, |s| {
         Value::Known(s.stragglers.tail_s)
     }),
     Metric::new("p50", "median response", Unit::Ms, |s| figure(&s.response_ms, "p50")),
@@ -435,7 +435,7 @@ const WRK: [Metric; 5] = [
         failed(s, &[Failure::Connect, Failure::Dns, Failure::Tls])
     }),
     // A peer that goes away shows at the next read or write, whichever comes first: wrk's two counts are one here.
-    Metric::new("io_errors", "connections that ended early, and what was no HTTP", Unit::Count, |s| {
+    Metric::new("io_errors", "connections that ended early, and invalid responses", Unit::Count, |s| {
         failed(s, &[Failure::Reset, Failure::Truncated, Failure::Protocol])
     }),
     Metric::new("not_2xx_3xx", "responses with another status", Unit::Count, |s| {
@@ -457,7 +457,7 @@ pub const AFTER: [Metric; 5] = [
         Unit::Count,
         |s| s.loss.map(|l| l.accepted as f64).into(),
     ),
-    Metric::new("persisted", "of what was sent, stored", Unit::Count, |s| {
+    Metric::new("persisted", "requests sent and stored", Unit::Count, |s| {
         s.loss.map(|l| l.persisted_distinct as f64).into()
     }),
     Metric::new("lost_min", "accepted and not stored, at least", Unit::Count, |s| {

@@ -18,10 +18,10 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::documents::summary::{Ended, Summary, Verdict};
+use loadlab_record::documents::summary::Summary;
 use loadlab_record::store::TrialRecord;
 
-use crate::cases::case::{Spread, TRIALS_FOR_DIFFERENCES};
+use crate::cases::case::{Spread, TRIALS_FOR_DIFFERENCES, why_left_out};
 use crate::cases::metric::{Better, Metric, Value};
 use crate::cases::parts::{parts_of, probes};
 use crate::comparison::figures::{Scale, compared, deciding, scale_of};
@@ -56,24 +56,13 @@ pub struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// From the trials of a case; those that were cut off or cannot be trusted are left out.
+    /// From the trials of a case; those that did not finish or cannot be trusted are left out.
     pub fn of(name: &str, trials: impl Iterator<Item = (u32, Option<&'a Summary>)>) -> Side<'a> {
         let mut side = Side { name: name.to_owned(), trials: Vec::new(), left_out: Vec::new() };
         for (round, summary) in trials {
-            let why = match summary {
-                None => Some("was not measured"),
-                Some(s) if s.verdict == Verdict::Invalid => Some("is INVALID"),
-                Some(s) => match s.ended {
-                    Ended::Complete | Ended::Stopped => None,
-                    Ended::Interrupted | Ended::Partial => Some("was cut off"),
-                    Ended::Broken => Some("broke"),
-                },
-            };
-            match (why, summary) {
-                (None, Some(summary)) => side.trials.push((round, summary)),
-                (why, _) => side
-                    .left_out
-                    .push(format!("trial {round} of “{name}” {}", why.unwrap_or("was not measured"))),
+            match why_left_out(summary) {
+                None => side.trials.extend(summary.map(|summary| (round, summary))),
+                Some(why) => side.left_out.push(format!("trial {round} of “{name}” {why}")),
             }
         }
         side

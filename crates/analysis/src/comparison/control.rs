@@ -13,9 +13,9 @@ use crate::comparison::interval::{Call, Estimate, Method};
 /// Note on a difference below the smallest visible one.
 const HIDDEN: &str = "the difference is no larger than what the control has by chance";
 /// Note if the smallest visible difference is unknown for lack of rounds.
-const UNKNOWN: &str = "the control has too few rounds to say what difference is visible";
+const UNKNOWN: &str = "the control has too few rounds to show how small a difference is visible";
 /// Note if the control has enough rounds, but the figure is missing in some.
-const UNREPORTED: &str = "the figure is not known in each round of the case and its control, so what difference is visible is not either";
+const UNREPORTED: &str = "the figure is missing in some rounds of the case or its control, so the smallest visible difference is unknown";
 
 /// Why a difference is not called, given the smallest visible one and the number of rounds of the control.
 pub(crate) fn hidden(visible: Option<f64>, rounds: usize) -> &'static str {

@@ -2,12 +2,11 @@
 //!
 //! Trials with the same number form a round. A round in which a case has no complete trial is left out.
 
-use loadlab_record::documents::figure::NumberKind;
 use loadlab_record::documents::manifest::DerivedFacts;
-use loadlab_record::documents::summary::{Ended, Summary, Verdict};
+use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::{Known, NumberSource, Sum, SummaryNumbers, TrialPart};
 
-use crate::cases::case::{CaseFindings, Spread};
+use crate::cases::case::{CaseFindings, Spread, why_left_out};
 use crate::cases::metric::{Better, Unit, Value};
 use crate::statistics::student::{self, CONFIDENCE};
 
@@ -78,7 +77,7 @@ fn side(text: &str, cases: &[CaseFindings<'_>]) -> DerivedSide {
     for number in 1..=last {
         match sum.evaluate(&Round { cases, number }) {
             Ok((value, kind)) => {
-                side.unit = unit_of(kind);
+                side.unit = Unit::from(kind);
                 side.rounds.push(Value::Known(value));
             }
             Err(why) => {
@@ -89,20 +88,6 @@ fn side(text: &str, cases: &[CaseFindings<'_>]) -> DerivedSide {
     }
     side
 }
-
-fn unit_of(kind: NumberKind) -> Unit {
-    match kind {
-        NumberKind::Plain => Unit::Number,
-        NumberKind::Fraction => Unit::Share,
-        NumberKind::Percent => Unit::CpuPercent,
-        NumberKind::Duration => Unit::Ms,
-        NumberKind::Bytes => Unit::Bytes,
-        NumberKind::Rate => Unit::PerS,
-    }
-}
-
-/// Said of a trial without a complete load.
-const CUT_OFF: &str = "did not finish";
 
 /// The trials with one number, by case.
 struct Round<'a> {
@@ -120,13 +105,10 @@ impl Round<'_> {
         let case = self.cases.iter().filter(fits).max_by_key(|case| case.case.facts.name.len())?;
         let figure = &name[case.case.facts.name.len() + 1..];
         let trial = case.trials.iter().find(|t| t.number == self.number);
-        let reported = match trial.and_then(|t| t.summary) {
-            Some(s) if !matches!(s.ended, Ended::Complete | Ended::Stopped) => Err(CUT_OFF),
-            // As in comparisons: a trial that cannot be trusted contributes no figure.
-            Some(s) if s.verdict == Verdict::Invalid => Err("is INVALID"),
-            Some(summary) => Ok(summary),
-            None => Err(CUT_OFF),
-        };
+        let summary = trial.and_then(|t| t.summary);
+        // As in comparisons: a trial that cannot be trusted contributes no figure.
+        let reported = summary.filter(|s| why_left_out(Some(s)).is_none());
+        let reported = reported.ok_or_else(|| why_left_out(summary).unwrap_or_default());
         Some((reported, figure))
     }
 }

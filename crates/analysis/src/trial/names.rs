@@ -16,7 +16,7 @@ pub fn moved(events: &[Event]) -> Vec<Doubt> {
                 before.join(", "),
                 after.join(", ")
             ),
-            "load again, or say with `--resolve` which address is meant",
+            "run the load again, or fix the address with `--resolve`",
         ),
         _ => None,
     });

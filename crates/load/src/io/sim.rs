@@ -244,7 +244,7 @@ impl<S: Server> SimOps<S> {
         }
         let now_ns = thread.now_ns;
         if let Some(network) = &mut self.network {
-            network.is_at(now_ns);
+            network.set_now(now_ns);
         }
     }
 

@@ -14,14 +14,14 @@ pub const MAX_VALUE: usize = 64 * 1024;
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// Where the value is found.
-    pub from: From,
+    pub from: CaptureSource,
     /// Whether it must be a number; it then counts as a custom number of the load.
     pub is_number: bool,
 }
 
 /// Where a value is found.
 #[derive(Clone, Debug)]
-pub enum From {
+pub enum CaptureSource {
     /// In the JSON body.
     Json(Pointer),
     /// In a header field of this name; the first of several.
@@ -98,7 +98,7 @@ impl Capture {
     pub fn take(&mut self, head: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), CaptureError> {
         let from = out.len();
         match &mut self.from {
-            From::Json(pointer) => {
+            CaptureSource::Json(pointer) => {
                 let value =
                     pointer.find(body).map_err(|_| CaptureError::NotJson)?.ok_or(CaptureError::Nothing)?;
                 if value.raw.len() > 6 * MAX_VALUE {
@@ -106,9 +106,9 @@ impl Capture {
                 }
                 value.write_text(out).map_err(|_| CaptureError::NotJson)?;
             }
-            From::Header(name) => keep(header(head, name).ok_or(CaptureError::Nothing)?, out)?,
-            From::Regex(pattern) => keep(pattern.find(body).ok_or(CaptureError::Nothing)?, out)?,
-            From::Body => keep(body, out)?,
+            CaptureSource::Header(name) => keep(header(head, name).ok_or(CaptureError::Nothing)?, out)?,
+            CaptureSource::Regex(pattern) => keep(pattern.find(body).ok_or(CaptureError::Nothing)?, out)?,
+            CaptureSource::Body => keep(body, out)?,
         }
         if out.len() - from > MAX_VALUE {
             return Err(CaptureError::TooLong);
@@ -121,7 +121,7 @@ impl Capture {
 
     /// Whether the body has to be kept for this capture.
     pub fn needs_body(&self) -> bool {
-        !matches!(self.from, From::Header(_))
+        !matches!(self.from, CaptureSource::Header(_))
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
     const HEAD: &[u8] =
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nlocation:   /next?a=1 \r\nX-Empty:\r\nLocation: /second\r\n\r\n";
 
-    fn taken(from: From, is_number: bool, body: &str) -> Result<String, CaptureError> {
+    fn taken(from: CaptureSource, is_number: bool, body: &str) -> Result<String, CaptureError> {
         let mut slots = CaptureSlots::new(1);
         slots.set(0, b"old").unwrap();
         let result = slots.take(0, &mut Capture { from, is_number }, HEAD, body.as_bytes());
@@ -281,9 +281,9 @@ mod tests {
 
     #[test]
     fn values_are_taken() {
-        let json = |p: &str| From::Json(Pointer::parse(p).unwrap());
-        let header = |n: &str| From::Header(n.as_bytes().into());
-        let regex = |p: &str| From::Regex(Pattern::new(p).unwrap());
+        let json = |p: &str| CaptureSource::Json(Pointer::parse(p).unwrap());
+        let header = |n: &str| CaptureSource::Header(n.as_bytes().into());
+        let regex = |p: &str| CaptureSource::Regex(Pattern::new(p).unwrap());
         let body = r#"{"token":"a\"b","price":12.5,"id=77&x":null}"#;
         for (from, is_number, expect) in [
             (json("/token"), false, Ok("a\"b")),
@@ -296,14 +296,14 @@ mod tests {
             (regex(r"id=(\d+)"), true, Ok("77")),
             (regex(r"(?:no)?(z)"), false, Err(CaptureError::Nothing)),
             (regex(r"token|(x)"), false, Err(CaptureError::Nothing)),
-            (From::Body, false, Ok(body)),
+            (CaptureSource::Body, false, Ok(body)),
         ] {
             let shown = format!("{from:?}");
             assert_eq!(taken(from, is_number, body).as_deref(), expect.as_deref(), "{shown}");
         }
         assert_eq!(taken(json("/a"), false, "<html>"), Err(CaptureError::NotJson));
-        assert_eq!(taken(From::Body, false, &"x".repeat(MAX_VALUE + 1)), Err(CaptureError::TooLong));
-        assert!(taken(From::Body, false, &"x".repeat(MAX_VALUE)).is_ok());
+        assert_eq!(taken(CaptureSource::Body, false, &"x".repeat(MAX_VALUE + 1)), Err(CaptureError::TooLong));
+        assert!(taken(CaptureSource::Body, false, &"x".repeat(MAX_VALUE)).is_ok());
     }
 
     #[test]

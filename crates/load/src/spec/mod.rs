@@ -43,7 +43,7 @@ pub struct LoadSpec {
     /// Requests to send.
     pub requests: Vec<Request>,
     /// What journey steps add to their requests; `None` if every request is always the same and judged by its status
-    /// alone. A journey may have several orders, and [`LoadSpec::order`] is then ignored.
+    /// alone. A journey has its own order, and [`LoadSpec::order`] is then ignored.
     pub journey: Option<Box<crate::journey::script::Journey>>,
     /// Who takes which request next; paced users always go through all requests themselves.
     pub order: RequestOrder,

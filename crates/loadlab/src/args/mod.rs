@@ -93,8 +93,8 @@ pub enum Command {
     Find(Box<FindArgs>),
     /// Prove which limit holds a plan's system back
     ///
-    /// Under one load, in short blocks of random order, each limit is tightened by a step; then the one that cost most
-    /// is raised.
+    /// Loads the system in short blocks, in random order. A block tightens one limit by a step, or none; then the limit
+    /// that cost most is raised.
     Why(Box<WhyArgs>),
     /// Show a run on the terminal, or one of its cases
     Show(ShowArgs),

@@ -13,9 +13,9 @@ use super::values::{assignment, positive_duration, share, text_path};
     `--help` lists all options. Exit codes: `loadlab why --help`.",
     after_long_help = "Examples:\n  loadlab why plan.yaml\n  loadlab why plan.yaml --case 'under load' --budget 10m\n  \
     loadlab why plan.yaml --set load.users=200\n\n\
-    The system is brought up once. Each block makes one change: a CPU limit, a link's bandwidth or a disk's limit a tenth less, a \
-    delay a tenth more, or a lever of the plan; others make none. The cost of each lever has an interval; the intervals \
-    hold for all levers together. Every limit is set back, also after an interrupt. Exit codes: 0 answered · 4 INVALID · 6 too few rounds to decide · \
+    loadlab brings the system up once, and loads it in blocks. Each block changes one limit, or nothing: CPU, bandwidth and disk \
+    limits go down by a tenth, delays up by a tenth, the plan's levers by their own step. The cost of each lever has an \
+    interval; the intervals hold for all levers together. loadlab restores every limit, even after an interrupt. Exit codes: 0 answered · 4 INVALID · 6 too few rounds to decide · \
     else as for `run`."
 )]
 pub struct WhyArgs {

@@ -49,7 +49,7 @@ pub fn command(args: &AgentArgs) -> CommandEnd {
     let Some(url) = args.nats.clone() else {
         return wrong("--nats URL is needed: where the coordinator announces its runs".to_owned());
     };
-    let cancel = match session::prepared() {
+    let cancel = match session::prepare_process() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
@@ -204,20 +204,20 @@ impl Loads for PlannedLoads {
         if let Some(most) = self.max_rate {
             let Some(own) = most_per_s(part) else {
                 return Err(format!(
-                    "its users send as fast as they are answered, and it may send {most} requests a second \
-                     (--max-rate): with a `pace`, or a `think` time after every step, they have a limit"
+                    "its users send as fast as they are answered, but this agent may send at most {most} requests/s \
+                     (--max-rate): a `pace`, or a `think` time after every step, limits their rate"
                 ));
             };
             if own > most {
                 return Err(format!(
-                    "its part is {own:.0} requests a second, and it may send {most} (--max-rate)"
+                    "its part is {own:.0} requests/s, but this agent may send at most {most} (--max-rate)"
                 ));
             }
         }
         let connections = (part.connections_per_thread() * part.threads) as u64;
         match self.max_connections.filter(|most| connections > *most) {
             Some(most) => Err(format!(
-                "its part takes {connections} connections, and it may open {most} (--max-connections)"
+                "its part takes {connections} connections, but this agent may open at most {most} (--max-connections)"
             )),
             None => Ok(()),
         }
@@ -339,7 +339,7 @@ mod tests {
         let why = with(1e9).accepts(&part(CLOSED)).expect_err("nothing limits it");
         assert!(why.contains("as fast as they are answered") && why.contains("--max-rate"), "{why}");
         let why = with(49.0).accepts(&part(OPEN)).expect_err("it is too much");
-        assert_eq!(why, "its part is 50 requests a second, and it may send 49 (--max-rate)");
+        assert_eq!(why, "its part is 50 requests/s, but this agent may send at most 49 (--max-rate)");
         assert_eq!(with(50.0).accepts(&part(OPEN)), Ok(()));
     }
 }

@@ -39,15 +39,15 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
         Ok(watch) => watch,
         Err(ended) => return documents(args).refused(ended),
     };
-    let order = match order_of(args, watch) {
+    let order = match bench_of(args, watch) {
         Ok(order) => order,
         Err((exit, why)) => return documents(args).not_measured(exit, why),
     };
-    let cancel = match session::prepared() {
+    let cancel = match session::prepare_process() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
-    let title = opening(&order, args);
+    let title = title_of(&order, args);
     loadlab_system::background::keep_off(&order.spec.cpus);
     let serving = match args.serving.wanted() {
         Ok(serving) => serving,
@@ -117,7 +117,7 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> CommandEnd {
 }
 
 /// The line that is shown before the load begins, so that a mistyped load is noticed at once.
-fn opening(order: &Bench, args: &BenchArgs) -> String {
+fn title_of(order: &Bench, args: &BenchArgs) -> String {
     let who = match &order.spec.model {
         Model::Closed { users: 1 } => "1 user".to_owned(),
         Model::Closed { users } => format!("{users} users"),
@@ -158,7 +158,7 @@ fn held_of(args: &BenchArgs) -> Option<HeldConnections> {
 }
 
 /// The bench that the options define.
-fn order_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
+fn bench_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
     let usage = |message: String| (Exit::BadPlan, message);
     let urls = urls_of(args).map_err(usage)?;
     let body = body_of(args.request.body.as_deref()).map_err(usage)?;

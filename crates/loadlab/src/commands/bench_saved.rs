@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::bench::{default_threads, watch_of};
 use super::not_measured::Documents;
 use super::read_plan::ReadPlan;
-use super::run::{default_out, usual};
+use super::run::{default_options, default_out};
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::session::{self, Session};
@@ -28,12 +28,12 @@ use crate::{mask, output, runs};
 
 /// Runs the command.
 pub fn command(args: &BenchArgs) -> CommandEnd {
-    let (read, options) = match prepared(args) {
-        Ok(prepared) => prepared,
+    let (read, options) = match plan_and_options(args) {
+        Ok(both) => both,
         Err(ended) => return documents(args).refused(ended),
     };
     loadlab_system::background::keep_off(&options.generator.cpus);
-    let cancel = match session::prepared() {
+    let cancel = match session::prepare_process() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
@@ -49,7 +49,7 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
             Err(none) => return documents(args).not_measured(none.exit, none.why),
         }
     };
-    let title = opening(args, &read);
+    let title = title_of(args, &read);
     let view = match View::new(OutputMode::of(&args.progress), &title, serving) {
         Ok(view) => view,
         Err(ended) => return documents(args).refused(ended),
@@ -74,14 +74,14 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
 }
 
 /// The plan, and how it is run.
-fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), CommandEnd> {
+fn plan_and_options(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), CommandEnd> {
     let usage = |message: String| CommandEnd::error(Exit::BadPlan, message);
     sayable(args).map_err(usage)?;
     bench::check_options(args).map_err(usage)?;
     let plan = plan_of(args).map_err(usage)?;
     let read = url_plan::read("bench", &plan, &PlanChoice::default())?;
     let out = args.out.clone().unwrap_or_else(|| default_out("bench"));
-    let mut options = usual(&read, out, &args.allow_host, &args.resolve)?;
+    let mut options = default_options(&read, out, &args.allow_host, &args.resolve)?;
     let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
     if !cpus.is_empty() {
         let named: Vec<String> = cpus.iter().map(usize::to_string).collect();
@@ -217,7 +217,7 @@ fn load_of(args: &BenchArgs) -> Result<Keys, String> {
 }
 
 /// The line that is shown before the load begins.
-fn opening(args: &BenchArgs, read: &ReadPlan) -> String {
+fn title_of(args: &BenchArgs, read: &ReadPlan) -> String {
     let trials = read.plan.schedule().len();
     let what = match (&args.url, &args.vs) {
         (Some(url), Some(other)) if args.until_certain => {

@@ -1,6 +1,7 @@
 //! `loadlab clean`: removes what killed runs left behind.
 
 use loadlab_analysis::Exit;
+use loadlab_record::text::units::plural;
 use loadlab_system::ledger::{clean, state};
 
 use crate::args::CleanArgs;
@@ -36,7 +37,7 @@ pub fn command(args: &CleanArgs) -> CommandEnd {
         output::print("nothing to clean\n");
     }
     if left > 0 && !args.forget {
-        CommandEnd::error(Exit::Failed, format!("{left} item(s) could not be removed"))
+        CommandEnd::error(Exit::Failed, format!("{} could not be removed", plural(left, "item", "items")))
     } else {
         CommandEnd::with(Exit::Ok)
     }

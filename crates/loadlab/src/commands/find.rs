@@ -12,7 +12,7 @@ use super::bench::watch_of;
 use super::not_measured::Documents;
 use super::read_plan::{self, ReadPlan};
 use super::report;
-use super::run::{default_out, usual};
+use super::run::{default_options, default_out};
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::session::{self, Session};
@@ -38,7 +38,7 @@ pub fn command(args: &FindArgs) -> CommandEnd {
         Ok(request) => request,
         Err(message) => return refused(CommandEnd::error(Exit::BadPlan, message)),
     };
-    let cancel = match session::prepared() {
+    let cancel = match session::prepare_process() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
@@ -60,7 +60,7 @@ pub fn command(args: &FindArgs) -> CommandEnd {
             }
         }
     };
-    let title = opening(args, &request);
+    let title = title_of(args, &request);
     let view = match View::new(OutputMode::of(&args.progress), &title, serving) {
         Ok(view) => view,
         Err(ended) => return refused(ended),
@@ -81,7 +81,7 @@ pub fn command(args: &FindArgs) -> CommandEnd {
 }
 
 /// The line that is shown before the search begins.
-fn opening(args: &FindArgs, request: &SearchRequest) -> String {
+fn title_of(args: &FindArgs, request: &SearchRequest) -> String {
     let (low, high) = request.range;
     format!(
         "{}: {} {low} to {high} for {}, at most {} levels of {}",
@@ -146,7 +146,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, CommandEnd> {
 /// What is varied, in which range, and how long each trial takes.
 fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
     without_revisions(plan, "find")?;
-    let case = only_case(plan, "one is searched")?;
+    let case = only_case(plan, "find")?;
     let load = load_of(args, case)?;
     let varied = &case.loads[load];
     let is_open = matches!(varied.model, plan::Model::Open { .. });
@@ -204,7 +204,7 @@ fn watch_at(args: &FindArgs) -> Result<Watch, CommandEnd> {
 fn options_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, CommandEnd> {
     let name = if is_url(&args.target) { "url" } else { &read.plan.name };
     let out = args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}")));
-    let mut options = usual(read, out, &args.hosts.allow_host, &args.hosts.resolve)?;
+    let mut options = default_options(read, out, &args.hosts.allow_host, &args.hosts.resolve)?;
     #[cfg(feature = "swarm")]
     options.as_given.extend(args.swarm.as_given());
     options.watch = watch_at(args)?;

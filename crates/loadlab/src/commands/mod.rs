@@ -45,27 +45,28 @@ fn note_record(out: &Path, is_quiet: bool, error: &RunError) {
     }
 }
 
-/// The only case of a plan, for a command that takes exactly one: `asks` says in the message what it does with the
-/// case.
+/// The only case of a plan, for a command that takes exactly one.
 ///
 /// # Errors
 /// In words, with the names of the cases: there are several.
-fn only_case<'a>(plan: &'a Plan, asks: &str) -> Result<&'a Case, String> {
+fn only_case<'a>(plan: &'a Plan, command: &str) -> Result<&'a Case, String> {
     let [case] = plan.cases() else {
         let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
         let (count, names) = (names.len(), names.join(", "));
-        return Err(format!("the plan has {count} cases, and {asks}\nhint: --case names it: {names}"));
+        return Err(format!(
+            "the plan has {count} cases, but `loadlab {command}` takes one\nhint: --case names it: {names}"
+        ));
     };
     Ok(case)
 }
 
-/// Refuses a plan that compares revisions, for a command that measures only the working tree.
+/// Refuses a plan that compares revisions, for a command that does not.
 fn without_revisions(plan: &Plan, command: &str) -> Result<(), String> {
     if plan.revisions.is_empty() {
         return Ok(());
     }
-    let hint = "check one out, and leave them out of the plan: --set revisions=null";
-    Err(format!("the plan compares revisions, and `loadlab {command}` is about one system\nhint: {hint}"))
+    let hint = "leave them out of the plan: --set revisions=null";
+    Err(format!("the plan compares revisions, but `loadlab {command}` does not\nhint: {hint}"))
 }
 
 /// Writes to the file that the user named, or else to standard output.

@@ -72,7 +72,7 @@ pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, sho
     }
     #[cfg(feature = "swarm")]
     if args.swarm.swarm.is_some() {
-        let why = "revisions are not sent to agents: without --swarm, this process sends the load";
+        let why = "agents cannot run revisions\nhint: without --swarm, this process sends the load";
         return refused(args, CommandEnd::error(Exit::BadPlan, why));
     }
     let spawned = own_exe().and_then(|exe| {
@@ -88,8 +88,7 @@ pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, sho
     let changed = recorded.filter(|recorded| recorded.revisions != checked_out.facts);
     let ended = match changed {
         Some(_) => {
-            let why = "a revision is not the commit that it was when the run began\n\
-                       hint: `loadlab run` makes a record of what it is now";
+            let why = "a revision is another commit now than when the run began\nhint: `loadlab run` starts a new run";
             refused(args, CommandEnd::error(Exit::BadPlan, why))
         }
         None => perform_in(args, &checked_out.read, &checked_out.facts, recorded, show),
@@ -109,7 +108,7 @@ fn perform_in(
         Ok(serving) => serving,
         Err(message) => return refused(args, CommandEnd::error(Exit::BadPlan, message)),
     };
-    let cancel = match session::prepared() {
+    let cancel = match session::prepare_process() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
@@ -194,7 +193,7 @@ pub fn own_exe() -> Result<PathBuf, CommandEnd> {
 
 fn options_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, CommandEnd> {
     let out = args.out.clone().unwrap_or_else(|| default_out(&read.plan.name));
-    let mut options = usual(read, out, &args.hosts.allow_host, &args.hosts.resolve)?;
+    let mut options = default_options(read, out, &args.hosts.allow_host, &args.hosts.resolve)?;
     #[cfg(feature = "swarm")]
     options.as_given.extend(args.swarm.as_given());
     options.has_viewer = !args.output.progress.quiet || args.output.serving.ui.ui.is_some();
@@ -205,7 +204,7 @@ fn options_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, CommandEnd>
 ///
 /// # Errors
 /// The path of this program is unknown.
-pub fn usual(
+pub fn default_options(
     read: &ReadPlan,
     out: PathBuf,
     allow_hosts: &[String],

@@ -17,7 +17,7 @@ use crate::view::View;
 ///
 /// # Errors
 /// The signals cannot be handled: how the command ends.
-pub fn prepared() -> Result<Cancel, CommandEnd> {
+pub fn prepare_process() -> Result<Cancel, CommandEnd> {
     // A limit that cannot be raised stays as it is; the preflight reports the consequences.
     let _ = open_files::raise();
     resident::leave_start_behind();

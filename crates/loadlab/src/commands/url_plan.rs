@@ -38,7 +38,10 @@ pub fn step(request: &RequestArgs, target: &str) -> Result<Value, String> {
     let method = request.method().to_ascii_lowercase();
     if !METHODS.contains(&method.as_str()) {
         let known = METHODS.join(", ").to_ascii_uppercase();
-        return Err(format!("--method {}: a plan cannot send it\nhint: it knows {known}", request.method()));
+        return Err(format!(
+            "--method {}: a plan cannot send it\nhint: plans know {known}",
+            request.method()
+        ));
     }
     let mut step = Keys::new();
     step.insert(method, Value::from(target));

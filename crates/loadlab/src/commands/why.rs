@@ -8,7 +8,7 @@ use loadlab_run::{RunOptions, WhyRequest, WhyResult, unfit_for_why, why};
 
 use super::read_plan::{self, ReadPlan};
 use super::report;
-use super::run::{default_out, usual};
+use super::run::{default_options, default_out};
 use super::session::{self, Session};
 use super::{note_record, only_case, without_revisions};
 use crate::args::serving::Serving;
@@ -27,12 +27,12 @@ pub fn command(args: &WhyArgs) -> CommandEnd {
         Ok(case) => case,
         Err(message) => return CommandEnd::error(Exit::BadPlan, message),
     };
-    let cancel = match session::prepared() {
+    let cancel = match session::prepare_process() {
         Ok(cancel) => cancel,
         Err(ended) => return ended,
     };
     let out = args.out.clone().unwrap_or_else(|| default_out(&format!("why-{}", read.plan.name)));
-    let mut options = match usual(&read, out, &args.allow_host, &[]) {
+    let mut options = match default_options(&read, out, &args.allow_host, &[]) {
         Ok(options) => options,
         Err(ended) => return ended,
     };
@@ -82,7 +82,7 @@ fn read_plan(args: &WhyArgs) -> Result<ReadPlan, CommandEnd> {
 /// The only case of the plan, if its loads can be held steady.
 fn the_case(plan: &Plan) -> Result<&Case, String> {
     without_revisions(plan, "why")?;
-    let case = only_case(plan, "one is asked about")?;
+    let case = only_case(plan, "why")?;
     match unfit_for_why(case) {
         Some((message, hint)) => Err(format!("{message}\nhint: {hint}")),
         None => Ok(case),

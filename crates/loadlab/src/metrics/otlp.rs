@@ -130,8 +130,8 @@ fn in_seconds(time: Duration) -> String {
 fn answer(stream: impl Read, describe: impl Fn(io::Error) -> String) -> Result<(), String> {
     let mut reader = BufReader::new(stream.take(MOST_ANSWER));
     let (mut line, mut length) = (String::new(), None);
-    reader.read_line(&mut line).map_err(|e| format!("no answer came: {}", describe(e)))?;
-    let status: u16 = line.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or("what came is not HTTP")?;
+    reader.read_line(&mut line).map_err(|e| format!("no answer: {}", describe(e)))?;
+    let status: u16 = line.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or("the answer is not HTTP")?;
     if !(200..300).contains(&status) {
         return Err(format!("it answered {}", line.trim().split_once(' ').map_or("", |(_, rest)| rest)));
     }
@@ -194,13 +194,13 @@ impl Fault {
         let mut fault = lock(fault);
         fault
             .first
-            .get_or_insert_with(|| format!("--otlp: {url}: {why}; the last values may be missing there"));
+            .get_or_insert_with(|| format!("--otlp: {url}: {why}; the collector may lack the last values"));
     }
 
     fn keep(fault: &Mutex<Fault>, url: &str, why: String) {
         let mut fault = lock(fault);
         fault.first.get_or_insert_with(|| {
-            format!("--otlp: {url}: {why}; the run goes on, and pushing is tried again")
+            format!("--otlp: {url}: {why}; the run continues, and loadlab keeps pushing")
         });
     }
 }

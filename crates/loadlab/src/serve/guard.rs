@@ -30,12 +30,12 @@ pub struct Refusal {
 impl Refusal {
     /// The request is not HTTP.
     pub const GARBLED: Refusal =
-        Refusal { status: 400, reason: "Bad Request", message: "this is no request of HTTP/1.1" };
+        Refusal { status: 400, reason: "Bad Request", message: "this is not an HTTP/1.1 request" };
     /// There is nothing at this path.
     pub const NOT_FOUND: Refusal =
         Refusal { status: 404, reason: "Not Found", message: "there is nothing here" };
     const METHOD: Refusal =
-        Refusal { status: 405, reason: "Method Not Allowed", message: "this is only looked at" };
+        Refusal { status: 405, reason: "Method Not Allowed", message: "only GET and HEAD are allowed" };
 }
 
 const fn forbidden(message: &'static str) -> Refusal {
@@ -43,8 +43,9 @@ const fn forbidden(message: &'static str) -> Refusal {
 }
 
 const TOKEN: Refusal = forbidden("the address lacks its token: follow the link that loadlab printed");
-const HOST: Refusal = forbidden("this is for this machine: its host is 127.0.0.1, ::1 or localhost");
-const ORIGIN: Refusal = forbidden("this is for no page but its own");
+const HOST: Refusal =
+    forbidden("only this machine may connect: use 127.0.0.1, [::1] or localhost in the address");
+const ORIGIN: Refusal = forbidden("requests from other pages are refused");
 
 /// Checks the head of a request for the page, whose path begins with the token.
 ///
@@ -96,9 +97,9 @@ fn admitted<'h>(head: &'h [u8], token: Option<&str>, hosts: Host) -> Result<Admi
     }
     let is_from_itself = all("origin").iter().all(|o| o.strip_prefix("http://") == Some(host));
     // The page's link may be anywhere, such as in a web-based terminal; other sites cannot read what it opens.
-    let is_looked_at = all("sec-fetch-mode") == ["navigate"] && all("sec-fetch-dest") == ["document"];
-    let is_near = all("sec-fetch-site").iter().all(|s| matches!(*s, "same-origin" | "none"));
-    if !(is_from_itself && (is_near || is_looked_at)) {
+    let is_navigation = all("sec-fetch-mode") == ["navigate"] && all("sec-fetch-dest") == ["document"];
+    let is_same_origin = all("sec-fetch-site").iter().all(|s| matches!(*s, "same-origin" | "none"));
+    if !(is_from_itself && (is_same_origin || is_navigation)) {
         return Err(ORIGIN);
     }
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');

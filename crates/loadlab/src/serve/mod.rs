@@ -24,7 +24,7 @@ const MOST_HEAD: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Sent with every answer: nothing is cached, sniffed, framed or shared with another origin.
-pub const KEPT_IN: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+pub const SECURITY_HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
      Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\nX-Frame-Options: DENY\r\n";
 
 /// Answers each connection on a separate thread, until the program ends. Connections beyond [`MOST_CONNECTIONS`] are
@@ -118,7 +118,7 @@ pub fn write_answer(
 ) -> io::Result<()> {
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n{KEPT_IN}Connection: close\r\n\r\n"
+        "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n{SECURITY_HEADERS}Connection: close\r\n\r\n"
     );
     let mut stream = Within::new(stream, CLIENT_TIMEOUT);
     stream.write_all(head.as_bytes())?;

@@ -167,7 +167,7 @@ fn start_server(dir: &Path) -> Result<(Child, String), String> {
             let _ = server.wait();
             let log = std::fs::read_to_string(dir.join("nats.log")).unwrap_or_default();
             let last = log.lines().last().unwrap_or("it printed nothing");
-            return Err(format!("nats-server does not listen: {last}"));
+            return Err(format!("nats-server did not start listening: {last}"));
         }
         pause();
     }

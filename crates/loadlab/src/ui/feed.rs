@@ -11,7 +11,7 @@ use loadlab_record::sync::{lock, wait, wait_timeout};
 
 use super::snapshot::frame;
 use crate::live::Live;
-use crate::serve::KEPT_IN;
+use crate::serve::SECURITY_HEADERS;
 
 /// Time between two frames: faster is not readable.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -23,7 +23,7 @@ const TAIL: usize = 8;
 /// Write timeout: the longest a page may take to read a frame.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Keep-alive interval: without one, a page that is gone would keep its place.
-const QUIET: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The connected pages.
 #[derive(Default)]
@@ -108,7 +108,7 @@ impl Feed {
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         stream.set_nodelay(true)?;
         let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{KEPT_IN}Connection: close\r\n\r\nretry: 1000\n\n"
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{SECURITY_HEADERS}Connection: close\r\n\r\nretry: 1000\n\n"
         );
         stream.write_all(head.as_bytes())?;
         let frames = match self.join() {
@@ -116,7 +116,7 @@ impl Feed {
             Err(end) => return stream.write_all(end.as_bytes()),
         };
         loop {
-            match frames.recv_timeout(QUIET) {
+            match frames.recv_timeout(KEEP_ALIVE_INTERVAL) {
                 Ok(frame) => stream.write_all(frame.as_bytes())?,
                 Err(RecvTimeoutError::Timeout) => stream.write_all(b": still here\n\n")?,
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),

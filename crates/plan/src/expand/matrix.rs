@@ -50,8 +50,8 @@ pub(crate) fn at_revisions(
     at: Span,
 ) -> Option<Matrix> {
     if matrix.axes.iter().any(|axis| axis == REVISION_AXIS) {
-        let message = "the matrix has `revision` already, which `revisions` adds to it";
-        r.push(Problem::new(at, message).hint("give the matrix's another name"));
+        let message = "the matrix already has an axis `revision`, which `revisions` would add";
+        r.push(Problem::new(at, message).hint("rename that axis"));
         return None;
     }
     let is_single = matrix.axes.is_empty() && matrix.cases.len() == 1;

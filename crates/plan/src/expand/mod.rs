@@ -21,7 +21,7 @@ use crate::model::spec::{
 };
 use crate::read::conditions::{self, Conditions};
 use crate::read::journey::{series, step};
-use crate::read::reader::{Fields, From, Reader, Scope};
+use crate::read::reader::{Fields, Reader, Scope, SharedInputs};
 use crate::read::{command_load, derive, events, levers, load, profile, revisions, system, trials};
 use crate::text::error::{Problem, Problems};
 use crate::text::node::{Node, Value};
@@ -41,7 +41,7 @@ pub(crate) struct Checked {
 }
 
 /// Checks a tree and expands it.
-pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
+pub(crate) fn check(root: &Node, from: SharedInputs<'_>) -> Checked {
     let mut r = Reader::new(from, Scope::AllCases);
     let mut plan = empty();
     let at = root.entries().first().map_or(root.span.point(), |e| e.key_span);
@@ -150,7 +150,7 @@ fn empty() -> Plan {
 fn read_cases(
     matrix: &[CaseValues],
     fields: &Fields<'_>,
-    from: From<'_>,
+    from: SharedInputs<'_>,
     problems: &mut Problems,
     secrets: &mut BTreeSet<String>,
 ) -> Vec<Case> {
@@ -161,7 +161,7 @@ fn read_cases(
             break;
         }
         let dir = values.dir.as_deref().unwrap_or(from.plan_dir).to_owned();
-        let mut r = Reader::new(From { plan_dir: &dir, ..from }, Scope::Case(values));
+        let mut r = Reader::new(SharedInputs { plan_dir: &dir, ..from }, Scope::Case(values));
         let CaseParts { system, setup, loads, conditions, events, levers, profile, durability } =
             read_case(&mut r, fields);
         instances += system.components.len();

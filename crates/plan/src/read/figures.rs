@@ -69,10 +69,10 @@ impl Known {
         };
         match asked.iter().find(|name| name.part.is_some() && is_figure(name)) {
             Some(name) => Err(ExprError {
-                message: format!("`{}` is a figure, and not known of a part of a trial", shorten(&name.text)),
+                message: format!("`{}` is a figure of whole trials, not of parts", shorten(&name.text)),
                 at: name.at,
                 len: name.len,
-                hint: Some("put the part behind the names that the figure is computed from".to_owned()),
+                hint: Some("put the part behind the names in its definition".to_owned()),
             }),
             None => Ok(()),
         }
@@ -198,7 +198,7 @@ fn check_name(r: &mut Reader<'_>, entry: &Entry) {
     let name = &entry.key;
     let wrong = name.trim().is_empty() || name.trim() != name || name.chars().count() > MAX_NAME;
     if wrong || name.chars().any(|c| c.is_control() || matches!(c, '"' | '\'')) {
-        let message = format!("`{}` is no name for a figure", shorten(name));
+        let message = format!("`{}` is not a valid name for a figure", shorten(name));
         let hint = format!("one line of 1 to {MAX_NAME} characters, without quotes");
         r.push(Problem::new(entry.key_span, message).hint(hint));
     }
@@ -234,7 +234,7 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
         && !unit.text.starts_with(|c: char| c.is_ascii_digit())
         && !unit.text.chars().any(char::is_control);
     if !is_one {
-        let message = format!("`{}` is no unit", shorten(&unit.text));
+        let message = format!("`{}` is not a unit", shorten(&unit.text));
         let hint = format!("`ms`, `MiB`, `%`, or a word of at most {MAX_UNIT} characters");
         return r.wrong(&unit, message, Some(hint));
     }

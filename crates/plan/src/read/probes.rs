@@ -1,6 +1,7 @@
 //! Reads `probes`: numbers of the system, by source.
 
 use crate::model::spec::{ProbeSource, ProbeSpec};
+use crate::read::journey::capture::check_pointer;
 use crate::read::reader::{Fields, Reader};
 use crate::read::texts::{check_rendered, read_command, read_url};
 use crate::text::error::Problem;
@@ -32,13 +33,7 @@ pub(crate) fn read(r: &mut Reader<'_>, entry: &Entry) -> Option<ProbeSpec> {
 /// Reads a JSON pointer.
 pub(crate) fn read_pointer(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let pointer = r.scalar(node, "a JSON pointer such as `/stored`")?;
-    if !pointer.text.is_empty() && !pointer.text.starts_with('/') {
-        let message = format!("`{}` is not a JSON pointer: it starts with `/`", shorten(&pointer.text));
-        let hint = format!("`/{}`", pointer.text.trim_start_matches("$.").replace('.', "/"));
-        r.wrong(&pointer, message, Some(hint));
-        return None;
-    }
-    Some(pointer.text)
+    check_pointer(r, &pointer).then_some(pointer.text)
 }
 
 fn read_labels(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, String)> {

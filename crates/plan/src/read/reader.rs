@@ -66,7 +66,7 @@ pub(crate) struct Instance {
 
 /// The inputs that all cases share.
 #[derive(Clone, Copy)]
-pub(crate) struct From<'a> {
+pub(crate) struct SharedInputs<'a> {
     pub sources: &'a Sources,
     pub plan_dir: &'a str,
     /// Where revisions are checked out, for those that the plan names.
@@ -108,7 +108,7 @@ pub(crate) struct Reader<'a> {
     pub sources: &'a Sources,
     pub problems: Problems,
     pub plan_dir: &'a str,
-    /// See [`From`].
+    /// See [`SharedInputs`].
     pub revisions: &'a [Revision],
     pub scope: Scope<'a>,
     /// All components of this case.
@@ -127,9 +127,9 @@ pub(crate) struct Reader<'a> {
     pub cost: usize,
     /// Variables that the current step may use.
     pub names: Names,
-    /// See [`From`].
+    /// See [`SharedInputs`].
     pub outside: &'a Outside,
-    /// See [`From`].
+    /// See [`SharedInputs`].
     pub is_lenient: bool,
     /// Values that must not be shown.
     pub secrets: BTreeSet<String>,
@@ -188,8 +188,8 @@ pub(crate) struct NameSpot<'s> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(from: From<'a>, scope: Scope<'a>) -> Self {
-        let From { sources, plan_dir, revisions, outside, is_lenient } = from;
+    pub fn new(from: SharedInputs<'a>, scope: Scope<'a>) -> Self {
+        let SharedInputs { sources, plan_dir, revisions, outside, is_lenient } = from;
         Reader {
             sources,
             revisions,
@@ -212,9 +212,9 @@ impl<'a> Reader<'a> {
     }
 
     /// The inputs of this reader, for another one.
-    pub fn from(&self) -> From<'a> {
+    pub fn from(&self) -> SharedInputs<'a> {
         let Reader { sources, plan_dir, revisions, outside, is_lenient, .. } = self;
-        From { sources, plan_dir, revisions, outside, is_lenient: *is_lenient }
+        SharedInputs { sources, plan_dir, revisions, outside, is_lenient: *is_lenient }
     }
 
     pub fn push(&mut self, problem: Problem) {
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
         self.push(problem.maybe_hint(hint));
     }
 
-    /// The entries of a map with free keys that match one of the name patterns.
+    /// The entries of a map with free keys.
     pub fn map<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Entry] {
         match &node.value {
             Value::Map(entries) => entries,

@@ -26,7 +26,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Revision> {
                 Some(("is a range of revisions", "list its ends: `revisions: [main, HEAD]`"))
             }
             () if found.iter().any(|known| known.name == text) => {
-                Some(("is there twice", "each revision once"))
+                Some(("is listed twice", "list each revision once"))
             }
             () => None,
         };

@@ -70,7 +70,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Stages> {
         () if items.is_empty() && !matches!(node.value, Value::List(_)) => return None,
         () if items.is_empty() => Some(("`stages` is empty", "add one such as `{ to: 100, over: 10s }`")),
         () if length_ns == 0 => Some(("these stages take no time", "add one that holds: `{ hold: 30s }`")),
-        () if length_ns > YEAR_NS => Some(("these stages take longer than a year", "shorter ones")),
+        () if length_ns > YEAR_NS => Some(("these stages take longer than a year", "use shorter ones")),
         () if most == 0.0 => Some((
             "these stages send nothing: all levels are 0",
             "add a level such as `{ to: 100, over: 10s }`",

@@ -167,7 +167,7 @@ pub(super) const COMPONENT_FIGURES: [Named; 18] = [
     named("block.written", NumberKind::Bytes, "Bytes written to disks."),
     named("pids", NumberKind::Plain, "Largest number of processes and threads."),
     named("open_files", NumberKind::Plain, "Largest number of open files."),
-    named("oom_kills", NumberKind::Plain, "Processes killed for want of memory."),
+    named("oom_kills", NumberKind::Plain, "Processes killed for lack of memory."),
     named("restarts", NumberKind::Plain, "How often it was started again."),
 ];
 

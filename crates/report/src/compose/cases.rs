@@ -76,8 +76,8 @@ fn note(findings: &Findings<'_>, bases: &[usize]) -> Option<String> {
     }
     match bases {
         [] => {}
-        [base] => notes.push(format!("Differences are to “{}”.", findings.cases[*base].label)),
-        _ => notes.push("Differences are to the same case at the first revision.".to_owned()),
+        [base] => notes.push(format!("Differences are relative to “{}”.", findings.cases[*base].label)),
+        _ => notes.push("Differences are relative to the same case at the first revision.".to_owned()),
     }
     notes.extend(super::tables::left_out(findings));
     notes.extend(super::tables::not_measured(findings));

@@ -129,9 +129,9 @@ fn describe_method(comparison: &Comparison, all: &[Comparison]) -> String {
     let from = if least < base { format!("{least} to ") } else { String::new() };
     if comparison.method == Method::Sequential {
         return format!(
-            "trials in {} of random order, judged after each: the signs of the differences of their logarithms against \
-             coins, the level spent over the rounds; one false alarm in {} runs of equal cases at most, whenever they \
-             stop and however many figures. The trial is the unit, never the request.",
+            "trials in {} of random order, tested after each round: a randomisation test of the signs of the \
+             differences of logarithms, its error level spent over the rounds. If the cases are equal, at most one run in {} raises a false alarm, \
+             whenever it stops and however many figures it compares. Each trial counts once, not each request.",
             from + &figures::plural(base as u64, "round", "rounds"),
             false_alarms(comparison)
         ) + &describe_controls(all);
@@ -179,8 +179,8 @@ fn describe_controls(all: &[Comparison]) -> String {
         }
     }
     match all.is_empty() {
-        true => " The control has too few rounds to say what difference is visible.".to_owned(),
-        false => format!(" Smallest difference that the control shows to be visible: {}.", all.join(", ")),
+        true => " The control has too few rounds to show how small a difference is visible.".to_owned(),
+        false => format!(" Smallest visible difference, by the control: {}.", all.join(", ")),
     }
 }
 
@@ -253,8 +253,8 @@ fn ratios(comparison: &Comparison) -> Option<Ratios> {
         equivalence_margin: comparison.options.equivalence_margin,
         rows: comparison.rows.iter().map(row).collect(),
         note: Some(format!(
-            "By logarithm: half as much is as far from the line at 1 as twice as much. What lies within the band around \
-             it is the same within {within}; an interval that leaves the line out is a difference."
+            "The scale is logarithmic: half and double are equally far from 1. Ratios inside the band are the same \
+             within {within}; an interval that excludes 1 shows a difference."
         )),
     })
 }

@@ -8,6 +8,7 @@ use loadlab_analysis::findings::Findings;
 
 use crate::document::Fact;
 use crate::figures;
+use crate::wording::capital;
 
 /// Cases named in the sentence.
 const MAX_NAMED: usize = 3;
@@ -58,9 +59,9 @@ fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
             Some(format!("{title} is {} in {every}{rest}.", figures::with_name(least.1, metric)))
         }
         _ if metric.better() == Better::More => {
-            Some(format!("{title}: most {}, least {}{rest}.", text(most), text(least)))
+            Some(format!("{title}: highest {}, lowest {}{rest}.", text(most), text(least)))
         }
-        _ => Some(format!("{title}: least {}, most {}{rest}.", text(least), text(most))),
+        _ => Some(format!("{title}: lowest {}, highest {}{rest}.", text(least), text(most))),
     }
 }
 
@@ -99,13 +100,4 @@ fn compared(findings: &Findings<'_>, metric: &Metric) -> Option<String> {
     };
     let shown = all.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join("; ");
     Some(format!("{} against {base}: {shown}{more}.", capital(&metric.title())))
-}
-
-fn capital(text: &str) -> String {
-    // `p99` stays unchanged.
-    if text.chars().nth(1).is_some_and(|c| c.is_ascii_digit()) {
-        return text.to_owned();
-    }
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }

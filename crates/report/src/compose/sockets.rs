@@ -59,8 +59,8 @@ pub fn pairs(case: &CaseFindings<'_>) -> Option<Table> {
         ]
     };
     let head = ["from", "to", "at", "open", "busy", "not known", "round trip", "sent again"];
-    let mut note = "Means over the load. Busy: the one that asked waits for an answer. Not known: of these the kernel's \
-                    clock is too coarse to tell, or it has none, as for Unix sockets."
+    let mut note = "Means over the load. Busy: the caller waits for an answer. Not known: the kernel's clock is too coarse \
+                    to tell, and Unix sockets have no such clock."
         .to_owned();
     if left_out > 0 {
         note.push_str(&format!(
@@ -98,9 +98,9 @@ fn of(lists: &[(&str, &[Sample])]) -> Table {
         text_columns: vec![4],
         rows: lists.iter().map(|(name, list)| row(name, list)).collect(),
         note: Some(
-            "The most at one time; of connections and segments that the kernel threw away or sent again, how many. Of \
-             components without their own network the sockets are among the host's. A machine has a load average; \
-             for a component it is the share of time in which something of it waited for a core."
+            "Levels are the most at one time; dropped connections and resent segments are counts. The sockets of \
+             components without their own network are in the host's row. A machine has a load average; for a \
+             component it is the share of time in which something in it waited for a core."
                 .into(),
         ),
     };

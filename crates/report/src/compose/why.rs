@@ -7,6 +7,7 @@ use loadlab_record::documents::why::{Effect, LeverCall, LeverFacts, RaisedFacts,
 use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
 use crate::figures::{self, NOTHING};
 use crate::plane::RangedValue;
+use crate::wording::capital;
 
 /// Turns the report of a run that is a proof into one of its answer: its loads are not compared with one another.
 pub fn as_why_report(mut document: Document, manifest: &Manifest) -> Document {
@@ -206,9 +207,4 @@ fn signed(ratio: f64) -> String {
 
 fn two(value: f64) -> String {
     format!("{value:.2}").replace('-', "−")
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -397,7 +397,7 @@ fn io_uring(planned: Option<&Demand>, facts: &Facts) -> Option<Finding> {
         return Some(Finding::new("io_uring", "allowed").effect(Severity::Ok, "the faster backend is used"));
     };
     if planned.is_some_and(|p| p.io == IoChoice::Epoll) {
-        let effect = "epoll was asked for";
+        let effect = "you chose epoll";
         return Some(Finding::new("io_uring", "refused").effect(Severity::Ok, effect));
     }
     let disabled = facts.io_uring.disabled.filter(|n| *n > 0);

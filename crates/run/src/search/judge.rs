@@ -33,7 +33,7 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (O
     }
     if ended_early {
         let why = not_met.first().map_or_else(String::new, |(_, said)| format!(": {}", with_value(said)));
-        return (Outcome::Missed, format!("ended early, since nothing could make up for it any more{why}"));
+        return (Outcome::Missed, format!("ended early: it could no longer meet the expectations{why}"));
     }
     // The measurement cannot be extended further. An expectation not known to hold does not count as met.
     if let Some((_, said)) = not_met.first() {

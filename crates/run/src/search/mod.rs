@@ -509,7 +509,7 @@ fn describe_answer(answer: &Answer, vary: SearchVariable) -> String {
             format!("{} meet the expectations, {} do not ({sure})", shown(level), shown(above))
         }
         Answer::AtLeast { level, is_top: true } => {
-            format!("at least {}, the highest level to be tried", shown(level))
+            format!("at least {}, the top of the range", shown(level))
         }
         Answer::AtLeast { level, is_top: false } => format!(
             "at least {}: no measured level failed before the search ran out of levels; `--max-levels` allows more",

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use loadlab_load::journey::capture::{Capture, From, Pattern};
+use loadlab_load::journey::capture::{Capture, CaptureSource, Pattern};
 use loadlab_load::journey::check::{self, Checks, Expect, JsonCheck};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::rows::{self, Rows};
@@ -202,10 +202,10 @@ fn written(template: &Template) -> Option<Vec<u8>> {
 /// The reason in words, if the plan reader let an invalid capture through.
 pub fn capture(capture: &plan::Capture) -> Result<(u16, Capture), String> {
     let from = match &capture.from {
-        plan::CaptureFrom::Json(pointer) => From::Json(Pointer::parse(pointer)?),
-        plan::CaptureFrom::Header(name) => From::Header(name.as_bytes().into()),
-        plan::CaptureFrom::Regex(regex) => From::Regex(Pattern::new(regex)?),
-        plan::CaptureFrom::Body => From::Body,
+        plan::CaptureFrom::Json(pointer) => CaptureSource::Json(Pointer::parse(pointer)?),
+        plan::CaptureFrom::Header(name) => CaptureSource::Header(name.as_bytes().into()),
+        plan::CaptureFrom::Regex(regex) => CaptureSource::Regex(Pattern::new(regex)?),
+        plan::CaptureFrom::Body => CaptureSource::Body,
     };
     Ok((capture.slot, Capture { from, is_number: capture.is_number }))
 }

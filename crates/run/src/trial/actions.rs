@@ -42,7 +42,9 @@ impl Actor<'_> {
         self.carry_out_all(events, over, &mut changed);
         // A killed container is kept as long as an event may start it again.
         for (name, now) in &mut changed {
-            let Some(killed) = now.as_ref().filter(|c| c.is_container() && c.was_killed()) else { continue };
+            let Some(killed) = now.as_ref().filter(|c| c.is_container() && c.ended_on_request()) else {
+                continue;
+            };
             match self.running.system.kill(killed) {
                 Ok(_) => *now = None,
                 // It is taken down with the rest.
@@ -211,7 +213,7 @@ impl Actor<'_> {
 
     fn restart_container(&self, name: &str, before: &Component, changed: &mut Changed) -> Result<(), String> {
         let message = |e: loadlab_system::Error| e.to_string();
-        let was_up = !before.was_killed();
+        let was_up = !before.ended_on_request();
         // If restarting fails, it is unknown whether the container was stopped: it counts as present until it is taken
         // down.
         let component = self.running.system.restart_container(before).map_err(message)?;

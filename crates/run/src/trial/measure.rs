@@ -452,12 +452,7 @@ impl Measuring<'_> {
             };
             self.end_if_due(&totals);
         }
-        let (ended, how) = match (&self.stopped_by, self.state.abort_reason()) {
-            _ if self.state.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
-            (_, Some(trouble)) => (Ended::Broken, trouble.describe()),
-            (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
-            (None, None) => (Ended::Complete, "complete".to_owned()),
-        };
+        let (ended, how) = self.state.how_load_ended(self.stopped_by.as_deref());
         let at_s = outcome.at_s;
         let mut measured = outcome.measured;
         if self.request.is_warmup_found {

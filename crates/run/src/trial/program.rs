@@ -10,7 +10,7 @@ use loadlab_load::run::Origin;
 use loadlab_plan as plan;
 use loadlab_record::counts::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::documents::event::EventKind;
-use loadlab_record::documents::summary::{Ended, Generator, LoadFacts};
+use loadlab_record::documents::summary::{Generator, LoadFacts};
 use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::text::units::format_count;
@@ -360,12 +360,7 @@ impl ProgramRun<'_> {
             self.second(self.second_ns + SECOND_NS, self.reported);
         }
         self.second(ended_ns.max(self.second_ns), counted);
-        let (ended, how) = match (&self.stopped_by, state.abort_reason()) {
-            _ if state.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
-            (_, Some(trouble)) => (Ended::Broken, trouble.describe()),
-            (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
-            (None, None) => (Ended::Complete, "complete".to_owned()),
-        };
+        let (ended, how) = state.how_load_ended(self.stopped_by.as_deref());
         let elapsed_s = (ended_ns - began_ns) as f64 / 1e9;
         MeasuredLoad {
             run: LoadRun {

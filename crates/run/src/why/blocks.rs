@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_analysis::trial::components::cpu_s;
 use loadlab_analysis::why::Block;
 use loadlab_plan::{Case, EventSpec};
 use loadlab_record::Histogram;
@@ -226,10 +227,6 @@ fn goodput(ticks: &[Tick], from_s: u64, to_s: u64, loads: usize) -> Option<f64> 
         covered_s += tick.to_s - tick.from_s;
     }
     (covered_s > seconds * loads as f64 - EDGE_S).then(|| ok as f64 / seconds)
-}
-
-fn cpu_s(sample: &Sample) -> Option<f64> {
-    sample.cpu_s.or_else(|| Some(sample.cpu_user_s? + sample.cpu_system_s?))
 }
 
 /// Interpolates a counter between two readings; `None` outside them.

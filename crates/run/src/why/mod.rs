@@ -265,7 +265,7 @@ impl Proof<'_> {
                     "there is no limit to raise, it is as high as the machine, or one thread cannot use more"
                 }
                 "delay" => "a shorter delay would be less than its jitter",
-                _ => "the plan names no more of it",
+                _ => "the plan names no higher value of it",
             };
             self.facts.levers[0].not_raised = Some(why.to_owned());
         }

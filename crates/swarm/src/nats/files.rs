@@ -11,7 +11,7 @@ use async_nats::jetstream::Context;
 use async_nats::jetstream::message::PublishMessage;
 use sha2::{Digest, Sha256};
 
-use super::{Subjects, SwarmError, follow, keep};
+use super::{Subjects, SwarmError, follow, publish_until_stored};
 use crate::message::FileOffer;
 
 /// Maximum total size of a run's files: the server and each agent store them on disk.
@@ -90,7 +90,8 @@ pub async fn send(
             }
             let id = format!("{}/file/{index}/{number}", subjects.run);
             let message = PublishMessage::build().payload(piece[..read].to_vec().into()).message_id(id);
-            let sent = tokio::time::timeout(PIECE, keep(context, subjects.file(index), message));
+            let sent =
+                tokio::time::timeout(PIECE, publish_until_stored(context, subjects.file(index), message));
             if sent.await.is_err() {
                 let s = PIECE.as_secs();
                 return Err(failed(path, &format!("the NATS server did not take a part of it within {s} s")));

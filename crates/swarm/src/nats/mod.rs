@@ -68,7 +68,7 @@ pub enum SwarmError {
     )]
     Stream(String),
     /// The server denies a permission that is needed.
-    #[error("the NATS server does not allow it: {0}\nhint: deploy/nats has the permissions of each side")]
+    #[error("the NATS server denies a permission: {0}\nhint: deploy/nats has the permissions of each side")]
     Denied(String),
     /// A credentials file cannot be used.
     #[error("cannot use the credentials {path}: {why}")]
@@ -241,7 +241,7 @@ async fn make_stream(context: &Context, subjects: &Subjects) -> Result<(), Swarm
 
 /// Sends a message until the server has acknowledged it. For a message that must be the first on its subject, returns
 /// whether it was.
-async fn keep(context: &Context, subject: String, message: PublishMessage) -> bool {
+async fn publish_until_stored(context: &Context, subject: String, message: PublishMessage) -> bool {
     loop {
         let sent = match context.send_publish(subject.clone(), message.clone()).await {
             Ok(acknowledged) => acknowledged.await.map(drop),

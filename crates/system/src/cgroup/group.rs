@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_record::text::units::format_bytes;
 
-use super::{CgroupDir, Controller, Version, folder_name, place_of, read};
+use super::{CgroupDir, Controller, Version, cgroup_of, folder_name, read};
 use crate::process::kill;
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
@@ -25,7 +25,7 @@ const MAX_PERIOD_US: u64 = 1_000_000;
 /// A component's folders.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    pub places: Vec<CgroupDir>,
+    pub cgroups: Vec<CgroupDir>,
 }
 
 /// A limit that could not be applied.
@@ -41,23 +41,23 @@ impl Group {
     pub fn create(run: &[CgroupDir], name: &str) -> (Group, Vec<Unavailable>) {
         let mut group = Group::default();
         let mut unavailable = Vec::new();
-        for place in run {
-            let place = CgroupDir { dir: place.dir.join(folder_name(name)), ..place.clone() };
-            let made = match fs::create_dir(&place.dir) {
+        for cgroup in run {
+            let cgroup = CgroupDir { dir: cgroup.dir.join(folder_name(name)), ..cgroup.clone() };
+            let made = match fs::create_dir(&cgroup.dir) {
                 // Left over from an earlier component of this name.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                    match kill::processes_in(&place.dir).as_slice() {
+                    match kill::processes_in(&cgroup.dir).as_slice() {
                         [] => Ok(()),
-                        pids => Err(format!("{} contains pid {}", place.dir.display(), pids[0])),
+                        pids => Err(format!("{} contains pid {}", cgroup.dir.display(), pids[0])),
                     }
                 }
-                made => made.map_err(|e| format!("cannot create {}: {e}", place.dir.display())),
+                made => made.map_err(|e| format!("cannot create {}: {e}", cgroup.dir.display())),
             };
             match made {
-                Ok(()) => group.places.push(place),
+                Ok(()) => group.cgroups.push(cgroup),
                 Err(why) => unavailable.push(Unavailable {
                     component: name.to_owned(),
-                    what: format!("cgroup {}", place.dir.display()),
+                    what: format!("cgroup {}", cgroup.dir.display()),
                     why,
                 }),
             }
@@ -68,10 +68,10 @@ impl Group {
 
     /// v1 counts block I/O only where a throttling rule exists, so each disk gets a rule that no disk can reach.
     fn count_io(&self, name: &str) -> Option<Unavailable> {
-        let place = place_of(&self.places, Controller::Io).filter(|p| p.version == Version::V1)?;
+        let cgroup = cgroup_of(&self.cgroups, Controller::Io).filter(|p| p.version == Version::V1)?;
         let failed = disks(Path::new("/sys/block")).iter().find_map(|disk| {
             ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"].iter().find_map(|file| {
-                fs::write(place.dir.join(file), format!("{disk} {UNLIMITED_BPS}\n"))
+                fs::write(cgroup.dir.join(file), format!("{disk} {UNLIMITED_BPS}\n"))
                     .err()
                     .map(|e| format!("{file} of disk {disk}: {e}"))
             })
@@ -91,14 +91,14 @@ impl Group {
         }
         if let Some(bytes) = limits.memory_bytes {
             let limit = format!("memory to {}", format_bytes(bytes as f64));
-            let place = self.place(Controller::Memory, &limit)?;
+            let cgroup = self.cgroup(Controller::Memory, &limit)?;
             let with_swap = limits.memory_swap_bytes.unwrap_or(bytes).max(bytes);
-            unavailable.extend(self.set_memory(place, bytes, with_swap, &limit)?);
+            unavailable.extend(self.set_memory(cgroup, bytes, with_swap, &limit)?);
         }
         if let Some(pids) = limits.pids {
             let limit = format!("pids to {pids}");
-            let place = self.place(Controller::Pids, &limit)?;
-            set(&place.dir.join("pids.max"), &pids.to_string(), &limit)?;
+            let cgroup = self.cgroup(Controller::Pids, &limit)?;
+            set(&cgroup.dir.join("pids.max"), &pids.to_string(), &limit)?;
         }
         if limits.block != BlockLimits::default() {
             unavailable.extend(self.limit_block(limits.block)?);
@@ -108,19 +108,19 @@ impl Group {
 
     fn limit_cpu(&self, cores: f64) -> Result<(), LimitError> {
         let limit = format!("cpu to {cores} cores");
-        let place = self.place(Controller::Cpu, &limit)?;
+        let cgroup = self.cgroup(Controller::Cpu, &limit)?;
         let (quota_us, period_us) = cpu_quota(cores)?;
-        match place.version {
+        match cgroup.version {
             Version::V1 => {
-                set(&place.dir.join("cpu.cfs_period_us"), &period_us.to_string(), &limit)?;
-                set(&place.dir.join("cpu.cfs_quota_us"), &quota_us.to_string(), &limit)
+                set(&cgroup.dir.join("cpu.cfs_period_us"), &period_us.to_string(), &limit)?;
+                set(&cgroup.dir.join("cpu.cfs_quota_us"), &quota_us.to_string(), &limit)
             }
-            Version::V2 => set(&place.dir.join("cpu.max"), &format!("{quota_us} {period_us}"), &limit),
+            Version::V2 => set(&cgroup.dir.join("cpu.max"), &format!("{quota_us} {period_us}"), &limit),
         }
     }
 
-    pub(crate) fn place(&self, controller: Controller, limit: &str) -> Result<&CgroupDir, LimitError> {
-        place_of(&self.places, controller).ok_or_else(|| LimitError {
+    pub(crate) fn cgroup(&self, controller: Controller, limit: &str) -> Result<&CgroupDir, LimitError> {
+        cgroup_of(&self.cgroups, controller).ok_or_else(|| LimitError {
             limit: limit.to_owned(),
             why: format!("loadlab has no cgroup with the controller `{}` on this host", controller.v1_name()),
             hint: super::tree::HINT.to_owned(),
@@ -129,21 +129,21 @@ impl Group {
 
     /// Lifts the CPU limit, so that shutting down is not slowed by it.
     pub fn lift_cpu(&self) {
-        if let Some(place) = place_of(&self.places, Controller::Cpu) {
+        if let Some(cgroup) = cgroup_of(&self.cgroups, Controller::Cpu) {
             // Best effort: if the limit stays, the component still ends, only later.
-            let _ = match place.version {
-                Version::V1 => fs::write(place.dir.join("cpu.cfs_quota_us"), "-1"),
-                Version::V2 => fs::write(place.dir.join("cpu.max"), "max"),
+            let _ = match cgroup.version {
+                Version::V1 => fs::write(cgroup.dir.join("cpu.cfs_quota_us"), "-1"),
+                Version::V2 => fs::write(cgroup.dir.join("cpu.max"), "max"),
             };
         }
     }
 
     /// The `cgroup.procs` files for the child to join through, closed on exec.
     pub fn cgroup_procs(&self) -> Result<Vec<(File, PathBuf)>, (PathBuf, std::io::Error)> {
-        self.places
+        self.cgroups
             .iter()
-            .map(|place| {
-                let path = place.dir.join("cgroup.procs");
+            .map(|cgroup| {
+                let path = cgroup.dir.join("cgroup.procs");
                 OpenOptions::new().write(true).open(&path).map(|f| (f, path.clone())).map_err(|e| (path, e))
             })
             .collect()
@@ -151,12 +151,12 @@ impl Group {
 
     /// The folders in all hierarchies.
     pub fn dirs(&self) -> Vec<PathBuf> {
-        self.places.iter().map(|p| p.dir.clone()).collect()
+        self.cgroups.iter().map(|p| p.dir.clone()).collect()
     }
 
     /// Live processes in any of the folders.
     pub fn pids(&self) -> Vec<u32> {
-        let mut pids: Vec<u32> = self.places.iter().flat_map(|p| kill::processes_in(&p.dir)).collect();
+        let mut pids: Vec<u32> = self.cgroups.iter().flat_map(|p| kill::processes_in(&p.dir)).collect();
         pids.sort_unstable();
         pids.dedup();
         pids
@@ -164,12 +164,12 @@ impl Group {
 
     /// How many times the kernel killed one of its processes for memory. `None` if unknown.
     pub fn oom_kills(&self) -> Option<u64> {
-        let place = place_of(&self.places, Controller::Memory)?;
-        let file = match place.version {
+        let cgroup = cgroup_of(&self.cgroups, Controller::Memory)?;
+        let file = match cgroup.version {
             Version::V1 => "memory.oom_control",
             Version::V2 => "memory.events",
         };
-        read::keyed(&fs::read_to_string(place.dir.join(file)).ok()?, "oom_kill")
+        read::keyed(&fs::read_to_string(cgroup.dir.join(file)).ok()?, "oom_kill")
     }
 
     /// Removes the folders; returns those that could not be removed.
@@ -262,9 +262,9 @@ mod tests {
     }
 
     fn v2(root: &Path, controllers: &[Controller]) -> Group {
-        let place =
+        let cgroup =
             CgroupDir { version: Version::V2, controllers: controllers.to_vec(), dir: root.join("run") };
-        let (group, unavailable) = Group::create(&[place], "db");
+        let (group, unavailable) = Group::create(&[cgroup], "db");
         assert_eq!(unavailable, []);
         group
     }
@@ -316,9 +316,9 @@ mod tests {
     #[test]
     fn a_group_in_use_is_not_shared() {
         let root = fake(&[("run/db/cgroup.procs", "4711\n")]);
-        let place = CgroupDir { version: Version::V2, controllers: vec![], dir: root.path().join("run") };
-        let (group, unavailable) = Group::create(&[place], "db");
-        assert!(group.places.is_empty());
+        let cgroup = CgroupDir { version: Version::V2, controllers: vec![], dir: root.path().join("run") };
+        let (group, unavailable) = Group::create(&[cgroup], "db");
+        assert!(group.cgroups.is_empty());
         assert!(unavailable[0].why.ends_with("contains pid 4711"), "{unavailable:?}");
     }
 

@@ -9,7 +9,7 @@ use loadlab_record::text::units::format_bytes;
 use loadlab_record::watch::limits::LimitsInForce;
 
 use super::group::{Group, LimitError, UNLIMITED_BPS, disks, set};
-use super::{CgroupDir, Controller, Version, place_of};
+use super::{CgroupDir, Controller, Version, cgroup_of};
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
 /// A v1 memory limit above this means no limit: an unlimited group reads nearly 2^63.
@@ -64,8 +64,10 @@ impl Group {
         if old.memory_bytes.is_some() && new.memory_bytes.is_none() {
             self.lift_memory()?;
         }
-        if let (Some(_), None, Some(place)) = (old.pids, new.pids, place_of(&self.places, Controller::Pids)) {
-            set(&place.dir.join("pids.max"), "max", "pids to none")?;
+        if let (Some(_), None, Some(cgroup)) =
+            (old.pids, new.pids, cgroup_of(&self.cgroups, Controller::Pids))
+        {
+            set(&cgroup.dir.join("pids.max"), "max", "pids to none")?;
         }
         if old.block != new.block {
             self.lift_block(old.block, new.block)?;
@@ -85,14 +87,14 @@ impl Group {
     }
 
     fn lift_memory(&self) -> Result<(), LimitError> {
-        let Some(place) = place_of(&self.places, Controller::Memory) else { return Ok(()) };
+        let Some(cgroup) = cgroup_of(&self.cgroups, Controller::Memory) else { return Ok(()) };
         // Memory plus swap may not be limited to less than memory alone, so memory goes first.
-        let files = match place.version {
+        let files = match cgroup.version {
             Version::V1 => [("memory.memsw.limit_in_bytes", "-1"), ("memory.limit_in_bytes", "-1")],
             Version::V2 => [("memory.swap.max", "max"), ("memory.max", "max")],
         };
         let lifted = files.map(|(file, value)| {
-            let path = place.dir.join(file);
+            let path = cgroup.dir.join(file);
             if !path.exists() {
                 return Ok(());
             }
@@ -110,7 +112,7 @@ impl Group {
     /// former.
     pub fn set_memory(
         &self,
-        place: &CgroupDir,
+        cgroup: &CgroupDir,
         bytes: u64,
         with_swap: u64,
         limit: &str,
@@ -118,12 +120,12 @@ impl Group {
         // The kernel rounds to whole pages.
         let page = rustix::param::page_size() as u64;
         let (bytes, with_swap) = (bytes - bytes % page, with_swap - with_swap % page);
-        let (file, swap_file, swap) = match place.version {
+        let (file, swap_file, swap) = match cgroup.version {
             Version::V1 => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", with_swap),
             Version::V2 => ("memory.max", "memory.swap.max", with_swap - bytes),
         };
-        let memory = || set(&place.dir.join(file), &bytes.to_string(), limit);
-        let swap_file = place.dir.join(swap_file);
+        let memory = || set(&cgroup.dir.join(file), &bytes.to_string(), limit);
+        let swap_file = cgroup.dir.join(swap_file);
         if !swap_file.exists() {
             memory()?;
             let has_swap = fs::read_to_string("/proc/swaps").is_ok_and(|s| s.lines().count() > 1);
@@ -137,7 +139,7 @@ impl Group {
             }));
         }
         let both = || set(&swap_file, &swap.to_string(), limit);
-        let is_raised = place.version == Version::V1 && number_in(&swap_file).is_some_and(|now| swap > now);
+        let is_raised = cgroup.version == Version::V1 && number_in(&swap_file).is_some_and(|now| swap > now);
         if is_raised {
             both()?;
             memory()?;
@@ -151,7 +153,7 @@ impl Group {
     /// Limits what is read from and written to each disk.
     pub fn limit_block(&self, limits: BlockLimits) -> Result<Option<Unavailable>, LimitError> {
         let limit = block_text(limits);
-        let place = self.place(Controller::Io, &limit)?;
+        let cgroup = self.cgroup(Controller::Io, &limit)?;
         let disks = disks(Path::new("/sys/block"));
         if disks.is_empty() {
             return Err(LimitError {
@@ -163,14 +165,14 @@ impl Group {
         for ((v1_file, v2_key), value) in BLOCK.iter().zip(limits.values()) {
             let Some(value) = value else { continue };
             for disk in &disks {
-                match place.version {
-                    Version::V1 => set_line(&place.dir.join(v1_file), disk, "", value, &limit)?,
-                    Version::V2 => set_line(&place.dir.join("io.max"), disk, v2_key, value, &limit)?,
+                match cgroup.version {
+                    Version::V1 => set_line(&cgroup.dir.join(v1_file), disk, "", value, &limit)?,
+                    Version::V2 => set_line(&cgroup.dir.join("io.max"), disk, v2_key, value, &limit)?,
                 }
             }
         }
         let writes = limits.write_bytes_per_s.is_some() || limits.write_ops_per_s.is_some();
-        Ok((writes && place.version == Version::V1).then(|| Unavailable {
+        Ok((writes && cgroup.version == Version::V1).then(|| Unavailable {
             component: String::new(),
             what: "a limit on writes through the page cache".into(),
             why: "cgroup v1 limits direct and synchronous writes (O_DIRECT, O_SYNC), not what the kernel writes later"
@@ -179,17 +181,17 @@ impl Group {
     }
 
     fn lift_block(&self, old: BlockLimits, new: BlockLimits) -> Result<(), LimitError> {
-        let Some(place) = place_of(&self.places, Controller::Io) else { return Ok(()) };
+        let Some(cgroup) = cgroup_of(&self.cgroups, Controller::Io) else { return Ok(()) };
         let gone = |i: usize| old.values()[i].is_some() && new.values()[i].is_none();
         for (i, (v1_file, v2_key)) in BLOCK.iter().enumerate().filter(|(i, _)| gone(*i)) {
             for disk in disks(Path::new("/sys/block")) {
-                let (file, line) = match (place.version, i) {
+                let (file, line) = match (cgroup.version, i) {
                     // Without a rule, v1 does not count.
                     (Version::V1, 0 | 1) => (*v1_file, format!("{disk} {UNLIMITED_BPS}")),
                     (Version::V1, _) => (*v1_file, format!("{disk} 0")),
                     (Version::V2, _) => ("io.max", format!("{disk} {v2_key}=max")),
                 };
-                let path = place.dir.join(file);
+                let path = cgroup.dir.join(file);
                 fs::write(&path, &line).map_err(|e| LimitError {
                     limit: "block I/O to none".into(),
                     why: format!("cannot write {line} to {}: {e}", path.display()),
@@ -202,17 +204,17 @@ impl Group {
 
     /// The limits in force, from the kernel's own files. Open files and cores are limited per process, not per group.
     pub fn in_force(&self) -> LimitsInForce {
-        let at = |controller| place_of(&self.places, controller);
+        let at = |controller| cgroup_of(&self.cgroups, controller);
         let mut limits = LimitsInForce {
             cpu_cores: at(Controller::Cpu).and_then(cpu_cores),
             pids: at(Controller::Pids).and_then(|p| number_in(&p.dir.join("pids.max"))),
             ..LimitsInForce::default()
         };
-        if let Some(place) = at(Controller::Memory) {
-            (limits.memory_bytes, limits.memory_swap_bytes) = memory(place);
+        if let Some(cgroup) = at(Controller::Memory) {
+            (limits.memory_bytes, limits.memory_swap_bytes) = memory(cgroup);
         }
-        if let Some(place) = at(Controller::Io) {
-            let [read, write, reads, writes] = block(place);
+        if let Some(cgroup) = at(Controller::Io) {
+            let [read, write, reads, writes] = block(cgroup);
             (limits.block_read_bytes_per_s, limits.block_write_bytes_per_s) = (read, write);
             (limits.block_read_ops_per_s, limits.block_write_ops_per_s) = (reads, writes);
         }
@@ -224,17 +226,17 @@ fn number_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-fn cpu_cores(place: &CgroupDir) -> Option<f64> {
-    let (quota, period) = match place.version {
+fn cpu_cores(cgroup: &CgroupDir) -> Option<f64> {
+    let (quota, period) = match cgroup.version {
         Version::V1 => {
             // -1 (unlimited) does not parse.
             (
-                number_in(&place.dir.join("cpu.cfs_quota_us"))?,
-                number_in(&place.dir.join("cpu.cfs_period_us"))?,
+                number_in(&cgroup.dir.join("cpu.cfs_quota_us"))?,
+                number_in(&cgroup.dir.join("cpu.cfs_period_us"))?,
             )
         }
         Version::V2 => {
-            let text = fs::read_to_string(place.dir.join("cpu.max")).ok()?;
+            let text = fs::read_to_string(cgroup.dir.join("cpu.max")).ok()?;
             let mut words = text.split_ascii_whitespace();
             (words.next()?.parse().ok()?, words.next()?.parse().ok()?)
         }
@@ -242,9 +244,9 @@ fn cpu_cores(place: &CgroupDir) -> Option<f64> {
     (period > 0).then(|| quota as f64 / period as f64)
 }
 
-fn memory(place: &CgroupDir) -> (Option<u64>, Option<u64>) {
-    let read = |file: &str| number_in(&place.dir.join(file)).filter(|n| *n < UNLIMITED_BYTES);
-    match place.version {
+fn memory(cgroup: &CgroupDir) -> (Option<u64>, Option<u64>) {
+    let read = |file: &str| number_in(&cgroup.dir.join(file)).filter(|n| *n < UNLIMITED_BYTES);
+    match cgroup.version {
         Version::V1 => (read("memory.limit_in_bytes"), read("memory.memsw.limit_in_bytes")),
         Version::V2 => {
             let memory = read("memory.max");
@@ -254,11 +256,11 @@ fn memory(place: &CgroupDir) -> (Option<u64>, Option<u64>) {
 }
 
 /// The smallest limit across disks, in the order of [`BLOCK`].
-fn block(place: &CgroupDir) -> [Option<u64>; 4] {
+fn block(cgroup: &CgroupDir) -> [Option<u64>; 4] {
     BLOCK.map(|(v1_file, v2_key)| {
-        let file = if place.version == Version::V1 { v1_file } else { "io.max" };
-        let text = fs::read_to_string(place.dir.join(file)).ok()?;
-        let values = text.lines().filter_map(|line| match place.version {
+        let file = if cgroup.version == Version::V1 { v1_file } else { "io.max" };
+        let text = fs::read_to_string(cgroup.dir.join(file)).ok()?;
+        let values = text.lines().filter_map(|line| match cgroup.version {
             Version::V1 => line.split_once(' ')?.1.trim().parse::<u64>().ok(),
             Version::V2 => value_of(line, v2_key),
         });
@@ -316,13 +318,13 @@ mod tests {
     use super::*;
 
     fn group(root: &Path, version: Version) -> Group {
-        let place = |dir: &str, controllers: &[Controller]| CgroupDir {
+        let cgroup = |dir: &str, controllers: &[Controller]| CgroupDir {
             version,
             controllers: controllers.to_vec(),
             dir: root.join(dir),
         };
         let all = [Controller::Cpu, Controller::Memory, Controller::Pids, Controller::Io];
-        Group { places: vec![place("g", &all)] }
+        Group { cgroups: vec![cgroup("g", &all)] }
     }
 
     #[test]

@@ -77,9 +77,9 @@ pub(crate) struct CgroupDir {
     pub dir: PathBuf,
 }
 
-/// The folder that covers a controller, among `places`.
-pub(crate) fn place_of(places: &[CgroupDir], controller: Controller) -> Option<&CgroupDir> {
-    places.iter().find(|p| p.controllers.contains(&controller))
+/// The folder that covers a controller, among `cgroups`.
+pub(crate) fn cgroup_of(cgroups: &[CgroupDir], controller: Controller) -> Option<&CgroupDir> {
+    cgroups.iter().find(|p| p.controllers.contains(&controller))
 }
 
 /// Turns a name into a folder name: characters that could leave the folder or upset a shell become `_`.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use loadlab_record::watch::sample::Pressure;
 
-use super::{CgroupDir, Controller, Version, place_of};
+use super::{CgroupDir, Controller, Version, cgroup_of};
 
 /// Half of the page in which the kernel writes these files (seq_file); none of their lines comes near this length.
 const HALF_PAGE: usize = 2048;
@@ -187,8 +187,8 @@ pub(crate) struct GroupReader {
 
 impl GroupReader {
     /// Opens the files that exist.
-    pub fn open(places: &[CgroupDir]) -> GroupReader {
-        let at = |controller| place_of(places, controller).map(|p| (p.version, p.dir.as_path()));
+    pub fn open(cgroups: &[CgroupDir]) -> GroupReader {
+        let at = |controller| cgroup_of(cgroups, controller).map(|p| (p.version, p.dir.as_path()));
         GroupReader {
             cpu: at(Controller::Cpuacct).map(|(version, dir)| match version {
                 Version::V1 => (
@@ -202,7 +202,7 @@ impl GroupReader {
                 .map(|(version, dir)| (version, CachedFile::open(&dir.join("cpu.stat")))),
             memory: at(Controller::Memory).map(|(version, dir)| MemoryFiles::open(version, dir)),
             // Every v2 group has it, whatever its controllers.
-            pressure: places
+            pressure: cgroups
                 .iter()
                 .find(|p| p.version == Version::V2)
                 .and_then(|p| PressureFiles::open(&p.dir, ".pressure")),
@@ -214,8 +214,8 @@ impl GroupReader {
                 (version, CachedFile::open(&dir.join(file)))
             }),
             tasks: at(Controller::Pids).map(|(_, dir)| CachedFile::open(&dir.join("pids.current"))),
-            // Every place lists the same processes; v2's folder, if there is one, is always present.
-            processes: places.last().map(|p| CachedFile::open(&p.dir.join("cgroup.procs"))),
+            // Every cgroup lists the same processes; v2's folder, if there is one, is always present.
+            processes: cgroups.last().map(|p| CachedFile::open(&p.dir.join("cgroup.procs"))),
         }
     }
 
@@ -383,13 +383,13 @@ mod tests {
             ("g/pids.current", "7\n"),
             ("g/cgroup.procs", "12\n34\n"),
         ]);
-        let place = CgroupDir {
+        let cgroup = CgroupDir {
             version: Version::V2,
             controllers: Controller::ALL.to_vec(),
             dir: root.path().join("g"),
         };
         assert_eq!(
-            GroupReader::open(&[place]).read(&mut Vec::new()),
+            GroupReader::open(&[cgroup]).read(&mut Vec::new()),
             GroupReading {
                 cpu_s: Some(2.5),
                 cpu_user_s: Some(2.0),
@@ -431,12 +431,12 @@ mod tests {
                 "254:0 Read 40\n254:0 Write 80\n254:0 Total 120\nTotal 120\n",
             ),
         ]);
-        let place = |controller: Controller| CgroupDir {
+        let cgroup = |controller: Controller| CgroupDir {
             version: Version::V1,
             controllers: vec![controller],
             dir: root.path().join(controller.v1_name()),
         };
-        let all = Controller::ALL.map(place);
+        let all = Controller::ALL.map(cgroup);
         assert_eq!(
             GroupReader::open(&all).read(&mut Vec::new()),
             GroupReading {

@@ -32,7 +32,7 @@ struct Hierarchy {
 /// A run's folder in each hierarchy that has one, and what is missing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunGroups {
-    pub places: Vec<CgroupDir>,
+    pub cgroups: Vec<CgroupDir>,
     pub unavailable: Vec<Unavailable>,
 }
 
@@ -52,24 +52,24 @@ impl RunGroups {
                 Version::V1 => (hierarchy.own, hierarchy.controllers),
                 Version::V2 => v2_base(&hierarchy, &in_v1),
             };
-            groups.places.push(CgroupDir { version: hierarchy.version, controllers, dir: base.join(TOP) });
+            groups.cgroups.push(CgroupDir { version: hierarchy.version, controllers, dir: base.join(TOP) });
         }
         // Another run of this name may be using the folder, or have been killed: we must not take it over.
-        if groups.places.iter().any(|p| p.dir.join(&name).exists()) {
+        if groups.cgroups.iter().any(|p| p.dir.join(&name).exists()) {
             name = format!("{name}-{}", std::process::id());
         }
-        groups.places.iter_mut().for_each(|p| p.dir.push(&name));
+        groups.cgroups.iter_mut().for_each(|p| p.dir.push(&name));
         groups
     }
 
     /// Makes the planned folders; a hierarchy that refuses is dropped and reported as unavailable.
     pub fn create(&mut self) {
-        for mut place in std::mem::take(&mut self.places) {
-            match make(&mut place) {
-                Ok(()) => self.places.push(place),
+        for mut cgroup in std::mem::take(&mut self.cgroups) {
+            match make(&mut cgroup) {
+                Ok(()) => self.cgroups.push(cgroup),
                 Err(e) => {
-                    let why = format!("cannot create {}: {e}", place.dir.display());
-                    for controller in &place.controllers {
+                    let why = format!("cannot create {}: {e}", cgroup.dir.display());
+                    for controller in &cgroup.controllers {
                         self.miss(&format!("cgroup controller `{}`", controller.v1_name()), &why);
                     }
                 }
@@ -78,7 +78,7 @@ impl RunGroups {
         for controller in Controller::ALL {
             let what = format!("cgroup controller `{}`", controller.v1_name());
             let known = self.unavailable.iter().any(|u| u.what == what || u.what == "cgroups");
-            if !known && super::place_of(&self.places, controller).is_none() {
+            if !known && super::cgroup_of(&self.cgroups, controller).is_none() {
                 self.miss(&what, "not available to loadlab on this host");
             }
         }
@@ -94,7 +94,7 @@ impl RunGroups {
 
     /// The interface that provides the controllers in use: `v1`, `v2`, `hybrid` or `none`.
     pub fn version(&self) -> &'static str {
-        let has = |version| self.places.iter().any(|p| p.version == version && !p.controllers.is_empty());
+        let has = |version| self.cgroups.iter().any(|p| p.version == version && !p.controllers.is_empty());
         match (has(Version::V1), has(Version::V2)) {
             (true, true) => "hybrid",
             (true, false) => "v1",
@@ -108,7 +108,7 @@ impl RunGroups {
 pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<CgroupDir> {
     let found = discover(root, &pid.to_string());
     let in_v1: Vec<Controller> = found.iter().flat_map(|h| h.controllers.clone()).collect();
-    let place = |h: Hierarchy| {
+    let cgroup = |h: Hierarchy| {
         let controllers = match h.version {
             Version::V1 => h.controllers,
             // A file that does not exist reads as nothing.
@@ -116,11 +116,11 @@ pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<CgroupDir> {
         };
         CgroupDir { version: h.version, controllers, dir: h.own }
     };
-    found.into_iter().map(place).collect()
+    found.into_iter().map(cgroup).collect()
 }
 
 /// Groups given by their folders, read-only; their files show what each counts.
-pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<CgroupDir> {
+pub(crate) fn cgroups_at(dirs: &[PathBuf]) -> Vec<CgroupDir> {
     let by_file = [
         (Controller::Cpu, "cpu.cfs_quota_us"),
         (Controller::Cpuacct, "cpuacct.usage"),
@@ -128,7 +128,7 @@ pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<CgroupDir> {
         (Controller::Pids, "pids.current"),
         (Controller::Io, "blkio.throttle.io_service_bytes"),
     ];
-    let place = |dir: &PathBuf| {
+    let cgroup = |dir: &PathBuf| {
         let is_v2 = dir.join("cgroup.controllers").exists();
         let in_v1 = by_file.iter().filter(|(_, file)| dir.join(file).exists()).map(|(c, _)| *c);
         CgroupDir {
@@ -137,14 +137,14 @@ pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<CgroupDir> {
             dir: dir.clone(),
         }
     };
-    let mut places: Vec<CgroupDir> = dirs.iter().map(place).collect();
+    let mut cgroups: Vec<CgroupDir> = dirs.iter().map(cgroup).collect();
     // On a host with both, the v2 tree does not count what v1 has.
     let in_v1: Vec<Controller> =
-        places.iter().filter(|p| p.version == Version::V1).flat_map(|p| p.controllers.clone()).collect();
-    for place in places.iter_mut().filter(|p| p.version == Version::V2) {
-        place.controllers.retain(|c| !in_v1.contains(c));
+        cgroups.iter().filter(|p| p.version == Version::V1).flat_map(|p| p.controllers.clone()).collect();
+    for cgroup in cgroups.iter_mut().filter(|p| p.version == Version::V2) {
+        cgroup.controllers.retain(|c| !in_v1.contains(c));
     }
-    places
+    cgroups
 }
 
 /// Our own group in the hierarchy of CPU limits, read-only.
@@ -152,21 +152,21 @@ pub(crate) fn own_cpu_group(root: &Path) -> Vec<CgroupDir> {
     let found = discover(root, "self");
     let v1 = found.iter().find(|h| h.controllers.contains(&Controller::Cpu));
     let own = v1.or_else(|| found.iter().find(|h| h.version == Version::V2));
-    let place = |h: &Hierarchy| CgroupDir {
+    let cgroup = |h: &Hierarchy| CgroupDir {
         version: h.version,
         controllers: vec![Controller::Cpu],
         dir: h.own.clone(),
     };
-    own.map(place).into_iter().collect()
+    own.map(cgroup).into_iter().collect()
 }
 
 /// Makes a run's folder and, in v2, enables the controllers for its children.
-fn make(place: &mut CgroupDir) -> io::Result<()> {
-    let top = place.dir.parent().map(Path::to_path_buf).unwrap_or_default();
-    create_in(&top, &place.dir)?;
-    if place.version == Version::V2 {
-        place.controllers.retain(|c| match c.v2_name() {
-            Some(name) => pass_on(&top, name) && pass_on(&place.dir, name),
+fn make(cgroup: &mut CgroupDir) -> io::Result<()> {
+    let top = cgroup.dir.parent().map(Path::to_path_buf).unwrap_or_default();
+    create_in(&top, &cgroup.dir)?;
+    if cgroup.version == Version::V2 {
+        cgroup.controllers.retain(|c| match c.v2_name() {
+            Some(name) => pass_on(&top, name) && pass_on(&cgroup.dir, name),
             None => true,
         });
     }
@@ -345,7 +345,7 @@ pub(crate) mod tests {
 
     fn lines_of(groups: &RunGroups, root: &Path) -> Vec<String> {
         let mut lines: Vec<String> = groups
-            .places
+            .cgroups
             .iter()
             .map(|p| {
                 let names: Vec<_> = p.controllers.iter().map(|c| c.v1_name()).collect();
@@ -431,7 +431,7 @@ pub(crate) mod tests {
         ]);
         let mut groups = RunGroups::plan(root.path(), "r");
         groups.create();
-        assert!(groups.places.is_empty());
+        assert!(groups.cgroups.is_empty());
         let memory = groups.unavailable.iter().find(|u| u.what == "cgroup controller `memory`").unwrap();
         assert!(memory.why.starts_with("cannot create "), "{}", memory.why);
         assert_eq!(groups.unavailable.len(), 5);
@@ -446,7 +446,7 @@ pub(crate) mod tests {
         ]);
         let mut groups = RunGroups::plan(root.path(), "r");
         let dir = root.path().join(format!("sys/fs/cgroup/memory/loadlab/r-{}", std::process::id()));
-        assert_eq!(groups.places[0].dir, dir);
+        assert_eq!(groups.cgroups[0].dir, dir);
         groups.create();
         assert!(dir.is_dir());
     }

@@ -42,9 +42,9 @@ pub(crate) struct Inner {
     /// an error.
     pub was_ready: AtomicBool,
     /// Whether it has ended and its engine is being asked how.
-    pub is_asked: AtomicBool,
+    pub is_status_requested: AtomicBool,
     /// Whether its end is intended.
-    pub leaving: AtomicBool,
+    pub is_stopping: AtomicBool,
     pub life: Mutex<Life>,
     pub ended: Condvar,
     pub origin: Origin,
@@ -157,7 +157,7 @@ impl Component {
     }
 
     /// Whether it has ended because it was asked to.
-    pub fn was_killed(&self) -> bool {
+    pub fn ended_on_request(&self) -> bool {
         self.inner.is_leaving() && self.ended().is_some()
     }
 
@@ -208,7 +208,7 @@ impl Inner {
     /// What the watcher should read for it.
     pub fn target(&self) -> Target {
         let asked = lock(&self.life).limits.memory_bytes;
-        Target::component(&self.spec.name, &self.group.places, &self.family, asked)
+        Target::component(&self.spec.name, &self.group.cgroups, &self.family, asked)
     }
 
     /// Signals the group as long as its leader has not been reaped: until then the group id cannot be reused.
@@ -232,7 +232,7 @@ impl Inner {
     }
 
     pub fn pids(&self) -> Vec<u32> {
-        match self.group.places.is_empty() {
+        match self.group.cgroups.is_empty() {
             false => self.group.pids(),
             true => self.family.members(&process::snapshot()).iter().map(|s| s.pid).collect(),
         }
@@ -240,14 +240,14 @@ impl Inner {
 
     /// Everything that must be gone after `down`; without a cgroup this scans every process on the machine.
     pub fn all_pids(&self) -> Vec<u32> {
-        match self.group.places.is_empty() {
+        match self.group.cgroups.is_empty() {
             false => self.group.pids(),
             true => self.family.members_and_marked().iter().map(|s| s.pid).collect(),
         }
     }
 
     pub fn escaped(&self) -> Vec<u32> {
-        if self.group.places.is_empty() {
+        if self.group.cgroups.is_empty() {
             return Vec::new();
         }
         let marked = process::marked(&self.family.mark);
@@ -305,7 +305,7 @@ impl Inner {
     }
 
     pub fn is_leaving(&self) -> bool {
-        self.leaving.load(Ordering::SeqCst)
+        self.is_stopping.load(Ordering::SeqCst)
     }
 }
 

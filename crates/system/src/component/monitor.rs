@@ -121,8 +121,9 @@ impl Shared {
         let mut looked_ns = 0;
         while !self.stop.load(Ordering::SeqCst) {
             let kept = lock(&self.kept).clone();
-            let is_watched =
-                |c: &&Arc<Inner>| lock(&c.life).ended.is_none() && !c.is_asked.load(Ordering::SeqCst);
+            let is_watched = |c: &&Arc<Inner>| {
+                lock(&c.life).ended.is_none() && !c.is_status_requested.load(Ordering::SeqCst)
+            };
             let living: Vec<&Arc<Inner>> = kept.iter().filter(is_watched).collect();
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
             fds.extend(living.iter().map(|c| PollFd::from_borrowed_fd(c.pidfd.as_fd(), PollFlags::IN)));
@@ -174,7 +175,7 @@ fn ended(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
     }
     // Read while the cgroup exists: the engine removes it, and does not report the OOM kill if it sees the end first.
     inner.count_oom_kills(&mut lock(&inner.life));
-    inner.is_asked.store(true, Ordering::SeqCst);
+    inner.is_status_requested.store(true, Ordering::SeqCst);
     let (theirs, to) = (inner.clone(), notices.clone());
     let asks = std::thread::Builder::new().name("loadlab-ended".into());
     if asks.spawn(move || reap(&theirs, at_ns, &to)).is_err() {

@@ -212,7 +212,7 @@ impl System {
         let present: Vec<Arc<Inner>> =
             self.monitor.all().into_iter().filter(|inner| of_project(inner)).collect();
         for inner in &present {
-            inner.leaving.store(true, Ordering::SeqCst);
+            inner.is_stopping.store(true, Ordering::SeqCst);
         }
         let engine = self.engine()?;
         // Podman's tool also makes a pod, which lacks the label we search for.

@@ -20,7 +20,7 @@ impl System {
     /// # Errors
     /// [`Error::Limit`]: the first limit that cannot, as it would be reported when that component starts.
     pub fn check_limits<'a>(&self, wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>) -> Result<()> {
-        wanted.into_iter().try_for_each(|(component, limits)| try_limits(self.places(), component, limits))
+        wanted.into_iter().try_for_each(|(component, limits)| try_limits(self.cgroups(), component, limits))
     }
 }
 
@@ -31,22 +31,22 @@ impl System {
 pub fn check_limits<'a>(wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>) -> Result<()> {
     let mut groups = RunGroups::plan(Path::new("/"), &format!("check-{}", std::process::id()));
     groups.create();
-    let checked = wanted.into_iter().try_for_each(|(c, limits)| try_limits(&groups.places, c, limits));
-    for place in &groups.places {
+    let checked = wanted.into_iter().try_for_each(|(c, limits)| try_limits(&groups.cgroups, c, limits));
+    for cgroup in &groups.cgroups {
         // The folder of all runs is removed with the last run.
-        let _ = std::fs::remove_dir(&place.dir);
-        let _ = place.dir.parent().map(std::fs::remove_dir);
+        let _ = std::fs::remove_dir(&cgroup.dir);
+        let _ = cgroup.dir.parent().map(std::fs::remove_dir);
     }
     checked
 }
 
-fn try_limits(places: &[CgroupDir], component: &str, limits: &Limits) -> Result<()> {
+fn try_limits(cgroups: &[CgroupDir], component: &str, limits: &Limits) -> Result<()> {
     // Open files and links are not limited by cgroups.
     let is_free = limits.cpu_cores.is_none() && limits.memory_bytes.is_none() && limits.pids.is_none();
     if is_free && limits.block == BlockLimits::default() {
         return Ok(());
     }
-    let (group, _) = Group::create(places, component);
+    let (group, _) = Group::create(cgroups, component);
     let limited = group.limit(limits).map(drop);
     let _ = group.remove(clock::now_ns() + REMOVED_NS);
     let component = component.to_owned();

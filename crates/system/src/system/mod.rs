@@ -180,12 +180,12 @@ impl System {
             closed: false,
         };
         system.make_scratch()?;
-        for place in &system.groups.places {
-            system.ledger.made(Resource::Cgroup(place.dir.clone()))?;
+        for cgroup in &system.groups.cgroups {
+            system.ledger.made(Resource::Cgroup(cgroup.dir.clone()))?;
         }
-        let planned: Vec<PathBuf> = system.groups.places.iter().map(|p| p.dir.clone()).collect();
+        let planned: Vec<PathBuf> = system.groups.cgroups.iter().map(|p| p.dir.clone()).collect();
         system.groups.create();
-        for dir in planned.into_iter().filter(|dir| !system.groups.places.iter().any(|p| p.dir == *dir)) {
+        for dir in planned.into_iter().filter(|dir| !system.groups.cgroups.iter().any(|p| p.dir == *dir)) {
             system.ledger.done(Resource::Cgroup(dir))?;
         }
         system.unavailable = system.groups.unavailable.clone();
@@ -213,8 +213,8 @@ impl System {
         }
     }
 
-    pub(crate) fn places(&self) -> &[crate::cgroup::CgroupDir] {
-        &self.groups.places
+    pub(crate) fn cgroups(&self) -> &[crate::cgroup::CgroupDir] {
+        &self.groups.cgroups
     }
 
     /// What this host cannot provide to any component.
@@ -302,9 +302,9 @@ impl System {
         for resource in asked {
             results.push(self.await_asked(resource));
         }
-        for place in &self.groups.places {
-            if clean::remove_run_group(&place.dir, until_ns) {
-                results.push(self.ledger.done(Resource::Cgroup(place.dir.clone())));
+        for cgroup in &self.groups.cgroups {
+            if clean::remove_run_group(&cgroup.dir, until_ns) {
+                results.push(self.ledger.done(Resource::Cgroup(cgroup.dir.clone())));
             }
         }
         if self.owns_scratch {

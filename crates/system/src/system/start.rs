@@ -55,7 +55,7 @@ impl System {
             None => NetworkPlacement::default(),
         };
         let link = if is_component { self.prepare_link(spec, &placement)? } else { LinkLimits::default() };
-        let (group, mut unavailable) = Group::create(&self.groups.places, &spec.name);
+        let (group, mut unavailable) = Group::create(&self.groups.cgroups, &spec.name);
         let stdin = if let Role::Relay(stdin) = role { Some(stdin) } else { None };
         let started = self.start_in(spec, &group, &mut unavailable, placement.network, stdin);
         let StartedProcess { id, logs, started_ns } = match started {
@@ -94,8 +94,8 @@ impl System {
             unavailable,
             is_command,
             was_ready: Default::default(),
-            is_asked: Default::default(),
-            leaving: Default::default(),
+            is_status_requested: Default::default(),
+            is_stopping: Default::default(),
             life: Mutex::new(Life { limits: spec.limits, link, ..Life::default() }),
             ended: Default::default(),
             origin: Origin::Process,

@@ -46,7 +46,7 @@ impl System {
         if let Origin::Container(handle) = &inner.origin {
             return self.take_down_container(inner, handle, timeout_ns);
         }
-        inner.leaving.store(true, Ordering::SeqCst);
+        inner.is_stopping.store(true, Ordering::SeqCst);
         let begun_ns = clock::now_ns();
         let until_ns = begun_ns.saturating_add(timeout_ns.unwrap_or(inner.spec.stop.timeout_ns));
         inner.group.lift_cpu();
@@ -78,7 +78,7 @@ impl System {
 
     fn end_all(&self, inner: &Inner) -> Result<()> {
         let until_ns = clock::now_ns() + KILLED_NS;
-        let ended = match inner.group.places.is_empty() {
+        let ended = match inner.group.cgroups.is_empty() {
             false => kill::kill_groups(&inner.group.dirs(), until_ns).and_then(|killed| {
                 // Processes that have left the group still belong to the component.
                 kill::kill_until_none(until_ns, || inner.escaped()).map(|escaped| killed + escaped)

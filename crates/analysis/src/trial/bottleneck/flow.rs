@@ -151,10 +151,10 @@ impl Flow {
         }
         // All combinations: on each of these pairs none of the unknown connections waits, or all do.
         let mut ranges: BTreeMap<(String, bool), WaitPlace> = BTreeMap::new();
-        for case in 0..1u32 << unsure.len() {
+        for combination in 0..1u32 << unsure.len() {
             let level = |pair: &Pair| {
                 let bit = unsure.iter().position(|at| std::ptr::eq(&self.pairs[*at], pair));
-                if bit.is_some_and(|bit| case >> bit & 1 == 1) { most(pair) } else { waiting(pair) }
+                if bit.is_some_and(|bit| combination >> bit & 1 == 1) { most(pair) } else { waiting(pair) }
             };
             for place in self.places_by(in_flight, rate_per_s, &level) {
                 let range = ranges.entry((place.name.clone(), place.is_link)).or_insert(place.clone());
@@ -164,7 +164,7 @@ impl Flow {
             }
         }
         let mut found: Vec<WaitPlace> = ranges.into_values().filter(|place| has_most(place.most)).collect();
-        found.sort_by(|a, b| b.entered.total_cmp(&a.entered).then_with(|| self.is_before(a, b)));
+        found.sort_by(|a, b| b.entered.total_cmp(&a.entered).then_with(|| self.callers_first(a, b)));
         if let Some(at) = found.iter().position(|place| has_most(place.requests)) {
             return Some(Site::At(found.swap_remove(at)));
         }
@@ -176,7 +176,7 @@ impl Flow {
     }
 
     /// The caller comes before the component it calls.
-    fn is_before(&self, a: &WaitPlace, b: &WaitPlace) -> std::cmp::Ordering {
+    fn callers_first(&self, a: &WaitPlace, b: &WaitPlace) -> std::cmp::Ordering {
         self.behind(&b.name).contains(a.name.as_str()).cmp(&self.behind(&a.name).contains(b.name.as_str()))
     }
 

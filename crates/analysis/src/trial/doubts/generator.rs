@@ -153,7 +153,8 @@ pub(crate) fn client_limit_so_far(own: OwnLimits, attempted: u64) -> Option<Doub
         "client_limit",
         true,
         format!(
-            "of {attempts} connection attempts, limits of loadlab's own machine failed {}",
+            "of {attempts} connection attempts, {} failed on limits of loadlab's own machine: {}",
+            format_count(met.iter().map(|(n, ..)| *n as f64).sum()),
             whys.join(", ")
         ),
         format!("{}; `loadlab check --preflight` shows this machine's limits", hints.join("; ")),

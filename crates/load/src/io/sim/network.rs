@@ -114,7 +114,7 @@ impl Chance {
     }
 
     /// Sets the current time.
-    pub(super) fn is_at(&mut self, now_ns: u64) {
+    pub(super) fn set_now(&mut self, now_ns: u64) {
         if now_ns >= self.network.until_ns {
             let Network { seed, like, until_ns, .. } = self.network;
             self.network = Network { seed, like, until_ns, ..Network::default() };

@@ -19,12 +19,12 @@ use loadlab_system::{Cancel, guardian};
 use serde_json::{Value, json};
 
 use self::reading::{Measured, Reading, Unusable, misleading, reading_of, usable};
-use super::only_case;
 use super::read_plan::{self, ReadPlan};
 use super::revisions::git::Repository;
 use super::revisions::{Trees, changes};
-use super::run::{GUARDIAN, default_out, own_exe, usual};
+use super::run::{GUARDIAN, default_options, default_out, own_exe};
 use super::session;
+use super::{only_case, without_revisions};
 use crate::args::{self, BisectArgs, PlanArgs, PlanChoice};
 use crate::exit::{self, CommandEnd, note};
 use crate::live::wording;
@@ -71,7 +71,7 @@ fn once(args: &BisectArgs) -> CommandEnd {
         // A plan that is wrong is wrong at all revisions.
         Err(ended) => return ended.with_code(STOP),
     };
-    if let Err(why) = of_no_revisions(&read.plan) {
+    if let Err(why) = without_revisions(&read.plan, "bisect") {
         return CommandEnd::error(Exit::BadPlan, why).with_code(STOP);
     }
     if expects_nothing(&read.plan) {
@@ -84,7 +84,7 @@ fn once(args: &BisectArgs) -> CommandEnd {
             Ok(options) => options,
             Err(ended) => return ended.with_code(STOP),
         };
-    let cancel = match session::prepared() {
+    let cancel = match session::prepare_process() {
         Ok(cancel) => cancel,
         Err(ended) => return ended.with_code(STOP),
     };
@@ -105,13 +105,6 @@ fn once(args: &BisectArgs) -> CommandEnd {
         Exit::NotUp | Exit::Invalid | Exit::CouldNotRun | Exit::Undecided => SKIP,
     };
     CommandEnd::with(exit).with_code(code)
-}
-
-/// Refuses a plan that compares revisions: the search, or git, decides which ones are measured.
-fn of_no_revisions(plan: &Plan) -> Result<(), String> {
-    let hint = "leave them out of the plan: --set revisions=null";
-    let why = "the plan compares revisions, and a bisection measures one after the other";
-    if plan.revisions.is_empty() { Ok(()) } else { Err(format!("{why}\nhint: {hint}")) }
 }
 
 /// Whether every trial would pass, however slow its revision is. A search fails if its lowest level does.
@@ -145,15 +138,15 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<PlanWithFigure, Command
         Ok::<_, CommandEnd>((read, choice))
     };
     let (mut read, mut choice) = read_with(args.set.clone())?;
-    of_no_revisions(&read.plan).map_err(|why| CommandEnd::error(Exit::BadPlan, why))?;
+    without_revisions(&read.plan, "bisect").map_err(|why| CommandEnd::error(Exit::BadPlan, why))?;
     let has = |plan: &Plan| plan.cases().iter().all(|c| c.figures.iter().any(|f| f.name == args.figure));
     if !has(&read.plan) {
         let figures = json!({ args.figure.as_str(): formula(&args.figure) }).to_string();
         let set = args.set.iter().cloned().chain([("figures".to_owned(), figures)]).collect();
         (read, choice) = read_with(set)?;
     }
-    let case = only_case(&read.plan, "one is searched for")
-        .map_err(|message| CommandEnd::error(Exit::BadPlan, message))?;
+    let case =
+        only_case(&read.plan, "bisect").map_err(|message| CommandEnd::error(Exit::BadPlan, message))?;
     let found = case.figures.iter().find(|f| f.name == args.figure);
     let facts = loadlab_run::figures_of_case(case).into_iter().find(|f| f.name == args.figure);
     match (found, facts) {
@@ -163,7 +156,7 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<PlanWithFigure, Command
 }
 
 fn options_of(args: &BisectArgs, read: &ReadPlan, out: PathBuf) -> Result<RunOptions, CommandEnd> {
-    Ok(RunOptions { has_viewer: false, ..usual(read, out, &args.allow_host, &args.resolve)? })
+    Ok(RunOptions { has_viewer: false, ..default_options(read, out, &args.allow_host, &args.resolve)? })
 }
 
 /// A search in progress.
@@ -211,7 +204,7 @@ fn searched(args: &BisectArgs) -> Result<CommandEnd, CommandEnd> {
     }
     let changed = changes(&repository, &[good, last], &read.path, args.allow_dirty).map_err(bad)?;
     changed.iter().for_each(|text| note(text));
-    let cancel = session::prepared()?;
+    let cancel = session::prepare_process()?;
     let not_up = |why: String| CommandEnd::error(Exit::NotUp, why);
     let guardian = guardian::spawn(&own_exe()?, GUARDIAN).map_err(|error| not_up(error.to_string()))?;
     let trees = Trees::new(repository, guardian).map_err(not_up)?;

@@ -44,7 +44,7 @@ fn plan_of(text: &str, path: &str) -> Result<String, String> {
     let Some(services) = compose["services"].as_object().filter(|s| !s.is_empty()) else {
         let is_plan = !compose["loadlab"].is_null();
         return Err(match is_plan {
-            true => "this is a plan already\nhint: `loadlab check` it, or `loadlab run` it".to_owned(),
+            true => "this is already a plan\nhint: `loadlab check` it, or `loadlab run` it".to_owned(),
             false => {
                 "not a Compose file: it has no `services`\nhint: `loadlab init URL` writes a plan for a URL"
                     .to_owned()
@@ -214,7 +214,7 @@ mod tests {
             ("services: { dns: { image: x, ports: ['53:5353/udp'] } }", "no service publishes a port"),
             ("services: {}", "it has no `services`"),
             ("name: x", "it has no `services`"),
-            ("loadlab: 1", "this is a plan already"),
+            ("loadlab: 1", "this is already a plan"),
             ("a: [", "not a Compose file"),
         ] {
             let said = plan_of(compose, "compose.yaml").unwrap_err();

@@ -138,7 +138,7 @@ fn checked(args: &InitArgs, text: String) -> Result<String, String> {
             mask::add_all(&plan.secrets);
             Ok(text)
         }
-        Err(errors) => Err(format!("the plan made of it would not be valid, and is not written:\n{errors}")),
+        Err(errors) => Err(format!("the plan made of it is not valid, and was not written:\n{errors}")),
     }
 }
 
@@ -147,7 +147,7 @@ fn write(args: &InitArgs, text: &str) -> Result<(), String> {
     let exists = |path: &Path| path.symlink_metadata().is_ok();
     if exists(&args.out) && !args.force {
         return Err(format!(
-            "{} exists already\nhint: -o FILE writes another file, --force overwrites it",
+            "{} already exists\nhint: -o FILE writes another file, --force overwrites it",
             args.out.display()
         ));
     }

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::git::Repository;
+use super::git::{Repository, listed};
 
-/// The most names that are looked up, and the most files that a message names.
+/// The most names that are looked up.
 const MOST_WORDS: usize = 10_000;
-const NAMED: usize = 3;
 
 /// Copies the files that the plan's text names from the working tree into the plan's folder of a revision, if they are
 /// missing there. Files that git ignores are left out: they were built here, and each revision builds its own. Returns
@@ -31,10 +30,7 @@ pub fn complete(repository: &Repository, plan: &str, into: &Path) -> Result<Opti
         }
         copy(&source, &target).map_err(|error| failed(&source, error))?;
     }
-    let named: Vec<String> = files.iter().take(NAMED).map(|file| file.display().to_string()).collect();
-    let more = files.len().saturating_sub(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    Ok((!files.is_empty()).then(|| format!("{}{more}", named.join(", "))))
+    Ok((!files.is_empty()).then(|| listed(&files)))
 }
 
 /// Copies a file, or what a link to a file leads to, since that may be in no revision; a link to a folder as a link.

@@ -9,7 +9,7 @@ use std::process::Command;
 use loadlab_record::documents::manifest::{CommitFacts, RevisionFacts, short_commit};
 use loadlab_record::text::units::plural;
 
-/// The most changed files that a message names.
+/// The most files that a message names.
 const NAMED: usize = 3;
 
 /// The commit that is checked out in a file's repository; `None` if the file is in no repository, or git cannot say.
@@ -73,7 +73,7 @@ impl Repository {
         let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &commit];
         let commit = git(&self.root, words).map(|out| text(&out)).map_err(|_| {
             format!(
-                "there is no revision `{name}` in {}\nhint: `git log {name}` says as much; a clone without its history or its \
+                "there is no revision `{name}` in {}\nhint: check the name with `git log {name}`; a clone without its history or its \
                  branches gets them with `git fetch --unshallow` and `git fetch origin {name}:{name}`",
                 self.root.display()
             )
@@ -145,15 +145,12 @@ impl Repository {
             .map(|name| PathBuf::from(OsStr::from_bytes(name)))
             .filter(|name| *name != plan)
             .collect();
-        let named: Vec<String> = changed.iter().take(NAMED).map(|name| name.display().to_string()).collect();
-        let more = changed.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         Ok((!changed.is_empty()).then(|| {
             format!(
-                "the tree has changes in {} that `{}` does not have: {}{more}",
+                "the tree has changes in {} that `{}` does not have: {}",
                 plural(changed.len() as u64, "file", "files"),
                 present.name,
-                named.join(", ")
+                listed(&changed)
             )
         }))
     }
@@ -239,9 +236,9 @@ fn git(dir: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result
         command.env_remove(name);
     }
     let output = command.stdin(std::process::Stdio::null()).output().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Failed::NoGit(
-            "comparing revisions takes git, which is not here\nhint: apt-get install git".to_owned(),
-        ),
+        std::io::ErrorKind::NotFound => {
+            Failed::NoGit("git is not installed, and revisions need it\nhint: apt-get install git".to_owned())
+        }
         _ => Failed::NoGit(format!("git cannot be started: {error}")),
     })?;
     if output.status.success() {
@@ -258,4 +255,12 @@ fn text(out: &[u8]) -> String {
 
 fn path(out: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(out.strip_suffix(b"\n").unwrap_or(out)))
+}
+
+/// The first few of these files, and how many more there are.
+pub(super) fn listed(files: &[PathBuf]) -> String {
+    let named: Vec<String> = files.iter().take(NAMED).map(|file| file.display().to_string()).collect();
+    let more = files.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
 }

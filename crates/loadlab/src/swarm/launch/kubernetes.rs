@@ -111,11 +111,11 @@ pub fn asked<'a>(args: &'a SwarmArgs, url: &'a str) -> Result<(&'a str, Access<'
     let image = image.ok_or("kubernetes needs --launch-image IMAGE, an image with loadlab in it")?;
     match &args.launch_creds {
         Some(name) => Ok((image, Access::Secret { name, has_ca: args.swarm_ca.is_some() })),
-        None if url.contains('@') || args.swarm_ca.is_some() => {
-            Err("the agents need what the NATS server asks for, and a Job is shown to others\nhint: --launch-creds \
-                 SECRET names a Secret with it; deploy/README.md says how it is made"
-                .to_owned())
-        }
+        None if url.contains('@') || args.swarm_ca.is_some() => Err(
+            "the agents need the NATS server's credentials, and others can read a Job\nhint: --launch-creds \
+                 SECRET names a Secret with them; deploy/README.md says how it is made"
+                .to_owned(),
+        ),
         None => Ok((image, Access::Url(url))),
     }
 }

@@ -160,7 +160,7 @@ impl Launched {
                 coordinator.slot_count(),
                 began.elapsed().as_secs(),
                 queue.text,
-                if queue.is_over { self.job.hint_of_ended() } else { "--launch-wait has them wait longer" },
+                if queue.is_over { self.job.hint_of_ended() } else { "--launch-wait waits longer" },
             )));
         }
     }
@@ -212,6 +212,6 @@ fn run(command: &mut Command, input: &str, package: &str) -> Result<String, Stri
     let first = first.strip_prefix("error: ").unwrap_or(first);
     Err(match first {
         "" => format!("{name} failed: {}", output.status),
-        why => format!("{name} refuses: {why}"),
+        why => format!("{name} failed: {why}"),
     })
 }

@@ -41,14 +41,14 @@ fn read_one(r: &mut Reader<'_>, entry: &Entry) -> Option<Capture> {
 
 fn read_pointer(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let scalar = r.scalar(node, "a JSON pointer such as `/token`")?;
-    is_pointer(r, &scalar).then_some(scalar.text)
+    check_pointer(r, &scalar).then_some(scalar.text)
 }
 
 /// Whether a text is a JSON pointer; reports what is wrong with it.
-pub(crate) fn is_pointer(r: &mut Reader<'_>, scalar: &Scalar) -> bool {
+pub(crate) fn check_pointer(r: &mut Reader<'_>, scalar: &Scalar) -> bool {
     let text = scalar.text.as_str();
     if !text.is_empty() && !text.starts_with('/') {
-        let message = format!("`{}` is not a JSON pointer: it starts with `/`", shorten(text));
+        let message = format!("`{}` is not a JSON pointer: a pointer starts with `/`", shorten(text));
         let hint = format!("`/{}`", text.trim_start_matches("$.").replace(['.', '['], "/").replace(']', ""));
         r.wrong(scalar, message, Some(hint));
         return false;

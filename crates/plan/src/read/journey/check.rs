@@ -9,7 +9,7 @@ use crate::keys;
 use crate::keys::journey::EXPECT;
 use crate::model::journey::{Checks, Expect};
 use crate::model::template::{Piece, Template, pieces};
-use crate::read::journey::capture::is_pointer;
+use crate::read::journey::capture::check_pointer;
 use crate::read::reader::{Fields, Reader, Resolved, Scalar, When};
 use crate::read::values::whole_number;
 use crate::text::error::Problem;
@@ -118,7 +118,7 @@ fn read_values(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
             let (text, span) = (entry.key.clone(), entry.key_span);
             let pointer = Scalar { text, kind: ScalarKind::Text, span, origin: None };
             let expect = read_expect(r, entry);
-            if is_pointer(r, &pointer) {
+            if check_pointer(r, &pointer) {
                 checks.json.extend(expect.map(|e| (entry.key.clone(), e)));
             }
         }

@@ -5,7 +5,7 @@
 //! up a name later.
 
 pub(crate) mod body;
-mod capture;
+pub(crate) mod capture;
 mod check;
 pub(crate) mod conversation;
 pub(crate) mod feeds;

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 
 use super::Agent;
 use crate::message::{Announcement, Claim, OpenSlot, VERSION};
-use crate::nats::{ANNOUNCED, BEAT, Subjects, keep};
+use crate::nats::{ANNOUNCED, BEAT, Subjects, publish_until_stored};
 
 /// How long an agent tries to claim a slot.
 const CLAIM: Duration = Duration::from_secs(20);
@@ -48,7 +48,7 @@ impl Agent<'_> {
             let id = format!("{}/claim/{slot}/{epoch}/{}", subjects.run, self.id);
             let message = PublishMessage::build().payload(bytes.clone().into()).message_id(id);
             let message = message.expected_last_subject_sequence(0);
-            let claimed = keep(&self.context, subjects.claim(slot, epoch), message);
+            let claimed = publish_until_stored(&self.context, subjects.claim(slot, epoch), message);
             // The run may be over by now and its stream gone.
             if tokio::time::timeout(CLAIM, claimed).await.ok()? {
                 return Some(*offered);

@@ -133,7 +133,7 @@ impl Agent<'_> {
         let mut reported = BTreeSet::new();
         while let Some(why) = denied.recv().await {
             if reported.len() < MOST_DENIALS && reported.insert(why.clone()) {
-                (self.log)(&format!("the NATS server does not allow it: {why}"));
+                (self.log)(&format!("the NATS server denies a permission: {why}"));
             }
         }
         std::future::pending().await

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use super::Agent;
 use crate::message::{Answer, OpenSlot};
-use crate::nats::{HEADER_BYTES, REPORT, Subjects, keep};
+use crate::nats::{HEADER_BYTES, REPORT, Subjects, publish_until_stored};
 
 /// A message from a load's thread to the coordinator.
 pub(super) enum Outgoing {
@@ -33,7 +33,7 @@ impl Agent<'_> {
                     );
                     let bytes = serde_json::to_vec(&answer).expect("texts and numbers");
                     let message = PublishMessage::build().payload(bytes.into()).message_id(id);
-                    keep(&self.context, subjects.answer(slot, epoch), message).await;
+                    publish_until_stored(&self.context, subjects.answer(slot, epoch), message).await;
                 }
                 Outgoing::Report { load, number, bytes } => {
                     let most = self.client.max_payload().saturating_sub(HEADER_BYTES).max(HEADER_BYTES);
@@ -43,7 +43,8 @@ impl Agent<'_> {
                         let header = format!("{number} {piece} {}", pieces.len());
                         let message = PublishMessage::build().payload(part.to_vec().into());
                         let message = message.header(REPORT, header.as_str()).message_id(id);
-                        keep(&self.context, subjects.reports(slot, load, epoch), message).await;
+                        publish_until_stored(&self.context, subjects.reports(slot, load, epoch), message)
+                            .await;
                     }
                 }
             }

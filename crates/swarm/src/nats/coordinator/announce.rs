@@ -54,7 +54,7 @@ pub(super) struct OpenedRun {
 pub(super) async fn open(
     offer: &RunOffer,
     subjects: &Subjects,
-    leaves: &mut oneshot::Receiver<()>,
+    shutdown: &mut oneshot::Receiver<()>,
 ) -> Result<OpenedRun, SwarmError> {
     let (client, mut denied) = offer.server.connect().await?;
     let context = context_of(&client);
@@ -73,7 +73,7 @@ pub(super) async fn open(
     })?;
     let sent = tokio::select! {
         sent = files::send(&context, subjects, &offer.files, most) => sent,
-        _ = leaves => Err(SwarmError::Interrupted),
+        _ = shutdown => Err(SwarmError::Interrupted),
     };
     if let Err(error) = sent {
         let _ = context.delete_stream(subjects.stream()).await;

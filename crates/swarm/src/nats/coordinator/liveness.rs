@@ -8,7 +8,7 @@ use super::Shared;
 use crate::nats::{BEAT, Subjects};
 
 /// Records signs of life: heartbeats and the coordinator's own echo.
-pub(super) async fn hear(client: &Client, subjects: &Subjects, shared: &Shared) {
+pub(super) async fn receive_heartbeats(client: &Client, subjects: &Subjects, shared: &Shared) {
     loop {
         if let Ok(mut beats) = client.subscribe(subjects.heartbeats()).await {
             while let Some(beat) = beats.next().await {

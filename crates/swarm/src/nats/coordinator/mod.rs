@@ -66,7 +66,7 @@ pub struct Coordinator {
     ready_ns: u64,
     orders: Mutex<Orders>,
     /// Dropped to end the network thread.
-    stays: Option<oneshot::Sender<()>>,
+    shutdown_sender: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     loads: Mutex<u64>,
 }
@@ -105,7 +105,7 @@ impl Coordinator {
         let shared =
             Arc::new(Shared { agents: Mutex::new(Agents::new(offer.slots)), changed: Condvar::new() });
         let (orders, queue) = mpsc::unbounded_channel();
-        let (stays, mut leaves) = oneshot::channel();
+        let (shutdown_sender, mut shutdown) = oneshot::channel();
         let (began, begun) = std::sync::mpsc::channel();
         let onto = shared.clone();
         let body = move || {
@@ -115,14 +115,14 @@ impl Coordinator {
             };
             runtime.block_on(async move {
                 let subjects = Subjects { run: offer.run.clone() };
-                let made = open(&offer, &subjects, &mut leaves);
+                let made = open(&offer, &subjects, &mut shutdown);
                 match made.await {
                     Ok(OpenedRun { client, context, files }) => {
                         let _ = began.send(Ok(()));
                         let (client, context, subjects) = (&client, &context, &subjects);
                         let network =
                             NetworkThread { client, context, subjects, offer: &offer, files: &files };
-                        network.run(queue, leaves, &onto).await;
+                        network.run(queue, shutdown, &onto).await;
                     }
                     Err(error) => drop(began.send(Err(error))),
                 }
@@ -130,10 +130,10 @@ impl Coordinator {
         };
         let thread = std::thread::Builder::new().name("loadlab-swarm".into()).spawn(body);
         let thread = thread.map_err(SwarmError::Thread)?;
-        let mut stays = Some(stays);
+        let mut shutdown_sender = Some(shutdown_sender);
         let begun = loop {
             if cancelled() {
-                stays = None;
+                shutdown_sender = None;
             }
             match begun.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -144,7 +144,15 @@ impl Coordinator {
             Ok(Ok(())) => {
                 let thread = Some(thread);
                 let orders = Mutex::new(Orders { next: 0, queue: orders });
-                Ok(Coordinator { shared, on_loss, ready_ns, orders, stays, thread, loads: Mutex::new(0) })
+                Ok(Coordinator {
+                    shared,
+                    on_loss,
+                    ready_ns,
+                    orders,
+                    shutdown_sender,
+                    thread,
+                    loads: Mutex::new(0),
+                })
             }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(SwarmError::Agents("the swarm's own thread ended".to_owned())),
@@ -166,7 +174,7 @@ impl Coordinator {
 impl Drop for Coordinator {
     fn drop(&mut self) {
         self.order(Order::Over);
-        self.stays = None;
+        self.shutdown_sender = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

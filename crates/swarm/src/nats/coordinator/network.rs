@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Shared;
 use super::announce::{RunOffer, announce};
-use super::liveness::{hear, look_for_gone};
-use super::orders::{QueuedOrder, give};
-use super::receive::said_onto;
+use super::liveness::{look_for_gone, receive_heartbeats};
+use super::orders::{QueuedOrder, send_orders};
+use super::receive::message_handler;
 use super::time::answer_time_requests;
 use crate::message::FileOffer;
 use crate::nats::{BEAT, Subjects, follow};
@@ -32,20 +32,20 @@ impl NetworkThread<'_> {
     pub(super) async fn run(
         &self,
         queue: mpsc::UnboundedReceiver<QueuedOrder>,
-        leaves: oneshot::Receiver<()>,
+        shutdown: oneshot::Receiver<()>,
         shared: &Shared,
     ) {
         let NetworkThread { client, context, subjects, offer, files } = *self;
-        let said = follow(context, subjects, subjects.said(), said_onto(subjects, shared));
+        let said = follow(context, subjects, subjects.said(), message_handler(subjects, shared));
         // An unreachable server must not keep a run from ending.
         let goodbye = async {
-            let _ = leaves.await;
+            let _ = shutdown.await;
             tokio::time::sleep(GOODBYE).await;
         };
         tokio::select! {
-            () = give(context, subjects, offer, queue) => {}
+            () = send_orders(context, subjects, offer, queue) => {}
             () = announce(client, subjects, offer, files, shared) => {}
-            () = hear(client, subjects, shared) => {}
+            () = receive_heartbeats(client, subjects, shared) => {}
             () = look_for_gone(client, subjects, shared) => {}
             () = answer_time_requests(client, subjects) => {}
             () = said => {}

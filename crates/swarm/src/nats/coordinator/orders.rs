@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::Coordinator;
 use super::announce::RunOffer;
 use crate::message::{Numbered, Order};
-use crate::nats::{Subjects, keep};
+use crate::nats::{Subjects, publish_until_stored};
 
 /// The orders that a coordinator gives.
 pub(super) struct Orders {
@@ -43,7 +43,7 @@ impl Coordinator {
 }
 
 /// Sends the queued orders, each signed, up to the last one.
-pub(super) async fn give(
+pub(super) async fn send_orders(
     context: &Context,
     subjects: &Subjects,
     offer: &RunOffer,
@@ -54,7 +54,7 @@ pub(super) async fn give(
         let numbered = Numbered { run: subjects.run.clone(), number, order };
         let id = format!("{}/order/{number}", subjects.run);
         let message = PublishMessage::build().payload(offer.key.seal(&numbered).into()).message_id(id);
-        keep(context, subjects.orders(), message).await;
+        publish_until_stored(context, subjects.orders(), message).await;
         if is_last {
             return;
         }

@@ -8,7 +8,7 @@ use loadlab_record::sync::lock;
 use serde_json::Value;
 
 use super::load::ReadyLoad;
-use super::replace::silent;
+use super::replace::describe_silence;
 use super::{Coordinator, LossPolicy};
 use crate::agents::Readiness;
 use crate::message::{LoadOrder, Order};
@@ -89,7 +89,9 @@ impl Coordinator {
                 }
                 Readiness::Waiting(slots) => {
                     let lost = agents.lost(load, now_ns()).into_iter().find(|slot| slots.contains(slot));
-                    lost.map(|slot| SwarmError::Agents(format!("{} before the load", silent(&agents, slot))))
+                    lost.map(|slot| {
+                        SwarmError::Agents(format!("{} before the load", describe_silence(&agents, slot)))
+                    })
                 }
             };
             if let Some(why) = why {

@@ -9,7 +9,7 @@ use crate::pieces::Pieces;
 use crate::reduce::ReportId;
 
 /// Handles what agents send; messages that cannot be parsed are ignored.
-pub(super) fn said_onto<'s>(
+pub(super) fn message_handler<'s>(
     subjects: &'s Subjects,
     shared: &'s Shared,
 ) -> impl FnMut(&async_nats::Message) -> bool + use<'s> {

@@ -19,7 +19,7 @@ impl Coordinator {
     ) -> Vec<String> {
         let mut notes = Vec::new();
         for slot in agents.lost(order.load, now_ns()) {
-            let lost = silent(agents, slot);
+            let lost = describe_silence(agents, slot);
             if agents.vacate(slot, self.orders().next) {
                 notes.push(format!("{lost}, and another may take its place"));
             }
@@ -35,6 +35,6 @@ impl Coordinator {
 }
 
 /// A message that an agent is silent.
-pub(super) fn silent(agents: &Agents, slot: usize) -> String {
+pub(super) fn describe_silence(agents: &Agents, slot: usize) -> String {
     format!("agent {} (slot {slot}) was silent for {} s", agents.name(slot), LOST_NS / 1_000_000_000)
 }

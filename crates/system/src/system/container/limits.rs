@@ -6,7 +6,7 @@ use rustix::process::Resource;
 use serde_json::{Value, json};
 
 use crate::cgroup::group::{Group, LimitError, cpu_quota, disk_files};
-use crate::cgroup::{CgroupDir, Controller, Version, place_of, tree};
+use crate::cgroup::{CgroupDir, Controller, Version, cgroup_of, tree};
 use crate::error::Error;
 use crate::spec::{BlockLimits, ComponentSpec, Limits};
 
@@ -67,7 +67,7 @@ pub(super) fn keep_our_limits(host: &mut Value) {
 }
 
 /// The cgroups of a process, except loadlab's own.
-pub(crate) fn places_of(pid: u32) -> Vec<CgroupDir> {
+pub(crate) fn cgroups_of_process(pid: u32) -> Vec<CgroupDir> {
     let root = Path::new("/");
     let own = tree::groups_of(root, std::process::id());
     tree::groups_of(root, pid).into_iter().filter(|p| !own.iter().any(|o| o.dir == p.dir)).collect()
@@ -76,17 +76,17 @@ pub(crate) fn places_of(pid: u32) -> Vec<CgroupDir> {
 /// The groups that belong to a container alone: an engine names them after the container. Without root and without a
 /// delegated cgroup, Podman leaves its containers in its own group, together with whatever else the user runs; that
 /// group must be neither limited nor paused.
-pub(super) fn own_places(places: Vec<CgroupDir>, id: &str) -> Vec<CgroupDir> {
+pub(super) fn own_cgroups(cgroups: Vec<CgroupDir>, id: &str) -> Vec<CgroupDir> {
     let is_own = |dir: &Path| dir.iter().any(|part| part.to_string_lossy().contains(id));
-    places.into_iter().filter(|place| !id.is_empty() && is_own(&place.dir)).collect()
+    cgroups.into_iter().filter(|cgroup| !id.is_empty() && is_own(&cgroup.dir)).collect()
 }
 
 /// Checks the limits the kernel has: a limit that did not take effect is an error, not a surprise.
 pub(super) fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<(), Error> {
-    let places = &group.places;
+    let cgroups = &group.cgroups;
     let read = |controller: Controller, v1: &str, v2: &str| {
-        let place = place_of(places, controller)?;
-        let file = place.dir.join(if place.version == Version::V1 { v1 } else { v2 });
+        let cgroup = cgroup_of(cgroups, controller)?;
+        let file = cgroup.dir.join(if cgroup.version == Version::V1 { v1 } else { v2 });
         std::fs::read_to_string(file).ok().map(|text| text.trim().to_owned())
     };
     let off = |limit: &str, wanted: String, has: String| Error::Limit {
@@ -103,7 +103,7 @@ pub(super) fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<(), Er
     ] {
         if wanted {
             let limit = format!("its `{}`", controller.v1_name());
-            group.place(controller, &limit).map_err(|LimitError { limit, hint, .. }| Error::Limit {
+            group.cgroup(controller, &limit).map_err(|LimitError { limit, hint, .. }| Error::Limit {
                 component: spec.name.clone(),
                 limit,
                 why: "the engine did not give it its own cgroup with that controller".into(),
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_group_that_others_are_in_is_not_the_containers() {
         let id = "4f1c0b6d9a7e";
-        let place = |dir: &str| CgroupDir { version: Version::V2, controllers: Vec::new(), dir: dir.into() };
+        let cgroup = |dir: &str| CgroupDir { version: Version::V2, controllers: Vec::new(), dir: dir.into() };
         for (dir, expect) in [
             ("/sys/fs/cgroup/memory/docker/4f1c0b6d9a7e", true),
             ("/sys/fs/cgroup/system.slice/docker-4f1c0b6d9a7e.scope", true),
@@ -187,7 +187,7 @@ mod tests {
             ("/sys/fs/cgroup/memory/docker/another", false),
             ("/sys/fs/cgroup", false),
         ] {
-            assert_eq!(own_places(vec![place(dir)], id).len(), usize::from(expect), "{dir}");
+            assert_eq!(own_cgroups(vec![cgroup(dir)], id).len(), usize::from(expect), "{dir}");
         }
         // A limit that nothing enforces is an error, not a surprise.
         let dir = Path::new("/");

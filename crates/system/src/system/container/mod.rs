@@ -18,7 +18,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
 pub(super) use self::limits::block_rates;
-use self::limits::{check_limits, check_wanted, keep_our_limits, limits_into, own_places, places_of};
+use self::limits::{
+    cgroups_of_process, check_limits, check_wanted, keep_our_limits, limits_into, own_cgroups,
+};
 use super::{Ending, System, Takedown};
 use crate::cancel::Cancel;
 use crate::cgroup::group::Group;
@@ -127,7 +129,7 @@ impl System {
         let (Some(stat), Some(pidfd)) = (stat, pidfd) else {
             return Err(gone(spec, engine, id, pid, &mut follower, &logs));
         };
-        let group = Group { places: own_places(places_of(pid), id) };
+        let group = Group { cgroups: own_cgroups(cgroups_of_process(pid), id) };
         let (held_engine, id) = (engine.clone(), id.to_owned());
         let address = address_in(&found);
         let follower = Mutex::new(Some(follower));
@@ -145,8 +147,8 @@ impl System {
             unavailable: Vec::new(),
             is_command: false,
             was_ready: Default::default(),
-            is_asked: Default::default(),
-            leaving: Default::default(),
+            is_status_requested: Default::default(),
+            is_stopping: Default::default(),
             life: Mutex::new(Life { limits: spec.limits, ..Life::default() }),
             ended: Default::default(),
             origin: Origin::Container(Box::new(handle)),
@@ -168,7 +170,7 @@ impl System {
         handle: &ContainerHandle,
         timeout_ns: Option<u64>,
     ) -> Result<Takedown> {
-        inner.leaving.store(true, Ordering::SeqCst);
+        inner.is_stopping.store(true, Ordering::SeqCst);
         let begun_ns = clock::now_ns();
         let failed = |source: EngineError| Error::of_container(&inner.spec.name, source);
         let timeout_ns = timeout_ns.unwrap_or(inner.spec.stop.timeout_ns);

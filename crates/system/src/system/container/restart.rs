@@ -16,7 +16,7 @@ impl System {
     /// It is not a container; the engine could not kill it.
     pub fn kill_container(&self, component: &Component) -> Result<()> {
         let (inner, handle) = handle_of(component)?;
-        inner.leaving.store(true, Ordering::SeqCst);
+        inner.is_stopping.store(true, Ordering::SeqCst);
         let call = Call::new("kill the container", "POST", format!("/containers/{}/kill", handle.id));
         match handle.engine.call(call) {
             // A container that has just ended on its own is not running, which the engine reports as a conflict.
@@ -35,7 +35,7 @@ impl System {
     /// It is not a container, or no longer exists; the engine's error; a limit that did not take effect.
     pub fn restart_container(&self, component: &Component) -> Result<Component> {
         let (inner, handle) = handle_of(component)?;
-        inner.leaving.store(true, Ordering::SeqCst);
+        inner.is_stopping.store(true, Ordering::SeqCst);
         let limits = component.limits();
         self.stop_container(inner, handle, inner.spec.stop.timeout_ns)?;
         inner.wait_reaped();

@@ -93,7 +93,7 @@ pub(crate) struct EvidenceReader {
 }
 
 impl EvidenceReader {
-    /// Updates the components' processes. Also searches for socket owners, once a line.
+    /// Updates the components' processes. If they changed, owners are searched for again.
     pub fn set_members(&mut self, members: Vec<Members>) {
         let before = own_cpu_ns();
         if members != self.members {

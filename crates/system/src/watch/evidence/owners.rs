@@ -1,7 +1,7 @@
 //! Finds the owner of a socket: looks up its inode among the open files of the components' processes.
 //!
 //! Inspecting a process's open files takes a microsecond or two each, so it happens only when sockets with an unknown
-//! owner appear, and no more than once a second.
+//! owner appear, and at most five times a second.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;

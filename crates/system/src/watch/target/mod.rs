@@ -17,7 +17,7 @@ use self::processes::Processes;
 use super::evidence::Members;
 use super::net::NetReader;
 use crate::cgroup::read::GroupReader;
-use crate::cgroup::{CgroupDir, Controller, Version, place_of, tree};
+use crate::cgroup::{CgroupDir, Controller, Version, cgroup_of, tree};
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
 
 /// Something to watch.
@@ -98,46 +98,47 @@ impl Target {
     pub fn cgroup_of(name: &str, pid: u32) -> Option<Target> {
         let root = Path::new("/");
         let own = tree::groups_of(root, std::process::id());
-        let places: Vec<CgroupDir> =
+        let cgroups: Vec<CgroupDir> =
             tree::groups_of(root, pid).into_iter().filter(|p| !own.iter().any(|o| o.dir == p.dir)).collect();
-        if places.is_empty() {
+        if cgroups.is_empty() {
             return None;
         }
-        let mut target = Target::new(name, Target::group_kind(&places));
-        target.memory_limit_bytes = memory_limit(&places);
+        let mut target = Target::new(name, Target::group_kind(&cgroups));
+        target.memory_limit_bytes = memory_limit(&cgroups);
         Some(target)
     }
 
     /// Control groups given by their folders, one for each hierarchy.
     pub(crate) fn groups(name: &str, dirs: &[std::path::PathBuf]) -> Target {
-        let places = tree::places_at(dirs);
-        let mut target = Target::new(name, Target::group_kind(&places));
-        target.memory_limit_bytes = memory_limit(&places);
+        let cgroups = tree::cgroups_at(dirs);
+        let mut target = Target::new(name, Target::group_kind(&cgroups));
+        target.memory_limit_bytes = memory_limit(&cgroups);
         target
     }
 
-    fn group_kind(places: &[CgroupDir]) -> TargetKind {
+    fn group_kind(cgroups: &[CgroupDir]) -> TargetKind {
         TargetKind::Group {
-            reader: GroupReader::open(places),
+            reader: GroupReader::open(cgroups),
             // v1 charges writes through the page cache to no group: kernel threads write them.
-            written_back_elsewhere: place_of(places, Controller::Io).is_none_or(|p| p.version == Version::V1),
+            written_back_elsewhere: cgroup_of(cgroups, Controller::Io)
+                .is_none_or(|p| p.version == Version::V1),
         }
     }
 
     /// A component, by its groups, or else by its process family. `asked` is the configured memory limit.
     pub(crate) fn component(
         name: &str,
-        places: &[CgroupDir],
+        cgroups: &[CgroupDir],
         family: &ProcessFamily,
         asked: Option<u64>,
     ) -> Target {
-        let kind = match places.is_empty() {
+        let kind = match cgroups.is_empty() {
             true => TargetKind::Tree(family.clone()),
-            false => Target::group_kind(places),
+            false => Target::group_kind(cgroups),
         };
         let mut target = Target::new(name, kind);
         // The kernel rounds to whole pages.
-        target.memory_limit_bytes = asked.and_then(|asked| memory_limit(places).or(Some(asked)));
+        target.memory_limit_bytes = asked.and_then(|asked| memory_limit(cgroups).or(Some(asked)));
         target
     }
 
@@ -299,13 +300,13 @@ impl Target {
 }
 
 /// A group's memory limit. v1 has a default of nearly 2^63.
-fn memory_limit(places: &[CgroupDir]) -> Option<u64> {
-    let place = place_of(places, Controller::Memory)?;
-    let file = match place.version {
+fn memory_limit(cgroups: &[CgroupDir]) -> Option<u64> {
+    let cgroup = cgroup_of(cgroups, Controller::Memory)?;
+    let file = match cgroup.version {
         Version::V1 => "memory.limit_in_bytes",
         Version::V2 => "memory.max",
     };
-    let bytes: u64 = fs::read_to_string(place.dir.join(file)).ok()?.trim().parse().ok()?;
+    let bytes: u64 = fs::read_to_string(cgroup.dir.join(file)).ok()?.trim().parse().ok()?;
     (bytes < 1 << 62).then_some(bytes)
 }
 

@@ -9,7 +9,7 @@ use super::Sending;
 use crate::agents::{Agents, LOST_NS, LostPart};
 use crate::nats::agent::DEAD_MAN_NS;
 use crate::nats::coordinator::LossPolicy;
-use crate::nats::coordinator::replace::silent;
+use crate::nats::coordinator::replace::describe_silence;
 use crate::nats::{BEAT, SwarmError};
 
 /// How long the server may be unreachable during a load.
@@ -52,7 +52,8 @@ impl Sending<'_> {
                 agents.give_up_dead(load, now_ns);
                 let silent_now: BTreeSet<usize> = agents.lost(load, now_ns).into_iter().collect();
                 let newly = silent_now.difference(&self.silent);
-                let newly = newly.map(|slot| format!("{}; the others continue", silent(agents, *slot)));
+                let newly =
+                    newly.map(|slot| format!("{}; the others continue", describe_silence(agents, *slot)));
                 let is_given_up = |slot: &usize| agents.losses(load).iter().any(|loss| loss.slot == *slot);
                 let back = self.silent.difference(&silent_now).filter(|slot| !is_given_up(slot));
                 let back = back.map(|slot| format!("agent {} (slot {slot}) is back", agents.name(*slot)));
@@ -102,7 +103,7 @@ impl Sending<'_> {
         let first = lost.first()?;
         let what = "what it sent after its last report is unknown";
         match self.ready.of.on_loss {
-            LossPolicy::Fail => Some(format!("{}: {what}", silent(agents, *first))),
+            LossPolicy::Fail => Some(format!("{}: {what}", describe_silence(agents, *first))),
             LossPolicy::Degrade => {
                 let given_up = agents.losses(load).iter().map(|loss| loss.slot);
                 let all: BTreeSet<usize> = lost.iter().copied().chain(given_up).collect();

@@ -21,7 +21,7 @@ use self::parts::LastSecond;
 use super::Coordinator;
 use crate::message::{Clock, LoadOrder, Order, ThreadShare};
 use crate::nats::SwarmError;
-use crate::reduce::Next;
+use crate::reduce::OrderedReport;
 
 pub use losses::{Loss, NotOffered};
 pub use parts::PartState;
@@ -179,7 +179,7 @@ impl Sending<'_> {
                 (self.on_news)(News::Parts(parts));
                 agents = of.shared.agents();
             }
-            if let Some(Next { part, block }) = agents.next_report(load) {
+            if let Some(OrderedReport { part, block }) = agents.next_report(load) {
                 // Other threads need the state of the agents in the meantime.
                 drop(agents);
                 let (content, whole) = block.into_content(used.take());

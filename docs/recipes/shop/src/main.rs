@@ -2,7 +2,7 @@
 //! WebSockets, and the same over HTTP/2. It counts its requests, and forgets everything when it ends.
 //!
 //! ```text
-//! cargo run --example shop -- 8080        # on 127.0.0.1; HTTP/1.1, WebSocket and HTTP/2 on one port
+//! cargo run --package shop -- 8080        # on 127.0.0.1; HTTP/1.1, WebSocket and HTTP/2 on one port
 //! ```
 //!
 //! One thread per connection. It is no example of how to write a server, and knows nothing of loadlab.
