@@ -48,7 +48,7 @@ fn two_trials_allow_no_verdict() {
     p99  p99 needs 1000 requests in each trial.
     drain  drain is not reported by every trial.
     loss  loss is not reported by every trial.
-    left out  trial 2 of “half a core & 64 MiB” is INVALID.
+    left out  trial 2 of “half a core & 64 MiB” did not finish.
     ");
 }
 

@@ -304,7 +304,7 @@ fn io_uring() {
     check("io_uring", &small(), &good(), (Fine, "faster", ""));
     check("io_uring", &small(), &refused(2), (Note, "epoll is used", "kernel.io_uring_disabled=0"));
     check("io_uring", &small(), &refused(0), (Note, "epoll is used", "seccomp=unconfined"));
-    check("io_uring", &epoll(small()), &refused(2), (Fine, "asked for", ""));
+    check("io_uring", &epoll(small()), &refused(2), (Fine, "you chose epoll", ""));
     let forced = Demand { io: IoChoice::Uring, ..small() };
     check("io_uring", &forced, &refused(2), (Blocker, "cannot work", "io_uring_disabled=0"));
 }
