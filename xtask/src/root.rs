@@ -40,6 +40,22 @@ pub fn labs() -> io::Result<Vec<PathBuf>> {
     Ok(labs)
 }
 
+/// Names of the parts that several labs use and that Maven builds, sorted.
+///
+/// # Errors
+/// The folder `labs/parts` cannot be read.
+pub fn parts_of_labs() -> io::Result<Vec<String>> {
+    let mut parts = Vec::new();
+    for entry in fs::read_dir(root().join("labs/parts"))? {
+        let entry = entry?;
+        if entry.path().join("pom.xml").is_file() {
+            parts.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    parts.sort();
+    Ok(parts)
+}
+
 /// Every file of ours below a folder, relative to it, with `/` between the parts.
 ///
 /// # Errors

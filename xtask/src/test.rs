@@ -190,7 +190,7 @@ const MOST_AGAIN: usize = 3;
 /// once.
 const TEST_OF_LAB: [&str; 4] = ["test", "--locked", "--release", "--manifest-path"];
 
-/// Builds the services of the labs, and their tests.
+/// Builds the services of the labs, their tests, and the parts that several labs use.
 fn build_of_labs() -> Outcome {
     let manifests = service_manifests()?;
     for manifest in &manifests {
@@ -202,7 +202,17 @@ fn build_of_labs() -> Outcome {
             check("cargo build", &[&build, options.as_slice()].concat())?;
         }
     }
-    Ok(format!("{} labs", manifests.len()))
+    let parts = root::parts_of_labs().context("cannot read labs/parts")?;
+    for part in &parts {
+        let ran = shown(program("labs/parts/build.sh").arg(part))?;
+        ensure!(
+            ran.status.success(),
+            "labs/parts/build.sh {part}: {}\n{}",
+            ran.status,
+            last_lines(&ran.stdout)
+        );
+    }
+    Ok(format!("{} labs, {} parts", manifests.len(), parts.len()))
 }
 
 fn tests_of_labs() -> Outcome {
