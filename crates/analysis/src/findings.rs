@@ -12,6 +12,7 @@ use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::text::units::{format_duration_ns, plural};
 
 use crate::cases::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings, without_controls};
+use crate::cases::groups::Groups;
 use crate::cases::labels::{Labels, subset_in_words};
 use crate::cases::metric::{self, Metric};
 use crate::comparison::compare::{Comparison, Options};
@@ -81,15 +82,16 @@ pub struct Statement {
 /// The findings of a run.
 pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
     let labels = Labels::of(run.cases.iter().map(|c| &c.facts), &run.manifest.axes);
+    let groups = Groups::of(&run.manifest.components);
     let cases: Vec<CaseFindings<'_>> =
-        run.cases.iter().map(|case| case_findings(run, case, &labels)).collect();
+        run.cases.iter().map(|case| case_findings(run, case, &labels, &groups)).collect();
     // Parts of one question differ by intent, so differences are not judged.
     let is_one_question = run.manifest.is_one_question();
     let no_differences = if is_one_question { None } else { no_differences(run, &cases) };
     let statement = Statement {
         tested: tested(run),
         result: result(run, &cases, &labels),
-        first_bottleneck: first_bottleneck(&cases, &labels),
+        first_bottleneck: first_bottleneck(&cases, &labels, &groups),
         confidence: confidence(&cases, no_differences.as_deref()),
     };
     let scalability = scalability(&cases);
@@ -122,23 +124,24 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
     found
 }
 
-/// The first bottleneck of each case; cases with the same component and kind share a sentence.
-fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
-    let mut groups: Vec<Vec<(&CaseFindings<'_>, &Suspect)>> = Vec::new();
+/// The first bottleneck of each case; cases with the same kind, of the same component or one like it, share a sentence.
+fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels, groups: &Groups) -> String {
+    let mut shared: Vec<Vec<(&CaseFindings<'_>, &Suspect)>> = Vec::new();
     // A control repeats its base, which is already listed.
     let own = without_controls(cases);
     for case in own.clone() {
         let Some(first) = case.diagnosis.suspects.first() else { continue };
-        match groups.iter_mut().find(|group| what_of(group[0].1) == what_of(first)) {
-            Some(group) => group.push((case, first)),
-            None => groups.push(vec![(case, first)]),
+        match shared.iter_mut().find(|alike| what_of(alike[0].1, groups) == what_of(first, groups)) {
+            Some(alike) => alike.push((case, first)),
+            None => shared.push(vec![(case, first)]),
         }
     }
     let number = own.count();
     const MAX_SENTENCES: usize = 4;
-    let shown = groups.iter().take(MAX_SENTENCES);
-    let mut sentences: Vec<String> = shown.map(|group| shared_by(group, cases, labels, number)).collect();
-    let left: usize = groups.iter().skip(MAX_SENTENCES).map(Vec::len).sum();
+    let shown = shared.iter().take(MAX_SENTENCES);
+    let mut sentences: Vec<String> =
+        shown.map(|alike| shared_by(alike, cases, labels, groups, number)).collect();
+    let left: usize = shared.iter().skip(MAX_SENTENCES).map(Vec::len).sum();
     if left > 0 {
         sentences.push(match left {
             1 => "One more case has a different one: see its section.".to_owned(),
@@ -148,35 +151,36 @@ fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
 }
 
-/// What a suspect is about, apart from its figures.
-fn what_of(suspect: &Suspect) -> (BottleneckKind, Option<&str>) {
-    (suspect.kind, suspect.component.as_deref())
+/// What a suspect is about, apart from its figures: replicas are alike.
+fn what_of(suspect: &Suspect, groups: &Groups) -> (BottleneckKind, Option<String>) {
+    (suspect.kind, suspect.component.as_deref().map(|component| groups.name_of_link(component)))
 }
 
 /// A sentence about those of `number` cases that have the same first bottleneck. If their figures differ, those of the
 /// case where it held for longest stand for all.
 fn shared_by(
-    group: &[(&CaseFindings<'_>, &Suspect)],
+    alike: &[(&CaseFindings<'_>, &Suspect)],
     cases: &[CaseFindings<'_>],
     labels: &Labels,
+    groups: &Groups,
     number: usize,
 ) -> String {
     let (agreeing, diagnosed) =
-        group.iter().fold((0, 0), |sums, (case, _)| (sums.0 + case.agreeing, sums.1 + case.diagnosed));
+        alike.iter().fold((0, 0), |sums, (case, _)| (sums.0 + case.agreeing, sums.1 + case.diagnosed));
     let some =
         if agreeing < diagnosed { format!(" (in {agreeing} of {diagnosed} trials)") } else { String::new() };
-    let names: Vec<&str> = group.iter().map(|(case, _)| case.label.as_str()).collect();
-    let (kind, component) = what_of(group[0].1);
+    let names: Vec<&str> = alike.iter().map(|(case, _)| case.label.as_str()).collect();
+    let (kind, component) = what_of(alike[0].1, groups);
     // Of several with the same share, the first.
-    let clearest = group.iter().rev().max_by(|a, b| a.1.share.total_cmp(&b.1.share));
-    let (case, clearest) = clearest.expect("a group has a case");
-    let text = match group.iter().all(|(_, first)| first.text == clearest.text) {
+    let clearest = alike.iter().rev().max_by(|a, b| a.1.share.total_cmp(&b.1.share));
+    let (case, clearest) = clearest.expect("there is a case");
+    let text = match alike.iter().all(|(_, first)| first.text == clearest.text) {
         true => clearest.text.clone(),
-        false => format!("{}; in “{}”, {}", kind.in_short(component), case.label, clearest.text),
+        false => format!("{}; in “{}”, {}", kind.in_short(component.as_deref()), case.label, clearest.text),
     };
     match number {
         1 => format!("{}{some}.", capital(&text)),
-        n if group.len() == n => format!("Every case{some}: {text}."),
+        n if alike.len() == n => format!("Every case{some}: {text}."),
         _ => format!("{}{some}: {text}.", named(cases, labels, &names)),
     }
 }
@@ -190,7 +194,12 @@ fn capital(text: &str) -> String {
     }
 }
 
-fn case_findings<'a>(run: &'a DiagnosedRun, case: &'a CaseRecord, labels: &Labels) -> CaseFindings<'a> {
+fn case_findings<'a>(
+    run: &'a DiagnosedRun,
+    case: &'a CaseRecord,
+    labels: &Labels,
+    groups: &Groups,
+) -> CaseFindings<'a> {
     let planned = run.manifest.trials_of_each().unwrap_or(0);
     let last = case.trials.iter().map(|t| t.number).max().unwrap_or(0).max(planned);
     let trials: Vec<TrialFindings<'_>> = (1..=last)
@@ -217,7 +226,7 @@ fn case_findings<'a>(run: &'a DiagnosedRun, case: &'a CaseRecord, labels: &Label
     };
     let all: Vec<(u32, &Diagnosis)> = found.whole_trials().filter_map(diagnosis_of).collect();
     let typical = found.typical().map(|t| t.number);
-    if let Some((number, diagnosis, agreeing)) = most_frequent(&all, typical) {
+    if let Some((number, diagnosis, agreeing)) = most_frequent(&all, typical, groups) {
         // Drawn with the typical trial's figures.
         let pairs =
             all.iter().find(|(n, _)| Some(*n) == typical).map_or(diagnosis, |(_, of)| of).pairs.clone();
@@ -232,10 +241,11 @@ fn case_findings<'a>(run: &'a DiagnosedRun, case: &'a CaseRecord, labels: &Label
 fn most_frequent<'d>(
     all: &[(u32, &'d Diagnosis)],
     typical: Option<u32>,
+    groups: &Groups,
 ) -> Option<(u32, &'d Diagnosis, usize)> {
     let agreeing = |diagnosis: &Diagnosis| {
-        let what = diagnosis.suspects.first().map(what_of);
-        all.iter().filter(|(_, other)| other.suspects.first().map(what_of) == what).count()
+        let what = |of: &Diagnosis| of.suspects.first().map(|first| what_of(first, groups));
+        all.iter().filter(|(_, other)| what(other) == what(diagnosis)).count()
     };
     let most = all.iter().map(|(_, diagnosis)| agreeing(diagnosis)).max()?;
     let with_most = || all.iter().filter(|(_, diagnosis)| agreeing(diagnosis) == most);
@@ -557,10 +567,10 @@ mod tests {
             evidence: Vec::new(),
         };
         let suspects = [suspect(0.5), suspect(0.75), suspect(0.75)];
-        let group: Vec<_> = cases.iter().zip(&suspects).collect();
+        let alike: Vec<_> = cases.iter().zip(&suspects).collect();
         let labels = Labels::of(records.iter().map(|case| &case.facts), &[]);
         assert_eq!(
-            shared_by(&group, &cases, &labels, 4),
+            shared_by(&alike, &cases, &labels, &Groups::default(), 4),
             "“10”, “100”, “200”: app · CPU limit; in “100”, app used 75 % of its CPU limit."
         );
     }

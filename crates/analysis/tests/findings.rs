@@ -10,7 +10,9 @@ use loadlab_record::counts::hlog::Interval;
 use loadlab_record::counts::load::{Bytes, Counts, InWindow, Measured, Series, Tick, TickMs, Window};
 use loadlab_record::counts::quantile::Estimate;
 use loadlab_record::documents::event::{Event, EventKind};
-use loadlab_record::documents::manifest::{CaseFacts, DerivedFacts, Host, Manifest, RunEnded, Writer};
+use loadlab_record::documents::manifest::{
+    CaseFacts, ComponentFacts, DerivedFacts, Host, Manifest, RunEnded, Writer,
+};
 use loadlab_record::documents::summary::{Ended, LoadFacts, Summary, Verdict};
 use loadlab_record::expr::Expr;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
@@ -256,6 +258,23 @@ fn cases_with_the_same_bottleneck_share_a_sentence_although_their_figures_differ
     check(
         &[&[web, db_1, db_2, web, &[("app", 4.0)]]],
         "db died at 2.00 s: killed by signal 9 (in 2 of 5 trials).",
+    );
+}
+
+#[test]
+fn replicas_are_alike() {
+    let mut record = run(
+        2,
+        vec![
+            vec![with_deaths(1, 100, &[("edge1", 1.0)]), with_deaths(2, 101, &[("edge2", 2.0)])],
+            vec![with_deaths(1, 100, &[("edge2", 3.0)]), with_deaths(2, 101, &[("edge2", 4.0)])],
+        ],
+    );
+    record.manifest.components =
+        ["edge1", "edge2"].map(|name| ComponentFacts { name: name.into(), run: String::new() }).to_vec();
+    assert_eq!(
+        findings(&record.into()).statement.first_bottleneck,
+        "Every case: edge · died; in “case 0”, edge1 died at 1.00 s: killed by signal 9."
     );
 }
 

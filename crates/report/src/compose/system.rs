@@ -1,14 +1,15 @@
 //! The system, drawn: components in the order of a request's path, how much each used of its limits, and where
 //! requests waited.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use loadlab_analysis::cases::case::CaseFindings;
+use loadlab_analysis::cases::groups::Groups;
 use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_analysis::findings::Findings;
 use loadlab_analysis::trial::bottleneck::flow::waiting;
 use loadlab_analysis::trial::bottleneck::{BottleneckKind, Diagnosis};
-use loadlab_record::documents::manifest::{ComponentFacts, Manifest};
+use loadlab_record::documents::manifest::Manifest;
 use loadlab_record::documents::summary::{ComponentSummary, LoadFacts, Summary};
 use loadlab_record::watch::names::GENERATOR;
 
@@ -23,49 +24,6 @@ const MOST_IN_LAYER: usize = 8;
 pub(super) fn drawings(findings: &Findings<'_>, manifest: &Manifest) -> Vec<Drawing> {
     let groups = Groups::of(&manifest.components);
     findings.cases.iter().filter_map(|case| drawing(case, &groups, manifest)).collect()
-}
-
-/// One node represents all replicas: names that differ only in a number at their end, of components that run the
-/// same.
-struct Groups {
-    /// In the plan's order: the name that is drawn, and its members.
-    all: Vec<(String, Vec<String>)>,
-}
-
-impl Groups {
-    fn of(components: &[ComponentFacts]) -> Groups {
-        let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
-        let mut all: Vec<(String, Vec<String>)> = Vec::new();
-        for component in components {
-            let stem = stem(&component.name);
-            match all.last_mut() {
-                Some((name, members)) if *name == stem && stem != component.name => {
-                    members.push(component.name.clone());
-                }
-                _ => all.push((stem, vec![component.name.clone()])),
-            }
-        }
-        for (name, members) in &mut all {
-            match members.as_slice() {
-                [only] => name.clone_from(only),
-                _ => name.truncate(name.trim_end_matches(['-', '_']).len()),
-            }
-        }
-        // A group must not have the name of another component.
-        let taken: BTreeSet<&str> = components.iter().map(|c| c.name.as_str()).collect();
-        for (name, members) in &mut all {
-            if members.len() > 1 && taken.contains(name.as_str()) {
-                name.push('*');
-            }
-        }
-        Groups { all }
-    }
-
-    /// The name drawn for a component; its own if the plan does not know it.
-    fn name<'a>(&'a self, component: &'a str) -> &'a str {
-        let found = self.all.iter().find(|(_, members)| members.iter().any(|m| m == component));
-        found.map_or(component, |(name, _)| name.as_str())
-    }
 }
 
 fn drawing(case: &CaseFindings<'_>, groups: &Groups, manifest: &Manifest) -> Option<Drawing> {
@@ -378,23 +336,10 @@ fn layers_of<'a>(
 
 #[cfg(test)]
 mod tests {
+    use loadlab_record::documents::manifest::ComponentFacts;
     use loadlab_record::watch::evidence::Pair;
 
     use super::*;
-
-    #[test]
-    fn replicas_are_drawn_as_one_component() {
-        let facts = |name: &str| ComponentFacts { name: name.to_owned(), run: String::new() };
-        let groups = Groups::of(&["lb", "edge1", "edge2", "edge3", "db1", "cache"].map(facts));
-        let drawn: Vec<(&str, usize)> = groups.all.iter().map(|(name, m)| (name.as_str(), m.len())).collect();
-        assert_eq!(drawn, [("lb", 1), ("edge", 3), ("db1", 1), ("cache", 1)]);
-        assert_eq!(
-            (groups.name("edge2"), groups.name("db1"), groups.name("elsewhere")),
-            ("edge", "db1", "elsewhere")
-        );
-        let clash = Groups::of(&["edge", "edge1", "edge2"].map(facts));
-        assert_eq!(clash.name("edge1"), "edge*");
-    }
 
     #[test]
     fn layers_are_steps_of_the_load() {
