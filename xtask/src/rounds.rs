@@ -25,12 +25,19 @@ pub fn run(number: u32, busy_loops: usize, earlier: Option<&str>, revision: &str
     for round in 1..=number {
         let ran = beside(busy_loops, || run_all(&[]))?;
         if !ran.status.success() {
-            let names = failed(&ran.stdout).unwrap_or_default();
-            failures.push(format!("round {round}: {}", names.join(", ")));
+            failures.push(format!("round {round}: {}", what_failed(&ran.stdout, &ran.status.to_string())));
         }
     }
     ensure!(failures.is_empty(), "{} of {number} rounds failed: {}", failures.len(), failures.join("; "));
     Ok(added(earlier, number, &format!("of {revision} with {} tests at a time", test_threads())))
+}
+
+/// The names of the failed tests; the exit status if a build failed or a test program was killed, which names none.
+fn what_failed(stdout: &str, status: &str) -> String {
+    match failed(stdout) {
+        Some(names) if !names.is_empty() => names.join(", "),
+        _ => format!("cargo test: {status}"),
+    }
 }
 
 /// Does the work beside this many busy loops.
@@ -71,6 +78,18 @@ fn added(earlier: Option<&str>, number: u32, of: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_round_says_what_failed() {
+        let tests = "running 2 tests\ntest a ... ok\ntest m::b ... FAILED\n";
+        let result = "test result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+        assert_eq!(what_failed(&format!("{tests}{result}"), "exit status: 101"), "m::b");
+        assert_eq!(what_failed(tests, "signal: 9"), "cargo test: signal: 9");
+        assert_eq!(
+            what_failed("error: could not compile", "exit status: 101"),
+            "cargo test: exit status: 101"
+        );
+    }
 
     #[test]
     fn rounds_of_earlier_calls_count_until_one_fails() {

@@ -1,4 +1,5 @@
-//! Replicas are alike: components whose names differ only in a number at their end form a group.
+//! Replicas are alike: components that follow each other in the plan, and whose names differ only in a number at their
+//! end, form a group.
 
 use std::collections::BTreeSet;
 

@@ -416,7 +416,7 @@ pub const OWN: [Metric; 14] = [
     Metric::new("stragglers", "ended after the load was over", Unit::Count, |s| {
         Value::Known(s.stragglers.count() as f64)
     }),
-    Metric::new("tail", "from the last start to the last answer", Unit::S, |s| {
+    Metric::new("tail", "from when no more requests began to the last answer", Unit::S, |s| {
         Value::Known(s.stragglers.tail_s)
     }),
     Metric::new("p50", "median response", Unit::Ms, |s| figure(&s.response_ms, "p50")),
@@ -435,9 +435,12 @@ const WRK: [Metric; 5] = [
         failed(s, &[Failure::Connect, Failure::Dns, Failure::Tls])
     }),
     // A peer that goes away shows at the next read or write, whichever comes first: wrk's two counts are one here.
-    Metric::new("io_errors", "connections that ended early, and invalid responses", Unit::Count, |s| {
-        failed(s, &[Failure::Reset, Failure::Truncated, Failure::Protocol])
-    }),
+    Metric::new(
+        "io_errors",
+        "connections that ended early, and answers that were not HTTP",
+        Unit::Count,
+        |s| failed(s, &[Failure::Reset, Failure::Truncated, Failure::Protocol]),
+    ),
     Metric::new("not_2xx_3xx", "responses with another status", Unit::Count, |s| {
         let others = s.statuses.iter().filter(|(status, _)| !(200..400).contains(*status));
         Value::Known(others.map(|(_, n)| *n).sum::<u64>() as f64)
@@ -457,7 +460,7 @@ pub const AFTER: [Metric; 5] = [
         Unit::Count,
         |s| s.loss.map(|l| l.accepted as f64).into(),
     ),
-    Metric::new("persisted", "requests sent and stored", Unit::Count, |s| {
+    Metric::new("persisted", "sent and found in the store", Unit::Count, |s| {
         s.loss.map(|l| l.persisted_distinct as f64).into()
     }),
     Metric::new("lost_min", "accepted and not stored, at least", Unit::Count, |s| {
