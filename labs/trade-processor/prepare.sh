@@ -9,5 +9,9 @@ if [ -n "$missing" ]; then
     echo "not installed: apt-get install$missing" >&2
     exit 1
 fi
+if ! node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)'; then
+    echo "Node.js $(node --version) is too old for the Redis client: 20 or newer, as of Debian 13 or nodejs.org" >&2
+    exit 1
+fi
 cd "$(dirname "$0")/service"
 npm ls >/dev/null 2>&1 || npm ci --no-audit --no-fund --ignore-scripts

@@ -7,7 +7,7 @@
 
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::manifest::RunEnded;
-use loadlab_record::documents::summary::{Ended, FewSamples, Verdict};
+use loadlab_record::documents::summary::{Ended, Expectation, FewSamples, Verdict};
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::text::units::{format_duration_ns, plural};
 
@@ -49,13 +49,15 @@ pub struct Findings<'a> {
     pub pairs: Vec<(usize, usize)>,
     /// How cases are compared after every round, if trials continued until that was certain.
     pub design: Option<Design>,
+    /// Which of its components are replicas.
+    pub groups: Groups,
 }
 
 impl Findings<'_> {
     /// How its cases are compared.
     pub fn comparing(&self, options: Options) -> Comparing<'_> {
         let figures = if self.are_of_plan { self.figures.as_slice() } else { &[] };
-        Comparing { figures, quick: self.quick, options, design: self.design.as_ref() }
+        Comparing { figures, quick: self.quick, options, design: self.design.as_ref(), groups: &self.groups }
     }
 
     /// How to judge by default: the plan decides what counts as the same, if it says so.
@@ -113,6 +115,7 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
         quick,
         pairs: pairs_among(&run.cases.iter().map(|c| &c.facts).collect::<Vec<_>>(), &run.manifest.revisions),
         design: Design::of(&run.manifest),
+        groups,
     };
     if found.no_differences.is_none() && !is_one_question {
         found.comparisons = differences::within(&found.cases, &found.pairs, found.comparing(found.options()));
@@ -460,31 +463,34 @@ fn open(cases: &[CaseFindings<'_>]) -> String {
     format!(" ({}).", texts.collect::<Vec<_>>().join("; "))
 }
 
-/// Which expectations were missed and which are undecided, each once.
+/// Which expectations were missed, which are unknown and which undecided, each once.
 fn missed(cases: &[CaseFindings<'_>]) -> String {
     let failed = || cases.iter().filter(|c| c.verdict == Verdict::Fail);
     let all = || failed().flat_map(|c| c.summaries()).flat_map(|s| &s.expectations);
-    let exprs = |holds: Option<bool>| {
+    let exprs_with = |what: &str, is_one: fn(&Expectation) -> bool| {
         let mut exprs: Vec<&str> = Vec::new();
-        for e in all().filter(|e| e.holds == holds) {
+        for e in all().filter(|e| is_one(e)) {
             if !exprs.contains(&e.expr.as_str()) {
                 exprs.push(&e.expr);
             }
         }
-        exprs.join("; ")
+        (!exprs.is_empty()).then(|| format!("{what}: {}", exprs.join("; ")))
     };
-    let (missed, undecided) = (exprs(Some(false)), exprs(None));
-    match (missed.is_empty(), undecided.is_empty()) {
-        (true, true) => ".".to_owned(),
-        (false, true) => format!(" (missed: {missed})."),
-        (true, false) => format!(" (undecided: {undecided})."),
-        (false, false) => format!(" (missed: {missed}; undecided: {undecided})."),
-    }
+    let lists = [
+        exprs_with("missed", |e| e.holds == Some(false)),
+        exprs_with("unknown", |e| e.holds.is_none() && e.undecided.is_none()),
+        exprs_with("undecided", Expectation::is_undecided),
+    ];
+    let lists: Vec<String> = lists.into_iter().flatten().collect();
+    if lists.is_empty() { ".".to_owned() } else { format!(" ({}).", lists.join("; ")) }
 }
 
 fn confidence(cases: &[CaseFindings<'_>], no_differences: Option<&str>) -> String {
     let trials = || cases.iter().flat_map(|c| &c.trials);
     let (all, measured) = (trials().count(), trials().filter(|t| t.summary.is_some()).count());
+    if measured == 0 {
+        return "Nothing was measured.".to_owned();
+    }
     let doubted = trials().filter(|t| t.summary.is_some_and(|s| !s.doubts.is_empty())).count();
     let mut kinds: Vec<&str> = Vec::new();
     for doubt in trials().filter_map(|t| t.summary).flat_map(|s| &s.doubts).filter(|d| d.grave) {
@@ -505,7 +511,6 @@ fn confidence(cases: &[CaseFindings<'_>], no_differences: Option<&str>) -> Strin
         ));
     }
     parts.push(match (doubted, measured) {
-        (_, 0) => "Nothing was measured.".to_owned(),
         (0, 1) => "No doubts about the measurement.".to_owned(),
         (0, _) => "No doubts about any measurement.".to_owned(),
         (n, of) => format!("{} of {} raised doubts, listed below.", n, plural(of as u64, "trial", "trials")),

@@ -418,7 +418,7 @@ fn usage_errors_say_what_would_be_understood() {
         (&[&url, "-r", "-5"], &["-5"]),
         (&[&url, "-c", "0"], &["0", "from 1 to 10000000"]),
         (&[&url, "-n", "0"], &["0", "at least 1"]),
-        (&[&url, "-t", "0"], &["0", "1.."]),
+        (&[&url, "-t", "0"], &["must be from 1 to 1024"]),
         (&[&url, "-c", "5", "-r", "5/s"], &["cannot be used with"]),
         (&[&url, "-n", "5", "-d", "5s"], &["cannot be used with"]),
         (&[&url, "--urls", &list_text], &["cannot be used with"]),

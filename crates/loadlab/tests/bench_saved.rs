@@ -117,7 +117,7 @@ fn what_a_plan_cannot_say_is_refused() {
         (&["--save", "-H", "a: 1", "-H", "A: 2"], "`A` is given twice"),
         (&["--save", "--samples", "x"], "`samples.jsonl` of the trial"),
         (&["--trials", "6"], "--vs <URL>"),
-        (&["--vs", "http://127.0.0.1:2/", "--trials", "4"], "5..=1000"),
+        (&["--vs", "http://127.0.0.1:2/", "--trials", "4"], "must be from 5 to 1000"),
         (&["--save", "--expect", "rps > 5"], "`goodput`"),
         (&["--vs", "ftp://127.0.0.1/"], "ftp"),
     ] {

@@ -58,6 +58,16 @@ fn nothing_is_overwritten() {
     lab.loadlab(&["init", url, "--force"]).expect(0, &[]);
     assert!(lab.read("plan.yaml").starts_with(FIRST_LINE));
     assert!(lab.read("loadlab.schema.json").starts_with('{'));
+    let compose = "services:\n  web:\n    image: web\n    ports: [\"8080:80\"]\n";
+    lab.file("compose.yaml", compose);
+    for (from, out, why) in [
+        ("compose.yaml", "./compose.yaml", "is the Compose file that the plan is made from"),
+        (url, "loadlab.schema.json", "is where the schema goes"),
+        (url, ".", ". is a folder"),
+    ] {
+        lab.loadlab(&["init", from, "-o", out, "--force"]).expect(2, &[why, "hint: -o FILE"]);
+    }
+    assert_eq!(lab.read("compose.yaml"), compose);
     std::fs::create_dir(lab.path().join("sub")).unwrap();
     lab.loadlab(&["init", url, "-o", "sub/load.yaml"]).expect(0, &[]);
     assert!(lab.path().join("sub/loadlab.schema.json").exists());

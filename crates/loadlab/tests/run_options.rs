@@ -124,13 +124,33 @@ fn check_finds_a_file_that_a_load_lacks() {
     let journey = "  journey:\n    - post: http://127.0.0.1:1/\n      body: { file: order.json }\n";
     let plan = format!("loadlab: 1\nname: orders\nload:\n  users: 1\n  requests: 1\n{journey}");
     lab.file("plan.yaml", &plan);
-    let missing = ["plan.yaml: ", "there is no file", "order.json", "hint: paths are relative"];
+    let missing =
+        ["plan.yaml:7:7: step 1 of `load`: there is no file", "order.json", "hint: paths are relative"];
     lab.loadlab(&["check", "plan.yaml"]).expect(2, &missing);
     lab.file("order.json", "{}");
     lab.loadlab(&["check", "plan.yaml"]).expect(0, &[]);
     // A command of the plan may make it.
     std::fs::remove_file(lab.path().join("order.json")).unwrap();
     lab.file("plan.yaml", &format!("{plan}system:\n  before_trial: echo {{}} > order.json\n"));
+    lab.loadlab(&["check", "plan.yaml"]).expect(0, &[]);
+}
+
+#[test]
+fn check_reads_feeds_and_url_lists() {
+    let lab = Lab::new();
+    let plan = "loadlab: 1\nname: orders\nload:\n  users: 1\n  requests: 1\n  feeds: { a: { file: rows.jsonl } }\n  \
+                journey: [{ get: \"http://127.0.0.1:1/${a.id}/${a.city}\" }, { urls: list }]\n";
+    lab.file("plan.yaml", plan);
+    let missing = ["plan.yaml:7:", "there is no file", "/list", "plan.yaml:6:", "/rows.jsonl"];
+    lab.loadlab(&["check", "plan.yaml"]).expect(2, &missing);
+    lab.file("rows.jsonl", "{\"id\": 1}\n");
+    lab.file("list", "http://127.0.0.1:1/\nftp://b\n");
+    for command in [&["check", "plan.yaml"][..], &["run", "plan.yaml", "--dry-run"]] {
+        lab.loadlab(command).expect(2, &["plan.yaml:7:", "feed `a` has no column `city`"]);
+    }
+    lab.file("rows.jsonl", "{\"id\": 1, \"city\": \"x\"}\n");
+    lab.loadlab(&["check", "plan.yaml"]).expect(2, &["list:2:1: `ftp://b` is not a URL"]);
+    lab.file("list", "http://127.0.0.1:1/\n");
     lab.loadlab(&["check", "plan.yaml"]).expect(0, &[]);
 }
 

@@ -143,7 +143,7 @@ fn damaged_records() {
         });
         ran.expect(2, &[&format!("is a record of format {format}, but this loadlab reads format 2"), hint]);
     }
-    lab.loadlab(&["report", "nowhere"]).expect(2, &["cannot read `nowhere`", "hint:"]);
+    lab.loadlab(&["report", "nowhere"]).expect(2, &["nowhere is not a run's folder", "hint: `loadlab list`"]);
 }
 
 fn copy_folder(from: &std::path::Path, to: &std::path::Path) {

@@ -83,7 +83,7 @@ fn a_run_that_goes_on_is_left_alone() {
 #[test]
 fn what_is_not_a_run_is_not_resumed() {
     let lab = Lab::new();
-    lab.loadlab(&["resume", "nowhere"]).expect(2, &["cannot read `nowhere`"]);
+    lab.loadlab(&["resume", "nowhere"]).expect(2, &["nowhere is not a run's folder"]);
     std::fs::create_dir(lab.path().join("empty")).expect("a folder can be made");
     lab.loadlab(&["resume", "empty"]).expect(2, &["it has no manifest.json"]);
 }

@@ -99,9 +99,9 @@ fn rounds_that_can_settle_nothing_are_refused_before_the_first() {
     let lab = Lab::new();
     let text = three("{ until: certain, at_most: 4 }");
     let ran = lab.run(&text, &[]);
-    ran.expect(2, &["4 rounds settle nothing", "raise `trials.at_most`"]);
+    ran.expect(2, &["4 rounds cannot settle anything", "raise `trials.at_most`"]);
     assert!(!lab.record().dir.exists());
-    lab.loadlab(&["check", "plan.yaml"]).expect(0, &["4 rounds settle nothing"]);
+    lab.loadlab(&["check", "plan.yaml"]).expect(0, &["4 rounds cannot settle anything"]);
     // A plain number of trials still means that number.
     lab.file("plan.yaml", &text);
     let described = lab.loadlab(&["run", "plan.yaml", "--trials", "2", "--dry-run"]);

@@ -234,11 +234,10 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
     assert!(at(&events[0]) >= 0.2 && at(&events[3]) >= 2.5, "{events:?}");
     let down = record.events("default", 1, "down");
     assert_eq!(down.iter().filter(|e| e["component"] == "edge2").count(), 1, "taken down once: {down:?}");
-    let notes = record.events("default", 1, "note");
-    assert!(
-        notes.iter().any(|e| e["text"] == "not carried out, because the load had ended: kill web"),
-        "{notes:?}"
-    );
+    let skipped = record.events("default", 1, "skipped");
+    assert!(skipped.iter().any(|e| e["events"] == json!(["kill web"])), "{skipped:?}");
+    let doubts = summary["doubts"].as_array().unwrap();
+    assert!(doubts.iter().any(|d| d["kind"] == "event_skipped" && d["grave"] == false), "{doubts:?}");
     for format in ["md", "html"] {
         assert!(record.report(format).contains("event: kill edge2"), "{format}");
     }

@@ -49,7 +49,7 @@ pub use model::plan::{Plan, Revision, TrialOrder, UntilCertain};
 pub use model::spec::{
     Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
     FigureSpec, FindSpec, LeverSetting, LeverSpec, LoadSpec, Model, Persisted, PortSpec, ProbeSource,
-    ProbeSpec, ProfileSpec, Purpose, ReadySign, ReadySpec, StopSpec, SystemSpec,
+    ProbeSpec, ProfileSpec, Purpose, ReadySign, ReadySpec, StopSpec, SystemSpec, planned_end_ns,
 };
 pub use model::template::{Segment, Template, UnknownName};
 pub use outside::{MOST_BYTES, Missing, Outside, Reference};

@@ -36,7 +36,10 @@ pub(crate) fn check(url: &str) -> Result<(), UrlError> {
             return wrong(message, Some(&format!("write {FORM}")));
         }
     }
-    if let Some(bad) = url.chars().find(|c| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
+    // Host names cannot be percent-encoded: what is wrong with one is said below.
+    let path_at = url.find("://").map_or(0, |at| at + 3);
+    let path = url[path_at..].find(['/', '?', '#']).map_or("", |at| &url[path_at + at..]);
+    if let Some(bad) = path.chars().find(|c| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
         let encoded: String = bad.to_string().bytes().map(|b| format!("%{b:02X}")).collect();
         return wrong(format!("a URL cannot contain {bad:?}"), Some(&format!("write it as `{encoded}`")));
     }
@@ -83,7 +86,8 @@ mod tests {
             ("ftp://x/", "unsupported scheme `ftp`"),
             ("http://", "the host is missing"),
             ("http://:80/", "the host is missing"),
-            ("http://a b/", "a URL cannot contain ' '"),
+            ("http://a b/", "a URL cannot contain spaces or control characters"),
+            ("http://a/b c", "a URL cannot contain ' '"),
             ("http://x/ü", "a URL cannot contain 'ü'"),
             ("http://x/#top", "the part after `#` is never sent"),
             ("http://u:p@x/", "user and password in the URL are not supported"),

@@ -192,6 +192,10 @@ fn steps() {
     plan.yaml:7:57: `a b` is not a valid name for a header field
     plan.yaml:7:70: a header field must be a single line
     ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", headers: { host: a, Host: b } }"), @r"
+    plan.yaml:7:47: a request has only one `host`
+      hint: leave one of the two out
+    ");
     insta::assert_snapshot!(step("{ post: \"http://a/\", body: { file: x, json: y } }"), @r"
     plan.yaml:7:45: `file` and `json` cannot be combined
       hint: a request has one body
@@ -501,7 +505,7 @@ fn links_that_cannot_be_limited() {
     for (system, says) in [
         ("{ a: { run: x, limits: { bandwidth: 1MiB/s } } }", "there is no link to limit"),
         ("{ a: { run: x, port: 80, limits: { delay: 1ms } } }", "clients with a fixed port number bypass it"),
-        ("{ a: { run: x, limits: { packet_loss: 1% } } }", "clients with a fixed port number bypass it"),
+        ("{ a: { run: x, limits: { packet_loss: 1% } } }", "it has no port"),
         (
             "{ a: { container: { image: x }, port: auto, limits: { delay: 1ms } } }",
             "only processes that loadlab starts",

@@ -13,6 +13,22 @@ use crate::common;
 use crate::common::plan;
 
 #[test]
+fn an_event_after_the_load_is_noted() {
+    let with = |at: &str, load: &str| {
+        let text = format!(
+            "loadlab: 1\nname: x\nsystem: {{ components: {{ web: {{ run: sleep 9 }} }} }}\nload: {{ users: 1, {load}, \
+             journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\nevents: [{{ at: {at}, do: kill web }}]\n"
+        );
+        Plan::parse("plan.yaml", &text, &Options::default()).unwrap_or_else(|e| panic!("{e}")).notes
+    };
+    let late = ["the event `kill web` is due after 20.0 s, but the load ends after 10.0 s"];
+    assert_eq!(with("20s", "duration: 10s"), late);
+    assert_eq!(with("9s", "duration: 10s"), Vec::<String>::new());
+    // When so many requests are done is unknown.
+    assert_eq!(with("20s", "requests: 10"), Vec::<String>::new());
+}
+
+#[test]
 fn the_experiment_in_words() {
     insta::assert_snapshot!(plan("edges", &Options::default()).describe().join("\n"), @r#"
     edges under limits

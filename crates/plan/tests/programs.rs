@@ -198,7 +198,7 @@ fn figures_are_worked_out_of_figures_of_cases() {
     insta::assert_snapshot!(brief("  a: { against: \"'get one.ok'\" }\n  b: [1]\n"), @r"
     plan.yaml:18:3: a figure in `derive` needs `value`
       hint: a sum, difference, product or quotient, such as `grouped.elapsed + grouped.drain`
-    plan.yaml:19:6: expected a sum such as `a.elapsed + b.elapsed`, found a list
+    plan.yaml:19:6: expected a formula such as `a.elapsed + b.elapsed`, found a list
     ");
 }
 
@@ -240,7 +240,7 @@ fn figures_that_matter() {
     ");
     insta::assert_snapshot!(brief("  a: a + 1\n"), @r"
     plan.yaml:7:6: unknown name `a`
-      hint: a figure may ask for those before it
+      hint: a figure may use only figures defined before it
     ");
     insta::assert_snapshot!(brief("  p99: p50\n  stored: ok\n"), @r"
     plan.yaml:7:3: `p99` already is a name in conditions
@@ -272,6 +272,8 @@ fn figures_that_matter() {
       hint: put the part behind the names in its definition
     plan.yaml:9:11: `a` is a figure of whole trials, not of parts
       hint: put the part behind the names in its definition
+    plan.yaml:9:29: `p99` looks at a time after the load
+      hint: the load ends after 1.00 s
     plan.yaml:9:56: `steady` takes a probe, and `a` is not one
       hint: declared probes: `stored`
     plan.yaml:9:73: `steady` takes a probe, and `p99` is not one

@@ -296,7 +296,7 @@ fn damage_is_an_error_that_names_the_place() {
     hint: the file is damaged here; delete this line to read the rest
     "#);
     insta::assert_snapshot!(damaged("cases/control/1/samples.jsonl", "\n"), @r"
-    cases/control/1/samples.jsonl:2:1: EOF while parsing a value
+    cases/control/1/samples.jsonl:1:1: EOF while parsing a value
     hint: the file is damaged here; delete this line to read the rest
     ");
     insta::assert_snapshot!(damaged("cases/control/1/latency.hlog", "Tag=response,1.0,x\n#\n"), @r"
@@ -309,6 +309,11 @@ fn damage_is_an_error_that_names_the_place() {
     ");
     insta::assert_snapshot!(damaged("manifest.json", "{\"record\": 1,"), @r"
     manifest.json:1:13: EOF while parsing a value
+    hint: manifest.json describes the run; without it the folder cannot be read as a record
+    ");
+    let trials = serde_json::to_string(&Manifest { trials: 4_000_000_000, ..manifest() }).unwrap();
+    insta::assert_snapshot!(damaged("manifest.json", &trials), @r"
+    manifest.json:1:1: `trials` is 4000000000, and no plan has more than 10000
     hint: manifest.json describes the run; without it the folder cannot be read as a record
     ");
     insta::assert_snapshot!(damaged("manifest.json", "{\"record\": 9, \"anything\": []}"), @r"

@@ -135,7 +135,7 @@ pub enum RunEvent {
     },
     /// Draining ended.
     Drained {
-        /// How long draining took.
+        /// How long after the end of the loads.
         took_s: f64,
         /// The condition held; `false` if the deadline passed first.
         done: bool,

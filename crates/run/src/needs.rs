@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use loadlab_load::target::Allowed;
-use loadlab_plan::{Command, ComponentKind, ComponentSpec, Isolation, Plan};
+use loadlab_plan::{Command, ComponentKind, ComponentSpec, Isolation, Plan, PlanError, PlanErrors};
 use loadlab_system::{Engine, Error, Limits, Net, host_check};
 
 use crate::limits;
@@ -13,9 +13,9 @@ use crate::manifest::plan_dir;
 use crate::preflight::{Finding, Severity};
 use crate::running_system::RunningSystem;
 use crate::running_system::error::BringUpError;
-use crate::senders::files_of;
+use crate::senders::{NeededFile, files_of};
 use crate::translate::urls::makes_files;
-use crate::translate::{check_targets, urls};
+use crate::translate::{check_targets, journey::check_feeds, urls};
 
 /// A kind of need: its name and the result of trying it; `None` if the plan has no such need.
 type Tried = (&'static str, Option<Result<(), BringUpError>>);
@@ -45,24 +45,34 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
     try_all(plan, None).into_iter().filter_map(finding).collect()
 }
 
-/// The first file that the plan's loads read but that is not there, in words. Left out are files that commands of the
-/// plan may yet create, or its components: of those, feeds are read before anything is up.
-pub fn missing_file(plan: &Plan) -> Option<String> {
+/// Checks the files that the plan's loads read, as a run will before anything is up: that they are there, and that
+/// feeds and URL lists contain what the plan takes from them. Files that commands of the plan may yet make are not
+/// checked; bodies and certificates neither if components come up, which may make them as well.
+///
+/// # Errors
+/// In words: all files that are missing, or else what is wrong with one.
+pub fn check_files(plan: &Plan) -> Result<(), String> {
     if makes_files(plan) {
-        return None;
+        return Ok(());
     }
+    let dir = plan_dir(plan);
     let nothing_comes_up = components(plan).all(|c| matches!(c.kind, ComponentKind::External(_)));
-    let feeds = plan.cases().iter().flat_map(|case| &case.loads).flat_map(|load| &load.script.feeds);
-    let files = match nothing_comes_up {
-        true => files_of(plan),
-        false => feeds.map(|feed| (feed.file.clone(), format!("feed `{}`", feed.name))).collect(),
+    let is_read_first = |needed: &NeededFile| nothing_comes_up || needed.is_read_first;
+    let is_missing = |file: &str| dir.join(file).try_exists().is_ok_and(|there| !there);
+    let missing = files_of(plan).into_iter().filter(is_read_first).filter(|needed| is_missing(&needed.file));
+    let mistake = |needed: NeededFile| {
+        let message = format!("{}: there is no file {}", needed.what, dir.join(&needed.file).display());
+        needed.at.mistake(message, Some("paths are relative to the plan's folder".to_owned()))
     };
-    let files = files.into_iter().map(|(file, what)| (plan_dir(plan).join(file), what));
-    let (path, what) = files.into_iter().find(|(path, _)| path.try_exists().is_ok_and(|there| !there))?;
-    Some(format!(
-        "{what}: there is no file {}\nhint: paths are relative to the plan's folder",
-        path.display()
-    ))
+    let missing: Vec<PlanError> = missing.map(mistake).collect();
+    if !missing.is_empty() {
+        return Err(PlanErrors(missing).to_string());
+    }
+    check_feeds(plan, &dir).map_err(|errors| errors.to_string())?;
+    for load in plan.cases().iter().flat_map(|case| &case.loads) {
+        urls::expanded(load, &dir).map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// Why a run of this plan, without further options, would refuse one of its targets, in words: a host that is neither

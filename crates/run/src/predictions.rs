@@ -5,7 +5,8 @@
 //! many as the system can handle, so only the required rate is reported for it. Nothing here reads a clock or a file.
 
 use loadlab_analysis::cases::case::TRIALS_FOR_DIFFERENCES;
-use loadlab_plan::{Case, LoadSpec, Model, Plan, Step, Until};
+use loadlab_plan::{Case, LoadSpec, Model, Plan, Step, Until, planned_end_ns};
+use loadlab_record::counts::load::Window;
 use loadlab_record::counts::quantile::{quantile_of, ranks, samples_needed};
 use loadlab_record::expr::{Expr, NameRef, SERIES_PREFIXES, TrialPart};
 use loadlab_record::text::units::{format_count, format_duration_ns, significant};
@@ -91,7 +92,10 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Prediction)> {
     let tag = tag.map(|tag| tag.strip_suffix(".ok").unwrap_or(tag));
     let part_s = match name.part {
         None => None,
-        Some(TrialPart::Window(window)) => Some(window.length_s()),
+        Some(TrialPart::Window(window)) => {
+            let end_s = planned_end_ns(&case.loads).map_or(f64::INFINITY, |ns| ns as f64 / 1e9);
+            Some(Window { to_s: window.to_s.min(end_s), ..window }.length_s())
+        }
         // How long batches and drains take is unknown.
         Some(TrialPart::Batch(_) | TrialPart::Drain) => return None,
     };

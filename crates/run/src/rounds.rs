@@ -43,7 +43,7 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     };
     let comparisons = if bases == 0 { 0 } else { cases().count() - bases };
     if comparisons == 0 {
-        let hint = "--case leaves those of the first revision out, or all but one";
+        let hint = "--case leaves out the cases of the first revision, or all but one case";
         return Err(format!("there is no case to compare with another\nhint: {hint}"));
     }
     let design = Design::new(&until, plan.trials, comparisons, &manifest::figures(plan));
@@ -52,7 +52,7 @@ pub fn check(plan: &Plan) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} settle nothing, whatever they measure: with this number of cases and of figures that matter it takes at least {fewest}\n\
+        "{} cannot settle anything, whatever is measured: this number of cases and of figures that matter takes at least {fewest}\n\
          hint: raise `trials.at_most`, or name fewer `figures`",
         plural(u64::from(plan.trials), "round", "rounds")
     ))

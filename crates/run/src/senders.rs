@@ -10,7 +10,9 @@ use loadlab_load::LoadSpec;
 use loadlab_load::journey::capture::CaptureSlots;
 use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin};
 use loadlab_load::target::Allowed;
-use loadlab_plan::{Body, Isolation, LoadSpec as PlannedLoad, MessageContent, PartContent, Plan, Step};
+use loadlab_plan::{
+    Body, FeedSpec, Isolation, LoadSpec as PlannedLoad, MessageContent, PartContent, Place, Plan, Step,
+};
 use loadlab_record::counts::load::Counts;
 use loadlab_record::documents::summary::AgentSummary;
 use serde::{Deserialize, Serialize};
@@ -132,7 +134,7 @@ pub fn spec_of(
     let plan_dir = match files {
         PlanFiles::Folder(dir) => dir.as_path(),
         PlanFiles::Received(received) => {
-            for (file, what) in files_of_load(&mut planned) {
+            for NeededFile { file, what, .. } in files_of_load(&mut planned) {
                 let path = received.get(file.as_str());
                 let path =
                     path.ok_or_else(|| format!("{what} needs the file `{file}`, which was not sent"))?;
@@ -159,36 +161,59 @@ pub enum PlanFiles {
     Received(BTreeMap<String, PathBuf>),
 }
 
-/// The files that the plan's loads need, by name, each with a description of what first needs it.
-pub fn files_of(plan: &Plan) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> = Vec::new();
+/// A file that the plan's loads need.
+#[derive(Clone, Debug)]
+pub struct NeededFile<F = String> {
+    /// Its path as in the plan.
+    pub file: F,
+    /// What first needs it, such as "step 1 of `load`".
+    pub what: String,
+    /// The step or feed, in the plan; the plan without a line for files of `tls`.
+    pub at: Place,
+    /// Feeds and URL lists are read before anything is up, all others when the load begins.
+    pub is_read_first: bool,
+}
+
+/// The files that the plan's loads need, each once.
+pub fn files_of(plan: &Plan) -> Vec<NeededFile> {
+    let mut all: Vec<NeededFile> = Vec::new();
     for load in plan.cases().iter().flat_map(|case| &case.loads) {
-        for (file, what) in files_of_load(&mut load.clone()) {
-            if !all.iter().any(|(known, _)| known == file) {
-                all.push((file.clone(), what));
+        for needed in files_of_load(&mut load.clone()) {
+            if !all.iter().any(|known| known.file == *needed.file) {
+                let NeededFile { file, what, at, is_read_first } = needed;
+                all.push(NeededFile { file: file.clone(), what, at, is_read_first });
             }
         }
     }
     all
 }
 
-/// The file names of a load, each with a description of what uses it.
-fn files_of_load(load: &mut PlannedLoad) -> Vec<(&mut String, String)> {
+fn files_of_load(load: &mut PlannedLoad) -> Vec<NeededFile<&mut String>> {
     let whats: Vec<String> = all_steps(load).map(|placed| placed.what).collect();
     let PlannedLoad { name, script, journey, http, .. } = load;
+    let plan = journey.first().map(|step| step.at.file.clone()).unwrap_or_default();
     let steps = script.user_setup.iter_mut().chain(journey).chain(&mut script.user_teardown);
     let mut files = Vec::new();
     for (step, what) in steps.zip(whats) {
-        files.extend(files_of_step(step).into_iter().map(|file| (file, what.clone())));
+        let at = step.at.clone();
+        let needed =
+            |(file, is_read_first)| NeededFile { file, what: what.clone(), at: at.clone(), is_read_first };
+        files.extend(files_of_step(step).into_iter().map(needed));
     }
-    files.extend(script.feeds.iter_mut().map(|feed| (&mut feed.file, format!("feed `{}`", feed.name))));
+    for FeedSpec { name, file, at, .. } in &mut script.feeds {
+        files.push(NeededFile { file, what: format!("feed `{name}`"), at: at.clone(), is_read_first: true });
+    }
     let of_tls =
         http.tls.ca.iter_mut().chain(http.tls.identity.iter_mut().flat_map(|(cert, key)| [cert, key]));
-    files.extend(of_tls.map(|file| (file, format!("`tls` of `{name}`"))));
+    for file in of_tls {
+        let at = Place { file: plan.clone(), ..Place::default() };
+        files.push(NeededFile { file, what: format!("`tls` of `{name}`"), at, is_read_first: false });
+    }
     files
 }
 
-fn files_of_step(step: &mut Step) -> Vec<&mut String> {
+/// Files that a step names, and whether each is a URL list.
+fn files_of_step(step: &mut Step) -> Vec<(&mut String, bool)> {
     let mut files = Vec::new();
     match &mut step.body {
         Body::File(file) => files.push(file),
@@ -203,8 +228,8 @@ fn files_of_step(step: &mut Step) -> Vec<&mut String> {
         MessageContent::File(file) => Some(file),
         MessageContent::Text(_) | MessageContent::Bytes(_) => None,
     }));
-    files.extend(&mut step.urls);
-    files
+    let lists = step.urls.iter_mut().map(|list| (list, true));
+    files.into_iter().map(|file| (file, false)).chain(lists).collect()
 }
 
 /// The private-key file of a client certificate, if one of the plan's loads has one.

@@ -57,7 +57,7 @@ pub use system::command::{CommandResult, CommandSpec, RunningCommand};
 pub use system::compose::{ComposeSpec, Project, ServiceSpec};
 pub use system::{Ending, System, SystemSpec, Takedown, host_check, ready};
 pub use watch::answering::{Answering, Listening, find_answering, is_local};
-pub use watch::drain::{Drained, drain};
+pub use watch::drain::drain;
 pub use watch::external::{External, ExternalSelector};
 pub use watch::probe::{Probe, ProbeError, ProbeSource, ProbeSpec};
 pub use watch::profile::{ProfileSpec, Profiler, Samples};

@@ -301,8 +301,6 @@ const SIGNALS: [(&str, i32); 21] = [
 impl Signal {
     /// Asks the process to end.
     pub const TERM: Signal = Signal(libc::SIGTERM);
-    /// Interrupt, as Ctrl-C does.
-    pub const INT: Signal = Signal(libc::SIGINT);
     /// Ends the process without asking.
     pub const KILL: Signal = Signal(libc::SIGKILL);
     /// Stops the process until [`Signal::CONT`].

@@ -129,7 +129,7 @@ fn limited(trial: &Trial, names: &[&str], tier: &str, claims: &mut Claims) {
             let used = [
                 &format!("components/{name}/memory_bytes/limit == 1048576 * {mib}"),
                 &format!("components/{name}/memory_bytes/max <= components/{name}/memory_bytes/limit"),
-                &format!("0 <= components/{name}/oom_kills"),
+                &format!("components/{name}/oom_kills == 0"),
             ];
             trial.hold(claims, &used.map(String::as_str));
         }

@@ -20,16 +20,19 @@ const NOTE: &str = "(() => {
   window.noted = { updates: 0, ended: null };
   new MutationObserver(() => { noted.updates += 1; }).observe(messages, { childList: true, characterData: true, subtree: true });
   new MutationObserver(() => {
-    if (state.textContent === 'connecting') noted.ended ??= Number(messages.value.replaceAll(',', ''));
+    if (state.textContent !== 'connecting') return;
+    noted.ended ??= Number(messages.value.replaceAll(',', ''));
+    noted.ended_at ??= performance.now();
   }).observe(state, { childList: true, characterData: true, subtree: true });
 })()";
 
 /// What was seen of the page: the number of messages it showed when the front end went down, how often that number
-/// changed before, requests other than for its own files and the one stream of updates (a reloaded page has lost its
-/// records), circles on the map, and ribbons between currencies.
+/// changed before, how many streams of updates it opened until then, requests other than for these and its own files (a
+/// reloaded page has lost its records), circles on the map, and ribbons between currencies.
 const SEEN: &str = "({
   last: noted.ended,
   updates: noted.updates,
+  streams: performance.getEntriesByType('resource').filter((e) => /events$/.test(e.name) && e.startTime < noted.ended_at).length,
   asked: performance.getEntriesByType('resource').filter((e) => !/(page.css|world.js|page.js|events)$/.test(e.name)).length,
   countries: noted.countries,
   ribbons: noted.ribbons,

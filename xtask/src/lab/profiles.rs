@@ -74,10 +74,18 @@ pub fn long() -> Outcome {
 /// Profiles in which each component has its own network.
 const IN_NETWORKS: [&str; 4] = ["isolated", "far", "wan", "five-servers"];
 
-/// What a profile does to the system, as a lower bound that no machine's speed undercuts.
+/// What a profile does to the system, where that can be seen on any machine, however fast.
 fn condition_of(lab: &str, profile: &str, trial: &Trial) -> Option<String> {
     match (lab, profile) {
         ("edge-tiers", "far") => Some("86 <= response_ms/min".to_owned()),
+        ("edge-tiers", "half") => {
+            let percent = trial.value("edge_cpu").strip_suffix('%')?;
+            Some(format!("100 * components/edge1/cpu_limit == {percent}"))
+        }
+        ("index-page", "which-limit") => {
+            Some(format!("components/service/limits/open_files == {}", trial.value("files")))
+        }
+        ("trade-processor", "keep-alive") => Some("connections/opened < requests/ok".to_owned()),
         ("trade-processor", "wan") => {
             let delay_ms = match trial.value("delay") {
                 "0s" => "0",
@@ -85,6 +93,8 @@ fn condition_of(lab: &str, profile: &str, trial: &Trial) -> Option<String> {
             };
             Some(format!("{delay_ms} <= connect_ms/min"))
         }
+        // Eight worker threads, whatever the machine has.
+        ("stair-stepper", "climb" | "many-workers") => Some("9 <= components/service/pids_max".to_owned()),
         ("stair-stepper", "waits") => Some(format!("{} <= response_ms/min", trial.value("sleep_ms"))),
         _ => None,
     }

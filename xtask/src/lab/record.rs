@@ -77,6 +77,19 @@ impl Trial {
         self.events.iter().filter(move |event| event["event"] == kind)
     }
 
+    /// Requests answered well in the seconds that began after an event of the plan; `None` if the load had ended before
+    /// such a second was over.
+    pub fn ok_after(&self, what: &str) -> Option<u64> {
+        let done = self.events("action").find(|event| event["what"] == what);
+        let done_s = done.and_then(|event| event["at_s"].as_f64())?;
+        if done_s.ceil() + 1.0 > self.number("load/duration_s") {
+            return None;
+        }
+        let later =
+            self.ticks.iter().filter(|tick| tick["from_s"].as_f64().is_some_and(|from_s| from_s >= done_s));
+        Some(later.filter_map(|tick| tick["ok"].as_u64()).sum())
+    }
+
     /// A number of the summary, by its path; NaN if it is missing.
     pub fn number(&self, path: &str) -> f64 {
         number(&self.summary, path)
@@ -300,14 +313,22 @@ impl Trial {
     }
 
     fn check_files(&self, brings_up: bool, claims: &mut Claims) {
-        let logs = if brings_up { &[(".out", true), (".err", true)][..] } else { &[] };
-        for (ending, empty) in [("latency.hlog", false), ("examples.jsonl", false)].iter().chain(logs) {
-            let file = self.files.iter().find(|f| f.to_string_lossy().ends_with(*ending));
-            let bytes = file.and_then(|f| f.metadata().ok()).map(|m| m.len());
-            let is_of_times = matches!(*ending, "latency.hlog" | "examples.jsonl");
-            let may_lack = self.is_command() && is_of_times;
-            let good = may_lack || bytes.is_some_and(|bytes| *empty || bytes > 0);
-            claims.claim(good, || format!("{}: {ending} is missing or empty", self.case));
+        let bytes_of = |name: &str| {
+            let file = self.files.iter().find(|f| f.file_name().is_some_and(|of_file| of_file == name));
+            file.and_then(|f| f.metadata().ok()).map(|m| m.len())
+        };
+        // Programs report numbers of requests, not their times.
+        let of_times = if self.is_command() { &[][..] } else { &["latency.hlog", "examples.jsonl"] };
+        for name in of_times {
+            let is_there = bytes_of(name).is_some_and(|bytes| bytes > 0);
+            claims.claim(is_there, || format!("{}: {name} is missing or empty", self.case));
+        }
+        // What lives on writes into the logs of the trial that brought it up.
+        for component in self.events("up").filter(|_| brings_up).map(|up| text(up, "/component")) {
+            for ending in ["out", "err"] {
+                let name = format!("{component}.{ending}");
+                claims.claim(bytes_of(&name).is_some(), || format!("{}: {name} is missing", self.case));
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ pub use loadlab_record::documents::figure::Better;
 use loadlab_record::documents::figure::{FigureValue, NumberKind};
 use loadlab_record::documents::manifest::FigureFacts;
 use loadlab_record::documents::summary::{ComponentSummary, Distribution, Summary};
-use loadlab_record::expr::{Known, NumberSource, Sum, TrialPart};
+use loadlab_record::expr::{Formula, Known, NumberSource, TrialPart};
 
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -307,8 +307,8 @@ const READINGS_OF_MEMORY: [&str; 4] = ["memory", "memory.max", "memory.mean", "m
 /// By how much a figure of a plan is off if each reading of memory in it is off by this much: factors count. `None` if
 /// anything else is part of it, as in memory per request, or if readings are divided by readings.
 fn shift_by(text: &str, bytes: f64, summary: &Summary) -> Option<f64> {
-    let sum = Sum::parse(text).ok()?;
-    let names = sum.names();
+    let formula = Formula::parse(text).ok()?;
+    let names = formula.names();
     let is_reading = |name: &str| {
         let of = |component: &str| name.strip_prefix(component)?.strip_prefix('.');
         let mut figures = summary.components.keys().filter_map(|component| of(component));
@@ -319,7 +319,7 @@ fn shift_by(text: &str, bytes: f64, summary: &Summary) -> Option<f64> {
     }
     let value = |shifted: Option<usize>| {
         let readings = ShiftedReading { shifted, bytes, evaluated: Cell::new(0) };
-        sum.evaluate(&readings).ok().map(|(value, _)| value)
+        formula.evaluate(&readings).ok().map(|(value, _)| value)
     };
     let level = value(None)?;
     (0..names.len()).map(|place| Some((value(Some(place))? - level).abs())).sum()

@@ -16,8 +16,6 @@
 //!
 //! It reads no record and draws nothing.
 
-use std::collections::BTreeMap;
-
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::store::TrialRecord;
 
@@ -102,31 +100,6 @@ pub struct Comparison {
     pub profiles: Option<Box<(CaseProfile, CaseProfile)>>,
     /// How it was judged.
     pub options: Options,
-}
-
-/// Where the bottleneck is in most of the trials: the component, or the kind if none can be named. `None` if no more
-/// than half of them agree.
-fn usual_bottleneck(trials: &[(u32, &Summary)]) -> Option<(String, &'static str)> {
-    let mut counts: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
-    for bottleneck in trials.iter().filter_map(|(_, s)| s.bottleneck.as_ref()) {
-        let who = bottleneck.component.clone().unwrap_or_else(|| "nobody".to_owned());
-        *counts.entry((who, bottleneck.kind.name())).or_default() += 1;
-    }
-    let (usual, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    (2 * count > trials.len()).then_some(usual)
-}
-
-pub(crate) fn moved(base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<String> {
-    let (from, to) = (usual_bottleneck(base)?, usual_bottleneck(other)?);
-    match (from.0 == to.0, from.1 == to.1) {
-        (true, true) => None,
-        (true, false) => {
-            Some(format!("the bottleneck is still {}, now `{}` instead of `{}`", to.0, to.1, from.1))
-        }
-        (false, _) => {
-            Some(format!("the bottleneck moved from {} (`{}`) to {} (`{}`)", from.0, from.1, to.0, to.1))
-        }
-    }
 }
 
 impl Comparison {
@@ -260,7 +233,7 @@ pub fn compare(
         rows,
         details: details.into_iter().filter(|row| row.effect.is_some()).map(detail).collect(),
         why_not,
-        moved: moved(&base_trials, &other_trials),
+        moved: None,
         left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
         profiles: None,
         options,

@@ -4,7 +4,7 @@
 
 use loadlab_record::documents::manifest::DerivedFacts;
 use loadlab_record::documents::summary::Summary;
-use loadlab_record::expr::{Known, NumberSource, Sum, SummaryNumbers, TrialPart};
+use loadlab_record::expr::{Formula, Known, NumberSource, SummaryNumbers, TrialPart};
 
 use crate::cases::case::{CaseFindings, Spread, why_left_out};
 use crate::cases::metric::{Better, Unit, Value};
@@ -69,13 +69,13 @@ struct DerivedSide {
 
 fn side(text: &str, cases: &[CaseFindings<'_>]) -> DerivedSide {
     let mut side = DerivedSide { rounds: Vec::new(), unit: Unit::Number, why_not: None };
-    let sum = match Sum::parse(text) {
-        Ok(sum) => sum,
+    let formula = match Formula::parse(text) {
+        Ok(formula) => formula,
         Err(error) => return DerivedSide { why_not: Some(error.to_string()), ..side },
     };
     let last = cases.iter().flat_map(|c| &c.trials).map(|t| t.number).max().unwrap_or(0);
     for number in 1..=last {
-        match sum.evaluate(&Round { cases, number }) {
+        match formula.evaluate(&Round { cases, number }) {
             Ok((value, kind)) => {
                 side.unit = Unit::from(kind);
                 side.rounds.push(Value::Known(value));

@@ -18,7 +18,7 @@ use loadlab_record::documents::summary::Summary;
 use crate::cases::case::Spread;
 use crate::cases::metric::{Better, Metric, Value};
 use crate::cases::parts::{parts_of, probes};
-use crate::comparison::compare::{Comparison, ConfidenceInterval, Effect, Options, Row, Side, moved};
+use crate::comparison::compare::{Comparison, ConfidenceInterval, Effect, Options, Row, Side};
 use crate::comparison::control::hidden;
 use crate::comparison::figures::{Scale, compared, deciding, scale_of};
 use crate::comparison::interval::{Call, EquivalenceBounds, Method, directed};
@@ -216,7 +216,7 @@ impl Design {
             rows: rows.into_iter().map(|(_, row)| row).collect(),
             details: details.iter().filter_map(row).map(detail).collect(),
             why_not,
-            moved: moved(&of_base, &of_other),
+            moved: None,
             left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
             profiles: None,
             options,

@@ -1,10 +1,12 @@
 //! Cases of one run, or of several, compared.
 
 use crate::cases::case::CaseFindings;
+use crate::cases::groups::Groups;
 use crate::cases::metric::Metric;
 use crate::comparison::compare::{Comparison, Options, Side, compare};
 use crate::comparison::design::Design;
 use crate::comparison::interval::{Call, Method};
+use crate::comparison::moved::moved;
 
 /// A case as one side of a comparison, under this name.
 pub fn side<'a>(case: &'a CaseFindings<'_>, name: &str) -> Side<'a> {
@@ -22,6 +24,8 @@ pub struct Comparing<'a> {
     pub options: Options,
     /// How cases of the run are compared, if trials continued until that was certain.
     pub design: Option<&'a Design>,
+    /// Which of its components are replicas.
+    pub groups: &'a Groups,
 }
 
 /// The cases of a run that [`crate::comparison::pairs::pairs`] names, compared.
@@ -45,6 +49,7 @@ pub fn pair(cases: &[CaseFindings<'_>], base: usize, other: usize, how: Comparin
         found = found.with_control(&base, control);
         found.left_out.extend(control.left_out.iter().cloned());
     }
+    found.moved = moved(&base, &other, how.groups);
     if how.quick {
         say_quick(&mut found);
     }
@@ -55,6 +60,7 @@ pub fn pair(cases: &[CaseFindings<'_>], base: usize, other: usize, how: Comparin
 /// was.
 pub fn across(base: &Side<'_>, other: &Side<'_>, how: Comparing<'_>) -> Comparison {
     let mut found = compare(base, other, Method::Welch, how.figures, how.options);
+    found.moved = moved(base, other, how.groups);
     if how.quick {
         say_quick(&mut found);
     }

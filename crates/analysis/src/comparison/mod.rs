@@ -2,6 +2,7 @@
 //!
 //! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much; [`figures`] has what is
 //!   compared, [`interval`] the statistics.
+//! - `moved`: whether they have different bottlenecks.
 //! - `control`: which differences are no larger than chance; `resolution`: which differences of memory are smaller than
 //!   the readings resolve.
 //! - [`design`]: the same question after every round, until the answer is certain; [`sequential`]: the test that is
@@ -17,6 +18,7 @@ pub mod design;
 pub mod differences;
 pub mod figures;
 pub mod interval;
+mod moved;
 pub mod pairs;
 mod resolution;
 pub mod sequential;

@@ -59,7 +59,7 @@ pub struct Grounds<'a> {
     pub window_s: f64,
 }
 
-/// The doubts that a trial's figures raise, grave ones first. What its events raise (`names::moved`) is added by
+/// The doubts that a trial's figures raise, grave ones first. What its events raise (`event_doubts`) is added by
 /// `summarise`; a search adds grave doubts of the level above its answer. `summary` needs its figures and its
 /// expectations, but no verdict yet.
 pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {

@@ -34,7 +34,7 @@ pub fn expectations(expect: &[Expr], numbers: &dyn NumberSource) -> Vec<Expectat
 
 /// The value of each figure of the plan, by name.
 pub fn figures(figures: &[Figure], numbers: &dyn NumberSource) -> BTreeMap<String, FigureValue> {
-    let of = |f: &Figure| (f.name.clone(), FigureValue::of(f.sum.known(numbers), f.kind));
+    let of = |f: &Figure| (f.name.clone(), FigureValue::of(f.formula.known(numbers), f.kind));
     figures.iter().map(of).collect()
 }
 

@@ -19,9 +19,9 @@ use crate::trial::bottleneck::{Diagnosis, TrialData, diagnose};
 use crate::trial::components;
 use crate::trial::counter::During;
 use crate::trial::doubts::{self, Grounds};
+use crate::trial::event_doubts;
 use crate::trial::input::{LoadRun, TrialInput};
 use crate::trial::judge::{self, TrialNumbers};
-use crate::trial::names;
 use crate::trial::totals::Totals;
 
 /// The summary of a trial: figures, then doubts about them, then what they mean for the expectations.
@@ -45,7 +45,7 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
     let expectations = judge::expectations(input.expect, &numbers);
     (summary.figures, summary.expectations) = (named, expectations);
     summary.doubts = doubts::doubts(&summary, &grounds);
-    summary.doubts.extend(names::moved(input.events));
+    summary.doubts.extend(event_doubts::doubts_of(input.events));
     summary.verdict = judge::verdict(&summary);
     let trial = TrialData {
         summary: &summary,

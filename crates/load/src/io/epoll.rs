@@ -355,7 +355,7 @@ impl<'r> Io<'r> for Epoll<'r> {
         self.ops.holds = wait.at_least > 1;
         self.wait(wait)?;
         let mut crowded = std::mem::take(&mut self.ops.crowded);
-        crowded.retain(|(key, address)| self.ops.is_crowded(*key, address));
+        crowded.retain(|(key, address)| self.ops.connect_unix(*key, address));
         self.ops.crowded = crowded;
         let mut failed = std::mem::take(&mut self.ops.failed);
         let mut unfinished = std::mem::take(&mut self.unfinished);
@@ -465,15 +465,15 @@ impl<'r> EpollOps<'r> {
         // A Unix socket has no Nagle's algorithm to switch off.
         (slot.is_unix, slot.no_delay, slot.socket) = (true, true, Some(socket));
         let (key, address) = (self.key(conn), net::SocketAddrUnix::new(path)?);
-        if self.is_crowded(key, &address) {
+        if self.connect_unix(key, &address) {
             self.crowded.push((key, address));
         }
         Ok(())
     }
 
-    /// Connects to a Unix socket; if its queue is full, retries later. Until then the socket must not be registered,
-    /// since the kernel would report it writable.
-    fn is_crowded(&mut self, key: u64, address: &net::SocketAddrUnix) -> bool {
+    /// Connects to a Unix socket. Returns true if its queue is full and the connect has to be retried. Until then the
+    /// socket must not be registered, since the kernel would report it writable.
+    fn connect_unix(&mut self, key: u64, address: &net::SocketAddrUnix) -> bool {
         if self.live(key).is_none() {
             return false;
         }

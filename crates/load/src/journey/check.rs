@@ -152,8 +152,8 @@ impl Checks {
         !self.headers.is_empty()
     }
 
-    /// Whether the status alone is good. If the plan does not mention statuses, a response with a bad one is counted by
-    /// its status, not as a failed check.
+    /// Whether the status alone is good. A bad status of 400 or above is counted by its status; one below 400, which only
+    /// a plan can rule out, as a failed check.
     #[inline]
     pub fn status_is_good(&self, status: u16) -> bool {
         if self.statuses.is_empty() { status < 400 } else { self.statuses.contains(&status) }

@@ -1,4 +1,5 @@
-//! What the generator itself used and waited for, from the kernel's own accounting.
+//! What the generator itself used and waited for, from the kernel's own accounting; and two settings of this process
+//! that keep the load undisturbed.
 
 #![expect(unsafe_code, reason = "sched_setattr and its like, and mallopt, which no safe wrapper has")]
 

@@ -73,6 +73,9 @@ pub enum RequestError {
         "the value of header `{0}` contains a control character\nhint: headers are single lines; send bytes in the body"
     )]
     HeaderValue(String),
+    /// More than one `Host`.
+    #[error("a request has only one header `Host`, which names the host\nhint: leave the others out")]
+    Hosts,
     /// A path with spaces or control characters.
     #[error(
         "the path `{0}` contains spaces or control characters\nhint: percent-encode them (`%20` for a space)"
@@ -91,6 +94,9 @@ impl RequestParts {
         }
         let given = |name: &str| self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        if self.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("host")).count() > 1 {
+            return Err(RequestError::Hosts);
+        }
         if !given("host") {
             head.push_str(&format!("Host: {}\r\n", self.host));
         }
@@ -178,6 +184,8 @@ mod tests {
             bad(&|p| p.headers.push(("X".into(), "a\r\nY: b".into()))),
             RequestError::HeaderValue(_)
         ));
+        let host = |name: &str| (name.to_owned(), "a".to_owned());
+        assert!(matches!(bad(&|p| p.headers.extend(["Host", "host"].map(host))), RequestError::Hosts));
         assert!(matches!(bad(&|p| p.headers.push(("X:".into(), "a".into()))), RequestError::HeaderName(_)));
     }
 }

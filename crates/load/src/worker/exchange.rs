@@ -99,7 +99,7 @@ impl<'r> Worker<'r> {
         let shares = |to: u16| self.spec.proxy.as_ref().is_some_and(|p| p.shares(to, host));
         let (phase, elsewhere) = (conn.phase(), conn.host() != host && !shares(conn.host()));
         let is_idle = phase == ConnPhase::Idle && !elsewhere;
-        if !is_idle && !self.can_be_written(id, index, now) {
+        if !is_idle && !self.try_out_step(id, index, now) {
             return;
         }
         let conn = &mut self.conns.table[conn_id as usize];
@@ -120,7 +120,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Whether a step can be written; if not, it fails in the next turn, and no connection is opened or closed for it.
-    pub(crate) fn can_be_written(&mut self, id: u32, index: u32, now: u64) -> bool {
+    pub(crate) fn try_out_step(&mut self, id: u32, index: u32, now: u64) -> bool {
         let Some(journey) = &mut self.journey else { return true };
         match journey.try_out(id, index, now) {
             Ok(()) => true,

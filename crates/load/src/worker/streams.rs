@@ -27,7 +27,7 @@ impl<'r> Worker<'r> {
         let exchange = &mut self.slots.exchanges[id as usize];
         exchange.conn = conn;
         let (index, is_closed) = (exchange.request, self.conns.table[conn as usize].is_closed());
-        if is_closed && !self.can_be_written(id, index, now) {
+        if is_closed && !self.try_out_step(id, index, now) {
             return;
         }
         self.streams.entry(conn).waiting.push(id);

@@ -8,7 +8,7 @@ use clap::{Args as Arguments, ValueEnum};
 use super::SwarmArgs;
 use super::request::RequestArgs;
 use super::values::{
-    Cpus, Sources, counts, cpus, duration, positive_duration, rate, share, sources, text_path,
+    Cpus, Sources, counts, cpus, duration, few, positive_duration, rate, share, sources, text_path,
 };
 use super::{ProgressArgs, ServingArgs, WatchArgs};
 
@@ -151,7 +151,7 @@ pub struct BenchArgs {
     #[arg(long, requires = "vs", conflicts_with = "trials", help_heading = "Result", hide_short_help = true)]
     pub until_certain: bool,
     /// Trials of each URL with `--vs`
-    #[arg(long, value_name = "N", requires = "vs", value_parser = clap::value_parser!(u32).range(5..=1000),
+    #[arg(long, value_name = "N", requires = "vs", value_parser = few(5, 1000),
           default_value_t = 5, help_heading = "Result", hide_short_help = true)]
     pub trials: u32,
     /// With `--vs`: ratios that differ from 1 by at most this count as the same
@@ -187,7 +187,7 @@ pub struct BenchArgs {
     pub samples: Option<PathBuf>,
 
     /// Load threads [default: half of the cores, at least one]
-    #[arg(short = 't', long, value_name = "N", help_heading = "Generator", value_parser = clap::value_parser!(u64).range(1..=1024), hide_short_help = true)]
+    #[arg(short = 't', long, value_name = "N", help_heading = "Generator", value_parser = counts(1, 1024), hide_short_help = true)]
     pub threads: Option<u64>,
     /// Cores for the load threads, such as 1,3 or 4-7
     #[arg(long, value_name = "LIST", value_parser = cpus, help_heading = "Generator", hide_short_help = true)]

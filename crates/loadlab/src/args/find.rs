@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 #[cfg(feature = "swarm")]
 use super::SwarmArgs;
 use super::request::RequestArgs;
-use super::values::{assignment, duration, positive_duration, rate_range, text_path, users_range};
+use super::values::{assignment, duration, few, positive_duration, rate_range, text_path, users_range};
 use super::{HostArgs, ProgressArgs, ServingArgs, WatchArgs};
 
 #[derive(Debug, Arguments)]
@@ -47,7 +47,7 @@ pub struct FindArgs {
     pub settle: Option<u64>,
     /// Maximum number of levels to measure, repeats included
     #[arg(long, value_name = "N", default_value_t = loadlab_analysis::scaling::search::MAX_LEVELS, hide_short_help = true,
-          value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Search")]
+          value_parser = few(1, 100), help_heading = "Search")]
     pub max_levels: u32,
     #[command(flatten)]
     pub watch: WatchArgs,

@@ -31,7 +31,7 @@ pub use revisions::{AbArgs, AbFormat, BisectArgs, Revisions};
 use serving::{Collector, Endpoint, MetricsTargets, Serving};
 #[cfg(feature = "swarm")]
 pub use swarming::{AgentArgs, AgentSource, LaunchArg, LostAgentArg, SwarmArgs};
-use values::{assignment, duration, positive_duration, text_path};
+use values::{assignment, duration, few, positive_duration, text_path};
 pub use why::WhyArgs;
 
 /// How much load a system takes, its bottleneck, and whether a change helped
@@ -167,7 +167,7 @@ pub struct PlanChoice {
     #[arg(long, requires = "plan", value_name = "A,B", value_delimiter = ',')]
     pub tags: Vec<String>,
     /// Trials of each case, instead of the plan's number
-    #[arg(long, requires = "plan", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, requires = "plan", value_name = "N", value_parser = few(1, 10_000))]
     pub trials: Option<u32>,
     /// Run trials until it is certain how the cases differ
     ///
@@ -415,7 +415,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub port: u16,
     /// Number of requests served at the same time
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = few(1, 1000))]
     pub workers: u32,
     /// How long a request keeps a core busy
     #[arg(long, value_name = "T", default_value = "0s", value_parser = duration)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, ValueEnum};
 
-use super::values::share;
+use super::values::{few, share};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -60,8 +60,8 @@ pub struct ListArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Number of runs to list, newest first
-    #[arg(long, value_name = "N", default_value_t = 30)]
-    pub last: usize,
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = few(1, 1_000_000))]
+    pub last: u32,
     /// Print the list as one JSON document
     #[arg(long, conflicts_with = "trend")]
     pub json: bool,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 
 use super::given::{Header, ProxyGiven, header};
-use super::values::{positive_duration, streams};
+use super::values::{few, positive_duration};
 
 /// A request's timeout if none is given.
 pub const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
@@ -34,7 +34,7 @@ pub struct RequestArgs {
     #[arg(long, hide_short_help = true)]
     pub http2: bool,
     /// HTTP/2: concurrent requests on each connection; 200 users with 10 streams use 20 connections [default: 1]
-    #[arg(long, value_name = "N", value_parser = streams(), requires = "http2", hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = few(1, 10_000), requires = "http2", hide_short_help = true)]
     pub streams: Option<u32>,
     /// Send through this proxy; @FILE contains its URL
     ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, ValueEnum};
 
 use super::RunArgs;
-use super::values::{assignment, positive_duration, share, text_path};
+use super::values::{assignment, few, positive_duration, share, text_path};
 
 /// Names of revisions, the base first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub struct BisectArgs {
     #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
     pub resolve: Vec<loadlab_load::target::Resolved>,
     /// Maximum number of trials
-    #[arg(long, value_name = "N", default_value_t = BisectArgs::AT_MOST, value_parser = clap::value_parser!(u32).range(8..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = BisectArgs::AT_MOST, value_parser = few(8, 10_000))]
     pub at_most: u32,
     /// Time budget: no trial starts after it
     #[arg(long, value_name = "T", value_parser = positive_duration)]

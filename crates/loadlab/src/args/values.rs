@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use loadlab_record::documents::search::SearchVariable;
 use loadlab_record::text::cores::{MAX_IN_SET, parse_cores};
-use loadlab_record::text::{units, url};
+use loadlab_record::text::units::{self, YEAR_NS};
+use loadlab_record::text::url;
 
 /// A range of addresses.
 #[derive(Clone, Debug)]
@@ -39,14 +40,20 @@ pub(super) fn counts(
     }
 }
 
-/// Reads the number of requests at a time on a connection.
-pub(super) fn streams() -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
-    let count = counts(1, 10_000);
-    move |text| count(text).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+/// As [`counts`], for small numbers.
+pub(super) fn few(
+    least: u32,
+    most: u32,
+) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+    let count = counts(least.into(), most.into());
+    move |text| count(text).map(|n| u32::try_from(n).unwrap_or(most))
 }
 
 pub(super) fn duration(text: &str) -> Result<u64, String> {
-    units::parse_duration_ns(text).map_err(|e| e.to_string())
+    match units::parse_duration_ns(text).map_err(|e| e.to_string())? {
+        ns if ns > YEAR_NS => Err("must be at most a year".to_owned()),
+        ns => Ok(ns),
+    }
 }
 
 pub(super) fn positive_duration(text: &str) -> Result<u64, String> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 
 use super::ProgressArgs;
-use super::values::{assignment, positive_duration, share, text_path};
+use super::values::{assignment, counts, positive_duration, share, text_path};
 
 #[derive(Debug, Arguments)]
 #[command(
@@ -36,7 +36,7 @@ pub struct WhyArgs {
     #[arg(long, value_name = "T", default_value = "5m", value_parser = positive_duration, help_heading = "Blocks")]
     pub budget: u64,
     /// Length of a block in seconds; the first second of each block does not count
-    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=600),
+    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = counts(2, 600),
           help_heading = "Blocks")]
     pub block: u64,
     /// A lever binds if a step of it certainly costs more than this share of the goodput

@@ -40,8 +40,7 @@ pub fn command(args: AbArgs) -> CommandEnd {
         };
     }
     if args.dry_run {
-        output::print(&read_plan::describe(&read.plan));
-        return CommandEnd::with(Exit::Ok);
+        return read_plan::dry_run(&read.plan);
     }
     run::perform(&args, &read, None, &|args, result, run| show(args, format, result, run))
 }

@@ -47,7 +47,9 @@ pub fn command(args: &AgentArgs) -> CommandEnd {
         Err(error) => return wrong(format!("--coordinator-key: {error}")),
     };
     let Some(url) = args.nats.clone() else {
-        return wrong("--nats URL is needed: where the coordinator announces its runs".to_owned());
+        return wrong(
+            "--nats URL is needed: the server on which the coordinator announces its runs".to_owned(),
+        );
     };
     let cancel = match session::prepare_process() {
         Ok(cancel) => cancel,

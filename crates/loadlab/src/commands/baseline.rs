@@ -9,7 +9,7 @@ use crate::args::BaselineArgs;
 use crate::exit::CommandEnd;
 use crate::output;
 use crate::runs::baselines::{Baselines, place_of};
-use crate::runs::{found, is_run};
+use crate::runs::{found, is_run, named};
 
 /// `loadlab baseline`.
 pub fn command(args: &BaselineArgs) -> CommandEnd {
@@ -44,7 +44,7 @@ fn done(args: &BaselineArgs) -> Result<String, String> {
 
 /// Uses only the name in the list: a run that cannot be read, or is gone, can still be removed from the list.
 fn remove(run: &Path, runs: &Path) -> Result<String, String> {
-    let dir = found(run, runs)?;
+    let dir = named(run, runs)?;
     let (folder, name) = match (dir.parent(), dir.file_name()) {
         _ if is_run(&dir) => place_of(&dir)?,
         (Some(above), Some(name)) if !above.as_os_str().is_empty() => {

@@ -105,7 +105,7 @@ fn sayable(args: &BenchArgs) -> Result<(), String> {
             (false, false) => "--save",
         };
         return Err(format!(
-            "{option} cannot be combined with {kept}: a record is of a plan, which cannot say it\nhint: without {kept}, `--json > FILE` keeps the result"
+            "{option} cannot be combined with {kept}: a record contains a plan, and a plan cannot express it\nhint: without {kept}, `--json > FILE` keeps the result"
         ));
     }
     if args.has_agents() && (args.cpus.is_some() || args.io != IoArg::Auto) {

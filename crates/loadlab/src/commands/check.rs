@@ -28,8 +28,8 @@ pub fn command(args: &CheckArgs) -> CommandEnd {
     match read_plan::read(path, &args.choice) {
         Ok(read) => {
             let name = path.display();
-            if let Some(why) = needs::missing_file(&read.plan) {
-                return CommandEnd::error(Exit::BadPlan, format!("{name}: {why}"));
+            if let Err(why) = needs::check_files(&read.plan) {
+                return CommandEnd::error(Exit::BadPlan, why);
             }
             let trials = read.plan.schedule().len();
             let cases = read.plan.own_cases().len();

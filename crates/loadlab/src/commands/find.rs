@@ -110,7 +110,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, CommandEnd> {
     };
     if !is_url(&args.target) {
         if let Some(option) = args.request.first_given() {
-            let hint = format!("`loadlab run PLAN {option}` says where a plan has it");
+            let hint = format!("`loadlab run PLAN {option}` names the plan's key for it");
             return Err(CommandEnd::error(
                 Exit::BadPlan,
                 format!("`{option}` is for URLs: a plan has its own\nhint: {hint}"),

@@ -21,7 +21,7 @@ pub fn command(args: &ListArgs) -> CommandEnd {
         let metrics = metrics(&args.trend, &runs)?;
         let all = runs.len();
         // A trend is compared with the baseline, however old that is.
-        let is_shown = |i: usize, run: &Listed| i < args.last || run.baseline && !metrics.is_empty();
+        let is_shown = |i: usize, run: &Listed| i < args.last as usize || run.baseline && !metrics.is_empty();
         let shown: Vec<Listed> =
             runs.into_iter().enumerate().filter(|(i, run)| is_shown(*i, run)).map(|(_, run)| run).collect();
         let text = match metrics.is_empty() {

@@ -6,12 +6,13 @@ use loadlab_analysis::Exit;
 use loadlab_plan::{Options, Outside, Plan, Revision};
 use loadlab_record::text::units::plural;
 use loadlab_record::text::url;
+use loadlab_run::needs;
 use loadlab_run::predictions::predict;
 
 use crate::args::given;
 use crate::args::{PlanArgs, PlanChoice};
 use crate::exit::CommandEnd;
-use crate::mask;
+use crate::{mask, output};
 
 /// A plan as it was read, with its text and the options that changed it.
 pub struct ReadPlan {
@@ -30,6 +31,15 @@ pub struct ReadPlan {
 /// Reads and checks a plan with its options.
 pub fn read_plan(args: &PlanArgs) -> Result<ReadPlan, CommandEnd> {
     read(&args.plan, &args.choice)
+}
+
+/// A dry run: what the plan would do, in words.
+pub fn dry_run(plan: &Plan) -> CommandEnd {
+    if let Err(why) = needs::check_files(plan) {
+        return CommandEnd::error(Exit::BadPlan, why);
+    }
+    output::print(&describe(plan));
+    CommandEnd::with(Exit::Ok)
 }
 
 /// As [`read_plan`], for the file at this path.
@@ -109,7 +119,7 @@ fn option_texts(choice: &PlanChoice, set: &[String]) -> Vec<String> {
 }
 
 /// The experiment in words, and the trials in the order they would run.
-pub fn describe(plan: &Plan) -> String {
+fn describe(plan: &Plan) -> String {
     let mut out = String::new();
     for word in plan.describe() {
         out.push_str(&format!("{word}\n"));

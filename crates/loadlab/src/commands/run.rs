@@ -37,8 +37,7 @@ pub fn command(args: &RunArgs) -> CommandEnd {
         Err(ended) => return refused(args, ended),
     };
     if args.dry_run {
-        output::print(&read_plan::describe(&read.plan));
-        return CommandEnd::with(Exit::Ok);
+        return read_plan::dry_run(&read.plan);
     }
     perform(args, &read, None, &show)
 }

@@ -4,6 +4,7 @@
 //! deleting it deletes nothing else.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The file's name in a folder of runs.
@@ -24,7 +25,10 @@ impl Baselines {
     pub fn of(dir: &Path) -> Result<Baselines, String> {
         let file = dir.join(FILE);
         let runs = match std::fs::read_to_string(&file) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            // Without the folder there are no baselines either; whoever reads the runs says so.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                BTreeMap::new()
+            }
             Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
             Ok(text) => serde_json::from_str(&text).map_err(|e| {
                 let hint =

@@ -19,8 +19,26 @@ pub fn is_run(dir: &Path) -> bool {
 /// A run's folder by path, by its name in a folder of runs, or as the newest there.
 ///
 /// # Errors
-/// The reason in words: there is no run.
+/// The reason in words: there is no run, or no such folder.
 pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
+    let dir = named(run, runs)?;
+    // A folder without a manifest has its own message.
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    let hint = "`loadlab list` shows the runs";
+    Err(format!(
+        "{} is not a run's folder\nhint: {hint} in {}; --runs-dir DIR names another folder",
+        run.display(),
+        runs.display()
+    ))
+}
+
+/// As [`found`], for a run that may be gone.
+///
+/// # Errors
+/// The reason in words: there is no newest run.
+pub fn named(run: &Path, runs: &Path) -> Result<PathBuf, String> {
     let named = runs.join(run);
     if is_run(run) {
         return Ok(run.to_owned());

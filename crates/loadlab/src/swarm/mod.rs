@@ -270,7 +270,7 @@ fn on_server(
         name: "loadlab coordinator".to_owned(),
         inbox: "coordinator".to_owned(),
     };
-    described.files = files_of(wanted.plan).into_iter().map(|(file, _)| file).collect();
+    described.files = files_of(wanted.plan).into_iter().map(|needed| needed.file).collect();
     let files = described.files.iter().map(|file| Path::new(&described.dir).join(file)).collect();
     let bundle = serde_json::to_value(&described).expect("texts");
     let public_key = key.public();

@@ -71,6 +71,12 @@ fn unfit(component: &ComponentSpec, isolate: Isolation) -> Option<(&'static str,
             "`isolate: true` gives each component its own link",
         ));
     }
+    if component.ports.is_empty() {
+        return Some((
+            "it has no port, and the relay that slows its link down sits in front of one",
+            "`port: auto`, and `${components.NAME.port}` wherever it is reached; or `isolate: true`",
+        ));
+    }
     let has_auto = !component.ports.is_empty() && component.ports.iter().all(|p| p.number.is_none());
     (!has_auto).then_some((
         "a relay sits in front of its port, and clients with a fixed port number bypass it",

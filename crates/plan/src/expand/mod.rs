@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use loadlab_record::documents::manifest::REVISION_AXIS;
 use loadlab_record::secrets::Secrets;
+use loadlab_record::text::units::format_duration_ns;
 use loadlab_record::text::url;
 
 use crate::expand::matrix::Matrix;
@@ -18,6 +19,7 @@ use crate::model::journey::Setup;
 use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{
     Case, ComponentSpec, DurabilitySpec, EventSpec, LeverSpec, LoadSpec, ProfileSpec, SystemSpec,
+    planned_end_ns,
 };
 use crate::read::conditions::{self, Conditions};
 use crate::read::journey::{series, step};
@@ -77,6 +79,7 @@ pub(crate) fn check(root: &Node, from: SharedInputs<'_>) -> Checked {
             secrets.extend(r.secrets);
             plan.axes = matrix.axes;
             plan.notes.extend(restarts(&plan));
+            plan.notes.extend(late_events(&plan));
         }
         None => {
             let mut r = Reader::new(from, Scope::Unknown);
@@ -347,6 +350,22 @@ fn restarts(plan: &Plan) -> Option<String> {
                  sequential` keeps it longer"
         )
     })
+}
+
+/// Events that are due when the load is over.
+fn late_events(plan: &Plan) -> Vec<String> {
+    let mut notes = Vec::new();
+    for case in &plan.cases {
+        let Some(end_ns) = planned_end_ns(&case.loads) else { continue };
+        for event in case.events.iter().filter(|event| event.at_ns >= end_ns) {
+            let (at, end) = (format_duration_ns(event.at_ns as f64), format_duration_ns(end_ns as f64));
+            let note = format!("the event `{}` is due after {at}, but the load ends after {end}", event.text);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
 }
 
 /// Whether a load belongs to this case; sets `left_out` if it does not.

@@ -145,7 +145,7 @@ pub(crate) const MAX_COUNT: u64 = u64::MAX >> 11;
 pub(crate) const MAX_EXPANDED: usize = 1_000_000;
 pub(crate) const MAX_USERS: u64 = 10_000_000;
 pub(crate) const MAX_REPLICAS: u64 = 1000;
-pub(crate) const MAX_TRIALS: u64 = 10_000;
+pub(crate) const MAX_TRIALS: u64 = loadlab_record::documents::manifest::MAX_TRIALS as u64;
 
 impl Section {
     pub fn key(&self, name: &str) -> Option<&'static Key> {

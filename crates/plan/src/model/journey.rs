@@ -6,6 +6,7 @@
 use loadlab_record::spec::bound::Bound;
 
 use crate::model::template::Template;
+use crate::text::error::PlanError;
 
 /// A place in the plan, for problems found later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,21 @@ pub struct Place {
     pub column: usize,
     /// The line, with a caret under the place.
     pub snippet: String,
+}
+
+impl Place {
+    /// A mistake here, found after the plan was read.
+    pub fn mistake(&self, message: String, hint: Option<String>) -> PlanError {
+        PlanError {
+            file: self.file.clone(),
+            line: self.line,
+            column: self.column,
+            message,
+            snippet: self.snippet.clone(),
+            related: None,
+            hint,
+        }
+    }
 }
 
 /// One request of a journey.

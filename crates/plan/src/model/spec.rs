@@ -212,7 +212,7 @@ pub struct DerivedSpec {
 pub struct FigureSpec {
     /// Unique within the plan.
     pub name: String,
-    /// How it is computed, with the case's values put in; a [`loadlab_record::expr::Sum`].
+    /// How it is computed, with the case's values put in; a [`loadlab_record::expr::Formula`].
     pub value: String,
     /// Its kind.
     pub kind: NumberKind,
@@ -462,10 +462,24 @@ impl LoadSpec {
         }
     }
 
+    /// When it ends at the latest by its plan, apart from requests in flight then, after the start of the trial's loads;
+    /// `None` if it ends by number, or has batches.
+    pub fn planned_end_ns(&self) -> Option<u64> {
+        match self.until {
+            Until::Elapsed(ns) if self.batches == 1 => Some(self.start_ns.saturating_add(ns)),
+            _ => None,
+        }
+    }
+
     /// All its steps: those before its journey, the journey's, those after it.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.script.user_setup.iter().chain(&self.journey).chain(&self.script.user_teardown)
     }
+}
+
+/// When the last of these loads ends, see [`LoadSpec::planned_end_ns`]; `None` if that is unknown for any.
+pub fn planned_end_ns(loads: &[LoadSpec]) -> Option<u64> {
+    loads.iter().map(LoadSpec::planned_end_ns).try_fold(0, |end, ns| Some(end.max(ns?)))
 }
 
 /// Who decides when a request is sent.

@@ -2,10 +2,12 @@
 //! `record`'s; here each is checked against the names that this plan defines (components, probes, tags, numbers), and
 //! mistakes are reported at their place in the plan.
 
-use loadlab_record::expr::{self, Expr, ExprError, Sum};
+use loadlab_record::expr::{self, Expr, ExprError, Formula};
 
 use crate::keys;
-use crate::model::spec::{Case, DrainSpec, Expression, FigureSpec, FindSpec, LoadSpec, Purpose, SystemSpec};
+use crate::model::spec::{
+    Case, DrainSpec, Expression, FigureSpec, FindSpec, LoadSpec, Purpose, SystemSpec, planned_end_ns,
+};
 use crate::read::figures::{self, Known, Need};
 use crate::read::find;
 use crate::read::load;
@@ -73,7 +75,17 @@ fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[Load
     let capacity = find::vary(fields).map(find::kind);
     let missing = NEEDS.into_iter().filter(|need| fields.get(need.section).is_none()).collect();
     let batches = loads.iter().map(|load| load.batches).max().unwrap_or(1);
-    Some(Known { names: names_of(system, loads), probes, figures: Vec::new(), capacity, missing, batches })
+    // A search has loads of its own, as long as its levels.
+    let end_s = planned_end_ns(loads).filter(|_| capacity.is_none()).map(|ns| ns as f64 / 1e9);
+    Some(Known {
+        names: names_of(system, loads),
+        probes,
+        figures: Vec::new(),
+        capacity,
+        missing,
+        batches,
+        end_s,
+    })
 }
 
 /// Names that a case defines, besides the built-in ones.
@@ -132,7 +144,7 @@ pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
     // Figures use the figures before them.
     let mut gone: Vec<String> = Vec::new();
     case.figures.retain(|figure| {
-        let names = Sum::parse(&figure.value).map(|sum| sum.names()).unwrap_or_default();
+        let names = Formula::parse(&figure.value).map(|formula| formula.names()).unwrap_or_default();
         let out = names.iter().any(|name| is_left_out(&name.text) || gone.contains(&name.text));
         if out {
             notes.push(format!("figure `{}` is ignored: `--tags` excludes its tag", figure.name));

@@ -1,7 +1,7 @@
 //! Reads `derive`: figures derived from those of the plan's cases.
 
 use loadlab_record::documents::figure::NumberKind;
-use loadlab_record::expr::{self, Sum};
+use loadlab_record::expr::{self, Formula};
 
 use crate::keys;
 use crate::model::spec::{Case, DerivedSpec};
@@ -31,7 +31,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, cases: &[Case]) -> V
                     let message = format!("{} cannot be compared with {}", kind.describe(), other.describe());
                     r.push(Problem::new(node.span, message).hint("both sides must be of the same kind"));
                 }
-                (value, against.and_then(|(_, sum)| sum))
+                (value, against.and_then(|(_, formula)| formula))
             }
             _ => (read_one(r, &entry.value, cases), None),
         };
@@ -43,9 +43,9 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, cases: &[Case]) -> V
 
 /// Reads one side: its text, and its kind.
 fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, NumberKind)> {
-    let text = r.scalar(node, "a sum such as `a.elapsed + b.elapsed`")?.text;
-    let sum = match Sum::parse(&text) {
-        Ok(sum) => sum,
+    let text = r.scalar(node, "a formula such as `a.elapsed + b.elapsed`")?.text;
+    let formula = match Formula::parse(&text) {
+        Ok(formula) => formula,
         Err(error) => {
             r.push(Problem::new(node.span, error.message).maybe_hint(error.hint));
             return None;
@@ -55,7 +55,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, 
     if r.problems.count() > 0 {
         return None;
     }
-    for name in sum.names() {
+    for name in formula.names() {
         if name.part.is_some() {
             let span = r.inner_span(node, &name.text);
             let problem = Problem::new(span, "what is derived is computed from whole trials");
@@ -68,7 +68,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, 
             return None;
         }
     }
-    match sum.kind(&|name| kind_of(name, cases)) {
+    match formula.kind(&|name| kind_of(name, cases)) {
         Ok(kind) => Some((text, kind)),
         Err(error) => {
             r.push(Problem::new(node.span, error.message).maybe_hint(error.hint));

@@ -1,8 +1,8 @@
 //! Reads `figures`: names for the numbers that matter. Their language is that of conditions.
 
 use loadlab_record::documents::figure::{Better, NumberKind};
-use loadlab_record::expr::{self, ExprError, Figure, NameRef, Sum, TrialPart};
-use loadlab_record::text::units::plural;
+use loadlab_record::expr::{self, ExprError, Figure, Formula, NameRef, TrialPart};
+use loadlab_record::text::units::{format_duration_ns, plural};
 
 use crate::keys;
 use crate::model::spec::FigureSpec;
@@ -32,6 +32,8 @@ pub(crate) struct Known {
     pub missing: Vec<Need>,
     /// Batches of the load that has most of them.
     pub batches: u32,
+    /// When the last load ends by its plan, in seconds; `None` if that is unknown.
+    pub end_s: Option<f64>,
 }
 
 /// What some names need to have a value.
@@ -90,6 +92,7 @@ impl Known {
                 return Err(error(message, format!("`{}` {}", need.section, need.what)));
             }
         }
+        self.check_windows(asked)?;
         let beyond = |name: &&NameRef| matches!(name.part, Some(TrialPart::Batch(n)) if n > self.batches);
         match asked.iter().find(beyond) {
             Some(name) => Err(ExprError {
@@ -99,6 +102,25 @@ impl Known {
                 hint: Some(
                     "batches are numbered from 1; `batches` of the load says how many there are".to_owned(),
                 ),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Reports figures of the load in a window that begins when it has ended. What components used, and what probes
+    /// read, may be asked for later times as well.
+    fn check_windows(&self, asked: &[NameRef]) -> Result<(), ExprError> {
+        let Some(end_s) = self.end_s else { return Ok(()) };
+        let beyond = |name: &&NameRef| {
+            let is_late = matches!(name.part, Some(TrialPart::Window(w)) if w.from_s >= end_s);
+            is_late && !self.names.contains(&name.text)
+        };
+        match asked.iter().find(beyond) {
+            Some(name) => Err(ExprError {
+                message: format!("`{}` looks at a time after the load", shorten(&name.text)),
+                at: name.at,
+                len: name.len,
+                hint: Some(format!("the load ends after {}", format_duration_ns(end_s * 1e9))),
             }),
             None => Ok(()),
         }
@@ -152,11 +174,11 @@ pub(crate) fn read(
         else {
             continue;
         };
-        let checked = Sum::parse(&scalar.text).and_then(|sum| match known.as_deref() {
-            Some(known) => Ok((check(&sum, known, &entry.key)?, sum)),
-            None => Ok((NumberKind::Plain, sum)),
+        let checked = Formula::parse(&scalar.text).and_then(|formula| match known.as_deref() {
+            Some(known) => Ok((check(&formula, known, &entry.key)?, formula)),
+            None => Ok((NumberKind::Plain, formula)),
         });
-        let (kind, sum) = match checked {
+        let (kind, formula) = match checked {
             Ok(checked) => checked,
             Err(error) => {
                 wrong(r, node, &scalar, error);
@@ -168,7 +190,7 @@ pub(crate) fn read(
             value: scalar.text.clone(),
             kind,
             unit: None,
-            better: better_of(&sum, kind),
+            better: better_of(&formula, kind),
             about: None,
         };
         if let Some(own) = own {
@@ -185,7 +207,7 @@ pub(crate) fn read(
                 Err(error) => {
                     wrong(r, node, &scalar, ExprError { at: 0, len: scalar.text.len(), ..error });
                     // Later figures may use it.
-                    known.figures.push(Figure { name: spec.name.clone(), sum, kind: spec.kind });
+                    known.figures.push(Figure { name: spec.name.clone(), formula, kind: spec.kind });
                 }
             }
         }
@@ -205,15 +227,19 @@ fn check_name(r: &mut Reader<'_>, entry: &Entry) {
 }
 
 /// Checks a figure and returns its kind.
-fn check(sum: &Sum, known: &Known, own_name: &str) -> Result<NumberKind, ExprError> {
+fn check(formula: &Formula, known: &Known, own_name: &str) -> Result<NumberKind, ExprError> {
     let names = known.all_names();
-    known.check_parts(&sum.names())?;
-    sum.check_names(&names).map_err(|error| {
-        let itself = sum.names().iter().any(|n| n.text == own_name && n.at == error.at);
-        let hint = if itself { Some("a figure may ask for those before it".to_owned()) } else { error.hint };
+    known.check_parts(&formula.names())?;
+    formula.check_names(&names).map_err(|error| {
+        let itself = formula.names().iter().any(|n| n.text == own_name && n.at == error.at);
+        let hint = if itself {
+            Some("a figure may use only figures defined before it".to_owned())
+        } else {
+            error.hint
+        };
         ExprError { hint, ..error }
     })?;
-    sum.kind(&|name| known.kind(name))
+    formula.kind(&|name| known.kind(name))
 }
 
 /// Reads `unit`, `better` and `about`.
@@ -271,7 +297,7 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
 }
 
 /// Which direction is better, as far as a number's name or kind shows.
-fn better_of(sum: &Sum, kind: NumberKind) -> Better {
+fn better_of(formula: &Formula, kind: NumberKind) -> Better {
     let more = ["goodput", "rate", "ok", "availability", "accepted", "persisted", "capacity"];
     let less = [
         "failed",
@@ -284,7 +310,7 @@ fn better_of(sum: &Sum, kind: NumberKind) -> Better {
         "oom_kills",
         "restarts",
     ];
-    let text = sum.to_string();
+    let text = formula.to_string();
     let last = text.rsplit('.').next().unwrap_or_default();
     let is_failure = loadlab_record::Failure::ALL.into_iter().any(|f| f.name() == last);
     match last {

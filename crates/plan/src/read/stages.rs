@@ -1,11 +1,11 @@
 //! Reads how a load changes over time: its stages, and the think times of its users.
 
 use loadlab_record::spec::schedule::{Stage, Think};
-use loadlab_record::text::units::parse_rate_per_s;
+use loadlab_record::text::units::{YEAR_NS, parse_rate_per_s};
 
 use crate::keys::{self, MAX_USERS};
 use crate::read::reader::{Fields, Reader, Scalar};
-use crate::read::values::{YEAR_NS, whole_number};
+use crate::read::values::whole_number;
 use crate::text::error::Problem;
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;

@@ -1,7 +1,6 @@
 //! Typed scalars: durations, sizes, rates, counts, choices, names.
 
-use loadlab_record::text::time::SECOND_NS;
-use loadlab_record::text::units::{self, UnitError};
+use loadlab_record::text::units::{self, UnitError, YEAR_NS};
 
 use crate::keys::{Shape, renamed};
 use crate::read::reader::{Fields, Reader, Scalar};
@@ -10,9 +9,6 @@ use crate::text::node::{Node, ScalarKind, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
-
-/// The longest duration in a plan.
-pub const YEAR_NS: u64 = 366 * 86_400 * SECOND_NS;
 
 /// Reads a share: `2%` is 0.02.
 pub(crate) fn share(text: &str) -> Option<f64> {
@@ -73,13 +69,20 @@ impl Reader<'_> {
             _ => (0, u64::MAX),
         };
         let scalar = self.scalar(node, "a whole number")?;
+        let beyond = |value: &str| format!("`{key}` is {value}; it must be from {least} to {most}");
+        let digits = scalar.text.strip_prefix('-').unwrap_or(&scalar.text);
+        let is_whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         let Some(value) = whole_number(&scalar.text) else {
+            if is_whole {
+                self.wrong(&scalar, beyond(&shorten(&scalar.text)), None);
+                return None;
+            }
             let meant = units::parse_count(&scalar.text).map(|count| format!("write `{count}`"));
             self.wrong(&scalar, format!("`{}` is not a whole number", shorten(&scalar.text)), meant);
             return None;
         };
         if value < least || value > most {
-            self.wrong(&scalar, format!("`{key}` is {value}; it must be from {least} to {most}"), None);
+            self.wrong(&scalar, beyond(&value.to_string()), None);
             return None;
         }
         Some(value)

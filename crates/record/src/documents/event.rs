@@ -49,6 +49,8 @@ pub enum EventKind {
     OutOfMemory { component: String, kills: u64, limit_bytes: Option<u64> },
     /// An event of the plan was carried out (`kill edge2`), or could not be.
     Action { what: String, components: Vec<String>, error: Option<String> },
+    /// Events of the plan that never happened, because the load had ended.
+    Skipped { events: Vec<String> },
     /// Accepted requests were compared with what was stored.
     Compared { accepted: u64, persisted: u64, lost_max: u64, missing: Vec<u64> },
     /// The load's host name resolved to other addresses after the load than before it. Connections went to the earlier

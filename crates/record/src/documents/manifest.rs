@@ -151,6 +151,9 @@ pub enum UntilEnded {
     NotMeasured,
 }
 
+/// The most trials that a plan may have.
+pub const MAX_TRIALS: u32 = 10_000;
+
 /// Trials of each case needed to compare the cases. With fewer, the spread between trials is itself a guess: with four
 /// trials of each of two equal cases, one order in 35 has all of one case before all of the other by chance alone.
 pub const TRIALS_FOR_DIFFERENCES: usize = 5;
@@ -169,7 +172,7 @@ pub fn base_among(cases: &[&str]) -> usize {
 pub struct FigureFacts {
     /// Its name.
     pub name: String,
-    /// How it is computed, in the first case that has it: a [`crate::expr::Sum`].
+    /// How it is computed, in the first case that has it: a [`crate::expr::Formula`].
     pub value: String,
     /// Its kind.
     pub kind: NumberKind,
@@ -189,7 +192,7 @@ pub struct FigureFacts {
 pub struct DerivedFacts {
     /// Its name.
     pub name: String,
-    /// A sum, difference or product, see [`crate::expr::Sum`].
+    /// A sum, difference or product, see [`crate::expr::Formula`].
     pub value: String,
     /// Another derived figure that it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! Figures of a plan: names for numbers computed from others. Where a condition uses one, its definition is attached
 //! to the name.
 
-use super::{Between, Cond, Expr, ExprError, Known, Num, NumberKind, Sum};
+use super::{Between, Cond, Expr, ExprError, Formula, Known, Num, NumberKind};
 use crate::counts::quantile::{Estimate, FewSamples};
 use crate::documents::figure::FigureValue;
 
@@ -11,7 +11,7 @@ pub struct Figure {
     /// Its name.
     pub name: String,
     /// How it is computed.
-    pub sum: Sum,
+    pub formula: Formula,
     /// Its kind.
     pub kind: NumberKind,
 }
@@ -26,8 +26,8 @@ impl Figure {
     /// # Errors
     /// The first error in the text and where; a figure that expands to more than 1000 names and numbers.
     pub fn after(before: &[Figure], name: &str, text: &str, kind: NumberKind) -> Result<Figure, ExprError> {
-        let sum = Sum::parse(text)?;
-        let parts = sum.num.parts(before);
+        let formula = Formula::parse(text)?;
+        let parts = formula.num.parts(before);
         if parts > MAX_PARTS {
             return Err(ExprError {
                 message: format!(
@@ -38,7 +38,7 @@ impl Figure {
                 hint: Some("use fewer figures in one another".to_owned()),
             });
         }
-        Ok(Figure { name: name.to_owned(), sum: sum.with_figures(before), kind })
+        Ok(Figure { name: name.to_owned(), formula: formula.with_figures(before), kind })
     }
 }
 
@@ -49,10 +49,10 @@ impl Expr {
     }
 }
 
-impl Sum {
+impl Formula {
     /// The number with these figures attached to their names. Its text is unchanged.
-    fn with_figures(&self, figures: &[Figure]) -> Sum {
-        Sum { num: self.num.with_figures(figures) }
+    fn with_figures(&self, figures: &[Figure]) -> Formula {
+        Formula { num: self.num.with_figures(figures) }
     }
 }
 
@@ -82,7 +82,7 @@ impl Num {
         };
         match self {
             Num::Name(name) if name.part.is_none() => {
-                figures.iter().find(|f| f.name == name.text).map_or(1, |f| f.sum.num.parts(&[]))
+                figures.iter().find(|f| f.name == name.text).map_or(1, |f| f.formula.num.parts(&[]))
             }
             Num::Sum(terms) => all(terms),
             Num::Product(factors) => all(factors),
@@ -97,7 +97,10 @@ impl Num {
         match self {
             Num::Name(name) if name.part.is_none() => {
                 let found = figures.iter().find(|f| f.name == name.text);
-                found.map_or_else(|| self.clone(), |f| Num::Figure(name.clone(), Box::new(f.sum.num.clone())))
+                found.map_or_else(
+                    || self.clone(),
+                    |f| Num::Figure(name.clone(), Box::new(f.formula.num.clone())),
+                )
             }
             Num::Sum(terms) => Num::Sum(all(terms)),
             Num::Product(factors) => Num::Product(all(factors)),

@@ -20,12 +20,12 @@ mod check;
 mod display;
 mod eval;
 mod figure;
+mod formula;
 mod lex;
 mod names;
 mod other_tools;
 mod page;
 mod parse;
-mod sum;
 mod summary;
 
 use crate::documents::figure::NumberKind;
@@ -33,12 +33,12 @@ use crate::spec::bound::Operator;
 
 pub use eval::{Between, Evaluated, Known, NumberSource, TrialPart};
 pub use figure::Figure;
+pub use formula::Formula;
 pub use names::{
     FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_figure, component_names,
     is_probe_figure, kind_of, number_names, number_of_component, probe_names, tag_names,
 };
 pub use page::conditions_page;
-pub use sum::Sum;
 pub use summary::SummaryNumbers;
 
 pub use crate::counts::load::Window;

@@ -4,6 +4,7 @@
 //! RUN_DIR/manifest.json                  replaced as a whole, never half
 //!        /cases/CASE/TRIAL/summary.json  likewise, when the trial ends
 //!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
+//!                         /evidence.jsonl if something was watched
 //!                         /ids.jsonl if the plan checks what is lost
 //!                         /profile.json /profile.folded /profile.pb.gz if stacks were sampled
 //!                         /waits.folded /waits.pb.gz    if stacks of waiting threads were
@@ -42,9 +43,9 @@ const MANIFEST: &str = "manifest.json";
 const CASES: &str = "cases";
 /// The document of a trial.
 const SUMMARY: &str = "summary.json";
-/// One line per second.
+/// One line per load and second.
 const TICKS: &str = "ticks.jsonl";
-/// One line per component and second.
+/// One line per reading of a component.
 const SAMPLES: &str = "samples.jsonl";
 /// Events of the trial.
 const EVENTS: &str = "events.jsonl";

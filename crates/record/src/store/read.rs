@@ -24,7 +24,7 @@ use crate::counts::histogram::Histogram;
 use crate::counts::hlog::{self, Interval};
 use crate::counts::load::{Series, Tick};
 use crate::documents::event::Event;
-use crate::documents::manifest::{CaseFacts, Manifest};
+use crate::documents::manifest::{CaseFacts, MAX_TRIALS, Manifest};
 use crate::documents::summary::Summary;
 use crate::watch::evidence::Evidence;
 use crate::watch::packed_samples::{PackedSamples, Packer};
@@ -236,7 +236,14 @@ fn read_manifest(dir: &Path) -> Result<Manifest> {
     if version.record != u64::from(RECORD_VERSION) {
         return Err(StoreError::Version { path, found: version.record, known: RECORD_VERSION });
     }
-    serde_json::from_slice(&text).map_err(|e| StoreError::json(&path, 1, &e, HINT))
+    let manifest: Manifest =
+        serde_json::from_slice(&text).map_err(|e| StoreError::json(&path, 1, &e, HINT))?;
+    // Reports have room for each planned trial: a damaged number must not make them ask for all memory.
+    if manifest.trials > MAX_TRIALS {
+        let message = format!("`trials` is {}, and no plan has more than {MAX_TRIALS}", manifest.trials);
+        return Err(StoreError::Garbled { path, line: 1, column: 1, message, hint: HINT });
+    }
+    Ok(manifest)
 }
 
 /// Names in a folder, sorted; a missing one is noted and empty.
@@ -423,9 +430,11 @@ fn for_each_line<T: DeserializeOwned>(
         if file.read_until(b'\n', &mut line).map_err(|e| StoreError::read(path, e))? == 0 {
             break;
         }
-        match serde_json::from_slice(&line) {
+        // Without its end: serde_json would report what is missing there on the next line.
+        let whole = line.strip_suffix(b"\n");
+        match serde_json::from_slice(whole.unwrap_or(&line)) {
             Ok(value) => take(value),
-            Err(_) if !line.ends_with(b"\n") => {
+            Err(_) if whole.is_none() => {
                 notes.add(path, &format!("line {number} was truncated when its writer ended, ignored"));
             }
             Err(e) => return Err(StoreError::json(path, number, &e, HINT)),

@@ -4,6 +4,7 @@
 //! Parsing is strict: an unknown unit or a missing one is an error that states what would be accepted.
 
 use crate::counts::quantile::Estimate;
+use crate::text::time::SECOND_NS;
 
 /// Why a quantity was not understood: what was expected, in words, with an example.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +15,9 @@ pub struct UnitError {
     /// What would be accepted, such as "a duration such as `300ms`, `10s` or `1m30s`".
     pub expected: &'static str,
 }
+
+/// The longest duration that plans and options may name.
+pub const YEAR_NS: u64 = 366 * 86_400 * SECOND_NS;
 
 const DURATION: &str = "a duration such as `300ms`, `10s` or `1m30s`";
 const SIZE: &str = "a size such as `512`, `30kB` or `15MiB`";

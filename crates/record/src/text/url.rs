@@ -54,7 +54,7 @@ impl<'a> Url<'a> {
     /// # Errors
     /// It names a user, or its host or port is invalid.
     pub fn parse(text: &'a str) -> Result<Url<'a>, UrlError> {
-        without_blanks(text)?;
+        without_blanks(text, authority_at(text))?;
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) if is_scheme(scheme) => (Some(scheme), rest),
             _ => (None, text),
@@ -85,7 +85,7 @@ impl<'a> Authority<'a> {
     /// It names a user, or host or port is invalid.
     pub fn parse(text: &'a str) -> Result<Authority<'a>, UrlError> {
         let wrong = |why: String, hint| Err(UrlError { why, hint });
-        without_blanks(text)?;
+        without_blanks(text, 0..text.len())?;
         if text.contains('@') {
             // What precedes it may be a secret.
             return wrong(
@@ -205,7 +205,7 @@ impl<'a> Reference<'a> {
     /// It contains spaces or control characters.
     pub fn parse(text: &'a str) -> Result<Reference<'a>, UrlError> {
         let text = text.split('#').next().unwrap_or_default();
-        without_blanks(text)?;
+        without_blanks(text, if text.contains("://") { authority_at(text) } else { 0..0 })?;
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => (Some(scheme), rest),
             _ => match text.strip_prefix("//") {
@@ -368,12 +368,15 @@ fn split_target(text: &str) -> (&str, &str) {
     text.split_at(text.find(['/', '?']).unwrap_or(text.len()))
 }
 
-fn without_blanks(text: &str) -> Result<(), UrlError> {
-    if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
-        let why = "a URL cannot contain spaces or control characters".to_owned();
-        return Err(UrlError { why, hint: "percent-encode them: `%20` is a space" });
-    }
-    Ok(())
+/// Refuses blanks; `host` is where host and port are, which cannot be percent-encoded.
+fn without_blanks(text: &str, host: Range<usize>) -> Result<(), UrlError> {
+    let Some(at) = text.bytes().position(|b| b <= b' ' || b == 0x7f) else { return Ok(()) };
+    let why = "a URL cannot contain spaces or control characters".to_owned();
+    let hint = match host.contains(&at) {
+        true => "host names have none; the path begins with `/`",
+        false => "percent-encode them: `%20` is a space",
+    };
+    Err(UrlError { why, hint })
 }
 
 /// A scheme consists of letters, digits, `+`, `-` and `.` (RFC 3986 §3.1): `//` in a path or query does not begin a

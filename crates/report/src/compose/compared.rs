@@ -8,6 +8,7 @@ use loadlab_record::documents::summary::Verdict;
 use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
 use crate::figures::{self, NOTHING};
 use crate::plane::RangedValue;
+use crate::wording::capital;
 
 use super::{profile, ranged, tables::drop_unknown_columns};
 
@@ -23,11 +24,11 @@ pub fn document(comparisons: &[Comparison]) -> Document {
     };
     let how = comparisons.first().map(|first| Fact::new("How", describe_method(first, comparisons)));
     let moved = |c: &Comparison| {
-        Some(format!(
-            "{}{}.",
-            if comparisons.len() > 1 { format!("{}: ", c.other) } else { String::new() },
-            c.moved.as_ref()?
-        ))
+        let moved = c.moved.as_ref()?;
+        Some(match comparisons {
+            [_] => format!("{}.", capital(moved)),
+            _ => format!("{}: {moved}.", c.other),
+        })
     };
     let moved: Vec<String> = comparisons.iter().filter_map(moved).collect();
     let moved = (!moved.is_empty()).then(|| Fact::new("First bottleneck", moved.join(" ")));

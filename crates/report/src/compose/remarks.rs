@@ -289,6 +289,9 @@ fn describe_event(event: &Event) -> String {
                 if ids.is_empty() { String::new() } else { format!("; missing: {} …", ids.join(", ")) };
             format!("{accepted} accepted, {persisted} stored, {lost_max} lost{ids}")
         }
+        EventKind::Skipped { events } => {
+            format!("event: {} never happened, because the load had ended", events.join(", "))
+        }
         EventKind::NameMoved { host, before, after } => {
             format!("{host} resolved to {} and now resolves to {}", before.join(", "), after.join(", "))
         }

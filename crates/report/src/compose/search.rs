@@ -20,7 +20,10 @@ pub fn as_search_report(mut document: Document, manifest: &Manifest, findings: &
     let mut found =
         search.found.clone().unwrap_or_else(|| "nothing yet: the search did not finish".to_owned());
     if let Some(capacity) = &search.capacity {
-        found.push_str(&format!("; by all levels the capacity is {}", interval(search.vary, capacity)));
+        found.push_str(&format!(
+            "; a fit to all levels gives a capacity of {}",
+            interval(search.vary, capacity)
+        ));
     }
     let tested = format!(
         "{} from {} to {} for {}, in {}",
@@ -231,7 +234,7 @@ fn section(search: &SearchFacts) -> Section {
         rows: search.path.iter().enumerate().map(row).collect(),
         note: Some(
             "Levels are halved on a logarithmic scale until two per cent apart; both ends of the answer are measured again, \
-             and of a level that contradicts itself the majority counts."
+             and if the trials of a level disagree, the majority counts."
                 .into(),
         ),
     };

@@ -58,7 +58,7 @@ impl RunningSystem {
         emit: EventSink<'_>,
     ) -> Result<(), BringUpError> {
         let Some(compose) = &case.system.compose else { return Ok(()) };
-        if self.is_whole(compose, state, emit)? {
+        if self.take_down_unless_whole(compose, state, emit)? {
             self.services_live_on(case, state)?;
             state.event(EventKind::Note {
                 text: format!("{} is still up from an earlier trial", compose.file),
@@ -109,9 +109,9 @@ impl RunningSystem {
         self.services_ready(case, state, emit)
     }
 
-    /// Whether the Compose file is still up with all its services. A service ended by an event can only come back with
-    /// the whole file, so the other services are taken down.
-    fn is_whole(
+    /// Returns whether the Compose file is still up with all its services; otherwise takes the others down, since a
+    /// service that an event ended can only come back with the whole file.
+    fn take_down_unless_whole(
         &mut self,
         compose: &plan::ComposeSpec,
         state: &TrialState,

@@ -63,7 +63,8 @@ pub fn read_urls(path: &Path) -> Result<Vec<String>, UrlListError> {
     let path = || path.to_owned();
     let text = std::fs::read_to_string(path()).map_err(|error| UrlListError::File { path: path(), error })?;
     let mut urls = Vec::new();
-    for (i, line) in text.lines().enumerate() {
+    // Editors on Windows begin a file with a byte-order mark.
+    for (i, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -274,6 +275,7 @@ mod tests {
         };
         check("# nothing\n\n", "list contains no URL");
         check("http://a/\n\nftp://b/\n", "list:3:1: `ftp://b/` is not a URL");
+        check("\u{feff}http://a/\nb c\n", "list:2:1: ");
         check("unix:a:/", "list:1:1: `unix:a:/` is not a Unix socket");
         check(&"http://a/\n".repeat(MAX_URLS + 1), "list contains 65536 URLs; at most 65535 are allowed");
         std::fs::remove_file(&path).unwrap();

@@ -101,9 +101,8 @@ impl Actor<'_> {
         for (i, event) in events.iter().enumerate() {
             if self.wait(self.zero_ns.saturating_add(event.at_ns), over) {
                 if !self.state.must_end() {
-                    let left: Vec<&str> = events[i..].iter().map(|e| e.text.as_str()).collect();
-                    let text = format!("not carried out, because the load had ended: {}", left.join(", "));
-                    self.state.event(EventKind::Note { text });
+                    let events = events[i..].iter().map(|event| event.text.clone()).collect();
+                    self.state.event(EventKind::Skipped { events });
                 }
                 return;
             }
@@ -161,14 +160,14 @@ impl Actor<'_> {
                 let component = living()?;
                 self.running.system.kill_container(&component).map_err(message)?;
                 changed.insert(name.to_owned(), Some(component));
-                self.down(name, "killed by an event");
+                self.report_down(name, "killed by an event");
             }
             Action::Kill => {
                 let component = living()?;
                 // If killing fails, the component still has to be taken down.
                 self.running.system.kill(&component).map_err(message)?;
                 changed.insert(name.to_owned(), None);
-                self.down(name, "killed by an event");
+                self.report_down(name, "killed by an event");
             }
             Action::Restart if planned.is_container() => {
                 let before = present.ok_or("its container is gone")?;
@@ -177,7 +176,7 @@ impl Actor<'_> {
             Action::Restart => {
                 if let Some(component) = &present {
                     self.running.system.down(component).map_err(message)?;
-                    self.down(name, "restarted by an event");
+                    self.report_down(name, "restarted by an event");
                 }
                 // The old process is down, and a new one may not come up.
                 changed.insert(name.to_owned(), None);
@@ -218,11 +217,11 @@ impl Actor<'_> {
         // down.
         let component = self.running.system.restart_container(before).map_err(message)?;
         if was_up {
-            self.down(name, "restarted by an event");
+            self.report_down(name, "restarted by an event");
         }
         changed.insert(name.to_owned(), Some(component.clone()));
-        self.is_up(&component);
-        self.has_moved(name, before, &component);
+        self.report_up(&component);
+        self.report_move(name, before, &component);
         let ready = self.running.ready_of(name).ok_or("it is not known when it is ready")?;
         let ready = self.running.system.ready_when(&component, ready, &self.state.cancel);
         let after_s = ready.map_err(message)?;
@@ -231,7 +230,7 @@ impl Actor<'_> {
     }
 
     /// Reports a component that came back at a different address.
-    fn has_moved(&self, name: &str, before: &Component, now: &Component) {
+    fn report_move(&self, name: &str, before: &Component, now: &Component) {
         if now.address() != before.address() {
             let text = format!(
                 "the engine gave `{name}` another address: clients of the old one, such as a load that uses \
@@ -242,7 +241,7 @@ impl Actor<'_> {
         }
     }
 
-    fn down(&self, name: &str, how: &str) {
+    fn report_down(&self, name: &str, how: &str) {
         self.state.event(EventKind::Down { component: name.to_owned(), how: how.to_owned() });
     }
 
@@ -259,12 +258,12 @@ impl Actor<'_> {
                 Err(error) => return Err(error.to_string()),
             }
         };
-        self.is_up(&component);
+        self.report_up(&component);
         Ok(component)
     }
 
     /// Reports a component that was started again, and watches it.
-    fn is_up(&self, component: &Component) {
+    fn report_up(&self, component: &Component) {
         self.state.abort_on_death(component.process());
         if let Some(relay) = self.running.system.relay_of(component.name()) {
             self.state.record_relay(&relay);

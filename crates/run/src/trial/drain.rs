@@ -9,7 +9,7 @@ use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::summary::Loss;
 use loadlab_record::watch::names::PROBES;
 use loadlab_record::watch::sample::Sample;
-use loadlab_system::{Notice, Probe, WatchEvent, drain};
+use loadlab_system::{Notice, Probe, WatchEvent, clock, drain};
 
 use crate::event::RunEvent;
 use crate::running_system::{RunningSystem, durability};
@@ -20,8 +20,8 @@ use crate::trial::measurements::TrialMeasurements;
 use crate::trial::prepare::PreparedTrial;
 
 impl Trial<'_> {
-    /// Waits until the plan's drain condition holds. Returns how many seconds that took; `None` if the plan has no
-    /// condition or its deadline passed, which the event reports.
+    /// Waits until the plan's drain condition holds. Returns how many seconds after the end of the loads that was; `None`
+    /// if the plan has no condition or its deadline passed, which the event reports.
     pub(super) fn drain(
         &self,
         state: &TrialState,
@@ -53,10 +53,11 @@ impl Trial<'_> {
             until.evaluate(&LiveMetrics { summary: &summary, readings: &readings }).holds
         };
         let drained = drain(&mut done, planned.at_most_ns, &state.cancel);
-        let done = drained.done && !state.must_end();
-        state.event(EventKind::Drained { took_s: drained.took_s, done });
-        emit(RunEvent::Drained { took_s: drained.took_s, done });
-        done.then_some(drained.took_s)
+        let took_s = clock::now_ns().saturating_sub(measured.ended_ns) as f64 / 1e9;
+        let done = drained && !state.must_end();
+        state.event(EventKind::Drained { took_s, done });
+        emit(RunEvent::Drained { took_s, done });
+        done.then_some(took_s)
     }
 
     /// What was accepted but is not stored. `None` if the plan does not measure that, or it cannot be determined.

@@ -31,7 +31,10 @@ impl Trial<'_> {
         ready: &PreparedTrial,
     ) -> (TrialMeasurements, Changed) {
         let state = actor.state;
-        let load = || load_all(self.conditions, ready, actor);
+        let load = || {
+            let measured = load_all(self.conditions, ready, actor);
+            TrialMeasurements { ended_ns: clock::now_ns(), ..measured }
+        };
         if self.case.events.is_empty() {
             return (load(), Changed::new());
         }

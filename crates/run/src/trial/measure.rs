@@ -187,7 +187,7 @@ impl LoadRequest<'_> {
     /// Whether an expression refers to a part of the load, which requires histograms for each second.
     fn asks_windows(&self) -> bool {
         let expected = self.expect.iter().flat_map(Expr::names);
-        let names = expected.chain(self.figures.iter().flat_map(|f| f.sum.names()));
+        let names = expected.chain(self.figures.iter().flat_map(|f| f.formula.names()));
         names.into_iter().any(|name| name.part.is_some())
     }
 }
@@ -319,6 +319,9 @@ impl Measuring<'_> {
             let (address, why) = error.unwrap_or_default();
             let hint = match totals.connections.own_limits.total() {
                 0 => hint_for(self.request.spec, &address),
+                _ if !self.request.spec.sources.is_empty() => {
+                    "are the source addresses those of this machine? `ip addr` shows them"
+                }
                 _ => {
                     "this is a limit of the machine loadlab runs on, not of the server: `loadlab check \
                      --preflight` shows which"

@@ -20,6 +20,8 @@ pub struct TrialMeasurements {
     /// What each agent contributed, if other processes sent the loads; by slot.
     pub agents: Vec<AgentSummary>,
     pub ended: Option<Ended>,
+    /// When the last load ended.
+    pub ended_ns: u64,
 }
 
 impl TrialMeasurements {

@@ -31,7 +31,7 @@ use crate::trial::shown::ShownFigures;
 /// How often the program is checked.
 const LOOK_NS: u64 = 100_000_000;
 /// How often it is checked until its load has started.
-const BEGIN_LOOK_NS: u64 = 5_000_000;
+const BEGIN_POLL_NS: u64 = 5_000_000;
 
 /// A program that makes a load, with all names filled in.
 pub struct Program {
@@ -204,7 +204,7 @@ impl ProgramRequest<'_> {
         match result {
             Ok(result) => {
                 program.sampled(last, result.ended_ns);
-                program.had_begun(result.ended_ns);
+                program.check_begin_at_end(result.ended_ns);
                 Some(program.finish(end, result))
             }
             Err(error) => fails(error.to_string()),
@@ -218,7 +218,7 @@ impl ProgramRun<'_> {
         let state = self.actor.state;
         let deadline_ns = self.running.started_ns().saturating_add(self.run.program.timeout_ns);
         loop {
-            let look_ns = if self.began_ns.is_some() { LOOK_NS } else { BEGIN_LOOK_NS };
+            let look_ns = if self.began_ns.is_some() { LOOK_NS } else { BEGIN_POLL_NS };
             let next_ns = deadline_ns.min(clock::now_ns() + look_ns);
             if self.running.wait(next_ns, &state.cancel) {
                 return ProgramEnd::Itself;
@@ -231,7 +231,7 @@ impl ProgramRun<'_> {
             if now_ns >= deadline_ns {
                 return ProgramEnd::Late;
             }
-            if self.has_begun(now_ns) && self.report_progress(now_ns) {
+            if self.check_begin(now_ns) && self.report_progress(now_ns) {
                 return ProgramEnd::Stopped;
             }
         }
@@ -246,7 +246,7 @@ impl ProgramRun<'_> {
             .for_each(|samples| self.actor.state.take_watch_event(WatchEvent::Samples(samples)));
     }
 
-    fn has_begun(&mut self, now_ns: u64) -> bool {
+    fn check_begin(&mut self, now_ns: u64) -> bool {
         if let (None, Some(text)) = (self.began_ns, &self.run.program.started_when_output) {
             match self.running.has_written(text) {
                 true => (self.began_ns, self.second_ns) = (Some(now_ns), now_ns),
@@ -258,8 +258,8 @@ impl ProgramRun<'_> {
 
     /// Checks a program that has ended, whose load may have started and ended between two checks. The start then gets
     /// the time of the earlier check, so that no load has zero length.
-    fn had_begun(&mut self, ended_ns: u64) {
-        self.has_begun(self.looked_ns.min(ended_ns));
+    fn check_begin_at_end(&mut self, ended_ns: u64) {
+        self.check_begin(self.looked_ns.min(ended_ns));
     }
 
     /// Reports progress; returns true if the load must end.

@@ -39,7 +39,7 @@ impl<'a> ShownFigures<'a> {
     /// Computes the figures and reports them.
     pub fn show(&self, load: &str, summary: &Summary, readings: &Readings, emit: EventSink<'_>) {
         let numbers = Estimated(LiveMetrics { summary, readings });
-        let value = |f: &Figure| (f.name.clone(), FigureValue::of(f.sum.known(&numbers), f.kind));
+        let value = |f: &Figure| (f.name.clone(), FigureValue::of(f.formula.known(&numbers), f.kind));
         let values = self.figures.iter().map(value).collect();
         emit(RunEvent::Figures { load: load.to_owned(), values });
     }
@@ -47,7 +47,7 @@ impl<'a> ShownFigures<'a> {
 
 /// The names that figures refer to.
 pub fn names(figures: &[Figure]) -> Vec<NameRef> {
-    figures.iter().flat_map(|f| f.sum.names()).collect()
+    figures.iter().flat_map(|f| f.formula.names()).collect()
 }
 
 /// Numbers so far, including percentiles from few samples: good enough to show, but not to end a load.

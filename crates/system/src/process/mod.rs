@@ -182,7 +182,8 @@ impl ProcessFamily {
     }
 }
 
-/// How long, and how often, a process is looked at that has no environment yet: a machine may stand still meanwhile.
+/// How long, and at least how many times, to look at a process that has no environment yet: the machine may stall
+/// meanwhile.
 const EXEC: (Duration, u32) = (Duration::from_millis(100), 1000);
 
 /// Bytes of an environment, but for the longest.
@@ -249,8 +250,8 @@ pub(crate) fn is_copy_of_own(stat: &Stat) -> bool {
     let is_forked_only =
         flags.and_then(|flags| flags.parse().ok()).is_some_and(|flags: u64| flags & FORKED_ONLY != 0);
     // An exec changes program and flags before it closes files, so in the middle of one they do not count. A child that
-    // runs another program in its place, as a shell does, is taken for a copy as well for that moment: it is overlooked
-    // once, which is better than a server that is none.
+    // runs another program in its place, as a shell does, is taken for a copy as well for that moment: it is missed
+    // once, which is better than reporting a copy as a server.
     code == Some("0") || has_own_program && is_forked_only
 }
 

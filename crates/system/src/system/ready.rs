@@ -53,7 +53,7 @@ impl System {
         loop {
             if !matches!(check, Check::Alive) {
                 match check.attempt(component, until_ns, cancel) {
-                    Ok(()) => return is_ready(component),
+                    Ok(()) => return mark_ready(component),
                     // An attempt cut short by the deadline is less informative than the previous ones.
                     Err(why) if last.is_none() || clock::now_ns() < until_ns => last = Some(why),
                     Err(_) => {}
@@ -68,7 +68,7 @@ impl System {
                         doing: format!("waiting for component `{}`", component.name()),
                     });
                 }
-                WaitOutcome::TimedOut if matches!(check, Check::Alive) => return is_ready(component),
+                WaitOutcome::TimedOut if matches!(check, Check::Alive) => return mark_ready(component),
                 WaitOutcome::TimedOut if clock::now_ns() >= until_ns => {
                     return Err(Error::NotReady {
                         component: component.name().to_owned(),
@@ -136,7 +136,8 @@ fn get(
     }
 }
 
-fn is_ready(component: &Component) -> Result<f64> {
+/// Marks the component as ready; returns the seconds since its start.
+fn mark_ready(component: &Component) -> Result<f64> {
     let after_s = (clock::now_ns() - component.started_ns()) as f64 / 1e9;
     component.inner.was_ready.store(true, Ordering::SeqCst);
     // The component may have answered just before its end was noticed.

@@ -8,31 +8,21 @@ use crate::clock;
 /// How often the condition is evaluated.
 pub const POLL_NS: u64 = 100_000_000;
 
-/// The result of draining.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Drained {
-    /// Time from the call until the condition first held or draining was given up, seconds.
-    pub took_s: f64,
-    /// Whether the condition held before the time limit.
-    pub done: bool,
-}
-
-/// Evaluates the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is triggered. `None` (not
-/// known yet, or a probe failed) counts as "not yet". The condition is evaluated at least once.
-pub fn drain(condition: &mut dyn FnMut() -> Option<bool>, at_most_ns: u64, cancel: &Cancel) -> Drained {
+/// Evaluates the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is triggered; returns
+/// whether it held. `None` (not known yet, or a probe failed) counts as "not yet". The condition is evaluated at least
+/// once.
+pub fn drain(condition: &mut dyn FnMut() -> Option<bool>, at_most_ns: u64, cancel: &Cancel) -> bool {
     let begun_ns = clock::now_ns();
     let until_ns = begun_ns.saturating_add(at_most_ns);
     for k in 1u64.. {
         let done = condition() == Some(true);
-        let now_ns = clock::now_ns();
-        let ended = |done| Drained { took_s: (now_ns - begun_ns) as f64 / 1e9, done };
-        if done || now_ns >= until_ns || cancel.is_cancelled() {
-            return ended(done);
+        if done || clock::now_ns() >= until_ns || cancel.is_cancelled() {
+            return done;
         }
         // On a grid from the start; a condition slower than the grid is evaluated again at once.
         cancel.wait_until(until_ns.min(begun_ns + k * POLL_NS));
     }
-    Drained { took_s: 0.0, done: false }
+    false
 }
 
 #[cfg(test)]
@@ -51,13 +41,13 @@ mod tests {
             u64::MAX,
             &Cancel::new(),
         );
-        assert!(drained.done && asked == 3, "{drained:?}");
+        assert!(drained && asked == 3, "{asked}");
 
-        assert!(!drain(&mut || None, 1, &Cancel::new()).done);
-        assert!(drain(&mut || Some(true), 0, &Cancel::new()).done);
+        assert!(!drain(&mut || None, 1, &Cancel::new()));
+        assert!(drain(&mut || Some(true), 0, &Cancel::new()));
 
         let cancel = Cancel::new();
         cancel.cancel();
-        assert!(!drain(&mut || Some(false), u64::MAX, &cancel).done);
+        assert!(!drain(&mut || Some(false), u64::MAX, &cancel));
     }
 }

@@ -16,8 +16,9 @@ use crate::worker::state::timeouts::{DeadlineLink, DeadlineLinks, Deadlines, Exp
 /// Most beginnings of responses kept at one time, in case they turn out slow or failed.
 const STASHES: usize = 256;
 
-/// So many bytes that they are not counted further: the connection of such a request is not used again.
-const MANY: u32 = u32::MAX;
+/// Value of `unsent` once a request has more bytes left than fit into it: they are no longer counted, and its connection
+/// is not used again.
+const UNCOUNTED: u32 = u32::MAX;
 
 /// A fact about a slot's request: a bit of [`Exchange`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub struct Exchange {
     facts: u8,
     /// Status of its response once known, otherwise 0.
     pub status: u16,
-    /// Bytes of the request that have not gone out; [`MANY`] stays as it is.
+    /// Bytes of the request that have not gone out; [`UNCOUNTED`] stays as it is.
     unsent: u32,
     /// When the request fell due; times are on the load's clock.
     pub due_ns: u64,
@@ -154,15 +155,15 @@ impl Exchange {
     /// Records that a request of this length is being sent, and how much of it has gone out.
     #[inline]
     pub fn sends(&mut self, length: usize, sent: usize) {
-        self.unsent = u32::try_from(length - sent).unwrap_or(MANY);
+        self.unsent = u32::try_from(length - sent).unwrap_or(UNCOUNTED);
         self.set(Fact::PartlySent, sent > 0);
     }
 
     /// Records that more of the request has gone out.
     #[inline]
     pub fn sent(&mut self, bytes: usize) {
-        if self.unsent != MANY {
-            self.unsent = self.unsent.saturating_sub(u32::try_from(bytes).unwrap_or(MANY));
+        if self.unsent != UNCOUNTED {
+            self.unsent = self.unsent.saturating_sub(u32::try_from(bytes).unwrap_or(UNCOUNTED));
         }
         self.set(Fact::PartlySent, self.is(Fact::PartlySent) || bytes > 0);
     }

@@ -107,11 +107,11 @@ fn bad_value(error: &clap::Error, stopped: &str, command: &str) -> Option<String
     let is_number = !value.is_empty() && value.chars().all(|c| c.is_ascii_digit() || c == '.');
     let is_of_time = stopped.ends_with("<T>");
     match option {
+        _ if is_of_time && loadlab_record::text::units::parse_duration_ns(value).is_ok() => None,
         _ if is_of_time && is_number => Some(format!(
             "`{option} {value}`: `{value}` is not a duration, it has no unit\nhint: {value} seconds are `{value}s`"
         )),
         // hey's and siege's: `-t 30S`, `-z 1M`.
-        _ if is_of_time && loadlab_record::text::units::parse_duration_ns(value).is_ok() => None,
         _ if is_of_time && loadlab_record::text::units::parse_duration_ns(&value.to_lowercase()).is_ok() => {
             let lower = value.to_lowercase();
             Some(format!("`{option} {value}`: units are small letters\nhint: write `{lower}`"))
@@ -225,6 +225,10 @@ mod tests {
             ("-c 0", "must be from 1 to 10000000"),
             ("-c 1.5", "expected a whole number such as `50` or `10k`"),
             ("-n 0", "must be at least 1"),
+            ("-t 0", "must be from 1 to 1024"),
+            ("--trials 0 --vs http://127.0.0.1/", "must be from 5 to 1000"),
+            ("-d 0", "must be greater than zero"),
+            ("-d 400d", "must be at most a year"),
         ] {
             let text = said(&format!("bench {URL} {line}"));
             assert!(text.contains(holds), "{line}: {text}");

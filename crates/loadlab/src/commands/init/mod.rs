@@ -144,6 +144,7 @@ fn checked(args: &InitArgs, text: String) -> Result<String, String> {
 
 /// Writes plan and schema.
 fn write(args: &InitArgs, text: &str) -> Result<(), String> {
+    check_out(args)?;
     let exists = |path: &Path| path.symlink_metadata().is_ok();
     if exists(&args.out) && !args.force {
         return Err(format!(
@@ -168,6 +169,25 @@ fn write(args: &InitArgs, text: &str) -> Result<(), String> {
     output::print(&format!(
         "wrote {plan}, and {SCHEMA} beside it for editors\n\nnext:  loadlab check {plan}\n       loadlab run {plan}\n"
     ));
+    Ok(())
+}
+
+/// Refuses to write the plan where something else has to be: what it is made from, or its schema.
+fn check_out(args: &InitArgs) -> Result<(), String> {
+    let out = args.out.display();
+    if args.out.is_dir() {
+        return Err(format!("{out} is a folder\nhint: -o FILE names the plan file"));
+    }
+    if args.out.file_name().is_some_and(|name| name == SCHEMA) {
+        return Err(format!("{out} is where the schema goes\nhint: -o FILE writes the plan to another file"));
+    }
+    let real = |path: &Path| path.canonicalize().ok();
+    let from = args.from.as_deref().and_then(|from| real(Path::new(from)));
+    if from.is_some() && from == real(&args.out) {
+        return Err(format!(
+            "{out} is the Compose file that the plan is made from\nhint: -o FILE writes the plan to another file"
+        ));
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Reads data feeds, and checks the columns that steps use against the files once those have been read.
 
 use crate::keys::journey::FEED;
-use crate::model::journey::{ColumnUse, FeedFormat, FeedSpec, Place};
+use crate::model::journey::{ColumnUse, FeedFormat, FeedSpec};
 use crate::model::plan::Plan;
 use crate::read::names::KnownFeed;
 use crate::read::reader::{Fields, Reader};
@@ -94,7 +94,7 @@ impl Plan {
                 let read = columns_of(feed).map_err(|why| {
                     let message = format!("cannot read the feed `{}`: {why}", feed.name);
                     let hint = "relative paths start at the plan's folder";
-                    errors.push(at_place(&feed.at, message, Some(hint.to_owned())));
+                    errors.push(feed.at.mistake(message, Some(hint.to_owned())));
                 });
                 asked.push((&feed.file, feed.format, read.ok()));
                 asked.len() - 1
@@ -103,24 +103,12 @@ impl Plan {
             let names: Vec<&str> = known.iter().map(String::as_str).collect();
             for column in feed.columns.iter().filter(|c| !known.contains(&c.name)) {
                 let message = format!("feed `{}` has no column `{}`", feed.name, shorten(&column.name));
-                let error = at_place(&column.at, message, suggest::hint(&column.name, &names));
+                let error = column.at.mistake(message, suggest::hint(&column.name, &names));
                 if !errors.contains(&error) {
                     errors.push(error);
                 }
             }
         }
         if errors.is_empty() { Ok(()) } else { Err(PlanErrors(errors)) }
-    }
-}
-
-fn at_place(place: &Place, message: String, hint: Option<String>) -> PlanError {
-    PlanError {
-        file: place.file.clone(),
-        line: place.line,
-        column: place.column,
-        message,
-        snippet: place.snippet.clone(),
-        related: None,
-        hint,
     }
 }

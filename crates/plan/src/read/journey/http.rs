@@ -88,17 +88,21 @@ fn read_versions(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<u8> {
 
 /// Reads a load of users that arrive.
 pub(crate) fn read_sessions(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Model> {
-    const MAX_USERS: u64 = 10_000;
+    const DEFAULT_MAX_USERS: u64 = 10_000;
     if let Value::Scalar(..) = node.value {
         let rate_per_s = r.rate(node)?;
-        return Some(Model::Sessions { rate_per_s, arrivals: Arrivals::Constant, max_users: MAX_USERS });
+        return Some(Model::Sessions {
+            rate_per_s,
+            arrivals: Arrivals::Constant,
+            max_users: DEFAULT_MAX_USERS,
+        });
     }
     let fields = r.fields(node, &SESSIONS, at)?;
     let arrivals = match r.choice(&fields, "arrivals") {
         Some("poisson") => Arrivals::Poisson,
         _ => Arrivals::Constant,
     };
-    let max_users = r.count(&fields, "max_users").unwrap_or(MAX_USERS);
+    let max_users = r.count(&fields, "max_users").unwrap_or(DEFAULT_MAX_USERS);
     let rate_per_s = fields.get("rate").and_then(|n| r.rate(n))?;
     Some(Model::Sessions { rate_per_s, arrivals, max_users })
 }

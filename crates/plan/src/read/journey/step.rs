@@ -215,6 +215,13 @@ fn read_headers(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, Templat
         if let Some(hint) = own {
             r.push(Problem::new(entry.key_span, format!("`{}` is set by loadlab", entry.key)).hint(hint));
         }
+        let is_host = |name: &str| name.eq_ignore_ascii_case("host");
+        if is_host(&entry.key) && headers.iter().any(|(name, _): &(String, _)| is_host(name)) {
+            r.push(
+                Problem::new(entry.key_span, "a request has only one `host`")
+                    .hint("leave one of the two out"),
+            );
+        }
         let Some(value) = r.request_text(&entry.value, "a text", Escape::Header) else { continue };
         one_line(r, entry.value.span, &value);
         headers.push((entry.key.clone(), value));

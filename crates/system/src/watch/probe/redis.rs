@@ -38,8 +38,11 @@ pub(super) fn ask(
         if stop() {
             return Err("interrupted".into());
         }
-        if clock::now_ns() >= until_ns || received.len() > MAX_ANSWER_BYTES {
+        if clock::now_ns() >= until_ns {
             return Err("no complete reply in time".into());
+        }
+        if received.len() > MAX_ANSWER_BYTES {
+            return Err(format!("the reply is longer than {MAX_ANSWER_BYTES} bytes"));
         }
         match stream.read(&mut chunk) {
             Ok(0) => return Err("it closed the connection".into()),

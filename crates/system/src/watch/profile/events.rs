@@ -215,7 +215,7 @@ pub(super) fn refused(error: &io::Error, most: u32) -> String {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
             format!(
                 "the kernel does not allow samples (kernel.perf_event_paranoid is {}): root or CAP_PERFMON is needed, or {most} or \
-                 less for processes of one's own",
+                 less to sample your own processes",
                 paranoid.trim()
             )
         }

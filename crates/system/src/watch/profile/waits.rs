@@ -20,12 +20,12 @@ const MOST_LOOKUPS: u32 = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct ThreadWaits {
     stacks: Stacks,
-    sides: Sides,
+    sides: ConnectionSides,
     /// Moves that were read but not handled yet: one core's buffer may show a thread's return before another's shows
     /// that it left.
-    moves: Vec<Move>,
+    switches: Vec<Switch>,
     /// Threads off their cores, by id.
-    away: HashMap<u32, Away>,
+    away: HashMap<u32, OffCpuThread>,
     /// How many threads each sampled thread stands for.
     each: f64,
     /// When sampling began in this second; `None` between seconds.
@@ -35,21 +35,21 @@ pub(super) struct ThreadWaits {
 }
 
 #[derive(Debug)]
-struct Move {
+struct Switch {
     at_ns: u64,
     tid: u32,
-    what: What,
+    what: SwitchKind,
 }
 
 #[derive(Debug)]
-enum What {
+enum SwitchKind {
     Leave { pid: u32, period: u64, arguments: [u64; 3], chain: Box<[u64]> },
     Preempted,
     Return,
 }
 
 #[derive(Debug)]
-struct Away {
+struct OffCpuThread {
     since_ns: u64,
     pid: u32,
     period: u64,
@@ -77,33 +77,42 @@ impl ThreadWaits {
         match record {
             Record::Leave { pid, tid, at_ns, period, arguments, chain } => {
                 let chain = chain.iter().collect();
-                self.moves.push(Move { at_ns, tid, what: What::Leave { pid, period, arguments, chain } });
+                self.switches.push(Switch {
+                    at_ns,
+                    tid,
+                    what: SwitchKind::Leave { pid, period, arguments, chain },
+                });
             }
-            Record::Preempted { tid, at_ns } => self.moves.push(Move { at_ns, tid, what: What::Preempted }),
-            Record::Return { tid, at_ns } => self.moves.push(Move { at_ns, tid, what: What::Return }),
+            Record::Preempted { tid, at_ns } => {
+                self.switches.push(Switch { at_ns, tid, what: SwitchKind::Preempted })
+            }
+            Record::Return { tid, at_ns } => {
+                self.switches.push(Switch { at_ns, tid, what: SwitchKind::Return })
+            }
             // Returns may be among the lost records, so waits would seem too long: discard them all.
             Record::Lost(_) => {
-                self.moves.clear();
+                self.switches.clear();
                 self.away.clear();
             }
             Record::Sample { .. } | Record::Fork { .. } => {}
         }
     }
 
-    /// Handles the moves up to this time, in order.
+    /// Handles the switches up to this time, in order.
     pub fn handle(&mut self, until_ns: u64) {
         // The sort is stable: records with the same time keep their order, leaving before returning.
-        self.moves.sort_by_key(|one| one.at_ns);
-        let end = self.moves.partition_point(|one| one.at_ns <= until_ns);
-        let later = self.moves.split_off(end);
-        for one in std::mem::replace(&mut self.moves, later) {
+        self.switches.sort_by_key(|one| one.at_ns);
+        let end = self.switches.partition_point(|one| one.at_ns <= until_ns);
+        let later = self.switches.split_off(end);
+        for one in std::mem::replace(&mut self.switches, later) {
             match one.what {
-                What::Leave { pid, period, arguments, chain } => {
+                SwitchKind::Leave { pid, period, arguments, chain } => {
                     let reason = self.reason(pid, arguments);
-                    self.away.insert(one.tid, Away { since_ns: one.at_ns, pid, period, reason, chain });
+                    self.away
+                        .insert(one.tid, OffCpuThread { since_ns: one.at_ns, pid, period, reason, chain });
                 }
-                What::Preempted => drop(self.away.remove(&one.tid)),
-                What::Return => {
+                SwitchKind::Preempted => drop(self.away.remove(&one.tid)),
+                SwitchKind::Return => {
                     if let Some(away) = self.away.remove(&one.tid) {
                         self.count(&away, one.at_ns);
                     }
@@ -117,13 +126,13 @@ impl ThreadWaits {
     pub fn end(&mut self, at_ns: u64) {
         self.handle(at_ns);
         self.sampled_ns += self.since_ns.take().map_or(0, |since_ns| at_ns.saturating_sub(since_ns));
-        self.moves.clear();
+        self.switches.clear();
         for (_, away) in std::mem::take(&mut self.away) {
             self.count(&away, at_ns);
         }
     }
 
-    fn count(&mut self, away: &Away, until_ns: u64) {
+    fn count(&mut self, away: &OffCpuThread, until_ns: u64) {
         let ns = until_ns.saturating_sub(away.since_ns) as f64;
         let us = ns / 1e3 * away.period.max(1) as f64 * self.each;
         self.stacks.add(away.pid, away.chain.iter().copied(), away.reason, us.round() as u64);
@@ -165,7 +174,7 @@ fn is_contended_mutex(operation: u64, value: u64) -> bool {
 
 /// Which connections a process accepted, and which it made.
 #[derive(Debug, Default)]
-struct Sides {
+struct ConnectionSides {
     files: HashMap<(u32, u32), Option<bool>>,
     lookups: u32,
     tables: HashMap<u64, Option<SocketTable>>,
@@ -175,7 +184,7 @@ struct Sides {
     read: HashSet<(u64, u32)>,
 }
 
-impl Sides {
+impl ConnectionSides {
     fn forget(&mut self) {
         self.files.clear();
         self.sockets.clear();
@@ -252,8 +261,8 @@ mod tests {
     }
 
     fn leave(waits: &mut ThreadWaits, tid: u32, at_ns: u64, period: u64, chain: &[u64]) {
-        let what = What::Leave { pid: 7, period, arguments: [u64::MAX; 3], chain: chain.into() };
-        waits.moves.push(Move { at_ns, tid, what });
+        let what = SwitchKind::Leave { pid: 7, period, arguments: [u64::MAX; 3], chain: chain.into() };
+        waits.switches.push(Switch { at_ns, tid, what });
     }
 
     fn come(waits: &mut ThreadWaits, tid: u32, at_ns: u64) {
@@ -272,7 +281,7 @@ mod tests {
         leave(&mut waits, 3, 6_000_000, 10, &[0x33]);
         waits.handle(8_000_000);
         // Not handled yet: the other core's buffer may not have been read that far.
-        assert_eq!(waits.moves.len(), 1);
+        assert_eq!(waits.switches.len(), 1);
         waits.end(10_000_000);
         assert_eq!(waits.stacks.weights(), [(0x11, 6_000), (0x33, 80_000)]);
         // The second ended early: nothing more is counted in it.
@@ -309,7 +318,7 @@ mod tests {
         let (accepted, _) = listener.accept().unwrap();
         let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
-        let mut sides = Sides::default();
+        let mut sides = ConnectionSides::default();
         let mut is = |file: &dyn AsRawFd| sides.is_accepted(std::process::id(), file.as_raw_fd() as u32);
         assert_eq!((is(&accepted), is(&client)), (Some(true), Some(false)));
         assert_eq!((is(&here), is(&there), is(&file)), (Some(false), Some(false), None));

@@ -108,7 +108,7 @@ impl Longest {
 struct Sequence(Option<u32>);
 
 impl Sequence {
-    fn has_new(&mut self, segment: &Segment) -> bool {
+    fn advance(&mut self, segment: &Segment) -> bool {
         let end = segment.sequence.wrapping_add(segment.data);
         // Sequence numbers wrap around: half of them are ahead.
         let is_new =
@@ -148,7 +148,7 @@ impl PacketConnection {
         }
         let at_ns = at_ns.max(self.from_ns);
         let direction = if is_of_client { &mut self.sent } else { &mut self.came };
-        if direction.has_new(segment) {
+        if direction.advance(segment) {
             match is_of_client {
                 true => self.asked(at_ns),
                 false => self.answered(at_ns),

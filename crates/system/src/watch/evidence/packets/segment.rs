@@ -45,8 +45,8 @@ impl Segment {
             return None;
         }
         Some(Segment {
-            from: SocketAddr::new(from, u16_at(tcp, 0)?),
-            to: SocketAddr::new(to, u16_at(tcp, 2)?),
+            from: SocketAddr::new(from, u16_be_at(tcp, 0)?),
+            to: SocketAddr::new(to, u16_be_at(tcp, 2)?),
             sequence: u32::from_be_bytes(tcp.get(4..8)?.try_into().ok()?),
             data: ip_length.checked_sub(u32::try_from(tcp_at + head_length).ok()?)?,
             is_opening: flags & (SYN | ACK) == SYN,
@@ -60,14 +60,14 @@ type IpHead = (IpAddr, IpAddr, usize, u32);
 
 fn v4(head: &[u8], length: u32) -> Option<IpHead> {
     let at = usize::from(head.first()? & 15) * 4;
-    let is_later_fragment = u16_at(head, 6)? & 0x1fff != 0;
+    let is_later_fragment = u16_be_at(head, 6)? & 0x1fff != 0;
     if at < 20 || *head.get(9)? != TCP || is_later_fragment {
         return None;
     }
     let address = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(head.get(at..at + 4)?).ok()?));
     // A short packet may be padded, so the length in the header counts. It is 0 for segments too long for the field,
     // which only the kernel itself passes on.
-    let total = match u32::from(u16_at(head, 2)?) {
+    let total = match u32::from(u16_be_at(head, 2)?) {
         0 => length,
         total => total,
     };
@@ -83,14 +83,14 @@ fn v6(head: &[u8], length: u32) -> Option<IpHead> {
         let bytes = <[u8; 16]>::try_from(head.get(at..at + 16)?).ok()?;
         Some(Ipv6Addr::from(bytes).to_canonical())
     };
-    let total = match u32::from(u16_at(head, 4)?) {
+    let total = match u32::from(u16_be_at(head, 4)?) {
         0 => length,
         after => HEAD + after,
     };
     Some((address(8)?, address(24)?, HEAD as usize, total))
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+fn u16_be_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 

@@ -1,13 +1,13 @@
-//! Host names that changed their address while a load ran.
+//! Doubts that follow from single events of a trial.
 
 use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::documents::summary::Doubt;
 
 use crate::trial::doubts::doubt;
 
-/// Names that resolved differently when the load was over.
-pub fn moved(events: &[Event]) -> Vec<Doubt> {
-    let moved = events.iter().filter_map(|event| match &event.what {
+/// Host names that resolved differently when the load was over, and events of the plan that never happened.
+pub fn doubts_of(events: &[Event]) -> Vec<Doubt> {
+    let doubts = events.iter().filter_map(|event| match &event.what {
         EventKind::NameMoved { host, before, after } => doubt(
             "name_moved",
             false,
@@ -18,9 +18,20 @@ pub fn moved(events: &[Event]) -> Vec<Doubt> {
             ),
             "run the load again, or fix the address with `--resolve`",
         ),
+        EventKind::Skipped { events } => doubt(
+            "event_skipped",
+            false,
+            format!("{} never happened, because the load had ended", listed(events)),
+            "give the load more time, or let the event come sooner",
+        ),
         _ => None,
     });
-    moved.collect()
+    doubts.collect()
+}
+
+/// Each in backticks.
+fn listed(events: &[String]) -> String {
+    events.iter().map(|event| format!("`{event}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -37,10 +48,18 @@ mod tests {
         };
         let events =
             [Event { at_s: 9.0, what: EventKind::Note { text: "x".into() } }, Event { at_s: 10.0, what }];
-        let [doubt] = moved(&events).try_into().unwrap();
+        let [doubt] = doubts_of(&events).try_into().unwrap();
         assert_eq!((doubt.kind.as_str(), doubt.grave), ("name_moved", false));
         assert!(doubt.evidence.contains("`shop.test` resolved to 10.0.0.1, 10.0.0.2 "), "{doubt:?}");
         assert!(doubt.evidence.contains("resolves to 10.0.0.3 now"), "{doubt:?}");
-        assert!(moved(&events[..1]).is_empty());
+        assert!(doubts_of(&events[..1]).is_empty());
+    }
+
+    #[test]
+    fn events_that_never_happened_are_a_doubt() {
+        let what = EventKind::Skipped { events: vec!["kill web".into(), "resume db".into()] };
+        let [doubt] = doubts_of(&[Event { at_s: 4.0, what }]).try_into().unwrap();
+        assert_eq!((doubt.kind.as_str(), doubt.grave), ("event_skipped", false));
+        assert_eq!(doubt.evidence, "`kill web`, `resume db` never happened, because the load had ended");
     }
 }

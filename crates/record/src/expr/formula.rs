@@ -7,19 +7,19 @@ use crate::counts::quantile::Estimate;
 
 /// A checked sum, difference, product or quotient.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sum {
+pub struct Formula {
     pub(super) num: Num,
 }
 
-impl Sum {
-    /// Parses a sum.
+impl Formula {
+    /// Parses a formula.
     ///
     /// # Errors
     /// The first error and where; a condition; incompatible kinds, as far as built-in names and units show.
-    pub fn parse(text: &str) -> Result<Sum, ExprError> {
-        let sum = Sum { num: parse::parse_num(text)? };
-        sum.kind(&|name| names::built_in_kind(name))?;
-        Ok(sum)
+    pub fn parse(text: &str) -> Result<Formula, ExprError> {
+        let formula = Formula { num: parse::parse_num(text)? };
+        formula.kind(&|name| names::built_in_kind(name))?;
+        Ok(formula)
     }
 
     /// Every name it uses, in the order of the text.
@@ -114,7 +114,7 @@ impl NumberSource for Likely<'_> {
     }
 }
 
-impl std::fmt::Display for Sum {
+impl std::fmt::Display for Formula {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.num.fmt(f)
     }
@@ -154,7 +154,8 @@ mod tests {
     #[test]
     fn sums_are_worked_out() {
         let check = |text: &str, expect: Result<(f64, NumberKind), &str>| {
-            let got = Sum::parse(text).map_err(|e| e.to_string()).and_then(|sum| sum.evaluate(&Two));
+            let got =
+                Formula::parse(text).map_err(|e| e.to_string()).and_then(|formula| formula.evaluate(&Two));
             assert_eq!(got, expect.map_err(str::to_owned), "{text}");
         };
         check("'a b.elapsed' + drain", Ok((2000.0, NumberKind::Duration)));
