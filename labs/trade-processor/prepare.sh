@@ -10,7 +10,7 @@ if [ -n "$missing" ]; then
     exit 1
 fi
 if ! node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)'; then
-    echo "Node.js $(node --version) is too old for the Redis client: 20 or newer, as of Debian 13 or nodejs.org" >&2
+    echo "Node.js $(node --version) is too old for the Redis client: 20 or newer is needed, as in Debian 13 or from nodejs.org" >&2
     exit 1
 fi
 cd "$(dirname "$0")/service"

@@ -316,7 +316,7 @@ fn peak_memory_is_small_and_flat() {
         let json = running.wait_looking(|pid| own_kib = own_kib.max(own_memory_kib(pid))).json();
         (json, own_kib)
     };
-    let peak_kib = |duration, extra: &[&str]| {
+    let peak_kib = |duration, extra: &[&str], most_kib: u64| {
         let args =
             [&["--json", demo.url.as_str(), "-c", "50", "-t", "1", "-d", duration][..], extra].concat();
         let (mut json, mut own_kib) = attempt(&args);
@@ -329,17 +329,18 @@ fn peak_memory_is_small_and_flat() {
         common::check_identities(&json);
         assert!(json["components"]["demo"].is_object(), "the demo is not watched: {json:#}");
         assert!(n(&json, "requests.ok") > 1000 && own_kib > 256, "{own_kib} KiB: {json:#}");
-        assert!(n(&json, "generator.peak_rss_bytes") >= own_kib << 10, "{own_kib} KiB: {json:#}");
+        // Such a reading, see below, may come after the load, whose peak is reported.
+        let is_in_peak = n(&json, "generator.peak_rss_bytes") >= own_kib << 10;
+        assert!(is_in_peak || own_kib > most_kib, "{own_kib} KiB: {json:#}");
         own_kib
     };
     // A watcher reading that misses the peer of a new connection reads the tables of all namespaces, including other
     // tests' connections, so the least of three runs counts.
     let least_kib = |duration, extra: &[&str], most_kib: u64| {
-        let first = peak_kib(duration, extra);
-        (0..2).fold(
-            first,
-            |least, _| if least > most_kib { least.min(peak_kib(duration, extra)) } else { least },
-        )
+        let first = peak_kib(duration, extra, most_kib);
+        (0..2).fold(first, |least, _| {
+            if least > most_kib { least.min(peak_kib(duration, extra, most_kib)) } else { least }
+        })
     };
     // With 1.5 MiB of tables that is 4 MiB.
     let short = least_kib("2s", &[], 2560);

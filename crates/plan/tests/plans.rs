@@ -13,6 +13,28 @@ use crate::common;
 use crate::common::plan;
 
 #[test]
+fn figures_of_a_load_have_no_values_after_it() {
+    let check = |more: &str, wrong: Option<&str>| {
+        let text = format!(
+            "loadlab: 1\nname: x\nsystem: {{ components: {{ web: {{ run: sleep 9 }} }} }}\nload: {{ users: 1, duration: 10s, \
+             journey: [{{ get: \"http://127.0.0.1:1/\", tags: [page] }}] }}\n{more}\n"
+        );
+        let read = Plan::parse("plan.yaml", &text, &Options::default());
+        let message = read.err().map(|errors| errors.0[0].message.clone());
+        assert_eq!(message.as_deref(), wrong, "{more}");
+    };
+    check("expect: [\"p99[10s..30s] < 1s\"]", Some("`p99` is asked for a time after the load"));
+    check(
+        "expect: [\"tag.page.p99[60s..90s] < 1s\"]",
+        Some("`tag.page.p99` is asked for a time after the load"),
+    );
+    check("figures: { late: \"p99[60s..90s]\" }", Some("`p99` is asked for a time after the load"));
+    check("expect: [\"p99[5s..30s] < 1s\"]", None);
+    // Components go on after the load.
+    check("expect: [\"web.cpu[60s..90s] < 90%\"]", None);
+}
+
+#[test]
 fn an_event_after_the_load_is_noted() {
     let with = |at: &str, load: &str| {
         let text = format!(

@@ -272,7 +272,7 @@ fn figures_that_matter() {
       hint: put the part behind the names in its definition
     plan.yaml:9:11: `a` is a figure of whole trials, not of parts
       hint: put the part behind the names in its definition
-    plan.yaml:9:29: `p99` looks at a time after the load
+    plan.yaml:9:29: `p99` is asked for a time after the load
       hint: the load ends after 1.00 s
     plan.yaml:9:56: `steady` takes a probe, and `a` is not one
       hint: declared probes: `stored`

@@ -179,9 +179,10 @@ pub fn files_of(plan: &Plan) -> Vec<NeededFile> {
     let mut all: Vec<NeededFile> = Vec::new();
     for load in plan.cases().iter().flat_map(|case| &case.loads) {
         for needed in files_of_load(&mut load.clone()) {
-            if !all.iter().any(|known| known.file == *needed.file) {
-                let NeededFile { file, what, at, is_read_first } = needed;
-                all.push(NeededFile { file: file.clone(), what, at, is_read_first });
+            let NeededFile { file, what, at, is_read_first } = needed;
+            match all.iter_mut().find(|known| known.file == *file) {
+                Some(known) => known.is_read_first |= is_read_first,
+                None => all.push(NeededFile { file: file.clone(), what, at, is_read_first }),
             }
         }
     }

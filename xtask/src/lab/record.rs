@@ -323,8 +323,10 @@ impl Trial {
             let is_there = bytes_of(name).is_some_and(|bytes| bytes > 0);
             claims.claim(is_there, || format!("{}: {name} is missing or empty", self.case));
         }
-        // What lives on writes into the logs of the trial that brought it up.
-        for component in self.events("up").filter(|_| brings_up).map(|up| text(up, "/component")) {
+        // What lives on writes into the logs of the trial that brought it up, also after a restart.
+        let before_load = |up: &&Value| up["at_s"].as_f64().is_some_and(|at_s| at_s < 0.0);
+        let up = self.events("up").filter(|_| brings_up).filter(before_load);
+        for component in up.map(|up| text(up, "/component")) {
             for ending in ["out", "err"] {
                 let name = format!("{component}.{ending}");
                 claims.claim(bytes_of(&name).is_some(), || format!("{}: {name} is missing", self.case));

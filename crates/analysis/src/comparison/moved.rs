@@ -10,7 +10,7 @@ use crate::comparison::compare::Side;
 /// A bottleneck as it is compared: its kind, and the group of its component. `None` stands for no saturated resource.
 type Place = Option<(BottleneckKind, Option<String>)>;
 
-/// In words, if most of the other's trials have a different bottleneck than most of the base's. Replicas are alike.
+/// In words, if most of the other's trials have a different bottleneck than most of the base's. Replicas count as one.
 pub(crate) fn moved(base: &Side<'_>, other: &Side<'_>, groups: &Groups) -> Option<String> {
     let (from, to) = (usual(base, groups)?, usual(other, groups)?);
     match (&from, &to) {

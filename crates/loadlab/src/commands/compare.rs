@@ -205,7 +205,11 @@ fn in_many(runs: &[DiagnosedRun], all: &[Findings<'_>], options: Options) -> Res
             let quick = runs[0].manifest.quick || runs[place].manifest.quick;
             // Figures that either plan names are relevant to the comparison.
             let named = if other.are_of_plan { other } else { base };
-            let comparing = Comparing { quick, ..named.comparing(options) };
+            // Replicas are those of the run that has more of them.
+            let members =
+                |run: &Findings<'_>| run.groups.all.iter().map(|(_, members)| members.len()).sum::<usize>();
+            let groups = if members(other) > members(base) { &other.groups } else { &base.groups };
+            let comparing = Comparing { quick, groups, ..named.comparing(options) };
             let (of_base, of_other) = (&base.cases[i].case.trials, &other.cases[j].case.trials);
             let compared = across(&sides.0, &sides.1, comparing);
             found.push(compared.with_profiles(of_base.iter(), of_other.iter()));

@@ -73,11 +73,11 @@ fn unfit(component: &ComponentSpec, isolate: Isolation) -> Option<(&'static str,
     }
     if component.ports.is_empty() {
         return Some((
-            "it has no port, and the relay that slows its link down sits in front of one",
+            "it has no port, and the relay that slows its link sits in front of one",
             "`port: auto`, and `${components.NAME.port}` wherever it is reached; or `isolate: true`",
         ));
     }
-    let has_auto = !component.ports.is_empty() && component.ports.iter().all(|p| p.number.is_none());
+    let has_auto = component.ports.iter().all(|p| p.number.is_none());
     (!has_auto).then_some((
         "a relay sits in front of its port, and clients with a fixed port number bypass it",
         "`port: auto`, and `${components.NAME.port}` wherever it is reached; or `isolate: true`",

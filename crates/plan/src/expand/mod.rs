@@ -356,7 +356,12 @@ fn restarts(plan: &Plan) -> Option<String> {
 fn late_events(plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();
     for case in &plan.cases {
-        let Some(end_ns) = planned_end_ns(&case.loads) else { continue };
+        // A search has loads of its own, as long as its levels.
+        let end_ns = match &case.find {
+            Some(find) => Some(find.settle_ns.saturating_add(find.level_ns)),
+            None => planned_end_ns(&case.loads),
+        };
+        let Some(end_ns) = end_ns else { continue };
         for event in case.events.iter().filter(|event| event.at_ns >= end_ns) {
             let (at, end) = (format_duration_ns(event.at_ns as f64), format_duration_ns(end_ns as f64));
             let note = format!("the event `{}` is due after {at}, but the load ends after {end}", event.text);

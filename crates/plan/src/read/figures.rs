@@ -113,11 +113,13 @@ impl Known {
         let Some(end_s) = self.end_s else { return Ok(()) };
         let beyond = |name: &&NameRef| {
             let is_late = matches!(name.part, Some(TrialPart::Window(w)) if w.from_s >= end_s);
-            is_late && !self.names.contains(&name.text)
+            let is_of_load = ["tag.", "number."].iter().any(|prefix| name.text.starts_with(prefix))
+                || expr::built_in_kind(&name.text).is_some();
+            is_late && is_of_load
         };
         match asked.iter().find(beyond) {
             Some(name) => Err(ExprError {
-                message: format!("`{}` looks at a time after the load", shorten(&name.text)),
+                message: format!("`{}` is asked for a time after the load", shorten(&name.text)),
                 at: name.at,
                 len: name.len,
                 hint: Some(format!("the load ends after {}", format_duration_ns(end_s * 1e9))),
@@ -230,6 +232,7 @@ fn check_name(r: &mut Reader<'_>, entry: &Entry) {
 fn check(formula: &Formula, known: &Known, own_name: &str) -> Result<NumberKind, ExprError> {
     let names = known.all_names();
     known.check_parts(&formula.names())?;
+    known.check_windows(&formula.names())?;
     formula.check_names(&names).map_err(|error| {
         let itself = formula.names().iter().any(|n| n.text == own_name && n.at == error.at);
         let hint = if itself {

@@ -373,7 +373,7 @@ fn without_blanks(text: &str, host: Range<usize>) -> Result<(), UrlError> {
     let Some(at) = text.bytes().position(|b| b <= b' ' || b == 0x7f) else { return Ok(()) };
     let why = "a URL cannot contain spaces or control characters".to_owned();
     let hint = match host.contains(&at) {
-        true => "host names have none; the path begins with `/`",
+        true => "a host name cannot contain them; the path begins with `/`",
         false => "percent-encode them: `%20` is a space",
     };
     Err(UrlError { why, hint })

@@ -7,6 +7,7 @@ use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::script::{Deal, Journey, Message, Script};
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
+use loadlab_plan::credentials::is_secret_name;
 use loadlab_record::spec::variable::Variable;
 
 use crate::translate::conversation::parts_of;
@@ -175,9 +176,7 @@ fn script_of(
     })
 }
 
-/// Header fields whose values grant access.
-const SECRET_FIELDS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
-/// Words in a name that suggest a secret value.
+/// Words in the name of a captured value that suggest a secret, in addition to names that are those of secrets anywhere.
 const SECRET_WORDS: [&str; 8] =
     ["token", "secret", "passw", "session", "csrf", "auth", "cookie", "credential"];
 
@@ -185,8 +184,7 @@ const SECRET_WORDS: [&str; 8] =
 /// header field for secrets.
 fn remembered(context: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<CapturedName> {
     let secret_fields = fields.iter().flatten().flatten();
-    let secret_fields =
-        secret_fields.filter(|(name, _)| SECRET_FIELDS.iter().any(|s| name.eq_ignore_ascii_case(s)));
+    let secret_fields = secret_fields.filter(|(name, _)| is_secret_name(name));
     let sent: Vec<u16> = secret_fields
         .flat_map(|(_, value)| value.variables())
         .filter_map(|variable| match variable {
@@ -197,8 +195,8 @@ fn remembered(context: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<Ca
     let own = context.load.script.captures.iter().map(|c| c.name.as_str());
     let names = context.shared_names.iter().map(String::as_str).chain(own);
     let secret = |slot: usize, name: &str| {
-        let name = name.to_ascii_lowercase();
-        sent.contains(&(slot as u16)) || SECRET_WORDS.iter().any(|w| name.contains(w))
+        let is_suggested = |name: String| SECRET_WORDS.iter().any(|w| name.contains(w));
+        sent.contains(&(slot as u16)) || is_secret_name(name) || is_suggested(name.to_ascii_lowercase())
     };
     names
         .enumerate()
@@ -250,4 +248,37 @@ fn journey_of(
         sessions,
         unix_ns: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use loadlab_load::journey::capture::CaptureSlots;
+    use loadlab_load::target::Allowed;
+
+    use super::*;
+    use crate::translate::load_spec;
+
+    #[test]
+    fn captured_values_are_secret_by_their_names_and_by_where_they_are_sent() {
+        let text = "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 1\n  journey:\n\
+            \x20   - { get: \"http://127.0.0.1:1/\", capture: { a: { json: /a }, api_key: { json: /b }, id: { json: /c }, csrf2: { json: /d } } }\n\
+            \x20   - { get: \"http://127.0.0.1:1/\", headers: { X-Api-Key: \"${a}\", X-Id: \"${id}\" } }\n";
+        let plan = plan::Plan::parse("plan.yaml", text, &plan::Options::default());
+        let plan = plan.unwrap_or_else(|e| panic!("{e}"));
+        let (load, shared) = (&plan.cases()[0].loads[0], CaptureSlots::new(0));
+        let names = |_: &str| None;
+        let context = RequestContext {
+            load,
+            plan_dir: Path::new(""),
+            names: &names,
+            shared: &shared,
+            shared_names: &[],
+        };
+        let (spec, _) = load_spec(&context, &Allowed::default(), 1).unwrap();
+        let remembered = &spec.journey.unwrap().remembered;
+        let secret: Vec<&str> = remembered.iter().filter(|c| c.is_secret).map(|c| c.name.as_str()).collect();
+        assert_eq!((remembered.len(), secret), (4, vec!["a", "api_key", "csrf2"]));
+    }
 }
