@@ -184,7 +184,7 @@ impl View {
 
     /// Removes the screen or the renewable line.
     pub fn done(&self) {
-        self.take_away();
+        self.clear();
         if let Some(metrics) = &self.metrics {
             metrics.finish();
             // Even with `--quiet`: a user who asked for a push has to learn that none arrived.
@@ -192,7 +192,7 @@ impl View {
         }
     }
 
-    fn take_away(&self) {
+    fn clear(&self) {
         if let Some(screen) = &self.screen {
             screen.stop();
             let After { title, remarks } = std::mem::take(&mut *self.after());

@@ -288,6 +288,21 @@ fn a_steady_probe_ends_the_drain() {
     lab.run(&plan(&[web], &format!("{probes}{load}{drain}")), &[]).expect(0, &[]);
 }
 
+/// The wait counts from the end of the load, also when an event takes longer than the load: here a component restarts
+/// until three seconds after it.
+#[test]
+fn a_drain_counts_from_the_end_of_the_load() {
+    let lab = Lab::new();
+    let slow = "    slow:\n      ready: { log: up }\n      \
+                run: \"if test -e begun; then until grep -q load_ended ${run.dir}/cases/default/1/events.jsonl; \
+                do sleep 0.05; done; sleep 3; fi; touch begun; echo up; exec sleep 1000\"\n"
+        .to_owned();
+    let load = "load:\n  rate: 20/s\n  duration: 2s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let rest =
+        "events: [{ at: 0s, do: restart slow }]\ndrain: { until: \"ok == 40\" }\nexpect: [\"drain > 1s\"]\n";
+    lab.run(&plan(&[component("web", "", &[]), slow], &format!("{load}{rest}")), &[]).expect(0, &["pass"]);
+}
+
 /// The deadline comes first: every report says so, and no time is given for a drain that never completed.
 #[test]
 fn a_drain_that_does_not_end() {

@@ -82,7 +82,7 @@ pub enum BenchError {
 }
 
 /// The processes that answer, and their state before the load.
-pub struct BeforeLoad {
+pub struct IdleProcesses {
     found: Answering,
     at_rest: Option<IdleReadings>,
 }
@@ -90,11 +90,11 @@ pub struct BeforeLoad {
 impl Bench {
     /// Finds the processes that answer and reads what is watched. This takes milliseconds; run it on a separate thread,
     /// in parallel with other checks, and no load has to wait for it.
-    pub fn look_before_load(&self) -> BeforeLoad {
+    pub fn read_idle(&self) -> IdleProcesses {
         let found = self.watch.find(&self.watch.addresses(&self.spec));
         let targets = || found.targets().into_iter().chain([Target::generator(), Target::host()]).collect();
         let at_rest = is_watched(self, &found).then(|| IdleReadings::read(targets()));
-        BeforeLoad { found, at_rest }
+        IdleProcesses { found, at_rest }
     }
 }
 
@@ -104,7 +104,7 @@ impl Bench {
 /// Only if nothing could be measured.
 pub fn bench(
     bench: &Bench,
-    before: BeforeLoad,
+    before: IdleProcesses,
     cancel: &Cancel,
     emit: EventSink<'_>,
 ) -> Result<BenchResult, BenchError> {
@@ -112,7 +112,7 @@ pub fn bench(
     let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(secrets));
     let facts = facts_of(&bench.spec, &bench.url);
     let state = Arc::new(TrialState::new(None, cancel.clone(), bench.spec.secrets.clone()));
-    let BeforeLoad { found, at_rest } = before;
+    let IdleProcesses { found, at_rest } = before;
     if let Some(text) = found.described(0) {
         emit(RunEvent::Note(text));
     }

@@ -45,7 +45,7 @@ pub mod predictions;
 pub mod preflight;
 
 pub use begin::parse_expressions;
-pub use bench::{BeforeLoad, Bench, BenchError, BenchResult, bench};
+pub use bench::{Bench, BenchError, BenchResult, IdleProcesses, bench};
 pub use conduct::conduct;
 pub use error::RunError;
 pub use event::{Recorded, RunEvent};

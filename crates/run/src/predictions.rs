@@ -99,7 +99,7 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Prediction)> {
         // How long batches and drains take is unknown.
         Some(TrialPart::Batch(_) | TrialPart::Drain) => return None,
     };
-    let dues: Vec<Due> = case.loads.iter().map(|load| Due::of(load, tag)).collect();
+    let dues: Vec<DueRequests> = case.loads.iter().map(|load| DueRequests::of(load, tag)).collect();
     let most_s = dues.iter().map(|due| due.lasts_s).fold(0.0, f64::max);
     let lasts_s = part_s.unwrap_or(most_s);
     let known = dues.iter().map(|due| match part_s {
@@ -149,16 +149,16 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Prediction)> {
 }
 
 /// Requests due in the measured window of a load.
-struct Due {
+struct DueRequests {
     /// `None`: as many as the system can handle.
     requests: Option<f64>,
     /// Length of the measured window in seconds; 0 if the load ends by count.
     lasts_s: f64,
 }
 
-impl Due {
+impl DueRequests {
     /// For all requests, or, with a tag, for the share of the journey's requests that have it.
-    fn of(load: &LoadSpec, tag: Option<&str>) -> Due {
+    fn of(load: &LoadSpec, tag: Option<&str>) -> DueRequests {
         let a_journey: u64 = load.journey.iter().map(Step::requests).sum();
         let wanted = |step: &Step| tag.map_or_else(|| step.requests(), |tag| step.requests_in(tag));
         let wanted: u64 = load.journey.iter().map(wanted).sum();
@@ -166,11 +166,11 @@ impl Due {
         let batches = f64::from(load.batches);
         let requests = |each: f64| Some(each * share * batches);
         let ns = match load.until {
-            Until::Requests(n) => return Due { requests: requests(n as f64), lasts_s: 0.0 },
+            Until::Requests(n) => return DueRequests { requests: requests(n as f64), lasts_s: 0.0 },
             Until::Repeats(n) => {
                 let users = if let Model::Closed { users, .. } = load.model { users } else { 1 };
                 let each = n as f64 * users as f64 * a_journey as f64;
-                return Due { requests: requests(each), lasts_s: 0.0 };
+                return DueRequests { requests: requests(each), lasts_s: 0.0 };
             }
             Until::Elapsed(ns) => ns,
         };
@@ -185,7 +185,7 @@ impl Due {
         };
         // Assumes that a warm-up removes the same share of the stages as of the time.
         let levels = level_seconds(load, all_s) * if all_s > 0.0 { lasts_s / all_s } else { 0.0 };
-        Due { requests: per_level.and_then(|n| requests(n * levels)), lasts_s: lasts_s * batches }
+        DueRequests { requests: per_level.and_then(|n| requests(n * levels)), lasts_s: lasts_s * batches }
     }
 }
 

@@ -9,7 +9,7 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use loadlab_load::measure::delta::{Delta, Gaps, Ids, Sizes};
 use loadlab_load::run::{ConnectPhase, PartContent, PartEnd, Stopped, WorkerEnd};
-use loadlab_record::counts::compact::{self, Compact, Damaged, read_into, read_number, write_number};
+use loadlab_record::counts::compact::{self, Compact, Damaged, read_into, read_varint, write_varint};
 use loadlab_record::counts::dependence::InOrder;
 use loadlab_record::counts::example::Example;
 use loadlab_record::counts::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
@@ -126,7 +126,7 @@ pub fn pack_ended(end: &PartEnd) -> Vec<u8> {
 fn packed(head: &Head, body: &[u8]) -> Vec<u8> {
     let head = serde_json::to_vec(head).expect("numbers and texts");
     let mut length = Vec::new();
-    write_number(head.len() as u64, &mut length);
+    write_varint(head.len() as u64, &mut length);
     // Writing to memory does not fail.
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::fast());
     [length.as_slice(), &head, body].iter().for_each(|piece| packed.write_all(piece).expect("memory"));
@@ -141,7 +141,7 @@ pub struct Block {
 
 /// What is needed of a block before its turn comes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known {
+pub struct SecondHead {
     /// See [`Delta::until_ns`].
     pub until_ns: u64,
     /// See [`Delta::in_flight`].
@@ -173,7 +173,7 @@ impl Block {
             return Err(BlockError::Damaged);
         }
         let mut rest = bytes.as_slice();
-        let length = usize::try_from(read_number(&mut rest)?).map_err(|_| Damaged)?;
+        let length = usize::try_from(read_varint(&mut rest)?).map_err(|_| Damaged)?;
         let (head, body) = rest.split_at_checked(length).ok_or(Damaged)?;
         let head = serde_json::from_slice(head)?;
         if let Head::Counted(head) = &head
@@ -187,7 +187,7 @@ impl Block {
     }
 
     /// A block for a part whose agent was lost: it contains only the requests in flight, which stay in flight for good.
-    pub fn cut_off(at: Known) -> Block {
+    pub fn cut_off(at: SecondHead) -> Block {
         let mut delta = Delta::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
         (delta.from_ns, delta.until_ns) = (at.until_ns, at.until_ns);
         (delta.window_to_ns, delta.gaps) = (at.window_to_ns, at.gaps);
@@ -210,9 +210,9 @@ impl Block {
     }
 
     /// The facts about a second; `None` if this block is the end of a part.
-    pub fn known(&self) -> Option<Known> {
+    pub fn known(&self) -> Option<SecondHead> {
         let Head::Counted(head) = &self.head else { return None };
-        Some(Known {
+        Some(SecondHead {
             until_ns: head.until_ns,
             in_flight: head.in_flight,
             due: head.counts.due,
@@ -306,11 +306,11 @@ fn delta_of(head: Counted, body: &[u8], used: Option<Box<Delta>>) -> (Box<Delta>
 }
 
 fn of_gaps(gaps: Gaps) -> [u64; 4] {
-    [gaps.times, gaps.sum_ns, gaps.longest_ns, gaps.longest_at_ns]
+    [gaps.count, gaps.sum_ns, gaps.longest_ns, gaps.longest_at_ns]
 }
 
-fn gaps_of([times, sum_ns, longest_ns, longest_at_ns]: [u64; 4]) -> Gaps {
-    Gaps { times, sum_ns, longest_ns, longest_at_ns }
+fn gaps_of([count, sum_ns, longest_ns, longest_at_ns]: [u64; 4]) -> Gaps {
+    Gaps { count, sum_ns, longest_ns, longest_at_ns }
 }
 
 fn write_histograms(delta: &Delta, out: &mut Vec<u8>) {
@@ -357,23 +357,23 @@ fn read_series(series: &mut Series, from: &mut &[u8]) -> compact::Result<()> {
 fn write_ids(ids: &[u64], out: &mut Vec<u8>) {
     let mut sorted = ids.to_vec();
     sorted.sort_unstable();
-    write_number(sorted.len() as u64, out);
+    write_varint(sorted.len() as u64, out);
     let mut before = 0;
     for id in sorted {
-        write_number(id - before, out);
+        write_varint(id - before, out);
         before = id;
     }
 }
 
 fn read_ids(from: &mut &[u8]) -> compact::Result<Vec<u64>> {
-    let count = read_number(from)?;
+    let count = read_varint(from)?;
     if count > from.len() as u64 {
         return Err(Damaged);
     }
     let mut id = 0u64;
     (0..count)
         .map(|_| {
-            id = id.checked_add(read_number(from)?).ok_or(Damaged)?;
+            id = id.checked_add(read_varint(from)?).ok_or(Damaged)?;
             Ok(id)
         })
         .collect()

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::block::{Block, Known};
+use crate::block::{Block, SecondHead};
 
 /// Identifies a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +58,7 @@ struct Slot {
     /// Reports that arrived before an earlier one.
     early: BTreeMap<(u32, u64), Block>,
     /// The facts of its last report.
-    last: Known,
+    last: SecondHead,
     /// Number of requests reported as due.
     due: u64,
     state: State,

@@ -107,7 +107,7 @@ pub struct Sizes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
     /// Number of gaps.
-    pub times: u64,
+    pub count: u64,
     /// Sum of their lengths.
     pub sum_ns: u64,
     /// Length of the longest gap.

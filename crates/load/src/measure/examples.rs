@@ -3,7 +3,9 @@
 //! The slowest are kept in slots that are overwritten in place, so a load that keeps getting slower does not allocate.
 
 use loadlab_record::Secrets;
-use loadlab_record::counts::example::{BODY_BYTES, Example, ExampleReason, HEAD_BYTES, KEPT, RESPONSE_BYTES};
+use loadlab_record::counts::example::{
+    BODY_BYTES, Example, ExampleReason, HEAD_BYTES, MAX_EXAMPLES, RESPONSE_BYTES,
+};
 use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::journey::example::ExampleContext;
@@ -104,7 +106,7 @@ struct SlowExchange {
 struct Group {
     first: usize,
     slow: Vec<SlowExchange>,
-    /// Response time to beat once [`KEPT`] of them are kept.
+    /// Response time to beat once [`MAX_EXAMPLES`] of them are kept.
     bar_ns: u64,
 }
 
@@ -139,20 +141,20 @@ impl ExampleStore {
     #[inline]
     pub fn wants(&self, request: &Request, outcome: Outcome, response_ns: u64) -> bool {
         let group = &self.groups[self.group(request, outcome)];
-        response_ns > group.bar_ns || (outcome != Outcome::Ok && group.first < KEPT)
+        response_ns > group.bar_ns || (outcome != Outcome::Ok && group.first < MAX_EXAMPLES)
     }
 
     /// Keeps an exchange. `number` is the request's index in the load. Returns an example to report at once if it is
     /// among the first of its failure.
     pub fn keep(&mut self, exchange: &Ending<'_>, number: usize) -> Option<Example> {
         let index = self.group(exchange.request, exchange.outcome);
-        let first = exchange.outcome != Outcome::Ok && self.groups[index].first < KEPT;
+        let first = exchange.outcome != Outcome::Ok && self.groups[index].first < MAX_EXAMPLES;
         let group = &mut self.groups[index];
         if first {
             group.first += 1;
         }
         let response_ns = exchange.times.end_ns - exchange.times.due_ns;
-        if response_ns > group.bar_ns || group.slow.len() < KEPT {
+        if response_ns > group.bar_ns || group.slow.len() < MAX_EXAMPLES {
             group.insert(exchange, number);
         }
         first.then(|| {
@@ -223,13 +225,13 @@ impl Group {
     fn insert(&mut self, exchange: &Ending<'_>, number: usize) {
         let least = self.slow.iter().enumerate().min_by_key(|(_, s)| s.response_ns()).map(|(i, _)| i);
         match least {
-            Some(i) if self.slow.len() == KEPT => {
+            Some(i) if self.slow.len() == MAX_EXAMPLES => {
                 let bytes = std::mem::take(&mut self.slow[i].bytes);
                 self.slow[i] = SlowExchange::of(exchange, number, bytes);
             }
             _ => self.slow.push(SlowExchange::of(exchange, number, Vec::with_capacity(RESPONSE_BYTES))),
         }
-        if self.slow.len() == KEPT {
+        if self.slow.len() == MAX_EXAMPLES {
             self.bar_ns = self.slow.iter().map(SlowExchange::response_ns).min().unwrap_or(0);
         }
     }

@@ -210,7 +210,7 @@ impl Recorder {
     #[cold]
     pub fn gap(&mut self, from_ns: u64, to_ns: u64) {
         let length_ns = to_ns - from_ns;
-        self.gaps.times += 1;
+        self.gaps.count += 1;
         self.gaps.sum_ns += length_ns;
         if length_ns > self.gaps.longest_ns {
             (self.gaps.longest_ns, self.gaps.longest_at_ns) = (length_ns, from_ns);

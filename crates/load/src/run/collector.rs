@@ -1,6 +1,6 @@
 //! Merges what load threads report into seconds and totals.
 
-use loadlab_record::counts::example::{Example, KEPT};
+use loadlab_record::counts::example::{Example, MAX_EXAMPLES};
 use loadlab_record::counts::load::{Measured, PerUser, TagMeasured, Tick, TickMs, Window};
 use loadlab_record::documents::summary::{Generator, Stalls};
 use loadlab_record::text::time::SECOND_NS;
@@ -261,10 +261,10 @@ impl<'s> Collector<'s> {
 fn stalls(gaps: Gaps, shift_s: f64) -> Stalls {
     let seconds = |ns: u64| ns as f64 / 1e9;
     Stalls {
-        count: gaps.times,
+        count: gaps.count,
         total_s: seconds(gaps.sum_ns),
         max_s: seconds(gaps.longest_ns),
-        max_at_s: if gaps.times > 0 { seconds(gaps.longest_at_ns) + shift_s } else { 0.0 },
+        max_at_s: if gaps.count > 0 { seconds(gaps.longest_at_ns) + shift_s } else { 0.0 },
     }
 }
 
@@ -310,7 +310,7 @@ fn fill_times(second: &mut Second) {
     second.tick.blocked_ms = pair(&window.blocked, &before.blocked);
 }
 
-/// The slowest [`KEPT`] of each outcome and tag over all workers, slowest first.
+/// The slowest [`MAX_EXAMPLES`] of each outcome and tag over all workers, slowest first.
 fn keep_slowest(mut examples: Vec<Example>) -> Vec<Example> {
     examples.sort_by(|a, b| {
         (&a.outcome, &a.tag).cmp(&(&b.outcome, &b.tag)).then(b.response_ms.total_cmp(&a.response_ms))
@@ -320,7 +320,7 @@ fn keep_slowest(mut examples: Vec<Example>) -> Vec<Example> {
     for example in examples {
         let alike = kept.last().is_some_and(|k| (&k.outcome, &k.tag) == (&example.outcome, &example.tag));
         same = if alike { same + 1 } else { 1 };
-        if same <= KEPT {
+        if same <= MAX_EXAMPLES {
             kept.push(example);
         }
     }

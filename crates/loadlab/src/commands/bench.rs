@@ -64,7 +64,7 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
         );
     }
     let (before, facts) = std::thread::scope(|scope| {
-        let before = scope.spawn(|| order.look_before_load());
+        let before = scope.spawn(|| order.read_idle());
         let facts = preflight::read(Duration::ZERO);
         (before.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), facts)
     });

@@ -76,7 +76,7 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
 /// The plan, and how it is run.
 fn plan_and_options(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), CommandEnd> {
     let usage = |message: String| CommandEnd::error(Exit::BadPlan, message);
-    sayable(args).map_err(usage)?;
+    check_options(args).map_err(usage)?;
     bench::check_options(args).map_err(usage)?;
     let plan = plan_of(args).map_err(usage)?;
     let read = url_plan::read("bench", &plan, &PlanChoice::default())?;
@@ -96,7 +96,7 @@ fn plan_and_options(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), CommandE
 }
 
 /// Checks that a plan can express all options.
-fn sayable(args: &BenchArgs) -> Result<(), String> {
+fn check_options(args: &BenchArgs) -> Result<(), String> {
     let unsayable = [(args.connections.is_some(), "--connections"), (args.source.is_some(), "--source")];
     if let Some((_, option)) = unsayable.iter().find(|(given, _)| *given) {
         let kept = match (args.has_agents(), args.vs.is_some()) {

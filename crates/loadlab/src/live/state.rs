@@ -20,8 +20,8 @@ use super::wording::{
 };
 
 /// How many seconds of a line are kept, for the screen's sparklines and the page's charts.
-pub const KEPT: usize = 900;
-/// As [`KEPT`], for agents, of which there may be a thousand: no more than a small chart shows.
+pub const SECONDS_KEPT: usize = 900;
+/// As [`SECONDS_KEPT`], for agents, of which there may be a thousand: no more than a small chart shows.
 const KEPT_OF_AGENTS: usize = 120;
 /// How many events are kept; more do not fit on any screen.
 const EVENTS: usize = 200;
@@ -214,7 +214,7 @@ impl State {
                 self.phase(now_s, "bringing the system up");
                 return;
             }
-            RunEvent::Acted { what, error: None } => self.limited(what),
+            RunEvent::Acted { what, error: None } => self.apply_limit(what),
             RunEvent::Building { what, .. } => self.phase(now_s, format!("building {what}")),
             RunEvent::Draining { until } => self.phase(now_s, format!("draining until {until}")),
             RunEvent::LoadStarted { load, batch, planned_s, planned_requests } => {
@@ -239,10 +239,10 @@ impl State {
                 }
                 return;
             }
-            RunEvent::Figures { load, values } => return self.come_to(load, values),
+            RunEvent::Figures { load, values } => return self.update_figures(load, values),
             RunEvent::Second(tick) => return self.second(tick),
             RunEvent::Agents { load, agents } => return self.agents(load, agents),
-            RunEvent::RoundEnded { .. } => return self.settling(now_s, event),
+            RunEvent::RoundEnded { .. } => return self.show_settling(now_s, event),
             RunEvent::Watched(samples) => return samples.iter().for_each(|s| self.sample(s)),
             RunEvent::LoadEnded { load, how } => {
                 self.loads.iter_mut().filter(|l| l.name == *load).for_each(|l| l.running = false);
@@ -271,16 +271,16 @@ impl State {
         }
     }
 
-    fn come_to(&mut self, load: &str, values: &[(String, FigureValue)]) {
+    fn update_figures(&mut self, load: &str, values: &[(String, FigureValue)]) {
         for (name, value) in values {
             let mut all = self.figures.iter_mut();
             if let Some(figure) = all.find(|f| f.load == load && f.facts.name == *name) {
-                figure.comes_to(value);
+                figure.update(value);
             }
         }
     }
 
-    fn settling(&mut self, now_s: f64, event: &RunEvent) {
+    fn show_settling(&mut self, now_s: f64, event: &RunEvent) {
         let RunEvent::RoundEnded { round, at_most, left_s, comparisons, ended } = event else { return };
         let rounds = describe_rounds(*round, *at_most, *left_s, *ended);
         let line = |c: &ComparisonProgress| {
@@ -315,11 +315,11 @@ impl State {
             return;
         }
         load.seconds += 1;
-        keep(&mut load.at_s, Some(tick.to_s), KEPT);
-        keep(&mut load.ok_per_s, Some(tick.counts.ok as f64 / length_s), KEPT);
-        keep(&mut load.failed_per_s, Some(tick.counts.failed() as f64 / length_s), KEPT);
-        keep(&mut load.p50_ms, tick.response_ms.p50, KEPT);
-        keep(&mut load.p99_ms, tick.response_ms.p99, KEPT);
+        keep(&mut load.at_s, Some(tick.to_s), SECONDS_KEPT);
+        keep(&mut load.ok_per_s, Some(tick.counts.ok as f64 / length_s), SECONDS_KEPT);
+        keep(&mut load.failed_per_s, Some(tick.counts.failed() as f64 / length_s), SECONDS_KEPT);
+        keep(&mut load.p50_ms, tick.response_ms.p50, SECONDS_KEPT);
+        keep(&mut load.p99_ms, tick.response_ms.p99, SECONDS_KEPT);
     }
 
     fn sample(&mut self, sample: &Sample) {
@@ -331,14 +331,14 @@ impl State {
                 self.probes.len() - 1
             });
             self.probes[at].readings += 1;
-            keep(&mut self.probes[at].values, Some(*value), KEPT);
+            keep(&mut self.probes[at].values, Some(*value), SECONDS_KEPT);
         }
         // A probe that could not be read has no current value.
         for probe in sample.probes_failed.keys() {
             let name = probe_name(sample, probe);
             if let Some(known) = self.probes.iter_mut().find(|known| known.name == name) {
                 known.readings += 1;
-                keep(&mut known.values, None, KEPT);
+                keep(&mut known.values, None, SECONDS_KEPT);
             }
         }
         if sample.component == PROBES {
@@ -358,7 +358,7 @@ impl State {
     }
 
     /// Applies a CPU limit that an event of the plan has changed: `limit edge cpu 5%`.
-    fn limited(&mut self, what: &str) {
+    fn apply_limit(&mut self, what: &str) {
         let words: Vec<&str> = what.split(' ').collect();
         let ["limit", name, "cpu", value] = words[..] else { return };
         // `name` is one component, or all its replicas, which are numbered.
@@ -428,9 +428,9 @@ impl Figure {
         }
     }
 
-    fn comes_to(&mut self, value: &FigureValue) {
+    fn update(&mut self, value: &FigureValue) {
         self.count += 1;
-        keep(&mut self.values, value.value.or(value.estimate).or(value.at_least), KEPT);
+        keep(&mut self.values, value.value.or(value.estimate).or(value.at_least), SECONDS_KEPT);
         self.value = value.clone();
     }
 }
@@ -455,8 +455,8 @@ impl Component {
             };
             self.net_per_s = rate(|s| Some((s.net_in_bytes? + s.net_out_bytes?) as f64));
             self.readings += 1;
-            keep(&mut self.at_s, Some(sample.at_s), KEPT);
-            keep(&mut self.cpu, self.cores, KEPT);
+            keep(&mut self.at_s, Some(sample.at_s), SECONDS_KEPT);
+            keep(&mut self.cpu, self.cores, SECONDS_KEPT);
         }
         self.memory_bytes = sample.memory_bytes.or(sample.resident_bytes);
         self.memory_limit_bytes = sample.memory_limit_bytes.or(self.memory_limit_bytes);

@@ -26,15 +26,15 @@ use crate::args::serving::{Collector, Endpoint};
 use crate::exit::CommandEnd;
 use crate::serve::Within;
 
-/// Deadline for connecting, and again for a whole push including its answer, however slowly bytes arrive; [`TIMEOUT`]
+/// Deadline for connecting, and again for a whole push including its answer, however slowly bytes arrive; [`TIMEOUT_VARIABLE`]
 /// overrides it.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 /// OpenTelemetry's environment variable for the timeout, in milliseconds.
-const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
+const TIMEOUT_VARIABLE: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
 /// How much longer than its deadlines the last push is waited for.
 const MARGIN: Duration = Duration::from_secs(1);
 /// How many pushes may be queued; beyond that the collector has fallen behind, and pushes are skipped.
-const WAITING: usize = 16;
+const MAX_QUEUED: usize = 16;
 /// The most bytes of a collector's answer that are read.
 const MOST_ANSWER: u64 = 64 << 10;
 /// Sends documents to a collector.
@@ -47,14 +47,15 @@ struct Sender {
     timeout: Duration,
 }
 
-/// How long a push may take: [`TIMEOUT`] if it is set, else [`DEFAULT_TIMEOUT`].
+/// How long a push may take: [`TIMEOUT_VARIABLE`] if it is set, else [`DEFAULT_TIMEOUT`].
 fn timeout() -> Result<Duration, String> {
-    let Some(set) = std::env::var_os(TIMEOUT).filter(|set| !set.is_empty()) else {
+    let Some(set) = std::env::var_os(TIMEOUT_VARIABLE).filter(|set| !set.is_empty()) else {
         return Ok(DEFAULT_TIMEOUT);
     };
     let ms = set.to_str().and_then(|text| text.parse().ok()).filter(|ms| (1..=600_000).contains(ms));
-    ms.map(Duration::from_millis)
-        .ok_or_else(|| format!("{TIMEOUT}={}: it must be milliseconds, from 1 to 600000", set.display()))
+    ms.map(Duration::from_millis).ok_or_else(|| {
+        format!("{TIMEOUT_VARIABLE}={}: it must be milliseconds, from 1 to 600000", set.display())
+    })
 }
 
 impl Sender {
@@ -213,7 +214,7 @@ impl Pusher {
     pub fn start(collector: Collector, known: Arc<Mutex<Known>>) -> Result<Pusher, CommandEnd> {
         let sender =
             Sender::new(collector).map_err(|e| CommandEnd::error(Exit::BadPlan, format!("--otlp: {e}")))?;
-        let (bodies, taken) = sync_channel(WAITING);
+        let (bodies, taken) = sync_channel(MAX_QUEUED);
         let fault = Arc::new(Mutex::new(Fault::default()));
         let last = Arc::new(Mutex::new(None));
         let (faults, lasts, url) = (fault.clone(), last.clone(), sender.endpoint.url());

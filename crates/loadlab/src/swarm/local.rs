@@ -21,7 +21,7 @@ const UNLOCKED: Duration = Duration::from_secs(60);
 /// The file in a folder that its run holds a lock on.
 const LOCK: &str = "lock";
 /// How long agents have to exit once the run is over.
-const LEAVE: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The environment variable that hands the server's URL to agents: other users can see a command line.
 pub const URL: &str = "LOADLAB_NATS";
 
@@ -84,7 +84,7 @@ impl LocalSwarm {
 
 impl Drop for LocalSwarm {
     fn drop(&mut self) {
-        let until = Instant::now() + LEAVE;
+        let until = Instant::now() + EXIT_TIMEOUT;
         for agent in &mut self.agents {
             while Instant::now() < until && matches!(agent.try_wait(), Ok(None)) {
                 pause();

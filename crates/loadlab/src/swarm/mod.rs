@@ -34,7 +34,7 @@ use launch::{Launch, Launched};
 use local::LocalSwarm;
 
 /// Deadline for agents to join.
-const GATHER: Duration = Duration::from_secs(60);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time from the decision that a load begins to its beginning.
 const LEAD_NS: u64 = 1_000_000_000;
 
@@ -192,7 +192,7 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
     }
     let came = match &swarm.launched {
         Some(launched) => launched.gather(&swarm.coordinator, &stopped),
-        None => swarm.coordinator.gather(GATHER, &stopped),
+        None => swarm.coordinator.gather(JOIN_TIMEOUT, &stopped),
     };
     came.map_err(failed)?;
     Ok(Some(Arc::new(swarm)))

@@ -33,7 +33,7 @@ use feed::Feed;
 /// By default, open pages have this long to fetch the report.
 const TAKING_NS: u64 = 10_000_000_000;
 /// Time between two checks whether they have fetched it.
-const LOOK_NS: u64 = 20_000_000;
+const POLL_NS: u64 = 20_000_000;
 
 /// The live page, served until the program ends.
 pub struct Ui {
@@ -117,7 +117,7 @@ impl Ui {
                     && self.site.taken.load(Ordering::Acquire) < pages
                     && clock::now_ns() < taking_until_ns
                 {
-                    never.wait_until(clock::now_ns() + LOOK_NS);
+                    never.wait_until(clock::now_ns() + POLL_NS);
                 }
             }
         }

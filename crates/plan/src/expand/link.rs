@@ -15,7 +15,7 @@ use crate::text::error::{Problem, Problems};
 pub const RELAY: &str = "-relay";
 
 /// Marks components whose link is relayed, and checks limits on links. Call it once all cases have been read.
-pub(crate) fn fit(plan: &mut Plan, fields: &Fields<'_>, problems: &mut Problems) {
+pub(crate) fn resolve(plan: &mut Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let relayed = relayed(plan);
     for component in plan.cases.iter_mut().flat_map(|case| &mut case.system.components) {
         component.is_relayed = relayed.contains(&component.name);

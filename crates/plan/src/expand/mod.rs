@@ -63,16 +63,16 @@ pub(crate) fn check(root: &Node, from: SharedInputs<'_>) -> Checked {
     match matrix {
         Some(matrix) => {
             let fits = expansion_fits(root, &fields, &matrix, plan.trials, &mut problems);
-            trials::fit(&plan, matrix.cases.len(), &fields, &mut problems);
+            trials::check(&plan, matrix.cases.len(), &fields, &mut problems);
             plan.notes = unused_axes(&fields, &matrix);
             plan.notes.extend(command_load::without_a_case(&fields, &matrix.cases));
             plan.notes.extend(matrix.notes.iter().cloned());
             let cases = &matrix.cases[..if fits { matrix.cases.len() } else { 1 }];
             plan.cases = read_cases(cases, &fields, from, &mut problems, &mut secrets);
             isolation_fits(&plan, &fields, &mut problems);
-            events_fit(&plan, &fields, &mut problems);
-            revisions::fit(&plan, &fields, &mut problems);
-            link::fit(&mut plan, &fields, &mut problems);
+            check_events(&plan, &fields, &mut problems);
+            revisions::check(&plan, &fields, &mut problems);
+            link::resolve(&mut plan, &fields, &mut problems);
             let mut r = Reader { problems, ..Reader::new(from, Scope::AllCases) };
             plan.derive = derive::read(&mut r, &fields, &plan.cases);
             problems = r.problems;
@@ -109,7 +109,7 @@ fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
 }
 
 /// Reports events that cannot happen to their components.
-fn events_fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
+fn check_events(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let found = plan.cases.iter().find_map(|case| {
         let mut pairs = case.events.iter().flat_map(|e| e.components.iter().map(move |name| (e, name)));
         pairs.find_map(|(event, name)| {

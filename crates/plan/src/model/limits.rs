@@ -1,6 +1,6 @@
 //! What a component may use.
 
-use loadlab_record::documents::figure::NumberKind as Figure;
+use loadlab_record::documents::figure::NumberKind;
 
 use crate::model::journey::Place;
 
@@ -132,11 +132,11 @@ impl LimitName {
     }
 
     /// The kind of figure that can determine this limit; `None` if none can.
-    pub(crate) fn figure(self) -> Option<Figure> {
+    pub(crate) fn figure(self) -> Option<NumberKind> {
         match self {
-            LimitName::Cpu => Some(Figure::Percent),
-            LimitName::Memory | LimitName::MemorySwap => Some(Figure::Bytes),
-            LimitName::Pids | LimitName::OpenFiles => Some(Figure::Plain),
+            LimitName::Cpu => Some(NumberKind::Percent),
+            LimitName::Memory | LimitName::MemorySwap => Some(NumberKind::Bytes),
+            LimitName::Pids | LimitName::OpenFiles => Some(NumberKind::Plain),
             _ => None,
         }
     }

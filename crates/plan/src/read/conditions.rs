@@ -8,7 +8,7 @@ use crate::keys;
 use crate::model::spec::{
     Case, DrainSpec, Expression, FigureSpec, FindSpec, LoadSpec, Purpose, SystemSpec, planned_end_ns,
 };
-use crate::read::figures::{self, Known, Need};
+use crate::read::figures::{self, Known, NameRequirement};
 use crate::read::find;
 use crate::read::load;
 use crate::read::reader::{Fields, Reader, Scope};
@@ -54,14 +54,14 @@ pub(crate) fn read(
 }
 
 /// Names that have a value only with a section of the plan.
-const NEEDS: [Need; 3] = [
-    Need {
+const NEEDS: [NameRequirement; 3] = [
+    NameRequirement {
         names: &["unanswered", "lost", "doubled", "persisted"],
         section: "durability",
         what: "says where to read what was stored",
     },
-    Need { names: &["drain"], section: "drain", what: "says what to wait for after the load" },
-    Need { names: &["capacity"], section: "find", what: "says what to search for" },
+    NameRequirement { names: &["drain"], section: "drain", what: "says what to wait for after the load" },
+    NameRequirement { names: &["capacity"], section: "find", what: "says what to search for" },
 ];
 
 /// The names that conditions may use; `None` if something in the system or the loads is wrong, because a missing name

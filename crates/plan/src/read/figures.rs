@@ -29,7 +29,7 @@ pub(crate) struct Known {
     /// The kind of `capacity`, if the plan searches for it.
     pub capacity: Option<NumberKind>,
     /// Names that have no value in this case, since the plan lacks what they need.
-    pub missing: Vec<Need>,
+    pub missing: Vec<NameRequirement>,
     /// Batches of the load that has most of them.
     pub batches: u32,
     /// When the last load ends by its plan, in seconds; `None` if that is unknown.
@@ -38,7 +38,7 @@ pub(crate) struct Known {
 
 /// What some names need to have a value.
 #[derive(Clone, Copy)]
-pub(crate) struct Need {
+pub(crate) struct NameRequirement {
     pub names: &'static [&'static str],
     /// The section of the plan.
     pub section: &'static str,
@@ -84,8 +84,10 @@ impl Known {
     pub fn check_needs(&self, asked: &[NameRef]) -> Result<(), ExprError> {
         for name in asked {
             let error = |message, hint| ExprError { message, at: name.at, len: name.len, hint: Some(hint) };
-            let is_of_drain = |need: &Need| need.section == "drain" && name.part == Some(TrialPart::Drain);
-            let needs = |need: &&Need| need.names.contains(&name.text.as_str()) || is_of_drain(need);
+            let is_of_drain =
+                |need: &NameRequirement| need.section == "drain" && name.part == Some(TrialPart::Drain);
+            let needs =
+                |need: &&NameRequirement| need.names.contains(&name.text.as_str()) || is_of_drain(need);
             if let Some(need) = self.missing.iter().find(needs) {
                 let text = shorten(&name.text);
                 let message = format!("`{text}` has no value: the plan has no `{}`", need.section);

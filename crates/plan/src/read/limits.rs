@@ -3,7 +3,7 @@
 //! `${measured.CASE.COMPONENT.FIGURE / 2}` takes the place of a whole limit. The figure is known only once that case
 //! has run, so the run puts it in; here it is checked that there will be one.
 
-use loadlab_record::documents::figure::NumberKind as Figure;
+use loadlab_record::documents::figure::NumberKind;
 use loadlab_record::expr;
 use loadlab_record::text::cores::{MAX_IN_SET, parse_cores};
 use loadlab_record::text::units;
@@ -184,8 +184,8 @@ fn parse_measured(limit: LimitName, text: &str, at: Place) -> Result<MeasuredLim
         )),
         Some(wanted) if !is_figure || kind != Some(wanted) => {
             let fitting = match wanted {
-                Figure::Bytes => "`memory.mean`, `memory.max` or `memory.last`",
-                Figure::Percent => "`cpu` or `cpu.max`",
+                NumberKind::Bytes => "`memory.mean`, `memory.max` or `memory.last`",
+                NumberKind::Percent => "`cpu` or `cpu.max`",
                 _ => "`pids` or `open_files`",
             };
             let message = format!("`{}` cannot be used as a limit on {}", shorten(figure), limit.key());

@@ -47,7 +47,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Revision> {
 
 /// Reports what would be the same for all revisions although it should be built from each. Call it once all cases have
 /// been read.
-pub(crate) fn fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
+pub(crate) fn check(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let Some(first) = plan.cases.first().filter(|_| !plan.revisions.is_empty()) else { return };
     let at = fields.key_span("revisions");
     if first.system.compose.is_some() {

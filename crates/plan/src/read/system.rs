@@ -28,7 +28,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
     if let Some(components) = components {
         r.instances = instances(r, components);
         let entries = r.map(components, "a map of components by name");
-        if instances_fit(r, entries, fields.key_span("components")) {
+        if check_instances(r, entries, fields.key_span("components")) {
             for entry in entries {
                 r.used_case = None;
                 let read = read_component(r, entry);
@@ -110,7 +110,7 @@ fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
 }
 
 /// Whether all replicas can be read in reasonable time; reported once if not.
-fn instances_fit(r: &mut Reader<'_>, entries: &[Entry], at: Span) -> bool {
+fn check_instances(r: &mut Reader<'_>, entries: &[Entry], at: Span) -> bool {
     if r.instances.len() > MAX_REPLICAS as usize {
         r.push(Problem::new(
             at,

@@ -55,7 +55,7 @@ fn is_compared(trials: u32) -> bool {
 }
 
 /// Checks what trials with `until: certain` need: two cases in random order.
-pub(crate) fn fit(plan: &Plan, cases: usize, fields: &Fields<'_>, problems: &mut Problems) {
+pub(crate) fn check(plan: &Plan, cases: usize, fields: &Fields<'_>, problems: &mut Problems) {
     if plan.until_certain.is_none() {
         return;
     }

@@ -14,7 +14,7 @@ pub struct Damaged;
 pub type Result<T> = std::result::Result<T, Damaged>;
 
 /// Appends a number.
-pub fn write_number(mut value: u64, out: &mut Vec<u8>) {
+pub fn write_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -26,7 +26,7 @@ pub fn write_number(mut value: u64, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// The bytes do not begin with a number.
-pub fn read_number(bytes: &mut &[u8]) -> Result<u64> {
+pub fn read_varint(bytes: &mut &[u8]) -> Result<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let (first, rest) = bytes.split_first().ok_or(Damaged)?;
@@ -71,15 +71,15 @@ pub trait Compact: Sized {
 
 impl Compact for Histogram {
     fn write_to(&self, out: &mut Vec<u8>) {
-        write_number(self.count(), out);
+        write_varint(self.count(), out);
         let (Some(min_ns), Some(max_ns)) = (self.min_ns(), self.max_ns()) else { return };
         let sum_ns = self.sum_ns();
-        [sum_ns as u64, (sum_ns >> 64) as u64, min_ns, max_ns].into_iter().for_each(|n| write_number(n, out));
+        [sum_ns as u64, (sum_ns >> 64) as u64, min_ns, max_ns].into_iter().for_each(|n| write_varint(n, out));
         let mut before = 0;
         for (index, count) in self.counts() {
             // The first distance may be 0, later ones are at least 1.
-            write_number((index - before) as u64, out);
-            write_number(count, out);
+            write_varint((index - before) as u64, out);
+            write_varint(count, out);
             before = index;
         }
     }
@@ -97,17 +97,17 @@ impl Compact for Histogram {
 /// The bytes do not begin with a histogram; the existing one is then empty.
 pub fn read_into(histogram: &mut Histogram, bytes: &mut &[u8]) -> Result<()> {
     histogram.clear();
-    let count = read_number(bytes)?;
+    let count = read_varint(bytes)?;
     if count == 0 {
         return Ok(());
     }
-    let (low, high) = (read_number(bytes)?, read_number(bytes)?);
+    let (low, high) = (read_varint(bytes)?, read_varint(bytes)?);
     let sum_ns = u128::from(high) << 64 | u128::from(low);
-    let (min_ns, max_ns) = (read_number(bytes)?, read_number(bytes)?);
+    let (min_ns, max_ns) = (read_varint(bytes)?, read_varint(bytes)?);
     let (mut left, mut index, mut counts) = (count, 0usize, Vec::new());
     while left > 0 {
-        let step = usize::try_from(read_number(bytes)?).map_err(|_| Damaged)?;
-        let n = read_number(bytes)?;
+        let step = usize::try_from(read_varint(bytes)?).map_err(|_| Damaged)?;
+        let n = read_varint(bytes)?;
         if n == 0 || step == 0 && !counts.is_empty() {
             return Err(Damaged);
         }
@@ -120,30 +120,30 @@ pub fn read_into(histogram: &mut Histogram, bytes: &mut &[u8]) -> Result<()> {
 
 impl Compact for Numbers {
     fn write_to(&self, out: &mut Vec<u8>) {
-        write_number(self.count(), out);
+        write_varint(self.count(), out);
         if self.count() == 0 {
             return;
         }
         let ExactNumbers { zeros, sum, min, max } = self.exact();
-        write_number(zeros, out);
+        write_varint(zeros, out);
         [sum, min, max].into_iter().for_each(|n| write_f64(n, out));
         for (place, count) in self.counts() {
-            write_number(place as u64, out);
-            write_number(count, out);
+            write_varint(place as u64, out);
+            write_varint(count, out);
         }
     }
 
     fn read_from(bytes: &mut &[u8]) -> Result<Numbers> {
-        let count = read_number(bytes)?;
+        let count = read_varint(bytes)?;
         if count == 0 {
             return Ok(Numbers::default());
         }
-        let zeros = read_number(bytes)?;
+        let zeros = read_varint(bytes)?;
         let (sum, min, max) = (read_f64(bytes)?, read_f64(bytes)?, read_f64(bytes)?);
         let (mut left, mut counts) = (count.checked_sub(zeros).ok_or(Damaged)?, Vec::new());
         while left > 0 {
-            let place = usize::try_from(read_number(bytes)?).map_err(|_| Damaged)?;
-            let n = read_number(bytes)?;
+            let place = usize::try_from(read_varint(bytes)?).map_err(|_| Damaged)?;
+            let n = read_varint(bytes)?;
             if n == 0 {
                 return Err(Damaged);
             }
@@ -156,7 +156,7 @@ impl Compact for Numbers {
 
 impl Compact for InOrder {
     fn write_to(&self, out: &mut Vec<u8>) {
-        write_number(self.len() as u64, out);
+        write_varint(self.len() as u64, out);
         for (due_ns, response_ns) in self.requests() {
             out.extend_from_slice(&due_ns.to_le_bytes());
             out.extend_from_slice(&response_ns.to_le_bytes());
@@ -164,8 +164,8 @@ impl Compact for InOrder {
     }
 
     fn read_from(bytes: &mut &[u8]) -> Result<InOrder> {
-        let count = usize::try_from(read_number(bytes)?).map_err(|_| Damaged)?;
-        if count > InOrder::KEPT || bytes.len() < count * 8 {
+        let count = usize::try_from(read_varint(bytes)?).map_err(|_| Damaged)?;
+        if count > InOrder::CAPACITY || bytes.len() < count * 8 {
             return Err(Damaged);
         }
         let (own, rest) = bytes.split_at(count * 8);
@@ -213,8 +213,8 @@ mod tests {
             reads_back(&own);
             reads_back(&in_order);
             let mut bytes = Vec::new();
-            write_number(number, &mut bytes);
-            prop_assert_eq!(read_number(&mut bytes.as_slice()), Ok(number));
+            write_varint(number, &mut bytes);
+            prop_assert_eq!(read_varint(&mut bytes.as_slice()), Ok(number));
         }
 
         /// Whatever the bytes are, reading terminates, and what it returns is whole.

@@ -35,17 +35,17 @@ impl PartialEq for InOrder {
 
 impl InOrder {
     /// Maximum number of requests kept: as many as percentiles up to p99.9 need.
-    pub const KEPT: usize = 10_000;
+    pub const CAPACITY: usize = 10_000;
 
     /// Empty, with its full capacity allocated: recording takes no more memory.
     pub fn with_room() -> Self {
-        InOrder { requests: Vec::with_capacity(Self::KEPT) }
+        InOrder { requests: Vec::with_capacity(Self::CAPACITY) }
     }
 
     /// Whether there is room for another request.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.requests.len() < Self::KEPT
+        self.requests.len() < Self::CAPACITY
     }
 
     /// Records when a request fell due and how long it took, or at least took; ignored if there is no room.
@@ -63,10 +63,10 @@ impl InOrder {
             return;
         }
         self.requests.append(&mut other.requests);
-        if self.requests.len() > Self::KEPT {
+        if self.requests.len() > Self::CAPACITY {
             // Stable: requests that fell due at the same time keep their order, and slow ones are not grouped.
             self.requests.sort_by(|a, b| a.0.total_cmp(&b.0));
-            self.requests.truncate(Self::KEPT);
+            self.requests.truncate(Self::CAPACITY);
             self.requests.shrink_to_fit();
         }
     }
@@ -78,7 +78,7 @@ impl InOrder {
 
     /// From when each request fell due and how long it took, nanoseconds.
     pub(crate) fn from_requests(requests: impl Iterator<Item = (f32, f32)>) -> Self {
-        InOrder { requests: requests.take(Self::KEPT).collect() }
+        InOrder { requests: requests.take(Self::CAPACITY).collect() }
     }
 
     /// Number of requests kept.
@@ -240,16 +240,16 @@ mod tests {
         assert_eq!(Dependence::of_requests(&order).inflation(), of((0..200).map(|i| u64::from(i >= 180))));
         order.leave_out_before(190);
         assert_eq!(order.len(), 10);
-        (0..2 * InOrder::KEPT as u64).for_each(|i| order.record(i, i));
-        assert!(!order.has_room() && order.len() == InOrder::KEPT);
+        (0..2 * InOrder::CAPACITY as u64).for_each(|i| order.record(i, i));
+        assert!(!order.has_room() && order.len() == InOrder::CAPACITY);
         // Of two threads without room left, those that fell due first are kept, whichever comes first.
         let (mut even, mut odd) = (InOrder::with_room(), InOrder::with_room());
-        for i in 0..InOrder::KEPT as u64 {
+        for i in 0..InOrder::CAPACITY as u64 {
             even.record(2 * i, 2 * i);
             odd.record(2 * i + 1, 2 * i + 1);
         }
         let mut first = InOrder::default();
-        (0..InOrder::KEPT as u64).for_each(|i| first.record(i, i));
+        (0..InOrder::CAPACITY as u64).for_each(|i| first.record(i, i));
         let merged = |a: &InOrder, b: &InOrder| {
             let mut all = a.clone();
             all.merge(b.clone());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of exchanges kept per outcome and tag: the first failures and the slowest.
-pub const KEPT: usize = 10;
+pub const MAX_EXAMPLES: usize = 10;
 /// Maximum bytes kept of a response body.
 pub const BODY_BYTES: usize = 1024;
 /// Maximum bytes kept of a head.

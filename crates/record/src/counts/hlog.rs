@@ -24,7 +24,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::{Decompress, FlushDecompress, Status};
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
-use crate::counts::compact::{read_number, write_number};
+use crate::counts::compact::{read_varint, write_varint};
 use crate::counts::histogram::{Histogram, MAX_NS};
 use crate::counts::load::{Series, TagMeasured};
 
@@ -208,8 +208,8 @@ fn packed(values: impl Iterator<Item = (u64, u64)>, out: &mut Vec<u8>) -> Values
     out.clear();
     let mut before = 0;
     for (value, count) in values {
-        write_number(value - before, out);
-        write_number(count, out);
+        write_varint(value - before, out);
+        write_varint(count, out);
         before = value;
     }
     out.as_slice().into()
@@ -273,8 +273,8 @@ impl Interval {
         let (mut rest, mut value) = (&*self.values, 0);
         std::iter::from_fn(move || {
             // Values packed by this module can always be read.
-            value += read_number(&mut rest).ok()?;
-            Some((value, read_number(&mut rest).ok()?))
+            value += read_varint(&mut rest).ok()?;
+            Some((value, read_varint(&mut rest).ok()?))
         })
     }
 

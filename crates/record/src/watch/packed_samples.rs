@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::counts::compact::{read_f64, read_number, write_f64, write_number};
+use crate::counts::compact::{read_f64, read_varint, write_f64, write_varint};
 use crate::watch::sample::{Pressure, Sample, Tcp};
 
 /// Samples in insertion order.
@@ -172,7 +172,7 @@ impl PackedSamples {
 
     fn unpack(&self, row: &Row, bytes: &mut &[u8]) -> Sample {
         // Each row has as many values as were packed for it.
-        let number = |bytes: &mut &[u8]| read_number(bytes).unwrap_or_default();
+        let number = |bytes: &mut &[u8]| read_varint(bytes).unwrap_or_default();
         let real = |bytes: &mut &[u8]| read_f64(bytes).unwrap_or_default();
         let name = |number: u64| self.names.get(number as usize).cloned().unwrap_or_default();
         let mut sample = Sample {
@@ -249,7 +249,7 @@ impl Packer {
         let bytes = &mut self.packed.bytes;
         walk(&mut sample, |number| {
             match number {
-                Number::Count(Some(value)) => write_number(*value, bytes),
+                Number::Count(Some(value)) => write_varint(*value, bytes),
                 Number::Real(Some(value)) => write_f64(*value, bytes),
                 Number::Count(None) | Number::Real(None) => {
                     bit <<= 1;
@@ -271,7 +271,7 @@ impl Packer {
         self.packed.rows.push(row);
         for (state, count) in states {
             self.write_name(state);
-            write_number(count, &mut self.packed.bytes);
+            write_varint(count, &mut self.packed.bytes);
         }
         for (probe, value) in sample.probes {
             self.write_name(probe);
@@ -285,7 +285,7 @@ impl Packer {
 
     fn write_name(&mut self, name: String) {
         let number = self.name(name);
-        write_number(number.into(), &mut self.packed.bytes);
+        write_varint(number.into(), &mut self.packed.bytes);
     }
 
     fn name(&mut self, name: String) -> u32 {

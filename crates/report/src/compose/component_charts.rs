@@ -8,8 +8,8 @@ use loadlab_analysis::cases::metric::{Unit, Value};
 use loadlab_analysis::trial::components::{cpu_s, probe_name};
 use loadlab_record::watch::sample::Sample;
 
+use super::flat_lines::{QuietText, parted};
 use super::one_trial::ChartedTrial;
-use super::quiet::{QuietText, parted};
 use crate::colour::Colour;
 use crate::document::{Chart, Line, Multiples};
 use crate::figures;

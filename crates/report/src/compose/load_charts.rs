@@ -7,10 +7,10 @@ use loadlab_record::Failure;
 use loadlab_record::counts::load::{Tick, TickMs};
 use loadlab_record::store::TrialRecord;
 
+use super::distributions;
+use super::flat_lines::{QuietText, parted};
 use super::one_trial::ChartedTrial;
-use super::quiet::{QuietText, parted};
 use super::readings::TickBin;
-use super::shapes;
 use crate::colour::Colour;
 use crate::document::{Chart, Line, Multiples};
 
@@ -79,7 +79,7 @@ impl ChartedTrial<'_> {
     /// How often each response time occurred, by second: a shift of the many and a few slow ones look alike in
     /// percentiles, but not here.
     fn heat(&self, record: &TrialRecord) -> Option<Chart> {
-        let (at_s, heat) = shapes::heat(record)?;
+        let (at_s, heat) = distributions::heat(record)?;
         let title = "Response time distribution, ok";
         let note = "Darker: more responses (logarithmic).";
         Some(Chart {

@@ -12,18 +12,18 @@ pub mod compared;
 mod component_charts;
 mod components;
 mod differences;
+mod distributions;
+mod flat_lines;
 mod load_charts;
-mod made;
 mod marks;
 pub(crate) mod numeric;
 mod one_trial;
 mod profile;
-mod quiet;
 mod readings;
 mod remarks;
 mod scalability;
 mod search;
-mod shapes;
+mod setup;
 mod sockets;
 mod steps;
 mod system;
@@ -55,7 +55,7 @@ pub fn compose(run: &DiagnosedRun) -> Document {
         .extend(findings.cases.iter().enumerate().map(|(i, case)| case_section::section(i, case, &order)));
     sections.extend(remarks::doubts(&findings));
     sections.push(all_figures(&findings, m.layout.as_deref()));
-    sections.push(made::section(run));
+    sections.push(setup::section(run));
     sections.retain(|s| !s.blocks.is_empty());
     why::as_why_report(search::as_search_report(document(run, &findings, sections), m, &findings), m)
 }
@@ -101,7 +101,7 @@ fn document(run: &DiagnosedRun, findings: &Findings<'_>, sections: Vec<Section>)
     answer.push(Fact::new("Confidence", &statement.confidence));
     Document {
         title: run.manifest.name.clone(),
-        subtitle: format!("{} {}", tested(run, findings), made::subtitle(run)),
+        subtitle: format!("{} {}", tested(run, findings), setup::subtitle(run)),
         answer,
         verdict: worst(findings.cases.iter().map(|c| c.verdict)),
         cases: findings.cases.iter().enumerate().map(|(i, case)| link(i, case, &findings.figures)).collect(),
@@ -188,7 +188,7 @@ fn side_by_side(findings: &Findings<'_>, axes: &[String]) -> Section {
         if findings.cases.len() > 1 {
             blocks.push(compare(findings, "Response times", &["p50", "p95", "p99"]));
         }
-        blocks.extend(shapes::curves(findings).map(Block::Chart));
+        blocks.extend(distributions::curves(findings).map(Block::Chart));
     }
     let title = if findings.cases.len() > 1 { "Cases" } else { "Figures" };
     Section::new("figures", title, blocks)

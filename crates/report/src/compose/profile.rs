@@ -21,7 +21,7 @@ pub fn blocks(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> V
     let Some(profile) = loadlab_analysis::trial::profile::of_case(case.case.trials.iter()) else {
         return Vec::new();
     };
-    let of_all = |of: Of| {
+    let of_all = |of: ProfileKind| {
         let mut components: Vec<&ComponentProfile> = of.components(&profile).iter().collect();
         order.sort(&mut components, |component| &component.component);
         let flame = |component: &&ComponentProfile| {
@@ -29,7 +29,7 @@ pub fn blocks(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> V
         };
         components.iter().map(flame).collect::<Vec<_>>()
     };
-    let (cpu, waits) = (of_all(Of::Cpu), of_all(Of::Waits));
+    let (cpu, waits) = (of_all(ProfileKind::Cpu), of_all(ProfileKind::Waits));
     let mut out = Vec::new();
     if !cpu.is_empty() || waits.is_empty() {
         out.push(Block::Heading("Where the CPU time went".into()));
@@ -48,7 +48,7 @@ pub fn blocks(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> V
 pub fn compared(index: usize, comparison: &Comparison) -> Vec<Block> {
     let Some((base, other)) = comparison.profiles.as_deref() else { return Vec::new() };
     let mut out = Vec::new();
-    for of in [Of::Cpu, Of::Waits] {
+    for of in [ProfileKind::Cpu, ProfileKind::Waits] {
         for component in of.components(other) {
             let is_same = |one: &&ComponentProfile| one.component == component.component && one.samples > 0;
             let Some(before) = of.components(base).iter().find(is_same) else { continue };
@@ -65,23 +65,23 @@ pub fn compared(index: usize, comparison: &Comparison) -> Vec<Block> {
 
 /// What is sampled.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum ProfileKind {
     Cpu,
     Waits,
 }
 
-impl Of {
+impl ProfileKind {
     fn components(self, profile: &CaseProfile) -> &[ComponentProfile] {
         match self {
-            Of::Cpu => &profile.components,
-            Of::Waits => &profile.waits,
+            ProfileKind::Cpu => &profile.components,
+            ProfileKind::Waits => &profile.waits,
         }
     }
 
     fn functions(self, component: &ComponentProfile) -> Vec<Function<'_>> {
         match self {
-            Of::Cpu => component.functions(),
-            Of::Waits => component.waiting_functions(),
+            ProfileKind::Cpu => component.functions(),
+            ProfileKind::Waits => component.waiting_functions(),
         }
     }
 }
@@ -91,7 +91,7 @@ struct Shown<'a> {
     component: &'a ComponentProfile,
     /// The component's stacks in another case, with the name of that case.
     before: Option<(&'a ComponentProfile, &'a str)>,
-    of: Of,
+    of: ProfileKind,
     profile: &'a CaseProfile,
 }
 
@@ -141,8 +141,8 @@ fn flame(id: &str, shown: &Shown<'_>) -> Flame {
     let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let FlameTree { names, nodes, left_out_below } = tree(component, before.map(|(before, _)| before));
     let (kind, what, unit) = match of {
-        Of::Cpu => ("flame", "CPU time", FlameUnit::Samples),
-        Of::Waits => ("waits", "Waits", FlameUnit::Waits),
+        ProfileKind::Cpu => ("flame", "CPU time", FlameUnit::Samples),
+        ProfileKind::Waits => ("waits", "Waits", FlameUnit::Waits),
     };
     let title = format!("{what} of {} by function", component.component);
     Flame {
@@ -165,14 +165,16 @@ fn note(shown: &Shown<'_>, left_out: u64) -> String {
     let share = |part: u64| figures::percent(part as f64 / component.samples.max(1) as f64);
     let threads = |us: u64| figures::number(figures::round(us as f64 / 1e6 / profile.waits_s.max(1e-9), 2));
     let mut note = match of {
-        Of::Cpu => format!(
+        ProfileKind::Cpu => format!(
             "{} at {}/s on each core.",
             figures::plural(component.samples, "sample", "samples"),
             profile.rate_per_s
         ),
-        Of::Waits => format!("On average {} threads were waiting, over {} s.", threads(component.samples), {
-            figures::number(figures::round(profile.waits_s, 1))
-        }),
+        ProfileKind::Waits => {
+            format!("On average {} threads were waiting, over {} s.", threads(component.samples), {
+                figures::number(figures::round(profile.waits_s, 1))
+            })
+        }
     };
     if !component.idle.is_empty() {
         let one = |idle: &loadlab_record::watch::profile::IdleWait| {
@@ -201,8 +203,8 @@ fn note(shown: &Shown<'_>, left_out: u64) -> String {
     }
     if left_out > 0 {
         let least = match of {
-            Of::Cpu => figures::plural(left_out, "sample", "samples"),
-            Of::Waits => figures::ms(left_out as f64 / 1e3),
+            ProfileKind::Cpu => figures::plural(left_out, "sample", "samples"),
+            ProfileKind::Waits => figures::ms(left_out as f64 / 1e3),
         };
         note.push_str(&format!(" The flame graph leaves out functions with less than {least}."));
     }
@@ -210,13 +212,13 @@ fn note(shown: &Shown<'_>, left_out: u64) -> String {
 }
 
 /// The hottest functions of a component, or those that waited longest.
-fn hottest(of: Of, component: &ComponentProfile) -> Table {
+fn hottest(of: ProfileKind, component: &ComponentProfile) -> Table {
     let share = |part: u64| Cell::new(figures::percent(part as f64 / component.samples.max(1) as f64));
     let functions = of.functions(component);
     let real = functions.iter().filter(|function| function.own > 0);
     let caption = match of {
-        Of::Cpu => format!("Functions of {} with most CPU time", component.component),
-        Of::Waits => format!("Functions of {} that waited longest", component.component),
+        ProfileKind::Cpu => format!("Functions of {} with most CPU time", component.component),
+        ProfileKind::Waits => format!("Functions of {} that waited longest", component.component),
     };
     Table {
         caption,
@@ -231,7 +233,7 @@ fn hottest(of: Of, component: &ComponentProfile) -> Table {
 }
 
 /// The functions whose share changed most, including those that only one of the two has.
-fn changed(of: Of, now: &ComponentProfile, before: &ComponentProfile, name: &str) -> Table {
+fn changed(of: ProfileKind, now: &ComponentProfile, before: &ComponentProfile, name: &str) -> Table {
     let shares = |component: &ComponentProfile| -> BTreeMap<String, f64> {
         let whole = component.samples.max(1) as f64;
         let functions = of.functions(component);
@@ -353,7 +355,8 @@ mod tests {
             nodes.iter().map(|n| (n.depth, names[n.name as usize].as_str(), n.samples)).collect();
         assert_eq!(shown, [(0, "api", 10), (1, "main", 10), (2, "b", 5), (2, "a", 5), (3, "b", 3)]);
         assert_eq!(left_out_below, 0);
-        let rows: Vec<_> = hottest(Of::Cpu, &component).rows.iter().map(|row| row[0].text.clone()).collect();
+        let rows: Vec<_> =
+            hottest(ProfileKind::Cpu, &component).rows.iter().map(|row| row[0].text.clone()).collect();
         assert_eq!(rows, ["b", "a"]);
     }
 
@@ -380,7 +383,7 @@ mod tests {
         let longer = of(&["main", "parse", "new"], &[(&[0, 1], 9_999), (&[0, 2], 1)]);
         let nodes = tree(&now, Some(&longer)).nodes;
         assert_eq!(nodes.iter().filter_map(|n| n.before).collect::<Vec<_>>(), [10_000, 10_000, 9_999, 1]);
-        let rows: Vec<Vec<String>> = changed(Of::Cpu, &now, &before, "base")
+        let rows: Vec<Vec<String>> = changed(ProfileKind::Cpu, &now, &before, "base")
             .rows
             .iter()
             .map(|row| row.iter().map(|cell| cell.text.clone()).collect())

@@ -15,7 +15,7 @@ use crate::state::{AbortReason, EventSink, TrialState};
 use crate::translate::component;
 
 /// How often to check whether the trial must end.
-const LOOK_NS: u64 = 100_000_000;
+const POLL_NS: u64 = 100_000_000;
 /// How long a port may stay in use after its component is down.
 const PORT_NS: u64 = 2_000_000_000;
 /// How long a lever's command may take.
@@ -120,7 +120,7 @@ impl Actor<'_> {
             if now_ns >= at_ns {
                 return false;
             }
-            over.wait_until(at_ns.min(now_ns + LOOK_NS));
+            over.wait_until(at_ns.min(now_ns + POLL_NS));
         }
     }
 
@@ -253,7 +253,7 @@ impl Actor<'_> {
                 Ok(component) => break component,
                 // A connection of the load may just have been made from this port.
                 Err(loadlab_system::Error::PortTaken { .. }) if clock::now_ns() < until_ns => {
-                    self.state.cancel.wait_until(clock::now_ns() + LOOK_NS / 10);
+                    self.state.cancel.wait_until(clock::now_ns() + POLL_NS / 10);
                 }
                 Err(error) => return Err(error.to_string()),
             }

@@ -181,17 +181,17 @@ impl Trial<'_> {
             state.abort(AbortReason::Load(why.clone()));
             return self.not_up(&BringUpError::BeforeLoad(why), state);
         }
-        let at_rest = self.at_rest(running, ready);
+        let idle = self.read_idle(running, ready);
         // Bringing a system up takes code that its load does not.
         resident::leave_start_behind();
         let mut zero_ns = clock::now_ns() + 2 * LEAD_NS + self.senders.map_or(0, Senders::lead_ns);
         if let Some(carried) = self.carried {
-            carried.note(&at_rest.readings);
+            carried.note(&idle.readings);
             zero_ns += carried.takes_ns();
         }
         state.set_clock(zero_ns);
         state.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
-        let Watching { mut watcher, profiler } = self.start_watching(running, at_rest, state, ready, zero_ns);
+        let Watching { mut watcher, profiler } = self.start_watching(running, idle, state, ready, zero_ns);
         let (watcher_of, senders) = (watcher.as_ref(), self.senders);
         let levers = (self.case.levers.as_slice(), self.case.dir.as_str());
         let actor = Actor { running: &*running, state, emit, watcher: watcher_of, zero_ns, senders, levers };

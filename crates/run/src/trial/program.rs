@@ -29,7 +29,7 @@ use crate::trial::measure::{MeasuredLoad, summary_so_far};
 use crate::trial::shown::ShownFigures;
 
 /// How often the program is checked.
-const LOOK_NS: u64 = 100_000_000;
+const POLL_NS: u64 = 100_000_000;
 /// How often it is checked until its load has started.
 const BEGIN_POLL_NS: u64 = 5_000_000;
 
@@ -218,7 +218,7 @@ impl ProgramRun<'_> {
         let state = self.actor.state;
         let deadline_ns = self.running.started_ns().saturating_add(self.run.program.timeout_ns);
         loop {
-            let look_ns = if self.began_ns.is_some() { LOOK_NS } else { BEGIN_POLL_NS };
+            let look_ns = if self.began_ns.is_some() { POLL_NS } else { BEGIN_POLL_NS };
             let next_ns = deadline_ns.min(clock::now_ns() + look_ns);
             if self.running.wait(next_ns, &state.cancel) {
                 return ProgramEnd::Itself;

@@ -19,7 +19,7 @@ use crate::watch::{leaves_files, unseen};
 const SAMPLE_NS: u64 = SECOND_NS;
 
 /// What is watched, as it is before any load.
-pub(super) struct AtRest {
+pub(super) struct IdleSystem {
     /// Where loads go, if the plan names no components.
     addresses: Vec<Listening>,
     /// The processes that answer there.
@@ -36,26 +36,26 @@ pub(super) struct Watching {
 
 impl Trial<'_> {
     /// Finds out what is to be watched, and reads it once.
-    pub(super) fn at_rest(&self, running: &RunningSystem, ready: &PreparedTrial) -> AtRest {
+    pub(super) fn read_idle(&self, running: &RunningSystem, ready: &PreparedTrial) -> IdleSystem {
         let addresses = self.addresses(ready);
         let found = match self.case.system.components.is_empty() {
             true => self.watch.find(&addresses),
             false => Answering::default(),
         };
         let readings = IdleReadings::read(found.targets().into_iter().chain(running.targets()).collect());
-        AtRest { addresses, found, readings }
+        IdleSystem { addresses, found, readings }
     }
 
     /// Starts the watcher, which also looks for further processes that answer, and the profiler.
     pub(super) fn start_watching(
         &self,
         running: &RunningSystem,
-        at_rest: AtRest,
+        idle: IdleSystem,
         state: &Arc<TrialState>,
         ready: &PreparedTrial,
         zero_ns: u64,
     ) -> Watching {
-        let AtRest { addresses, found, readings } = at_rest;
+        let IdleSystem { addresses, found, readings } = idle;
         let mut watcher = self.watch(running, readings, state, ready, zero_ns);
         if let Some(text) = found.described(0) {
             state.event(EventKind::Note { text });

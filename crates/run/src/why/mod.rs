@@ -11,7 +11,7 @@ mod blocks;
 mod lever;
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::why::{self as analysis, FEWEST_ROUNDS};
+use loadlab_analysis::why::{Block, FEWEST_ROUNDS, call, effects, elasticity, predicted};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, EventSpec, Plan, ProfileSpec};
 use loadlab_record::Histogram;
@@ -228,7 +228,7 @@ struct Loaded {
 struct Part<'a> {
     blocks: Blocks<'a>,
     trial: TrialRecord,
-    measured: Vec<analysis::Block>,
+    measured: Vec<Block>,
 }
 
 impl Proof<'_> {
@@ -369,20 +369,20 @@ impl Proof<'_> {
 
     /// Draws conclusions from the blocks so far. Returns the levers' indices, most costly first.
     fn conclude(&mut self, levers: &[Lever], parts: &[Part<'_>]) -> Vec<usize> {
-        let measured: Vec<&[analysis::Block]> = parts.iter().map(|part| part.measured.as_slice()).collect();
+        let measured: Vec<&[Block]> = parts.iter().map(|part| part.measured.as_slice()).collect();
         let controls = measured.iter().copied().flatten().filter(|block| block.change.is_none());
         let controls: Vec<f64> = controls.map(|block| block.goodput_per_s).collect();
         self.facts.goodput_per_s =
             (!controls.is_empty()).then(|| controls.iter().sum::<f64>() / controls.len() as f64);
         self.facts.p99_ms = p99_ms(parts, None);
-        let effects = analysis::effects(&measured, levers.len());
+        let effects = effects(&measured, levers.len());
         let mut found: Vec<(usize, LeverFacts)> =
             levers.iter().map(|l| l.facts.clone()).enumerate().collect();
         for ((place, facts), effect) in found.iter_mut().zip(effects) {
             facts.goodput = effect;
-            facts.elasticity = effect.map(|effect| analysis::elasticity(effect, facts.factor));
+            facts.elasticity = effect.map(|effect| elasticity(effect, facts.factor));
             facts.p99_ms = p99_ms(parts, Some(*place));
-            facts.call = effect.map_or(LeverCall::CannotTell, |e| analysis::call(e, self.request.margin));
+            facts.call = effect.map_or(LeverCall::CannotTell, |e| call(e, self.request.margin));
         }
         // Levers that certainly bind come before levers that may cost more.
         let cost = |facts: &LeverFacts| facts.goodput.map_or(f64::INFINITY, |goodput| goodput.value);
@@ -418,7 +418,7 @@ impl Proof<'_> {
         let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
         let blocks = Blocks::new(changes, rounds, self.request.block_s, self.request.seed ^ 1);
         let Some(part) = self.blocks(record, running, MORE, blocks) else { return };
-        let effects = analysis::effects(&[&part.measured], raises);
+        let effects = effects(&[&part.measured], raises);
         let samples = part.trial.samples.by_component();
         let less = &self.facts.levers[0];
         let of = |(place, effect): (usize, Option<loadlab_record::documents::why::Effect>)| {
@@ -429,7 +429,7 @@ impl Proof<'_> {
             if place == 0 {
                 let most = next.as_ref().map(|next| next.goodput);
                 let (factor, to) = (lever.less.factor, raised.factor);
-                let predict = |goodput| analysis::predicted(goodput, factor, to, most, effect);
+                let predict = |goodput| predicted(goodput, factor, to, most, effect);
                 raised.predicted = less.goodput.map(predict);
                 let both = raised.predicted.zip(effect);
                 raised.is_as_predicted =

@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Size of a piece of a file: an agent's client holds several hundred pieces in memory.
 const PIECE_BYTES: usize = 128 << 10;
 /// How long the server may take to accept a piece.
-const PIECE: Duration = Duration::from_secs(60);
+const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Describes files before they are sent.
 ///
@@ -90,10 +90,12 @@ pub async fn send(
             }
             let id = format!("{}/file/{index}/{number}", subjects.run);
             let message = PublishMessage::build().payload(piece[..read].to_vec().into()).message_id(id);
-            let sent =
-                tokio::time::timeout(PIECE, publish_until_stored(context, subjects.file(index), message));
+            let sent = tokio::time::timeout(
+                PIECE_TIMEOUT,
+                publish_until_stored(context, subjects.file(index), message),
+            );
             if sent.await.is_err() {
-                let s = PIECE.as_secs();
+                let s = PIECE_TIMEOUT.as_secs();
                 return Err(failed(path, &format!("the NATS server did not take a part of it within {s} s")));
             }
         }

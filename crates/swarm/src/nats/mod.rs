@@ -26,11 +26,11 @@ use tokio::sync::mpsc;
 /// Subject on which runs are announced.
 const ANNOUNCED: &str = "loadlab.announce";
 /// Interval between heartbeats and announcements.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a message waits for its acknowledgement before it is resent.
-const ACK: Duration = Duration::from_secs(5);
+const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server recognises a repeated message.
-const REPEATED: Duration = Duration::from_secs(120);
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// Space reserved for a message's headers.
 const HEADER_BYTES: usize = 4096;
 /// The header of a report: its number, the index of this piece, and the number of pieces.
@@ -102,7 +102,7 @@ type Denied = mpsc::UnboundedReceiver<String>;
 
 impl Server {
     async fn connect(&self) -> Result<(Client, Denied), SwarmError> {
-        let mut options = ConnectOptions::new().name(&self.name).connection_timeout(ACK);
+        let mut options = ConnectOptions::new().name(&self.name).connection_timeout(ACK_TIMEOUT);
         let (deny, denied) = mpsc::unbounded_channel();
         options = options.event_callback(move |event| {
             if let Event::ServerError(ServerError::Other(why)) = event {
@@ -163,7 +163,7 @@ impl Subjects {
     }
 
     /// All subjects that the stream keeps.
-    fn kept(&self) -> String {
+    fn all_kept(&self) -> String {
         format!("loadlab.{}.kept.>", self.run)
     }
 
@@ -172,7 +172,7 @@ impl Subjects {
     }
 
     /// Everything that agents send.
-    fn said(&self) -> String {
+    fn all_from_agents(&self) -> String {
         format!("loadlab.{}.kept.slot.>", self.run)
     }
 
@@ -230,9 +230,9 @@ fn slot_of<'s>(subject: &'s str, subjects: &Subjects) -> Option<(usize, &'s str)
 async fn make_stream(context: &Context, subjects: &Subjects) -> Result<(), SwarmError> {
     let config = stream::Config {
         name: subjects.stream(),
-        subjects: vec![subjects.kept()],
+        subjects: vec![subjects.all_kept()],
         storage: stream::StorageType::File,
-        duplicate_window: REPEATED,
+        duplicate_window: DUPLICATE_WINDOW,
         num_replicas: 1,
         ..stream::Config::default()
     };
@@ -250,15 +250,15 @@ async fn publish_until_stored(context: &Context, subject: String, message: Publi
         match sent {
             Ok(()) => return true,
             Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => return false,
-            Err(_) => tokio::time::sleep(BEAT / 4).await,
+            Err(_) => tokio::time::sleep(HEARTBEAT_INTERVAL / 4).await,
         }
     }
 }
 
-/// A JetStream context whose requests time out after [`ACK`].
+/// A JetStream context whose requests time out after [`ACK_TIMEOUT`].
 fn context_of(client: &Client) -> Context {
     let mut context = jetstream::new(client.clone());
-    context.set_timeout(ACK);
+    context.set_timeout(ACK_TIMEOUT);
     context
 }
 
@@ -284,7 +284,7 @@ async fn follow(
             if is_gone {
                 return;
             }
-            tokio::time::sleep(BEAT / 4).await;
+            tokio::time::sleep(HEARTBEAT_INTERVAL / 4).await;
             continue;
         };
         while let Some(Ok(message)) = messages.next().await {
@@ -297,7 +297,7 @@ async fn follow(
                 return;
             }
         }
-        tokio::time::sleep(BEAT / 4).await;
+        tokio::time::sleep(HEARTBEAT_INTERVAL / 4).await;
     }
 }
 

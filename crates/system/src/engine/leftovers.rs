@@ -20,7 +20,7 @@ pub(crate) const PROJECT: &str = "loadlab-";
 /// Time limit for removing one resource, nanoseconds.
 const REMOVE_NS: u64 = 20_000_000_000;
 /// Pause between two listings, nanoseconds.
-const LOOK_NS: u64 = 100_000_000;
+const POLL_NS: u64 = 100_000_000;
 /// How many times a removal is retried while the engine still refuses it.
 const TRIES: u32 = 5;
 
@@ -124,7 +124,7 @@ pub(crate) fn remove_until(
                 None => tried.push((one.what, error)),
             }
         }
-        never.wait_until(clock::now_ns() + LOOK_NS);
+        never.wait_until(clock::now_ns() + POLL_NS);
     }
 }
 

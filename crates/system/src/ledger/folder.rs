@@ -53,10 +53,10 @@ impl OwnFolder {
     /// # Errors
     /// Something in it cannot be removed; `loadlab clean` tries again.
     pub fn remove(mut self) -> Result<()> {
-        self.take_away()
+        self.remove_files()
     }
 
-    fn take_away(&mut self) -> Result<()> {
+    fn remove_files(&mut self) -> Result<()> {
         let Some(ledger) = self.ledger.take() else { return Ok(()) };
         let removed = remove_scratch(&self.path, &ledger.mark());
         let done = match removed {
@@ -70,6 +70,6 @@ impl OwnFolder {
 impl Drop for OwnFolder {
     fn drop(&mut self) {
         // The ledger still has what cannot be removed now.
-        let _ = self.take_away();
+        let _ = self.remove_files();
     }
 }

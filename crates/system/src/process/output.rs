@@ -90,7 +90,7 @@ impl OutputCommand {
         let status = child.wait().map_err(|e| format!("cannot wait for it: {e}"))?;
         ended?;
         if !status.success() {
-            return Err(format!("it failed with {status}: {}", self.said(&mut errors)));
+            return Err(format!("it failed with {status}: {}", self.last_error_line(&mut errors)));
         }
         let mut bytes = Vec::new();
         let read = output
@@ -106,7 +106,7 @@ impl OutputCommand {
 
 impl OutputCommand {
     /// The last line of its standard error, or of the part of it that is read.
-    fn said(&self, errors: &mut File) -> String {
+    fn last_error_line(&self, errors: &mut File) -> String {
         let mut bytes = Vec::new();
         let _ = errors
             .seek(SeekFrom::Start(0))

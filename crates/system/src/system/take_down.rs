@@ -14,7 +14,7 @@ use crate::process::kill;
 /// How long remaining processes may take once a component's first process has ended cleanly.
 const STRAGGLERS_NS: u64 = 500_000_000;
 /// Pause between checks for remaining processes.
-const LOOK_NS: u64 = 5_000_000;
+const POLL_NS: u64 = 5_000_000;
 
 impl System {
     /// Takes a component down: sends the stop signal to its group, gives it time to obey, then kills everything in its
@@ -109,6 +109,6 @@ fn wait_for_none(inner: &Inner, until_ns: u64) -> usize {
         if left == 0 || clock::now_ns() >= until_ns {
             return left;
         }
-        never.wait_until(until_ns.min(clock::now_ns() + LOOK_NS));
+        never.wait_until(until_ns.min(clock::now_ns() + POLL_NS));
     }
 }

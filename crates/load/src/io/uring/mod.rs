@@ -18,11 +18,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use io_uring::types::{DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
-mod asked;
 mod copies;
 mod deferred;
 mod kernel;
 mod memory;
+mod queries;
 mod sends;
 mod slot;
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Launch, Queue, UNANNOUNCED, run};
+use super::{LEAVE_UNANNOUNCED, Launch, Queue, run};
 use crate::args::SwarmArgs;
 use crate::swarm::local::URL;
 
@@ -58,7 +58,7 @@ impl KubernetesJob {
             program: program.unwrap_or("/bin/loadlab"),
             agents: launch.agents,
             key: launch.public_key,
-            unannounced: UNANNOUNCED,
+            unannounced: LEAVE_UNANNOUNCED,
             allow_hosts: &launch.allow_hosts,
             server,
         });

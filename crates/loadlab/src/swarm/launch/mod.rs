@@ -21,10 +21,10 @@ use slurm::SlurmJob;
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Has an agent exit if it hears of no run: it may start long after its run has ended.
-const UNANNOUNCED: &str = "--leave-unannounced=60s";
+const LEAVE_UNANNOUNCED: &str = "--leave-unannounced=60s";
 
 /// How long agents have to exit once the run is over.
-const LEAVE: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two polls at the end: agents exit within a second.
 const LOOK_AT_END: Duration = Duration::from_millis(200);
 
@@ -57,7 +57,7 @@ impl Launch<'_> {
 
     /// Arguments of every agent.
     fn agent_args(&self) -> Vec<String> {
-        let mut args = ["agent", "--once", UNANNOUNCED, "--coordinator-key", self.public_key]
+        let mut args = ["agent", "--once", LEAVE_UNANNOUNCED, "--coordinator-key", self.public_key]
             .map(str::to_owned)
             .to_vec();
         for host in &self.allow_hosts {
@@ -169,7 +169,7 @@ impl Launched {
 impl Drop for Launched {
     /// Agents that took part know that the run is over: waits until they have removed what they kept and exited.
     fn drop(&mut self) {
-        let until = Instant::now() + LEAVE;
+        let until = Instant::now() + EXIT_TIMEOUT;
         while *self.came.get_mut() && Instant::now() < until && !self.job.queue().is_over {
             pause();
         }

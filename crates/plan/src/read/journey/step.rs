@@ -8,7 +8,7 @@ use crate::model::journey::{CapturedName, OnFailure, Script, Setup};
 use crate::model::template::Template;
 use crate::read::journey::request_fields::{one_line, read_tags};
 use crate::read::journey::{body, capture, check, conversation, feeds, target};
-use crate::read::names::{KnownCapture, Names, StepOwner as Whose};
+use crate::read::names::{KnownCapture, Names, StepOwner};
 use crate::read::reader::{Fields, Reader};
 use crate::read::texts::{in_folder, place};
 use crate::text::error::Problem;
@@ -18,7 +18,7 @@ use crate::text::span::Span;
 
 /// Reads the steps before all loads. Their captures are known to all loads read afterwards.
 pub(crate) fn read_setup(r: &mut Reader<'_>, fields: &Fields<'_>) -> Setup {
-    r.names = Names { place: Whose::Setup, ..Names::default() };
+    r.names = Names { place: StepOwner::Setup, ..Names::default() };
     let node = fields.get("setup");
     r.note_captures(node);
     let steps = node.and_then(|n| read_steps(r, n, fields.key_span("setup"))).unwrap_or_default();
@@ -34,7 +34,7 @@ fn slot(known: &KnownCapture) -> CapturedName {
 
 /// Reads a load's journey and what surrounds it; `None` if there is no journey (already reported).
 pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(Vec<Step>, Script)> {
-    r.names.place = Whose::Load;
+    r.names.place = StepOwner::Load;
     r.names.captures.truncate(r.names.shared);
     r.names.captures.iter_mut().for_each(|c| c.is_visible = true);
     r.names.feeds.clear();

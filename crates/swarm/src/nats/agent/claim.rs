@@ -7,10 +7,10 @@ use futures_util::StreamExt;
 
 use super::Agent;
 use crate::message::{Announcement, Claim, OpenSlot, VERSION};
-use crate::nats::{ANNOUNCED, BEAT, Subjects, publish_until_stored};
+use crate::nats::{ANNOUNCED, HEARTBEAT_INTERVAL, Subjects, publish_until_stored};
 
 /// How long an agent tries to claim a slot.
-const CLAIM: Duration = Duration::from_secs(20);
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Agent<'_> {
     /// Waits for a run that this agent has not taken part in yet.
@@ -33,7 +33,7 @@ impl Agent<'_> {
                     }
                 }
             }
-            tokio::time::sleep(BEAT / 4).await;
+            tokio::time::sleep(HEARTBEAT_INTERVAL / 4).await;
         }
     }
 
@@ -50,7 +50,7 @@ impl Agent<'_> {
             let message = message.expected_last_subject_sequence(0);
             let claimed = publish_until_stored(&self.context, subjects.claim(slot, epoch), message);
             // The run may be over by now and its stream gone.
-            if tokio::time::timeout(CLAIM, claimed).await.ok()? {
+            if tokio::time::timeout(CLAIM_TIMEOUT, claimed).await.ok()? {
                 return Some(*offered);
             }
         }

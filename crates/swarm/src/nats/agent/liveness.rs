@@ -9,12 +9,12 @@ use super::state::RunState;
 use super::{Agent, DEAD_MAN_NS};
 use crate::agents::LOST_NS;
 use crate::message::{Announcement, OpenSlot};
-use crate::nats::{ANNOUNCED, BEAT, Subjects};
+use crate::nats::{ANNOUNCED, HEARTBEAT_INTERVAL, Subjects};
 
 impl Agent<'_> {
     /// Sends a heartbeat every second.
     pub(super) async fn beat(&self, subjects: &Subjects, claimed: OpenSlot) {
-        let mut beat = tokio::time::interval(BEAT);
+        let mut beat = tokio::time::interval(HEARTBEAT_INTERVAL);
         loop {
             beat.tick().await;
             let _ =
@@ -31,7 +31,7 @@ impl Agent<'_> {
                     let _ = self.client.publish(reply, Vec::new().into()).await;
                 }
             }
-            tokio::time::sleep(BEAT / 4).await;
+            tokio::time::sleep(HEARTBEAT_INTERVAL / 4).await;
         }
     }
 
@@ -61,7 +61,7 @@ impl Agent<'_> {
                     verified = Some((message.payload.to_vec(), announcement));
                 }
             }
-            tokio::time::sleep(BEAT / 4).await;
+            tokio::time::sleep(HEARTBEAT_INTERVAL / 4).await;
         }
     }
 }

@@ -6,7 +6,7 @@ use loadlab_record::sync::lock;
 use super::Agent;
 use super::state::RunState;
 use crate::clock::Exchange;
-use crate::nats::{BEAT, Subjects};
+use crate::nats::{HEARTBEAT_INTERVAL, Subjects};
 
 /// Number of time requests in quick succession at first, to get narrow bounds soon.
 const FIRST_QUESTIONS: usize = 8;
@@ -25,7 +25,12 @@ impl Agent<'_> {
                 let exchange = Exchange { asked_ns, received_ns, answered_ns, returned_ns };
                 lock(&run_state.clock).add(exchange);
             }
-            tokio::time::sleep(if question < FIRST_QUESTIONS { BEAT / 100 } else { BEAT }).await;
+            tokio::time::sleep(if question < FIRST_QUESTIONS {
+                HEARTBEAT_INTERVAL / 100
+            } else {
+                HEARTBEAT_INTERVAL
+            })
+            .await;
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::{LossPolicy, Shared};
 use crate::agents::Agents;
 use crate::message::{Announcement, FileOffer, OpenSlot, VERSION};
-use crate::nats::{ANNOUNCED, BEAT, HEADER_BYTES, Server, Subjects, SwarmError};
+use crate::nats::{ANNOUNCED, HEADER_BYTES, HEARTBEAT_INTERVAL, Server, Subjects, SwarmError};
 use crate::nats::{context_of, files, make_stream};
 use crate::signed::SigningKey;
 
@@ -90,7 +90,7 @@ pub(super) async fn announce(
     files: &[FileOffer],
     shared: &Shared,
 ) {
-    let mut beat = tokio::time::interval(BEAT);
+    let mut beat = tokio::time::interval(HEARTBEAT_INTERVAL);
     // Signing takes time from a core that the load may need.
     let mut signed = (Vec::new(), offer.announced(Vec::new(), files));
     loop {

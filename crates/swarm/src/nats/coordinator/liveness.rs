@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use loadlab_load::io::epoll::now_ns;
 
 use super::Shared;
-use crate::nats::{BEAT, Subjects};
+use crate::nats::{HEARTBEAT_INTERVAL, Subjects};
 
 /// Records signs of life: heartbeats and the coordinator's own echo.
 pub(super) async fn receive_heartbeats(client: &Client, subjects: &Subjects, shared: &Shared) {
@@ -27,19 +27,19 @@ pub(super) async fn receive_heartbeats(client: &Client, subjects: &Subjects, sha
                 }
             }
         }
-        tokio::time::sleep(BEAT / 4).await;
+        tokio::time::sleep(HEARTBEAT_INTERVAL / 4).await;
     }
 }
 
 /// Asks the server whether agents that missed a heartbeat are still connected.
 pub(super) async fn look_for_gone(client: &Client, subjects: &Subjects, shared: &Shared) {
-    let mut beat = tokio::time::interval(BEAT);
+    let mut beat = tokio::time::interval(HEARTBEAT_INTERVAL);
     loop {
         beat.tick().await;
         let quiet = shared.agents().quiet(now_ns());
         for (slot, epoch) in quiet {
             let asked = client.request(subjects.alive(slot, epoch), Vec::new().into());
-            match tokio::time::timeout(BEAT, asked).await {
+            match tokio::time::timeout(HEARTBEAT_INTERVAL, asked).await {
                 Ok(Ok(_)) => shared.change(|agents| agents.seen(slot, epoch, now_ns())),
                 Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
                     shared.change(|agents| agents.gone(slot, epoch, now_ns()));

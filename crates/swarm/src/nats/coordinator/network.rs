@@ -13,10 +13,10 @@ use super::orders::{QueuedOrder, send_orders};
 use super::receive::message_handler;
 use super::time::answer_time_requests;
 use crate::message::FileOffer;
-use crate::nats::{BEAT, Subjects, follow};
+use crate::nats::{HEARTBEAT_INTERVAL, Subjects, follow};
 
 /// Maximum time for letting agents know that the run is over.
-const GOODBYE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the network thread needs.
 pub(super) struct NetworkThread<'t> {
@@ -36,11 +36,11 @@ impl NetworkThread<'_> {
         shared: &Shared,
     ) {
         let NetworkThread { client, context, subjects, offer, files } = *self;
-        let said = follow(context, subjects, subjects.said(), message_handler(subjects, shared));
+        let said = follow(context, subjects, subjects.all_from_agents(), message_handler(subjects, shared));
         // An unreachable server must not keep a run from ending.
         let goodbye = async {
             let _ = shutdown.await;
-            tokio::time::sleep(GOODBYE).await;
+            tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
         };
         tokio::select! {
             () = send_orders(context, subjects, offer, queue) => {}
@@ -52,7 +52,7 @@ impl NetworkThread<'_> {
             () = goodbye => return,
         }
         // Give agents a moment to read that the run is over.
-        tokio::time::sleep(BEAT / 2).await;
+        tokio::time::sleep(HEARTBEAT_INTERVAL / 2).await;
         let _ = context.delete_stream(subjects.stream()).await;
     }
 }

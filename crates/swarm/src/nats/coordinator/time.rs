@@ -4,7 +4,7 @@ use async_nats::Client;
 use futures_util::StreamExt;
 use loadlab_load::io::epoll::now_ns;
 
-use crate::nats::{BEAT, Subjects};
+use crate::nats::{HEARTBEAT_INTERVAL, Subjects};
 
 /// Answers time requests with the times of arrival and reply.
 pub(super) async fn answer_time_requests(client: &Client, subjects: &Subjects) {
@@ -17,6 +17,6 @@ pub(super) async fn answer_time_requests(client: &Client, subjects: &Subjects) {
                 let _ = client.publish(reply, answer.into()).await;
             }
         }
-        tokio::time::sleep(BEAT / 4).await;
+        tokio::time::sleep(HEARTBEAT_INTERVAL / 4).await;
     }
 }

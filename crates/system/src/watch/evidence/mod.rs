@@ -6,7 +6,6 @@
 //! [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] reports what threads do
 //! and wait for. All of it together may use a hundredth of a core: costly parts are read less often.
 
-mod beside;
 mod connection;
 mod key;
 pub(crate) mod netlink;
@@ -22,6 +21,7 @@ pub(crate) mod threads;
 mod turnover;
 mod udp;
 pub(crate) mod unix;
+mod unix_and_udp;
 mod waits;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -32,13 +32,13 @@ use loadlab_record::watch::evidence::Evidence;
 use loadlab_record::watch::names::GENERATOR;
 use rustix::time::ClockId;
 
-use self::beside::UnixAndUdp;
 use self::owners::Owners;
 use self::packets::PacketTimer;
 use self::pairs::PairSums;
 use self::ports::PortReader;
 use self::sockets::{NamespacePart, Socket, SocketTable, Subset};
 use self::threads::ThreadReader;
+use self::unix_and_udp::UnixAndUdp;
 
 /// The processes of a component, as the watcher last saw them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ const THREADS_NS: u64 = 500_000;
 /// Approximate length of a line of evidence.
 const LINE_NS: u64 = 1_000_000_000;
 /// Interval between two searches for socket owners.
-const LOOK_NS: u64 = 200_000_000;
+const POLL_NS: u64 = 200_000_000;
 /// Maximum number of namespaces to read: each costs a descriptor, and a dump per reading.
 const MOST_NAMESPACES: usize = 64;
 
@@ -108,7 +108,7 @@ impl EvidenceReader {
 
     /// Finds the owners of new sockets.
     fn look(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.looked_ns) < LOOK_NS {
+        if now_ns.saturating_sub(self.looked_ns) < POLL_NS {
             return;
         }
         let unknown: HashSet<u32> =

@@ -10,7 +10,7 @@ use crate::agents::{Agents, LOST_NS, LostPart};
 use crate::nats::agent::DEAD_MAN_NS;
 use crate::nats::coordinator::LossPolicy;
 use crate::nats::coordinator::replace::describe_silence;
-use crate::nats::{BEAT, SwarmError};
+use crate::nats::{HEARTBEAT_INTERVAL, SwarmError};
 
 /// How long the server may be unreachable during a load.
 const DEAF_NS: u64 = 60_000_000_000;
@@ -129,7 +129,7 @@ pub(super) fn not_offered(
 ) -> Option<NotOffered> {
     let most = due_between(part, 0..to_ns)?.saturating_sub(lost.due.saturating_add(before));
     // Messages it sent before may have been in transit for a moment.
-    let beat_ns = u64::try_from(BEAT.as_nanos()).unwrap_or(u64::MAX);
+    let beat_ns = u64::try_from(HEARTBEAT_INTERVAL.as_nanos()).unwrap_or(u64::MAX);
     let alive_ns = lost.gone_ns.unwrap_or(lost.seen_ns.saturating_add(DEAD_MAN_NS + 2 * beat_ns));
     let sent_until_ns = alive_ns.saturating_sub(origin.start_ns).max(lost.until_ns);
     let least = if sent_until_ns < to_ns { due_between(part, sent_until_ns..to_ns)? } else { 0 };

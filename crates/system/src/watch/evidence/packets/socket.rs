@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// Bytes kept of each packet: the longest IP header and the fixed part of the TCP header.
-const KEPT: u32 = 80;
+const CAPTURED_BYTES: u32 = 80;
 /// Size of a frame in the ring: the kernel's own 80 bytes about a packet, and the packet's header.
 const FRAME: usize = 256;
 /// Packets that the ring holds: the maximum of a burst.
@@ -124,7 +124,7 @@ fn filter(samples: &[PortSample]) -> Vec<libc::sock_filter> {
         program.then(op::AND, sample.mask);
         let behind = program.0.len() + 2;
         program.when(op::IF_EQUAL, 0, None, Some(behind));
-        program.then(op::RETURN, KEPT);
+        program.then(op::RETURN, CAPTURED_BYTES);
         program.then(op::RETURN, 0);
     }
     program.0

@@ -23,7 +23,7 @@ const COSTS: u64 = 200;
 const LONGEST_NS: u64 = 900_000_000;
 /// The shortest interval between two searches for owners, and the interval as a multiple of its CPU cost: on a desktop
 /// new sockets appear all the time, nearly all of them of other programs.
-const LOOK_NS: u64 = 200_000_000;
+const POLL_NS: u64 = 200_000_000;
 const LOOK_COSTS: u64 = 400;
 
 /// When a task is due.
@@ -115,7 +115,7 @@ impl UnixAndUdp {
             return;
         }
         let cost_ns = timed(|| owners.look(members, &unknown));
-        self.look_due.after(now_ns, LOOK_NS.max(cost_ns * LOOK_COSTS));
+        self.look_due.after(now_ns, POLL_NS.max(cost_ns * LOOK_COSTS));
     }
 
     /// Sockets whose owners are to be kept.
