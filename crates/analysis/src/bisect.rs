@@ -8,6 +8,7 @@
 //! (probabilistic bisection: Horstein 1963), so revisions near the answer are measured again, and clear ones once. It
 //! assumes one shift that stays.
 
+use crate::statistics::spread::mean_and_variance;
 use crate::statistics::student;
 
 /// Rounds of both ends before testing whether they differ at all, and rounds after which they count as equal.
@@ -158,8 +159,7 @@ impl Bisection {
         let of = |revision: usize| self.trials.iter().filter(move |t| t.0 == revision).map(|t| t.1);
         let differences: Vec<f64> = of(0).zip(of(self.last)).map(|(good, bad)| bad - good).collect();
         let n = differences.len() as f64;
-        let mean = differences.iter().sum::<f64>() / n;
-        let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let Some((mean, variance)) = mean_and_variance(&differences) else { return false };
         mean.abs() > student::critical(ENDS_DIFFER, n - 1.0) * (variance / n).sqrt()
     }
 

@@ -12,6 +12,7 @@
 
 use loadlab_record::documents::why::{Effect, LeverCall};
 
+use crate::statistics::spread::mean_and_variance;
 use crate::statistics::student::{self, CONFIDENCE};
 
 /// Ratios are clamped to this: a block in which nothing was answered has none, and a record cannot hold infinity.
@@ -82,13 +83,8 @@ struct Differences {
 impl Differences {
     fn of(values: impl Iterator<Item = f64>, shared: usize) -> Option<Differences> {
         let values: Vec<f64> = values.collect();
-        let rounds = values.len() as f64;
-        if values.len() < 2 {
-            return None;
-        }
-        let mean = values.iter().sum::<f64>() / rounds;
-        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (rounds - 1.0);
-        Some(Differences { rounds, mean, variance, shared: shared as f64 })
+        let (mean, variance) = mean_and_variance(&values)?;
+        Some(Differences { rounds: values.len() as f64, mean, variance, shared: shared as f64 })
     }
 
     /// Half the width of the interval of the mean: the variance is half its own, half that of all changes.

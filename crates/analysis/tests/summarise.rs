@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loadlab_analysis::cases::metric::{self, Value};
-use loadlab_analysis::trial::judge::{Exit, could_not_run};
+use loadlab_analysis::trial::judge::{Exit, was_never_connected};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
@@ -745,7 +745,7 @@ fn a_target_that_is_not_there() {
     run.measured.counts.failures.add(Failure::Connect, 200);
     run.measured.series.response_failed.record_n(MS, 200);
     let s = summarise(input(closed(1), &[run]));
-    assert!(could_not_run(&s));
+    assert!(was_never_connected(&s));
     assert_eq!((s.availability, s.rate_per_s.ok), (Some(0.0), 0.0));
     assert_eq!(Exit::of_summary(&s), Exit::CouldNotRun);
     assert_eq!((s.response_ms.count, s.failed_response_ms.count), (0, 200));
@@ -871,6 +871,35 @@ fn expectations_are_judged_on_the_trial() {
     assert_eq!(s.verdict, Verdict::Fail);
     let s = summarise(TrialInput { expect: &expect[..1], ..input(closed(1), &runs) });
     assert_eq!(s.verdict, Verdict::Pass);
+}
+
+/// A probe that cannot be read has no value, and one that could not be read for a while has to become steady again.
+#[test]
+fn a_failed_reading_ends_a_steady_value() {
+    let expect = ["steady(stored, 4s)", "stored[1s..9s] == 9", "stored.max[1s..9s] == 9"];
+    let expect = expect.map(|text| Expr::parse(text).unwrap_or_else(|e| panic!("{text}: {e:?}")));
+    let holds = |values: &[Option<f64>]| {
+        let reading = |(at_s, value): (usize, &Option<f64>)| {
+            let mut sample = Sample { at_s: at_s as f64, component: "probes".into(), ..Sample::default() };
+            match value {
+                Some(value) => drop(sample.probes.insert("stored".into(), *value)),
+                None => drop(sample.probes_failed.insert("stored".into(), "refused".into())),
+            }
+            sample
+        };
+        let samples: Vec<Sample> = values.iter().enumerate().map(reading).collect();
+        let runs = [load("main", 0.0, 1000, 10, 10.0)];
+        let s = summarise(TrialInput { expect: &expect, samples: &samples, ..input(closed(1), &runs) });
+        s.expectations.iter().map(|e| e.holds).collect::<Vec<_>>()
+    };
+    let nine = Some(9.0);
+    assert_eq!(holds(&[nine; 9]), [Some(true); 3]);
+    assert_eq!(
+        holds(&[nine, nine, nine, nine, nine, nine, None, nine, nine]),
+        [Some(false), Some(true), Some(true)]
+    );
+    assert_eq!(holds(&[nine, nine, nine, None, nine, nine, nine, nine, nine]), [Some(true); 3]);
+    assert_eq!(holds(&[nine, nine, nine, nine, nine, nine, nine, nine, None]), [None, None, Some(true)]);
 }
 
 /// A probe may have a built-in name, which takes precedence for a part of a trial as it does for the whole.

@@ -403,6 +403,21 @@ fn values_are_captured_and_sent() {
     assert_eq!((chat.goodbyes, chat.closed), (1, 1));
 }
 
+/// Of the messages received, only the one waited for counts.
+#[test]
+fn what_is_captured_from_messages_as_a_number_is_counted() {
+    let price = Capture { from: CaptureSource::Json(Pointer::parse("/price").unwrap()), is_number: true };
+    let bid = Script { captures: vec![(0, price)], ..ask("bid", "taken") };
+    let mut spec = users(2, 3, conversation(vec![open(), bid, ask("bye", "bye")]));
+    spec.journey.as_mut().unwrap().numbers = vec![(0, "price".into())];
+    let answers =
+        vec![(MS, text("{\"other\": 1, \"price\": 7}")), (2 * MS, text("{\"taken\": 1, \"price\": 9.5}"))];
+    let (outcome, ..) = go(&spec, Chat::saying(vec![answers, vec![(MS, text("{}"))]]));
+    assert_eq!(parts(&outcome), ["ok 6", "ok 6", "ok 6", "ok 6"]);
+    let price = &outcome.measured.numbers["price"];
+    assert_eq!((price.count(), price.min(), price.max()), (6, Some(9.5), Some(9.5)));
+}
+
 /// The close frame is known before the answer is judged: what the user would say next is not sent.
 #[test]
 fn a_message_after_an_answer_that_comes_with_a_close_is_not_sent() {

@@ -52,7 +52,7 @@ fn main() -> std::process::ExitCode {
     mask::add(typed::of_command_line(&words));
     let args = match args::parse_from(std::env::args_os()) {
         Ok(args) => args,
-        Err(error) => return not_understood(&error, &words),
+        Err(error) => return report_usage_error(&error, &words),
     };
     let exit = match args.command {
         Command::Init(args) => init::command(&args),
@@ -84,7 +84,7 @@ fn main() -> std::process::ExitCode {
 
 /// Ends with what is wrong with the command line. The documents that it asks for say so, too: the JUnit file would still
 /// report an earlier run.
-fn not_understood(error: &clap::Error, words: &[String]) -> std::process::ExitCode {
+fn report_usage_error(error: &clap::Error, words: &[String]) -> std::process::ExitCode {
     let command = words.first().map_or("", String::as_str);
     let why = renamed::refusal(error, command).or_else(|| other_tools::explanation(error, command, words));
     let junit = not_measured::junit_of(words, error).map(Path::new);

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use loadlab_record::documents::manifest::{REVISION_AXIS, TrialKey};
+use loadlab_record::documents::manifest::TrialKey;
 use loadlab_record::secrets::Secrets;
 
 use crate::expand::check;
 use crate::expand::overrides::{self, Overrides};
 use crate::hidden::Hidden;
+use crate::model::case_values::without_revision;
 use crate::model::plan::{Plan, Revision, TrialOrder};
 use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
@@ -397,9 +398,7 @@ fn check_other_profiles(original: &Node, from: SharedInputs<'_>, chosen: Option<
 
 /// The case's name in the plan: without its revision, which `revisions` adds.
 fn own_name(case: &Case) -> &str {
-    let revision = case.values.last().filter(|(axis, _)| axis == REVISION_AXIS);
-    let own = revision.and_then(|(axis, text)| case.name.strip_suffix(&format!(", {axis}={text}")));
-    own.unwrap_or(&case.name)
+    without_revision(&case.name, case.values.last().map(|(axis, text)| (axis.as_str(), text.as_str())))
 }
 
 /// `--flame-graphs`: of these components, else of those that the plan names, else of all.

@@ -12,11 +12,12 @@
 //! - [`secrets`]: values that must not appear in any of this.
 //! - [`spec`]: types of a load that plans describe and the engine uses.
 //! - [`text`]: how durations, sizes, dates and URLs are written, for everyone.
-//! - [`random`]: numbers by seed; [`sync`]: locks.
+//! - [`random`]: numbers by seed; [`sync`]: locks; `omitted`: what is left out of JSON.
 
 pub mod counts;
 pub mod documents;
 pub mod expr;
+mod omitted;
 pub mod random;
 pub mod secrets;
 pub mod spec;

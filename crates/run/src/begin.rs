@@ -113,7 +113,7 @@ pub fn prepare(
     if !options.is_built {
         running.build(plan.cases(), cancel, &mut record.builds, emit)?;
     }
-    if let Some(net) = isolated(plan)? {
+    if let Some(net) = enter_isolation(plan)? {
         running.isolate(net);
     }
     journey::check_feeds(plan, &plan_dir(plan))?;
@@ -122,7 +122,7 @@ pub fn prepare(
 
 /// Enters the run's own network, if the plan wants one. This thread moves into it, and so do all threads started from
 /// here on: load, watcher and probes. Builds are done by then: they may need the outside network.
-fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
+fn enter_isolation(plan: &Plan) -> Result<Option<Net>, RunError> {
     let isolation = match plan.isolate {
         loadlab_plan::Isolation::None => return Ok(None),
         loadlab_plan::Isolation::Shared => Isolation::Shared,

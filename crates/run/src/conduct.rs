@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use loadlab_analysis::scaling::search::Search;
-use loadlab_analysis::trial::judge::is_target_gone;
+use loadlab_analysis::trial::judge::was_target_gone;
 use loadlab_analysis::{Exit, conclude_search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, FindSpec, Plan};
@@ -168,8 +168,8 @@ impl Done {
     fn is_never_reached(&self, case: &str, latest: &Summary) -> bool {
         let mut earlier = self.trials.iter().filter(|trial| trial.case == case).peekable();
         let has_earlier = earlier.peek().is_some();
-        let is_gone = |trial: &TrialEnd| trial.summary.as_ref().is_some_and(is_target_gone);
-        has_earlier && is_target_gone(latest) && earlier.all(is_gone)
+        let is_gone = |trial: &TrialEnd| trial.summary.as_ref().is_some_and(was_target_gone);
+        has_earlier && was_target_gone(latest) && earlier.all(is_gone)
     }
 
     /// Why the case is not tried again, if it is not.
@@ -240,8 +240,8 @@ impl Conductor<'_> {
         let given_up = self.done.given_up(key.case);
         let resolved = limits::resolve_limits(case, self.plan.cases(), &self.done.trials);
         let mut outcome = match (given_up, resolved) {
-            (Some(given_up), _) => skipped(&state, given_up),
-            (None, Err(why)) => limits_unknown(&state, why),
+            (Some(given_up), _) => record_skipped(&state, given_up),
+            (None, Err(why)) => record_unknown_limits(&state, why),
             (None, Ok(resolved)) => {
                 for line in resolved.iter().flat_map(|r| &r.notes) {
                     state.event(EventKind::Note { text: line.clone() });
@@ -306,7 +306,7 @@ impl Conductor<'_> {
                 return match self.record.trial(key) {
                     Ok(writer) => {
                         let state = self.record.state(writer, self.cancel, running);
-                        (limits_unknown(&state, why), state.unwritten().is_some())
+                        (record_unknown_limits(&state, why), state.unwritten().is_some())
                     }
                     Err(error) => (not_recorded(&error), true),
                 };
@@ -347,7 +347,7 @@ impl Conductor<'_> {
         for text in logs::mask_in(&logs, &self.options.secrets, &running.open_logs()) {
             (self.emit)(RunEvent::Note(text));
         }
-        let (mut outcome, adopted) = self.concluded(key.case, searched);
+        let (mut outcome, adopted) = self.conclude_search_trial(key.case, searched);
         outcome.add_failures(left);
         let stored = adopted.map_or(Ok(()), |measurement| {
             self.record.adopt_level(key, measurement, outcome.summary.as_ref())
@@ -358,7 +358,7 @@ impl Conductor<'_> {
     }
 
     /// The outcome of a trial that searched, and the measurement that becomes its record.
-    fn concluded(&self, index: usize, searched: Searched) -> (TrialOutcome, Option<u32>) {
+    fn conclude_search_trial(&self, index: usize, searched: Searched) -> (TrialOutcome, Option<u32>) {
         let Searched { trouble, exit, chosen, last, answer, .. } = searched;
         if self.cancel.is_cancelled() {
             // Its levels stay as they are: no single one stands for the trial.
@@ -433,7 +433,7 @@ fn not_recorded(error: &StoreError) -> TrialOutcome {
 }
 
 /// Records a trial that is skipped because its case was given up; it calls for the same exit as the original failure.
-fn skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
+fn record_skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
     let text = format!("not run, because an earlier trial of this case failed: {why}");
     state.ensure_clock();
     state.event(EventKind::Failed { text: text.clone() });
@@ -441,7 +441,7 @@ fn skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutc
 }
 
 /// Records a trial whose limits depend on something that was not measured.
-fn limits_unknown(state: &TrialState, why: String) -> TrialOutcome {
+fn record_unknown_limits(state: &TrialState, why: String) -> TrialOutcome {
     state.ensure_clock();
     state.event(EventKind::Failed { text: why.clone() });
     TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }

@@ -1,13 +1,13 @@
 //! Explains in words why a load that got no response could not run: the reason behind exit code 5.
 
-use loadlab_analysis::trial::judge::could_not_run;
+use loadlab_analysis::trial::judge::was_never_connected;
 use loadlab_record::Failure;
 use loadlab_record::counts::example::{Example, ExampleReason};
 use loadlab_record::documents::summary::Summary;
 
 /// The reason and a hint, if no request ever got a usable connection.
 pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {
-    if !could_not_run(summary) {
+    if !was_never_connected(summary) {
         return None;
     }
     let most = summary.failures.nonzero().max_by_key(|(_, n)| *n).map(|(kind, _)| kind)?;

@@ -7,7 +7,7 @@ use crate::message::{Answer, Claim, Clock, OpenSlot};
 use crate::reduce::{OrderedReport, Reducer, ReportId};
 
 /// An agent that was silent for longer than this is lost.
-pub const LOST_NS: u64 = 5_000_000_000;
+pub const LOST_AFTER_NS: u64 = 5_000_000_000;
 
 /// An agent that was silent for longer than this has missed a heartbeat.
 const QUIET_NS: u64 = 1_500_000_000;
@@ -167,7 +167,7 @@ impl Agents {
     /// How long the coordinator has had no connection or has not received its own echo, in nanoseconds.
     pub fn deaf_for_ns(&self, now_ns: u64) -> u64 {
         let unheard = self.last_echo.map(|echo| echo.at_ns);
-        let unheard = unheard.filter(|at_ns| now_ns.saturating_sub(*at_ns) > LOST_NS);
+        let unheard = unheard.filter(|at_ns| now_ns.saturating_sub(*at_ns) > LOST_AFTER_NS);
         self.deaf_since_ns.or(unheard).map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
@@ -317,7 +317,7 @@ impl Agents {
 
     fn is_silent(&self, slot: usize, now_ns: u64) -> bool {
         let until_ns = self.last_echo.map_or(now_ns, |echo| echo.said_ns.min(now_ns));
-        self.states.get(slot).is_none_or(|state| until_ns.saturating_sub(state.seen_ns) > LOST_NS)
+        self.states.get(slot).is_none_or(|state| until_ns.saturating_sub(state.seen_ns) > LOST_AFTER_NS)
     }
 
     /// Gives up a slot's agent: another agent may take the slot, and follows orders from this number on. Reports that
@@ -476,25 +476,31 @@ mod tests {
         let mut agents = Agents::new(1);
         agents.claim(0, 0, claim("a"), 0);
         agents.ordered(0, 0);
-        agents.heard(LOST_NS, LOST_NS);
-        assert_eq!((agents.lost(0, 9 * LOST_NS), agents.deaf_for_ns(9 * LOST_NS)), (vec![], 8 * LOST_NS));
+        agents.heard(LOST_AFTER_NS, LOST_AFTER_NS);
+        assert_eq!(
+            (agents.lost(0, 9 * LOST_AFTER_NS), agents.deaf_for_ns(9 * LOST_AFTER_NS)),
+            (vec![], 8 * LOST_AFTER_NS)
+        );
         // Everything it sent itself arrives before anything of the agent, which gets some time from then on.
-        for said_ns in [2, 4, 8].map(|times| times * LOST_NS) {
-            agents.heard(said_ns, 9 * LOST_NS);
-            assert_eq!((agents.lost(0, 9 * LOST_NS), agents.deaf_for_ns(9 * LOST_NS)), (vec![], 0));
+        for said_ns in [2, 4, 8].map(|times| times * LOST_AFTER_NS) {
+            agents.heard(said_ns, 9 * LOST_AFTER_NS);
+            assert_eq!(
+                (agents.lost(0, 9 * LOST_AFTER_NS), agents.deaf_for_ns(9 * LOST_AFTER_NS)),
+                (vec![], 0)
+            );
         }
-        let mut now_ns = 9 * LOST_NS;
-        while now_ns < 10 * LOST_NS {
+        let mut now_ns = 9 * LOST_AFTER_NS;
+        while now_ns < 10 * LOST_AFTER_NS {
             now_ns += QUIET_NS / 2;
             agents.heard(now_ns, now_ns);
-            assert_eq!(agents.lost(0, now_ns), if now_ns > 10 * LOST_NS { vec![0] } else { vec![] });
+            assert_eq!(agents.lost(0, now_ns), if now_ns > 10 * LOST_AFTER_NS { vec![0] } else { vec![] });
         }
-        agents.heard(10 * LOST_NS + 1, now_ns);
+        agents.heard(10 * LOST_AFTER_NS + 1, now_ns);
         assert_eq!(agents.lost(0, now_ns + 2), [0]);
         // A restored connection starts afresh.
-        agents.connected(false, 20 * LOST_NS);
-        agents.connected(true, 21 * LOST_NS);
-        assert_eq!((agents.lost(0, 21 * LOST_NS), agents.deaf_for_ns(21 * LOST_NS)), (vec![], 0));
+        agents.connected(false, 20 * LOST_AFTER_NS);
+        agents.connected(true, 21 * LOST_AFTER_NS);
+        assert_eq!((agents.lost(0, 21 * LOST_AFTER_NS), agents.deaf_for_ns(21 * LOST_AFTER_NS)), (vec![], 0));
     }
 
     #[test]
@@ -503,21 +509,21 @@ mod tests {
         agents.claim(0, 0, claim("a"), 0);
         agents.claim(1, 0, claim("b"), 0);
         agents.ordered(0, 0);
-        agents.seen(0, 0, LOST_NS);
-        assert_eq!(agents.lost(0, LOST_NS), [] as [usize; 0]);
-        assert_eq!(agents.lost(0, LOST_NS + 1), [1]);
+        agents.seen(0, 0, LOST_AFTER_NS);
+        assert_eq!(agents.lost(0, LOST_AFTER_NS), [] as [usize; 0]);
+        assert_eq!(agents.lost(0, LOST_AFTER_NS + 1), [1]);
         let id = ReportId { slot: 1, epoch: 0, number: 0 };
         agents.reported(0, id, Block::end());
-        assert_eq!(agents.lost(0, LOST_NS + 1), [] as [usize; 0]);
-        assert!(!agents.are_others_lost(0, LOST_NS + 1));
-        assert_eq!(agents.lost(0, 3 * LOST_NS), [0]);
-        assert!(agents.are_others_lost(0, 3 * LOST_NS));
-        agents.connected(false, 3 * LOST_NS);
-        assert_eq!(agents.lost(0, 3 * LOST_NS), [] as [usize; 0]);
-        agents.connected(false, 3 * LOST_NS + 2);
-        assert_eq!(agents.deaf_for_ns(3 * LOST_NS + 5), 5);
-        agents.connected(true, 3 * LOST_NS + 5);
-        assert_eq!(agents.deaf_for_ns(3 * LOST_NS + 5), 0);
+        assert_eq!(agents.lost(0, LOST_AFTER_NS + 1), [] as [usize; 0]);
+        assert!(!agents.are_others_lost(0, LOST_AFTER_NS + 1));
+        assert_eq!(agents.lost(0, 3 * LOST_AFTER_NS), [0]);
+        assert!(agents.are_others_lost(0, 3 * LOST_AFTER_NS));
+        agents.connected(false, 3 * LOST_AFTER_NS);
+        assert_eq!(agents.lost(0, 3 * LOST_AFTER_NS), [] as [usize; 0]);
+        agents.connected(false, 3 * LOST_AFTER_NS + 2);
+        assert_eq!(agents.deaf_for_ns(3 * LOST_AFTER_NS + 5), 5);
+        agents.connected(true, 3 * LOST_AFTER_NS + 5);
+        assert_eq!(agents.deaf_for_ns(3 * LOST_AFTER_NS + 5), 0);
         agents.damaged(0, "first".into());
         agents.damaged(0, "second".into());
         assert_eq!(agents.damage(0), Some("first"));

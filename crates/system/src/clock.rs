@@ -11,6 +11,12 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// CPU time that this thread has used so far.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
+}
+
 /// A trial's clock: 0 is the first load's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialClock {

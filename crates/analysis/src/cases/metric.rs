@@ -399,7 +399,7 @@ pub const SIEGE: [Metric; 12] = [
 ];
 
 /// Our own rows, in addition to siege's.
-pub const OWN: [Metric; 14] = [
+pub const LOADLAB_METRICS: [Metric; 14] = [
     Metric::new("goodput", "ok per second", Unit::PerS, |s| Value::Known(s.rate_per_s.ok)),
     Metric::new("goodput_stdev", "over the seconds of the window", Unit::PerS, |s| {
         s.rate_per_s.ok_stdev.into()
@@ -509,7 +509,7 @@ pub fn failures() -> impl Iterator<Item = Metric> {
 
 /// All figures.
 pub fn all() -> Vec<Metric> {
-    let own = SIEGE.into_iter().chain(OWN).chain(WRK).chain(AFTER);
+    let own = SIEGE.into_iter().chain(LOADLAB_METRICS).chain(WRK).chain(AFTER);
     own.chain(OF_SYSTEM).chain([LOSS]).chain(failures()).collect()
 }
 

@@ -8,6 +8,7 @@ use loadlab_record::expr::{Formula, Known, NumberSource, SummaryNumbers, TrialPa
 
 use crate::cases::case::{CaseFindings, Spread, why_left_out};
 use crate::cases::metric::{Better, Unit, Value};
+use crate::statistics::spread::mean_and_variance;
 use crate::statistics::student::{self, CONFIDENCE};
 
 /// The fewest rounds for an interval.
@@ -134,8 +135,7 @@ fn interval(ratios: &[Value]) -> Option<(f64, f64)> {
         return None;
     }
     let n = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / n;
-    let variance = logs.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let (mean, variance) = mean_and_variance(&logs)?;
     let half = student::critical(CONFIDENCE, n - 1.0) * (variance / n).sqrt();
     Some(((mean - half).exp(), (mean + half).exp()))
 }

@@ -4,6 +4,7 @@ use crate::cases::case::TRIALS_FOR_DIFFERENCES;
 use crate::cases::metric::{Better, Metric};
 use crate::comparison::figures::Scale;
 use crate::statistics::hierarchy::Hierarchy;
+use crate::statistics::spread::mean_and_variance;
 use crate::statistics::student;
 
 /// More trials than this are impractical.
@@ -178,20 +179,6 @@ fn welch(base: f64, other: f64, n_base: f64, n_other: f64) -> (f64, f64) {
     // If neither varies, any number of degrees will do.
     let df = if below > 0.0 { (a + b).powi(2) / below } else { n_base + n_other - 2.0 };
     ((a + b).sqrt(), df)
-}
-
-/// `None` with fewer than two.
-fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
-    let n = values.len() as f64;
-    if n < 2.0 {
-        return None;
-    }
-    let mean = values.iter().sum::<f64>() / n;
-    // Equal values have no variance, whatever their sum was rounded to.
-    if values.iter().all(|v| *v == values[0]) {
-        return Some((values[0], 0.0));
-    }
-    Some((mean, values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)))
 }
 
 impl Judged {

@@ -16,6 +16,7 @@
 use loadlab_record::random::{GAMMA, mixed};
 
 use crate::comparison::interval::{Call, EquivalenceBounds};
+use crate::statistics::spread::mean_and_variance;
 use crate::statistics::student;
 
 /// How the level is spent over the rounds (ρ). A shift is worth finding early; equality shows late, if at all.
@@ -213,9 +214,8 @@ impl Sequential {
         if rounds < EARLY || self.call() != Call::CannotTell {
             return None;
         }
-        let mean = self.differences.iter().sum::<f64>() / rounds as f64;
-        let squares = self.differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>();
-        let deviation = (squares / (rounds - 1) as f64).sqrt();
+        let (mean, variance) = mean_and_variance(&self.differences)?;
+        let deviation = variance.sqrt();
         let EquivalenceBounds { low, high } = self.question.same;
         let distance = (mean - low).min(high - mean);
         let suffices = |distance: f64, level: f64, of: &usize| {

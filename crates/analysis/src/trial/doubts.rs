@@ -19,7 +19,7 @@ pub(crate) use generator::{BUSY_SHARE, client_limit_so_far, describe_stalls, thr
 pub(crate) use lateness::{has_due_times, late_is_grave, late_so_far};
 
 use crate::trial::input::Planned;
-use crate::trial::judge::is_target_gone;
+use crate::trial::judge::was_target_gone;
 use crate::trial::steady;
 use crate::trial::totals::Totals;
 
@@ -460,7 +460,7 @@ fn ended_early(summary: &Summary) -> Option<Doubt> {
             "loadlab was killed during the trial, or could not write its summary; this was reconstructed from what it had written",
             "run the trial again",
         ),
-        Ended::Broken if is_target_gone(summary) => {
+        Ended::Broken if was_target_gone(summary) => {
             (false, "the target could not be reached", "is the server up, and is this its address?")
         }
         Ended::Broken => (false, "the system broke during the trial", "see the events and logs of the trial"),

@@ -40,11 +40,12 @@ pub struct TrialInput<'a> {
     pub drain_s: Option<f64>,
     /// What was accepted and never stored, if the plan can measure that.
     pub loss: Option<Loss>,
-    /// Limits of the plan that the measurements alone do not show.
+    /// What is known besides the measurements.
     pub planned: Planned,
 }
 
-/// Limits of the plan that a summary needs to judge what was measured.
+/// What a summary needs besides the measurements: limits, order and figures of the plan, the machine, and what
+/// components held open before the load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Planned {
     /// Cap on requests in flight, in the open model.

@@ -110,16 +110,27 @@ impl<'a> TrialNumbers<'a> {
     }
 
     fn probe_within(&self, probe: &str, name: &str, window: Window) -> Option<f64> {
-        let inside = self.samples.iter().filter(|s| (window.from_s..=window.to_s).contains(&s.at_s));
-        let said = inside.flat_map(|s| s.probes.iter().map(move |(own, value)| (probe_name(s, own), *value)));
-        let said: Vec<f64> = said.filter(|(own, _)| own == probe).map(|(_, value)| value).collect();
+        let inside = |at_s: f64| (window.from_s..=window.to_s).contains(&at_s);
+        let readings = self.readings(probe).filter(|(at_s, _)| inside(*at_s));
+        let readings: Vec<Option<f64>> = readings.map(|(_, value)| value).collect();
+        let read: Vec<f64> = readings.iter().flatten().copied().collect();
         match &name[probe.len()..] {
-            ".first" => said.first().copied(),
-            "" | ".last" => said.last().copied(),
-            ".max" => said.into_iter().reduce(f64::max),
-            ".mean" if !said.is_empty() => Some(said.iter().sum::<f64>() / said.len() as f64),
+            ".first" => read.first().copied(),
+            "" | ".last" => readings.last().copied().flatten(),
+            ".max" => read.into_iter().reduce(f64::max),
+            ".mean" if !read.is_empty() => Some(read.iter().sum::<f64>() / read.len() as f64),
             _ => None,
         }
+    }
+
+    /// All readings of a probe, in order: when, and what; `None` where it could not be read.
+    fn readings(&self, probe: &str) -> impl Iterator<Item = (f64, Option<f64>)> {
+        let read = move |s: &Sample| -> Option<Option<f64>> {
+            let is_meant = |own: &&String| probe_name(s, own) == probe;
+            let value = s.probes.iter().find(|(own, _)| is_meant(own)).map(|(_, value)| *value);
+            value.map(Some).or_else(|| s.probes_failed.keys().any(|own| is_meant(&own)).then_some(None))
+        };
+        self.samples.iter().filter_map(move |s| Some((s.at_s, read(s)?)))
     }
 }
 
@@ -129,18 +140,13 @@ impl NumberSource for TrialNumbers<'_> {
         within.unwrap_or_else(|| self.numbers.number(name, part))
     }
 
-    /// Whether a probe kept its value over the last `for_ns` nanoseconds of its readings.
+    /// Whether a probe kept its value over the last `for_ns` nanoseconds of its readings. One that could not be read
+    /// starts over, and if that was the last time, it has no value.
     fn steady(&self, name: &str, for_ns: u64) -> Option<bool> {
-        let readings: Vec<(f64, f64)> = self
-            .samples
-            .iter()
-            .flat_map(|s| s.probes.iter().map(move |(probe, value)| (s, probe, *value)))
-            .filter(|(s, probe, _)| probe_name(s, probe) == name)
-            .map(|(s, _, value)| (s.at_s, value))
-            .collect();
+        let readings: Vec<(f64, Option<f64>)> = self.readings(name).collect();
         let (first, last) = (readings.first()?, readings.last()?);
         let from_s = last.0 - for_ns as f64 / 1e9;
-        if first.0 > from_s {
+        if last.1.is_none() || first.0 > from_s {
             return None;
         }
         // The value at the beginning of the period is the last one read before it.
@@ -266,27 +272,27 @@ impl Exit {
             Verdict::Invalid => Exit::Invalid,
         };
         let interrupted = (summary.ended == Ended::Interrupted).then_some(Exit::Interrupted);
-        let could_not = could_not_run(summary).then_some(Exit::CouldNotRun);
+        let could_not = was_never_connected(summary).then_some(Exit::CouldNotRun);
         Exit::of([Some(judged), interrupted, could_not].into_iter().flatten())
     }
 }
 
 /// Whether the target accepts no connection, although this machine had the ports and files for them.
-pub fn is_unreachable(summary: &Summary) -> bool {
+pub fn was_unreachable(summary: &Summary) -> bool {
     let connections = &summary.connections;
     let never_connected = connections.opened + connections.reused == 0;
     // Of a load that is given up early, the requests in flight fail in another way.
     let refused = summary.failures.get(loadlab_record::Failure::Connect) > 0 && never_connected;
-    connections.own_limits.total() == 0 && (could_not_run(summary) || refused)
+    connections.own_limits.total() == 0 && (was_never_connected(summary) || refused)
 }
 
 /// Whether the target was not there: it was unreachable, and no component had died during the trial.
-pub fn is_target_gone(summary: &Summary) -> bool {
-    is_unreachable(summary) && summary.components.values().all(|c| c.died.is_none())
+pub fn was_target_gone(summary: &Summary) -> bool {
+    was_unreachable(summary) && summary.components.values().all(|c| c.died.is_none())
 }
 
 /// Nothing was ever answered, because no connection could be established: the target is not there.
-pub fn could_not_run(summary: &Summary) -> bool {
+pub fn was_never_connected(summary: &Summary) -> bool {
     use loadlab_record::Failure::{Connect, Dns, Tls};
     let unreachable: u64 = [Connect, Dns, Tls].into_iter().map(|f| summary.failures.get(f)).sum();
     unreachable > 0 && unreachable == summary.requests.failed && summary.requests.ok == 0

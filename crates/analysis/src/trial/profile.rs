@@ -7,6 +7,7 @@ use loadlab_record::documents::why::Effect;
 use loadlab_record::store::TrialRecord;
 use loadlab_record::watch::profile::{ComponentProfile, Profile, TimeSpan};
 
+use crate::statistics::spread::mean_and_variance;
 use crate::statistics::student::{self, CONFIDENCE};
 
 /// The profiles of a case.
@@ -119,11 +120,7 @@ fn pairs(trial: &TrialRecord, profile: &Profile) -> Vec<f64> {
 /// Student's t over pairs.
 fn effect(ratios: &[f64]) -> Option<Effect> {
     let pairs = ratios.len() as f64;
-    if ratios.len() < 2 {
-        return None;
-    }
-    let mean = ratios.iter().sum::<f64>() / pairs;
-    let variance = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>() / (pairs - 1.0);
+    let (mean, variance) = mean_and_variance(ratios)?;
     let width = student::critical(CONFIDENCE, pairs - 1.0) * (variance / pairs).sqrt();
     Some(Effect { value: mean.exp(), low: (mean - width).exp(), high: (mean + width).exp() })
 }

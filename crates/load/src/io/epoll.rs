@@ -35,7 +35,7 @@ const OPENING: usize = 64;
 /// Longer requests are not held back, since the number of bytes the kernel accepts is reported exactly.
 const MAX_HELD_BYTES: usize = 4096;
 /// Retry interval for a Unix socket with a full queue: no event reports when there is room.
-const CROWDED_NS: u64 = 1_000_000;
+const RETRY_INTERVAL_NS: u64 = 1_000_000;
 
 /// The epoll backend.
 pub struct Epoll<'r> {
@@ -114,7 +114,7 @@ impl<'r> Epoll<'r> {
         self.events.clear();
         let idle = self.unfinished.is_empty() && self.ops.failed.is_empty();
         let left_ns = if idle { wait.until_ns.saturating_sub(self.ops.now()) } else { 0 };
-        let left_ns = if self.ops.crowded.is_empty() { left_ns } else { left_ns.min(CROWDED_NS) };
+        let left_ns = if self.ops.crowded.is_empty() { left_ns } else { left_ns.min(RETRY_INTERVAL_NS) };
         if wait.at_least <= 1 || wait.within_ns >= left_ns {
             return self.wait_for(left_ns);
         }

@@ -1,7 +1,7 @@
 //! A worker's I/O, completion-shaped: it submits *connect, send, close*, and receives the events *connected, received,
 //! sent, closed, failed*. Backends are chosen at start and dispatched statically.
 //!
-//! Nothing here knows about HTTP, schedules or counts. A backend has one receive buffer; connections have none.
+//! Nothing here knows about HTTP, schedules or counts. Receive buffers belong to the backend; connections have none.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;

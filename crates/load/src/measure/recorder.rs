@@ -20,7 +20,7 @@ use crate::spec::request::Request;
 const DELTAS: usize = 20;
 
 /// A full delta waits at most this long for an idle turn.
-const FLUSH_NS: u64 = 20_000_000;
+const MAX_FLUSH_DELAY_NS: u64 = 20_000_000;
 
 /// When a request fell due, was started and ended, on the load's clock.
 #[derive(Clone, Copy, Debug)]
@@ -193,7 +193,10 @@ impl Recorder {
     /// no request should wait for.
     #[inline]
     pub fn flush(&mut self, now_ns: u64, idle: bool) {
-        if self.waiting.as_ref().is_some_and(|full| idle || now_ns >= full.until_ns.saturating_add(FLUSH_NS))
+        if self
+            .waiting
+            .as_ref()
+            .is_some_and(|full| idle || now_ns >= full.until_ns.saturating_add(MAX_FLUSH_DELAY_NS))
         {
             self.give_away();
         }

@@ -6,7 +6,7 @@
 use crate::target::Address;
 
 /// How long an address is skipped after it refused.
-const SKIPPED_NS: u64 = 1_000_000_000;
+const SKIP_REFUSED_NS: u64 = 1_000_000_000;
 
 /// The addresses of every host of a load, as one worker sees them.
 pub struct Addresses<'r> {
@@ -48,7 +48,7 @@ impl<'r> Addresses<'r> {
 
     /// Records that an address refused.
     pub fn refused(&mut self, host: u16, index: usize, now_ns: u64) {
-        self.refused_until_ns[host as usize][index] = now_ns + SKIPPED_NS;
+        self.refused_until_ns[host as usize][index] = now_ns + SKIP_REFUSED_NS;
     }
 }
 
@@ -64,15 +64,15 @@ mod tests {
         assert_eq!(chosen(&addresses, 0), [0, 1, 2, 0]);
         addresses.refused(1, 1, 5);
         assert_eq!(chosen(&addresses, 5), [0, 2, 2, 0]);
-        assert_eq!(chosen(&addresses, 5 + SKIPPED_NS), [0, 1, 2, 0]);
+        assert_eq!(chosen(&addresses, 5 + SKIP_REFUSED_NS), [0, 1, 2, 0]);
         (0..3).for_each(|i| addresses.refused(1, i, 5));
         assert_eq!(chosen(&addresses, 6), [0, 1, 2, 0]);
         addresses.refused(0, 0, 5);
         assert_eq!(addresses.choose(0, 7, 6), 0);
         // An address that refused before the load began is skipped no longer than any other.
-        addresses.refused(1, 1, 90 * SKIPPED_NS);
-        addresses.clock_moves(90 * SKIPPED_NS + 1);
+        addresses.refused(1, 1, 90 * SKIP_REFUSED_NS);
+        addresses.clock_moves(90 * SKIP_REFUSED_NS + 1);
         assert_eq!(chosen(&addresses, 0), [0, 2, 2, 0]);
-        assert_eq!(chosen(&addresses, SKIPPED_NS), [0, 1, 2, 0]);
+        assert_eq!(chosen(&addresses, SKIP_REFUSED_NS), [0, 1, 2, 0]);
     }
 }

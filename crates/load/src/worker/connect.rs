@@ -74,16 +74,16 @@ impl<'r> Worker<'r> {
     }
 
     /// TCP is connected: asks for a tunnel if the host needs one.
-    pub(crate) fn connected(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+    pub(crate) fn on_connected(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let host = self.conns.table[id as usize].host();
         match self.conns.tunnels.as_mut().and_then(|tunnels| tunnels.ask(id, host)) {
             Some(request) => self.measure.recorder.sent(ops.send(id, request)),
-            None => self.reached(ops, id),
+            None => self.on_host_reached(ops, id),
         }
     }
 
     /// The host is reached, through a tunnel if needed: starts TLS if the host needs it.
-    fn reached(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+    fn on_host_reached(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
         let conn = &mut self.conns.table[id as usize];
         conn.forget_refusals();
@@ -93,8 +93,8 @@ impl<'r> Worker<'r> {
             self.measure.recorder.roll(now);
         }
         self.measure.recorder.connected(self.due_of(id), took_ns);
-        let Some(tls) = &mut self.conns.tls else { return self.ready(ops, id) };
-        let Some(started) = tls.start(id, host) else { return self.ready(ops, id) };
+        let Some(tls) = &mut self.conns.tls else { return self.on_ready(ops, id) };
+        let Some(started) = tls.start(id, host) else { return self.on_ready(ops, id) };
         self.conns.table[id as usize].begin_tls(ops.now());
         match started {
             Ok(hello) => self.measure.recorder.sent(ops.send_copy(id, hello)),
@@ -103,7 +103,7 @@ impl<'r> Worker<'r> {
     }
 
     /// A connection is ready for requests.
-    fn ready(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+    fn on_ready(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         if self.mode == Mode::Http2 {
             return self.streams_open(ops, id);
         }
@@ -131,9 +131,9 @@ impl<'r> Worker<'r> {
         response.extend_from_slice(chunk.bytes);
         match read(&response) {
             ConnectReply::Partial => *asked = Some(response),
-            ConnectReply::Refused(message) => self.no_tunnel(ops, id, message),
+            ConnectReply::Refused(message) => self.fail_tunnel(ops, id, message),
             ConnectReply::Open(length) => {
-                self.reached(ops, id);
+                self.on_host_reached(ops, id);
                 // A server that speaks first may already have done so.
                 let rest = &response[length..];
                 let phase = self.conns.table[id as usize].phase();
@@ -147,12 +147,12 @@ impl<'r> Worker<'r> {
 
     /// The tunnel failed: its request fails to connect.
     #[cold]
-    fn no_tunnel(&mut self, ops: &mut impl Ops<'r>, id: ConnId, message: String) {
+    fn fail_tunnel(&mut self, ops: &mut impl Ops<'r>, id: ConnId, message: String) {
         if let Some(tunnels) = &mut self.conns.tunnels {
             tunnels.last_error = message;
             tunnels.forget(id);
         }
-        self.not_made(ops, id, Failure::Connect, Reason::Proxy);
+        self.fail_connection(ops, id, Failure::Connect, Reason::Proxy);
     }
 
     /// Handles bytes on a TLS connection.
@@ -196,7 +196,7 @@ impl<'r> Worker<'r> {
         {
             return self.tls_failed(ops, id, &TlsError::NoProtocol);
         }
-        self.ready(ops, id);
+        self.on_ready(ops, id);
     }
 
     /// The TLS handshake failed, or an open TLS connection broke.
@@ -205,11 +205,11 @@ impl<'r> Worker<'r> {
         if let Some(tls) = &mut self.conns.tls {
             tls.last_error = first_line(&error.to_string());
         }
-        self.not_made(ops, id, Failure::Tls, Reason::Tls);
+        self.fail_connection(ops, id, Failure::Tls, Reason::Tls);
     }
 
     /// A connection could not be made, or its TLS broke: everything that needs it fails.
-    fn not_made(&mut self, ops: &mut impl Ops<'r>, id: ConnId, failure: Failure, reason: Reason) {
+    fn fail_connection(&mut self, ops: &mut impl Ops<'r>, id: ConnId, failure: Failure, reason: Reason) {
         if self.mode == Mode::Http2 {
             return self.streams_ended(ops, id, Some((failure, reason)));
         }
@@ -219,20 +219,20 @@ impl<'r> Worker<'r> {
                 if conn.is_being_made() {
                     self.conns.opened();
                 }
-                self.shut(ops, id);
+                self.close(ops, id);
             }
             exchange => self.fail(ops, exchange, failure, reason),
         }
     }
 
     /// The peer has closed its side (`None`), or the connection broke.
-    pub(crate) fn ended(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: Option<i32>) {
+    pub(crate) fn on_end(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: Option<i32>) {
         if self.conns.waits_for_tunnel(id) {
             let message = match error {
                 None => "the proxy closed the connection instead of answering CONNECT".to_owned(),
                 Some(error) => format!("connection to the proxy lost: {}", Reason::Os(error)),
             };
-            return self.no_tunnel(ops, id, message);
+            return self.fail_tunnel(ops, id, message);
         }
         let reason = error.map_or(Reason::Text("connection closed by the server"), Reason::Os);
         match self.conns.table[id as usize].phase() {
@@ -240,11 +240,11 @@ impl<'r> Worker<'r> {
                 if let Some(limit) = error.and_then(own_limit) {
                     self.measure.recorder.own_limit(limit);
                 }
-                if !self.other_address(ops, id) {
-                    self.not_made(ops, id, Failure::Connect, reason);
+                if !self.try_next_address(ops, id) {
+                    self.fail_connection(ops, id, Failure::Connect, reason);
                 }
             }
-            ConnPhase::Securing => self.not_made(ops, id, Failure::Tls, reason),
+            ConnPhase::Securing => self.fail_connection(ops, id, Failure::Tls, reason),
             ConnPhase::Closed | ConnPhase::Idle | ConnPhase::Busy => match self.mode {
                 Mode::Http2 => self.streams_ended(ops, id, Some((Failure::Reset, reason))),
                 Mode::WebSocket => {
@@ -258,7 +258,7 @@ impl<'r> Worker<'r> {
     }
 
     /// The address refused. Returns true if the connection is now being made to another address of its host.
-    fn other_address(&mut self, ops: &mut impl Ops<'r>, id: ConnId) -> bool {
+    fn try_next_address(&mut self, ops: &mut impl Ops<'r>, id: ConnId) -> bool {
         let now = self.now(ops);
         let conn = &mut self.conns.table[id as usize];
         let (host, address) = (conn.host(), conn.address());
@@ -268,20 +268,20 @@ impl<'r> Worker<'r> {
             return false;
         }
         self.measure.recorder.roll(now);
-        self.shut(ops, id);
+        self.close(ops, id);
         self.connect(ops, id, host, now);
         true
     }
 
     /// Closes a connection if it is open.
-    pub(crate) fn close(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+    pub(crate) fn close_if_open(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         if !self.conns.table[id as usize].is_closed() {
-            self.shut(ops, id);
+            self.close(ops, id);
         }
     }
 
     /// Closes a connection, sending its protocols' final bytes first.
-    pub(crate) fn shut(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+    pub(crate) fn close(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let mut last = std::mem::take(&mut self.conns.scratch);
         last.clear();
         self.conversations.close(id, &mut last);

@@ -10,7 +10,6 @@ use loadlab_record::counts::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Ops};
 use crate::journey::failure::StepFailure;
-use crate::journey::response::{BufferedResponse, Ended};
 use crate::journey::script::ConversationAction;
 use crate::measure::examples::{Reason, ResponseBytes};
 use crate::protocol::websocket::NORMAL;
@@ -365,21 +364,19 @@ impl<'r> Worker<'r> {
     /// Judges whether a message is the one waited for, or decides the part otherwise; `None` if it is skipped.
     fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<StepFailure>)> {
         let exchange = &mut self.slots.exchanges[id as usize];
-        let journey = self.journey.as_mut()?;
-        let part = journey.conversation(exchange.request).map(|t| &t.part);
+        let part = self.journey.as_ref()?.conversation(exchange.request).map(|t| &t.part);
         let Some(ConversationAction::Message { wait: Some(wait), .. }) = part else { return None };
-        let skips_unexpected = wait.skips_unexpected;
-        let kept: &mut BufferedResponse = exchange.buffered.as_deref_mut()?;
+        let (skips_unexpected, conn) = (wait.skips_unexpected, exchange.conn);
+        let kept = exchange.buffered.as_deref_mut()?;
         kept.set_message(message);
-        let ended = Ended { status: 0, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
         let (outcome, failure) = match kept.is_echo(message) {
-            true => journey.judge(id, exchange.request, Some(kept), ended),
+            true => self.judge(id, 0, now),
             false => (Outcome::Failed(Failure::Check), Some(StepFailure::NoEcho)),
         };
         if !skips_unexpected || !matches!(failure, Some(StepFailure::Check(_) | StepFailure::NoEcho)) {
             return Some((outcome, failure));
         }
-        if let Some(websocket) = self.conversations.get_mut(exchange.conn) {
+        if let Some(websocket) = self.conversations.get_mut(conn) {
             websocket.skipped += 1;
         }
         // The last message is shown if the part times out.
@@ -391,7 +388,7 @@ impl<'r> Worker<'r> {
     /// Handles bytes of the response to an opening.
     fn opening_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
         let id = self.conns.table[conn as usize].exchange();
-        let Some(exchange) = self.slots.exchanges.get_mut(id as usize) else { return self.shut(ops, conn) };
+        let Some(exchange) = self.slots.exchanges.get_mut(id as usize) else { return self.close(ops, conn) };
         exchange.set(Fact::HasResponseBytes, true);
         let Some(journey) = &self.journey else { return };
         let part = journey.conversation(exchange.request).map(|t| &t.part);
@@ -447,18 +444,15 @@ impl<'r> Worker<'r> {
     fn opening_refused(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], status: u16, now: u64) {
         let id = self.conns.table[conn as usize].exchange();
         let (outcome, failure) = self.judge_opening(id, status, now);
-        self.shut(ops, conn);
+        self.close(ops, conn);
         let head_end = memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4);
         self.finish(ops, id, now, RequestEnd::judged(outcome, failure, ResponseBytes { bytes, head_end }));
     }
 
     fn judge_opening(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
         self.measure.recorder.status(status);
-        let exchange = &mut self.slots.exchanges[id as usize];
-        exchange.status = status;
-        let Some(journey) = &mut self.journey else { return (Outcome::Ok, None) };
-        let ended = Ended { status, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
-        journey.judge(id, exchange.request, exchange.buffered.as_deref_mut(), ended)
+        self.slots.exchanges[id as usize].status = status;
+        self.judge(id, status, now)
     }
 
     /// The bytes received are not valid WebSocket, or beyond its limits; the server has been sent the reason.
@@ -479,7 +473,7 @@ impl<'r> Worker<'r> {
             return self.closed_by_server(ops, conn, Gone::Closed(code), Failure::Reset, Reason::WebSocket);
         }
         let id = self.conns.table[conn as usize].exchange();
-        self.shut(ops, conn);
+        self.close(ops, conn);
         self.finish(ops, id, now, RequestEnd::judged(Outcome::Ok, None, ResponseBytes::default()));
     }
 
@@ -512,7 +506,7 @@ impl<'r> Worker<'r> {
         if !idle {
             return self.fail(ops, self.conns.table[conn as usize].exchange(), failure, reason);
         }
-        self.shut(ops, conn);
+        self.close(ops, conn);
         websocket.end(gone);
         self.conversations.put_back(conn, websocket);
     }
@@ -535,7 +529,7 @@ impl<'r> Worker<'r> {
 
     fn end_conversation(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         if self.conversations.open(conn).is_some() && !self.conns.table[conn as usize].is_closed() {
-            return self.shut(ops, conn);
+            return self.close(ops, conn);
         }
         self.conversations.forget(conn);
     }

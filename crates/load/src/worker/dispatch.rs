@@ -67,7 +67,7 @@ impl<'r> Worker<'r> {
             if let Pacer::Closed(users) = &mut self.pacer {
                 users.awake += 1;
             }
-            self.user_due_now(ops, user, due, now);
+            self.handle_user_due(ops, user, due, now);
         }
     }
 
@@ -82,15 +82,15 @@ impl<'r> Worker<'r> {
             }
             let Pacer::Closed(users) = &mut self.pacer else { return };
             if let Some(Reverse((due, user))) = users.later.pop() {
-                self.user_due_now(ops, user, due, now);
+                self.handle_user_due(ops, user, due, now);
             }
         }
     }
 
     /// A user's next request has fallen due: a paced user may be busy, any other is free.
-    fn user_due_now(&mut self, ops: &mut impl Ops<'r>, user: u32, due_ns: u64, now: u64) {
+    fn handle_user_due(&mut self, ops: &mut impl Ops<'r>, user: u32, due_ns: u64, now: u64) {
         if self.spec.pace_ns.is_some() {
-            return self.step_due(ops, user, due_ns, now);
+            return self.handle_paced_due(ops, user, due_ns, now);
         }
         if now < self.end_ns {
             // Where users send as soon as they are free, due and started are the same moment.
@@ -121,29 +121,35 @@ impl<'r> Worker<'r> {
             let Pacer::Open(open) = &mut self.pacer else { return };
             // No overtaking: at the schedule's end slots become free while earlier arrivals still wait.
             let free = if open.backlog.len() == 0 { open.free.pop() } else { None };
-            match free {
-                Some(id) => {
-                    open.starting.take();
-                    if let Some(journey) = &mut self.journey {
-                        journey.arrives(id, number, index);
-                    }
-                    self.begin(ops, id, index, due, now);
-                }
-                None if self.slots.exchanges.len() < open.cap => {
-                    open.starting.take();
-                    let id = self.new_slot();
-                    if let Some(journey) = &mut self.journey {
-                        journey.arrives(id, number, index);
-                    }
-                    self.begin(ops, id, index, due, now);
-                }
-                None if open.when_behind == WhenBehind::Drop => {
-                    open.starting.take();
-                    self.measure.recorder.dropped(request, due, now);
-                }
-                None => open.backlog.push(now),
+            let is_full = free.is_none() && self.slots.exchanges.len() >= open.cap;
+            if is_full && open.when_behind == WhenBehind::Queue {
+                open.backlog.push(now);
+                continue;
+            }
+            open.starting.take();
+            if is_full {
+                self.measure.recorder.dropped(request, due, now);
+            } else {
+                let slot = free.unwrap_or_else(|| self.new_slot());
+                self.start_arrival(ops, slot, (number, index), due, now);
             }
         }
+    }
+
+    /// Starts the request of an arrival, given by its number and its index, in a free slot.
+    #[inline]
+    fn start_arrival(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        slot: u32,
+        (number, index): (u64, u32),
+        due_ns: u64,
+        noticed_ns: u64,
+    ) {
+        if let Some(journey) = &mut self.journey {
+            journey.arrives(slot, number, index);
+        }
+        self.begin(ops, slot, index, due_ns, noticed_ns);
     }
 
     /// Adds a slot, as one more request is in flight than ever before.
@@ -184,14 +190,14 @@ impl<'r> Worker<'r> {
                     Some(journey) if !journey.is_gone(id) => return self.session_next(ops, id, now),
                     Some(_) => self.session_ends(ops, id),
                 }
-                self.slot_free(ops, id, now, none);
+                self.reuse_slot(ops, id, now, none);
             }
         }
     }
 
     /// A slot is free, and takes the arrival that has waited longest, unless `none`.
     #[inline]
-    fn slot_free(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, none: bool) {
+    fn reuse_slot(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, none: bool) {
         let Pacer::Open(open) = &mut self.pacer else { return };
         if none {
             return open.free.push(id);
@@ -199,10 +205,7 @@ impl<'r> Worker<'r> {
         let noticed = open.backlog.pop().unwrap_or(now);
         if let Some((number, due)) = open.starting.take() {
             let index = self.request_of(id, number);
-            if let Some(journey) = &mut self.journey {
-                journey.arrives(id, number, index);
-            }
-            self.begin(ops, id, index, due, noticed);
+            self.start_arrival(ops, id, (number, index), due, noticed);
         }
     }
 
@@ -233,7 +236,7 @@ impl<'r> Worker<'r> {
         }
         let conn = self.slots.exchanges[slot as usize].conn;
         if self.conns.round_robin.is_none() && !self.conns.table[conn as usize].is_closed() {
-            self.shut(ops, conn);
+            self.close(ops, conn);
         }
     }
 
@@ -282,14 +285,14 @@ impl<'r> Worker<'r> {
         };
         match self.active_from(id, thought) {
             Some(due) if due <= now => self.user_begins(ops, id, due, due),
-            Some(due) => self.user_later(id, due),
+            Some(due) => self.schedule_user(id, due),
             // The user rests permanently.
             None => {}
         }
     }
 
     /// Schedules a user's next request, unless the schedule has ended by then.
-    pub(crate) fn user_later(&mut self, id: u32, due_ns: u64) {
+    pub(crate) fn schedule_user(&mut self, id: u32, due_ns: u64) {
         if let Pacer::Closed(users) = &mut self.pacer
             && due_ns < self.end_ns
         {
@@ -385,7 +388,7 @@ impl<'r> Worker<'r> {
                 return;
             }
             if let Some(due) = self.user_due(user) {
-                self.user_later(user, due);
+                self.schedule_user(user, due);
             }
             if let Pacer::Closed(users) = &mut self.pacer {
                 users.awake = user + 1;

@@ -113,7 +113,7 @@ impl<'r> Worker<'r> {
             // A held connection still being opened: the request goes out once it is open.
             ConnPhase::Connecting | ConnPhase::Securing if !elsewhere => {}
             _ => {
-                self.shut(ops, conn_id);
+                self.close(ops, conn_id);
                 self.connect(ops, conn_id, host, now);
             }
         }
@@ -250,7 +250,7 @@ impl<'r> Worker<'r> {
         let conn = &self.conns.table[id as usize];
         if conn.phase() != ConnPhase::Busy {
             // Unsolicited bytes: the connection cannot be trusted with the response to the next request.
-            return self.shut(ops, id);
+            return self.close(ops, id);
         }
         let exchange_id = conn.exchange();
         let exchange = &mut self.slots.exchanges[exchange_id as usize];
@@ -298,14 +298,15 @@ impl<'r> Worker<'r> {
         if may_continue && self.spec.keep_alive && exchange.is_sent() {
             conn.become_idle();
         } else {
-            self.shut(ops, id);
+            self.close(ops, id);
         }
         self.measure.recorder.status(status);
         let (outcome, failure) = self.judge(exchange_id, status, now);
         self.finish(ops, exchange_id, now, RequestEnd::judged(outcome, failure, response));
     }
 
-    /// Judges whether a complete response is a success, and captures from it what its user needs.
+    /// Judges whether a complete response, or a message, is a success, captures from it what its user needs, and counts
+    /// captured numbers.
     #[inline]
     pub(crate) fn judge(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
         let exchange = &mut self.slots.exchanges[id as usize];
@@ -333,7 +334,7 @@ impl<'r> Worker<'r> {
         let exchange = match self.slots.exchanges.get(exchange_id as usize) {
             Some(exchange) if phase == ConnPhase::Busy => exchange,
             // No request is in flight on it, or the request could not be written.
-            _ => return self.close(ops, id),
+            _ => return self.close_if_open(ops, id),
         };
         let now = self.now(ops);
         let whole = error.is_none() && exchange.ends_with_connection();
@@ -349,7 +350,7 @@ impl<'r> Worker<'r> {
         let unread = is_unread(exchange, error);
         let request = &self.spec.requests[exchange.request as usize];
         if rested && exchange.may_resend(request, unread) && ops.unseen(id) {
-            self.shut(ops, id);
+            self.close(ops, id);
             match unread {
                 // The server had closed the idle connection before it saw the request.
                 true => self.measure.recorder.resent(),
@@ -372,7 +373,7 @@ impl<'r> Worker<'r> {
             Mode::Http2 => self.cancel_stream(ops, id),
             // Nothing was sent on the connection.
             Mode::Http1 if is_unwritten => {}
-            Mode::Http1 | Mode::WebSocket => self.close(ops, conn),
+            Mode::Http1 | Mode::WebSocket => self.close_if_open(ops, conn),
         }
         self.finish(ops, id, now, RequestEnd::failed(failure, reason));
     }
@@ -502,10 +503,10 @@ impl<'r, O: Ops<'r>> Sink<O> for Worker<'r> {
     fn event(&mut self, ops: &mut O, event: Event<'_>) {
         match event {
             Event::Received { conn, bytes, last } => self.received(ops, conn, Chunk { bytes, last }),
-            Event::Connected(conn) => self.connected(ops, conn),
+            Event::Connected(conn) => self.on_connected(ops, conn),
             Event::Sent(conn, bytes) => self.sent(conn, bytes),
-            Event::Closed(conn) => self.ended(ops, conn, None),
-            Event::Failed(conn, error) => self.ended(ops, conn, Some(error)),
+            Event::Closed(conn) => self.on_end(ops, conn, None),
+            Event::Failed(conn, error) => self.on_end(ops, conn, Some(error)),
         }
     }
 }

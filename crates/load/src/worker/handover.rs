@@ -103,7 +103,7 @@ impl<'r> Worker<'r> {
             pool.put(shard, PooledConnection { host, address, socket: Some(socket), tls, session });
         }
         for id in 0..self.conns.table.len() as u32 {
-            self.close(ops, id);
+            self.close_if_open(ops, id);
         }
     }
 
@@ -124,7 +124,7 @@ pub fn close_connections<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> 
     let keeps = worker.pool().is_some();
     for id in 0..worker.conns.table.len() as u32 {
         if !keeps || !worker.is_at_rest(id) {
-            worker.close(io.ops(), id);
+            worker.close_if_open(io.ops(), id);
         }
     }
     let until_ns = io.ops().now() + LINGER_NS;

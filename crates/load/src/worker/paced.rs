@@ -11,7 +11,7 @@ use crate::worker::state::slots::{Fact, SkippedRun};
 impl<'r> Worker<'r> {
     /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one falls due one pace
     /// later, whatever happens to this one.
-    pub(crate) fn step_due(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, now: u64) {
+    pub(crate) fn handle_paced_due(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, now: u64) {
         let Pacer::Closed(users) = &mut self.pacer else { return };
         let (exchange, paced) = (&self.slots.exchanges[id as usize], &self.slots.paced[id as usize]);
         let number = exchange.begun + paced.waiting;
@@ -51,7 +51,7 @@ impl<'r> Worker<'r> {
             paced.waiting += 1;
         }
         if let Some(due) = self.paced_after(id, due_ns) {
-            self.user_later(id, due);
+            self.schedule_user(id, due);
         }
     }
 
@@ -67,7 +67,7 @@ impl<'r> Worker<'r> {
             _ => paced.skipped.push(SkippedRun { first_ns: due_ns, last_ns: due_ns }),
         }
         if let Some(due) = self.paced_after(id, due_ns) {
-            self.user_later(id, due);
+            self.schedule_user(id, due);
         }
     }
 

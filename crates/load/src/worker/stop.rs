@@ -63,7 +63,7 @@ impl<'r> Worker<'r> {
                 break;
             };
             let now = self.now(ops);
-            self.step_due(ops, user, due, now);
+            self.handle_paced_due(ops, user, due, now);
         }
         let Pacer::Closed(users) = &mut self.pacer else { return };
         users.later.clear();

@@ -173,7 +173,7 @@ impl<'r> Worker<'r> {
             return;
         }
         let waits = !entry.waiting.is_empty();
-        self.shut(ops, conn);
+        self.close(ops, conn);
         if waits {
             let (now, host) = (self.now(ops), self.conns.table[conn as usize].host());
             self.connect(ops, conn, host, now);
@@ -244,7 +244,7 @@ impl<'r> Worker<'r> {
         let (exchanges, timeout_ns) = (&self.slots.exchanges, self.spec.timeout_ns);
         let expires_ns = |id: u32| exchanges[id as usize].started_ns.saturating_add(timeout_ns);
         let is_wanted = entry.waiting.iter().any(|waiting| expires_ns(*waiting) > now);
-        self.shut(ops, conn);
+        self.close(ops, conn);
         if is_wanted {
             self.conns.table[conn as usize].forget_refusals();
             self.connect(ops, conn, host, now);
@@ -259,7 +259,7 @@ impl<'r> Worker<'r> {
         for conn in self.streams.connections_of(place) {
             self.streams.entry(conn).session = None;
             if !self.conns.table[conn as usize].is_closed() {
-                self.shut(ops, conn);
+                self.close(ops, conn);
             }
         }
     }
@@ -281,7 +281,7 @@ impl<'r> Worker<'r> {
         let waiting = std::mem::take(&mut entry.waiting);
         self.measure.recorder.roll(now);
         if !self.conns.table[conn as usize].is_closed() {
-            self.shut(ops, conn);
+            self.close(ops, conn);
         }
         let closed = Reason::Text("connection closed by the server");
         let (failure, reason) = why.unwrap_or((Failure::Reset, closed));

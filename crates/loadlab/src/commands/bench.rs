@@ -89,7 +89,7 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
 fn finish(args: &BenchArgs, result: &BenchResult) -> CommandEnd {
     if args.json {
         output::print_summary(&result.summary);
-    } else if !loadlab_analysis::trial::judge::could_not_run(&result.summary) {
+    } else if !loadlab_analysis::trial::judge::was_never_connected(&result.summary) {
         // If nothing ever answered, the error says enough.
         let trial = loadlab_report::trial::Trial {
             summary: &result.summary,

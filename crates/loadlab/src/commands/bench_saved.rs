@@ -302,7 +302,7 @@ fn show_one(args: &BenchArgs, run: &DiagnosedRun) {
     if args.json {
         return output::print_summary(summary);
     }
-    if loadlab_analysis::trial::judge::could_not_run(summary) {
+    if loadlab_analysis::trial::judge::was_never_connected(summary) {
         return;
     }
     let shown = loadlab_report::trial::Trial {

@@ -31,9 +31,9 @@ use crate::serve::{CLIENT_TIMEOUT, answer_each, read_head, refuse, spawn, write_
 use feed::Feed;
 
 /// By default, open pages have this long to fetch the report.
-const TAKING_NS: u64 = 10_000_000_000;
+const FETCH_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Time between two checks whether they have fetched it.
-const POLL_NS: u64 = 20_000_000;
+const POLL_INTERVAL_NS: u64 = 20_000_000;
 
 /// The live page, served until the program ends.
 pub struct Ui {
@@ -99,7 +99,7 @@ impl Ui {
         let is_report = matches!(end, End::Report(_));
         let _ = self.site.end.set(end);
         let pages = self.site.feed.end(is_report);
-        let taking_until_ns = clock::now_ns().saturating_add(TAKING_NS);
+        let taking_until_ns = clock::now_ns().saturating_add(FETCH_TIMEOUT_NS);
         // A user who pressed Ctrl-C to end the load wants the terminal back.
         let stays = !cancel.is_cancelled();
         match wait {
@@ -117,7 +117,7 @@ impl Ui {
                     && self.site.taken.load(Ordering::Acquire) < pages
                     && clock::now_ns() < taking_until_ns
                 {
-                    never.wait_until(clock::now_ns() + POLL_NS);
+                    never.wait_until(clock::now_ns() + POLL_INTERVAL_NS);
                 }
             }
         }

@@ -18,15 +18,8 @@ pub(crate) struct CaseValues {
 impl CaseValues {
     /// The case's name in the plan: without its revision, which `revisions` adds.
     pub fn own_name(&self) -> &str {
-        let revision = self.values.last().filter(|value| value.axis == REVISION_AXIS);
-        let own = revision.and_then(|value| {
-            self.name
-                .strip_suffix(&value.text)?
-                .strip_suffix('=')?
-                .strip_suffix(REVISION_AXIS)?
-                .strip_suffix(", ")
-        });
-        own.unwrap_or(&self.name)
+        let last = self.values.last().map(|value| (value.axis.as_str(), value.text.as_str()));
+        without_revision(&self.name, last)
     }
 }
 
@@ -37,4 +30,12 @@ pub(crate) struct CaseValue {
     pub text: String,
     pub kind: ScalarKind,
     pub span: Span,
+}
+
+/// The name of a case without its revision, which is the last of its axes if the plan compares revisions.
+pub(crate) fn without_revision<'a>(name: &'a str, last_axis: Option<(&str, &str)>) -> &'a str {
+    let Some((axis, text)) = last_axis.filter(|(axis, _)| *axis == REVISION_AXIS) else { return name };
+    let own = name.strip_suffix(text).and_then(|name| name.strip_suffix('='));
+    let own = own.and_then(|name| name.strip_suffix(axis)?.strip_suffix(", "));
+    own.unwrap_or(name)
 }

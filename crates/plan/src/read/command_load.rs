@@ -17,7 +17,7 @@ use crate::text::shorten::shorten;
 use crate::text::suggest;
 
 /// Default time limit of a command.
-const WITHIN_NS: u64 = 600 * SECOND_NS;
+const DEFAULT_COMMAND_TIMEOUT_NS: u64 = 600 * SECOND_NS;
 
 /// Reads a load with a `command`.
 pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Option<LoadSpec> {
@@ -74,7 +74,7 @@ fn read_section(r: &mut Reader<'_>, load: &Fields<'_>) -> Option<CommandLoad> {
     let fields = r.fields(node, &keys::COMMAND_LOAD, load.key_span("command"))?;
     let counted_by = fields.get("counted_by").and_then(|node| read_probe(r, node));
     let requests = r.count(&fields, "requests");
-    let timeout_ns = r.positive_duration(&fields, "timeout").unwrap_or(WITHIN_NS);
+    let timeout_ns = r.positive_duration(&fields, "timeout").unwrap_or(DEFAULT_COMMAND_TIMEOUT_NS);
     let dir = r.text(&fields, "dir").unwrap_or_default();
     r.requests = requests;
     let command = fields.get("run").and_then(|node| read_command(r, node));

@@ -15,7 +15,7 @@ use crate::text::suggest::listed;
 /// The name of the figure, and of the number in conditions.
 const CAPACITY: &str = "capacity";
 /// How long a level is measured if neither the search nor its load sets it.
-const LEVEL_NS: u64 = 10_000_000_000;
+const DEFAULT_LEVEL_NS: u64 = 10_000_000_000;
 /// A level settles no longer than this unless the plan sets it.
 const MOST_SETTLE_NS: u64 = 5_000_000_000;
 
@@ -57,7 +57,7 @@ pub(crate) fn read(
 pub fn level_times(load: &LoadSpec, level_ns: Option<u64>, settle_ns: Option<u64>) -> (u64, u64) {
     let own_ns = match load.until {
         Until::Elapsed(ns) => ns.saturating_sub(load.warmup_ns),
-        _ => LEVEL_NS,
+        _ => DEFAULT_LEVEL_NS,
     };
     let level_ns = level_ns.unwrap_or(own_ns).max(1);
     (level_ns, settle_ns.unwrap_or_else(|| load.warmup_ns.max((level_ns / 5).min(MOST_SETTLE_NS))))

@@ -11,6 +11,7 @@ use crate::counts::dependence::InOrder;
 use crate::counts::histogram::Histogram;
 use crate::counts::numbers::Numbers;
 use crate::counts::outcome::Failures;
+use crate::omitted::is_default;
 
 /// Requests, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -300,14 +301,14 @@ pub struct Connections {
     /// Attempts that succeeded.
     pub opened: u64,
     /// Connections that an earlier load to the same place had left open. Not included in the two above.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub reused: u64,
     /// Requests sent again on a new connection because the idle one closed without an answer. Not failures, not counted
     /// twice.
     pub requests_resent: u64,
     /// Resent requests whose connection was reset with no sign that the server had closed it before, so the server may
     /// have read them. Only requests that are safe to repeat are resent in that case.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub resent_after_reset: u64,
     /// Peak number open at one time (to within a tenth of a second).
     pub peak: u64,
@@ -331,7 +332,7 @@ pub struct Connections {
     #[serde(default)]
     pub per_user: Option<PerUser>,
     /// Users of the closed model that left because a data feed had no row for them.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub users_without_row: u64,
 }
 
@@ -345,10 +346,6 @@ impl Connections {
         self.resent_after_reset += other.resent_after_reset;
         self.own_limits.merge(other.own_limits);
     }
-}
-
-fn is_zero(value: &u64) -> bool {
-    *value == 0
 }
 
 /// A limit of loadlab's own machine that keeps it from connecting.

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::omitted::is_default;
+
 /// One line of `evidence.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -60,11 +62,11 @@ pub struct Pair {
     /// Listening address: `127.0.0.1:8080`, or the path of a Unix socket.
     pub address: String,
     /// A Unix socket: it has queues but no times, so `busy` is what threads and queues show, and a lower bound.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_default")]
     pub is_unix: bool,
     /// Connected UDP sockets, such as a resolver's for each query: `busy` are those of pairs whose sockets come and
     /// go.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_default")]
     pub is_udp: bool,
     /// Open connections.
     pub open: f64,
@@ -78,33 +80,33 @@ pub struct Pair {
     /// Open connections with bytes of `from` that have not reached `to` yet.
     pub in_transit: f64,
     /// Open connections on which `from` holds back written bytes until earlier ones are acknowledged (Nagle).
-    #[serde(skip_serializing_if = "is_zero_rate")]
+    #[serde(skip_serializing_if = "is_default")]
     pub held_by_from: f64,
     /// As `held_by_from`, for `to`: the rest of an answer waits for the acknowledgement of its beginning.
-    #[serde(skip_serializing_if = "is_zero_rate")]
+    #[serde(skip_serializing_if = "is_default")]
     pub held_by_to: f64,
     /// Open connections whose connect has not been answered yet.
-    #[serde(skip_serializing_if = "is_zero_rate")]
+    #[serde(skip_serializing_if = "is_default")]
     pub connecting: f64,
     /// Open connections that carry their first request, or wait to: nearly all if each request has its own connection.
-    #[serde(skip_serializing_if = "is_zero_rate")]
+    #[serde(skip_serializing_if = "is_default")]
     pub first_request: f64,
     /// Minimum round-trip time seen by the kernel, mean over connections, milliseconds. The smoothed round-trip time
     /// includes delayed acknowledgements that wait for an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<f64>,
     /// Segments retransmitted, by both ends, during this line.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub retransmits: u64,
     /// `retransmits` per second, in a summary.
-    #[serde(skip_serializing_if = "is_zero_rate")]
+    #[serde(skip_serializing_if = "is_default")]
     pub retransmits_per_s: f64,
     /// New Unix and UDP sockets during this line: a lower bound, since a socket that lives for less than a reading
     /// interval may be missed.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub made: u64,
     /// `made` per second, in a summary.
-    #[serde(skip_serializing_if = "is_zero_rate")]
+    #[serde(skip_serializing_if = "is_default")]
     pub made_per_s: f64,
     /// Exact times of some exchanges, from their packets.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,17 +208,4 @@ impl Evidence {
     pub fn is_empty(&self) -> bool {
         self.socket_readings == 0 && self.thread_readings == 0 && self.not_seen.is_empty()
     }
-}
-
-// serde's `skip_serializing_if` passes a reference.
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
-
-fn is_zero_rate(value: &f64) -> bool {
-    *value == 0.0
 }

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
+use crate::omitted::is_default;
+
 /// What was sampled in a trial: `profile.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -29,7 +31,7 @@ pub struct Profile {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<ComponentProfile>,
     /// Time during which waits were sampled, seconds: a second with very many waits ends early.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub waits_s: f64,
     /// What could not be sampled, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -95,10 +97,6 @@ pub struct Function<'a> {
     pub own: u64,
     /// Samples in it and in what it calls; one that calls itself counts once.
     pub total: u64,
-}
-
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
 }
 
 /// The outermost frame of a stack whose callers are not known.

@@ -14,7 +14,7 @@ use crate::document::{Cell, Table, Weight};
 use crate::figures::{self, NOTHING};
 
 /// What siege names differently comes first, then figures that no other tool has.
-const ALL: [&str; 10] = [
+const ROWS_OF_OTHER_TOOLS: [&str; 10] = [
     "transactions",
     "availability",
     "elapsed_time",
@@ -34,13 +34,13 @@ pub fn figures(findings: &Findings<'_>) -> Table {
         let is_some = |s: &Summary| !matches!(m.of(s), Value::Known(0.0) | Value::Nothing);
         cases.iter().flat_map(|c| c.summaries()).any(is_some)
     };
-    let own = metric::OWN.into_iter().chain(metric::OF_SYSTEM).filter(|m| match &*m.id {
+    let own = metric::LOADLAB_METRICS.into_iter().chain(metric::OF_SYSTEM).filter(|m| match &*m.id {
         "dropped" | "in_flight" | "cpu_per_request" | "memory_peak" => happened(m),
         "stragglers" | "tail" => cases.iter().flat_map(|c| c.summaries()).any(Summary::has_tail),
         _ => true,
     });
     let of_plan = findings.figures.iter().filter(|m| findings.are_of_plan && metric::named(&m.id).is_none());
-    let all = of_plan.cloned().chain(own).chain(ALL.into_iter().filter_map(metric::named));
+    let all = of_plan.cloned().chain(own).chain(ROWS_OF_OTHER_TOOLS.into_iter().filter_map(metric::named));
     let metrics: Vec<Metric> = all.chain(metric::failures().filter(happened)).collect();
     let trials = cases.iter().map(|c| c.summaries().count()).max().unwrap_or(0);
     Table {

@@ -11,7 +11,7 @@ use loadlab_system::{self as system, Component, ComposeSpec, Project, ServiceSpe
 
 use crate::event::RunEvent;
 use crate::limits;
-use crate::running_system::containers::{HEALTHY_NS, ready};
+use crate::running_system::containers::{HEALTHY_TIMEOUT_NS, ready};
 use crate::running_system::error::BringUpError;
 use crate::running_system::{RunningSystem, Up, within_record};
 use crate::state::{EventSink, TrialState};
@@ -176,7 +176,7 @@ impl RunningSystem {
             let name = component.name().to_owned();
             let ready = match planned {
                 Some(planned) => ready(planned, &|n| self.name(n, Some(&name)))?,
-                None => system::Ready::Healthy { timeout_ns: HEALTHY_NS },
+                None => system::Ready::Healthy { timeout_ns: HEALTHY_TIMEOUT_NS },
             };
             let after_s = self.system.ready_when(&component, &ready, &state.cancel)?;
             self.up[at].is_ready = true;

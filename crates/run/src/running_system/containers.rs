@@ -15,7 +15,7 @@ use crate::translate::component::{ready_of, words_of};
 use crate::translate::error::{Names, TranslateError};
 
 /// How long a container or service without a readiness check may take to become healthy.
-pub(super) const HEALTHY_NS: u64 = 60_000_000_000;
+pub(super) const HEALTHY_TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// Converts a container of the plan.
 ///
@@ -97,7 +97,7 @@ fn image_name(group: &str, image: &plan::Image) -> String {
 /// A name has no value.
 pub fn ready(planned: &plan::ComponentSpec, names: Names<'_>) -> Result<system::Ready, TranslateError> {
     match &planned.ready {
-        None => Ok(system::Ready::Healthy { timeout_ns: HEALTHY_NS }),
+        None => Ok(system::Ready::Healthy { timeout_ns: HEALTHY_TIMEOUT_NS }),
         Some(_) => ready_of(planned, names),
     }
 }

@@ -17,7 +17,7 @@ use crate::state::TrialState;
 use crate::translate::error::TranslateError;
 
 /// How long the query for what was stored may take.
-const READ_NS: u64 = 60_000_000_000;
+const QUERY_TIMEOUT_NS: u64 = 60_000_000_000;
 /// Maximum output of a command in bytes: ten million ids of a dozen digits, with some room to spare.
 const OUTPUT_BYTES: u64 = 256 << 20;
 /// How many missing ids to list.
@@ -72,7 +72,7 @@ pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Cou
     }
     let sent = state.sent_ids()?;
     let stop = &mut || state.must_end();
-    let until_ns = clock::now_ns() + READ_NS;
+    let until_ns = clock::now_ns() + QUERY_TIMEOUT_NS;
     let stored = match persisted {
         Persisted::Probe(probe, before) => {
             let now = probe.read(stop).map_err(|e| e.to_string())?;

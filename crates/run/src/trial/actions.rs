@@ -15,11 +15,11 @@ use crate::state::{AbortReason, EventSink, TrialState};
 use crate::translate::component;
 
 /// How often to check whether the trial must end.
-const POLL_NS: u64 = 100_000_000;
+const POLL_INTERVAL_NS: u64 = 100_000_000;
 /// How long a port may stay in use after its component is down.
-const PORT_NS: u64 = 2_000_000_000;
+const PORT_RELEASE_TIMEOUT_NS: u64 = 2_000_000_000;
 /// How long a lever's command may take.
-const SET_NS: u64 = 10_000_000_000;
+const LEVER_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Carries out the events of a trial.
 pub struct Actor<'a> {
@@ -89,7 +89,7 @@ impl Actor<'_> {
             command,
             dir: dir.into(),
             env: Vec::new(),
-            timeout_ns: Some(SET_NS),
+            timeout_ns: Some(LEVER_TIMEOUT_NS),
             log: self.running.log_files("levers", self.state).stdout,
         };
         // An interrupt ends the load; changes are reverted all the same.
@@ -120,7 +120,7 @@ impl Actor<'_> {
             if now_ns >= at_ns {
                 return false;
             }
-            over.wait_until(at_ns.min(now_ns + POLL_NS));
+            over.wait_until(at_ns.min(now_ns + POLL_INTERVAL_NS));
         }
     }
 
@@ -247,13 +247,13 @@ impl Actor<'_> {
 
     /// Starts a component again.
     fn start(&self, spec: &ComponentSpec) -> Result<Component, String> {
-        let until_ns = clock::now_ns() + PORT_NS;
+        let until_ns = clock::now_ns() + PORT_RELEASE_TIMEOUT_NS;
         let component = loop {
             match self.running.system.up(spec) {
                 Ok(component) => break component,
                 // A connection of the load may just have been made from this port.
                 Err(loadlab_system::Error::PortTaken { .. }) if clock::now_ns() < until_ns => {
-                    self.state.cancel.wait_until(clock::now_ns() + POLL_NS / 10);
+                    self.state.cancel.wait_until(clock::now_ns() + POLL_INTERVAL_NS / 10);
                 }
                 Err(error) => return Err(error.to_string()),
             }

@@ -9,7 +9,7 @@ use loadlab_record::sync::lock;
 use loadlab_system::IdleReadings;
 
 /// How long a load thread takes to adopt a connection; the load starts after that.
-const TAKE_NS: u64 = 10_000;
+const ADOPT_COST_NS: u64 = 10_000;
 
 /// Belongs to a search and outlives its trials.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Carried {
 
     /// How long it takes to adopt the pooled connections.
     pub fn takes_ns(&self) -> u64 {
-        self.pools.iter().map(|pool| pool.len() as u64).sum::<u64>() * TAKE_NS
+        self.pools.iter().map(|pool| pool.len() as u64).sum::<u64>() * ADOPT_COST_NS
     }
 
     /// Records which files components have open before a load; the lowest number counts.

@@ -14,7 +14,7 @@ use crate::readings::Readings;
 use crate::state::{Collected, TrialState};
 
 /// How often figures of the system are computed while a load runs; conditions are checked ten times as often.
-const EVERY_S: f64 = 1.0;
+const REFRESH_INTERVAL_S: f64 = 1.0;
 
 /// Figures of components and probes, for conditions on a running load. They are computed from all samples of the trial,
 /// which get numerous and arrive once a second, so they are computed only once a second, and only if needed.
@@ -33,7 +33,7 @@ impl SystemFigures {
     /// The figures that these conditions need.
     pub fn of(conditions: &[Expr]) -> Self {
         let names: Vec<NameRef> = conditions.iter().flat_map(Expr::names).collect();
-        SystemFigures { every_s: EVERY_S, ..SystemFigures::each_time(names) }
+        SystemFigures { every_s: REFRESH_INTERVAL_S, ..SystemFigures::each_time(names) }
     }
 
     /// The figures that these names need, for a caller that asks once a second.

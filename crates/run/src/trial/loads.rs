@@ -21,7 +21,7 @@ use crate::trial::program::ProgramRequest;
 use crate::trial::{Conditions, Trial};
 
 /// How often to check for deaths while nothing is sent.
-const POLL_NS: u64 = 100_000_000;
+const POLL_INTERVAL_NS: u64 = 100_000_000;
 
 impl Trial<'_> {
     /// Runs all loads, and carries out the plan's events meanwhile.
@@ -175,7 +175,7 @@ fn wait(state: &TrialState, notices: &Mutex<Receiver<Notice>>, until_ns: u64, em
         if state.must_end() || now_ns >= until_ns {
             return state.must_end();
         }
-        state.cancel.wait_until(until_ns.min(now_ns + POLL_NS));
+        state.cancel.wait_until(until_ns.min(now_ns + POLL_INTERVAL_NS));
     }
 }
 

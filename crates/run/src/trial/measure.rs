@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 
 use loadlab_analysis::trial::live::{Live, SoFar};
 use loadlab_analysis::trial::steady;
-use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
+use loadlab_analysis::{LoadRun, Planned};
 use loadlab_load::measure::own_usage;
 use loadlab_load::run::{Control, LoadEvent, LoadResult, Origin, Second, Totals};
 use loadlab_load::{LoadSpec, run};
@@ -16,7 +16,7 @@ use loadlab_record::counts::ids::{IdLine, IdSet};
 use loadlab_record::counts::load::{Counts, InWindow, Measured, Series, TagMeasured, Tick, Window};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::figure::NumberKind;
-use loadlab_record::documents::summary::{AgentSummary, Ended, Generator, LoadFacts, Summary};
+use loadlab_record::documents::summary::{AgentSummary, Ended, Generator, LoadFacts};
 use loadlab_record::expr::{Expr, Figure, NameRef, kind_of};
 use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
@@ -24,8 +24,9 @@ use loadlab_system::Notice;
 use crate::event::{Progress, RunEvent};
 use crate::senders::{ReadySenders, SenderNews};
 use crate::state::{AbortReason, EventSink, TrialState};
-use crate::trial::conditions::{LiveMetrics, SystemFigures};
+use crate::trial::conditions::SystemFigures;
 use crate::trial::facts::planned_of;
+use crate::trial::running_load::RunningLoad;
 use crate::trial::shown::{self, ShownFigures};
 
 /// Time for the load threads to get ready before a load starts.
@@ -212,7 +213,11 @@ impl Asks {
     }
 }
 
-impl Measuring<'_> {
+impl<'a> Measuring<'a> {
+    fn running_load(&self) -> RunningLoad<'a> {
+        RunningLoad { name: &self.request.spec.name, facts: self.request.facts, state: self.state }
+    }
+
     fn take(&mut self, event: LoadEvent<'_>, emit: EventSink<'_>) {
         match event {
             LoadEvent::Second(second) => {
@@ -335,13 +340,9 @@ impl Measuring<'_> {
         let is_over = self.over_s.is_some_and(|over_s| totals.at_s >= over_s);
         if self.stopped_by.is_none() && !is_over && !self.request.stop_when.is_empty() {
             let measured = self.so_far(totals, self.stop);
-            let (facts, name) = (self.request.facts, &self.request.spec.name);
-            let summary = summary_so_far(facts, name, self.state, &mut self.system, measured);
-            let readings = self.state.readings();
-            let metrics = LiveMetrics { summary: &summary, readings: &readings };
-            let reached = self.request.stop_when.iter().find(|e| e.evaluate(&metrics).holds == Some(true));
-            if let Some(condition) = reached {
-                self.stopped_by = Some(condition.to_string());
+            let load = self.running_load();
+            self.stopped_by = load.reached(self.request.stop_when, &mut self.system, measured);
+            if self.stopped_by.is_some() {
                 self.control.stop();
             }
         }
@@ -375,10 +376,10 @@ impl Measuring<'_> {
             return;
         }
         let measured = self.so_far(totals, self.figures);
-        let Some(shown) = &mut self.shown else { return };
-        let (facts, name) = (self.request.facts, &self.request.spec.name);
-        let summary = summary_so_far(facts, name, self.state, &mut shown.system, measured);
-        shown.show(name, &summary, &self.state.readings(), emit);
+        let load = self.running_load();
+        if let Some(shown) = &mut self.shown {
+            load.show(shown, measured, emit);
+        }
     }
 
     /// The measurements so far, as far as they are needed.
@@ -477,27 +478,6 @@ impl Measuring<'_> {
             how,
         }
     }
-}
-
-/// A summary of what one load has measured so far, for evaluating conditions.
-pub fn summary_so_far(
-    facts: &LoadFacts,
-    load: &str,
-    state: &TrialState,
-    system: &mut SystemFigures,
-    measured: Measured,
-) -> Summary {
-    let at_s = measured.elapsed_s;
-    let loads = [LoadRun { load: load.to_owned(), batch: 0, at_s: 0.0, measured }];
-    system.in_summary(state, at_s, |samples, events| {
-        summarise(TrialInput {
-            facts: facts.clone(),
-            loads: &loads,
-            samples,
-            events,
-            ..TrialInput::default()
-        })
-    })
 }
 
 /// A hint for when no connection can be made.

@@ -10,6 +10,7 @@ pub mod measure;
 mod measurements;
 mod prepare;
 mod program;
+mod running_load;
 mod setup;
 mod shown;
 mod sum_up;
@@ -138,21 +139,24 @@ impl Trial<'_> {
         let ready = self.prepare(running, state, emit);
         state.notices(&running.notices, emit);
         match (ready, state.abort_reason()) {
-            (Ok(_), _) if state.cancel.is_cancelled() => {
-                self.not_up(&BringUpError::BeforeLoad("interrupted before the load began".into()), state)
-            }
+            (Ok(_), _) if state.cancel.is_cancelled() => self.fail_before_load(
+                &BringUpError::BeforeLoad("interrupted before the load began".into()),
+                state,
+            ),
             (Ok(ready), None) => self.go(running, state, emit, &ready),
-            (Ok(_), Some(trouble)) => self.not_up(&BringUpError::BeforeLoad(before_load(&trouble)), state),
+            (Ok(_), Some(trouble)) => {
+                self.fail_before_load(&BringUpError::BeforeLoad(before_load(&trouble)), state)
+            }
             // If a command failed because a component had died, the death explains it.
             (Err(error), Some(trouble)) => {
                 let text = format!("{}\nthen: {error}", before_load(&trouble));
-                self.not_up(&BringUpError::BeforeLoad(text), state)
+                self.fail_before_load(&BringUpError::BeforeLoad(text), state)
             }
-            (Err(error), None) => self.not_up(&error, state),
+            (Err(error), None) => self.fail_before_load(&error, state),
         }
     }
 
-    fn not_up(&self, error: &BringUpError, state: &TrialState) -> TrialOutcome {
+    fn fail_before_load(&self, error: &BringUpError, state: &TrialState) -> TrialOutcome {
         let text = error.to_string();
         state.ensure_clock();
         state.event(EventKind::Failed { text: text.clone() });
@@ -179,7 +183,7 @@ impl Trial<'_> {
         }
         if let Err(why) = self.get_senders_ready(ready, state) {
             state.abort(AbortReason::Load(why.clone()));
-            return self.not_up(&BringUpError::BeforeLoad(why), state);
+            return self.fail_before_load(&BringUpError::BeforeLoad(why), state);
         }
         let idle = self.read_idle(running, ready);
         // Bringing a system up takes code that its load does not.

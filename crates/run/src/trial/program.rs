@@ -24,14 +24,15 @@ use crate::state::{AbortReason, TrialState};
 use crate::translate::component;
 use crate::translate::error::TranslateError;
 use crate::trial::actions::Actor;
-use crate::trial::conditions::{LiveMetrics, SystemFigures};
-use crate::trial::measure::{MeasuredLoad, summary_so_far};
+use crate::trial::conditions::SystemFigures;
+use crate::trial::measure::MeasuredLoad;
+use crate::trial::running_load::RunningLoad;
 use crate::trial::shown::ShownFigures;
 
 /// How often the program is checked.
-const POLL_NS: u64 = 100_000_000;
+const POLL_INTERVAL_NS: u64 = 100_000_000;
 /// How often it is checked until its load has started.
-const BEGIN_POLL_NS: u64 = 5_000_000;
+const BEGIN_POLL_INTERVAL_NS: u64 = 5_000_000;
 
 /// A program that makes a load, with all names filled in.
 pub struct Program {
@@ -212,13 +213,17 @@ impl ProgramRequest<'_> {
     }
 }
 
-impl ProgramRun<'_> {
+impl<'a> ProgramRun<'a> {
+    fn running_load(&self) -> RunningLoad<'a> {
+        RunningLoad { name: &self.run.program.name, facts: self.run.facts, state: self.actor.state }
+    }
+
     /// Follows the program until it ends or must end.
     fn follow(&mut self) -> ProgramEnd {
         let state = self.actor.state;
         let deadline_ns = self.running.started_ns().saturating_add(self.run.program.timeout_ns);
         loop {
-            let look_ns = if self.began_ns.is_some() { POLL_NS } else { BEGIN_POLL_NS };
+            let look_ns = if self.began_ns.is_some() { POLL_INTERVAL_NS } else { BEGIN_POLL_INTERVAL_NS };
             let next_ns = deadline_ns.min(clock::now_ns() + look_ns);
             if self.running.wait(next_ns, &state.cancel) {
                 return ProgramEnd::Itself;
@@ -283,24 +288,18 @@ impl ProgramRun<'_> {
         if self.run.stop_when.is_empty() {
             return false;
         }
-        let (facts, name, state) = (self.run.facts, &self.run.program.name, self.actor.state);
-        let summary = summary_so_far(facts, name, state, &mut self.system, measured(counted, at_s));
-        let readings = self.actor.state.readings();
-        let metrics = LiveMetrics { summary: &summary, readings: &readings };
-        let reached = self.run.stop_when.iter().find(|e| e.evaluate(&metrics).holds == Some(true));
-        self.stopped_by = reached.map(ToString::to_string);
+        let (load, measured) = (self.running_load(), measured(counted, at_s));
+        self.stopped_by = load.reached(self.run.stop_when, &mut self.system, measured);
         self.stopped_by.is_some()
     }
 
     fn show_figures(&mut self, counted: u64, at_s: f64) {
-        let Some(shown) = &mut self.shown else { return };
-        if !shown.is_due(at_s) {
-            return;
+        let load = self.running_load();
+        if let Some(shown) = &mut self.shown
+            && shown.is_due(at_s)
+        {
+            load.show(shown, measured(counted, at_s), self.actor.emit);
         }
-        let (state, name) = (self.actor.state, &self.run.program.name);
-        let measured = measured(counted, at_s);
-        let summary = summary_so_far(self.run.facts, name, state, &mut shown.system, measured);
-        shown.show(name, &summary, &state.readings(), self.actor.emit);
     }
 
     /// The count according to the watcher's last reading.

@@ -16,7 +16,7 @@ use crate::trial::prepare::{PreparedLoad, PreparedTrial, Sends, together};
 use crate::watch::{leaves_files, unseen};
 
 /// How often components are read if the plan does not specify it.
-const SAMPLE_NS: u64 = SECOND_NS;
+const DEFAULT_SAMPLE_INTERVAL_NS: u64 = SECOND_NS;
 
 /// What is watched, as it is before any load.
 pub(super) struct IdleSystem {
@@ -85,7 +85,7 @@ impl Trial<'_> {
         let clock = TrialClock { origin_ns: zero_ns };
         let facts = together(&ready.loads);
         let rhythm = SampleTiming {
-            interval_ns: self.case.system.sample_interval_ns.unwrap_or(SAMPLE_NS),
+            interval_ns: self.case.system.sample_interval_ns.unwrap_or(DEFAULT_SAMPLE_INTERVAL_NS),
             end_ns: facts.duration_s.map(|s| zero_ns + ((facts.start_s + s) * 1e9) as u64),
         };
         let started = Watcher::start_in(rhythm, clock, at_rest, ready.probes.clone(), emit.clone());

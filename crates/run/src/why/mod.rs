@@ -337,7 +337,7 @@ impl Proof<'_> {
         rounds: u32,
         left_s: u64,
     ) -> Option<(Vec<usize>, u64)> {
-        let mut parts = vec![self.tightened(record, running, levers, 0, rounds)?];
+        let mut parts = vec![self.run_tightened_load(record, running, levers, 0, rounds)?];
         let order = self.conclude(levers, &parts);
         let again = rounds_within(left_s.saturating_sub(WARM_UP_S), levers.len(), self.request.block_s);
         let is_open = self.facts.levers.iter().any(|lever| lever.call == LeverCall::CannotTell)
@@ -348,12 +348,12 @@ impl Proof<'_> {
         let again = u32::try_from(again).unwrap_or(u32::MAX);
         // This is known already, whatever becomes of the rest.
         self.facts.found = Some(found(&self.facts));
-        parts.push(self.tightened(record, running, levers, rounds, again)?);
+        parts.push(self.run_tightened_load(record, running, levers, rounds, again)?);
         Some((self.conclude(levers, &parts), 0))
     }
 
     /// Runs one load in blocks that each tighten one lever; `before` is the number of earlier rounds.
-    fn tightened<'b>(
+    fn run_tightened_load<'b>(
         &mut self,
         record: &mut Record,
         running: &mut RunningSystem,

@@ -8,11 +8,11 @@ use loadlab_record::sync::lock;
 use serde_json::Value;
 
 use super::logs::Follower;
-use super::{CALL_NS, Call, Engine, Result};
+use super::{CALL_TIMEOUT_NS, Call, Engine, Result};
 use crate::spec::Signal;
 
 /// How long an engine may take to report how a container ended; two calls are made, each with this limit.
-const ANSWER_NS: u64 = 5_000_000_000;
+const ANSWER_TIMEOUT_NS: u64 = 5_000_000_000;
 
 /// A running container, as only its engine knows it.
 #[derive(Debug)]
@@ -47,9 +47,9 @@ impl ContainerHandle {
     pub fn ended(&self) -> (Option<i32>, bool) {
         // The engine notices the end a moment after the kernel has reported it to us.
         let wait = Call::new("wait for a container", "POST", format!("/containers/{}/wait", self.id));
-        let waited = self.engine.call(wait.with_timeout(ANSWER_NS)).ok();
+        let waited = self.engine.call(wait.with_timeout(ANSWER_TIMEOUT_NS)).ok();
         let status = waited.and_then(|a| a.body["StatusCode"].as_i64());
-        let state = self.inspect(ANSWER_NS).map(|found| found["State"].clone()).unwrap_or_default();
+        let state = self.inspect(ANSWER_TIMEOUT_NS).map(|found| found["State"].clone()).unwrap_or_default();
         let status = status.or(state["ExitCode"].as_i64()).and_then(|n| i32::try_from(n).ok());
         (status, state["OOMKilled"].as_bool().unwrap_or(false))
     }
@@ -60,7 +60,7 @@ impl ContainerHandle {
     }
 
     pub fn health(&self) -> Health {
-        let Some(found) = self.inspect(CALL_NS) else {
+        let Some(found) = self.inspect(CALL_TIMEOUT_NS) else {
             return Health::Not("it no longer exists".into());
         };
         let health = &found["State"]["Health"];

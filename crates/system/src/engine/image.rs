@@ -11,7 +11,7 @@ use super::{Call, Engine, EngineError, Result, context, encoded, refused};
 use crate::cancel::Cancel;
 
 /// Time limit for pulling or building, nanoseconds.
-const LONG_NS: u64 = 3_600_000_000_000;
+const PULL_OR_BUILD_TIMEOUT_NS: u64 = 3_600_000_000_000;
 /// Longest line of the engine's progress output, in bytes; longer ones are skipped.
 const LINE_BYTES: u64 = 1 << 20;
 
@@ -53,7 +53,7 @@ impl Engine {
         };
         let doing = format!("pull the image `{image}`, which is not on this machine");
         let path = format!("/images/create?fromImage={}&tag={}", encoded(name), encoded(tag));
-        let call = Call::new(doing.clone(), "POST", path).with_timeout(LONG_NS);
+        let call = Call::new(doing.clone(), "POST", path).with_timeout(PULL_OR_BUILD_TIMEOUT_NS);
         let pulled = self.streaming_call(&call, &mut std::io::empty(), 0, cancel, &mut std::io::sink());
         pulled.map_err(|error| match error {
             EngineError::Refused { doing, status, message, .. } => {
@@ -105,7 +105,7 @@ impl Engine {
             query.push_str(&format!("&buildargs={}", encoded(&Value::Object(args).to_string())));
         }
         let doing = format!("build the image `{}` from {}", build.image, build.context.display());
-        let call = Call::new(doing, "POST", format!("/build?{query}")).with_timeout(LONG_NS);
+        let call = Call::new(doing, "POST", format!("/build?{query}")).with_timeout(PULL_OR_BUILD_TIMEOUT_NS);
         self.streaming_call(&call, &mut archive, bytes, cancel, log)
     }
 

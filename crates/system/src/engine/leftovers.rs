@@ -18,9 +18,9 @@ pub(crate) const PROJECT_LABEL: &str = "com.docker.compose.project";
 /// Prefix of our projects' names.
 pub(crate) const PROJECT: &str = "loadlab-";
 /// Time limit for removing one resource, nanoseconds.
-const REMOVE_NS: u64 = 20_000_000_000;
+const REMOVE_TIMEOUT_NS: u64 = 20_000_000_000;
 /// Pause between two listings, nanoseconds.
-const POLL_NS: u64 = 100_000_000;
+const POLL_INTERVAL_NS: u64 = 100_000_000;
 /// How many times a removal is retried while the engine still refuses it.
 const TRIES: u32 = 5;
 
@@ -88,7 +88,7 @@ impl Leftover {
     /// Removes the resource; one that is already gone counts as removed.
     pub fn remove(&self, engine: &Engine) -> Result<()> {
         let doing = format!("remove the {}", self.what);
-        engine.call(Call::new(doing, "DELETE", self.path.clone()).with_timeout(REMOVE_NS)).map(drop)
+        engine.call(Call::new(doing, "DELETE", self.path.clone()).with_timeout(REMOVE_TIMEOUT_NS)).map(drop)
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn remove_until(
                 None => tried.push((one.what, error)),
             }
         }
-        never.wait_until(clock::now_ns() + POLL_NS);
+        never.wait_until(clock::now_ns() + POLL_INTERVAL_NS);
     }
 }
 

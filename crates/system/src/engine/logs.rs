@@ -19,7 +19,7 @@ use crate::clock;
 /// How long the remaining output may take to arrive after the container has ended.
 const REST_NS: u64 = 2_000_000_000;
 /// Pause between two attempts to resume reading from an engine that is gone.
-const AGAIN_NS: u64 = 250_000_000;
+const RETRY_INTERVAL_NS: u64 = 250_000_000;
 /// Longest line of a response head, in bytes.
 const LINE_BYTES: usize = 64 << 10;
 
@@ -287,7 +287,7 @@ fn follow(
             return;
         }
         stream = loop {
-            never.wait_until(clock::now_ns() + AGAIN_NS);
+            never.wait_until(clock::now_ns() + RETRY_INTERVAL_NS);
             match open() {
                 _ if stop() => return,
                 Ok(stream) => break stream,

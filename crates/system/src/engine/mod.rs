@@ -31,7 +31,7 @@ use crate::http::{self, HttpError, SLICE};
 const NEWEST: Version = (1, 47);
 const OLDEST: Version = (1, 40);
 /// Time limit of a call that does not wait for something.
-const CALL_NS: u64 = 30_000_000_000;
+const CALL_TIMEOUT_NS: u64 = 30_000_000_000;
 
 type Version = (u32, u32);
 
@@ -54,7 +54,7 @@ pub(crate) struct Call<'a> {
 
 impl<'a> Call<'a> {
     pub fn new(doing: impl Into<String>, method: &'static str, path: impl Into<String>) -> Call<'a> {
-        Call { doing: doing.into(), method, path: path.into(), body: None, timeout_ns: CALL_NS }
+        Call { doing: doing.into(), method, path: path.into(), body: None, timeout_ns: CALL_TIMEOUT_NS }
     }
 
     pub fn body(self, body: &'a Value) -> Call<'a> {
@@ -185,7 +185,7 @@ impl Engine {
     fn open(&self) -> std::result::Result<UnixStream, HttpError> {
         let stream = UnixStream::connect(&self.socket).map_err(|e| self.broken(e))?;
         stream.set_read_timeout(Some(SLICE)).map_err(|e| self.broken(e))?;
-        stream.set_write_timeout(Some(Duration::from_nanos(CALL_NS))).map_err(|e| self.broken(e))?;
+        stream.set_write_timeout(Some(Duration::from_nanos(CALL_TIMEOUT_NS))).map_err(|e| self.broken(e))?;
         Ok(stream)
     }
 

@@ -14,7 +14,7 @@ const SCRATCH_MARK: &str = ".loadlab-scratch";
 /// How long after a request an engine may still create what it was asked for.
 pub(crate) const SETTLES_NS: u64 = 15_000_000_000;
 /// Time limit for taking down one run, nanoseconds.
-const TAKEDOWN_NS: u64 = 10_000_000_000;
+const TAKEDOWN_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Marks a scratch folder as one that may be removed with all its contents.
 pub(crate) fn mark_scratch(dir: &Path, mark: &str) -> Result<()> {
@@ -106,7 +106,7 @@ fn removed(result: std::io::Result<()>) -> std::io::Result<()> {
 /// stays if anything else does, unless that is to be forgotten.
 pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     let Cleaning { dry_run, forget } = how;
-    let until_ns = clock::now_ns() + TAKEDOWN_NS;
+    let until_ns = clock::now_ns() + TAKEDOWN_TIMEOUT_NS;
     let mut items = Vec::new();
     let mut item = |what: String, result| {
         items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
@@ -132,7 +132,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
         let settled_ns = settled_ns(state, label);
         take_down_at(socket, label, dry_run, &mut || clock::now_ns() >= settled_ns, &mut item);
     }
-    let until_ns = clock::now_ns() + TAKEDOWN_NS;
+    let until_ns = clock::now_ns() + TAKEDOWN_TIMEOUT_NS;
     for dir in cgroups.iter().filter(|dir| dir.exists()) {
         let gone = dry_run || remove_run_group(dir, until_ns);
         let result = if gone { Ok(()) } else { Err("it is in use, or loadlab may not remove it".into()) };

@@ -33,7 +33,7 @@ const MOST_BYTES: usize = 8 << 20;
 const LEAST_BYTES: usize = 64 << 10;
 const MOST_IN_ALL_BYTES: usize = 256 << 20;
 /// If no more connections can be opened, retry after this time, or when a connection has ended.
-const AGAIN_NS: u64 = 100_000_000;
+const RETRY_INTERVAL_NS: u64 = 100_000_000;
 /// Event keys that are not connections: a control message has arrived, or a client connects to the port at this index.
 const CONTROL: u64 = u64::MAX;
 const FIRST_PORT: u64 = u64::MAX - 1 - u16::MAX as u64;
@@ -214,7 +214,7 @@ impl Relay {
             let port = self.ports[*place].0.as_fd();
             self.add(port, FIRST_PORT + *place as u64, EventFlags::IN).is_err()
         });
-        self.rests_until_ns = clock::now_ns() + AGAIN_NS;
+        self.rests_until_ns = clock::now_ns() + RETRY_INTERVAL_NS;
         self.resting = resting;
     }
 
@@ -267,7 +267,7 @@ impl Relay {
     fn rest(&mut self, place: usize) {
         let _ = epoll::delete(&self.poll, &self.ports[place].0);
         self.resting.push(place);
-        self.rests_until_ns = clock::now_ns() + AGAIN_NS;
+        self.rests_until_ns = clock::now_ns() + RETRY_INTERVAL_NS;
     }
 
     /// Handles an end that has something to read, or can take more.

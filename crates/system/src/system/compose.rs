@@ -29,11 +29,11 @@ use crate::system::command::{CommandResult, CommandSpec};
 use crate::system::{Ending, System, Takedown};
 
 /// Time limit for asking a tool for its version: one of them is a large program in an interpreted language.
-const VERSION_NS: u64 = 120_000_000_000;
+const VERSION_TIMEOUT_NS: u64 = 120_000_000_000;
 /// How long stopping a project may take beyond its containers' own limits.
-const DOWN_NS: u64 = 120_000_000_000;
+const DOWN_TIMEOUT_NS: u64 = 120_000_000_000;
 /// How long pulling an image may take.
-const PULL_NS: u64 = 3_600_000_000_000;
+const PULL_TIMEOUT_NS: u64 = 3_600_000_000_000;
 
 /// How to bring up a Compose file.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl System {
         if is_podmans(words) {
             return engine.ensure_image(image, cancel).map_err(|e| failed(Box::new(e)));
         }
-        match self.compose(words, &["pull", service], spec, PULL_NS, cancel) {
+        match self.compose(words, &["pull", service], spec, PULL_TIMEOUT_NS, cancel) {
             Ok(()) if engine.has_image(image)? => Ok(()),
             Err(Error::Cancelled { doing }) => Err(Error::Cancelled { doing }),
             pulled => {
@@ -218,7 +218,7 @@ impl System {
         // Podman's tool also makes a pod, which lacks the label we search for.
         let verb = if is_podmans(&project.words) { "down" } else { "stop" };
         let never = Cancel::new();
-        let stopped = self.compose(&project.words, &[verb], &project.spec, DOWN_NS, &never);
+        let stopped = self.compose(&project.words, &[verb], &project.spec, DOWN_TIMEOUT_NS, &never);
         // Whatever Compose reported, nothing of the project may stay.
         let removed = remove_all(engine.socket(), &format!("{PROJECT_LABEL}={}", project.name));
         for inner in &present {
@@ -286,7 +286,7 @@ impl System {
         for tool in tools {
             let words: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
             let spec = ComposeSpec { log: self.scratch().join("compose-tools.log"), ..spec.clone() };
-            match self.compose(&words, &["version"], &spec, VERSION_NS, cancel) {
+            match self.compose(&words, &["version"], &spec, VERSION_TIMEOUT_NS, cancel) {
                 Ok(()) => {
                     lock(&self.engine_state).compose = Some(words.clone());
                     return Ok(words);

@@ -12,7 +12,7 @@ use crate::process::ports;
 use crate::spec::{BlockLimits, Limits};
 
 /// Time within which an empty group disappears, nanoseconds.
-const REMOVED_NS: u64 = 1_000_000_000;
+const REMOVE_TIMEOUT_NS: u64 = 1_000_000_000;
 
 impl System {
     /// Checks whether these limits can be applied to components, in groups of the run.
@@ -48,7 +48,7 @@ fn try_limits(cgroups: &[CgroupDir], component: &str, limits: &Limits) -> Result
     }
     let (group, _) = Group::create(cgroups, component);
     let limited = group.limit(limits).map(drop);
-    let _ = group.remove(clock::now_ns() + REMOVED_NS);
+    let _ = group.remove(clock::now_ns() + REMOVE_TIMEOUT_NS);
     let component = component.to_owned();
     limited.map_err(|LimitError { limit, why, hint }| Error::Limit { component, limit, why, hint })
 }

@@ -44,7 +44,7 @@ use crate::process::{self, kill};
 use crate::spec::Unavailable;
 
 /// How long killed processes may take to disappear.
-const KILLED_NS: u64 = 10_000_000_000;
+const KILL_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Parameters of a system.
 #[derive(Debug)]
@@ -277,7 +277,7 @@ impl System {
 
     /// Removes everything; a failure does not stop the rest.
     fn remove(&self) -> Result<()> {
-        let until_ns = clock::now_ns() + KILLED_NS;
+        let until_ns = clock::now_ns() + KILL_TIMEOUT_NS;
         let mut results = Vec::new();
         // Processes left behind by a probe's command are in no cgroup of the run.
         let mark = self.ledger.mark();
@@ -285,7 +285,7 @@ impl System {
         let left = || process::marked(&mark).iter().map(|stat| stat.pid).filter(|pid| *pid != own).collect();
         if let Err(pids) = kill::kill_until_none(until_ns, left) {
             let component = "what commands of the plan started".to_owned();
-            results.push(Err(Error::StillAlive { component, pids, waited_ns: KILLED_NS }));
+            results.push(Err(Error::StillAlive { component, pids, waited_ns: KILL_TIMEOUT_NS }));
         }
         let (made, asked) = {
             let mut engine_state = lock(&self.engine_state);

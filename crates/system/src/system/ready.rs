@@ -23,7 +23,7 @@ const ALIVE_NS: u64 = 50_000_000;
 /// container as running.
 const CONTAINER_ALIVE_NS: u64 = 300_000_000;
 /// Pause between two queries to a container engine.
-const ASK_NS: u64 = 50_000_000;
+const QUERY_INTERVAL_NS: u64 = 50_000_000;
 /// Time limit of the first HTTP attempt; it doubles with each attempt that times out.
 const FIRST_ATTEMPT_NS: u64 = 1_000_000_000;
 
@@ -46,7 +46,7 @@ impl System {
         let until_ns = started_ns.saturating_add(check.timeout_ns());
         let mut pause_ns = match check {
             Check::Alive => ALIVE_NS,
-            Check::Healthy { .. } => ASK_NS,
+            Check::Healthy { .. } => QUERY_INTERVAL_NS,
             _ => PAUSES_NS.0,
         };
         let mut last = None;

@@ -22,7 +22,7 @@ use crate::relay::{ARG, LinkShape, RelayCounts, RelayReport};
 use crate::spec::{Command, ComponentSpec, Limits, LinkLimits, LogFiles, Ready, RelayAt, Stop};
 
 /// Longer than a relay ever takes to answer.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const HINT: &str = "the relay's own output is in its log, next to the component's";
 
 /// The relays that are up, by component name.
@@ -92,7 +92,7 @@ impl System {
         let name = name_of(&spec.name);
         let dir = spec.logs.stdout.parent().unwrap_or(&spec.dir);
         let (ours, theirs) = UnixStream::pair().map_err(|e| failed(e.to_string()))?;
-        ours.set_read_timeout(Some(ANSWER)).map_err(|e| failed(e.to_string()))?;
+        ours.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(|e| failed(e.to_string()))?;
         let relay = ComponentSpec {
             name: name.clone(),
             command: Command::Argv(words),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{KILLED_NS, Role, System};
+use super::{KILL_TIMEOUT_NS, Role, System};
 use crate::cgroup::group::{Group, LimitError};
 use crate::clock;
 use crate::component::{Component, Inner, Life, Origin, limits};
@@ -62,7 +62,7 @@ impl System {
             Ok(started) => started,
             Err(error) => {
                 let dirs = group.dirs();
-                let until_ns = clock::now_ns() + KILLED_NS;
+                let until_ns = clock::now_ns() + KILL_TIMEOUT_NS;
                 // Report the first error; anything left here is removed with the run's folder.
                 let _ = kill::kill_groups(&dirs, until_ns);
                 let _ = group.remove(until_ns);

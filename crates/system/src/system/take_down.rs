@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Ending, KILLED_NS, System, Takedown};
+use super::{Ending, KILL_TIMEOUT_NS, System, Takedown};
 use crate::cancel::{Cancel, WaitOutcome};
 use crate::clock;
 use crate::component::{Component, Inner, Origin};
@@ -14,7 +14,7 @@ use crate::process::kill;
 /// How long remaining processes may take once a component's first process has ended cleanly.
 const STRAGGLERS_NS: u64 = 500_000_000;
 /// Pause between checks for remaining processes.
-const POLL_NS: u64 = 5_000_000;
+const POLL_INTERVAL_NS: u64 = 5_000_000;
 
 impl System {
     /// Takes a component down: sends the stop signal to its group, gives it time to obey, then kills everything in its
@@ -77,7 +77,7 @@ impl System {
     }
 
     fn end_all(&self, inner: &Inner) -> Result<()> {
-        let until_ns = clock::now_ns() + KILLED_NS;
+        let until_ns = clock::now_ns() + KILL_TIMEOUT_NS;
         let ended = match inner.group.cgroups.is_empty() {
             false => kill::kill_groups(&inner.group.dirs(), until_ns).and_then(|killed| {
                 // Processes that have left the group still belong to the component.
@@ -88,14 +88,14 @@ impl System {
         ended.map(drop).map_err(|pids| Error::StillAlive {
             component: inner.spec.name.clone(),
             pids,
-            waited_ns: KILLED_NS,
+            waited_ns: KILL_TIMEOUT_NS,
         })
     }
 
     fn forget(&self, inner: &Arc<Inner>) -> Result<()> {
         self.monitor.forget(inner);
         // A folder that remains is below the run's folder, which is in the ledger.
-        let _ = inner.group.remove(clock::now_ns() + KILLED_NS);
+        let _ = inner.group.remove(clock::now_ns() + KILL_TIMEOUT_NS);
         self.ledger.done(Resource::Group(inner.id))
     }
 }
@@ -109,6 +109,6 @@ fn wait_for_none(inner: &Inner, until_ns: u64) -> usize {
         if left == 0 || clock::now_ns() >= until_ns {
             return left;
         }
-        never.wait_until(until_ns.min(clock::now_ns() + POLL_NS));
+        never.wait_until(until_ns.min(clock::now_ns() + POLL_INTERVAL_NS));
     }
 }

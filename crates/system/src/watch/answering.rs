@@ -14,7 +14,6 @@ use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::watch::evidence::Evidence;
 use loadlab_record::watch::names::RESERVED;
 
-use super::evidence::own_cpu_ns;
 use super::evidence::sockets::{Socket, SocketTable, Subset};
 use super::evidence::unix::UnixSocket;
 use super::{Emit, WatchEvent, Watcher};
@@ -32,7 +31,7 @@ const MOST_NAMESPACES: usize = 32;
 /// Hops from the first process: what it calls, what that calls, and so on.
 const HOPS: usize = 3;
 /// Connections to databases are opened with the first requests: look again after this many nanoseconds of load.
-const AGAIN_NS: [u64; 3] = [SECOND_NS / 2, SECOND_NS, 2 * SECOND_NS];
+const LOOK_AGAIN_AFTER_NS: [u64; 3] = [SECOND_NS / 2, SECOND_NS, 2 * SECOND_NS];
 
 /// A look that takes more CPU time than this would disturb the load.
 const COSTLY_NS: u64 = SECOND_NS / 20;
@@ -382,11 +381,11 @@ impl Watcher {
     pub fn follow(&mut self, addresses: Vec<Listening>, mut found: Answering, emit: Emit) -> Result<()> {
         let (stop, reader) = (self.stopper(), self.reader.clone());
         self.spawn("loadlab-follow", move || {
-            for after_ns in AGAIN_NS {
+            for after_ns in LOOK_AGAIN_AFTER_NS {
                 if stop.wait_until(reader.clock.origin_ns + after_ns) {
                     break;
                 }
-                let (before, began_ns) = (found.processes.len(), own_cpu_ns());
+                let (before, began_ns) = (found.processes.len(), clock::thread_cpu_ns());
                 found = find_answering(&addresses, &[], std::mem::take(&mut found));
                 for process in found.processes.iter().skip(before) {
                     super::lock(&reader.turns).add(process.target());
@@ -395,7 +394,7 @@ impl Watcher {
                     emit(WatchEvent::Note(text));
                 }
                 // Do not scan a machine with a million sockets again.
-                if own_cpu_ns() - began_ns > COSTLY_NS {
+                if clock::thread_cpu_ns() - began_ns > COSTLY_NS {
                     break;
                 }
             }

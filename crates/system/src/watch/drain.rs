@@ -6,7 +6,7 @@ use crate::cancel::Cancel;
 use crate::clock;
 
 /// How often the condition is evaluated.
-pub const POLL_NS: u64 = 100_000_000;
+pub const POLL_INTERVAL_NS: u64 = 100_000_000;
 
 /// Evaluates the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is triggered; returns
 /// whether it held. `None` (not known yet, or a probe failed) counts as "not yet". The condition is evaluated at least
@@ -20,7 +20,7 @@ pub fn drain(condition: &mut dyn FnMut() -> Option<bool>, at_most_ns: u64, cance
             return done;
         }
         // On a grid from the start; a condition slower than the grid is evaluated again at once.
-        cancel.wait_until(until_ns.min(begun_ns + k * POLL_NS));
+        cancel.wait_until(until_ns.min(begun_ns + k * POLL_INTERVAL_NS));
     }
     false
 }

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::http::{self, HttpError, Url};
 
 /// Time limit of a reading, nanoseconds.
-const READ_NS: u64 = 5_000_000_000;
+const READ_TIMEOUT_NS: u64 = 5_000_000_000;
 
 /// An endpoint whose URL is valid.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl Scraper {
     pub fn read(&self, stop: &mut dyn FnMut() -> bool) -> std::result::Result<Sample, ScrapeError> {
         let nothing =
             |why: String| ScrapeError::Nothing { component: self.name.clone(), url: self.text.clone(), why };
-        let response = http::fetch(&self.url, clock::now_ns() + READ_NS, stop).map_err(|source| {
+        let response = http::fetch(&self.url, clock::now_ns() + READ_TIMEOUT_NS, stop).map_err(|source| {
             ScrapeError::Http { component: self.name.clone(), url: self.text.clone(), source }
         })?;
         if response.status != 200 {

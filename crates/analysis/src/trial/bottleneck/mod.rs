@@ -4,7 +4,7 @@
 //! `suspects_in` asks each kind of evidence for suspects and sorts them by `rank`; `located` then puts what holds
 //! requests back where they wait ahead of what is busy elsewhere. The ranks, from conclusive evidence to inference:
 //!
-//! - 0: the *generator*, if a doubt about loadlab itself (`OWN`) is grave: nothing else can be known;
+//! - 0: the *generator*, if a doubt about loadlab itself (`GENERATOR_DOUBTS`) is grave: nothing else can be known;
 //! - 1: a component that *died*, was killed for running out of memory, or had no *local port* for much of the load;
 //! - 2: a component *at a limit*: CPU, memory (or constantly reading pages from disk), file descriptors, local ports;
 //! - 3: a component that waited for its *disk* or saturated *one core*, a *machine* without an idle core; a *link* or
@@ -217,9 +217,9 @@ fn during(trial: &TrialData<'_>) -> During {
 
 /// Doubts about the generator: grave ones rule out everything else, the others are one suspect among many.
 fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
-    const OWN: [&str; 6] =
+    const GENERATOR_DOUBTS: [&str; 6] =
         ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle"];
-    let doubts = trial.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
+    let doubts = trial.summary.doubts.iter().filter(|d| GENERATOR_DOUBTS.contains(&d.kind.as_str()));
     // A generator without headroom is reported in the closed model even if nothing depends on it; hiccups and a moment
     // of throttling are not.
     let length_s = during(trial).to_s - during(trial).from_s;

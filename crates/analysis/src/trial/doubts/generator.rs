@@ -17,7 +17,7 @@ const CPU_WAIT_SHARE: f64 = 0.10;
 /// Waits that add up to less than this share of the time are ignored.
 const CPU_WAIT_FLOOR: f64 = 0.01;
 /// loadlab itself throttled by a CPU limit for more than this share of the time.
-const THROTTLED_SHARE: f64 = 0.01;
+const LOADLAB_THROTTLED_SHARE: f64 = 0.01;
 /// A machine suspended for longer than this. The measured time is a lower bound: a thread that loses its core between
 /// two readings does not count.
 const SUSPENDED_S: f64 = 1e-3;
@@ -43,7 +43,7 @@ pub(crate) fn throttled_so_far(
     }
     doubt(
         "throttled",
-        share > THROTTLED_SHARE && is_grave,
+        share > LOADLAB_THROTTLED_SHARE && is_grave,
         format!(
             "loadlab itself was throttled by a CPU limit for {} of a load of {} (summed over cores){}",
             ms(throttled_s * 1e3),

@@ -2,7 +2,7 @@
 //! cannot be tested.
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::trial::judge::is_unreachable;
+use loadlab_analysis::trial::judge::was_unreachable;
 use loadlab_record::documents::figure::FigureValue;
 use loadlab_record::documents::summary::{Ended, Summary, Verdict};
 
@@ -42,7 +42,7 @@ pub fn usable(summary: Option<Summary>, exit: Exit, why: Option<String>) -> Resu
     };
     match exit {
         // The revision's system came up, but accepts no connection.
-        Exit::CouldNotRun if is_unreachable(&summary) => Err(skipped("nothing can connect to it")),
+        Exit::CouldNotRun if was_unreachable(&summary) => Err(skipped("nothing can connect to it")),
         Exit::CouldNotRun => Err(failed()),
         _ if !matches!(summary.ended, Ended::Complete | Ended::Stopped) => {
             Err(skipped("the system broke during the load"))

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::omitted::is_default;
+
 /// A load as planned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadFacts {
@@ -15,10 +17,10 @@ pub struct LoadFacts {
     /// Rate, in the open model; with stages the maximum.
     pub rate_per_s: Option<f64>,
     /// The rate is of users, who arrive, make a journey and leave; otherwise of requests.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    #[serde(skip_serializing_if = "is_default", default)]
     pub sessions: bool,
     /// Delay from the start of the trial's loads to the start of this one, seconds.
-    #[serde(skip_serializing_if = "is_zero", default)]
+    #[serde(skip_serializing_if = "is_default", default)]
     pub start_s: f64,
     /// How users or rate change.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -61,10 +63,6 @@ impl LoadFacts {
     pub fn is_command(&self) -> bool {
         self.model == "command"
     }
-}
-
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
 }
 
 /// A stage of a load: a straight line from one level to another. Levels are users, or requests per second.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::omitted::is_default;
 use crate::watch::limits::LimitsInForce;
 
 /// What a component used during the load.
@@ -98,12 +99,8 @@ pub struct ProbeSummary {
     /// Mean of the readings.
     pub mean: Option<f64>,
     /// Readings that failed.
-    #[serde(skip_serializing_if = "is_none_failed", default)]
+    #[serde(skip_serializing_if = "is_default", default)]
     pub failed: u64,
-}
-
-fn is_none_failed(count: &u64) -> bool {
-    *count == 0
 }
 
 /// An event of the plan.

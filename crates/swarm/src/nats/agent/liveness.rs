@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 
 use super::state::RunState;
 use super::{Agent, DEAD_MAN_NS};
-use crate::agents::LOST_NS;
+use crate::agents::LOST_AFTER_NS;
 use crate::message::{Announcement, OpenSlot};
 use crate::nats::{ANNOUNCED, HEARTBEAT_INTERVAL, Subjects};
 
@@ -55,7 +55,7 @@ impl Agent<'_> {
                                 run_state.raise(&run_state.is_given_up);
                             }
                         }
-                        false if run_state.silent_ns() > LOST_NS => run_state.raise(&run_state.is_left),
+                        false if run_state.silent_ns() > LOST_AFTER_NS => run_state.raise(&run_state.is_left),
                         false => {}
                     }
                     verified = Some((message.payload.to_vec(), announcement));

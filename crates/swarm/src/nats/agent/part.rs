@@ -18,9 +18,9 @@ use crate::message::{Answer, Clock, LoadOrder};
 use crate::spool::Spool;
 
 /// How long an agent waits for the coordinator's time.
-const TIME_NS: u64 = 20_000_000_000;
+const TIME_TIMEOUT_NS: u64 = 20_000_000_000;
 /// From an order to join a load that has begun to the first request, in nanoseconds.
-const JOIN_NS: u64 = 200_000_000;
+const JOIN_LEAD_NS: u64 = 200_000_000;
 
 /// A load that other agents already send.
 #[derive(Clone, Copy)]
@@ -63,14 +63,14 @@ impl PartOfLoad {
         let bounds = *lock(&self.run_state.clock);
         let now_ns = now_ns();
         let began_ns = bounds.at(now_ns)?.here(begun.at_ns);
-        let at_ns = (now_ns + JOIN_NS).saturating_sub(began_ns);
+        let at_ns = (now_ns + JOIN_LEAD_NS).saturating_sub(began_ns);
         Some(Joins { at_ns, begun: begun.requests })
     }
 
     /// Computes a value that depends on the coordinator's clock; an agent that has just come waits for the first time
     /// answer.
     fn known_time<T>(&self, of: impl Fn() -> Option<T>) -> Result<T, String> {
-        let until_ns = now_ns() + TIME_NS;
+        let until_ns = now_ns() + TIME_TIMEOUT_NS;
         loop {
             if let Some(known) = of() {
                 return Ok(known);

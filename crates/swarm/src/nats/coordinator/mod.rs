@@ -42,7 +42,7 @@ pub use load::{Loss, News, NotOffered, PartState, ReadyLoad, Sent, SentPart};
 /// How often a waiting thread checks whether it must end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long agents have to get ready for a load, in nanoseconds.
-const READY_NS: u64 = 60_000_000_000;
+const READY_TIMEOUT_NS: u64 = 60_000_000_000;
 /// Additional time per byte of the files that they receive first: 1 MB/s.
 const READY_NS_PER_BYTE: u64 = 1_000;
 
@@ -101,7 +101,7 @@ impl Coordinator {
     pub fn start(offer: RunOffer, cancelled: &dyn Fn() -> bool) -> Result<Coordinator, SwarmError> {
         let on_loss = offer.on_loss;
         let sizes = offer.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len()));
-        let ready_ns = READY_NS.saturating_add(sizes.sum::<u64>().saturating_mul(READY_NS_PER_BYTE));
+        let ready_ns = READY_TIMEOUT_NS.saturating_add(sizes.sum::<u64>().saturating_mul(READY_NS_PER_BYTE));
         let shared =
             Arc::new(Shared { agents: Mutex::new(Agents::new(offer.slots)), changed: Condvar::new() });
         let (orders, queue) = mpsc::unbounded_channel();

@@ -4,7 +4,7 @@ use loadlab_load::io::epoll::now_ns;
 use loadlab_record::counts::load::Counts;
 
 use super::Coordinator;
-use crate::agents::{Agents, LOST_NS};
+use crate::agents::{Agents, LOST_AFTER_NS};
 use crate::message::{JoinOrder, LoadOrder, Order};
 
 impl Coordinator {
@@ -36,5 +36,5 @@ impl Coordinator {
 
 /// A message that an agent is silent.
 pub(super) fn describe_silence(agents: &Agents, slot: usize) -> String {
-    format!("agent {} (slot {slot}) was silent for {} s", agents.name(slot), LOST_NS / 1_000_000_000)
+    format!("agent {} (slot {slot}) was silent for {} s", agents.name(slot), LOST_AFTER_NS / 1_000_000_000)
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{ComposeSpec, VERSION_NS};
+use super::{ComposeSpec, VERSION_TIMEOUT_NS};
 use crate::cancel::Cancel;
 use crate::engine::leftovers::{PROJECT, PROJECT_LABEL, RUN_LABEL};
 use crate::engine::{Call, Engine, encoded};
@@ -127,7 +127,7 @@ impl System {
             vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned(), path.display().to_string()];
         command.extend(words.iter().cloned());
         command.push("config".to_owned());
-        let result = self.compose_command(command, spec, VERSION_NS, cancel);
+        let result = self.compose_command(command, spec, VERSION_TIMEOUT_NS, cancel);
         let text = fs::read_to_string(&path);
         let _ = fs::remove_file(&path);
         let mut result = result?;

@@ -42,7 +42,7 @@ const STOP_SLACK_NS: u64 = 30_000_000_000;
 /// How long an engine may take to notice that a container has ended …
 const LEARNS_NS: u64 = 2_000_000_000;
 /// … and how often it is asked.
-const POLL_NS: u64 = 20_000_000;
+const POLL_INTERVAL_NS: u64 = 20_000_000;
 
 impl System {
     /// Starts a container under its limits. As with [`System::up`] it is not ready yet.
@@ -355,7 +355,7 @@ fn gone(
     // An engine learns of an end slightly later than the kernel.
     let until_ns = clock::now_ns() + LEARNS_NS;
     while runs(&state) && clock::now_ns() < until_ns {
-        Cancel::new().wait_until(clock::now_ns() + POLL_NS);
+        Cancel::new().wait_until(clock::now_ns() + POLL_INTERVAL_NS);
         state = look();
     }
     if runs(&state) {

@@ -30,7 +30,6 @@ use std::os::unix::fs::MetadataExt;
 
 use loadlab_record::watch::evidence::Evidence;
 use loadlab_record::watch::names::GENERATOR;
-use rustix::time::ClockId;
 
 use self::owners::Owners;
 use self::packets::PacketTimer;
@@ -39,6 +38,7 @@ use self::ports::PortReader;
 use self::sockets::{NamespacePart, Socket, SocketTable, Subset};
 use self::threads::ThreadReader;
 use self::unix_and_udp::UnixAndUdp;
+use crate::clock::thread_cpu_ns;
 
 /// The processes of a component, as the watcher last saw them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ const THREADS_NS: u64 = 500_000;
 /// Approximate length of a line of evidence.
 const LINE_NS: u64 = 1_000_000_000;
 /// Interval between two searches for socket owners.
-const POLL_NS: u64 = 200_000_000;
+const POLL_INTERVAL_NS: u64 = 200_000_000;
 /// Maximum number of namespaces to read: each costs a descriptor, and a dump per reading.
 const MOST_NAMESPACES: usize = 64;
 
@@ -95,7 +95,7 @@ pub(crate) struct EvidenceReader {
 impl EvidenceReader {
     /// Updates the components' processes. If they changed, owners are searched for again.
     pub fn set_members(&mut self, members: Vec<Members>) {
-        let before = own_cpu_ns();
+        let before = thread_cpu_ns();
         if members != self.members {
             self.components =
                 members.iter().filter(|m| m.component != GENERATOR && !m.pids.is_empty()).cloned().collect();
@@ -103,12 +103,12 @@ impl EvidenceReader {
             self.owners.look_again();
             self.open_tables();
         }
-        self.spent_ns += own_cpu_ns() - before;
+        self.spent_ns += thread_cpu_ns() - before;
     }
 
     /// Finds the owners of new sockets.
     fn look(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.looked_ns) < POLL_NS {
+        if now_ns.saturating_sub(self.looked_ns) < POLL_INTERVAL_NS {
             return;
         }
         let unknown: HashSet<u32> =
@@ -160,12 +160,12 @@ impl EvidenceReader {
 
     /// Reads once. Returns how long to wait until the next reading, nanoseconds.
     pub fn read(&mut self, now_ns: u64) -> u64 {
-        let before = own_cpu_ns();
+        let before = thread_cpu_ns();
         if self.from_ns == 0 {
             self.from_ns = now_ns;
         }
         if self.packets.end() && now_ns < self.next_ns {
-            let cost_ns = own_cpu_ns() - before;
+            let cost_ns = thread_cpu_ns() - before;
             self.spent_ns += cost_ns;
             self.next_ns += cost_ns * BUDGET;
             return self.next_ns - now_ns;
@@ -200,7 +200,7 @@ impl EvidenceReader {
         let burst_ns = self.packets.see(now_ns, noted, &self.sockets, &self.parts, self.subset.one_in);
         self.threads.read(&self.components, THREADS_NS);
         self.thread_readings += 1;
-        let cost_ns = own_cpu_ns() - before;
+        let cost_ns = thread_cpu_ns() - before;
         self.spent_ns += cost_ns;
         let wait_ns = (cost_ns * BUDGET).clamp(SHORTEST_NS, LONGEST_NS);
         self.next_ns = now_ns + wait_ns;
@@ -214,7 +214,7 @@ impl EvidenceReader {
         if !is_due || self.pairs.readings() == 0 {
             return None;
         }
-        let before = own_cpu_ns();
+        let before = thread_cpu_ns();
         let socket_readings = self.pairs.readings();
         let (mut pairs, mut listeners) = self.pairs.take();
         self.packets.fill(&mut pairs);
@@ -231,7 +231,7 @@ impl EvidenceReader {
         self.pairs.keep(&alive);
         self.owners.keep(&alive.into_iter().chain(self.beside.inodes()).collect());
         let from_ns = std::mem::replace(&mut self.from_ns, now_ns);
-        let spent_ns = std::mem::take(&mut self.spent_ns) + own_cpu_ns() - before;
+        let spent_ns = std::mem::take(&mut self.spent_ns) + thread_cpu_ns() - before;
         Some(Evidence {
             from_s: at_s(from_ns),
             to_s: at_s(now_ns),
@@ -245,10 +245,4 @@ impl EvidenceReader {
             not_seen,
         })
     }
-}
-
-/// CPU time used by this thread so far.
-pub(crate) fn own_cpu_ns() -> u64 {
-    let spent = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-    spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs()
 }

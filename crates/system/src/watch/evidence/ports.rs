@@ -14,10 +14,10 @@ use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::watch::evidence::Ports;
 
 use super::netlink::in_namespace_of;
-use super::own_cpu_ns;
 use super::owners::Owners;
 use super::sockets::{SocketTable, TakenPort};
 use crate::cgroup::read::CachedFile;
+use crate::clock::thread_cpu_ns;
 use crate::watch::net::sockets_in;
 
 /// The interval between looks, as a multiple of their CPU cost: half of the budget of all evidence.
@@ -145,7 +145,7 @@ impl PortReader {
         if now_ns < self.next_ns {
             return;
         }
-        let before = own_cpu_ns();
+        let before = thread_cpu_ns();
         self.found.clear();
         for (namespace, space) in &self.spaces {
             let Some(table) = tables.get_mut(namespace) else { continue };
@@ -164,7 +164,7 @@ impl PortReader {
         }
         let is_many = |count: &Count| f64::from(count.taken) >= MANY_SHARE * f64::from(count.range);
         self.found.retain(|_, count| is_many(count));
-        self.next_ns = now_ns + SECOND_NS.max((own_cpu_ns() - before) * BUDGET);
+        self.next_ns = now_ns + SECOND_NS.max((thread_cpu_ns() - before) * BUDGET);
     }
 
     /// The results of the last look. The client is the component that is alone in its namespace, else the one that has

@@ -9,11 +9,12 @@ use std::io;
 
 use loadlab_record::watch::evidence::{Listener, Pair};
 
+use super::Members;
 use super::owners::Owners;
 use super::sockets::{Socket, SocketTable};
 use super::udp::UdpPairs;
 use super::unix::{UnixPairs, UnixSocket};
-use super::{Members, own_cpu_ns};
+use crate::clock::thread_cpu_ns;
 
 /// Interval between readings of a table that no component uses.
 const UNUSED_NS: u64 = 1_000_000_000;
@@ -23,7 +24,7 @@ const COSTS: u64 = 200;
 const LONGEST_NS: u64 = 900_000_000;
 /// The shortest interval between two searches for owners, and the interval as a multiple of its CPU cost: on a desktop
 /// new sockets appear all the time, nearly all of them of other programs.
-const POLL_NS: u64 = 200_000_000;
+const POLL_INTERVAL_NS: u64 = 200_000_000;
 const LOOK_COSTS: u64 = 400;
 
 /// When a task is due.
@@ -115,7 +116,7 @@ impl UnixAndUdp {
             return;
         }
         let cost_ns = timed(|| owners.look(members, &unknown));
-        self.look_due.after(now_ns, POLL_NS.max(cost_ns * LOOK_COSTS));
+        self.look_due.after(now_ns, POLL_INTERVAL_NS.max(cost_ns * LOOK_COSTS));
     }
 
     /// Sockets whose owners are to be kept.
@@ -158,9 +159,9 @@ fn note(failed: &mut BTreeSet<String>, kind: &str, done: io::Result<()>) {
 
 /// CPU time that `what` takes.
 fn timed(what: impl FnOnce()) -> u64 {
-    let before_ns = own_cpu_ns();
+    let before_ns = thread_cpu_ns();
     what();
-    own_cpu_ns() - before_ns
+    thread_cpu_ns() - before_ns
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
+use crate::clock::thread_cpu_ns;
 use crate::process::task::{TaskFiles, ThreadPosition};
 use crate::process::wait::{Awaits, awaits};
 
@@ -99,7 +99,7 @@ impl WaitInspector {
         self.processes.retain(|pid, process| {
             ends.contains_key(pid) || reading.wrapping_sub(process.reading) < KEPT_READINGS
         });
-        let from_ns = own_cpu_ns();
+        let from_ns = thread_cpu_ns();
         let order = ends.iter().cycle().skip(self.turn % ends.len().max(1)).take(ends.len());
         let (now, mut passed) = (Instant::now(), 0);
         for (pid, sockets) in order {
@@ -108,17 +108,17 @@ impl WaitInspector {
             if process.due.is_some_and(|due| now < due) {
                 continue;
             }
-            let before_ns = own_cpu_ns();
+            let before_ns = thread_cpu_ns();
             process.reading = self.reading;
             process.look(&mut self.files, *pid, sockets);
-            let after_ns = own_cpu_ns();
+            let after_ns = thread_cpu_ns();
             let wait = Duration::from_nanos(after_ns - before_ns) * LOOK_COSTS;
             process.due = Some(now + wait.min(LOOK_LONGEST));
             if after_ns - from_ns >= budget_ns {
                 break;
             }
         }
-        self.spent_ns = own_cpu_ns() - from_ns;
+        self.spent_ns = thread_cpu_ns() - from_ns;
         self.turn = (self.turn + passed) % ends.len().max(1);
     }
 
@@ -261,7 +261,7 @@ impl Process {
 
 impl Open {
     fn of(files: &mut TaskFiles, pid: u32) -> Open {
-        let before_ns = own_cpu_ns();
+        let before_ns = thread_cpu_ns();
         let mut open = Open {
             at: Instant::now(),
             cost: Duration::ZERO,
@@ -303,7 +303,7 @@ impl Open {
             }
         }
         open.sockets = by_fd.into_values().collect();
-        open.cost = Duration::from_nanos(own_cpu_ns() - before_ns);
+        open.cost = Duration::from_nanos(thread_cpu_ns() - before_ns);
         open
     }
 }
@@ -344,12 +344,6 @@ fn selected(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<
         word.is_some_and(|word| word >> bit & 1 == 1)
     };
     Some((0..count as i32).filter(is_set).collect())
-}
-
-/// CPU time used by this thread so far.
-fn own_cpu_ns() -> u64 {
-    let spent = clock_gettime(ClockId::ThreadCPUTime);
-    spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs()
 }
 
 #[cfg(test)]

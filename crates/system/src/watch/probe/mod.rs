@@ -18,7 +18,7 @@ use crate::logs::LineCounter;
 use crate::process::output::OutputCommand;
 
 /// Time limit of a reading, nanoseconds.
-const READ_NS: u64 = 5_000_000_000;
+const READ_TIMEOUT_NS: u64 = 5_000_000_000;
 /// Maximum output of a command, in bytes.
 const OUTPUT_BYTES: u64 = 64 << 10;
 
@@ -158,7 +158,7 @@ impl Probe {
 
     /// Reads the probe now; `stop` is checked every 20 ms and ends the attempt.
     pub fn read(&self, stop: &mut dyn FnMut() -> bool) -> Result<f64, ProbeError> {
-        let until_ns = clock::now_ns() + READ_NS;
+        let until_ns = clock::now_ns() + READ_TIMEOUT_NS;
         let value = match &self.spec.source {
             ProbeSource::Http { json, .. } => {
                 let body = self.get(until_ns, stop)?;

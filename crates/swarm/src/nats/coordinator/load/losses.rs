@@ -6,16 +6,16 @@ use loadlab_load::LoadSpec;
 use loadlab_load::run::{Origin, due_between};
 
 use super::Sending;
-use crate::agents::{Agents, LOST_NS, LostPart};
+use crate::agents::{Agents, LOST_AFTER_NS, LostPart};
 use crate::nats::agent::DEAD_MAN_NS;
 use crate::nats::coordinator::LossPolicy;
 use crate::nats::coordinator::replace::describe_silence;
 use crate::nats::{HEARTBEAT_INTERVAL, SwarmError};
 
 /// How long the server may be unreachable during a load.
-const DEAF_NS: u64 = 60_000_000_000;
+const UNREACHABLE_TIMEOUT_NS: u64 = 60_000_000_000;
 /// How long a load without a schedule waits for replacements of lost agents.
-const REPLACE_NS: u64 = 60_000_000_000;
+const REPLACE_TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// An agent that was lost, and what it left undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,14 +75,14 @@ impl Sending<'_> {
         // Lost agents will never report, and without a connection no agent can.
         let is_alone = agents.are_others_lost(self.ready.order.load, now_ns);
         if self.ending.is_aborted {
-            return is_alone || agents.deaf_for_ns(now_ns) > LOST_NS;
+            return is_alone || agents.deaf_for_ns(now_ns) > LOST_AFTER_NS;
         }
         is_alone
             && match self.ready.of.on_loss {
                 LossPolicy::Fail => false,
                 LossPolicy::Degrade => true,
                 LossPolicy::Replace => {
-                    now_ns >= self.over_ns.unwrap_or(self.begun_ns.saturating_add(REPLACE_NS))
+                    now_ns >= self.over_ns.unwrap_or(self.begun_ns.saturating_add(REPLACE_TIMEOUT_NS))
                 }
             }
     }
@@ -93,10 +93,10 @@ impl Sending<'_> {
         if let Some(why) = agents.damage(load) {
             return Some(why.to_owned());
         }
-        if agents.deaf_for_ns(now_ns) > DEAF_NS {
+        if agents.deaf_for_ns(now_ns) > UNREACHABLE_TIMEOUT_NS {
             return Some(format!(
                 "the NATS server could not be reached for {} s: what agents sent meanwhile is unknown",
-                DEAF_NS / 1_000_000_000
+                UNREACHABLE_TIMEOUT_NS / 1_000_000_000
             ));
         }
         let lost = agents.lost(load, now_ns);

@@ -27,7 +27,7 @@ pub use losses::{Loss, NotOffered};
 pub use parts::PartState;
 
 /// How long agents have to report after a load should have ended.
-const END_NS: u64 = 30_000_000_000;
+const END_TIMEOUT_NS: u64 = 30_000_000_000;
 
 /// A load that all agents are ready for. Dropping it orders the agents to abort it, unless it is over.
 pub struct ReadyLoad {
@@ -202,7 +202,7 @@ impl Sending<'_> {
             if self.control.is_aborted() && !self.ending.is_aborted {
                 self.ending.is_aborted = true;
                 self.ended_early_ns.get_or_insert(now_ns);
-                self.ending.until_ns.get_or_insert(now_ns + END_NS);
+                self.ending.until_ns.get_or_insert(now_ns + END_TIMEOUT_NS);
                 of.order(Order::Abort { load });
             } else if self.control.is_stopped() && !self.ending.is_stopped {
                 self.ending.is_stopped = true;

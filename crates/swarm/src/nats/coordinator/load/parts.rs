@@ -10,7 +10,7 @@ use super::Sending;
 use crate::agents::Agents;
 
 /// How often the state of all parts is reported.
-const SHOW_NS: u64 = 1_000_000_000;
+const REPORT_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// The state of a part while its load is sent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,7 +58,7 @@ impl Sending<'_> {
     /// The state of all parts, if it is due to be reported.
     pub(super) fn parts_if_due(&mut self, agents: &Agents) -> Option<Vec<PartState>> {
         let now_ns = now_ns();
-        if now_ns.saturating_sub(self.shown_ns) < SHOW_NS {
+        if now_ns.saturating_sub(self.shown_ns) < REPORT_INTERVAL_NS {
             return None;
         }
         self.shown_ns = now_ns;

@@ -1,6 +1,6 @@
 //! What reading costs.
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::clock::thread_cpu_ns;
 
 /// CPU time of the calling thread.
 #[derive(Debug)]
@@ -10,15 +10,10 @@ pub(crate) struct CpuClock {
 
 impl CpuClock {
     pub fn start() -> CpuClock {
-        CpuClock { start_ns: CpuClock::now_ns() }
+        CpuClock { start_ns: thread_cpu_ns() }
     }
 
     pub fn spent_ns(&self) -> u64 {
-        CpuClock::now_ns().saturating_sub(self.start_ns)
-    }
-
-    fn now_ns() -> u64 {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        thread_cpu_ns().saturating_sub(self.start_ns)
     }
 }
