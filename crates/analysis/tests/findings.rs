@@ -111,13 +111,19 @@ fn the_median_is_a_trial_and_what_is_censored_is_above_all() {
     check(&[Known(4.0), Over(1.0)], Over(1.0), Some(4.0), Over(1.0));
     check(&[Known(1.0), Over(0.5), Known(2.0)], Known(2.0), Some(1.0), Over(0.5));
     check(&[Over(3.0), Over(2.0), Known(9.0)], Over(2.0), Some(9.0), Over(3.0));
-    // Estimates are not figures: the middle one is shown if no trial has more.
+    // Estimates count at their likely value: the trials with fewer requests are often the slower ones.
     let few = |value: f64| {
         let estimate = Estimate { value: Some(value), low: Some(value / 2.0), high: None };
         Between(Few { estimate, largest: Some(9.0), needed: 1000 })
     };
     check(&[few(3.0), few(1.0), few(2.0)], few(2.0), None, few(2.0));
     check(&[few(3.0), Known(5.0)], Known(5.0), Some(5.0), Known(5.0));
+    check(&[Known(1.0), few(3.0), few(2.0)], few(2.0), None, few(2.0));
+    check(&[Known(1.0), Known(2.0), few(3.0)], Known(2.0), Some(1.0), Known(2.0));
+    // Of older records, only the number of samples is known.
+    let unknown = Between(Few { estimate: Estimate::default(), largest: None, needed: 1000 });
+    check(&[unknown, Known(5.0), unknown], Known(5.0), Some(5.0), Known(5.0));
+    check(&[unknown], unknown, None, unknown);
 }
 
 /// One rule for every figure, whichever trials the values come from: its own median, for an even number the worse

@@ -1,7 +1,7 @@
 //! Doubts while a load runs: when each is reported, and how often.
 
 use loadlab_analysis::Planned;
-use loadlab_analysis::trial::live::{Live, SoFar};
+use loadlab_analysis::trial::live::{LiveDoubts, SoFar};
 use loadlab_record::counts::load::{Counts, OwnLimits, Series};
 use loadlab_record::documents::summary::{LoadFacts, Stalls};
 
@@ -18,7 +18,7 @@ fn closed() -> LoadFacts {
 /// The reports of a load, second by second; a function of the second modifies it.
 fn reported(facts: &LoadFacts, seconds: u64, at: impl Fn(u64, &mut Second)) -> Vec<(u64, String, bool)> {
     let planned = Planned { max_in_flight: Some(50), ..Planned::default() };
-    let (mut live, mut series, mut out) = (Live::default(), Series::default(), Vec::new());
+    let (mut live, mut series, mut out) = (LiveDoubts::default(), Series::default(), Vec::new());
     for second in 1..=seconds {
         let mut now = Second::default();
         at(second, &mut now);
@@ -43,7 +43,7 @@ fn reported(facts: &LoadFacts, seconds: u64, at: impl Fn(u64, &mut Second)) -> V
             },
             throttled_s: Some(now.throttled_s),
         };
-        out.extend(live.look(facts, &planned, &so_far).into_iter().map(|d| (second, d.kind, d.grave)));
+        out.extend(live.check(facts, &planned, &so_far).into_iter().map(|d| (second, d.kind, d.grave)));
     }
     out
 }

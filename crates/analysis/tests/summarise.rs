@@ -11,8 +11,9 @@ use loadlab_record::counts::load::{
     Counts, InWindow, Measured, OwnLimits, PerUser, Stragglers, Tick, Window,
 };
 use loadlab_record::documents::event::{Event, EventKind};
+use loadlab_record::documents::figure::NumberKind;
 use loadlab_record::documents::summary::{Generator, LoadFacts, Loss, StageFacts, Stalls, Summary, Verdict};
-use loadlab_record::expr::Expr;
+use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::watch::sample::Sample;
 
 const MS: u64 = 1_000_000;
@@ -479,8 +480,16 @@ fn a_generator_without_reserve() {
             io: "sim".into(),
             ..Generator::default()
         };
-        let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).unwrap()).collect();
-        let s = summarise(TrialInput { generator: busy, expect: &expect, ..input(facts, &runs) });
+        let figures = [
+            ("page time", "p99", NumberKind::Duration),
+            ("answers", "goodput", NumberKind::Rate),
+            ("refusals", "failed", NumberKind::Plain),
+        ];
+        let figures = figures.map(|(name, text, kind)| Figure::after(&[], name, text, kind).unwrap());
+        let parsed = |e: &&str| Expr::parse(e).unwrap().with_figures(&figures);
+        let expect: Vec<Expr> = expect.iter().map(parsed).collect();
+        let planned = Planned { figures: figures.to_vec(), ..Planned::default() };
+        let s = summarise(TrialInput { generator: busy, expect: &expect, planned, ..input(facts, &runs) });
         assert_eq!(kinds(&s), [("throttled", grave), ("generator_cpu", grave)], "{expect:?}");
         s
     };
@@ -499,6 +508,10 @@ fn a_generator_without_reserve() {
     check(closed(1), &["max[1s..2s] < 1s"], true);
     check(closed(1), &["tag.page.p99 < 1s"], true);
     check(closed(1), &["service.p99 < 1s"], true);
+    // by the plan's own figures
+    check(closed(1), &["'page time' < 1s"], true);
+    check(closed(1), &["answers > 1000/s"], true);
+    check(closed(1), &["refusals == 0"], false);
     // names that end in such a word but are no time of a request
     check(closed(1), &["web.cpu.max < 90%", "queue.max < 1000", "queue.mean < 5"], false);
     check(closed(1), &["number.price.p99 < 10", "queue.rate > 1000"], false);
@@ -871,6 +884,61 @@ fn expectations_are_judged_on_the_trial() {
     assert_eq!(s.verdict, Verdict::Fail);
     let s = summarise(TrialInput { expect: &expect[..1], ..input(closed(1), &runs) });
     assert_eq!(s.verdict, Verdict::Pass);
+}
+
+/// A kill counts in the part of the trial in which it happened.
+#[test]
+fn kills_are_counted_in_parts_of_a_trial() {
+    let expect = ["db.oom_kills[0s..5s] == 0", "db.oom_kills[5s..9s] == 2", "db.oom_kills == 2"];
+    let expect = expect.map(|text| Expr::parse(text).unwrap());
+    let sample = |second: u32| Sample {
+        at_s: f64::from(second),
+        component: "db".into(),
+        oom_kills: Some(if second > 6 { 2 } else { 0 }),
+        ..Sample::default()
+    };
+    let samples: Vec<Sample> = (0..10).map(sample).collect();
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let s = summarise(TrialInput { expect: &expect, samples: &samples, ..input(closed(1), &runs) });
+    assert_eq!(
+        s.expectations.iter().map(|e| e.holds).collect::<Vec<_>>(),
+        [Some(true); 3],
+        "{:?}",
+        s.expectations
+    );
+}
+
+/// A batch has its own rates and times: without the wait for stragglers, and without other loads' later batches.
+#[test]
+fn a_batch_has_its_own_rates() {
+    let expect = [
+        "goodput[batch 1] == 100/s",
+        "goodput[batch 2] == 50/s",
+        "ok[batch 2] == 500",
+        "p50[batch 2] < 21ms",
+    ];
+    let expect = expect.map(|text| Expr::parse(text).unwrap());
+    let second = LoadRun { batch: 1, ..load("main", 20.0, 500, 20, 10.0) };
+    let runs = [load("main", 0.0, 1000, 10, 10.0), second];
+    let tick = |(number, batch, ok): (u32, u32, u64)| Tick {
+        load: "main".into(),
+        batch,
+        from_s: f64::from(number),
+        to_s: f64::from(number + 1),
+        in_window: number != 13,
+        counts: Counts { due: ok, started: ok, ok, ..Counts::default() },
+        ..Tick::default()
+    };
+    // The last second of the first batch is the wait for a straggler.
+    let first = (0..14).map(|n| (n, 0, if n < 10 { 100 } else { 0 }));
+    let ticks: Vec<Tick> = first.chain((20..30).map(|n| (n, 1, 50))).map(tick).collect();
+    let s = summarise(TrialInput { expect: &expect, ticks: &ticks, ..input(closed(1), &runs) });
+    assert_eq!(
+        s.expectations.iter().map(|e| e.holds).collect::<Vec<_>>(),
+        [Some(true); 4],
+        "{:?}",
+        s.expectations
+    );
 }
 
 /// A probe that cannot be read has no value, and one that could not be read for a while has to become steady again.

@@ -722,6 +722,24 @@ impl Server for Signpost {
     }
 }
 
+/// A user that leaves follows the redirect of its last step, too, and then is gone.
+#[test]
+fn a_final_step_that_is_redirected_ends() {
+    let mut journey = shopping(1);
+    journey.step_order = StepOrder { before: 0, round: 1, after: 1, weights: vec![], rounds: u64::MAX };
+    let checks = Checks { statuses: vec![200], ..Checks::default() };
+    let logout = Script { redirects: 3, checks, ..step("POST /2 HTTP/1.1", Some("x")) };
+    journey.scripts = vec![step("GET /0 HTTP/1.1", None), logout];
+    let spec = spec(Model::Closed { users: 2 }, Until::Elapsed(5 * MS), journey);
+    let mut sim = Sim::new(Signpost::default());
+    let outcome = simulate(&spec, &Control::default(), &mut sim, &mut |_| {}).unwrap();
+    outcome.measured.counts.balance().unwrap();
+    let asked = sim.into_server().0;
+    let count = |line: &str| asked.iter().filter(|asked| asked.trim_end() == line).count();
+    assert_eq!((count("POST /2 sim x"), count("GET /1 sim")), (2, 2), "{asked:?}");
+    assert_eq!(outcome.measured.counts.in_flight, 0);
+}
+
 #[test]
 fn redirects_are_followed_as_far_as_asked_and_each_hop_counts() {
     let run = |path: &str, most: u8| {

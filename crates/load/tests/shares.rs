@@ -13,7 +13,7 @@ use loadlab_load::random::Random;
 use loadlab_load::run::{
     Origin, PartContent, PartReport, Second, due_between, merge, simulate, simulate_part,
 };
-use loadlab_load::spec::{Joins, OtherThreads};
+use loadlab_load::spec::{JoinPoint, OtherThreads};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::counts::load::Counts;
 use loadlab_record::spec::escape::Escape;
@@ -272,7 +272,7 @@ proptest! {
             let other_threads = OtherThreads { before: before as u64, after: after as u64 };
             let part = LoadSpec { threads: threads[late], other_threads, ..spec.clone() };
             let (whole, _) = sent(&part);
-            let (rest, counts) = sent(&LoadSpec { joins: Joins { at_ns, begun: 0 }, ..part.clone() });
+            let (rest, counts) = sent(&LoadSpec { joins: JoinPoint { at_ns, begun: 0 }, ..part.clone() });
             let (earlier, later): (Vec<_>, Vec<_>) = whole.into_iter().partition(|(at, _)| *at < at_ns);
             prop_assert_eq!(&later, &rest, "{} from {}", name, at_ns);
             prop_assert_eq!(counts.due, rest.len() as u64);

@@ -322,6 +322,37 @@ fn a_load_by_number_ends_with_its_last_answer_and_says_how_long_its_tail_was() {
     }
 }
 
+/// Its fifth request is never answered.
+struct Mute(u64);
+
+impl Server for Mute {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+        self.0 += 1;
+        if self.0 == 5 { Vec::new() } else { vec![(at_ns + 10 * MS, Reply::Bytes(OK.to_vec()))] }
+    }
+}
+
+/// The window of a load by number ends with the last answer, and what is in flight after that is not in it.
+#[test]
+fn waiting_for_an_answer_that_never_comes_is_not_in_the_window() {
+    let mut spec = spec(Model::Closed { users: 10 }, Until::Requests(3000));
+    spec.timeout_ns = 30 * S;
+    let (outcome, _) = go(&spec, &mut Sim::new(Mute(0)));
+    let measured = &outcome.measured;
+    assert_eq!((measured.counts.ok, measured.counts.failures.get(Failure::Timeout)), (2999, 1));
+    let in_flight = measured.busy_in_window_s / measured.window.to_s;
+    assert!(
+        measured.window.to_s < 4.0 && (9.9..10.1).contains(&in_flight),
+        "{in_flight} {:?}",
+        measured.window
+    );
+    assert!(measured.busy_s > 30.0 + measured.busy_in_window_s - measured.window.to_s - 0.1);
+}
+
 #[test]
 fn what_ends_after_a_warm_up_has_only_its_part_of_the_window() {
     let mut spec = spec(Model::Closed { users: 4 }, Until::Elapsed(2 * S));

@@ -49,6 +49,14 @@ fn a_warm_up_is_found_left_out_and_reported() {
     assert_eq!(timed, after.filter_map(|t| t["ok"].as_u64()).sum::<u64>());
     let doubts = summary["doubts"].as_array().expect("doubts");
     assert!(doubts.iter().all(|d| d["kind"] != "warm_up"), "{doubts:?}");
+    // The charts of the report leave it out as well, and mark it.
+    let read = loadlab_record::store::read_run(&record.dir).expect("a record");
+    let trial = &read.cases[0].trials[0];
+    assert_eq!(trial.series.response_ok.count() + trial.series.response_censored.count(), timed);
+    let to_s = summary["window"]["to_s"].as_f64().expect("a window");
+    let in_load = || trial.ticks.iter().filter(|t| t.from_s < to_s - 0.05);
+    assert!(in_load().any(|t| !t.in_window), "{:?}", trial.ticks);
+    assert!(in_load().all(|t| t.in_window == (t.from_s >= from_s - 0.05)), "{:?}", trial.ticks);
 }
 
 #[test]

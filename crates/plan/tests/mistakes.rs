@@ -500,6 +500,47 @@ fn what_lives_through_the_experiment_cannot_differ() {
     "#);
 }
 
+/// At a rate, each request belongs to no one: what is about users would never be done, or pass from one to another.
+#[test]
+fn a_rate_has_no_users() {
+    let with = |more: &str| {
+        let journey = "journey: [{ get: \"http://127.0.0.1:1/\" }]";
+        briefly(&format!("{HEAD}load: {{ rate: 5/s, duration: 1m, {journey}{more} }}\n"), &Options::default())
+    };
+    assert_eq!(with(""), "");
+    assert_eq!(with(", cookies: false"), "");
+    let step = "[{ get: \"http://127.0.0.1:1/\" }]";
+    for (key, more) in [
+        ("cookies", "cookies: true".to_owned()),
+        ("user_setup", format!("user_setup: {step}")),
+        ("user_teardown", format!("user_teardown: {step}")),
+    ] {
+        let found = with(&format!(", {more}"));
+        assert!(
+            found.contains(&format!("`{key}` is about users, and a rate sends single requests")),
+            "{found}"
+        );
+    }
+}
+
+/// Limits are changed while a component lives on; the cores that it may use are not.
+#[test]
+fn cores_of_what_lives_through_the_experiment_cannot_differ() {
+    let with = |limits: &str| {
+        let db = format!("{{ run: a, lifetime: experiment, limits: {{ {limits} }} }}");
+        let matrix = "matrix: { axes: { x: [\"0\", \"0-1\"], y: [1, 2] } }";
+        briefly(
+            &format!("{HEAD}{LOAD}system: {{ components: {{ db: {db} }} }}\n{matrix}\n"),
+            &Options::default(),
+        )
+    };
+    assert_eq!(with("cpu: \"${case.y}\""), "");
+    assert_eq!(with("cpu: \"${case.y}\", cpuset: \"0\""), "");
+    let differs = "`db` lives for the whole experiment, but this differs between cases";
+    assert!(with("cpuset: \"${case.x}\"").contains(differs), "{}", with("cpuset: \"${case.x}\""));
+    assert!(with("cpu: \"${case.y}\", cpuset: \"${case.x}\"").contains(differs));
+}
+
 #[test]
 fn links_that_cannot_be_limited() {
     for (system, says) in [

@@ -319,7 +319,7 @@ fn rows(out: &mut String, lead: &str, summary: &Summary, of_plan: &[Metric], tro
     for (load, l) in &summary.by_load {
         row(&format!("load.{load}.due"), Value::Known(l.requests.due as f64), "count");
         row(&format!("load.{load}.dropped"), Value::Known(l.requests.dropped as f64), "count");
-        row(&format!("load.{load}.failed"), Value::Known(l.requests.failed as f64), "count");
+        row(&format!("load.{load}.failed"), metric::failed_of_load(summary, load), "count");
         row(&format!("load.{load}.goodput"), Value::Known(l.rate_per_s.ok), "per_s");
         for figure in ["mean", "p50", "p95", "p99", "max"] {
             row(&format!("load.{load}.{figure}"), metric::figure(&l.response_ms, figure), "ms");
@@ -335,7 +335,7 @@ fn rows(out: &mut String, lead: &str, summary: &Summary, of_plan: &[Metric], tro
     for (name, number) in &summary.numbers {
         for figure in NumberSummary::FIGURES {
             let unit = if figure == "count" { "count" } else { "number" };
-            row(&format!("number.{name}.{figure}"), number.figure(figure).flatten().into(), unit);
+            row(&format!("number.{name}.{figure}"), metric::number(number, figure), unit);
         }
     }
     if let Some(why) = trouble {

@@ -105,7 +105,7 @@ pub fn prepare(
     let spec = SystemSpec { exe: Some(options.exe.clone()), secrets: options.secrets.clone(), ..spec };
     let (system, notices) = System::new(spec).map_err(BringUpError::from)?;
     let mut running = RunningSystem::new(system, notices, &record.dir);
-    record.host(running.cgroup_version())?;
+    record.set_host(running.cgroup_version())?;
     for missing in running.unavailable() {
         emit(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
@@ -140,7 +140,7 @@ pub fn never_began(
 ) -> RunError {
     let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
     logs::mask_all(&record.dir, record.secrets(), &|_| {});
-    if let Some(writer) = first.and_then(|first| record.trial(first).ok()) {
+    if let Some(writer) = first.and_then(|first| record.begin_trial(first).ok()) {
         let state = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
         std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
         state.ensure_clock();

@@ -82,7 +82,7 @@ pub fn conduct(
         }
     };
     let has_kept = !kept.is_empty();
-    let done = Done::before(plan, &schedule, kept);
+    let done = Results::before(plan, &schedule, kept);
     // The time budget starts here, so builds do not count.
     let began = Instant::now();
     let mut conductor =
@@ -125,7 +125,7 @@ struct Conductor<'a> {
     record: Record,
     cancel: &'a Cancel,
     emit: EventSink<'a>,
-    done: Done,
+    done: Results,
     /// Set if trials run until it is certain how the cases differ.
     rounds: Option<Rounds>,
     /// When the first trial was about to start.
@@ -134,7 +134,7 @@ struct Conductor<'a> {
 
 /// Results of the trials so far.
 #[derive(Default)]
-struct Done {
+struct Results {
     trials: Vec<TrialEnd>,
     exits: Vec<Exit>,
     /// Cases that are not tried again: those that failed to come up, since retrying them would only wait for the same
@@ -150,10 +150,10 @@ struct GivenUp {
     exit: Exit,
 }
 
-impl Done {
+impl Results {
     /// The trials kept from a resumed record, in schedule order.
-    fn before(plan: &Plan, schedule: &[TrialKey], mut kept: TrialSummaries) -> Done {
-        let mut done = Done::default();
+    fn before(plan: &Plan, schedule: &[TrialKey], mut kept: TrialSummaries) -> Results {
+        let mut done = Results::default();
         for key in schedule {
             let Some(summary) = kept.remove(key) else { continue };
             done.exits.push(Exit::of_summary(&summary));
@@ -232,7 +232,7 @@ impl Conductor<'_> {
             let (outcome, is_record_lost) = self.search(running, schedule, place, spec, next);
             return self.add(key, outcome, is_record_lost);
         }
-        let writer = match self.record.trial(key) {
+        let writer = match self.record.begin_trial(key) {
             Ok(writer) => writer,
             Err(error) => return self.add(key, not_recorded(&error), true),
         };
@@ -255,7 +255,7 @@ impl Conductor<'_> {
         let next = next.map(|place| schedule[place].case).filter(|_| !is_last);
         let failed = outcome.failure.is_some();
         outcome.add_failures(running.end_trial(next, failed, &state));
-        state.notices(&running.notices, self.emit);
+        state.handle_notices(&running.notices, self.emit);
         logs::mask_ended(&state, &running.open_logs(), self.emit);
         outcome.add_failures(state.abort_reason().map(|t| (t.describe(), t.exit())));
         self.add(key, outcome, state.unwritten().is_some());
@@ -303,7 +303,7 @@ impl Conductor<'_> {
         let resolved = match limits::resolve_limits(case, self.plan.cases(), &self.done.trials) {
             Ok(resolved) => resolved,
             Err(why) => {
-                return match self.record.trial(key) {
+                return match self.record.begin_trial(key) {
                     Ok(writer) => {
                         let state = self.record.state(writer, self.cancel, running);
                         (record_unknown_limits(&state, why), state.unwritten().is_some())
@@ -413,7 +413,7 @@ impl Conductor<'_> {
             RunEnded::Complete
         };
         let ended_by = self.rounds.as_ref().and_then(Rounds::ended);
-        self.record.settled(ended_by);
+        self.record.set_rounds_end(ended_by);
         let settled = self.rounds.take().map(Rounds::into_latest).unwrap_or_default();
         if settled.iter().any(|comparison| !comparison.is_settled) {
             self.done.exits.push(Exit::Undecided);
@@ -422,7 +422,7 @@ impl Conductor<'_> {
             self.done.exits.push(Exit::CouldNotRun);
             (self.emit)(RunEvent::Note(error.to_string()));
         }
-        let Done { trials, exits, .. } = self.done;
+        let Results { trials, exits, .. } = self.done;
         RunResult { dir: self.options.out.clone(), ended, trials, settled, exit: Exit::of(exits) }
     }
 }
@@ -489,7 +489,7 @@ mod tests {
             ("not up before", vec![None], refused(), false),
         ];
         for (what, earlier, latest, is_given_up) in table {
-            let mut done = Done::default();
+            let mut done = Results::default();
             done.trials.push(trial("another", Some(refused())));
             done.trials.extend(earlier.into_iter().map(|summary| trial("case", summary)));
             assert_eq!(done.is_never_reached("case", &latest), is_given_up, "{what}");

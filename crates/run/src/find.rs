@@ -102,7 +102,7 @@ fn end(
         (Some(_), None) => RunEnded::Complete,
         _ => RunEnded::Broken,
     };
-    record.search(&facts);
+    record.set_search(&facts);
     let mut exits = vec![exit];
     if let Err(error) = record.end(ended) {
         exits.push(Exit::CouldNotRun);

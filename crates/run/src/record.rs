@@ -106,7 +106,7 @@ impl Record {
     }
 
     /// Updates the findings of a proof; written with the next case and at the end.
-    pub fn why(&mut self, facts: &WhyFacts) {
+    pub fn set_why(&mut self, facts: &WhyFacts) {
         self.manifest.why = Some(facts.clone());
     }
 
@@ -114,7 +114,7 @@ impl Record {
     ///
     /// # Errors
     /// The manifest cannot be written.
-    pub fn level(&mut self, case: &Case) -> Result<TrialKey, StoreError> {
+    pub fn begin_level(&mut self, case: &Case) -> Result<TrialKey, StoreError> {
         let index = match self.manifest.cases.iter().position(|c| c.name == case.name) {
             Some(index) => index,
             None => {
@@ -130,7 +130,7 @@ impl Record {
     }
 
     /// Updates the progress of a search; written with the next case and at the end.
-    pub fn search(&mut self, facts: &SearchFacts) {
+    pub fn set_search(&mut self, facts: &SearchFacts) {
         self.manifest.search = Some(facts.clone());
     }
 
@@ -138,7 +138,7 @@ impl Record {
     ///
     /// # Errors
     /// The manifest cannot be written.
-    pub fn host(&mut self, cgroup: &str) -> Result<(), StoreError> {
+    pub fn set_host(&mut self, cgroup: &str) -> Result<(), StoreError> {
         self.manifest.host = host::host(cgroup);
         self.writer.manifest(&self.manifest)
     }
@@ -147,7 +147,7 @@ impl Record {
     ///
     /// # Errors
     /// The folder cannot be created.
-    pub fn trial(&self, key: TrialKey) -> Result<TrialWriter, StoreError> {
+    pub fn begin_trial(&self, key: TrialKey) -> Result<TrialWriter, StoreError> {
         self.writer.trial(self.case_dir(key.case), key.trial)
     }
 
@@ -155,7 +155,7 @@ impl Record {
     ///
     /// # Errors
     /// The folder cannot be created.
-    pub fn level_of_trial(&self, key: TrialKey, measurement: u32) -> Result<TrialWriter, StoreError> {
+    pub fn begin_level_of_trial(&self, key: TrialKey, measurement: u32) -> Result<TrialWriter, StoreError> {
         self.writer.level(self.case_dir(key.case), key.trial, measurement)
     }
 
@@ -203,7 +203,7 @@ impl Record {
     }
 
     /// Sets why trials that run until it is certain how the cases differ ended; written when the run ends.
-    pub fn settled(&mut self, ended: Option<UntilEnded>) {
+    pub fn set_rounds_end(&mut self, ended: Option<UntilEnded>) {
         if let Some(until) = &mut self.manifest.until_certain {
             until.ended = ended;
         }

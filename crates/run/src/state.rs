@@ -35,6 +35,10 @@ pub struct TrialState {
     pub secrets: Secrets,
     seen: Mutex<Observed>,
     is_aborted: AtomicBool,
+    /// Whether an event of the plan has taken a component away, if only for a moment.
+    is_disturbed: AtomicBool,
+    /// Whether a load of the trial has had a connection.
+    was_connected: AtomicBool,
 }
 
 /// What was observed during a trial.
@@ -91,7 +95,15 @@ pub enum AbortReason {
 impl TrialState {
     /// A trial in which nothing has happened yet.
     pub fn new(writer: Option<TrialWriter>, cancel: Cancel, secrets: Secrets) -> Self {
-        TrialState { writer, cancel, secrets, seen: Mutex::default(), is_aborted: AtomicBool::new(false) }
+        TrialState {
+            writer,
+            cancel,
+            secrets,
+            seen: Mutex::default(),
+            is_aborted: AtomicBool::new(false),
+            is_disturbed: AtomicBool::new(false),
+            was_connected: AtomicBool::new(false),
+        }
     }
 
     fn seen(&self) -> MutexGuard<'_, Observed> {
@@ -116,6 +128,22 @@ impl TrialState {
         if self.seen().clock.is_none() {
             self.set_clock(clock::now_ns());
         }
+    }
+
+    /// An event of the plan takes a component away: from now on, a target that refuses is what the plan asked for.
+    pub fn disturb(&self) {
+        self.is_disturbed.store(true, Ordering::Relaxed);
+    }
+
+    /// A load of the trial has connected to its target.
+    pub fn connected(&self) {
+        self.was_connected.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a target that refuses connections is what the plan asked for: it was there, until an event took a
+    /// component away.
+    pub fn expects_refusal(&self) -> bool {
+        self.is_disturbed.load(Ordering::Relaxed) && self.was_connected.load(Ordering::Relaxed)
     }
 
     /// Records an event that happened now.
@@ -222,7 +250,7 @@ impl TrialState {
     }
 
     /// Handles notices from the system; a death ends the trial.
-    pub fn notices(&self, notices: &Mutex<Receiver<Notice>>, emit: EventSink<'_>) {
+    pub fn handle_notices(&self, notices: &Mutex<Receiver<Notice>>, emit: EventSink<'_>) {
         let Ok(receiver) = notices.try_lock() else { return };
         while let Ok(notice) = receiver.try_recv() {
             match notice {

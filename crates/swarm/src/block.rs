@@ -192,6 +192,8 @@ impl Block {
         (delta.from_ns, delta.until_ns) = (at.until_ns, at.until_ns);
         (delta.window_to_ns, delta.gaps) = (at.window_to_ns, at.gaps);
         delta.counts.in_flight = at.in_flight;
+        // How old they were is not known, nor of which tag.
+        delta.window.response_censored.record_n(0, at.in_flight);
         let mut body = Vec::new();
         write_histograms(&delta, &mut body);
         Block { head: Head::Counted(Box::new(counted(&delta))), body }

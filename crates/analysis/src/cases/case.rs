@@ -4,7 +4,7 @@ pub use loadlab_record::documents::manifest::TRIALS_FOR_DIFFERENCES;
 use loadlab_record::documents::summary::{Ended, Summary, Verdict};
 use loadlab_record::store::{CaseRecord, TrialRecord};
 
-use crate::cases::metric::{Better, Few, Metric, Value};
+use crate::cases::metric::{Better, Metric, Value};
 use crate::trial::bottleneck::Diagnosis;
 
 /// Findings of one case.
@@ -71,29 +71,33 @@ pub fn without_controls<'c, 'a>(
 }
 
 impl Spread {
-    /// The spread of the trials' values. A value known only as a lower bound sorts above all known ones.
+    /// The spread of the trials' values. A value known only as a lower bound sorts above all others, an estimate from
+    /// few samples at its most likely value: trials with fewer requests are often the slower ones, and leaving them out
+    /// would flatter. If the middle is an estimate, it represents all, without a range.
     pub fn of(values: Vec<Value>, better: Better) -> Spread {
-        let mut reported: Vec<Value> =
-            values.iter().copied().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).collect();
         let key = |v: &Value| match v {
-            Value::Known(v) => (0, *v),
-            Value::Over(v) => (1, *v),
-            _ => (2, 0.0),
+            Value::Known(v) => Some((0, *v)),
+            Value::Between(few) if !few.is_unknown() => Some((0, few.likely())),
+            Value::Over(v) => Some((1, *v)),
+            Value::Between(_) | Value::Nothing => None,
         };
-        reported.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
-        // If no trial has enough samples, the middle estimate represents all.
-        let mut few: Vec<Few> =
-            values.iter().filter_map(|v| if let Value::Between(f) = v { Some(*f) } else { None }).collect();
-        few.sort_by(|a, b| a.likely().total_cmp(&b.likely()));
-        let unreported = few.get(few.len() / 2).map_or(Value::Nothing, |few| Value::Between(*few));
+        let mut sorted: Vec<((u8, f64), Value)> = values.iter().filter_map(|v| Some((key(v)?, *v))).collect();
+        sorted.sort_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let middle = match better {
-            Better::More => reported.len().saturating_sub(1) / 2,
-            Better::Less | Better::Neither => reported.len() / 2,
+            Better::More => sorted.len().saturating_sub(1) / 2,
+            Better::Less | Better::Neither => sorted.len() / 2,
         };
+        // Of older records, only the number of samples is known.
+        let unknown = || values.iter().find(|v| matches!(v, Value::Between(_))).copied();
+        let median = sorted.get(middle).map(|(_, value)| *value).or_else(unknown).unwrap_or(Value::Nothing);
+        if let Value::Between(_) = median {
+            return Spread { median, min: None, max: median, values };
+        }
+        let mut reported = sorted.iter().map(|(_, value)| *value).filter(|v| !matches!(v, Value::Between(_)));
         Spread {
-            median: reported.get(middle).copied().unwrap_or(unreported),
-            min: reported.iter().find_map(|v| v.known()),
-            max: reported.last().copied().unwrap_or(unreported),
+            median,
+            min: reported.clone().find_map(Value::known),
+            max: reported.next_back().unwrap_or(Value::Nothing),
             values,
         }
     }

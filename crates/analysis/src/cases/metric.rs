@@ -7,11 +7,12 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 use loadlab_record::Failure;
+use loadlab_record::counts::numbers::NumberSummary;
 use loadlab_record::counts::quantile::{Estimate, quantile_of, samples_needed};
 pub use loadlab_record::documents::figure::Better;
 use loadlab_record::documents::figure::{FigureValue, NumberKind};
 use loadlab_record::documents::manifest::FigureFacts;
-use loadlab_record::documents::summary::{ComponentSummary, Distribution, Summary};
+use loadlab_record::documents::summary::{ComponentSummary, Distribution, LoadFacts, Summary};
 use loadlab_record::expr::{Formula, Known, NumberSource, TrialPart};
 
 /// A figure of one trial.
@@ -540,6 +541,24 @@ pub fn figure(distribution: &Distribution, name: &str) -> Value {
             needed: samples_needed(quantile),
         }),
         None => before(distribution, name).map_or(Value::Nothing, Value::Between),
+    }
+}
+
+/// A figure of captured numbers; if it is unknown, what is known about it.
+pub fn number(number: &NumberSummary, name: &str) -> Value {
+    let estimated = number.few.of(name).zip(quantile_of(name));
+    let few = |(estimate, quantile)| {
+        Value::Between(Few { estimate, largest: number.max, needed: samples_needed(quantile) })
+    };
+    estimated.map_or_else(|| number.figure(name).flatten().into(), few)
+}
+
+/// Failed requests of one of several loads: nothing is known of those that a program makes.
+pub fn failed_of_load(summary: &Summary, load: &str) -> Value {
+    let is_command = summary.load.loads.get(load).is_some_and(LoadFacts::is_command);
+    match summary.by_load.get(load).filter(|_| !is_command) {
+        Some(load) => Value::Known(load.requests.failed as f64),
+        None => Value::Nothing,
     }
 }
 

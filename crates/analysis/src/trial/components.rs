@@ -58,6 +58,9 @@ pub fn within(samples: &[Sample], component: &str, during: During) -> ComponentS
     let mut summary = of_component(&readings, during, during);
     let until = readings.partition_point(|s| s.at_s <= during.to_s);
     summary.memory_bytes.last = memory(&readings[..until], &[]).last;
+    // Kills since the last reading before that part.
+    let from = readings.partition_point(|s| s.at_s <= during.from_s).saturating_sub(1);
+    summary.oom_kills = kills(&readings[from.min(until)..until]);
     summary
 }
 

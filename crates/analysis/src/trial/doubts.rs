@@ -82,7 +82,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
         unfair(summary),
         feed_exhausted(summary),
         failed::all_failed(summary),
-        resets::resent_after_reset(summary),
+        resets::resent_after_reset(summary, grounds),
         tail(summary, grounds),
         few_samples(summary),
         ended_early(summary),

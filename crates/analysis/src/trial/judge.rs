@@ -96,6 +96,9 @@ impl<'a> TrialNumbers<'a> {
             (Some(probe), _) => {
                 self.probe_within(probe, name, window).map(|value| (value, NumberKind::Plain))
             }
+            (None, Some((_, "restarts"))) => {
+                return Some(Known::Unknown("restarts are counted over the whole trial".to_owned()));
+            }
             (None, Some((component, figure))) => {
                 let during = During { from_s: window.from_s, to_s: window.to_s };
                 let summary = components::within(self.samples, component, during);

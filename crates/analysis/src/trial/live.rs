@@ -44,7 +44,7 @@ pub struct SoFar<'a> {
 
 /// The live doubts of one load, as reported so far.
 #[derive(Clone, Debug, Default)]
-pub struct Live {
+pub struct LiveDoubts {
     late: HoldTimer,
     throttled: HoldTimer,
     stalls: HoldTimer,
@@ -67,7 +67,7 @@ struct HoldTimer {
 impl HoldTimer {
     /// Takes a doubt with its severity, or none, once a second; returns it once it has held for `hold` seconds and is
     /// news.
-    fn look(&mut self, found: Option<(f64, Doubt)>, hold: u32) -> Option<Doubt> {
+    fn check(&mut self, found: Option<(f64, Doubt)>, hold: u32) -> Option<Doubt> {
         let Some((size, doubt)) = found else {
             self.held = 0;
             return None;
@@ -85,9 +85,9 @@ impl HoldTimer {
     }
 }
 
-impl Live {
+impl LiveDoubts {
     /// Checks a load, once a second; returns what is new.
-    pub fn look(&mut self, load: &LoadFacts, planned: &Planned, now: &SoFar<'_>) -> Vec<Doubt> {
+    pub fn check(&mut self, load: &LoadFacts, planned: &Planned, now: &SoFar<'_>) -> Vec<Doubt> {
         let is_timed = has_due_times(load);
         let of = |size: f64| move |doubt: Doubt| (size, doubt);
         let late = is_timed.then(|| late_so_far(now.series)).flatten();
@@ -98,13 +98,13 @@ impl Live {
         // A schedule drops what finds no slot; one may be free again at the moment of the check.
         let drops = now.counts.dropped > std::mem::replace(&mut self.dropped_before, now.counts.dropped);
         [
-            self.late.look(late.map(of(1.0)), LATE_FOR),
-            self.throttled.look(throttled.map(of(now.throttled_s.unwrap_or(0.0))), 1),
-            self.stalls.look(stalls(now.stalls).map(of(now.stalls.total_s)), 1),
-            self.own_limits.look(client_limit_so_far(own, now.attempted).map(of(own.total() as f64)), 1),
-            self.capped.look(capped(load, planned, now, drops).map(of(1.0)), CAPPED_FOR),
+            self.late.check(late.map(of(1.0)), LATE_FOR),
+            self.throttled.check(throttled.map(of(now.throttled_s.unwrap_or(0.0))), 1),
+            self.stalls.check(stalls(now.stalls).map(of(now.stalls.total_s)), 1),
+            self.own_limits.check(client_limit_so_far(own, now.attempted).map(of(own.total() as f64)), 1),
+            self.capped.check(capped(load, planned, now, drops).map(of(1.0)), CAPPED_FOR),
             self.dropped
-                .look(dropped_so_far(dropped.0, dropped.1, load, planned).map(of(dropped.0 as f64)), 1),
+                .check(dropped_so_far(dropped.0, dropped.1, load, planned).map(of(dropped.0 as f64)), 1),
         ]
         .into_iter()
         .flatten()

@@ -24,6 +24,8 @@ pub(super) struct Collector<'s> {
     busy_in_window_ns: u128,
     last_start_ns: u64,
     last_end_ns: u64,
+    /// Requests that ended after the last answer so far.
+    unanswered: Unanswered,
     /// End of the window for each worker, as far as known.
     window_to_ns: Vec<u64>,
     /// Seconds not yet complete.
@@ -37,6 +39,32 @@ pub(super) struct Collector<'s> {
     most: Gauges,
     /// For each worker, the periods in which it did not run.
     gaps: Vec<Gaps>,
+}
+
+/// Requests that ended without an answer after the last one that was answered, by deltas.
+#[derive(Clone, Copy, Default)]
+struct Unanswered {
+    requests: u128,
+    /// Sum of the starts of the deltas in which they ended.
+    from_ns: u128,
+    /// How long they had been in flight within the window, which had no end then.
+    busy_ns: u128,
+}
+
+impl Unanswered {
+    fn add(&mut self, delta: &Delta) {
+        let counts = &delta.counts;
+        let requests = u128::from(counts.ok + counts.failed() + counts.in_flight);
+        self.requests += requests;
+        self.from_ns += requests * u128::from(delta.from_ns);
+        self.busy_ns += u128::from(delta.busy_in_window_ns);
+    }
+
+    /// How long they were in flight after the last answer, to within the length of a delta each.
+    fn after_ns(&self, answer_ns: u64) -> u128 {
+        let after = self.from_ns.saturating_sub(self.requests * u128::from(answer_ns));
+        after.min(self.busy_ns)
+    }
 }
 
 /// What a worker reported last.
@@ -61,6 +89,7 @@ impl<'s> Collector<'s> {
             busy_in_window_ns: 0,
             last_start_ns: 0,
             last_end_ns: 0,
+            unanswered: Unanswered::default(),
             window_to_ns: vec![u64::MAX; workers],
             seconds: Seconds::new(workers),
             coarse_s: 0.0,
@@ -134,7 +163,12 @@ impl<'s> Collector<'s> {
         self.sum_peaks();
         self.gaps[delta.worker] = delta.gaps;
         self.last_start_ns = self.last_start_ns.max(delta.last_start_ns);
-        self.last_end_ns = self.last_end_ns.max(delta.last_end_ns);
+        if delta.last_end_ns > self.last_end_ns {
+            self.last_end_ns = delta.last_end_ns;
+            self.unanswered = Unanswered::default();
+        } else {
+            self.unanswered.add(delta);
+        }
         self.window_to_ns[delta.worker] = delta.window_to_ns;
         self.busy_ns += u128::from(delta.busy_ns);
         self.busy_in_window_ns += u128::from(delta.busy_in_window_ns);
@@ -231,7 +265,10 @@ impl<'s> Collector<'s> {
         measured.window = Window { from_s: from_ns as f64 / 1e9, to_s: to_ns as f64 / 1e9 };
         measured.elapsed_s = ended_ns as f64 / 1e9;
         measured.busy_s = self.busy_ns as f64 / 1e9;
-        measured.busy_in_window_s = self.busy_in_window_ns as f64 / 1e9;
+        // Where the window ends with the last answer, that was not known when later requests ended.
+        let is_by_answer = bound_ns.is_none() && to_ns == self.last_end_ns;
+        let after_ns = if is_by_answer { self.unanswered.after_ns(to_ns) } else { 0 };
+        measured.busy_in_window_s = self.busy_in_window_ns.saturating_sub(after_ns) as f64 / 1e9;
         measured.stragglers.tail_s = self.last_end_ns.saturating_sub(tail_from_ns) as f64 / 1e9;
         if let Some(ConnectPhase { took_ns, grown_bytes }) = self.start.opened.get() {
             measured.connections.connect_phase_s = Some(*took_ns as f64 / 1e9);

@@ -69,7 +69,7 @@ pub struct LoadSpec {
     /// Load threads in other processes that send the rest of this load.
     pub other_threads: OtherThreads,
     /// When this process joins the load: requests due earlier are neither sent nor counted here.
-    pub joins: Joins,
+    pub joins: JoinPoint,
     /// Cores to bind load threads to, in turn; empty: threads are not bound.
     pub cpus: Vec<usize>,
     /// I/O backend.
@@ -92,7 +92,7 @@ pub struct OtherThreads {
 
 /// When a process takes over its part of a load that others began, replacing a process that was lost or too late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Joins {
+pub struct JoinPoint {
     /// When it joins, nanoseconds on the load's clock.
     pub at_ns: u64,
     /// Requests of its part already begun or dropped; matters if a number of requests ends the load.
@@ -234,7 +234,7 @@ impl LoadSpec {
             sources: Vec::new(),
             threads: 1,
             other_threads: OtherThreads::default(),
-            joins: Joins::default(),
+            joins: JoinPoint::default(),
             cpus: Vec::new(),
             io: IoChoice::Auto,
             seed: 1,

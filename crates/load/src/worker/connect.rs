@@ -1,5 +1,5 @@
-//! The life of a connection: `connect` → `connected` → tunnel → `reached` → TLS → `ready`; and how it ends. Its use is
-//! in [`crate::worker::exchange`] and its neighbours.
+//! The life of a connection: `connect` → `on_connected` → tunnel → `on_host_reached` → TLS → `on_ready`; and how it ends.
+//! Its use is in [`crate::worker::exchange`] and its neighbours.
 
 use std::sync::atomic::Ordering;
 

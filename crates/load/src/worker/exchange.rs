@@ -369,10 +369,12 @@ impl<'r> Worker<'r> {
         self.measure.recorder.roll(now);
         let conn = self.slots.exchanges[id as usize].conn;
         let is_unwritten = matches!(reason, Reason::Script(StepFailure::Unwritten(_)));
+        let is_talking = self.mode == Mode::WebSocket && self.has_conversation(id);
         match self.mode {
             Mode::Http2 => self.cancel_stream(ops, id),
             // Nothing was sent on the connection.
             Mode::Http1 if is_unwritten => {}
+            Mode::WebSocket if is_unwritten && !is_talking => {}
             Mode::Http1 | Mode::WebSocket => self.close_if_open(ops, conn),
         }
         self.finish(ops, id, now, RequestEnd::failed(failure, reason));

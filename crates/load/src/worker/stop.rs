@@ -120,6 +120,10 @@ impl<'r> Worker<'r> {
     /// The schedule is over: a user with final steps runs them now, without pauses.
     pub(super) fn user_leaves(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let Some(journey) = &mut self.journey else { return };
+        // A final step that was redirected goes on there.
+        if journey.is_leaving(id) && journey.redirected_to(id).is_some() {
+            return self.user_begins(ops, id, now, now);
+        }
         if let Some(request_id) = journey.stop_redirect(id) {
             self.measure.recorder.redirected_id(request_id);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_load::protocol::tls::Versions;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_load::spec::{HeldConnections, Http2, Joins, OtherThreads, RequestOrder};
+use loadlab_load::spec::{HeldConnections, Http2, JoinPoint, OtherThreads, RequestOrder};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::documents::summary::Ended;
@@ -223,7 +223,7 @@ fn bench_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
             sources,
             threads,
             other_threads: OtherThreads::default(),
-            joins: Joins::default(),
+            joins: JoinPoint::default(),
             cpus,
             io: io_of(args.io),
             seed: args.seed,

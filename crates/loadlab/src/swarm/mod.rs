@@ -298,8 +298,16 @@ fn not_replaced(source: &AgentSource, plan: &Plan) -> Option<String> {
                 .to_owned(),
         );
     }
+    let loads = || plan.cases().iter().flat_map(|case| &case.loads);
+    if let Some(load) = loads().find(|load| load.script.feeds.iter().any(|feed| feed.is_once)) {
+        return Some(format!(
+            "load `{}` uses each row of a feed once, and an agent that takes over would use those of the lost one \
+             again\nhint: leave out `once`, or let the load go on without the lost agent: `degrade`",
+            load.name
+        ));
+    }
     let is_counted = |load: &&PlannedLoad| matches!(load.until, Until::Repeats(_)) && load.journey.len() > 1;
-    let load = plan.cases().iter().flat_map(|case| &case.loads).find(is_counted)?;
+    let load = loads().find(is_counted)?;
     Some(format!(
         "load `{}` is bounded by `repeats`, and how many of them a lost agent completed is unknown\nhint: give it a \
          duration or a number of requests",

@@ -100,7 +100,10 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> Limits {
         r.push(Problem::new(span_of("jitter"), message).hint("use a `delay` that is at least as long"));
     }
     if let Some(node) = fields.get("cpuset") {
+        let before = r.used_case.take();
         limits.cpuset = read_cpus(r, node).unwrap_or_default();
+        r.used_case_for_cores = r.used_case;
+        r.used_case = before.or(r.used_case);
     }
     limits
 }

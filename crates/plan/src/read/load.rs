@@ -44,6 +44,9 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     fits_together(r, &fields, until, ramp_ns, warmup_ns);
     let http = http::read(r, &fields);
     conversation::fits_load(r, &fields, model.as_ref(), http.protocol);
+    if let Some(Model::Open { .. }) = model {
+        check_users_keys(r, &fields);
+    }
     let journey = step::read_journey(r, &fields);
     let (journey, script) = journey?;
     let is_closed = matches!(model, Some(Model::Closed { .. }));
@@ -77,6 +80,21 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
         script,
         http,
     })
+}
+
+/// Reports keys that are about users in a load whose requests belong to none.
+fn check_users_keys(r: &mut Reader<'_>, fields: &Fields<'_>) {
+    for key in ["user_setup", "user_teardown", "cookies"] {
+        let is_off = |node: &Node| matches!(&node.value, Value::Scalar(_, text) if text == "false");
+        if fields.get(key).is_some_and(|node| !is_off(node)) {
+            let message = format!("`{key}` is about users, and a rate sends single requests");
+            let problem = Problem::new(fields.key_span(key), message);
+            r.push(
+                problem
+                    .hint("use `users`, or `sessions: 5/s`: users that arrive, make one journey and leave"),
+            );
+        }
+    }
 }
 
 /// The length of a warm-up, and whether its end is to be detected.

@@ -123,6 +123,8 @@ pub(crate) struct Reader<'a> {
     pub value: Option<u64>,
     /// Where a value of the case was put in since this was last reset to `None`.
     pub used_case: Option<Span>,
+    /// The same for `cpuset`, which cannot be changed while a component runs.
+    pub used_case_for_cores: Option<Span>,
     /// Number of values read for replicas, to limit the total over all cases.
     pub cost: usize,
     /// Variables that the current step may use.
@@ -207,6 +209,7 @@ impl<'a> Reader<'a> {
             requests: None,
             value: None,
             used_case: None,
+            used_case_for_cores: None,
             cost: 0,
         }
     }

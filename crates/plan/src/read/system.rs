@@ -189,11 +189,12 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
     let ports = read_ports(r, fields);
     let ready = fields.get("ready").and_then(|n| read_ready(r, n, fields.key_span("ready")));
     check_ready(r, fields, kind.as_ref(), ready.as_ref());
-    // Limits are changed on the running component when the case changes, so they may differ.
+    // Limits are changed on the running component when the case changes, so they may differ; its cores are not.
     let used_case = r.used_case;
+    r.used_case_for_cores = None;
     let limits =
         fields.get("limits").map(|n| limits::read(r, n, fields.key_span("limits"))).unwrap_or_default();
-    r.used_case = used_case;
+    r.used_case = used_case.or(r.used_case_for_cores);
     let stop = read_stop(r, fields);
     let lifetime = match r.choice(fields, "lifetime") {
         Some("case") => Lifetime::Case,

@@ -1,7 +1,7 @@
 //! Figures of a plan: names for numbers computed from others. Where a condition uses one, its definition is attached
 //! to the name.
 
-use super::{Between, Cond, Expr, ExprError, Formula, Known, Num, NumberKind};
+use super::{Between, Cond, Expr, ExprError, Formula, Known, Name, Num, NumberKind};
 use crate::counts::quantile::{Estimate, FewSamples};
 use crate::documents::figure::FigureValue;
 
@@ -88,6 +88,15 @@ impl Num {
             Num::Product(factors) => all(factors),
             Num::Figure(_, num) => num.parts(figures),
             Num::Literal(_) | Num::Name(_) => 1,
+        }
+    }
+
+    /// The name that this is, directly or by a figure that only names it.
+    pub(super) fn only_name(&self) -> Option<&Name> {
+        match self {
+            Num::Name(name) => Some(name),
+            Num::Figure(_, num) => num.only_name(),
+            _ => None,
         }
     }
 

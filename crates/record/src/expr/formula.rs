@@ -2,7 +2,7 @@
 
 use super::check::{Dim, check_names};
 use super::eval::{Between, Known, NumberSource, Remarks, TrialPart, range};
-use super::{ExprError, NameRef, Num, NumberKind, names, parse};
+use super::{ExprError, NameRef, Num, NumberKind, PartText, names, parse};
 use crate::counts::quantile::Estimate;
 
 /// A checked sum, difference, product or quotient.
@@ -63,13 +63,12 @@ impl Formula {
                     high: finite(known.high),
                 };
                 // A percentile on its own also knows the largest sample.
-                let largest = match &self.num {
-                    Num::Name(name) => match numbers.number(&name.text, None) {
+                let largest = self.num.only_name().and_then(|name| {
+                    match numbers.number(&name.text, name.part.as_ref().map(PartText::part)) {
                         Known::Between(between) => between.largest,
                         _ => None,
-                    },
-                    _ => None,
-                };
+                    }
+                });
                 Known::Between(Between { estimate, largest, kind: kind_of(known.dim), few })
             }
             (Some(known), None) if known.low.is_finite() && known.is_open() => {

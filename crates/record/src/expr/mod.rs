@@ -12,9 +12,9 @@
 //! so a difference needs blanks around its `-`; a name with other characters needs quotes. `p99.9` is `p99_9`. Brackets
 //! after a name select a part of the trial: `p99[10s..30s]`, `goodput[batch 2]`, `db.memory.max[drain]`.
 //!
-//! Parsing ([`Expr::parse`]) knows only the built-in names, for their kinds: [`Expr::check_names`] and [`Expr::check_kinds`] compare them with the
-//! known ones. Evaluation ([`Expr::evaluate`]) queries a [`NumberSource`] and is three-valued: an unknown is neither
-//! true nor false. Nothing here reads a clock or a file, and no input makes it panic.
+//! Parsing ([`Expr::parse`]) knows only the built-in names, for their kinds: [`Expr::check_names`] and
+//! [`Expr::check_kinds`] compare names with the known ones. Evaluation ([`Expr::evaluate`]) queries a [`NumberSource`]
+//! and is three-valued: an unknown is neither true nor false. Nothing here reads a clock or a file, and no input makes it panic.
 
 mod check;
 mod display;

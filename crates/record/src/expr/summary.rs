@@ -173,6 +173,32 @@ impl<'a> SummaryNumbers<'a> {
         })
     }
 
+    /// A number that the summary has of each batch, without other batches that ran at the same time; rates and times are
+    /// those of its windows, without warm-up and the wait for stragglers. `None` for others, and for a trial that was cut
+    /// off.
+    fn of_batch(&self, name: &str, number: u32) -> Option<Known> {
+        let batch = self.summary.by_batch.get(&number)?;
+        let (prefix, figure) = name.split_once('.').unwrap_or(("response", name));
+        let of_times = |distribution: &Distribution, least: Option<f64>| {
+            known_figure(distribution, figure, least, batch.window.length_s())
+        };
+        match (name, prefix) {
+            ("rate", _) => Some(Known::Is(batch.rate_per_s.started, NumberKind::Rate)),
+            ("goodput", _) => Some(Known::Is(batch.rate_per_s.ok, NumberKind::Rate)),
+            (_, "response") if FIGURES.contains(&figure) => {
+                Some(of_times(&batch.response_ms, batch.ok_response_ms.min))
+            }
+            (_, "ok") if FIGURES.contains(&figure) => Some(of_times(&batch.ok_response_ms, None)),
+            ("accepted", _) if self.summary.loss.is_none() => Some(plain(batch.requests.ok)),
+            ("in_flight", _) => None,
+            _ => {
+                let count = counted(name, &batch.requests, &batch.failures)?;
+                let is_seen = ["due", "started", "ok", "dropped"].contains(&name);
+                Some(if self.summary.load.is_command() && !is_seen { not_measured() } else { count })
+            }
+        }
+    }
+
     /// A number of a part of the load; `None` if there is no such name.
     fn within(&self, name: &str, window: Window) -> Option<Known> {
         self.whole(name)?;
@@ -263,10 +289,12 @@ impl NumberSource for SummaryNumbers<'_> {
         let found = match part {
             None => self.whole(name),
             Some(TrialPart::Window(window)) => self.within(name, window),
-            Some(TrialPart::Batch(number)) => match self.batch(number) {
-                Ok(window) => self.within(name, window),
-                Err(why) => self.whole(name).map(|_| Known::Unknown(why)),
-            },
+            Some(TrialPart::Batch(number)) => {
+                self.of_batch(name, number).or_else(|| match self.batch(number) {
+                    Ok(window) => self.within(name, window),
+                    Err(why) => self.whole(name).map(|_| Known::Unknown(why)),
+                })
+            }
             Some(TrialPart::Drain) => self.whole(name).map(|_| no_window()),
         };
         found.unwrap_or_else(|| Known::Unknown("the trial has no figure of that name".to_owned()))

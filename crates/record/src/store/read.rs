@@ -22,7 +22,7 @@ use super::{
 use crate::counts::example::Example;
 use crate::counts::histogram::Histogram;
 use crate::counts::hlog::{self, Interval};
-use crate::counts::load::{Series, Tick};
+use crate::counts::load::{Series, Tick, Window};
 use crate::documents::event::Event;
 use crate::documents::manifest::{CaseFacts, MAX_TRIALS, Manifest};
 use crate::documents::summary::Summary;
@@ -327,15 +327,50 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
         intervals: read_intervals(&dir.join(LATENCY), notes)?,
         dir,
     };
-    // The log contains only requests that fell due in the window, in whichever second they ended.
+    // The log contains only requests that fell due in the window, in whichever second they ended, and a warm-up that was
+    // found afterwards.
+    let warm_up = leave_out_warm_up(&mut trial);
     let mut series = Series::default();
-    for interval in &trial.intervals {
+    let is_warm_up = |interval: &Interval| {
+        let is_load = |load: &str| interval.load.as_deref().is_none_or(|own| own == load);
+        warm_up.iter().any(|(load, from_s)| is_load(load) && (interval.from_s - from_s).abs() < SLACK_S)
+    };
+    for interval in trial.intervals.iter().filter(|interval| !is_warm_up(interval)) {
         if let Some((_, merged)) = series.all_mut().into_iter().find(|(name, _)| interval.is(name)) {
             interval.merge_into(merged);
         }
     }
     trial.series = series;
     Ok(trial)
+}
+
+/// What times read from a file may differ by, in seconds.
+const SLACK_S: f64 = 0.05;
+
+/// Takes seconds outside the summary's window out of it: ticks were written before a warm-up was found, or before a load
+/// by number had its last answer. Returns those of the warm-up: the load of each and when it began.
+fn leave_out_warm_up(trial: &mut TrialRecord) -> Vec<(String, f64)> {
+    let Some(summary) = &trial.summary else { return Vec::new() };
+    let window = |tick: &Tick| {
+        let of_batch = summary.by_batch.get(&(tick.batch + 1)).map(|batch| batch.window);
+        let of_load = summary.by_load.get(&tick.load).map(|load| load.window);
+        // Of several loads with several batches, the window of both together is not recorded: it lies in these two.
+        match (of_batch, of_load) {
+            (Some(batch), Some(load)) => {
+                Window { from_s: batch.from_s.max(load.from_s), to_s: batch.to_s.min(load.to_s) }
+            }
+            (batch, load) => batch.or(load).unwrap_or(summary.window),
+        }
+    };
+    let mut left_out = Vec::new();
+    for tick in trial.ticks.iter_mut().filter(|tick| tick.in_window) {
+        let window = window(tick);
+        if tick.to_s <= window.from_s + SLACK_S {
+            left_out.push((tick.load.clone(), tick.from_s));
+        }
+        tick.in_window = tick.to_s > window.from_s + SLACK_S && tick.from_s < window.to_s;
+    }
+    left_out
 }
 
 /// There is no evidence if nothing was watched, nor in older records.

@@ -95,6 +95,10 @@ fn by_load(case: &CaseFindings<'_>) -> Option<Table> {
         let better = if unit == Unit::PerS { Better::More } else { Better::Less };
         ranged(&Spread::of(case.whole().map(of).collect(), better), unit)
     };
+    let failed = |name: &str| {
+        let of = |s: &Summary| metric::failed_of_load(s, name);
+        ranged(&Spread::of(case.whole().map(of).collect(), Better::Less), Unit::Count)
+    };
     let times = ["p50", "p95", "p99", "max"];
     let rows = loads.iter().map(|name| {
         let count = |read: fn(&LoadSummary) -> u64| {
@@ -106,7 +110,7 @@ fn by_load(case: &CaseFindings<'_>) -> Option<Table> {
             cell(name, Unit::S, &|l| Value::Known(l.window.to_s)),
             count(|l| l.requests.due),
             count(|l| l.requests.dropped),
-            count(|l| l.requests.failed),
+            failed(name),
             cell(name, Unit::PerS, &|l| Value::Known(l.rate_per_s.ok)),
         ];
         row.extend(times.map(|time| cell(name, Unit::Ms, &|l| metric::figure(&l.response_ms, time))));
@@ -164,7 +168,7 @@ fn numbers(case: &CaseFindings<'_>) -> Option<Table> {
         return None;
     }
     let cell = |name: &str, figure: &str| {
-        let of = |s: &Summary| s.numbers.get(name).and_then(|n| n.figure(figure).flatten()).into();
+        let of = |s: &Summary| s.numbers.get(name).map_or(Value::Nothing, |n| metric::number(n, figure));
         let unit = if figure == "count" { Unit::Count } else { Unit::Number };
         ranged(&Spread::of(case.whole().map(of).collect(), Better::Neither), unit)
     };

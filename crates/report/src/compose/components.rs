@@ -16,7 +16,7 @@ const COLUMNS: [(&str, Unit, ReadComponent); 10] = [
     ("CPU mean", Unit::CpuPercent, |c| c.cpu_percent.mean),
     ("CPU max", Unit::CpuPercent, |c| c.cpu_percent.max),
     ("CPU time", Unit::S, |c| c.cpu_s),
-    ("throttled", Unit::S, |c| c.throttled_s.filter(|v| *v > 0.0)),
+    ("throttled", Unit::S, |c| c.throttled_s),
     ("memory mean", Unit::Bytes, |c| c.memory_bytes.mean),
     ("memory max", Unit::Bytes, |c| c.memory_bytes.max),
     ("of its limit", Unit::Share, |c| {
@@ -24,7 +24,7 @@ const COLUMNS: [(&str, Unit, ReadComponent); 10] = [
     }),
     ("memory at the end", Unit::Bytes, |c| c.memory_bytes.last),
     ("network in", Unit::Bytes, |c| c.net_bytes.received.map(|v| v as f64)),
-    ("disk written", Unit::Bytes, |c| c.block_bytes.written.filter(|v| *v > 0).map(|v| v as f64)),
+    ("disk written", Unit::Bytes, |c| c.block_bytes.written.map(|v| v as f64)),
 ];
 /// Columns of the short form.
 const SHORT: [&str; 5] = ["CPU mean", "CPU max", "memory mean", "memory max", "memory at the end"];
@@ -92,6 +92,10 @@ pub(super) fn table(
 
 fn cell(case: &CaseFindings<'_>, name: &str, head: &str, unit: Unit, read: ReadComponent) -> Cell {
     let spread = case.component_spread(name, read);
+    // Most components are never throttled and write nothing.
+    if ["throttled", "disk written"].contains(&head) && spread.max.known() == Some(0.0) {
+        return Cell::new(figures::NOTHING);
+    }
     let cell = ranged(&spread, unit);
     let is_full = head == "of its limit" && spread.median.known().is_some_and(|v| v > 0.95);
     let is_stopped = head == "throttled" && spread.median.known().is_some_and(|v| v > 0.0);

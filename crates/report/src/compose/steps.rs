@@ -64,7 +64,7 @@ const FAILING_NAMED: usize = 3;
 /// it is.
 pub(super) fn failing(findings: &Findings<'_>) -> Vec<Remark> {
     let mut all: BTreeMap<&str, (Requests, Failures)> = BTreeMap::new();
-    for summary in findings.cases.iter().flat_map(|c| c.summaries()) {
+    for summary in findings.cases.iter().flat_map(|c| c.whole()) {
         for (tag, of) in &summary.by_tag {
             let (requests, failures) = all.entry(tag).or_default();
             requests.started += of.requests.started;

@@ -13,7 +13,9 @@ use crate::event::RunEvent;
 use crate::limits;
 use crate::running_system::containers::{HEALTHY_TIMEOUT_NS, ready};
 use crate::running_system::error::BringUpError;
-use crate::running_system::{RunningSystem, Up, within_record};
+use crate::running_system::{
+    BuildValues, RunningSystem, StartedComponent, lifetime, longest_lifetime, within_record,
+};
 use crate::state::{EventSink, TrialState};
 use crate::translate::component;
 
@@ -25,9 +27,37 @@ impl RunningSystem {
         compose: &plan::ComposeSpec,
         log: &Path,
     ) -> Result<ComposeSpec, BringUpError> {
+        self.compose_spec_with(case, compose, log, &|n, own| self.name(n, own))
+    }
+
+    /// As for bringing it up, before ports and addresses are known: builds do not depend on them, and get zeros.
+    pub(super) fn compose_spec_to_build(
+        &self,
+        case: &Case,
+        compose: &plan::ComposeSpec,
+        log: &Path,
+    ) -> Result<ComposeSpec, BringUpError> {
+        let name = |n: &str, own: Option<&str>| {
+            let parts: Vec<&str> = n.split('.').collect();
+            let is_later = |part: &str| part == "port" || part == "address";
+            match parts.as_slice() {
+                [first, ..] if is_later(first) => Some("0".to_owned()),
+                ["components", _, of, ..] if is_later(of) => Some("0".to_owned()),
+                _ => self.name(n, own),
+            }
+        };
+        self.compose_spec_with(case, compose, log, &name)
+    }
+
+    fn compose_spec_with(
+        &self,
+        case: &Case,
+        compose: &plan::ComposeSpec,
+        log: &Path,
+        name: &dyn Fn(&str, Option<&str>) -> Option<String>,
+    ) -> Result<ComposeSpec, BringUpError> {
         let fill_env = |env: &[(String, plan::Template)], own: Option<&str>| {
-            let names = |n: &str| self.name(n, own);
-            component::env_of(env, "the Compose file", &names)
+            component::env_of(env, "the Compose file", &|n: &str| name(n, own))
         };
         let mut services = BTreeMap::new();
         for planned in &case.system.components {
@@ -44,6 +74,24 @@ impl RunningSystem {
             timeout_ns: compose.timeout_ns,
             log: log.to_owned(),
         })
+    }
+
+    /// Builds the images once more if those that are there were built with other values, for another case. All images
+    /// were built before the first trial, so the engine has all parts of them.
+    fn rebuild(
+        &mut self,
+        case: &Case,
+        compose: &plan::ComposeSpec,
+        log: &Path,
+        state: &TrialState,
+    ) -> Result<(), BringUpError> {
+        let spec = self.compose_spec_to_build(case, compose, log)?;
+        let is_other = |(file, built): &(String, BuildValues)| *file == compose.file && *built != spec.env;
+        if self.compose_built.as_ref().is_some_and(is_other) {
+            self.system.compose_build(&spec, &state.cancel)?;
+            self.compose_built = Some((compose.file.clone(), spec.env));
+        }
+        Ok(())
     }
 
     /// Brings the case's Compose file up, unless it is up already, and waits for its services.
@@ -65,11 +113,19 @@ impl RunningSystem {
             });
             return Ok(());
         }
-        self.seeded = None;
+        // While it searches, all other components live on, whatever the plan says.
+        if self.is_searching || Some(lifetime(compose.lifetime)) == longest_lifetime(case) {
+            self.seeded = None;
+        }
         let spec = self.compose_spec(case, compose, &self.log_files("compose", state).stdout)?;
+        self.rebuild(case, compose, &spec.log, state)?;
         // A number after a component's name may belong to the component or to one of several containers, so its origin
         // is recorded rather than guessed.
         let services = RefCell::new(BTreeMap::new());
+        let is_service = |c: &&plan::ComponentSpec| matches!(c.kind, ComponentKind::Service(_));
+        let planned = case.system.components.iter().filter(is_service);
+        let mut names_passed: Vec<String> = planned.flat_map(component::names_passed).collect();
+        names_passed.extend(component::names_in(compose.env.iter().map(|(_, value)| value)));
         let made = |service: &str, name: &str| {
             let planned = planned_service(case, service);
             // Named as in the plan; if there are several containers, their number is kept.
@@ -90,14 +146,14 @@ impl RunningSystem {
             state.abort_on_death(component.process());
             state.event(EventKind::Up { component: name, pid: Some(component.process().pid) });
             state.record_limits(component);
-            self.up.push(Up {
+            self.up.push(StartedComponent {
                 component: component.clone(),
                 lifetime: compose.lifetime,
                 case: index,
                 is_ready: false,
                 service: Some(service),
                 ready: None,
-                names_passed: Vec::new(),
+                names_passed: names_passed.clone(),
                 logs: logs.clone(),
             });
         }

@@ -108,13 +108,14 @@ impl RunningSystem {
     /// # Errors
     /// There is no engine, or an image cannot be obtained.
     pub(crate) fn images(
-        &self,
+        &mut self,
         cases: &[Case],
         cancel: &Cancel,
         builds: &mut Builds,
         emit: EventSink<'_>,
     ) -> Result<(), BringUpError> {
         let mut done: Vec<String> = Vec::new();
+        let mut built = Vec::new();
         for case in cases {
             self.system.use_engine(case.system.engine.as_deref());
             for planned in &case.system.components {
@@ -125,12 +126,16 @@ impl RunningSystem {
                     done.push(image);
                 }
             }
-            if let Some(compose) = &case.system.compose
-                && !done.contains(&compose.file)
-            {
-                let spec = self.compose_spec(case, compose, &self.builds_dir()?.join("compose.log"))?;
-                self.system.compose_build(&spec, cancel)?;
-                done.push(compose.file.clone());
+            if let Some(compose) = &case.system.compose {
+                let log = self.builds_dir()?.join("compose.log");
+                let spec = self.compose_spec_to_build(case, compose, &log)?;
+                let values = (compose.file.clone(), spec.env.clone());
+                // Values of the case may be arguments of a build.
+                if !built.contains(&values) {
+                    self.system.compose_build(&spec, cancel)?;
+                    self.compose_built = Some(values.clone());
+                    built.push(values);
+                }
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Components that already run when the trial begins: they are found and watched, neither started nor stopped.
 
+use std::net::IpAddr;
+
 use loadlab_plan::{self as plan, Case, ComponentKind};
 use loadlab_record::documents::event::EventKind;
 use loadlab_system::{self as system, External, ExternalSelector, Scraper, Target};
@@ -30,6 +32,11 @@ impl Externals {
     /// Endpoints to read every second.
     pub fn scrapers(&self) -> &[Scraper] {
         &self.scrapers
+    }
+
+    /// The address of a container that runs already.
+    pub fn address(&self, component: &str) -> Option<IpAddr> {
+        self.found.iter().find(|found| found.name() == component).and_then(External::address)
     }
 
     /// Whether the component is reached at this machine's address, up or not.

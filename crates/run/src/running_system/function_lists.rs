@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_record::documents::event::EventKind;
 
-use crate::running_system::{Up, jvm};
+use crate::running_system::{StartedComponent, jvm};
 use crate::state::TrialState;
 
 /// Which components list their functions, and which of their processes may have left lists.
@@ -48,7 +48,7 @@ impl FunctionLists {
     }
 
     /// Records processes that list their functions, sampled or not, before they end.
-    pub(super) fn note(&mut self, up: &[Up]) {
+    pub(super) fn note(&mut self, up: &[StartedComponent]) {
         let own = up.iter().filter(|up| self.asked.contains(up.component.name()));
         self.listing.extend(own.flat_map(|up| up.component.pids()).map(ListingProcess::of));
     }

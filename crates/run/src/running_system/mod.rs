@@ -40,7 +40,7 @@ pub struct RunningSystem {
     /// Notices from the system, for the code that runs a load.
     pub notices: Mutex<Receiver<Notice>>,
     pub(crate) run_dir: PathBuf,
-    pub(crate) up: Vec<Up>,
+    pub(crate) up: Vec<StartedComponent>,
     ports: Ports,
     /// The seed commands run for the longest-lived components that are up, with their folder.
     pub(crate) seeded: Option<(String, Vec<plan::Command>)>,
@@ -50,12 +50,16 @@ pub struct RunningSystem {
     pub(crate) function_lists: FunctionLists,
     /// The Compose file's project, if it is up.
     project: Option<Project>,
+    /// Whether components stay up from level to level of a search, or from load to load of `why`.
+    pub(crate) is_searching: bool,
+    /// The Compose file whose images were built last, and the values for them: all cases' images share their names.
+    compose_built: Option<(String, BuildValues)>,
     /// Components that already run.
     pub externals: Externals,
 }
 
 /// A component that was started and has not been taken down.
-pub(crate) struct Up {
+pub(crate) struct StartedComponent {
     pub component: Component,
     pub lifetime: Lifetime,
     /// The case it was started for.
@@ -70,6 +74,9 @@ pub(crate) struct Up {
     /// Where its output goes: a folder of the trial it was started in, relative to the record.
     pub logs: String,
 }
+
+/// Values for `${…}` in a Compose file while its images are built.
+pub(crate) type BuildValues = Vec<(String, String)>;
 
 /// What was built, as events with their times, to go into the first trial's record.
 pub type Builds = Vec<(u64, EventKind)>;
@@ -90,6 +97,8 @@ impl RunningSystem {
             is_all_profiled: false,
             function_lists: FunctionLists::default(),
             project: None,
+            is_searching: false,
+            compose_built: None,
             externals: Externals::default(),
         }
     }
@@ -139,13 +148,16 @@ impl RunningSystem {
             return Some(own.to_string());
         }
         let up = self.up.iter().find(|u| u.component.name() == component);
-        let own = up.and_then(|u| u.component.address()).map(|address| address.to_string());
+        let own = up.and_then(|u| u.component.address()).or_else(|| self.externals.address(component));
+        let own = own.map(|address| address.to_string());
         own.or_else(|| self.externals.is_here(component).then(|| "127.0.0.1".to_owned()))
     }
 
     /// Addresses that this run has created; they may be loaded.
     pub fn addresses(&self) -> Vec<std::net::IpAddr> {
-        let of = |up: &Up| up.component.address().or_else(|| self.system.own_address(up.component.name()));
+        let of = |up: &StartedComponent| {
+            up.component.address().or_else(|| self.system.own_address(up.component.name()))
+        };
         self.up.iter().filter_map(of).collect()
     }
 
@@ -154,7 +166,7 @@ impl RunningSystem {
     /// # Errors
     /// The first command that failed, with its last lines of output. `builds` lists what ran, including that command.
     pub fn build(
-        &self,
+        &mut self,
         cases: &[Case],
         cancel: &Cancel,
         builds: &mut Builds,
@@ -217,7 +229,7 @@ impl RunningSystem {
         self.externals.begin(case);
         self.find_ports(case)?;
         self.compose(index, case, state, emit)?;
-        let longest = case.system.components.iter().map(|c| lifetime(c.lifetime)).max();
+        let longest = longest_lifetime(case);
         let mut started: Vec<&plan::ComponentSpec> = Vec::new();
         for planned in &case.system.components {
             if started.last().is_some_and(|last| last.group != planned.group) {
@@ -350,7 +362,7 @@ impl RunningSystem {
         }
         state.record_limits(&component);
         // Registered before it is ready: whatever happens next, it is taken down with the rest.
-        self.up.push(Up {
+        self.up.push(StartedComponent {
             component: component.clone(),
             lifetime: planned.lifetime,
             case,
@@ -435,6 +447,29 @@ impl RunningSystem {
     pub fn open_logs(&self) -> Vec<PathBuf> {
         let logs = self.up.iter().map(|up| up.component.spec().logs.clone());
         logs.flat_map(|logs| [logs.stdout, logs.stderr]).collect()
+    }
+
+    /// Files with the output of a component of the plan: of all containers if it is a service with several. `None` if it
+    /// runs already, since its output goes elsewhere.
+    fn logs_of(&self, case: &Case, name: &str) -> Option<Vec<PathBuf>> {
+        let planned = case.system.components.iter().find(|c| c.name == name);
+        let service = match planned.map(|c| &c.kind) {
+            Some(ComponentKind::External(_)) => return None,
+            Some(ComponentKind::Service(service)) => Some(service.as_str()),
+            _ => None,
+        };
+        let is_meant = |up: &&StartedComponent| {
+            up.component.name() == name || service.is_some() && up.service.as_deref() == service
+        };
+        let mut logs = Vec::new();
+        for up in self.up.iter().filter(is_meant) {
+            for log in [&up.component.spec().logs.stdout, &up.component.spec().logs.stderr] {
+                if !logs.contains(log) {
+                    logs.push(log.clone());
+                }
+            }
+        }
+        Some(logs)
     }
 
     /// Where the output of a component or command goes.
@@ -528,13 +563,7 @@ impl RunningSystem {
         state: &TrialState,
     ) -> Result<(Vec<Probe>, Option<Persisted>), BringUpError> {
         let names = |n: &str| self.name(n, None);
-        let logs = |name: &str| {
-            let logs = self.component(name).map(|c| c.spec().logs.clone());
-            let mut logs: Vec<PathBuf> =
-                logs.into_iter().flat_map(|logs| [logs.stdout, logs.stderr]).collect();
-            logs.dedup();
-            logs
-        };
+        let logs = |name: &str| self.logs_of(case, name);
         let around = ProbeContext {
             names: &names,
             plan_dir: Path::new(&case.dir),
@@ -560,6 +589,16 @@ pub(crate) fn within_record(logs: &Path) -> String {
     };
     let trial = logs.parent();
     format!("cases/{}/{}/logs", name(trial.and_then(Path::parent)), name(trial))
+}
+
+/// The longest lifetime of what a case starts; `None` if it starts nothing.
+pub(crate) fn longest_lifetime(case: &Case) -> Option<u8> {
+    let compose = case.system.compose.iter().map(|compose| compose.lifetime);
+    // Services have the lifetime of their project.
+    let is_started =
+        |c: &&plan::ComponentSpec| matches!(c.kind, ComponentKind::Process(_) | ComponentKind::Container(_));
+    let started = case.system.components.iter().filter(is_started).map(|c| c.lifetime);
+    started.chain(compose).map(lifetime).max()
 }
 
 /// Ranks lifetimes from short to long.

@@ -17,8 +17,8 @@ pub struct ProbeContext<'a> {
     pub plan_dir: &'a Path,
     /// The environment variable that marks commands as belonging to this run, as (name, value).
     pub mark: (String, String),
-    /// The log files of a component, by its name.
-    pub logs: &'a dyn Fn(&str) -> Vec<PathBuf>,
+    /// The log files of a component, by its name; `None` if it runs already.
+    pub logs: &'a dyn Fn(&str) -> Option<Vec<PathBuf>>,
     /// Secrets that must not appear in messages.
     pub secrets: &'a Secrets,
 }
@@ -44,10 +44,15 @@ pub fn probe(probe: &plan::ProbeSpec, around: &ProbeContext<'_>) -> Result<Probe
             words: words.iter().map(fill).collect::<Result<_, _>>()?,
         },
         plan::ProbeSource::Command(line) => ProbeSource::Command(output(line, &what, around)?),
-        plan::ProbeSource::Log { components, contains } => ProbeSource::Log {
-            paths: components.iter().flat_map(|name| (around.logs)(name)).collect(),
-            contains: contains.clone(),
-        },
+        plan::ProbeSource::Log { components, contains } => {
+            let mut paths = Vec::new();
+            for name in components {
+                let unread = || format!("`{name}` runs already, so loadlab cannot read its output");
+                let part = || TranslateError::Part { what: what.clone(), message: unread() };
+                paths.extend((around.logs)(name).ok_or_else(part)?);
+            }
+            ProbeSource::Log { paths, contains: contains.clone() }
+        }
     };
     Ok(ProbeSpec { name: probe.name.clone(), source })
 }

@@ -7,7 +7,7 @@ use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::{RelayCounts, Takedown};
 
 use crate::running_system::error::BringUpError;
-use crate::running_system::{RunningSystem, Up};
+use crate::running_system::{RunningSystem, StartedComponent};
 use crate::state::TrialState;
 
 impl RunningSystem {
@@ -33,7 +33,9 @@ impl RunningSystem {
     /// Ends a search, during which all components stayed up: those still up get back the lifetimes that the case
     /// specifies.
     pub fn end_search(&mut self, case: &Case) {
-        for up in &mut self.up {
+        self.is_searching = false;
+        // Services live as long as their project, in a search too.
+        for up in self.up.iter_mut().filter(|up| up.service.is_none()) {
             let planned = case.system.components.iter().find(|c| c.name == up.component.name());
             up.lifetime = planned.map_or(up.lifetime, |planned| planned.lifetime);
         }
@@ -58,12 +60,12 @@ impl RunningSystem {
     pub(super) fn take_down(
         &mut self,
         state: &TrialState,
-        stays: &dyn Fn(&Up) -> bool,
+        stays: &dyn Fn(&StartedComponent) -> bool,
     ) -> Vec<(String, Exit)> {
         self.function_lists.note(&self.up);
         let project_goes = self.up.iter().any(|u| u.service.is_some() && !stays(u));
-        let stays = |u: &Up| stays(u) && !(u.service.is_some() && project_goes);
-        let (stay, down): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(stays);
+        let stays = |u: &StartedComponent| stays(u) && !(u.service.is_some() && project_goes);
+        let (stay, down): (Vec<StartedComponent>, Vec<StartedComponent>) = self.up.drain(..).partition(stays);
         self.up = stay;
         let mut failed = Vec::new();
         for up in down.into_iter().rev().filter(|u| u.service.is_none()) {

@@ -129,6 +129,7 @@ pub struct Searched {
 impl SearchTask<'_> {
     /// Runs the search on a system that is brought up with the first level and stays up.
     pub fn run(&self, search: Search, record: &mut Record, running: &mut RunningSystem) -> Searched {
+        running.is_searching = true;
         let is_up_anew = self.base.system.compose.is_some();
         let carried = Carried::for_loads(if is_up_anew { 0 } else { self.base.loads.len() });
         let run = SearchRun {
@@ -276,7 +277,7 @@ impl SearchRun<'_> {
             });
             self.outcomes.push(LevelOutcome { level, outcome });
             if self.task.trial.is_none() {
-                self.record.search(&self.facts);
+                self.record.set_search(&self.facts);
             }
             if outcome != Outcome::Met {
                 self.recover(&summary);
@@ -385,9 +386,9 @@ impl SearchRun<'_> {
         let task = self.task;
         if let Some(key) = task.trial {
             let number = self.made as u32 + 1;
-            return Ok((self.record.level_of_trial(key, number)?, number));
+            return Ok((self.record.begin_level_of_trial(key, number)?, number));
         }
-        let key = self.record.level(case)?;
+        let key = self.record.begin_level(case)?;
         (task.emit)(RunEvent::TrialStarted {
             case: case.name.clone(),
             trial: key.trial,
@@ -397,7 +398,7 @@ impl SearchRun<'_> {
             cpu_limits: crate::limits::cpu_limits(case),
             figures: figures_of_case(case),
         });
-        Ok((self.record.trial(key)?, key.trial))
+        Ok((self.record.begin_trial(key)?, key.trial))
     }
 
     fn give_up<T>(&mut self, why: String, exit: Exit) -> Option<T> {

@@ -129,6 +129,11 @@ pub fn words_of(
 /// Names of components' addresses and ports that a component is started with.
 pub fn names_passed(component: &plan::ComponentSpec) -> Vec<String> {
     let env = component.env.iter().map(|(_, value)| value);
-    let names = component.kind.templates().into_iter().chain(env).flat_map(plan::Template::names);
-    names.filter(|name| name.starts_with("components.")).map(str::to_owned).collect()
+    names_in(component.kind.templates().into_iter().chain(env)).collect()
+}
+
+/// Names of components' addresses and ports in these templates.
+pub fn names_in<'a>(templates: impl Iterator<Item = &'a plan::Template>) -> impl Iterator<Item = String> {
+    let names = templates.flat_map(plan::Template::names);
+    names.filter(|name| name.starts_with("components.")).map(str::to_owned)
 }

@@ -236,7 +236,7 @@ pub fn load_spec(
         pool: None,
         threads: load.threads.map_or(threads, |t| t as usize).max(1),
         other_threads: spec::OtherThreads::default(),
-        joins: spec::Joins::default(),
+        joins: spec::JoinPoint::default(),
         cpus: Vec::new(),
         io: IoChoice::Auto,
         seed: load.seed,

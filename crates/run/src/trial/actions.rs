@@ -129,6 +129,9 @@ impl Actor<'_> {
         if let Action::Set { lever, setting } = event.action {
             error = self.set(event, lever, setting).err();
         }
+        if matches!(event.action, Action::Kill | Action::Restart | Action::Pause | Action::Disconnect) {
+            self.state.disturb();
+        }
         for name in &event.components {
             if let Err(why) = self.act_on(event, name, changed) {
                 error = Some(format!("{name}: {why}"));

@@ -15,7 +15,7 @@ use crate::event::RunEvent;
 use crate::running_system::{RunningSystem, durability};
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::Trial;
-use crate::trial::conditions::LiveMetrics;
+use crate::trial::live_numbers::LiveNumbers;
 use crate::trial::measurements::TrialMeasurements;
 use crate::trial::prepare::PreparedTrial;
 
@@ -39,7 +39,7 @@ impl Trial<'_> {
         emit(RunEvent::Draining { until: text });
         let summary = self.sum_up(state, ready, measured, None, so_far(state, ready));
         let mut done = || {
-            state.notices(notices, emit);
+            state.handle_notices(notices, emit);
             if state.must_end() {
                 return Some(true);
             }
@@ -50,7 +50,7 @@ impl Trial<'_> {
                 }
             }
             let readings = state.readings();
-            until.evaluate(&LiveMetrics { summary: &summary, readings: &readings }).holds
+            until.evaluate(&LiveNumbers { summary: &summary, readings: &readings }).holds
         };
         let drained = drain(&mut done, planned.at_most_ns, &state.cancel);
         let took_s = clock::now_ns().saturating_sub(measured.ended_ns) as f64 / 1e9;

@@ -16,7 +16,7 @@ use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::actions::Actor;
 use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, measure};
 use crate::trial::measurements::TrialMeasurements;
-use crate::trial::prepare::{PreparedLoad, PreparedTrial, Sends};
+use crate::trial::prepare::{LoadSource, PreparedLoad, PreparedTrial};
 use crate::trial::program::ProgramRequest;
 use crate::trial::{Conditions, Trial};
 
@@ -141,7 +141,7 @@ fn one_batch(
 ) -> Option<MeasuredLoad> {
     let (facts, stop_when) = (&load.facts, conditions.stop_when.as_slice());
     match &load.sends {
-        Sends::Requests(spec) => {
+        LoadSource::Requests(spec) => {
             let (expect, is_warmup_found) = (conditions.expect.as_slice(), load.is_warmup_found);
             let figures = conditions.figures.as_slice();
             let has_viewer = conditions.has_viewer;
@@ -160,7 +160,7 @@ fn one_batch(
             };
             measure(&request, actor.state, Some(&actor.running.notices), actor.emit)
         }
-        Sends::Program(program) => {
+        LoadSource::Program(program) => {
             let shown = (conditions.figures.as_slice(), conditions.has_viewer);
             ProgramRequest { program, facts, stop_when, shown, origin }.measure(actor)
         }
@@ -170,7 +170,7 @@ fn one_batch(
 /// Waits until `until_ns` while no load is sending; returns true if the trial must end.
 fn wait(state: &TrialState, notices: &Mutex<Receiver<Notice>>, until_ns: u64, emit: EventSink<'_>) -> bool {
     loop {
-        state.notices(notices, emit);
+        state.handle_notices(notices, emit);
         let now_ns = clock::now_ns();
         if state.must_end() || now_ns >= until_ns {
             return state.must_end();

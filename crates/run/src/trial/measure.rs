@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
-use loadlab_analysis::trial::live::{Live, SoFar};
+use loadlab_analysis::trial::live::{LiveDoubts, SoFar};
 use loadlab_analysis::trial::steady;
 use loadlab_analysis::{LoadRun, Planned};
 use loadlab_load::measure::own_usage;
@@ -24,8 +24,8 @@ use loadlab_system::Notice;
 use crate::event::{Progress, RunEvent};
 use crate::senders::{ReadySenders, SenderNews};
 use crate::state::{AbortReason, EventSink, TrialState};
-use crate::trial::conditions::SystemFigures;
 use crate::trial::facts::planned_of;
+use crate::trial::live_numbers::SystemFigures;
 use crate::trial::running_load::RunningLoad;
 use crate::trial::shown::{self, ShownFigures};
 
@@ -91,21 +91,21 @@ pub fn measure(
         recent: VecDeque::new(),
         stopped_by: None,
         over_s: request.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
-        live: Live::default(),
+        live: LiveDoubts::default(),
         planned: planned_of(request.spec),
         doubted_s: 0,
         throttled_before: own_usage::throttled_ns(),
         system: SystemFigures::of(request.stop_when),
         shown: ShownFigures::of(request.figures, request.has_viewer),
-        stop: Asks::of(request.stop_when.iter().flat_map(Expr::names)),
-        figures: Asks::of(shown::names(request.figures)),
+        stop: NeededSeries::of(request.stop_when.iter().flat_map(Expr::names)),
+        figures: NeededSeries::of(shown::names(request.figures)),
         by_tag: BTreeMap::new(),
         asks_windows: request.asks_windows(),
     };
     let control = measuring.control.clone();
     let mut observer = |event: LoadEvent<'_>| {
         if let Some(notices) = notices {
-            state.notices(notices, emit);
+            state.handle_notices(notices, emit);
         }
         measuring.take(event, emit);
     };
@@ -164,7 +164,7 @@ struct Measuring<'a> {
     stopped_by: Option<String>,
     /// When its schedule ends, in seconds from its start, if known.
     over_s: Option<f64>,
-    live: Live,
+    live: LiveDoubts,
     planned: Planned,
     /// Last whole second in which doubts were checked.
     doubted_s: u64,
@@ -175,9 +175,9 @@ struct Measuring<'a> {
     /// The plan's figures, if they are shown.
     shown: Option<ShownFigures<'a>>,
     /// What stop conditions need from the load.
-    stop: Asks,
+    stop: NeededSeries,
     /// What figures need from the load.
-    figures: Asks,
+    figures: NeededSeries,
     /// Series of steps and tags up to the last whole second, if they are needed.
     by_tag: BTreeMap<String, TagMeasured>,
     /// An expectation or figure refers to a part of the load.
@@ -195,16 +195,16 @@ impl LoadRequest<'_> {
 
 /// What expressions need that costs time and memory.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asks {
+struct NeededSeries {
     /// Durations. Unknown names may refer to durations, too.
     times: bool,
     /// The series of a step or tag.
     tags: bool,
 }
 
-impl Asks {
-    fn of(names: impl IntoIterator<Item = NameRef>) -> Asks {
-        let mut asks = Asks::default();
+impl NeededSeries {
+    fn of(names: impl IntoIterator<Item = NameRef>) -> NeededSeries {
+        let mut asks = NeededSeries::default();
         for name in names {
             asks.times |= kind_of(&name.text).is_none_or(|kind| kind == NumberKind::Duration);
             asks.tags |= name.text.starts_with("tag.");
@@ -319,7 +319,12 @@ impl<'a> Measuring<'a> {
             return self.control.abort();
         }
         let refused = totals.counts.failures.get(Failure::Connect);
-        if totals.connections.opened + totals.connections.reused == 0 && refused > 0 {
+        let was_connected = totals.connections.opened + totals.connections.reused > 0;
+        if was_connected {
+            self.state.connected();
+        }
+        // A batch may begin while an event of the plan keeps its target down.
+        if !was_connected && refused > 0 && !self.state.expects_refusal() {
             let error = self.examples.iter().find_map(|e| Some((e.address.clone(), e.error.clone()?)));
             let (address, why) = error.unwrap_or_default();
             let hint = match totals.connections.own_limits.total() {
@@ -365,7 +370,7 @@ impl<'a> Measuring<'a> {
             stalls: totals.stalls,
             throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
         };
-        for doubt in self.live.look(self.request.facts, &self.planned, &so_far) {
+        for doubt in self.live.check(self.request.facts, &self.planned, &so_far) {
             emit(RunEvent::Doubt { load: self.request.spec.name.clone(), doubt });
         }
     }
@@ -383,7 +388,7 @@ impl<'a> Measuring<'a> {
     }
 
     /// The measurements so far, as far as they are needed.
-    fn so_far(&self, totals: &Totals, asks: Asks) -> Measured {
+    fn so_far(&self, totals: &Totals, asks: NeededSeries) -> Measured {
         let counts = &totals.counts;
         Measured {
             counts: counts.clone(),
@@ -459,6 +464,9 @@ impl<'a> Measuring<'a> {
         let (ended, how) = self.state.how_load_ended(self.stopped_by.as_deref());
         let at_s = outcome.at_s;
         let mut measured = outcome.measured;
+        // A load by number has its window's end only now: with the last answer.
+        let ends_s = at_s + measured.window.to_s;
+        self.ticks.iter_mut().filter(|tick| tick.from_s >= ends_s).for_each(|tick| tick.in_window = false);
         if self.request.is_warmup_found {
             self.leave_out_warm_up(&mut measured, at_s);
         }

@@ -2,9 +2,9 @@
 
 mod actions;
 pub mod carryover;
-mod conditions;
 mod drain;
 pub mod facts;
+mod live_numbers;
 mod loads;
 pub mod measure;
 mod measurements;
@@ -137,7 +137,7 @@ impl Trial<'_> {
         emit: EventSink<'_>,
     ) -> TrialOutcome {
         let ready = self.prepare(running, state, emit);
-        state.notices(&running.notices, emit);
+        state.handle_notices(&running.notices, emit);
         match (ready, state.abort_reason()) {
             (Ok(_), _) if state.cancel.is_cancelled() => self.fail_before_load(
                 &BringUpError::BeforeLoad("interrupted before the load began".into()),
@@ -220,7 +220,7 @@ impl Trial<'_> {
         read_last(state, &ready.probes);
         let loss = self.compare(state, ready, &measured);
         self.after(running, state, emit);
-        state.notices(&running.notices, emit);
+        state.handle_notices(&running.notices, emit);
         let summary = self.sum_up(state, ready, &measured, drained_s, loss);
         state.write(|w| w.summary(&summary));
         let trouble = state.abort_reason();

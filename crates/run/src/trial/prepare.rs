@@ -36,7 +36,7 @@ pub(super) struct PreparedTrial {
 }
 
 /// How a load is made.
-pub(super) enum Sends {
+pub(super) enum LoadSource {
     /// The engine sends requests.
     Requests(Box<LoadSpec>),
     /// A user's program generates the load.
@@ -45,7 +45,7 @@ pub(super) enum Sends {
 
 /// A load that is ready to be sent.
 pub(super) struct PreparedLoad {
-    pub(super) sends: Sends,
+    pub(super) sends: LoadSource,
     pub(super) facts: LoadFacts,
     pub(super) batches: u32,
     pub(super) pause_ns: u64,
@@ -69,24 +69,24 @@ pub(super) struct Remote {
 impl PreparedLoad {
     pub(super) fn name(&self) -> &str {
         match &self.sends {
-            Sends::Requests(spec) => &spec.name,
-            Sends::Program(program) => &program.name,
+            LoadSource::Requests(spec) => &spec.name,
+            LoadSource::Program(program) => &program.name,
         }
     }
 
     /// The length of its schedule in seconds, if bounded by time.
     pub(super) fn planned_s(&self) -> Option<f64> {
         match &self.sends {
-            Sends::Requests(spec) => spec.schedule_ns().map(|ns| ns as f64 / 1e9),
-            Sends::Program(_) => None,
+            LoadSource::Requests(spec) => spec.schedule_ns().map(|ns| ns as f64 / 1e9),
+            LoadSource::Program(_) => None,
         }
     }
 
     /// The limits by which a summary judges this load.
     pub(super) fn planned(&self) -> Planned {
         match &self.sends {
-            Sends::Requests(spec) => planned_of(spec),
-            Sends::Program(_) => Planned::default(),
+            LoadSource::Requests(spec) => planned_of(spec),
+            LoadSource::Program(_) => Planned::default(),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Trial<'_> {
                 Some(command) => {
                     let program = Program::new(&planned.name, command, running, state, &probes)?;
                     let facts = program.facts();
-                    (Sends::Program(Box::new(program)), facts, None)
+                    (LoadSource::Program(Box::new(program)), facts, None)
                 }
                 None => {
                     let context = RequestContext {
@@ -134,7 +134,11 @@ impl Trial<'_> {
                     };
                     asked.borrow_mut().clear();
                     let (spec, facts) = self.requests(&context, &allowed, loads.len(), state)?;
-                    (Sends::Requests(spec), facts, self.remote(planned, &first_ids, asked.take(), running))
+                    (
+                        LoadSource::Requests(spec),
+                        facts,
+                        self.remote(planned, &first_ids, asked.take(), running),
+                    )
                 }
             };
             let facts = LoadFacts { start_s: start_ns as f64 / 1e9, ..facts };

@@ -24,7 +24,7 @@ use crate::state::{AbortReason, TrialState};
 use crate::translate::component;
 use crate::translate::error::TranslateError;
 use crate::trial::actions::Actor;
-use crate::trial::conditions::SystemFigures;
+use crate::trial::live_numbers::SystemFigures;
 use crate::trial::measure::MeasuredLoad;
 use crate::trial::running_load::RunningLoad;
 use crate::trial::shown::ShownFigures;
@@ -228,7 +228,7 @@ impl<'a> ProgramRun<'a> {
             if self.running.wait(next_ns, &state.cancel) {
                 return ProgramEnd::Itself;
             }
-            state.notices(&self.actor.running.notices, self.actor.emit);
+            state.handle_notices(&self.actor.running.notices, self.actor.emit);
             if state.must_end() {
                 return ProgramEnd::Trial;
             }

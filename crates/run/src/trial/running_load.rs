@@ -6,7 +6,7 @@ use loadlab_record::documents::summary::{LoadFacts, Summary};
 use loadlab_record::expr::Expr;
 
 use crate::state::{EventSink, TrialState};
-use crate::trial::conditions::{LiveMetrics, SystemFigures};
+use crate::trial::live_numbers::{LiveNumbers, SystemFigures};
 use crate::trial::shown::ShownFigures;
 
 /// A load that is running.
@@ -29,7 +29,7 @@ impl RunningLoad<'_> {
     ) -> Option<String> {
         let summary = self.summary(system, measured);
         let readings = self.state.readings();
-        let metrics = LiveMetrics { summary: &summary, readings: &readings };
+        let metrics = LiveNumbers { summary: &summary, readings: &readings };
         let reached = conditions.iter().find(|e| e.evaluate(&metrics).holds == Some(true));
         reached.map(ToString::to_string)
     }

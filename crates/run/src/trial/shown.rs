@@ -8,7 +8,7 @@ use loadlab_record::expr::{Figure, Known, NameRef, NumberSource, TrialPart};
 use crate::event::RunEvent;
 use crate::readings::Readings;
 use crate::state::EventSink;
-use crate::trial::conditions::{LiveMetrics, SystemFigures};
+use crate::trial::live_numbers::{LiveNumbers, SystemFigures};
 
 /// The figures that are shown.
 pub struct ShownFigures<'a> {
@@ -38,7 +38,7 @@ impl<'a> ShownFigures<'a> {
 
     /// Computes the figures and reports them.
     pub fn show(&self, load: &str, summary: &Summary, readings: &Readings, emit: EventSink<'_>) {
-        let numbers = Estimated(LiveMetrics { summary, readings });
+        let numbers = Estimated(LiveNumbers { summary, readings });
         let value = |f: &Figure| (f.name.clone(), FigureValue::of(f.formula.known(&numbers), f.kind));
         let values = self.figures.iter().map(value).collect();
         emit(RunEvent::Figures { load: load.to_owned(), values });
@@ -51,7 +51,7 @@ pub fn names(figures: &[Figure]) -> Vec<NameRef> {
 }
 
 /// Numbers so far, including percentiles from few samples: good enough to show, but not to end a load.
-struct Estimated<'a>(LiveMetrics<'a>);
+struct Estimated<'a>(LiveNumbers<'a>);
 
 impl NumberSource for Estimated<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {

@@ -12,7 +12,7 @@ use loadlab_system::{
 use crate::running_system::RunningSystem;
 use crate::state::TrialState;
 use crate::trial::Trial;
-use crate::trial::prepare::{PreparedLoad, PreparedTrial, Sends, together};
+use crate::trial::prepare::{LoadSource, PreparedLoad, PreparedTrial, together};
 use crate::watch::{leaves_files, unseen};
 
 /// How often components are read if the plan does not specify it.
@@ -110,8 +110,8 @@ impl Trial<'_> {
             return Vec::new();
         }
         let of = |load: &PreparedLoad| match &load.sends {
-            Sends::Requests(spec) => self.watch.addresses(spec),
-            Sends::Program(_) => Vec::new(),
+            LoadSource::Requests(spec) => self.watch.addresses(spec),
+            LoadSource::Program(_) => Vec::new(),
         };
         ready.loads.iter().flat_map(of).collect()
     }

@@ -189,7 +189,7 @@ fn end(
     if facts.found.is_some() && is_open {
         exits.push(Exit::Undecided);
     }
-    record.why(&facts);
+    record.set_why(&facts);
     if let Err(error) = record.end(ended) {
         exits.push(Exit::CouldNotRun);
         emit(RunEvent::Note(error.to_string()));
@@ -233,6 +233,7 @@ struct Part<'a> {
 
 impl Proof<'_> {
     fn prove(&mut self, record: &mut Record, running: &mut RunningSystem) {
+        running.is_searching = true;
         let as_planned = as_load(self.base, AS_PLANNED, WARM_UP_S + MEASURED_S);
         let Some(first) = self.load(record, running, as_planned, &[]) else { return };
         let cores = host::cores() as f64;
@@ -468,7 +469,7 @@ impl Proof<'_> {
         case: Case,
         restore: &[EventSpec],
     ) -> Option<Loaded> {
-        let opened = record.level(&case).and_then(|key| Ok((record.trial(key)?, key)));
+        let opened = record.begin_level(&case).and_then(|key| Ok((record.begin_trial(key)?, key)));
         let (writer, key) = match opened {
             Ok(opened) => opened,
             Err(error) => {

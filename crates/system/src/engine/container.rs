@@ -25,6 +25,15 @@ pub(crate) struct ContainerHandle {
     pub secrets: Secrets,
 }
 
+/// The address at which a container can be reached from this machine, as the engine describes it.
+pub(crate) fn address_in(found: &Value) -> Option<IpAddr> {
+    if found["HostConfig"]["NetworkMode"].as_str() == Some("host") {
+        return Some(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    let networks = found["NetworkSettings"]["Networks"].as_object()?;
+    networks.values().find_map(|n| n["IPAddress"].as_str()?.parse().ok())
+}
+
 /// A container's state according to its own health check.
 pub(crate) enum Health {
     /// It has no health check.
@@ -105,4 +114,24 @@ pub(crate) fn remove(engine: &Engine, id: &str) -> Result<()> {
 fn has_check(check: &Value) -> bool {
     let test = check["Test"].as_array().map_or(&[][..], Vec::as_slice);
     test.first().is_some_and(|first| first.as_str() != Some("NONE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_of_the_network_it_is_on() {
+        let on = |networks: Value| {
+            address_in(
+                &json!({ "HostConfig": { "NetworkMode": "x" }, "NetworkSettings": { "Networks": networks } }),
+            )
+        };
+        assert_eq!(on(json!({ "x": { "IPAddress": "172.18.0.2" } })), "172.18.0.2".parse().ok());
+        assert_eq!(on(json!({ "none": { "IPAddress": "" } })), None);
+        let host = json!({ "HostConfig": { "NetworkMode": "host" } });
+        assert_eq!(address_in(&host), "127.0.0.1".parse().ok());
+    }
 }

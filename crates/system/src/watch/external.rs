@@ -3,9 +3,11 @@
 //! A process is found by its pid or its command and watched with its descendants, or by its control group; a container
 //! by its name. Metrics it reports over a Prometheus endpoint become samples as well: see [`crate::watch::scrape`].
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::target::Target;
+use crate::engine::container::address_in;
 use crate::engine::{Call, Engine, EngineError, encoded};
 use crate::error::{Error, Result};
 use crate::process::{self, ProcessId};
@@ -36,7 +38,7 @@ pub struct External {
 #[derive(Clone, Debug)]
 enum ExternalKind {
     Process(ProcessId),
-    Container(ProcessId),
+    Container(ProcessId, Option<IpAddr>),
     Groups(Vec<PathBuf>),
 }
 
@@ -70,10 +72,11 @@ impl External {
             }
             ExternalSelector::Container(id) => {
                 let failed = |source| Error::of_container(name, source);
-                ExternalKind::Container(by_container(id, engine).map_err(failed)?.ok_or_else(|| {
+                let (process, address) = by_container(id, engine).map_err(failed)?.ok_or_else(|| {
                     let hint = "`docker ps` lists running containers";
                     not(format!("no container `{id}` is running"), hint)
-                })?)
+                })?;
+                ExternalKind::Container(process, address)
             }
         };
         Ok(External { name: name.to_owned(), kind })
@@ -84,11 +87,19 @@ impl External {
         &self.name
     }
 
+    /// The address of a container, where its engine gives it one.
+    pub fn address(&self) -> Option<IpAddr> {
+        match &self.kind {
+            ExternalKind::Container(_, address) => *address,
+            ExternalKind::Process(_) | ExternalKind::Groups(_) => None,
+        }
+    }
+
     /// What the watcher should read for it.
     pub fn target(&self) -> Target {
         match &self.kind {
             ExternalKind::Process(id) => Target::process_tree(&self.name, *id),
-            ExternalKind::Container(id) => {
+            ExternalKind::Container(id, _) => {
                 Target::cgroup_of(&self.name, id.pid).unwrap_or_else(|| Target::process_tree(&self.name, *id))
             }
             ExternalKind::Groups(dirs) => Target::groups(&self.name, dirs),
@@ -98,7 +109,7 @@ impl External {
     /// Whether it existed and is gone.
     pub fn is_gone(&self) -> bool {
         match &self.kind {
-            ExternalKind::Process(id) | ExternalKind::Container(id) => !id.is_alive(),
+            ExternalKind::Process(id) | ExternalKind::Container(id, _) => !id.is_alive(),
             ExternalKind::Groups(dirs) => !dirs.iter().any(|dir| dir.exists()),
         }
     }
@@ -143,13 +154,17 @@ fn groups_at(root: &Path, path: &str) -> Vec<PathBuf> {
     dirs
 }
 
-fn by_container(id: &str, engine: Option<&str>) -> std::result::Result<Option<ProcessId>, EngineError> {
+fn by_container(
+    id: &str,
+    engine: Option<&str>,
+) -> std::result::Result<Option<(ProcessId, Option<IpAddr>)>, EngineError> {
     let engine = Engine::connect(engine)?;
     let path = format!("/containers/{}/json", encoded(id));
     let answer = engine.call(Call::new("inspect a container", "GET", path))?;
     let pid = answer.body["State"]["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     let stat = pid.filter(|pid| *pid > 0).and_then(process::stat);
-    Ok(stat.map(|s| ProcessId { pid: s.pid, start_ticks: s.start_ticks }))
+    let id = |s: process::Stat| ProcessId { pid: s.pid, start_ticks: s.start_ticks };
+    Ok(stat.map(|stat| (id(stat), address_in(&answer.body))))
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ pub(super) fn generator_stalled(summary: &Summary, grounds: &Grounds<'_>) -> Opt
     let grave = suspended_s.is_some()
         || match has_due_times(&summary.load) {
             true => late_is_grave(&grounds.measured.series),
-            false => summary.expectations.iter().any(|e| figures_in(&e.expr).iter().any(moved)),
+            false => summary.expectations.iter().any(|e| figures_in(&e.expr, grounds).iter().any(moved)),
         };
     doubt(
         "generator_stalled",

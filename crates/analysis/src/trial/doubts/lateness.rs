@@ -100,17 +100,21 @@ pub(super) fn shortage_is_grave(summary: &Summary, grounds: &Grounds<'_>) -> boo
     }
     summary.expectations.iter().any(|e| {
         let missed = e.holds != Some(true);
-        figures_in(&e.expr).iter().any(|f| tail_of(f).is_some() || missed && RATES.contains(&f.as_str()))
+        figures_in(&e.expr, grounds)
+            .iter()
+            .any(|f| tail_of(f).is_some() || missed && RATES.contains(&f.as_str()))
     })
 }
 
 /// Figures of throughput in expressions.
 const RATES: [&str; 2] = ["rate", "goodput"];
 
-/// The figures of requests that an expression names, without their prefix (`tag.page.p99` and `service.p99` are `p99`).
-/// What a component used, a probe or a number of answers is no time of a request, however its name ends.
-pub(super) fn figures_in(expr: &str) -> Vec<String> {
+/// The figures of requests that an expression rests on, directly or by the plan's figures, without their prefix
+/// (`tag.page.p99` and `service.p99` are `p99`). What a component used, a probe or a number of answers is no time of a
+/// request, however its name ends.
+pub(super) fn figures_in(expr: &str, grounds: &Grounds<'_>) -> Vec<String> {
     let Ok(expr) = Expr::parse(expr) else { return Vec::new() };
+    let expr = expr.with_figures(&grounds.planned.figures);
     let figure = |name: &str| -> Option<String> {
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_of_requests = match name.split_once('.') {

@@ -4,20 +4,20 @@
 
 use loadlab_record::Failure;
 use loadlab_record::documents::summary::{Doubt, Summary};
-use loadlab_record::expr::{Expr, SummaryNumbers};
+use loadlab_record::expr::{Expr, Figure, SummaryNumbers};
 use loadlab_record::text::units::{format_count, format_percent_short};
 
-use super::{doubt, share_of};
+use super::{Grounds, doubt, share_of};
 
 /// Fewer than one request in a thousand change no share of failures that matters.
 const SHARE: f64 = 0.001;
 
 /// Requests were sent again, enough of them to matter. Grave if an expectation holds only if none of them was a
 /// failure.
-pub(super) fn resent_after_reset(summary: &Summary) -> Option<Doubt> {
+pub(super) fn resent_after_reset(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let resent = summary.connections.resent_after_reset;
     let share = share_of(resent as f64, summary.requests.started as f64)?;
-    let turned = turned_by(summary, resent);
+    let turned = turned_by(summary, resent, &grounds.planned.figures);
     if resent == 0 || share < SHARE && turned.is_none() {
         return None;
     }
@@ -46,7 +46,7 @@ pub(super) fn resent_after_reset(summary: &Summary) -> Option<Doubt> {
 }
 
 /// The first expectation that holds, but would not if each of these requests had failed.
-fn turned_by(summary: &Summary, resent: u64) -> Option<String> {
+fn turned_by(summary: &Summary, resent: u64, figures: &[Figure]) -> Option<String> {
     if resent == 0 {
         return None;
     }
@@ -59,6 +59,9 @@ fn turned_by(summary: &Summary, resent: u64) -> Option<String> {
     worst.availability = worst.availability.map(|_| worst.requests.ok as f64 / ended as f64);
     let numbers = SummaryNumbers::new(&worst, &[]);
     let held = summary.expectations.iter().filter(|expectation| expectation.holds == Some(true));
-    let fails = |text: &str| Expr::parse(text).is_ok_and(|expr| expr.evaluate(&numbers).holds == Some(false));
+    let fails = |text: &str| {
+        let holds = |expr: Expr| expr.with_figures(figures).evaluate(&numbers).holds;
+        Expr::parse(text).is_ok_and(|expr| holds(expr) == Some(false))
+    };
     held.map(|expectation| expectation.expr.clone()).find(|text| fails(text))
 }

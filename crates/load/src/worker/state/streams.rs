@@ -149,7 +149,9 @@ impl EventApplier<'_> {
             }
             Event::Reset { token, .. } => {
                 let message = "the server reset the stream";
-                self.ended.push(StreamOutcome::Failed(token, Failure::Reset, message));
+                let has_bytes = self.slots.exchanges[token as usize].is(Fact::HasResponseBytes);
+                let failure = if has_bytes { Failure::Truncated } else { Failure::Reset };
+                self.ended.push(StreamOutcome::Failed(token, failure, message));
             }
             Event::Malformed { token, message } => {
                 self.ended.push(StreamOutcome::Failed(token, Failure::Protocol, message));

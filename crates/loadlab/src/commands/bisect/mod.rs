@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::bisect::{Bisection, Next};
-use loadlab_plan::{Options, Plan, Revision};
+use loadlab_plan::{ComponentKind, ComponentSpec, Image, Options, Plan, Revision};
 use loadlab_record::documents::figure::{FigureValue, NumberKind};
 use loadlab_record::documents::manifest::{FigureFacts, RevisionFacts};
 use loadlab_record::text::first_line;
@@ -122,6 +122,19 @@ fn formula(figure: &str) -> String {
     }
 }
 
+/// The images by name that components build, each with its component.
+fn built_images(plan: &Plan) -> Vec<(String, String)> {
+    let components = plan.cases().iter().flat_map(|case| &case.system.components);
+    let image = |component: &ComponentSpec| match &component.kind {
+        ComponentKind::Container(container) => match &container.image {
+            Image::Named(image) => Some((component.name.clone(), image.clone())),
+            Image::Built { .. } => None,
+        },
+        _ => None,
+    };
+    components.filter(|component| !component.build.is_empty()).filter_map(image).collect()
+}
+
 /// The plan with the figure among those that matter.
 struct PlanWithFigure {
     read: ReadPlan,
@@ -139,16 +152,28 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<PlanWithFigure, Command
     };
     let (mut read, mut choice) = read_with(args.set.clone())?;
     without_revisions(&read.plan, "bisect").map_err(|why| CommandEnd::error(Exit::BadPlan, why))?;
-    let has = |plan: &Plan| plan.cases().iter().all(|c| c.figures.iter().any(|f| f.name == args.figure));
-    if !has(&read.plan) {
-        let figures = json!({ args.figure.as_str(): formula(&args.figure) }).to_string();
-        let set = args.set.iter().cloned().chain([("figures".to_owned(), figures)]).collect();
-        (read, choice) = read_with(set)?;
+    let has = |plan: &Plan, name: &str| {
+        plan.cases().iter().all(|c| c.figures.iter().any(|figure| figure.name == name))
+    };
+    let mut name = args.figure.clone();
+    if !has(&read.plan, &name) {
+        let text = formula(&name);
+        let added = if read.plan.cases().iter().any(|c| !c.figures.is_empty()) {
+            // A dot would separate keys.
+            name = name.replace('.', " ");
+            while has(&read.plan, &name) {
+                name.push_str(" again");
+            }
+            (format!("figures.{name}"), json!(text).to_string())
+        } else {
+            ("figures".to_owned(), json!({ name.as_str(): text }).to_string())
+        };
+        (read, choice) = read_with(args.set.iter().cloned().chain([added]).collect())?;
     }
     let case =
         only_case(&read.plan, "bisect").map_err(|message| CommandEnd::error(Exit::BadPlan, message))?;
-    let found = case.figures.iter().find(|f| f.name == args.figure);
-    let facts = loadlab_run::figures_of_case(case).into_iter().find(|f| f.name == args.figure);
+    let found = case.figures.iter().find(|f| f.name == name);
+    let facts = loadlab_run::figures_of_case(case).into_iter().find(|f| f.name == name);
     match (found, facts) {
         (Some(_), Some(figure)) => Ok(PlanWithFigure { read, choice, figure }),
         _ => Err(CommandEnd::error(Exit::BadPlan, format!("the plan has no figure `{}`", args.figure))),
@@ -172,6 +197,8 @@ struct Search<'a> {
     cancel: Cancel,
     /// Whether each revision is built.
     built: Vec<bool>,
+    /// Images that were built: component, image, and index of the revision.
+    images: Vec<(String, String, usize)>,
     trials: Vec<Trial>,
     /// Index of a skipped revision, and why it is skipped.
     skipped: Vec<(usize, String)>,
@@ -220,6 +247,7 @@ fn searched(args: &BisectArgs) -> Result<CommandEnd, CommandEnd> {
         out,
         cancel,
         built,
+        images: Vec::new(),
         trials: Vec::new(),
         skipped: Vec::new(),
         made: 0,
@@ -295,6 +323,7 @@ impl Search<'_> {
         let revisions = vec![Revision { name: known.name.clone(), dir: Some(dir) }];
         let with = Options { revisions, ..self.read.read_with.clone() };
         let read = read_plan::parse(&self.read.path, self.read.text.clone(), with, &self.choice)?;
+        self.check_images(&read.plan, revision)?;
         self.made += 1;
         let out = self.out.join(format!("{:03}-{}", self.made, known.name.replace('/', "-")));
         let mut options = options_of(self.args, &read, out.clone())?;
@@ -320,6 +349,26 @@ impl Search<'_> {
             .map_err(|why| CommandEnd::error(Exit::Undecided, why))?;
         self.trials.push(Trial { revision, reading, record: out });
         Ok(Measured::Value(reading))
+    }
+
+    /// Ends the search if two revisions build an image under one name: one that is measured again would run the other's.
+    fn check_images(&mut self, plan: &Plan, revision: usize) -> Result<(), CommandEnd> {
+        for (component, image) in built_images(plan) {
+            let built = (component, image, revision);
+            let is_shared = |(component, image, other): &(String, String, usize)| {
+                (component, image) == (&built.0, &built.1) && *other != revision
+            };
+            if self.images.iter().any(is_shared) {
+                let (component, image, _) = built;
+                let why = format!(
+                    "`{component}` has the image `{image}` at every revision, and builds it from each\n\
+                     hint: let loadlab build it: `container: {{ build: FOLDER }}`"
+                );
+                return Err(CommandEnd::error(Exit::BadPlan, why));
+            }
+            self.images.push(built);
+        }
+        Ok(())
     }
 
     /// Ends the search if a figure of which only a lower bound is known may mislead it.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::run_part;
-use loadlab_load::spec::{Joins, OtherThreads};
+use loadlab_load::spec::{JoinPoint, OtherThreads};
 use loadlab_record::sync::lock;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -59,12 +59,12 @@ impl PartOfLoad {
     }
 
     /// When to join a load that has already begun: shortly from now, on the load's clock.
-    fn joins(&self, begun: Begun) -> Option<Joins> {
+    fn joins(&self, begun: Begun) -> Option<JoinPoint> {
         let bounds = *lock(&self.run_state.clock);
         let now_ns = now_ns();
         let began_ns = bounds.at(now_ns)?.here(begun.at_ns);
         let at_ns = (now_ns + JOIN_LEAD_NS).saturating_sub(began_ns);
-        Some(Joins { at_ns, begun: begun.requests })
+        Some(JoinPoint { at_ns, begun: begun.requests })
     }
 
     /// Computes a value that depends on the coordinator's clock; an agent that has just come waits for the first time

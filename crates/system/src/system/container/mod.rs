@@ -8,7 +8,6 @@
 mod limits;
 mod restart;
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -131,7 +130,7 @@ impl System {
         };
         let group = Group { cgroups: own_cgroups(cgroups_of_process(pid), id) };
         let (held_engine, id) = (engine.clone(), id.to_owned());
-        let address = address_in(&found);
+        let address = container::address_in(&found);
         let follower = Mutex::new(Some(follower));
         let secrets = self.secrets.clone();
         let handle = ContainerHandle { engine: held_engine, id, address, follower, secrets };
@@ -325,15 +324,6 @@ fn health_json(health: &HealthCheck) -> Value {
     })
 }
 
-/// The address at which the container can be reached from this machine.
-fn address_in(found: &Value) -> Option<IpAddr> {
-    if found["HostConfig"]["NetworkMode"].as_str() == Some("host") {
-        return Some(std::net::Ipv4Addr::LOCALHOST.into());
-    }
-    let networks = found["NetworkSettings"]["Networks"].as_object()?;
-    networks.values().find_map(|n| n["IPAddress"].as_str()?.parse().ok())
-}
-
 /// States of a container that has not had a process yet, as Docker and Podman name them.
 const NEVER_STARTED: [&str; 3] = ["created", "configured", "initialized"];
 
@@ -381,22 +371,4 @@ fn gone(
         _ => exit,
     };
     Error::EndedEarly { component: spec.name.clone(), status, tail: logs::tail(logs) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_of_the_network_it_is_on() {
-        let on = |networks: Value| {
-            address_in(
-                &json!({ "HostConfig": { "NetworkMode": "x" }, "NetworkSettings": { "Networks": networks } }),
-            )
-        };
-        assert_eq!(on(json!({ "x": { "IPAddress": "172.18.0.2" } })), "172.18.0.2".parse().ok());
-        assert_eq!(on(json!({ "none": { "IPAddress": "" } })), None);
-        let host = json!({ "HostConfig": { "NetworkMode": "host" } });
-        assert_eq!(address_in(&host), "127.0.0.1".parse().ok());
-    }
 }

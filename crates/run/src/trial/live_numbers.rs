@@ -75,27 +75,31 @@ fn asks_system(names: &[NameRef]) -> bool {
 }
 
 /// A trial's numbers as far as they are known, with the probes' latest readings.
-pub struct LiveMetrics<'a> {
+pub struct LiveNumbers<'a> {
     /// What the load has measured so far.
     pub summary: &'a Summary,
     /// Probe readings so far.
     pub readings: &'a Readings,
 }
 
-impl LiveMetrics<'_> {
+impl LiveNumbers<'_> {
     /// A number as far as it is known, even from few samples.
     pub fn known(&self, name: &str, part: Option<TrialPart>) -> Known {
-        if let Some(why) = self.readings.failure(name) {
+        // The last reading is the same as a probe's name alone.
+        let is_read =
+            |name: &&str| self.readings.failure(name).is_some() || self.readings.last(name).is_some();
+        let probe = name.strip_suffix(".last").filter(is_read).unwrap_or(name);
+        if let Some(why) = self.readings.failure(probe) {
             return Known::Unknown(why.to_owned());
         }
-        match (part, self.readings.last(name)) {
+        match (part, self.readings.last(probe)) {
             (None, Some(value)) => Known::Is(value, NumberKind::Plain),
             _ => SummaryNumbers::new(self.summary, &[]).number(name, part),
         }
     }
 }
 
-impl NumberSource for LiveMetrics<'_> {
+impl NumberSource for LiveNumbers<'_> {
     fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match self.known(name, part) {
             // This early, the autocorrelation of requests is unknown: a percentile from few samples must not end a
