@@ -277,6 +277,18 @@ fn probes_and_drain() {
     assert_eq!(record.events("default", 1, "drained")[0]["done"], true);
 }
 
+/// `PROBE.last` is the same as the probe's name alone, also while it drains.
+#[test]
+fn the_last_reading_ends_the_drain() {
+    let lab = Lab::new();
+    let probes =
+        "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
+    let load = "load:\n  users: 2\n  requests: 40\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/\", body: x }]\n";
+    let drain = "drain: { until: \"stored.last == 40\", at_most: 20s }\nexpect: [\"stored.last == 40\", \"drain > 300ms\"]\n";
+    let web = component("web", "\"lag_ms\": 2000", &[]);
+    lab.run(&plan(&[web], &format!("{probes}{load}{drain}")), &[]).expect(0, &["drained in"]);
+}
+
 #[test]
 fn a_steady_probe_ends_the_drain() {
     let lab = Lab::new();

@@ -112,6 +112,17 @@ fn probes_of_every_kind() {
     assert!(probes["said"]["last"].as_f64() > Some(2.0), "{probes}");
 }
 
+/// What runs already writes its output elsewhere: there is nothing to count in.
+#[test]
+fn the_log_of_what_runs_already_is_not_read() {
+    let lab = Lab::new();
+    let runs = format!("    old: {{ external: {{ pid: {} }} }}\n", std::process::id());
+    let probes = "  probes: { faults: { log: old, contains: ERROR } }\n";
+    let ran = lab
+        .run(&plan(&[component("web", "", &[]), runs], &format!("{probes}expect: [\"faults == 0\"]\n")), &[]);
+    ran.expect(2, &["probe `faults`: `old` runs already, so loadlab cannot read its output"]);
+}
+
 /// A probe that cannot be read has no value: it completes no drain, and no expectation on it holds.
 #[test]
 fn a_failing_probe_never_keeps_its_last_value() {

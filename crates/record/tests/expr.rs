@@ -634,6 +634,25 @@ fn numbers_of_a_window() {
     assert_eq!(expr.evaluate(&numbers).holds, Some(true));
 }
 
+/// What is known of a percentile of a part, directly or by another figure, is known of that part: its largest sample, too.
+#[test]
+fn a_figure_of_a_part_has_that_parts_largest_sample() {
+    let summary = summary();
+    let (ticks, intervals) = seconds();
+    let numbers = SummaryNumbers::new(&summary, &ticks).with_intervals(&intervals);
+    let part = Figure::after(&[], "start", "p99[0s..2s]", NumberKind::Duration).unwrap();
+    let other = Figure::after(std::slice::from_ref(&part), "again", "start", NumberKind::Duration).unwrap();
+    for figure in [part, other] {
+        match figure.formula.known(&numbers) {
+            Known::Between(between) => {
+                let largest = between.largest.expect("a sample");
+                assert!((largest / 2.0 - 1.0).abs() < 0.001, "{}: {largest}", figure.name);
+            }
+            known => panic!("{}: {known:?}", figure.name),
+        }
+    }
+}
+
 /// A percentile of few samples, one that never ended, and an unknown number.
 struct Few;
 

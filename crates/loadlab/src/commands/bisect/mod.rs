@@ -595,6 +595,32 @@ mod tests {
         }
     }
 
+    /// The figure that is searched for comes to those of the plan, which may need one another.
+    #[test]
+    fn a_plan_keeps_its_own_figures() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let plan = dir.path().join("plan.yaml");
+        let load = "load: { users: 1, duration: 1s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }\n";
+        let own = "figures: { page time: p99, ok p99: p50 }\nexpect: [\"'page time' < 1s\"]\n";
+        std::fs::write(&plan, format!("loadlab: 1\nname: n\n{load}{own}")).expect("a file");
+        for (figure, name) in [("p50", "p50"), ("page time", "page time"), ("ok.p99", "ok p99 again")] {
+            #[derive(clap::Parser)]
+            struct Words {
+                #[command(flatten)]
+                args: BisectArgs,
+            }
+            let words = ["bisect", "a..b", "plan.yaml", "--figure", figure];
+            let Words { args } = clap::Parser::try_parse_from(words).expect("options");
+            let found = match with_figure(&args, &plan) {
+                Ok(found) => found,
+                Err(_) => panic!("{figure} is refused"),
+            };
+            assert_eq!(found.figure.name, name);
+            let figures = &found.read.plan.cases()[0].figures;
+            assert!(figures.iter().any(|f| f.name == "page time"), "{figure}");
+        }
+    }
+
     #[test]
     fn the_file_holds_no_secret() {
         mask::add(vec!["s3cret-of-a-bisection".to_owned()]);
