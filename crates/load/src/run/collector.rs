@@ -166,7 +166,8 @@ impl<'s> Collector<'s> {
         if delta.last_end_ns > self.last_end_ns {
             self.last_end_ns = delta.last_end_ns;
             self.unanswered = Unanswered::default();
-        } else {
+        } else if delta.from_ns >= self.last_end_ns {
+            // Other workers' answers of the same time are not among them.
             self.unanswered.add(delta);
         }
         self.window_to_ns[delta.worker] = delta.window_to_ns;
