@@ -421,9 +421,9 @@ fn another_agent_takes_the_place_of_a_lost_one() {
     let spare =
         Agent::start(&lab, &nats, "spare", &["--coordinator-key", key.trim(), "--threads", "1", "--once"]);
     let slot = slot_of(&agents[1]);
+    spare.wait_for_output("all slots are taken");
     agents[1].child.kill().expect("it can be killed");
     let ran = running.end();
-    spare.wait_for_output("all slots are taken");
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["ended"], "complete", "{}", ran.err);

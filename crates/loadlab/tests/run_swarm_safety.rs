@@ -22,22 +22,24 @@ fn agents_follow_one_coordinator_and_their_own_limits() {
     let (ours, theirs) = (new_key(&lab, "ours"), new_key(&lab, "theirs"));
     lab.loadlab(&["agent", "--new-key", "ours"]).expect(5, &["cannot write the key ours"]);
     let stranger = Agent::start(&lab, &nats, "stranger", &["--coordinator-key", &theirs]);
+    let swarm = ["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "ours"];
+    let start = || lab.start(&counted("  rate: 200\n  duration: 1s\n"), &swarm);
+    let mut first = Some(start());
+    // It hears of a run for as long as the run lacks agents.
+    stranger.wait_for_output("not that of the coordinator's key");
     let agents: Vec<Agent> = (1..=2)
         .map(|n| {
             let more = ["--coordinator-key", &ours, "--threads", "1", "--max-rate", "300"];
             Agent::start(&lab, &nats, &format!("agent-{n}"), &more)
         })
         .collect();
-    let swarm = ["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "ours"];
     for name in ["first", "second"] {
-        let text = counted("  rate: 200\n  duration: 1s\n");
-        let ran = lab.run(&text, &swarm);
+        let ran = first.take().unwrap_or_else(start).end();
         let summary = lab.record().summary("default", 1);
         ran.expect_however_busy(std::slice::from_ref(&summary), false);
         assert_eq!(summary["probes"]["posted"]["last"], 200.0, "{name}: {:#}", summary["probes"]);
         std::fs::remove_dir_all(lab.record().dir).expect("it is there");
     }
-    stranger.wait_for_output("not that of the coordinator's key");
     let refused = |text: &str, why: &str| {
         lab.run(text, &swarm).expect(5, &["agent agent-", " (slot ", why]);
         std::fs::remove_dir_all(lab.record().dir).expect("it is there");
@@ -203,16 +205,21 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
         let fixed = ["--coordinator-key", &key, "--threads", "1", "--ca", "server.crt", "--spool", &spool];
         Agent::start_at(&lab, &url, name, &[&fixed[..], more].concat())
     };
-    // An agent with another slot's key takes no slot, and says why.
-    let thief = agent("thief", &["--slot", "0", "--creds", "slot-1"]);
-    let agents =
-        ["0", "1"].map(|n| agent(&format!("agent-{n}"), &["--slot", n, "--creds", &format!("slot-{n}")]));
     lab.file("body", "text");
     let text = counted("  rate: 100\n  duration: 2s\n");
     let text = text.replace("/items/${unique}\" }", "/items/${unique}\", body: { file: body } }");
     let swarm = ["--swarm", &url, "--slots", "2", "--swarm-key", "key", "--swarm-ca", "server.crt"];
     let creds = ["--swarm-creds", "coordinator"];
-    let ran = lab.run(&text, &[&swarm[..], &creds].concat());
+    let running = lab.start(&text, &[&swarm[..], &creds].concat());
+    // An agent with another slot's key takes no slot, and says why. The others come later: slot 0 must be free until
+    // it has tried.
+    let thief = agent("thief", &["--slot", "0", "--creds", "slot-1"]);
+    thief.wait_for_output(
+        "the NATS server denies a permission: Permissions Violation for Publish to \"loadlab.",
+    );
+    let agents =
+        ["0", "1"].map(|n| agent(&format!("agent-{n}"), &["--slot", n, "--creds", &format!("slot-{n}")]));
+    let ran = running.end();
     assert!(lab.record().trial("default", 1).join("summary.json").exists(), "{}", ran.err);
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
@@ -220,9 +227,6 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
     let names: Vec<&str> =
         summary["agents"].as_array().expect("agents").iter().filter_map(|a| a["agent"].as_str()).collect();
     assert_eq!(names, ["agent-0", "agent-1"]);
-    thief.wait_for_output(
-        "the NATS server denies a permission: Permissions Violation for Publish to \"loadlab.",
-    );
     for agent in &agents {
         let log = std::fs::read_to_string(&agent.log).expect("its log");
         assert!(!log.contains("denies a permission"), "{log}");
