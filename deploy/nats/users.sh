@@ -15,7 +15,16 @@ umask 077
 mkdir -p "$folder"
 cd "$folder"
 
-coordinator=$("$loadlab" agent --new-key coordinator 2>/dev/null)
+# Prints the public part of a new key.
+new_key() {
+  if [ -e "$1" ]; then
+    echo "users.sh: $(pwd)/$1 is there already: remove the keys, or choose another folder" >&2
+    exit 1
+  fi
+  "$loadlab" agent --new-key "$1" 2>/dev/null
+}
+
+coordinator=$(new_key coordinator)
 {
   cat <<EOF
 users: [
@@ -25,7 +34,7 @@ users: [
 EOF
   slot=0
   while [ "$slot" -lt "$slots" ]; do
-    key=$("$loadlab" agent --new-key "slot-$slot" 2>/dev/null)
+    key=$(new_key "slot-$slot")
     cat <<EOF
   { nkey: $key, permissions: {
       publish: { allow: [
@@ -38,5 +47,6 @@ EOF
     slot=$((slot + 1))
   done
   echo "]"
-} >users.conf
+} >users.conf.new
+mv users.conf.new users.conf
 echo "wrote users.conf, coordinator and slot-0 to slot-$((slots - 1)) in $(pwd)"

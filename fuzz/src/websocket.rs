@@ -48,15 +48,15 @@ fn keep(led: &mut Led, event: Event<'_>) {
 
 fn lead(flags: u8, stream: &[u8], mut cuts: Cuts) -> Led {
     let opening = Opening::new([7; 16], vec!["chat".into()]);
-    let (mut led, mut socket, mut partial, mut out) =
-        (Led::default(), Socket::new(MAX_MESSAGE, 7), Vec::new(), Vec::new());
+    let (mut led, mut socket, mut partial, mut interim, mut out) =
+        (Led::default(), Socket::new(MAX_MESSAGE, 7), Vec::new(), 0, Vec::new());
     let mut open = flags & 1 == 0;
     let mut at = 0;
     while at < stream.len() {
         let mut piece = &stream[at..at + cuts.next(stream.len() - at)];
         at += piece.len();
         if !open {
-            match opening.receive(&mut partial, piece) {
+            match opening.receive(&mut partial, &mut interim, piece) {
                 Ok(None) => continue,
                 Ok(Some(used)) => {
                     assert!(used <= piece.len());

@@ -8,7 +8,7 @@ use loadlab_record::Failure;
 use loadlab_record::counts::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::documents::bottleneck::{Bottleneck, Confidence};
 use loadlab_record::documents::event::{Event, EventKind};
-use loadlab_record::documents::summary::{Doubt, LoadFacts, Summary};
+use loadlab_record::documents::summary::{Doubt, LoadFacts, LoadModel, Summary};
 use loadlab_record::watch::evidence::{Evidence, Listener, Pair, Ports as LocalPorts, Threads, Timed};
 use loadlab_record::watch::sample::{Pressure, Sample, Tcp};
 
@@ -90,7 +90,7 @@ fn made(users: u64, ms: u64, fastest_ms: u64, components: &[(&str, Does)]) -> Ma
     let all: Vec<Sample> = components.iter().flat_map(|(name, does)| samples(name, *does)).collect();
     let limits = components.iter().filter_map(|(name, does)| Some(((*name).to_owned(), does.limit?)));
     let facts = LoadFacts {
-        model: "closed".into(),
+        model: LoadModel::Closed,
         users: Some(users),
         url: "http://127.0.0.1:8080/".into(),
         ..LoadFacts::default()
@@ -231,7 +231,7 @@ fn bursts_below_a_limit_hold_back_less_than_a_limit_that_is_reached() {
 fn a_generator_that_was_throttled_for_a_moment_is_not_blamed() {
     let throttled = |seconds: f64| {
         let mut made = made(40, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
-        made.summary.load.model = "open".into();
+        made.summary.load.model = LoadModel::Open;
         made.summary.generator.throttled_s = Some(seconds);
         let evidence = "loadlab itself was throttled by a CPU limit".to_owned();
         made.summary.doubts.push(Doubt {
@@ -349,7 +349,7 @@ fn where_requests_wait_for_one_another() {
     made(1, 500, 20, &[("edge", QUIET)]).check(&[(Latency, Some("edge"))]);
     // what programs wait for is not visible from here
     let mut programs = made(1, 500, 20, &[("edge", QUIET)]);
-    programs.summary.load.model = "command".into();
+    programs.summary.load.model = LoadModel::Command;
     programs.check(&[(Latency, None)]);
 }
 
@@ -1044,23 +1044,23 @@ fn an_accept_queue_comes_before_the_resets_it_causes_and_has_a_name() {
 #[test]
 fn a_rate_that_is_answered_as_it_comes_saturates_nothing() {
     let mut open = made(40, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
-    open.summary.load.model = "open".into();
+    open.summary.load.model = LoadModel::Open;
     open.check(&[(Nothing, None)]);
     // What it needs for this rate happens to be a core.
     let one = Does { cores: 0.98, ..QUIET };
     let mut a_core = made(40, 20, 18, &[("edge", one), ("db", QUIET)]);
     a_core.check(&[(OneCore, Some("edge"))]);
-    a_core.summary.load.model = "open".into();
+    a_core.summary.load.model = LoadModel::Open;
     a_core.check(&[(Nothing, None)]);
     // Answered, but slower than possible: it waits for something.
     let mut slow = made(40, 160, 4, &[("edge", QUIET), ("db", QUIET)]);
-    slow.summary.load.model = "open".into();
+    slow.summary.load.model = LoadModel::Open;
     slow.check(&[(LimitedConcurrency, None)]);
     // In a short load, requests in flight at its end are missing, however fast they are answered; they are not a
     // backlog.
     let short = |ok_per_s: f64, after: u64| {
         let mut short = made(8, 150, 140, &[("edge", QUIET), ("db", QUIET)]);
-        short.summary.load.model = "open".into();
+        short.summary.load.model = LoadModel::Open;
         (short.summary.rate_per_s.ok, short.summary.stragglers.ok) = (ok_per_s, after);
         short.suspects()[0].kind
     };

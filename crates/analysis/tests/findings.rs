@@ -13,7 +13,7 @@ use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::documents::manifest::{
     CaseFacts, ComponentFacts, DerivedFacts, Host, Manifest, RunEnded, Writer,
 };
-use loadlab_record::documents::summary::{Ended, LoadFacts, Summary, Verdict};
+use loadlab_record::documents::summary::{Ended, LoadFacts, LoadModel, Summary, Verdict};
 use loadlab_record::expr::Expr;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::watch::packed_samples::PackedSamples;
@@ -34,7 +34,7 @@ fn summary(per_s: u64, expect: &[&str]) -> Summary {
     let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).unwrap()).collect();
     summarise(TrialInput {
         agents: Vec::new(),
-        facts: LoadFacts { model: "closed".into(), ..LoadFacts::default() },
+        facts: LoadFacts { model: LoadModel::Closed, ..LoadFacts::default() },
         loads: &[LoadRun { load: "main".into(), batch: 0, at_s: 0.0, measured: m }],
         expect: &expect,
         ..TrialInput::default()
@@ -393,14 +393,14 @@ fn a_killed_trial_still_adds_up() {
     assert_eq!((s.response_ms.p50, s.by_tag["page"].ok_response_ms.count), (Some(5.0), 50));
     let kinds: Vec<_> = s.doubts.iter().map(|d| (d.kind.as_str(), d.grave)).collect();
     assert_eq!(kinds, [("ended_early", true), ("dropped", false)]);
-    assert_eq!((s.load.model.as_str(), s.load.users), ("closed", Some(4)));
+    assert_eq!((s.load.model, s.load.users), (LoadModel::Closed, Some(4)));
 }
 
 #[test]
 fn a_killed_trial_knows_what_was_planned() {
     let mut killed = killed();
     let load = LoadFacts {
-        model: "mixed".into(),
+        model: LoadModel::Mixed,
         rate_per_s: Some(50.0),
         keep_alive: true,
         protocol: "http/2".into(),

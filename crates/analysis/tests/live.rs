@@ -3,16 +3,16 @@
 use loadlab_analysis::Planned;
 use loadlab_analysis::trial::live::{LiveDoubts, SoFar};
 use loadlab_record::counts::load::{Counts, OwnLimits, Series};
-use loadlab_record::documents::summary::{LoadFacts, Stalls};
+use loadlab_record::documents::summary::{LoadFacts, LoadModel, Stalls};
 
 const MS: u64 = 1_000_000;
 
 fn open() -> LoadFacts {
-    LoadFacts { model: "open".into(), rate_per_s: Some(100.0), ..LoadFacts::default() }
+    LoadFacts { model: LoadModel::Open, rate_per_s: Some(100.0), ..LoadFacts::default() }
 }
 
 fn closed() -> LoadFacts {
-    LoadFacts { model: "closed".into(), users: Some(4), ..LoadFacts::default() }
+    LoadFacts { model: LoadModel::Closed, users: Some(4), ..LoadFacts::default() }
 }
 
 /// The reports of a load, second by second; a function of the second modifies it.

@@ -4,7 +4,7 @@ use loadlab_analysis::scaling::search::{Answer, MAX_LEVELS, NextLevel, Outcome, 
 use loadlab_analysis::trial::steady::growing_backlog;
 use loadlab_analysis::verdict_of_search;
 use loadlab_record::counts::load::{Counts, Tick};
-use loadlab_record::documents::search::{SearchFacts, SearchStep, SearchVariable};
+use loadlab_record::documents::search::{SearchFacts, SearchStep, SearchVariable, StepOutcome};
 use loadlab_record::documents::summary::Verdict;
 
 use crate::chance::Chance;
@@ -142,10 +142,11 @@ fn a_backlog_that_grows_is_seen_and_one_that_does_not_is_not() {
 
 #[test]
 fn the_verdict_is_that_of_the_lowest_level_that_was_not_met() {
-    let of = |level: Option<u64>, above: Option<u64>, outcomes: &[&str]| {
-        let step = |outcome: &&str| SearchStep {
+    use StepOutcome::{Invalid, Met, Missed, Undecided};
+    let of = |level: Option<u64>, above: Option<u64>, outcomes: &[StepOutcome]| {
+        let step = |outcome: &StepOutcome| SearchStep {
             level: above.unwrap_or(1),
-            outcome: (*outcome).to_owned(),
+            outcome: *outcome,
             ..SearchStep::default()
         };
         verdict_of_search(&SearchFacts {
@@ -161,16 +162,16 @@ fn the_verdict_is_that_of_the_lowest_level_that_was_not_met() {
             path: outcomes.iter().map(step).collect(),
         })
     };
-    assert_eq!(of(Some(20), Some(21), &["missed", "missed"]), Verdict::Pass);
+    assert_eq!(of(Some(20), Some(21), &[Missed, Missed]), Verdict::Pass);
     assert_eq!(of(Some(100), None, &[]), Verdict::Pass);
-    assert_eq!(of(None, Some(10), &["missed"]), Verdict::Fail);
+    assert_eq!(of(None, Some(10), &[Missed]), Verdict::Fail);
     // loadlab itself was saturated; one trial that could be judged outweighs those that could not.
-    assert_eq!(of(Some(20), Some(21), &["invalid", "invalid", "met"]), Verdict::Invalid);
-    assert_eq!(of(None, Some(10), &["invalid"]), Verdict::Invalid);
-    assert_eq!(of(None, Some(10), &["invalid", "missed"]), Verdict::Fail);
-    assert_eq!(of(Some(20), Some(21), &["invalid", "undecided"]), Verdict::Pass);
+    assert_eq!(of(Some(20), Some(21), &[Invalid, Invalid, Met]), Verdict::Invalid);
+    assert_eq!(of(None, Some(10), &[Invalid]), Verdict::Invalid);
+    assert_eq!(of(None, Some(10), &[Invalid, Missed]), Verdict::Fail);
+    assert_eq!(of(Some(20), Some(21), &[Invalid, Undecided]), Verdict::Pass);
     // Too few samples; a lower level was not tried; one that contradicts itself.
-    assert_eq!(of(None, Some(10), &["undecided", "undecided"]), Verdict::Undecided);
-    assert_eq!(of(None, Some(32), &["missed"]), Verdict::Undecided);
-    assert_eq!(of(None, Some(10), &["missed", "met"]), Verdict::Undecided);
+    assert_eq!(of(None, Some(10), &[Undecided, Undecided]), Verdict::Undecided);
+    assert_eq!(of(None, Some(32), &[Missed]), Verdict::Undecided);
+    assert_eq!(of(None, Some(10), &[Missed, Met]), Verdict::Undecided);
 }

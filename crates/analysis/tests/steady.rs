@@ -2,7 +2,7 @@
 
 use loadlab_analysis::trial::steady::{Second, WarmUp, doubts, drift, warm_up};
 use loadlab_record::counts::load::{Counts, Tick, TickMs};
-use loadlab_record::documents::summary::LoadFacts;
+use loadlab_record::documents::summary::{LoadFacts, LoadModel};
 
 use crate::chance::Chance;
 
@@ -164,7 +164,7 @@ fn doubts_say_what_was_seen() {
         response_ms: TickMs { count: 1000, p50: Some(*ms), ..TickMs::default() },
         ..Tick::default()
     };
-    let facts = LoadFacts { model: "open".into(), duration_s: Some(30.0), ..LoadFacts::default() };
+    let facts = LoadFacts { model: LoadModel::Open, duration_s: Some(30.0), ..LoadFacts::default() };
     let say = |times: &[f64], from_s| -> Vec<String> {
         let ticks: Vec<Tick> = times.iter().enumerate().map(tick).collect();
         doubts(&ticks, &facts, from_s)

@@ -12,7 +12,9 @@ use loadlab_record::counts::load::{
 };
 use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::documents::figure::NumberKind;
-use loadlab_record::documents::summary::{Generator, LoadFacts, Loss, StageFacts, Stalls, Summary, Verdict};
+use loadlab_record::documents::summary::{
+    Generator, LoadFacts, LoadModel, Loss, StageFacts, Stalls, Summary, Verdict,
+};
 use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::watch::sample::Sample;
 
@@ -35,11 +37,11 @@ fn load(name: &str, at_s: f64, n: u64, ms: u64, length_s: f64) -> LoadRun {
 }
 
 fn closed(users: u64) -> LoadFacts {
-    LoadFacts { model: "closed".into(), users: Some(users), duration_s: Some(10.0), ..LoadFacts::default() }
+    LoadFacts { model: LoadModel::Closed, users: Some(users), duration_s: Some(10.0), ..LoadFacts::default() }
 }
 
 fn open(rate_per_s: f64) -> LoadFacts {
-    LoadFacts { model: "open".into(), rate_per_s: Some(rate_per_s), ..LoadFacts::default() }
+    LoadFacts { model: LoadModel::Open, rate_per_s: Some(rate_per_s), ..LoadFacts::default() }
 }
 
 fn input(facts: LoadFacts, loads: &[LoadRun]) -> TrialInput<'_> {
@@ -1003,7 +1005,7 @@ fn built_in_names_go_before_probes_in_parts_of_a_trial() {
 /// A program's load is counted by its own report and by what was stored: the loss has both, and nothing else.
 #[test]
 fn the_loss_of_a_load_that_a_program_makes_is_known() {
-    let facts = LoadFacts { model: "command".into(), ..LoadFacts::default() };
+    let facts = LoadFacts { model: LoadModel::Command, ..LoadFacts::default() };
     let loss = Loss { accepted: 100, persisted_distinct: 95, lost_max: 5, ..Loss::default() };
     let s = summarise(TrialInput { facts, loss: Some(loss), ..TrialInput::default() });
     let of = |id: &str| metric::named(id).expect("a figure").of(&s);

@@ -997,6 +997,19 @@ fn a_stream_that_is_reset_fails_its_step_alone() {
 }
 
 #[test]
+fn answers_that_are_cut_off_or_too_long_are_called_what_they_are() {
+    for (whim, failure, opened) in
+        [(Whim::CutOff(4), Failure::Truncated, 1), (Whim::LongHead(4), Failure::TooLarge, 2)]
+    {
+        let spec = shopping_over_http2(Model::Closed { users: 1 }, Until::Repeats(4), shopping(4), 1);
+        let (outcome, server, _) = go_over(&spec, Over::new(Shop::default(), Some(whim)));
+        let counts = &outcome.measured.counts;
+        assert_eq!((counts.started, counts.ok, counts.failures.get(failure)), (10, 9, 1), "{whim:?}");
+        assert_eq!((server.requests, outcome.measured.connections.opened), (10, opened), "{whim:?}");
+    }
+}
+
+#[test]
 fn a_body_waits_for_room_and_no_longer_than_the_timeout() {
     let run = |later: Option<u64>| {
         let mut spec = shopping_over_http2(Model::Closed { users: 3 }, Until::Repeats(2), shopping(2), 3);

@@ -339,18 +339,22 @@ impl Server for Mute {
 /// The window of a load by number ends with the last answer, and what is in flight after that is not in it.
 #[test]
 fn waiting_for_an_answer_that_never_comes_is_not_in_the_window() {
-    let mut spec = spec(Model::Closed { users: 10 }, Until::Requests(3000));
-    spec.timeout_ns = 30 * S;
-    let (outcome, _) = go(&spec, &mut Sim::new(Mute(0)));
-    let measured = &outcome.measured;
-    assert_eq!((measured.counts.ok, measured.counts.failures.get(Failure::Timeout)), (2999, 1));
-    let in_flight = measured.busy_in_window_s / measured.window.to_s;
-    assert!(
-        measured.window.to_s < 4.0 && (9.9..10.1).contains(&in_flight),
-        "{in_flight} {:?}",
-        measured.window
-    );
-    assert!(measured.busy_s > 30.0 + measured.busy_in_window_s - measured.window.to_s - 0.1);
+    for threads in [1, 3] {
+        let mut spec = spec(Model::Closed { users: 10 }, Until::Requests(3000));
+        (spec.timeout_ns, spec.threads) = (30 * S, threads);
+        let (outcome, _) = go(&spec, &mut Sim::new(Mute(0)));
+        let measured = &outcome.measured;
+        assert_eq!((measured.counts.ok, measured.counts.failures.get(Failure::Timeout)), (2999, 1));
+        let to_s = measured.window.to_s;
+        // Each answered request took 10 ms, and one was in flight all the time.
+        let expect_s = 29.99 + to_s;
+        assert!(
+            to_s < 8.0 && (measured.busy_in_window_s - expect_s).abs() < 0.15,
+            "{threads} threads: {} s in flight in {to_s} s, not {expect_s}",
+            measured.busy_in_window_s
+        );
+        assert!(measured.busy_s > 30.0 + measured.busy_in_window_s - to_s - 0.1);
+    }
 }
 
 #[test]

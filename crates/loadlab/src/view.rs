@@ -211,12 +211,12 @@ impl View {
     }
 
     /// Shows an event.
-    pub fn event(&self, event: &RunEvent) {
+    pub fn on_event(&self, event: &RunEvent) {
         if let Some(live) = &self.live {
-            live.event(event);
+            live.on_event(event);
         }
         if let Some(metrics) = &self.metrics {
-            metrics.event(event);
+            metrics.on_event(event);
         }
         if self.quiet {
             return;

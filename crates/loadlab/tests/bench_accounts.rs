@@ -84,7 +84,7 @@ fn users_for_a_duration_finish_what_they_are_at() {
     for threads in ["1", "2"] {
         let server = Server::start(slow(Duration::from_millis(30)));
         // Long enough that every user begins, on however busy a machine.
-        let all = [&server.url("/"), "-d", "2s", "-c", "10", "-t", threads, "--grace", "50s"];
+        let all = [&server.url("/"), "-d", "4s", "-c", "10", "-t", threads, "--grace", "50s"];
         let (json, code) = measured(&all);
         check_same(&json, &server.settled());
         assert_eq!((code, n(&json, "requests.in_flight")), (0, 0));

@@ -150,7 +150,16 @@ fn what_too_few_requests_leave_open_is_not_missed() {
         "--settle",
         "0s",
     ];
-    let (json, code, err) = answer(&lab, &args);
+    // A level during which loadlab itself got no core says nothing.
+    let invalid = |(_, code, _): &(Value, Option<i32>, String)| *code == Some(4);
+    let mut found = answer(&lab, &args);
+    for _ in 0..7 {
+        if invalid(&found) {
+            std::fs::remove_dir_all(lab.record().dir).expect("it is there");
+            found = answer(&lab, &args);
+        }
+    }
+    let (json, code, err) = found;
     assert_eq!((code, &json["answer"]["found"]), (Some(6), &Value::from("less_than")), "{json:#}\n{err}");
     let path = json["search"]["path"].as_array().cloned().unwrap_or_default();
     let outcomes: Vec<&Value> = path.iter().map(|step| &step["outcome"]).collect();

@@ -157,6 +157,7 @@ fn what_a_plan_and_its_components_say_steers_no_terminal() {
     }
     // A component that prints something before it dies, and errors that are shown with their lines.
     let dying = plan(&server.url("/")).replace("sleep 1000", "exit 3");
+    let dying = dying.replace("talker: { run:", "talker: { ready: { log: never printed }, run:");
     let dying = dying.replace("requests: 5", "duration: 20s, think: 10ms");
     std::fs::write(dir.path().join("dying.yaml"), dying).unwrap();
     let ran = describe(dir.path(), &["run", "dying.yaml", "--plain", "--out", "three"]);

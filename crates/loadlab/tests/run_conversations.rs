@@ -48,8 +48,8 @@ fn the_example_of_the_reference_talks() {
     let plan = of_the_reference(&chat.address.to_string());
     // Long enough that no answer is late, however busy the machine is.
     let set = [
-        "loads.talkers.duration=2s",
-        "loads.watchers.duration=2s",
+        "loads.talkers.duration=5s",
+        "loads.watchers.duration=5s",
         "loads.talkers.journey.0.messages.1.timeout=30s",
         "expect.1=tag.hello.p90 < 30s",
     ];
@@ -206,7 +206,7 @@ fn who_holds_when_time_is_up_says_goodbye() {
     let chat = Chat::start();
     let lab = Lab::new();
     let plan = format!(
-        "loadlab: 1\nname: idle\nload:\n  users: 200\n  duration: 3s\n  journey: [ {{ websocket: \"{}\", hold: 1h }} ]\nexpect: [ \"failed == 0\" ]\n",
+        "loadlab: 1\nname: idle\nload:\n  users: 200\n  duration: 8s\n  journey: [ {{ websocket: \"{}\", hold: 1h }} ]\nexpect: [ \"failed == 0\" ]\n",
         chat.url("/idle")
     );
     let summary = held(&lab, &lab.run(&plan, &[]));

@@ -10,7 +10,7 @@ use crate::run_support::{LOAD, LONG, Lab, component, plan};
 /// A plan with the case `bad` between two good ones; `${case.broken}` is true only in `bad`, where `${case.wait}` is
 /// short.
 fn three_cases(components: &[String], rest: &str) -> String {
-    let matrix = "matrix: [{ name: one, broken: false, wait: 1m }, { name: bad, broken: true, wait: 5s }, \
+    let matrix = "matrix: [{ name: one, broken: false, wait: 1m }, { name: bad, broken: true, wait: 15s }, \
                   { name: two, broken: false, wait: 1m }]\n";
     plan(components, &format!("{rest}{matrix}"))
 }
@@ -99,7 +99,7 @@ fn a_component_that_is_never_ready() {
     let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: \"${case.wait}\" }";
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
     let ran = lab.run(&three_cases(&[web], "trials: 2\n"), &[]);
-    let not_ready = "component `web` was not ready within 5.00 s";
+    let not_ready = "component `web` was not ready within 15.0 s";
     ran.expect(
         3,
         &[not_ready, "answered with status 503", "| web is listening", "not run, because an earlier trial"],
@@ -114,7 +114,7 @@ fn a_component_that_is_never_ready() {
     assert!(skipped[0]["text"].as_str().unwrap().contains(not_ready), "{skipped:?}");
     assert!(record.events("bad", 2, "up").is_empty());
     let report = record.report("text");
-    assert!(report.contains("was not ready within 5.00 s"), "{report}");
+    assert!(report.contains("was not ready within 15.0 s"), "{report}");
 }
 
 #[test]
@@ -225,7 +225,10 @@ fn a_component_that_dies_between_trials() {
     // It dies while the plan's last commands run, or while another component is taken down.
     let wait = format!("test -e once || {{ touch once die; {UNTIL_NOTICED}; }}");
     let after = format!("  after_trial: \"{wait}\"\n");
-    let slow = format!("    slow: {{ run: \"trap '{wait}; exit 0' TERM; while :; do sleep 0.05; done\" }}\n");
+    let slow = format!(
+        "    slow:\n      run: \"trap '{wait}; exit 0' TERM; echo armed; while :; do sleep 0.05; done\"\n      \
+         ready: {{ log: armed }}\n      stop: {{ timeout: 10m }}\n"
+    );
     for (slow, after) in [("", after.as_str()), (slow.as_str(), "")] {
         let lab = Lab::new();
         let rest = format!("  seed: echo seed >> story\n{after}trials: 2\n");

@@ -67,11 +67,12 @@ fn each_component_has_its_own_link() {
 #[test]
 fn a_component_is_cut_off_and_joined_again() {
     let lab = Lab::new();
-    let load = "load:\n  users: 4\n  duration: 11s\n  timeout: 500ms\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
-    let events = "events: [{ at: 2s, do: disconnect web }, { at: 5s, do: reconnect web }, { at: 8s, do: bandwidth web 4kB/s }]\n";
+    let load = "load:\n  users: 4\n  duration: 17s\n  think: 5ms\n  timeout: 500ms\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
+    let events = "events: [{ at: 2s, do: disconnect web }, { at: 7s, do: reconnect web }, { at: 12s, do: bandwidth web 4kB/s }]\n";
     let text = format!("{events}{}", plan("true", &[server("web", READY)], load));
-    lab.run(&text, &[]).expect(0, &[]);
+    let ran = lab.run(&text, &[]);
     let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert!(summary["failures"]["timeout"].as_u64().expect("a count") >= 4, "{summary:#}");
     let ticks = lab.record().lines("default", 1, "ticks.jsonl");
     let acted = lab.record().events("default", 1, "action");

@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 
 use crate::run_support;
-use crate::run_support::{LONG, Lab, Ran, Record, Running, component, eventually, plan};
+use crate::run_support::{LONG, Lab, Ran, Record, Running, component, eventually, has_answers, plan};
 
 /// The phase in which a run is ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,9 +30,10 @@ const PHASES: [Phase; 8] = [
     Phase::TakingDown,
 ];
 
-/// A component that notes when it is asked to end, but does not end: its timeout is the time in which a test must act.
-const STUBBORN: &str =
-    "    stubborn: { run: \"trap 'touch at' TERM; while :; do sleep 0.05; done\", stop: { timeout: 10s } }\n";
+/// A component that notes when it is asked to end, but does not end until the test lets it go.
+const STUBBORN: &str = "    stubborn:\n      \
+                        run: \"trap 'touch at' TERM; echo armed; until test -e let_go; do sleep 0.05; done\"\n      \
+                        ready: { log: armed }\n      stop: { timeout: 10m }\n";
 
 impl Phase {
     /// Starts a run that reaches this phase and stays in it.
@@ -54,7 +55,7 @@ impl Phase {
             Phase::Preparing => plan(&[web(&[])], &format!("  before_trial: {hang}\n")),
             Phase::Loading => plan(&[web(&[])], LONG),
             Phase::Pausing => {
-                let load = "load:\n  users: 2\n  duration: 1100ms\n  batches: { repeat: 2, pause: 10m }\n  \
+                let load = "load:\n  users: 2\n  requests: 40\n  batches: { repeat: 2, pause: 10m }\n  \
                             journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
                 plan(&[web(&[])], load)
             }
@@ -72,7 +73,7 @@ impl Phase {
             std::fs::read_to_string(file).ok().filter(|t| t.contains(text)).map(drop)
         };
         eventually(&format!("{self:?}"), || match self {
-            Phase::Loading => holds("ticks.jsonl", "}\n"),
+            Phase::Loading => has_answers(&record.trial("default", 1).join("ticks.jsonl")).then_some(()),
             Phase::Pausing => holds("events.jsonl", "load_ended"),
             Phase::Draining => holds("events.jsonl", "drain_started"),
             _ => lab.path().join("at").exists().then_some(()),
@@ -159,6 +160,7 @@ fn interrupted_in_every_phase() {
         let lab = Lab::new();
         let running = phase.start(&lab);
         running.signal(signal);
+        lab.file("let_go", "");
         let ran = running.end();
         ran.expect(130, &[]);
         assert_eq!(lab.left_behind(), Vec::<String>::new(), "{phase:?}");
@@ -179,8 +181,7 @@ fn interrupted_in_every_phase() {
 #[test]
 fn interrupted_twice() {
     let lab = Lab::new();
-    let stubborn = STUBBORN.replace("10s", "10m");
-    let mut running = lab.start(&plan(&[component("web", "", &[]), stubborn], LONG), &[]);
+    let mut running = lab.start(&plan(&[component("web", "", &[]), STUBBORN.to_owned()], LONG), &[]);
     let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
     eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
     running.signal(Signal::INT);
@@ -233,7 +234,7 @@ fn two_runs_of_one_name() {
 #[test]
 fn two_runs_at_once() {
     let (one, two) = (Lab::new(), Lab::new());
-    let load = LONG.replace("10m", "3s");
+    let load = LONG.replace("duration: 10m", "requests: 600\n  think: 5ms");
     let text = plan(&[component("web", "", &[])], &load);
     let killed = Phase::Loading.start(&one);
     let mut other = two.start(&text, &[]);
@@ -241,7 +242,7 @@ fn two_runs_at_once() {
     killed.signal_group(Signal::KILL);
     killed.end();
     let ran = other.end();
-    ran.expect(0, &[]);
+    ran.expect_however_busy(&[two.record().summary("default", 1)], false);
     assert_eq!(two.left_behind(), Vec::<String>::new());
     eventually("the guardian's work", || one.left_behind().is_empty().then_some(()));
 }

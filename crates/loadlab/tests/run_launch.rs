@@ -140,15 +140,15 @@ fn slurm_starts_the_agents() {
     let (lab, slurm) = (Lab::new(), Slurm::start());
     let nats = Nats::start(&lab);
     new_key(&lab, "key");
-    let text = counted("  rate: 200\n  duration: 2s\n");
+    let text = counted("  rate: 60\n  duration: 2s\n");
     let ran = slurm.run(&lab, &nats, &text, &["--slots", "3"]);
     assert!(ran.err.contains("waiting for 3 agents, submitted as Slurm job "), "{}", ran.err);
     assert!(lab.record().trial("default", 1).join("summary.json").exists(), "{}", ran.err);
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     let requests = &summary["requests"];
-    assert_eq!((&requests["due"], &requests["ok"]), (&400.into(), &400.into()), "{requests}");
-    assert_eq!(summary["probes"]["posted"]["last"], 400.0, "{:#}", summary["probes"]);
+    assert_eq!((&requests["due"], &requests["ok"]), (&120.into(), &120.into()), "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 120.0, "{:#}", summary["probes"]);
     let mut names: Vec<&str> =
         summary["agents"].as_array().expect("agents").iter().filter_map(|a| a["agent"].as_str()).collect();
     names.sort_unstable();

@@ -104,12 +104,13 @@ fn a_delay_on_a_link() {
 /// it.
 #[test]
 fn delay_and_loss_come_and_go() {
-    let events = "events: [{ at: 2s, do: delay web 100ms }, { at: 2s, do: limit web jitter 20ms }, { at: 5s, do: delay web none }, \
-                  { at: 6s, do: packet_loss web 20% }, { at: 9s, do: packet_loss web none }]\n";
+    let events = "events: [{ at: 3s, do: delay web 100ms }, { at: 3s, do: limit web jitter 20ms }, { at: 8s, do: delay web none }, \
+                  { at: 9s, do: packet_loss web 20% }, { at: 14s, do: packet_loss web none }]\n";
     for (isolate, web, at) in [("", web(&[]), BY_PORT), ("isolate: true\n", web_apart(&[]), BY_ADDRESS)] {
         let lab = Lab::new();
-        let rest = format!("  duration: 12s\n{isolate}{events}");
-        lab.run(&run_support::plan(&[web], &load(at, &rest)), &[]).expect(0, &[]);
+        let rest = format!("  duration: 19s\n  think: 5ms\n{isolate}{events}");
+        let ran = lab.run(&run_support::plan(&[web], &load(at, &rest)), &[]);
+        ran.expect_however_busy(&[lab.record().summary("default", 1)], false);
         let ticks = lab.record().lines("default", 1, "ticks.jsonl");
         let acted = lab.record().events("default", 1, "action");
         let at: Vec<f64> = acted.iter().filter_map(|event| event["at_s"].as_f64()).collect();

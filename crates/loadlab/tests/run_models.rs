@@ -63,7 +63,9 @@ fn loads_begin_at_their_own_times_on_one_clock() {
     );
     go(&lab, &loads);
     let record = lab.record();
-    let started = record.events("default", 1, "load_started");
+    // Each load's thread writes its own.
+    let mut started = record.events("default", 1, "load_started");
+    started.sort_by(|a, b| a["at_s"].as_f64().partial_cmp(&b["at_s"].as_f64()).expect("times"));
     let at: Vec<(&Value, &Value)> = started.iter().map(|e| (&e["load"], &e["at_s"])).collect();
     assert_eq!(at, [(&"first".into(), &0.0.into()), (&"second".into(), &1.0.into())]);
     let ended = record.events("default", 1, "load_ended");

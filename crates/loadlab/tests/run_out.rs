@@ -212,7 +212,7 @@ fn junit_says_what_is_wrong_with_a_plan_or_an_option() {
 #[test]
 fn a_target_that_refuses_is_the_reason() {
     let lab = Lab::new();
-    let load = "load:\n  users: 2\n  duration: 1s\n  journey:\n    - get: http://127.0.0.1:1/\n";
+    let load = "load:\n  users: 2\n  duration: 10m\n  journey:\n    - get: http://127.0.0.1:1/\n";
     lab.file("plan.yaml", &format!("loadlab: 1\nname: refused\n{load}"));
     let ran = lab.loadlab(&["run", "plan.yaml", "--quiet", "--out", "kept", "--junit", "junit.xml"]);
     let why = "cannot connect to 127.0.0.1:1: connection refused";
@@ -229,7 +229,7 @@ fn a_target_that_refuses_is_the_reason() {
 #[test]
 fn a_case_whose_target_refuses_twice_is_given_up() {
     let lab = Lab::new();
-    let load = "load:\n  users: 2\n  duration: 1s\n  journey:\n    - get: http://127.0.0.1:1/\n";
+    let load = "load:\n  users: 2\n  duration: 10m\n  journey:\n    - get: http://127.0.0.1:1/\n";
     lab.file("plan.yaml", &format!("loadlab: 1\nname: refused\ntrials: 4\n{load}"));
     lab.loadlab(&["run", "plan.yaml", "--quiet", "--out", "kept"]).expect(5, &["connection refused"]);
     for trial in [1, 2] {

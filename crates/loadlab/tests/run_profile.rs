@@ -7,8 +7,7 @@ use serde_json::Value;
 use crate::run_support;
 use crate::run_support::{Lab, component, eventually};
 
-const LOAD: &str =
-    "load:\n  users: 2\n  duration: 4s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+const LOAD: &str = "load:\n  users: 2\n  pace: 10ms\n  duration: 8s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
 
 fn plan(profile: &str) -> String {
     let web = component("web", "\"burn_us\": 2000", &[]);
@@ -28,7 +27,7 @@ fn stacks_are_in_the_record_and_in_every_form_of_the_report() {
     let json: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}\n{}", ran.out, ran.err));
     let profile = profile_of(&lab);
     let windows = profile["windows"].as_array().expect("windows");
-    // One second of every two is sampled. A load of four seconds ends before the next two have passed.
+    // One second of every two is sampled. A load of eight seconds has four of them.
     let at = |window: &Value, end: &str| window[end].as_f64().expect("a second");
     let two = |window: &Value| (at(window, "from_s") / 2.0) as u64;
     assert!(
@@ -108,12 +107,12 @@ fn the_command_line_asks_for_a_plan_that_does_not() {
 #[test]
 fn an_interrupted_trial_has_the_stacks_of_what_there_was() {
     let lab = Lab::new();
-    let running = lab.start(&plan("profile: true\n").replace("duration: 4s", "duration: 60s"), &["--quiet"]);
+    let running = lab.start(&plan("profile: true\n").replace("duration: 8s", "duration: 60s"), &["--quiet"]);
     let folder = lab.record().dir.join("cases/default/1/ticks.jsonl");
-    // Any two seconds of load contain one with samples.
-    eventually("three seconds of load", || {
+    // Any two seconds of load contain one with samples, if the profiler has begun by then.
+    eventually("six seconds of load", || {
         let ticks = std::fs::read_to_string(&folder).ok()?;
-        (ticks.lines().count() >= 3).then_some(())
+        (ticks.lines().count() >= 6).then_some(())
     });
     running.signal(rustix::process::Signal::INT);
     running.end();

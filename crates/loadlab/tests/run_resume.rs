@@ -7,17 +7,18 @@ use rustix::process::Signal;
 use crate::run_support::{Lab, component, eventually, plan};
 use crate::run_swarm::moment_of_a_fault;
 
-/// Two cases; the second takes long enough to be killed.
-fn two(duration: &str) -> String {
-    let load = "load:\n  users: 1\n  duration: ${case.long}\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
-    let cases = format!("matrix: [{{ name: short, long: 300ms }}, {{ name: long, long: {duration} }}]\n");
-    plan(&[component("web", "", &[])], &format!("{load}{cases}"))
+/// Two cases; the second lasts until there is a file `go`.
+fn two() -> String {
+    let probes = "  probes: { go: { command: \"ls go 2> /dev/null | wc -l\" } }\nstop_when: [\"go == 1\"]\n";
+    let load = "load:\n  users: 1\n  requests: ${case.count}\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let cases = "matrix: [{ name: short, count: 100 }, { name: long, count: 1000000000 }]\n";
+    plan(&[component("web", "", &[])], &format!("{probes}{load}{cases}"))
 }
 
 #[test]
 fn a_run_that_was_killed_goes_on() {
     let lab = Lab::new();
-    let text = two("3s");
+    let text = two();
     let running = lab.start(&text, &["--trials", "2"]);
     let record = lab.record();
     moment_of_a_fault(&lab, "long", Duration::from_secs(1));
@@ -44,6 +45,7 @@ fn a_run_that_was_killed_goes_on() {
     lab.file("moved.yaml", &text);
     let other = ["resume", &name, "--plan", "moved.yaml", "--set", "load.users=2"];
     lab.loadlab(&other).expect(2, &["--set load.users=…: the run was not begun with a secret there"]);
+    lab.file("go", "");
     let ran = lab.loadlab(&["resume", &name, "--plan", "moved.yaml"]);
     ran.expect(0, &[&format!("{there} of 4 trials are complete; running the others")]);
     for ((case, trial), before) in made.iter().zip(&before) {
@@ -72,7 +74,7 @@ fn a_run_that_was_killed_goes_on() {
 #[test]
 fn a_run_that_goes_on_is_left_alone() {
     let lab = Lab::new();
-    let running = lab.start(&two("10m"), &["--case", "long"]);
+    let running = lab.start(&two(), &["--case", "long"]);
     let ticks = lab.record().trial("long", 1).join("ticks.jsonl");
     eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
     lab.loadlab(&["resume", &lab.run_name()]).expect(2, &["the run is still in progress: process "]);

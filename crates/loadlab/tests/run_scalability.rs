@@ -9,7 +9,7 @@ use crate::run_support::{Lab, component, plan};
 fn a_curve_over_users_has_its_levels_its_knee_and_its_law() {
     let lab = Lab::new();
     let web = component("web", "\"slow_ms\": 40, \"at_once\": 4", &[]);
-    let rest = "load:\n  users: ${case.users}\n  duration: 2s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n\
+    let rest = "load:\n  users: ${case.users}\n  duration: 5s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n\
         matrix:\n  axes: { users: [1, 2, 4, 8, 16, 32] }\n";
     lab.run(&plan(&[web], rest), &["--quiet"]).expect(0, &[]);
     let report: Value = serde_json::from_str(&lab.record().report("json")).expect("a document");

@@ -168,7 +168,7 @@ loads:
     users: 2
     duration: 10m
     think: 2ms
-    timeout: 5s
+    timeout: 60s
     cookies: true
     user_setup:
       - {{ post: "{login}", form: {{ user: ada, password: "${{env.E2E_PASSWORD}}" }}, capture: {{ token: {{ json: /token }} }} }}

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::demo::Demo;
 use crate::common::ports;
-use crate::run_support::{Lab, component, eventually, plan, processes_with};
+use crate::run_support::{Lab, component, eventually, has_answers, plan, processes_with};
 use crate::run_ui::driver::Browser;
 use crate::run_ui::page_in;
 
@@ -22,7 +22,9 @@ pub fn counted(load: &str) -> String {
         "  probes: { posted: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /posted } }\n";
     let journey = "  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
     let loss = "durability: { http: \"http://127.0.0.1:${components.web.port}/ids\", json: /ids }\n";
-    plan(&[component("web", "", &[])], &format!("{probe}load:\n{load}{journey}{loss}"))
+    // A server that is held up for a while still answers everything.
+    let grace = "  grace: 60s\n";
+    plan(&[component("web", "", &[])], &format!("{probe}load:\n{load}{grace}{journey}{loss}"))
 }
 
 /// Agents and servers of this lab's run, by the folder they were started with.
@@ -45,26 +47,29 @@ pub fn run_local(lab: &Lab, text: &str, args: &[&str]) -> crate::run_support::Ra
     ran
 }
 
+// Rates are low: an agent that is held up until the end of its schedule then has no more requests left than it may
+// begin at once.
+
 /// Three agents with different thread counts send every request of the schedule exactly once: the server has as many as
 /// were accepted, and the record is that of a single load.
 #[test]
 fn agents_on_this_machine_send_one_load() {
     let lab = Lab::new();
-    let text = counted("  rate: 200\n  duration: 2s\n");
+    let text = counted("  rate: 60\n  duration: 2s\n");
     let ran = run_local(&lab, &text, &["--swarm", "local:3"]);
     let record = lab.record();
     let summary = record.summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
-    assert_eq!(summary["requests"]["due"], 400, "{summary:#}");
-    assert_eq!(summary["requests"]["ok"], 400, "{summary:#}");
-    assert_eq!(summary["probes"]["posted"]["last"], 400.0, "{:#}", summary["probes"]);
+    assert_eq!(summary["requests"]["due"], 120, "{summary:#}");
+    assert_eq!(summary["requests"]["ok"], 120, "{summary:#}");
+    assert_eq!(summary["probes"]["posted"]["last"], 120.0, "{:#}", summary["probes"]);
     assert_eq!(summary["generator"]["threads"], 3);
     // Each id was used once, whichever agent used it.
     let loss = &summary["loss"];
     let found = ["accepted", "lost_max", "doubled"].map(|name| loss[name].as_u64());
-    assert_eq!(found, [Some(400), Some(0), Some(0)], "{loss}");
+    assert_eq!(found, [Some(120), Some(0), Some(0)], "{loss}");
     let due: u64 = record.lines("default", 1, "ticks.jsonl").iter().filter_map(|t| t["due"].as_u64()).sum();
-    assert_eq!(due, 400);
+    assert_eq!(due, 120);
     let notes = record.events("default", 1, "note");
     let is_sent =
         |n: &Value| n["text"].as_str().is_some_and(|text| text.starts_with("3 agents send the load"));
@@ -236,12 +241,12 @@ pub fn new_key(lab: &Lab, name: &str) -> String {
     ran.out.trim().to_owned()
 }
 
-/// Waits for a second of load; in rounds of faults (`cargo xtask long`), also for a time that differs from round to
+/// Waits for a second of load with answers; in rounds of faults (`cargo xtask long`), also for a time that differs from round to
 /// round, so that the fault may come at any moment.
 pub fn moment_of_a_fault(lab: &Lab, case: &str, within: Duration) {
     use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
     let ticks = lab.record().trial(case, 1).join("ticks.jsonl");
-    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    eventually("a second of load with answers", || has_answers(&ticks).then_some(()));
     if let Ok(round) = std::env::var("LOADLAB_TEST_FAULTS") {
         let test = std::thread::current().name().map(str::to_owned);
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((round, test));
@@ -256,15 +261,25 @@ fn under_way(
     load: &str,
     options: &[&str],
 ) -> (Vec<Agent>, crate::run_support::Running) {
+    let both = started(lab, nats, &counted(load), options);
+    moment_of_a_fault(lab, "default", Duration::from_secs(2));
+    both
+}
+
+/// Starts two agents and a run that they take part in.
+fn started(
+    lab: &Lab,
+    nats: &Nats,
+    text: &str,
+    options: &[&str],
+) -> (Vec<Agent>, crate::run_support::Running) {
     let key = new_key(lab, "key");
     lab.file("key.public", &key);
     let more = ["--coordinator-key", &key, "--threads", "1", "--once"];
     let agents = ["one", "two"].map(|name| Agent::start(lab, nats, name, &more)).into();
     let url = nats.url();
     let args = [&["--swarm", &url, "--slots", "2", "--swarm-key", "key"], options].concat();
-    let running = lab.start(&counted(load), &args);
-    moment_of_a_fault(lab, "default", Duration::from_secs(2));
-    (agents, running)
+    (agents, lab.start(text, &args))
 }
 
 /// The page has a row for each agent, and says which agent is missing.
@@ -316,7 +331,7 @@ fn the_page_shows_each_agent() {
 fn a_nats_server_that_is_killed_and_started_again() {
     let lab = Lab::new();
     let mut nats = Nats::start(&lab);
-    let (_agents, running) = under_way(&lab, &nats, "  rate: 100\n  duration: 6s\n", &[]);
+    let (_agents, running) = under_way(&lab, &nats, "  rate: 20\n  duration: 6s\n", &[]);
     nats.kill();
     nats.again();
     let ran = running.end();
@@ -324,10 +339,10 @@ fn a_nats_server_that_is_killed_and_started_again() {
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["ended"], "complete");
     let requests = &summary["requests"];
-    assert_eq!((&requests["due"], &requests["ok"]), (&600.into(), &600.into()), "{requests}");
-    assert_eq!(summary["probes"]["posted"]["last"], 600.0);
+    assert_eq!((&requests["due"], &requests["ok"]), (&120.into(), &120.into()), "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 120.0);
     let found = ["accepted", "lost_max", "doubled"].map(|name| summary["loss"][name].as_u64());
-    assert_eq!(found, [Some(600), Some(0), Some(0)], "{}", summary["loss"]);
+    assert_eq!(found, [Some(120), Some(0), Some(0)], "{}", summary["loss"]);
 }
 
 /// A server that is stopped says nothing about the agents: none of them is given up, and no part of the load is lost.
@@ -335,7 +350,7 @@ fn a_nats_server_that_is_killed_and_started_again() {
 fn a_stalled_nats_server_loses_no_agent_and_no_request() {
     let lab = Lab::new();
     let nats = Nats::start(&lab);
-    let (_agents, running) = under_way(&lab, &nats, "  rate: 100\n  duration: 14s\n", &[]);
+    let (_agents, running) = under_way(&lab, &nats, "  rate: 8\n  duration: 14s\n", &[]);
     let pid = Pid::from_raw(nats.child.id().cast_signed()).expect("a number");
     kill_process(pid, Signal::STOP).expect("it can be stopped");
     hold_back(Duration::from_secs(8));
@@ -345,8 +360,8 @@ fn a_stalled_nats_server_loses_no_agent_and_no_request() {
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["ended"], "complete", "{}", ran.err);
     let requests = &summary["requests"];
-    assert_eq!((&requests["due"], &requests["ok"]), (&1400.into(), &1400.into()), "{requests}");
-    assert_eq!(summary["probes"]["posted"]["last"], 1400.0);
+    assert_eq!((&requests["due"], &requests["ok"]), (&112.into(), &112.into()), "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 112.0);
 }
 
 /// A server that stays away does not keep the run from ending.
@@ -396,14 +411,14 @@ fn check_coverage(summary: &Value, schedule: u64) {
 fn the_others_go_on_without_a_lost_agent() {
     let lab = Lab::new();
     let nats = Nats::start(&lab);
-    let load = "  rate: 100\n  duration: 11s\n";
+    let load = "  rate: 20\n  duration: 30s\n";
     let (mut agents, running) = under_way(&lab, &nats, load, &["--on-lost-agent", "degrade"]);
     agents[1].child.kill().expect("it can be killed");
     let ran = running.end();
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["ended"], "complete", "{}", ran.err);
-    check_coverage(&summary, 1100);
+    check_coverage(&summary, 600);
     let lost = &summary["agents"][slot_of(&agents[1]) as usize]["lost"][0];
     assert_eq!((&lost["agent"], &lost["replaced_at_s"]), (&"two".into(), &Value::Null), "{summary:#}");
     let notes = record_notes(&lab);
@@ -415,19 +430,24 @@ fn the_others_go_on_without_a_lost_agent() {
 fn another_agent_takes_the_place_of_a_lost_one() {
     let lab = Lab::new();
     let nats = Nats::start(&lab);
-    let load = "  rate: 100\n  duration: 14s\n";
-    let (mut agents, running) = under_way(&lab, &nats, load, &["--on-lost-agent", "replace"]);
+    let text = counted("  rate: 20\n  duration: 30s\n");
+    let text =
+        text.replace("  probes:", "  before_trial: \"until test -e go; do sleep 0.05; done\"\n  probes:");
+    let (mut agents, running) = started(&lab, &nats, &text, &["--on-lost-agent", "replace"]);
+    agents.iter().for_each(|agent| agent.wait_for_output(": slot "));
     let key = std::fs::read_to_string(lab.path().join("key.public")).expect("it was written");
     let spare =
         Agent::start(&lab, &nats, "spare", &["--coordinator-key", key.trim(), "--threads", "1", "--once"]);
     let slot = slot_of(&agents[1]);
     spare.wait_for_output("all slots are taken");
+    lab.file("go", "");
+    moment_of_a_fault(&lab, "default", Duration::from_secs(2));
     agents[1].child.kill().expect("it can be killed");
     let ran = running.end();
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["ended"], "complete", "{}", ran.err);
-    check_coverage(&summary, 1400);
+    check_coverage(&summary, 600);
     let part = &summary["agents"][slot as usize];
     assert_eq!((&part["agent"], slot_of(&spare)), (&"spare".into(), slot), "{summary:#}");
     let lost = &part["lost"][0];
@@ -448,7 +468,7 @@ fn another_agent_takes_the_place_of_a_lost_one() {
 fn an_agent_takes_the_place_that_it_lost() {
     let lab = Lab::new();
     let nats = Nats::start(&lab);
-    let load = "  rate: 100\n  duration: 16s\n";
+    let load = "  rate: 20\n  duration: 30s\n";
     let (agents, running) = under_way(&lab, &nats, load, &["--on-lost-agent", "replace"]);
     let pid = Pid::from_raw(agents[1].child.id().cast_signed()).expect("a number");
     kill_process(pid, Signal::STOP).expect("it can be stopped");
@@ -461,7 +481,7 @@ fn an_agent_takes_the_place_that_it_lost() {
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["ended"], "complete", "{}", ran.err);
-    check_coverage(&summary, 1600);
+    check_coverage(&summary, 600);
     let part = &summary["agents"][slot_of(&agents[1]) as usize];
     assert_eq!((&part["agent"], &part["lost"][0]["agent"]), (&"two".into(), &"two".into()), "{summary:#}");
     assert!(part["lost"][0]["replaced_at_s"].is_f64(), "{part:#}");
@@ -595,7 +615,7 @@ fn agents_that_come_back_are_counted() {
     let away = start(&link.url(), "twin", "spool-twins");
     let url = nats.url();
     let args = ["--swarm", &url, "--slots", "3", "--swarm-key", "key", "--on-lost-agent", "degrade"];
-    let running = lab.start(&counted("  rate: 90\n  duration: 42s\n"), &args);
+    let running = lab.start(&counted("  rate: 12\n  duration: 54s\n"), &args);
     moment_of_a_fault(&lab, "default", Duration::from_secs(2));
     let pid = Pid::from_raw(still.child.id().cast_signed()).expect("a number");
     kill_process(pid, Signal::STOP).expect("it can be stopped");
@@ -612,10 +632,10 @@ fn agents_that_come_back_are_counted() {
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     let requests = &summary["requests"];
     let found = ["due", "ok", "not_offered"].map(|name| requests[name].as_u64());
-    assert_eq!(found, [Some(3780), Some(3780), Some(0)], "{requests}");
-    assert_eq!(summary["probes"]["posted"]["last"], 3780.0);
+    assert_eq!(found, [Some(648), Some(648), Some(0)], "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 648.0);
     let found = ["accepted", "lost_max", "doubled"].map(|name| summary["loss"][name].as_u64());
-    assert_eq!(found, [Some(3780), Some(0), Some(0)], "{}", summary["loss"]);
+    assert_eq!(found, [Some(648), Some(0), Some(0)], "{}", summary["loss"]);
     assert_eq!(record_notes(&lab).matches(" is back").count(), 2, "{}", record_notes(&lab));
     drop([steady, still, away]);
 }
@@ -649,10 +669,10 @@ fn clocks_of_agents_may_differ() {
         Agent { child: command.spawn().expect("unshare is there (util-linux)"), log }
     });
     let args = ["--swarm", &url, "--slots", "3", "--swarm-key", "key"];
-    let ran = lab.run(&counted("  rate: 150\n  duration: 2s\n"), &args);
+    let ran = lab.run(&counted("  rate: 60\n  duration: 2s\n"), &args);
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
-    assert_eq!(summary["requests"]["ok"], 300, "{summary:#}");
+    assert_eq!(summary["requests"]["ok"], 120, "{summary:#}");
     for part in summary["agents"].as_array().expect("agents") {
         let name = part["agent"].as_str().expect("a name");
         let truth_s: f64 = name.strip_prefix("at").and_then(|s| s.parse().ok()).expect("an offset");
@@ -756,7 +776,7 @@ fn a_coordinator_that_was_killed_is_resumed() {
     let url = nats.url();
     let swarm = ["--swarm", &url, "--slots", "2", "--swarm-key", "key"];
     // Its first second is reported after a while, and the kill must come before its end.
-    let running = lab.start(&counted("  rate: 100\n  duration: 8s\n"), &swarm);
+    let running = lab.start(&counted("  rate: 6\n  duration: 16s\n"), &swarm);
     moment_of_a_fault(&lab, "default", Duration::from_secs(1));
     running.signal(Signal::KILL);
     running.end();
@@ -767,8 +787,8 @@ fn a_coordinator_that_was_killed_is_resumed() {
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     let requests = &summary["requests"];
-    assert_eq!((&requests["due"], &requests["ok"]), (&800.into(), &800.into()), "{requests}");
-    assert_eq!(summary["probes"]["posted"]["last"], 800.0);
+    assert_eq!((&requests["due"], &requests["ok"]), (&96.into(), &96.into()), "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 96.0);
     assert!(lab.record().dir.join("cut-off/default-1-1/ticks.jsonl").is_file());
     agents.iter().for_each(|agent| agent.wait_for_output("no message from the coordinator for "));
 }

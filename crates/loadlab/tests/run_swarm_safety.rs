@@ -23,7 +23,7 @@ fn agents_follow_one_coordinator_and_their_own_limits() {
     lab.loadlab(&["agent", "--new-key", "ours"]).expect(5, &["cannot write the key ours"]);
     let stranger = Agent::start(&lab, &nats, "stranger", &["--coordinator-key", &theirs]);
     let swarm = ["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "ours"];
-    let start = || lab.start(&counted("  rate: 200\n  duration: 1s\n"), &swarm);
+    let start = || lab.start(&counted("  rate: 100\n  duration: 1s\n"), &swarm);
     let mut first = Some(start());
     // It hears of a run for as long as the run lacks agents.
     stranger.wait_for_output("not that of the coordinator's key");
@@ -37,7 +37,7 @@ fn agents_follow_one_coordinator_and_their_own_limits() {
         let ran = first.take().unwrap_or_else(start).end();
         let summary = lab.record().summary("default", 1);
         ran.expect_however_busy(std::slice::from_ref(&summary), false);
-        assert_eq!(summary["probes"]["posted"]["last"], 200.0, "{name}: {:#}", summary["probes"]);
+        assert_eq!(summary["probes"]["posted"]["last"], 100.0, "{name}: {:#}", summary["probes"]);
         std::fs::remove_dir_all(lab.record().dir).expect("it is there");
     }
     let refused = |text: &str, why: &str| {
@@ -206,7 +206,7 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
         Agent::start_at(&lab, &url, name, &[&fixed[..], more].concat())
     };
     lab.file("body", "text");
-    let text = counted("  rate: 100\n  duration: 2s\n");
+    let text = counted("  rate: 50\n  duration: 2s\n");
     let text = text.replace("/items/${unique}\" }", "/items/${unique}\", body: { file: body } }");
     let swarm = ["--swarm", &url, "--slots", "2", "--swarm-key", "key", "--swarm-ca", "server.crt"];
     let creds = ["--swarm-creds", "coordinator"];
@@ -223,7 +223,7 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
     assert!(lab.record().trial("default", 1).join("summary.json").exists(), "{}", ran.err);
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
-    assert_eq!((&summary["requests"]["due"], &summary["requests"]["ok"]), (&200.into(), &200.into()));
+    assert_eq!((&summary["requests"]["due"], &summary["requests"]["ok"]), (&100.into(), &100.into()));
     let names: Vec<&str> =
         summary["agents"].as_array().expect("agents").iter().filter_map(|a| a["agent"].as_str()).collect();
     assert_eq!(names, ["agent-0", "agent-1"]);

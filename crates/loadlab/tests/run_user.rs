@@ -47,7 +47,7 @@ fn run(lab: &Lab, text: &str) -> Option<run_support::Ran> {
 #[test]
 fn it_runs_and_says_what_is_missing() {
     let lab = Lab::new();
-    let load = "load:\n  users: 2\n  duration: 1200ms\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let load = "load:\n  users: 2\n  duration: 5s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     let web = component("web", "", &["limits: { open_files: 200 }"]);
     let Some(ran) = run(&lab, &plan(&[web], load)) else { return };
     ran.expect(0, &["cgroup controller `memory`: cannot create"]);

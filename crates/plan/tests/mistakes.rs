@@ -521,6 +521,16 @@ fn a_rate_has_no_users() {
             "{found}"
         );
     }
+    let steps = "{ get: \"http://127.0.0.1:1/\", capture: { token: { json: /t } } }, { get: \"http://127.0.0.1:1/${token}\" }";
+    let of = |load: &str| {
+        briefly(&format!("{HEAD}load: {{ {load}, duration: 1m, journey: [{steps}] }}\n"), &Options::default())
+    };
+    let found = of("rate: 5/s");
+    assert!(
+        found.contains("`token` is captured only from a response, and a rate sends single requests"),
+        "{found}"
+    );
+    assert_eq!(of("sessions: 5/s"), "");
 }
 
 /// Limits are changed while a component lives on; the cores that it may use are not.

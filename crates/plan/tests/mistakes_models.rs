@@ -311,6 +311,70 @@ fn a_search_varies_one_number_of_one_load() {
     insta::assert_snapshot!(with(&two, "{ rate: 1..5, load: b, expect: [\"p99 < 5ms\"] }"), @"");
 }
 
+/// A search over a rate would send the requests of users without what only users have.
+#[test]
+fn a_rate_is_not_searched_where_users_log_in() {
+    let step = "get: \"http://127.0.0.1:1/\"";
+    let token = "capture: { token: { json: /t } }";
+    let with = |more: &str, journey: &str, vary: &str| {
+        let load = format!("load: {{ users: 1, duration: 1s, {more}journey: [ {journey} ] }}");
+        let find = format!("find: {{ {vary}: 1..5, expect: [\"p99 < 5ms\"] }}");
+        briefly(&format!("{HEAD}{load}\n{find}\n"), &Options::default())
+    };
+    let plain = format!("{{ {step} }}");
+    let captured = format!("{{ {step}, {token} }}, {{ get: \"http://127.0.0.1:1/${{token}}\" }}");
+    let talk = "{ websocket: \"ws://127.0.0.1:1/\" }";
+    for (more, journey, what) in [
+        (format!("user_setup: [ {plain} ], "), plain.as_str(), "have a `user_setup`"),
+        (format!("user_teardown: [ {plain} ], "), &plain, "have a `user_teardown`"),
+        ("cookies: true, ".to_owned(), &plain, "keep cookies"),
+        (String::new(), &captured, "use what they capture"),
+        (String::new(), talk, "hold conversations"),
+    ] {
+        let found = with(&more, journey, "rate");
+        let expect = format!("the users of `load` {what}, but a rate sends single requests");
+        assert!(found.contains(&expect), "{found}");
+        assert_eq!(with(&more, journey, "users"), "");
+    }
+    // Captured for checks and figures only.
+    assert_eq!(with("", &format!("{{ {step}, {token} }}"), "rate"), "");
+}
+
+/// What is known only at the end decides nothing before.
+#[test]
+fn conditions_ask_only_for_what_is_known_when_they_are_evaluated() {
+    let with = |more: &str| {
+        let load =
+            "load: { users: 1, duration: 9s, journey: [ { get: \"http://127.0.0.1:1/${unique}\" } ] }\n";
+        let system = "system: { probes: { stored: { command: \"echo 1\" } } }\n";
+        let loss = "durability: { command: \"cat ids\" }\n";
+        briefly(&format!("{HEAD}{system}{load}{loss}{more}\n"), &Options::default())
+    };
+    for (more, expect) in [
+        ("stop_when: [\"p99[0s..5s] > 1s\"]", "`p99` of a part is known only when the trial is over"),
+        ("stop_when: [\"lost > 0\"]", "`lost` is known only when the trial is over"),
+        ("drain: { until: \"lost == 0\" }", "`lost` is known only when the trial is over"),
+        (
+            "find: { users: 1..5, expect: [\"p99 < 5ms\"] }\nexpect: [\"p99[0s..5s] < 1s\"]",
+            "of a whole search, `p99` is not known over time",
+        ),
+        (
+            "find: { users: 1..5, expect: [\"p99 < 5ms\"] }\nexpect: [\"steady(stored, 1s)\"]",
+            "of a whole search, `stored` is not known over time",
+        ),
+    ] {
+        let found = with(more);
+        assert!(found.contains(expect), "{more}: {found}");
+    }
+    for more in [
+        "stop_when: [\"errors > 5%\"]\ndrain: { until: \"stored == accepted and steady(stored, 1s)\" }\nexpect: [\"lost == 0\"]",
+        "find: { users: 1..5, expect: [\"p99 < 5ms\"] }\nexpect: [\"capacity > 2\"]",
+        "find: { users: 1..5, expect: [\"p99[0s..5s] < 5ms\"] }",
+    ] {
+        assert_eq!(with(more), "", "{more}");
+    }
+}
+
 /// `capacity` is a number of users or a rate, depending on the search, and the first figure.
 #[test]
 fn what_is_searched_is_a_figure() {

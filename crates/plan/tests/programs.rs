@@ -2,6 +2,7 @@
 //! people get.
 
 use loadlab_plan::{Command, Model, Options, Plan, Revision};
+use loadlab_record::documents::figure::Better;
 
 use crate::common::{HEAD, briefly, plain};
 
@@ -146,6 +147,25 @@ fn a_case_is_chosen_with_or_without_its_revision() {
     assert_eq!(names("get one"), ["get one, revision=v1", "get one, revision=v2"]);
     assert_eq!(names("get one, revision=v2"), ["get one, revision=v2"]);
     assert_eq!(names("*revision=v1"), ["get one, revision=v1", "put one, revision=v1"]);
+    // The only case of a plan without a matrix is called `default` everywhere.
+    let revisions = vec![Revision { name: "v1".to_owned(), dir: None }];
+    let options = Options { revisions, cases_glob: Some("default".to_owned()), ..Options::default() };
+    let single =
+        format!("{HEAD}load: {{ users: 1, requests: 1, journey: [ {{ get: \"http://127.0.0.1:1/\" }} ] }}\n");
+    let plan = Plan::parse("plan.yaml", &single, &options).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(plan.own_cases().iter().map(|case| case.name.as_str()).collect::<Vec<_>>(), ["v1"]);
+}
+
+/// More is better of `ok`, but not of a quotient by it.
+#[test]
+fn what_is_better_of_a_quotient_its_kind_decides() {
+    let load =
+        "load: { users: 1, duration: 1s, journey: [ { get: \"http://127.0.0.1:1/\", tags: [buy] } ] }\n";
+    let figures = "figures:\n  each: web.cpu_time / tag.buy.ok\n  bought: tag.buy.ok\n";
+    let system = "system: { components: { web: { run: w } } }\n";
+    let plan = parse(&format!("{HEAD}{system}{load}{figures}"));
+    let better: Vec<_> = plan.cases()[0].figures.iter().map(|figure| figure.better).collect();
+    assert_eq!(better, [Better::Less, Better::More]);
 }
 
 #[test]

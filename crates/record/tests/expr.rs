@@ -320,12 +320,23 @@ fn more_that_is_refused() {
         "1/parsec > 2",
         "(p99 < 1s) < 2",
         "failed < 99999999999999999999d",
+        "ok > 99%",
+        "ok > 900/s",
+        "1MiB > lost",
+        "tag.a.failed < 1%",
+        "errors < 10",
+        "availability > 99",
     ] {
         let error = Expr::parse(text).expect_err(text);
         assert!(text.get(error.at..error.at + error.len).is_some(), "{text}: {error:?}");
         assert!(!error.message.is_empty() && !error.message.ends_with('.'), "{text}: {error}");
     }
     assert!(Expr::parse(&"x".repeat(20_000)).is_err());
+    for text in
+        ["errors == 0", "errors <= 1", "availability > 99%", "ok / started > 99%", "ok > 900", "hits > 90%"]
+    {
+        assert!(Expr::parse(text).is_ok(), "{text}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use loadlab_record::counts::example::Example;
-use loadlab_record::documents::summary::{Expectation, Generator, LoadFacts, ThinkFacts, Verdict};
+use loadlab_record::documents::summary::{Expectation, Generator, LoadFacts, LoadModel, ThinkFacts, Verdict};
 
 use crate::figures::{self, bytes, ms, percent, plural, rate, seconds};
 use crate::terminal::{Tone, harmless};
@@ -23,7 +23,7 @@ pub fn verdict_and_tone(verdict: Verdict) -> (&'static str, Tone) {
 /// omission).
 pub fn has_coordinated_omission(load: &LoadFacts) -> bool {
     match load.loads.is_empty() {
-        true => load.model == "closed" && load.pace_s.is_none(),
+        true => load.model == LoadModel::Closed && load.pace_s.is_none(),
         false => load.loads.values().any(has_coordinated_omission),
     }
 }
@@ -48,12 +48,12 @@ pub fn describe_load(load: &LoadFacts) -> Vec<String> {
     }
     let up_to = if load.stages.is_empty() { "" } else { "up to " };
     match (load.users, load.rate_per_s) {
-        (Some(users), _) if load.model == "closed" => {
+        (Some(users), _) if load.model == LoadModel::Closed => {
             texts.push(format!("{up_to}{}", plural(users, "user", "users")));
         }
         (_, Some(per_s)) if load.sessions => texts.push(format!("users arriving at {}", rate(per_s))),
         (_, Some(per_s)) => texts.push(format!("{up_to}{}", rate(per_s))),
-        _ => texts.push(format!("{} model", load.model)),
+        _ => texts.push(format!("{} model", load.model.word())),
     }
     texts.extend(load.pace_s.map(|s| format!("a step every {}", seconds(s))));
     texts.extend(think_text(load));
@@ -61,7 +61,8 @@ pub fn describe_load(load: &LoadFacts) -> Vec<String> {
     texts.extend(stages_text(load));
     texts.extend(load.duration_s.map(seconds));
     texts.extend((load.start_s > 0.0).then(|| format!("from {} on", seconds(load.start_s))));
-    texts.extend(load.requests.map(|n| plural(n, "request", "requests")));
+    let (one, more) = if load.sessions { ("user", "users") } else { ("request", "requests") };
+    texts.extend(load.requests.map(|n| plural(n, one, more)));
     texts.push(load.protocol.clone());
     texts.push(if load.keep_alive { "keep-alive" } else { "a connection per request" }.to_owned());
     texts.retain(|w| !w.is_empty());

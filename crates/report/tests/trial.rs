@@ -8,7 +8,7 @@ use loadlab_record::counts::load::{
     Bytes, Connections, Counts, InWindow, Measured, Stragglers, TagMeasured, Window,
 };
 use loadlab_record::documents::summary::{
-    Expectation, FewSamples, Generator, LoadFacts, Stalls, Summary, Verdict,
+    Expectation, FewSamples, Generator, LoadFacts, LoadModel, Stalls, Summary, Verdict,
 };
 use loadlab_record::{Failure, Histogram};
 use loadlab_report::{Trial, trial_text};
@@ -73,7 +73,7 @@ fn summary(facts: LoadFacts, m: Measured) -> Summary {
 
 fn bench() -> Summary {
     let facts = LoadFacts {
-        model: "closed".into(),
+        model: LoadModel::Closed,
         users: Some(5),
         duration_s: Some(10.0),
         keep_alive: true,
@@ -351,7 +351,7 @@ fn colour_only_adds_and_no_width_is_exceeded() {
 
 #[test]
 fn nothing_measured_is_said_and_does_not_break_it() {
-    let facts = LoadFacts { model: "open".into(), rate_per_s: Some(10.0), ..LoadFacts::default() };
+    let facts = LoadFacts { model: LoadModel::Open, rate_per_s: Some(10.0), ..LoadFacts::default() };
     let s = summary(facts, Measured::default());
     let empty = Histogram::new();
     let text = trial_text(Trial { summary: &s, ok_responses: &empty, examples: &[] }, 80, false);

@@ -142,9 +142,11 @@ pub fn never_began(
     logs::mask_all(&record.dir, record.secrets(), &|_| {});
     if let Some(writer) = first.and_then(|first| record.begin_trial(first).ok()) {
         let state = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
-        std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
+        std::mem::take(&mut record.builds)
+            .into_iter()
+            .for_each(|(at_ns, what)| state.record_event_at(at_ns, what));
         state.ensure_clock();
-        state.event(EventKind::Failed { text: error.to_string() });
+        state.record_event(EventKind::Failed { text: error.to_string() });
     }
     let ended = if cancel.is_cancelled() { RunEnded::Interrupted } else { RunEnded::Broken };
     match record.end(ended) {

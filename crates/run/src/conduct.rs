@@ -91,10 +91,10 @@ pub fn conduct(
         // Rounds in the resumed record may have settled some comparisons. Settled cases need no more trials, so the
         // next round may be a later one, made only for the other cases; or no round may be left.
         let before = |next: Option<&usize>| next.map_or(plan.trials, |place| schedule[*place].trial - 1);
-        conductor.judge(before(missing.first()));
+        conductor.judge_round(before(missing.first()));
         let next = missing.iter().find(|place| conductor.wants(schedule[**place].case));
         if next != missing.first() {
-            conductor.judge(before(next));
+            conductor.judge_round(before(next));
         }
     }
     for (number, place) in missing.iter().enumerate() {
@@ -107,7 +107,7 @@ pub fn conduct(
         }
         let rest = &missing[number + 1..];
         let next = rest.iter().copied().find(|place| conductor.wants(schedule[*place].case));
-        conductor.trial(&mut running, &schedule, *place, next);
+        conductor.run_trial(&mut running, &schedule, *place, next);
         if !cancel.is_cancelled() && next.is_none_or(|place| schedule[place].trial > round) {
             conductor.round_made(round);
         }
@@ -195,11 +195,11 @@ impl Conductor<'_> {
         if let Some(rounds) = &mut self.rounds {
             rounds.round_made();
         }
-        self.judge(round);
+        self.judge_round(round);
     }
 
     /// After a round: reports how close the comparisons are and decides which cases need another round.
-    fn judge(&mut self, round: u32) {
+    fn judge_round(&mut self, round: u32) {
         let given_up = |case: usize| self.done.given_up(case).is_some();
         if let Some(rounds) = &mut self.rounds {
             let elapsed_s = self.began.elapsed().as_secs_f64();
@@ -208,7 +208,7 @@ impl Conductor<'_> {
     }
 
     /// Runs one trial, from creating its folder to the end of everything that lived for it.
-    fn trial(
+    fn run_trial(
         &mut self,
         running: &mut RunningSystem,
         schedule: &[TrialKey],
@@ -229,7 +229,7 @@ impl Conductor<'_> {
         (self.emit)(event);
         if let Some(spec) = case.find.as_ref().filter(|_| self.done.given_up(key.case).is_none()) {
             let next = next.map(|place| schedule[place].case);
-            let (outcome, is_record_lost) = self.search(running, schedule, place, spec, next);
+            let (outcome, is_record_lost) = self.run_search(running, schedule, place, spec, next);
             return self.add(key, outcome, is_record_lost);
         }
         let writer = match self.record.begin_trial(key) {
@@ -244,7 +244,7 @@ impl Conductor<'_> {
             (None, Err(why)) => record_unknown_limits(&state, why),
             (None, Ok(resolved)) => {
                 for line in resolved.iter().flat_map(|r| &r.notes) {
-                    state.event(EventKind::Note { text: line.clone() });
+                    state.record_note(line.clone());
                 }
                 let case = resolved.as_ref().map_or(case, |r| &r.case);
                 let plan_dir = plan_dir(self.plan);
@@ -289,7 +289,7 @@ impl Conductor<'_> {
     }
 
     /// Runs a trial that searches for its case's capacity, starting near what the previous search found.
-    fn search(
+    fn run_search(
         &mut self,
         running: &mut RunningSystem,
         schedule: &[TrialKey],
@@ -436,14 +436,14 @@ fn not_recorded(error: &StoreError) -> TrialOutcome {
 fn record_skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
     let text = format!("not run, because an earlier trial of this case failed: {why}");
     state.ensure_clock();
-    state.event(EventKind::Failed { text: text.clone() });
+    state.record_event(EventKind::Failed { text: text.clone() });
     TrialOutcome { summary: None, failure: Some(text), exit: *exit }
 }
 
 /// Records a trial whose limits depend on something that was not measured.
 fn record_unknown_limits(state: &TrialState, why: String) -> TrialOutcome {
     state.ensure_clock();
-    state.event(EventKind::Failed { text: why.clone() });
+    state.record_event(EventKind::Failed { text: why.clone() });
     TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }
 }
 

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_record::Secrets;
-use loadlab_record::documents::event::EventKind;
 use loadlab_record::store::LOGS;
 
 use crate::event::RunEvent;
@@ -14,8 +13,7 @@ use crate::state::{EventSink, TrialState};
 pub fn mask_ended(state: &TrialState, open: &[PathBuf], emit: EventSink<'_>) {
     let Some(writer) = &state.writer else { return };
     for text in mask_in(writer.logs(), &state.secrets, open) {
-        state.event(EventKind::Note { text: text.clone() });
-        emit(RunEvent::Note(text));
+        state.record_and_show(text, emit);
     }
 }
 

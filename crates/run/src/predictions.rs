@@ -159,17 +159,20 @@ struct DueRequests {
 impl DueRequests {
     /// For all requests, or, with a tag, for the share of the journey's requests that have it.
     fn of(load: &LoadSpec, tag: Option<&str>) -> DueRequests {
-        let a_journey: u64 = load.journey.iter().map(Step::requests).sum();
+        let a_journey = in_a_round(load, &Step::requests);
         let wanted = |step: &Step| tag.map_or_else(|| step.requests(), |tag| step.requests_in(tag));
-        let wanted: u64 = load.journey.iter().map(wanted).sum();
-        let share = if a_journey > 0 { wanted as f64 / a_journey as f64 } else { 0.0 };
+        let share = if a_journey > 0.0 { in_a_round(load, &wanted) / a_journey } else { 0.0 };
         let batches = f64::from(load.batches);
         let requests = |each: f64| Some(each * share * batches);
         let ns = match load.until {
-            Until::Requests(n) => return DueRequests { requests: requests(n as f64), lasts_s: 0.0 },
+            Until::Requests(n) => {
+                // Of sessions they are users, each of whom makes a journey.
+                let each = if matches!(load.model, Model::Sessions { .. }) { a_journey } else { 1.0 };
+                return DueRequests { requests: requests(n as f64 * each), lasts_s: 0.0 };
+            }
             Until::Repeats(n) => {
                 let users = if let Model::Closed { users, .. } = load.model { users } else { 1 };
-                let each = n as f64 * users as f64 * a_journey as f64;
+                let each = n as f64 * users as f64 * a_journey;
                 return DueRequests { requests: requests(each), lasts_s: 0.0 };
             }
             Until::Elapsed(ns) => ns,
@@ -178,7 +181,7 @@ impl DueRequests {
         let lasts_s = all_s - warm_s;
         let per_level = match load.model {
             Model::Open { .. } => Some(1.0),
-            Model::Sessions { .. } => Some(a_journey as f64),
+            Model::Sessions { .. } => Some(a_journey),
             // The number that are due; users still waiting for an answer send fewer.
             Model::Closed { pace_ns: Some(pace_ns), .. } if pace_ns > 0 => Some(1e9 / pace_ns as f64),
             Model::Closed { .. } | Model::Command(_) => None,
@@ -187,6 +190,17 @@ impl DueRequests {
         let levels = level_seconds(load, all_s) * if all_s > 0.0 { lasts_s / all_s } else { 0.0 };
         DueRequests { requests: per_level.and_then(|n| requests(n * levels)), lasts_s: lasts_s * batches }
     }
+}
+
+/// Sum over a round's steps; where a round takes one of them by weight, their weighted mean.
+fn in_a_round(load: &LoadSpec, of_step: &dyn Fn(&Step) -> u64) -> f64 {
+    if !load.script.is_mix {
+        return load.journey.iter().map(of_step).sum::<u64>() as f64;
+    }
+    let weight = |step: &Step| f64::from(step.weight.unwrap_or(0));
+    let all: f64 = load.journey.iter().map(weight).sum();
+    let weighted: f64 = load.journey.iter().map(|step| weight(step) * of_step(step) as f64).sum();
+    if all > 0.0 { weighted / all } else { 0.0 }
 }
 
 /// ∫ level dt over the duration of a load, where level is users or requests per second.

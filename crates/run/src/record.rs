@@ -189,10 +189,12 @@ impl Record {
         running: &RunningSystem,
     ) -> Arc<TrialState> {
         let state = TrialState::new(Some(writer), cancel.clone(), self.secrets().clone());
-        std::mem::take(&mut self.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
+        std::mem::take(&mut self.builds)
+            .into_iter()
+            .for_each(|(at_ns, what)| state.record_event_at(at_ns, what));
         for missing in running.unavailable() {
             let (what, why) = (missing.what.clone(), missing.why.clone());
-            state.event(EventKind::Unavailable { component: HOST.to_owned(), what, why });
+            state.record_event(EventKind::Unavailable { component: HOST.to_owned(), what, why });
         }
         Arc::new(state)
     }

@@ -119,7 +119,7 @@ impl TrialState {
             std::mem::take(&mut seen.waiting)
         };
         for (at_ns, what) in waiting {
-            self.event_at(at_ns, what);
+            self.record_event_at(at_ns, what);
         }
     }
 
@@ -147,12 +147,23 @@ impl TrialState {
     }
 
     /// Records an event that happened now.
-    pub fn event(&self, what: EventKind) {
-        self.event_at(clock::now_ns(), what);
+    pub fn record_event(&self, what: EventKind) {
+        self.record_event_at(clock::now_ns(), what);
+    }
+
+    /// Records a note.
+    pub fn record_note(&self, text: String) {
+        self.record_event(EventKind::Note { text });
+    }
+
+    /// Records a note, and shows it while the run goes on.
+    pub fn record_and_show(&self, text: String, emit: EventSink<'_>) {
+        emit(RunEvent::Note(text.clone()));
+        self.record_note(text);
     }
 
     /// Records an event that happened at `at_ns`, on the clock of [`clock::now_ns`].
-    pub fn event_at(&self, at_ns: u64, what: EventKind) {
+    pub fn record_event_at(&self, at_ns: u64, what: EventKind) {
         let withheld =
             || EventKind::Failed { text: "an event could not be masked, so it is not recorded".to_owned() };
         let what = self.secrets.mask_value(what).unwrap_or_else(withheld);
@@ -236,7 +247,7 @@ impl TrialState {
                 self.seen().evidence.push(evidence);
             }
             WatchEvent::Note(text) => {
-                self.event(EventKind::Note { text });
+                self.record_note(text);
             }
         }
     }
@@ -244,7 +255,7 @@ impl TrialState {
     /// Records the sampled stacks.
     pub fn record_profile(&self, profile: &Profile) {
         for what in &profile.not_seen {
-            self.event(EventKind::Note { text: format!("profile: not sampled: {what}") });
+            self.record_note(format!("profile: not sampled: {what}"));
         }
         self.write(|w| w.profile(profile));
     }
@@ -261,7 +272,7 @@ impl TrialState {
                         self.out_of_memory(&component, at_ns);
                     }
                     let (component, status) = (component.name().to_owned(), status.to_string());
-                    self.event_at(
+                    self.record_event_at(
                         at_ns,
                         EventKind::Died { component: component.clone(), status: status.clone() },
                     );
@@ -282,7 +293,7 @@ impl TrialState {
                         path.display(),
                         component.name()
                     );
-                    self.event_at(at_ns, EventKind::Note { text: text.clone() });
+                    self.record_event_at(at_ns, EventKind::Note { text: text.clone() });
                     emit(RunEvent::Note(text));
                 }
                 _ => {}
@@ -311,7 +322,7 @@ impl TrialState {
             return;
         }
         let limit_bytes = component.limits().memory_bytes;
-        self.event_at(
+        self.record_event_at(
             at_ns,
             EventKind::OutOfMemory { component: component.name().to_owned(), kills, limit_bytes },
         );
@@ -320,14 +331,17 @@ impl TrialState {
     /// Registers a relay started before its component: its exit aborts the trial just as the component's would.
     pub fn record_relay(&self, relay: &Component) {
         self.abort_on_death(relay.process());
-        self.event(EventKind::Up { component: relay.name().to_owned(), pid: Some(relay.process().pid) });
+        self.record_event(EventKind::Up {
+            component: relay.name().to_owned(),
+            pid: Some(relay.process().pid),
+        });
     }
 
     /// Records the limits of a component that the kernel enforces now.
     pub fn record_limits(&self, component: &Component) {
         let limits = component.limits_in_force();
         if !limits.is_empty() {
-            self.event(EventKind::Limited { component: component.name().to_owned(), limits });
+            self.record_event(EventKind::Limited { component: component.name().to_owned(), limits });
         }
     }
 

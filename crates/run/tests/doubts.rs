@@ -11,7 +11,7 @@ use loadlab_load::spec::HeldConnections;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::counts::load::{OwnLimits, Tick};
-use loadlab_record::documents::summary::{LoadFacts, Summary, Verdict};
+use loadlab_record::documents::summary::{LoadFacts, LoadModel, Summary, Verdict};
 use loadlab_record::spec::schedule::Think;
 
 const MS: u64 = 1_000_000;
@@ -84,7 +84,7 @@ fn summary_of(spec: &LoadSpec, (outcome, ticks): (LoadResult, Vec<Tick>)) -> Sum
         Model::Closed { .. } => Planned::default(),
     };
     let facts = LoadFacts {
-        model: if planned.max_in_flight.is_some() { "open" } else { "closed" }.into(),
+        model: if planned.max_in_flight.is_some() { LoadModel::Open } else { LoadModel::Closed },
         users: match spec.model {
             Model::Closed { users } => Some(users),
             Model::Open { .. } => None,

@@ -44,8 +44,10 @@ struct SlotState {
     epoch: u32,
     /// Number of the first order that this agent follows.
     from_order: u64,
-    /// When it was last heard from.
+    /// When it was last heard from. Moved forward while the coordinator itself could not hear it.
     seen_ns: u64,
+    /// When its last sign of life arrived.
+    sign_ns: u64,
     /// When the server was found to have no connection to it any more.
     gone_ns: Option<u64>,
 }
@@ -130,8 +132,15 @@ impl Agents {
     pub fn seen(&mut self, slot: usize, epoch: u32, now_ns: u64) {
         if let Some(state) = self.states.get_mut(slot).filter(|state| state.epoch == epoch) {
             state.seen_ns = state.seen_ns.max(now_ns);
+            state.sign_ns = now_ns;
             state.gone_ns = None;
         }
+    }
+
+    /// Whether a slot's agent gave a sign of life, or reported the end of its part, after `since_ns`.
+    pub fn has_returned(&self, load: u64, slot: usize, since_ns: u64) -> bool {
+        let has_ended = self.loads.get(&load).is_some_and(|load| load.ended.get(slot) == Some(&true));
+        has_ended || self.states.get(slot).is_some_and(|state| state.sign_ns > since_ns)
     }
 
     /// Records that the server has no connection to a slot's agent any more.
@@ -307,7 +316,11 @@ impl Agents {
 
     /// Whether all parts that have not ended belong to lost agents.
     pub fn are_others_lost(&self, load: u64, now_ns: u64) -> bool {
-        self.under_way(load).all(|slot| self.is_silent(slot, now_ns))
+        let epochs = self.loads.get(&load).map_or(&[][..], |load| &load.epochs);
+        // Whoever took a slot without being told to join never reports.
+        let is_other =
+            |slot: usize| self.states.get(slot).map(|state| state.epoch) != epochs.get(slot).copied();
+        self.under_way(load).all(|slot| is_other(slot) || self.is_silent(slot, now_ns))
     }
 
     fn under_way(&self, load: u64) -> impl Iterator<Item = usize> {
@@ -599,6 +612,22 @@ mod tests {
         assert!(agents.is_over(1));
     }
 
+    /// The coordinator that did not hear itself for a moment gives all agents time again, but has not heard them.
+    #[test]
+    fn only_a_sign_of_life_shows_that_an_agent_is_back() {
+        let mut agents = Agents::new(2);
+        (0..2).for_each(|slot| agents.claim(slot, 0, claim("a"), 0));
+        agents.ordered(0, 0);
+        agents.heard(0, 0);
+        agents.heard(2 * LOST_AFTER_NS, 2 * LOST_AFTER_NS);
+        let silent_ns = 4 * LOST_AFTER_NS;
+        agents.heard(silent_ns, silent_ns);
+        assert!(agents.lost(0, silent_ns).is_empty() && !agents.has_returned(0, 0, silent_ns));
+        agents.seen(0, 0, silent_ns + 1);
+        agents.reported(0, ReportId { slot: 1, epoch: 0, number: 0 }, Block::end());
+        assert!(agents.has_returned(0, 0, silent_ns) && agents.has_returned(0, 1, silent_ns));
+    }
+
     /// An agent that is merely silent may come back; one without a connection for long is no longer waited for.
     #[test]
     fn a_dead_agent_is_not_waited_for() {
@@ -617,6 +646,18 @@ mod tests {
         assert_eq!(agents.lost(0, DEAD_NS + 2), [0]);
         assert!(agents.next_report(0).is_some_and(|next| next.part == 1 && next.block.known().is_none()));
         assert!(agents.next_report(0).is_none() && !agents.is_over(0));
+    }
+
+    #[test]
+    fn one_that_takes_a_slot_and_is_not_told_to_join_is_not_waited_for() {
+        let mut agents = Agents::new(1);
+        agents.claim(0, 0, claim("a"), 0);
+        agents.ordered(0, 0);
+        assert!(agents.vacate(0, 1));
+        agents.claim(0, 1, claim("b"), 0);
+        assert!(agents.are_others_lost(0, 0));
+        assert_eq!(agents.joining(0), [(0, 1)]);
+        assert!(!agents.are_others_lost(0, 0));
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub use system::{Ending, System, SystemSpec, Takedown, host_check, ready};
 pub use watch::answering::{Answering, Listening, find_answering, is_local};
 pub use watch::drain::drain;
 pub use watch::external::{External, ExternalSelector};
-pub use watch::probe::{Probe, ProbeError, ProbeSource, ProbeSpec};
+pub use watch::probe::{Probe, ProbeError, ProbeSource, ProbeSpec, UNHURRIED_READ_TIMEOUT_NS};
 pub use watch::profile::{ProfileSpec, Profiler, Samples};
 pub use watch::scrape::{ScrapeError, Scraper};
 pub use watch::target::Target;

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -18,6 +19,21 @@ struct Asked {
     pid: u32,
     asked: Sender<()>,
     let_go: Mutex<Receiver<()>>,
+    /// Whether `/wait` was asked, and whether everything is answered again.
+    is_blocked: AtomicBool,
+    is_let_go: AtomicBool,
+}
+
+impl Asked {
+    /// Waits until the test lets the engine go.
+    fn wait(&self) {
+        let gate = self.let_go.lock().unwrap();
+        if !self.is_let_go.load(Ordering::Relaxed) {
+            // The sender may be gone.
+            let _ = gate.recv();
+            self.is_let_go.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 fn engine(socket: &Path, asked: Asked) {
@@ -41,11 +57,16 @@ fn answer(mut stream: UnixStream, asked: &Asked) {
     } else if path.contains("/containers/json") {
         r#"[{"Id":"one","State":"running","Labels":{"com.docker.compose.service":"web"}}]"#.to_owned()
     } else if path.ends_with("/containers/one/json") {
+        // Whoever gives up waiting asks this instead.
+        if asked.is_blocked.load(Ordering::Relaxed) {
+            asked.wait();
+        }
         format!(r#"{{"State":{{"Pid":{},"Running":true,"ExitCode":7}}}}"#, asked.pid)
     } else if path.ends_with("/containers/one/wait") {
+        asked.is_blocked.store(true, Ordering::Relaxed);
         // The receiver may be gone.
         let _ = asked.asked.send(());
-        let _ = asked.let_go.lock().unwrap().recv();
+        asked.wait();
         r#"{"StatusCode":7}"#.to_owned()
     } else if path.contains("/volumes") {
         r#"{"Volumes":[]}"#.to_owned()
@@ -84,7 +105,16 @@ fn an_engine_that_does_not_answer_delays_no_other_death() {
     let (asked, is_asked) = channel();
     let (let_go, may_answer) = channel();
     let socket = bench.path("engine.sock");
-    engine(&socket, Asked { pid: child.id(), asked, let_go: Mutex::new(may_answer) });
+    engine(
+        &socket,
+        Asked {
+            pid: child.id(),
+            asked,
+            let_go: Mutex::new(may_answer),
+            is_blocked: AtomicBool::new(false),
+            is_let_go: AtomicBool::new(false),
+        },
+    );
     bench.system.use_engine(socket.to_str());
     let cancel = Cancel::new();
     let project =

@@ -11,6 +11,7 @@
 //! Assumption: what fails at a level fails at all higher ones. That holds for response times and errors, but not for
 //! `goodput > 100`, which a few users cannot reach.
 
+use loadlab_record::documents::search::StepOutcome;
 use serde::{Deserialize, Serialize};
 
 pub use loadlab_record::documents::search::MAX_LEVELS;
@@ -31,6 +32,17 @@ pub enum Outcome {
     Missed,
     /// The measurement cannot be trusted: loadlab, not the system, was saturated.
     Invalid,
+}
+
+impl From<StepOutcome> for Outcome {
+    /// A level that is not known to meet the expectations counts as one that does not.
+    fn from(outcome: StepOutcome) -> Outcome {
+        match outcome {
+            StepOutcome::Met => Outcome::Met,
+            StepOutcome::Missed | StepOutcome::Undecided => Outcome::Missed,
+            StepOutcome::Invalid => Outcome::Invalid,
+        }
+    }
 }
 
 /// A level, and its outcome.

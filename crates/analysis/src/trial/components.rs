@@ -40,11 +40,12 @@ pub fn summaries(
         .map(|(name, mut readings)| {
             readings.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
             let mut summary = of_component(&readings, during, asked);
-            let limit = cpu_limits.get(name).copied();
+            summary.limits = limits(name, events, during);
+            // A Compose file's own limit, or that of one of several containers, is known only from what is in force.
+            let limit = cpu_limits.get(name).copied().or(summary.limits.cpu_cores);
             // If the limit changed, its use cannot be compared with a single one.
             summary.cpu_limit = limit.filter(|_| !is_cpu_limit_changed(name, events, during));
             (summary.restarts, summary.died) = lives(name, events);
-            summary.limits = limits(name, events, during);
             summary.oom_kills_at_s = events.iter().filter_map(|e| oom_kill(name, e)).collect();
             (name.to_owned(), summary)
         })

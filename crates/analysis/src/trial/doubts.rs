@@ -12,7 +12,7 @@ mod resets;
 
 use loadlab_record::Histogram;
 use loadlab_record::counts::load::Tick;
-use loadlab_record::documents::summary::{Doubt, Ended, LoadFacts, LostAgent, Summary};
+use loadlab_record::documents::summary::{Doubt, Ended, LoadFacts, LoadModel, LostAgent, Summary};
 use loadlab_record::text::units::{format_count, format_duration_ns, format_percent_short};
 
 pub(crate) use generator::{BUSY_SHARE, client_limit_so_far, describe_stalls, throttled_so_far};
@@ -263,7 +263,7 @@ fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doub
 
 /// The cap on requests in flight was reached: from then on the open model waits like a closed one.
 fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    let cap = grounds.planned.max_in_flight.filter(|_| summary.load.model == "open")?;
+    let cap = grounds.planned.max_in_flight.filter(|_| summary.load.model == LoadModel::Open)?;
     // A record that was cut off has only its ticks. Connections do not count: held ones have no request.
     let in_ticks = grounds.ticks.iter().map(|t| t.counts.in_flight).max().unwrap_or(0);
     // If arrivals are users, the cap is on users, including those that think.
@@ -325,7 +325,7 @@ pub(crate) fn dropped_so_far(dropped: u64, due: u64, load: &LoadFacts, planned: 
 /// More was due than was done, throughout: whatever the figures are, they grow with the length of the load.
 fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let load = &summary.load;
-    let one_level = load.model == "open" && load.stages.is_empty() && load.loads.is_empty();
+    let one_level = load.model == LoadModel::Open && load.stages.is_empty() && load.loads.is_empty();
     // Many drops already show this.
     if !one_level || summary.ended == Ended::Partial || drops_many(summary) {
         return None;
@@ -410,7 +410,7 @@ fn settling(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
 /// window.
 fn tail(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let load = &summary.load;
-    let by_number = load.model == "closed" && load.duration_s.is_none() && load.loads.is_empty();
+    let by_number = load.model == LoadModel::Closed && load.duration_s.is_none() && load.loads.is_empty();
     let tail_s = summary.stragglers.tail_s;
     let share = share_of(tail_s, grounds.window_s)?;
     if !by_number || summary.ended != Ended::Complete || share <= TAIL_SHARE {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loadlab_record::counts::hlog::Interval;
 use loadlab_record::counts::load::{Tick, Window};
 use loadlab_record::documents::figure::{FigureValue, NumberKind};
-use loadlab_record::documents::search::SearchFacts;
+use loadlab_record::documents::search::{SearchFacts, StepOutcome};
 use loadlab_record::documents::summary::{Ended, Expectation, Summary, Verdict};
 use loadlab_record::expr::{
     Expr, Figure, Known, NumberSource, SummaryNumbers, TrialPart, built_in_kind, component_figure,
@@ -197,16 +197,18 @@ pub fn verdict(summary: &Summary) -> Verdict {
 /// expectations, but the lowest one did not definitely miss any, or was not reached.
 pub fn verdict_of_search(search: &SearchFacts) -> Verdict {
     let above = || search.path.iter().filter(|step| Some(step.level) == search.above);
-    let count = |outcome: &str| above().filter(|step| step.outcome == outcome).count();
+    let count = |outcome: StepOutcome| above().filter(|step| step.outcome == outcome).count();
+    let [met, missed, undecided, invalid] =
+        [StepOutcome::Met, StepOutcome::Missed, StepOutcome::Undecided, StepOutcome::Invalid].map(count);
     // One trial that could be judged outweighs those that could not.
-    let is_invalid = count("invalid") > count("met") && count("missed") + count("undecided") == 0;
-    let is_open = search.above.is_some() && above().all(|step| step.outcome == "undecided");
+    let is_invalid = invalid > met && missed + undecided == 0;
+    let is_open = search.above.is_some() && undecided == above().count();
     let ran_out = search.above.is_some_and(|above| above > search.low);
     match (&search.found, search.level) {
         (None, _) => Verdict::None,
         (Some(_), _) if is_invalid => Verdict::Invalid,
         (Some(_), Some(_)) => Verdict::Pass,
-        (Some(_), None) if is_open || ran_out || count("met") > 0 => Verdict::Undecided,
+        (Some(_), None) if is_open || ran_out || met > 0 => Verdict::Undecided,
         (Some(_), None) => Verdict::Fail,
     }
 }

@@ -8,7 +8,7 @@
 //! needs the whole load are checked only there.
 
 use loadlab_record::counts::load::{Counts, OwnLimits, Series};
-use loadlab_record::documents::summary::{Doubt, LoadFacts, Stalls};
+use loadlab_record::documents::summary::{Doubt, LoadFacts, LoadModel, Stalls};
 
 use crate::trial::doubts::{
     client_limit_so_far, describe_stalls, doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far,
@@ -123,7 +123,7 @@ fn stalls(still: Stalls) -> Option<Doubt> {
 }
 
 fn capped(load: &LoadFacts, planned: &Planned, now: &SoFar<'_>, drops: bool) -> Option<Doubt> {
-    let is_reached = |cap: &u64| load.model == "open" && (drops || now.counts.in_flight >= *cap);
+    let is_reached = |cap: &u64| load.model == LoadModel::Open && (drops || now.counts.in_flight >= *cap);
     let cap = planned.max_in_flight.filter(is_reached)?;
     let cap = loadlab_record::text::units::format_count(cap as f64);
     doubt(

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use loadlab_record::counts::load::{Bytes, Connections, Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::manifest::{CaseFacts, FigureFacts};
-use loadlab_record::documents::summary::{Ended, Generator, LoadFacts, Summary};
+use loadlab_record::documents::summary::{Ended, Generator, LoadFacts, LoadModel, Summary};
 use loadlab_record::expr::Figure;
 use loadlab_record::store::TrialRecord;
 use loadlab_record::watch::names::GENERATOR;
@@ -61,7 +61,7 @@ fn facts_of(trial: &TrialRecord, case: &CaseFacts) -> LoadFacts {
     });
     // Cut off before its load began, or recorded by an older loadlab.
     planned.unwrap_or_else(|| LoadFacts {
-        model: if case.rate_per_s.is_some() { "open" } else { "closed" }.to_owned(),
+        model: if case.rate_per_s.is_some() { LoadModel::Open } else { LoadModel::Closed },
         users: case.users,
         rate_per_s: case.rate_per_s,
         ..LoadFacts::default()

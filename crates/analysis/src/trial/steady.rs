@@ -12,7 +12,7 @@
 //! All of it works on seconds; loads with fewer than [`MIN_SECONDS`] of them, with stages, or in batches are not judged.
 
 use loadlab_record::counts::load::Tick;
-use loadlab_record::documents::summary::{Doubt, LoadFacts};
+use loadlab_record::documents::summary::{Doubt, LoadFacts, LoadModel};
 use loadlab_record::text::units::format_duration_ns;
 
 use crate::statistics::trend::{median, stretches, trend};
@@ -249,7 +249,7 @@ fn points_due(ticks: &[Tick], by_s: f64) -> u64 {
 /// Doubts about how settled a load was. `from_s` is where its window begins, on the trial's clock.
 pub fn doubts(ticks: &[Tick], facts: &LoadFacts, from_s: f64) -> Vec<Doubt> {
     let seconds = seconds_of(ticks, facts);
-    let open = facts.model == "open";
+    let open = facts.model == LoadModel::Open;
     let mut found = Vec::new();
     let ms = |v: f64| format_duration_ns(v * 1e6);
     let warm = warm_up(&seconds, open);

@@ -308,7 +308,7 @@ impl<S: Server> SimOps<S> {
                 self.schedule_replies(conn, greetings);
                 self.report(Event::Connected(conn), sink);
             }
-            Happening::Reply(reply) if self.network.is_some() => self.arrives(conn, reply),
+            Happening::Reply(reply) if self.network.is_some() => self.take_in(conn, reply),
             Happening::Reply(Reply::Bytes(bytes)) => {
                 self.report(Event::Received { conn, bytes: &bytes, last: false }, sink);
             }
@@ -416,7 +416,7 @@ impl<'r, S: Server> Io<'r> for Sim<S> {
             _ => {
                 let now_ns = ops.now_ns();
                 let network = ops.network.as_mut();
-                let to_ns = network.map_or(wait.until_ns, |n| n.interrupts(now_ns, wait.until_ns));
+                let to_ns = network.map_or(wait.until_ns, |n| n.interrupt(now_ns, wait.until_ns));
                 ops.advance(to_ns);
                 return Ok(());
             }

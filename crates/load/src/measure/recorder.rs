@@ -112,12 +112,12 @@ impl Recorder {
     }
 
     /// The load has not begun: everything counted from now on belongs to its first interval.
-    pub fn waits(&mut self) {
+    pub fn hold(&mut self) {
         self.next_ns = u64::MAX;
     }
 
     /// The load begins, at zero of its clock.
-    pub fn begins(&mut self) {
+    pub fn begin(&mut self) {
         self.next_ns = DELTA_NS;
     }
 
@@ -270,7 +270,7 @@ impl Recorder {
     #[inline]
     pub fn due(&mut self, request: &Request, due_ns: u64, noticed_ns: u64) {
         self.due_unclassified(due_ns, noticed_ns);
-        self.due_as(request);
+        self.count_due_tags(request);
     }
 
     /// As `due`, while it is not yet known which request it will be.
@@ -285,7 +285,7 @@ impl Recorder {
 
     /// Counts the tags of a due request, once it is known which request it is.
     #[inline]
-    pub fn due_as(&mut self, request: &Request) {
+    pub fn count_due_tags(&mut self, request: &Request) {
         for tag in &request.tags {
             self.delta.by_tag[*tag as usize].counts.due += 1;
         }
@@ -382,7 +382,7 @@ impl Recorder {
 
     /// Counts a complete response with this status.
     #[inline]
-    pub fn status(&mut self, status: u16) {
+    pub fn count_status(&mut self, status: u16) {
         self.delta.statuses[(status as usize).min(999)] += 1;
     }
 

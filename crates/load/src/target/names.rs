@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use loadlab_record::sync::lock;
 
 /// How long to wait for all names together.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A name that resolves to other addresses than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Names {
         names.push(LookedUp { host: host.to_owned(), port, addresses: addresses.collect() });
     }
 
-    /// Names that resolve to something else now. A name that cannot be looked up, or not within two seconds, is not
+    /// Names that resolve to something else now. A name that cannot be looked up, or not within five seconds, is not
     /// known to have moved.
     pub fn moved(&self) -> Vec<Moved> {
         self.moved_by(&|host, port| Some((host, port).to_socket_addrs().ok()?.map(|a| a.ip()).collect()))

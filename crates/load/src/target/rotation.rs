@@ -42,7 +42,7 @@ impl<'r> Addresses<'r> {
     }
 
     /// Moves the zero of the load's clock later by `by_ns`.
-    pub fn clock_moves(&mut self, by_ns: u64) {
+    pub fn move_clock(&mut self, by_ns: u64) {
         self.refused_until_ns.iter_mut().flatten().for_each(|until| *until = until.saturating_sub(by_ns));
     }
 
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(addresses.choose(0, 7, 6), 0);
         // An address that refused before the load began is skipped no longer than any other.
         addresses.refused(1, 1, 90 * SKIP_REFUSED_NS);
-        addresses.clock_moves(90 * SKIP_REFUSED_NS + 1);
+        addresses.move_clock(90 * SKIP_REFUSED_NS + 1);
         assert_eq!(chosen(&addresses, 0), [0, 2, 2, 0]);
         assert_eq!(chosen(&addresses, SKIP_REFUSED_NS), [0, 1, 2, 0]);
     }

@@ -16,6 +16,7 @@ use crate::protocol::websocket::NORMAL;
 use crate::protocol::websocket::opening::OpeningError;
 use crate::protocol::websocket::{Event, MessageType, WebSocketError};
 use crate::worker::exchange::RequestEnd;
+use crate::worker::state::SlotId;
 use crate::worker::state::conversations::{
     Conversations, EndCause, EndedPart, Gone, WebSocketConnection, WebSocketState, describe_close,
 };
@@ -46,7 +47,7 @@ enum PartState {
 
 impl<'r> Worker<'r> {
     /// The conversation part that an exchange is at.
-    fn part(&self, id: u32) -> Option<&ConversationAction> {
+    fn part(&self, id: SlotId) -> Option<&ConversationAction> {
         let exchange = self.slots.exchanges.get(id as usize).filter(|e| e.is(Fact::UnderWay))?;
         self.journey.as_ref()?.conversation(exchange.request).map(|conversation| &conversation.part)
     }
@@ -64,14 +65,14 @@ impl<'r> Worker<'r> {
     }
 
     /// Whether an exchange's WebSocket is open.
-    pub(crate) fn has_conversation(&mut self, id: u32) -> bool {
+    pub(crate) fn has_conversation(&mut self, id: SlotId) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
         self.conversations.open(conn).is_some()
     }
 
     /// Begins a request. Returns true if it continues a conversation and needs no connection; any other request ends
     /// its user's conversation.
-    pub(crate) fn continue_conversation(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) -> bool {
+    pub(crate) fn continue_conversation(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
         let is_close = match self.part(id) {
             Some(ConversationAction::Close) => true,
@@ -106,7 +107,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Sends a message, waits for one, or both.
-    fn send_message(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+    fn send_message(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64) {
         let exchange = &mut self.slots.exchanges[id as usize];
         let (conn, request) = (exchange.conn, exchange.request);
         let Some(journey) = &mut self.journey else { return };
@@ -117,7 +118,7 @@ impl<'r> Worker<'r> {
         let Conversations { by_conn, out, buffers, .. } = &mut self.conversations;
         let Some(websocket) = &mut by_conn[conn as usize] else { return };
         websocket.skipped = 0;
-        exchange.sends(0, 0);
+        exchange.begin_sending(0, 0);
         let (mut result, mut is_open) = (Ok(()), true);
         let written = journey.write_message(id, request, now, &mut kept);
         match (written, kind) {
@@ -133,7 +134,7 @@ impl<'r> Worker<'r> {
                 if is_open {
                     let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
                     websocket.unsent += length - sent;
-                    exchange.sends(length, sent);
+                    exchange.begin_sending(length, sent);
                     self.measure.recorder.sent(sent);
                 }
             }
@@ -156,7 +157,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Checks messages kept earlier: the one waited for may have arrived already.
-    fn check_inbox(&mut self, id: u32, now: u64) {
+    fn check_inbox(&mut self, id: SlotId, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
         while let Some(mut message) = self.conversations.get_mut(conn).and_then(WebSocketConnection::take) {
             let verdict = self.judge_message(id, &message, now);
@@ -182,7 +183,7 @@ impl<'r> Worker<'r> {
         self.measure.recorder.sent(sent);
     }
 
-    fn end_in_next_turn(&mut self, id: u32, cause: EndCause) {
+    fn end_in_next_turn(&mut self, id: SlotId, cause: EndCause) {
         let exchange = &self.slots.exchanges[id as usize];
         let part = EndedPart { id, request: exchange.request, started_ns: exchange.started_ns, cause };
         self.conversations.end_in_next_turn(exchange.conn, part);
@@ -222,14 +223,14 @@ impl<'r> Worker<'r> {
     }
 
     /// Ends a part whose conversation continues.
-    fn end_part(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
+    fn end_part(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64, end: RequestEnd<'_>) {
         self.conns.table[self.slots.exchanges[id as usize].conn as usize].end_use();
         self.finish(ops, id, now, end);
     }
 
     /// Fails a part that begins after the WebSocket has ended.
     #[cold]
-    fn fail_not_open(&mut self, ops: &mut impl Ops<'r>, id: u32) {
+    fn fail_not_open(&mut self, ops: &mut impl Ops<'r>, id: SlotId) {
         let conn = self.slots.exchanges[id as usize].conn;
         let (failure, message) = match self.conversations.forget(conn).map(|websocket| websocket.state) {
             Some(WebSocketState::Gone(Gone::Closed(code))) => (Failure::Reset, describe_close(code)),
@@ -243,7 +244,7 @@ impl<'r> Worker<'r> {
     }
 
     #[cold]
-    fn fail_for(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, message: &str) {
+    fn fail_for(&mut self, ops: &mut impl Ops<'r>, id: SlotId, failure: Failure, message: &str) {
         self.conversations.last_error.clear();
         self.conversations.last_error.push_str(message);
         self.fail(ops, id, failure, Reason::WebSocket);
@@ -362,7 +363,12 @@ impl<'r> Worker<'r> {
     }
 
     /// Judges whether a message is the one waited for, or decides the part otherwise; `None` if it is skipped.
-    fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<StepFailure>)> {
+    fn judge_message(
+        &mut self,
+        id: SlotId,
+        message: &[u8],
+        now: u64,
+    ) -> Option<(Outcome, Option<StepFailure>)> {
         let exchange = &mut self.slots.exchanges[id as usize];
         let part = self.journey.as_ref()?.conversation(exchange.request).map(|t| &t.part);
         let Some(ConversationAction::Message { wait: Some(wait), .. }) = part else { return None };
@@ -394,7 +400,7 @@ impl<'r> Worker<'r> {
         let part = journey.conversation(exchange.request).map(|t| &t.part);
         let Some(ConversationAction::Open { opening, .. }) = part else { return };
         let Some(websocket) = self.conversations.get_mut(conn) else { return };
-        let received = opening.receive(&mut websocket.partial, bytes);
+        let received = opening.receive(&mut websocket.partial, &mut websocket.interim, bytes);
         // Interim responses are no part of it.
         let response = match received {
             Ok(None) => websocket.partial.clone(),
@@ -449,8 +455,8 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, RequestEnd::judged(outcome, failure, ResponseBytes { bytes, head_end }));
     }
 
-    fn judge_opening(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
-        self.measure.recorder.status(status);
+    fn judge_opening(&mut self, id: SlotId, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
+        self.measure.recorder.count_status(status);
         self.slots.exchanges[id as usize].status = status;
         self.judge(id, status, now)
     }
@@ -521,7 +527,7 @@ impl<'r> Worker<'r> {
     }
 
     /// A request has ended: so has its conversation, unless its user's next request continues it.
-    pub(crate) fn end_conversation_if_over(&mut self, ops: &mut impl Ops<'r>, id: u32) {
+    pub(crate) fn end_conversation_if_over(&mut self, ops: &mut impl Ops<'r>, id: SlotId) {
         if self.journey.as_ref().is_some_and(|j| j.in_conversation(id).is_none()) {
             self.end_conversation(ops, self.slots.exchanges[id as usize].conn);
         }
@@ -536,7 +542,7 @@ impl<'r> Worker<'r> {
 
     /// Reason why an exchange has timed out.
     #[cold]
-    pub(crate) fn part_overdue(&mut self, id: u32) -> Reason {
+    pub(crate) fn part_overdue(&mut self, id: SlotId) -> Reason {
         let exchange = &self.slots.exchanges[id as usize];
         let (conn, request) = (exchange.conn, exchange.request);
         if self.part_state(conn) != PartState::Waiting {

@@ -16,9 +16,8 @@ use crate::schedule::think;
 use crate::spec::RequestOrder;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
-use crate::worker::state::Mode;
 use crate::worker::state::slots::Exchange;
-use crate::worker::state::timeouts::NONE;
+use crate::worker::state::{Mode, NONE, SlotId};
 
 /// Most requests started in one turn before events are handled again.
 pub(crate) const STARTS_PER_TURN: usize = 64;
@@ -50,7 +49,7 @@ impl<'r> Worker<'r> {
                 return;
             }
             let Some(Reverse((due, slot))) = open.later.pop() else { return };
-            self.session_begins(ops, slot, due, now);
+            self.begin_session_request(ops, slot, due, now);
         }
     }
 
@@ -95,7 +94,7 @@ impl<'r> Worker<'r> {
         if now < self.end_ns {
             // Where users send as soon as they are free, due and started are the same moment.
             let due_ns = if self.as_due { now } else { due_ns };
-            self.user_begins(ops, user, due_ns, now);
+            self.begin_user_request(ops, user, due_ns, now);
         }
     }
 
@@ -141,13 +140,13 @@ impl<'r> Worker<'r> {
     fn start_arrival(
         &mut self,
         ops: &mut impl Ops<'r>,
-        slot: u32,
+        slot: SlotId,
         (number, index): (u64, u32),
         due_ns: u64,
         noticed_ns: u64,
     ) {
         if let Some(journey) = &mut self.journey {
-            journey.arrives(slot, number, index);
+            journey.assign_arrival(slot, number, index);
         }
         self.begin(ops, slot, index, due_ns, noticed_ns);
     }
@@ -172,7 +171,7 @@ impl<'r> Worker<'r> {
     }
 
     /// A slot or user is free: decides what it does next.
-    pub(crate) fn next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+    pub(crate) fn next(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64) {
         let over = self.stopped.is_some() || now >= self.end_ns;
         match &mut self.pacer {
             Pacer::Closed(_) => self.user_next(ops, id, now, over),
@@ -187,8 +186,8 @@ impl<'r> Worker<'r> {
                         return self.begin(ops, id, index, now, now);
                     }
                     Some(journey) if !journey.has_sessions() => {}
-                    Some(journey) if !journey.is_gone(id) => return self.session_next(ops, id, now),
-                    Some(_) => self.session_ends(ops, id),
+                    Some(journey) if !journey.is_gone(id) => return self.continue_session(ops, id, now),
+                    Some(_) => self.end_session(ops, id),
                 }
                 self.reuse_slot(ops, id, now, none);
             }
@@ -197,7 +196,7 @@ impl<'r> Worker<'r> {
 
     /// A slot is free, and takes the arrival that has waited longest, unless `none`.
     #[inline]
-    fn reuse_slot(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, none: bool) {
+    fn reuse_slot(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64, none: bool) {
         let Pacer::Open(open) = &mut self.pacer else { return };
         if none {
             return open.free.push(id);
@@ -211,18 +210,18 @@ impl<'r> Worker<'r> {
 
     /// A user that has arrived is free: its next request falls due once it has thought. It finishes its journey even if
     /// the schedule is over.
-    fn session_next(&mut self, ops: &mut impl Ops<'r>, slot: u32, now: u64) {
+    fn continue_session(&mut self, ops: &mut impl Ops<'r>, slot: SlotId, now: u64) {
         let last = self.slots.exchanges[slot as usize].request;
         let due = now + self.think_ns(slot, last);
         let Pacer::Open(open) = &mut self.pacer else { return };
         if due > now {
             return open.later.push(Reverse((due, slot)));
         }
-        self.session_begins(ops, slot, due, now);
+        self.begin_session_request(ops, slot, due, now);
     }
 
     /// Starts the next request of a user that has arrived.
-    fn session_begins(&mut self, ops: &mut impl Ops<'r>, slot: u32, due_ns: u64, now: u64) {
+    fn begin_session_request(&mut self, ops: &mut impl Ops<'r>, slot: SlotId, due_ns: u64, now: u64) {
         let Some(journey) = &self.journey else { return };
         let index = journey.request_of(slot);
         self.measure.recorder.due(&self.spec.requests[index as usize], due_ns, now);
@@ -230,7 +229,7 @@ impl<'r> Worker<'r> {
     }
 
     /// A user that has arrived leaves and closes its connection: the next user in its slot opens another.
-    fn session_ends(&mut self, ops: &mut impl Ops<'r>, slot: u32) {
+    fn end_session(&mut self, ops: &mut impl Ops<'r>, slot: SlotId) {
         if self.mode == Mode::Http2 {
             return self.leave_streams(ops, slot);
         }
@@ -242,7 +241,7 @@ impl<'r> Worker<'r> {
 
     /// How long a user thinks after a request: drawn from the user's own random numbers, so that the thread or machine
     /// it is on does not matter.
-    fn think_ns(&mut self, id: u32, last: u32) -> u64 {
+    fn think_ns(&mut self, id: SlotId, last: u32) -> u64 {
         let Some(journey) = &mut self.journey else {
             // Most users do not think, and need no random numbers.
             if self.spec.think == Think::None {
@@ -256,9 +255,9 @@ impl<'r> Worker<'r> {
     }
 
     /// A user is free: its next request falls due once it has thought and is active.
-    fn user_next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, over: bool) {
+    fn user_next(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64, over: bool) {
         if over {
-            return self.user_leaves(ops, id, now);
+            return self.send_user_away(ops, id, now);
         }
         if self.journey.as_ref().is_some_and(|j| j.is_gone(id)) {
             return self.drop_waiting(id, now);
@@ -268,7 +267,7 @@ impl<'r> Worker<'r> {
                 // Delayed by the system, not by the generator.
                 let index = self.request_of(id, number);
                 if self.journey.is_some() {
-                    self.measure.recorder.due_as(&self.spec.requests[index as usize]);
+                    self.measure.recorder.count_due_tags(&self.spec.requests[index as usize]);
                 }
                 self.begin(ops, id, index, due, due);
             }
@@ -284,7 +283,7 @@ impl<'r> Worker<'r> {
             None => now + self.think_ns(id, last),
         };
         match self.active_from(id, thought) {
-            Some(due) if due <= now => self.user_begins(ops, id, due, due),
+            Some(due) if due <= now => self.begin_user_request(ops, id, due, due),
             Some(due) => self.schedule_user(id, due),
             // The user rests permanently.
             None => {}
@@ -292,7 +291,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Schedules a user's next request, unless the schedule has ended by then.
-    pub(crate) fn schedule_user(&mut self, id: u32, due_ns: u64) {
+    pub(crate) fn schedule_user(&mut self, id: SlotId, due_ns: u64) {
         if let Pacer::Closed(users) = &mut self.pacer
             && due_ns < self.end_ns
         {
@@ -301,7 +300,13 @@ impl<'r> Worker<'r> {
     }
 
     /// Begins a user's next request, which fell due and was noticed at these times.
-    pub(crate) fn user_begins(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, noticed_ns: u64) {
+    pub(crate) fn begin_user_request(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        id: SlotId,
+        due_ns: u64,
+        noticed_ns: u64,
+    ) {
         let Pacer::Closed(users) = &mut self.pacer else { return };
         if users.budget == 0 {
             return;
@@ -326,7 +331,7 @@ impl<'r> Worker<'r> {
     }
 
     /// A step of a journey has ended: advances its user accordingly.
-    pub(crate) fn end_step(&mut self, id: u32, outcome: Outcome, error: Option<Reason>) {
+    pub(crate) fn end_step(&mut self, id: SlotId, outcome: Outcome, error: Option<Reason>) {
         let has_conversation = self.has_conversation(id);
         let exchange = &mut self.slots.exchanges[id as usize];
         let Some(journey) = &mut self.journey else { return };
@@ -365,7 +370,7 @@ impl<'r> Worker<'r> {
 
     /// The index of a request: by its number in a user's own order, in the shared order, or in the schedule's.
     #[inline]
-    pub(crate) fn request_of(&self, id: u32, number: u64) -> u32 {
+    pub(crate) fn request_of(&self, id: SlotId, number: u64) -> u32 {
         match (&self.journey, &self.pacer) {
             (None, _) => (number % self.spec.requests.len() as u64) as u32,
             (Some(journey), Pacer::Closed(_)) => journey.request_of(id),

@@ -16,11 +16,10 @@ use crate::protocol::http1::{Fed, Http1Error};
 use crate::spec::Model;
 use crate::spec::request::Request;
 use crate::worker::Worker;
-use crate::worker::state::Mode;
 use crate::worker::state::connections::ConnPhase;
 use crate::worker::state::slots::{Exchange, Fact};
-use crate::worker::state::timeouts::NONE;
 use crate::worker::state::tls::put;
+use crate::worker::state::{Mode, NONE, SlotId};
 
 /// Bytes of a connection as received.
 #[derive(Clone, Copy)]
@@ -59,7 +58,7 @@ impl<'r> Worker<'r> {
     pub(crate) fn begin(
         &mut self,
         ops: &mut impl Ops<'r>,
-        id: u32,
+        id: SlotId,
         index: u32,
         due_ns: u64,
         noticed_ns: u64,
@@ -72,7 +71,7 @@ impl<'r> Worker<'r> {
             self.slots.exchanges[id as usize].conn = self.conns.take_turn();
         }
         if let Some(journey) = &mut self.journey {
-            journey.begins(id);
+            journey.begin_request(id);
         }
         let host = self.journey.as_ref().and_then(|j| j.redirected_to(id)).unwrap_or(request.host);
         // Only a part of a conversation may have a timeout of its own: other requests are spared the lookup.
@@ -92,35 +91,35 @@ impl<'r> Worker<'r> {
 
     /// Sends a request that has a connection to itself, now or once the connection is open.
     #[inline]
-    fn begin_exchange(&mut self, ops: &mut impl Ops<'r>, id: u32, host: u16, now: u64) {
+    fn begin_exchange(&mut self, ops: &mut impl Ops<'r>, id: SlotId, host: u16, now: u64) {
         let exchange = &self.slots.exchanges[id as usize];
-        let (index, conn_id) = (exchange.request, exchange.conn);
-        let conn = &self.conns.table[conn_id as usize];
+        let (index, conn) = (exchange.request, exchange.conn);
+        let state = &self.conns.table[conn as usize];
         let shares = |to: u16| self.spec.proxy.as_ref().is_some_and(|p| p.shares(to, host));
-        let (phase, elsewhere) = (conn.phase(), conn.host() != host && !shares(conn.host()));
+        let (phase, elsewhere) = (state.phase(), state.host() != host && !shares(state.host()));
         let is_idle = phase == ConnPhase::Idle && !elsewhere;
         if !is_idle && !self.try_out_step(id, index, now) {
             return;
         }
-        let conn = &mut self.conns.table[conn_id as usize];
-        conn.assign(id);
+        let state = &mut self.conns.table[conn as usize];
+        state.assign(id);
         match phase {
             ConnPhase::Idle if !elsewhere => {
-                conn.reuse();
-                self.transmit(ops, conn_id);
+                state.reuse();
+                self.transmit(ops, conn);
             }
-            ConnPhase::Closed => self.connect(ops, conn_id, host, now),
+            ConnPhase::Closed => self.connect(ops, conn, host, now),
             // A held connection still being opened: the request goes out once it is open.
             ConnPhase::Connecting | ConnPhase::Securing if !elsewhere => {}
             _ => {
-                self.close(ops, conn_id);
-                self.connect(ops, conn_id, host, now);
+                self.close(ops, conn);
+                self.connect(ops, conn, host, now);
             }
         }
     }
 
     /// Whether a step can be written; if not, it fails in the next turn, and no connection is opened or closed for it.
-    pub(crate) fn try_out_step(&mut self, id: u32, index: u32, now: u64) -> bool {
+    pub(crate) fn try_out_step(&mut self, id: SlotId, index: u32, now: u64) -> bool {
         let Some(journey) = &mut self.journey else { return true };
         match journey.try_out(id, index, now) {
             Ok(()) => true,
@@ -134,29 +133,29 @@ impl<'r> Worker<'r> {
 
     /// Sends the request assigned to a connection.
     #[inline]
-    pub(crate) fn transmit(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
-        let conn = &mut self.conns.table[id as usize];
-        conn.become_busy();
-        let exchange = &mut self.slots.exchanges[conn.exchange() as usize];
+    pub(crate) fn transmit(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+        let state = &mut self.conns.table[conn as usize];
+        state.become_busy();
+        let exchange = &mut self.slots.exchanges[state.exchange() as usize];
         if self.journey.is_some() {
-            return self.transmit_step(ops, id);
+            return self.transmit_step(ops, conn);
         }
         let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
         let (length, sent) = match self.conns.tls {
-            None => (bytes.len(), ops.send(id, bytes)),
-            Some(_) => put(&mut self.conns.tls, ops, id, bytes),
+            None => (bytes.len(), ops.send(conn, bytes)),
+            Some(_) => put(&mut self.conns.tls, ops, conn, bytes),
         };
-        exchange.sends(length, sent);
+        exchange.begin_sending(length, sent);
         self.measure.recorder.sent(sent);
     }
 
     /// As `transmit`, for a step of a journey, which may have to be written first.
-    fn transmit_step(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+    fn transmit_step(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let now = self.now(ops);
         if self.mode == Mode::WebSocket {
-            self.open_conversation(id);
+            self.open_conversation(conn);
         }
-        let user = self.conns.table[id as usize].exchange();
+        let user = self.conns.table[conn as usize].exchange();
         let Some(journey) = &mut self.journey else { return };
         let exchange = &mut self.slots.exchanges[user as usize];
         let written = journey.script(exchange.request).message.is_some();
@@ -173,13 +172,13 @@ impl<'r> Worker<'r> {
                     if let Some(kept) = &mut exchange.buffered {
                         kept.keep_request(bytes);
                     }
-                    let put = put(&mut self.conns.tls, ops, id, bytes);
+                    let put = put(&mut self.conns.tls, ops, conn, bytes);
                     exchange.set(Fact::HasId, journey.last_id().is_some());
                     put
                 }
                 Err(fault) => {
                     // Nothing was sent on the connection.
-                    self.conns.table[id as usize].become_idle();
+                    self.conns.table[conn as usize].become_idle();
                     let failure = StepFailure::Unwritten(fault);
                     return self.slots.unwritten.push(exchange.unwritten(user, failure));
                 }
@@ -187,57 +186,63 @@ impl<'r> Worker<'r> {
         } else {
             let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
             match self.conns.tls {
-                None => (bytes.len(), ops.send(id, bytes)),
-                Some(_) => put(&mut self.conns.tls, ops, id, bytes),
+                None => (bytes.len(), ops.send(conn, bytes)),
+                Some(_) => put(&mut self.conns.tls, ops, conn, bytes),
             }
         };
-        exchange.sends(length, sent);
+        exchange.begin_sending(length, sent);
         exchange.set(Fact::LateBuffer, has_late_buffer);
         self.measure.recorder.sent(sent);
     }
 
-    fn sent(&mut self, id: ConnId, bytes: usize) {
+    fn sent(&mut self, conn: ConnId, bytes: usize) {
         self.measure.recorder.sent(bytes);
         match self.mode {
             Mode::Http1 => {}
-            Mode::Http2 => return self.streams.sent(id, bytes),
-            Mode::WebSocket => self.conversation_sent(id, bytes),
+            Mode::Http2 => return self.streams.sent(conn, bytes),
+            Mode::WebSocket => self.conversation_sent(conn, bytes),
         }
-        let exchange = self.conns.table[id as usize].exchange();
+        let exchange = self.conns.table[conn as usize].exchange();
         if let Some(exchange) = self.slots.exchanges.get_mut(exchange as usize) {
             exchange.sent(bytes);
         }
     }
 
     #[inline]
-    fn received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>) {
+    fn received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, chunk: Chunk<'_>) {
         let now = self.now(ops);
         self.measure.recorder.roll(now);
         self.measure.recorder.received(chunk.bytes.len());
-        if self.conns.waits_for_tunnel(id) {
-            return self.tunnel_received(ops, id, chunk, now);
+        if self.conns.waits_for_tunnel(conn) {
+            return self.tunnel_received(ops, conn, chunk, now);
         }
-        self.host_received(ops, id, chunk, now);
+        self.host_received(ops, conn, chunk, now);
     }
 
     /// Handles bytes from the host, under TLS or not.
     #[inline]
-    pub(crate) fn host_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
+    pub(crate) fn host_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, chunk: Chunk<'_>, now: u64) {
         match self.conns.tls {
-            None => self.plain_received(ops, id, chunk, now),
-            Some(_) => self.tls_received(ops, id, chunk, now),
+            None => self.plain_received(ops, conn, chunk, now),
+            Some(_) => self.tls_received(ops, conn, chunk, now),
         }
     }
 
     /// Handles bytes of the application's protocol.
     #[inline]
-    pub(crate) fn plain_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
+    pub(crate) fn plain_received(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        conn: ConnId,
+        chunk: Chunk<'_>,
+        now: u64,
+    ) {
         match self.mode {
-            Mode::Http1 => self.http1_received(ops, id, chunk, now),
-            Mode::Http2 => self.streams_received(ops, id, chunk.bytes, now),
+            Mode::Http1 => self.http1_received(ops, conn, chunk, now),
+            Mode::Http2 => self.streams_received(ops, conn, chunk.bytes, now),
             Mode::WebSocket => {
-                if !self.conversation_received(ops, id, chunk.bytes, now) {
-                    self.http1_received(ops, id, chunk, now);
+                if !self.conversation_received(ops, conn, chunk.bytes, now) {
+                    self.http1_received(ops, conn, chunk, now);
                 }
             }
         }
@@ -245,14 +250,14 @@ impl<'r> Worker<'r> {
 
     /// Handles bytes of an HTTP/1 response.
     #[inline]
-    fn http1_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
+    fn http1_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, chunk: Chunk<'_>, now: u64) {
         let Chunk { bytes, last } = chunk;
-        let conn = &self.conns.table[id as usize];
-        if conn.phase() != ConnPhase::Busy {
+        let state = &self.conns.table[conn as usize];
+        if state.phase() != ConnPhase::Busy {
             // Unsolicited bytes: the connection cannot be trusted with the response to the next request.
-            return self.close(ops, id);
+            return self.close(ops, conn);
         }
-        let exchange_id = conn.exchange();
+        let exchange_id = state.exchange();
         let exchange = &mut self.slots.exchanges[exchange_id as usize];
         exchange.set(Fact::HasResponseBytes, true);
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
@@ -267,7 +272,7 @@ impl<'r> Worker<'r> {
                 }
                 let clean = used == bytes.len() && !last;
                 let may_continue = clean && head.keep_alive;
-                self.complete(ops, id, now, may_continue, ResponseBytes { bytes: whole, head_end });
+                self.complete(ops, conn, now, may_continue, ResponseBytes { bytes: whole, head_end });
             }
             Ok(fed) => self.slots.stash(exchange_id, bytes, fed.head_end),
             Err(fault) => {
@@ -286,21 +291,21 @@ impl<'r> Worker<'r> {
     fn complete(
         &mut self,
         ops: &mut impl Ops<'r>,
-        id: ConnId,
+        conn: ConnId,
         now: u64,
         may_continue: bool,
         response: ResponseBytes<'_>,
     ) {
-        let conn = &mut self.conns.table[id as usize];
-        let exchange_id = conn.exchange();
+        let state = &mut self.conns.table[conn as usize];
+        let exchange_id = state.exchange();
         let exchange = &self.slots.exchanges[exchange_id as usize];
         let status = exchange.status;
         if may_continue && self.spec.keep_alive && exchange.is_sent() {
-            conn.become_idle();
+            state.become_idle();
         } else {
-            self.close(ops, id);
+            self.close(ops, conn);
         }
-        self.measure.recorder.status(status);
+        self.measure.recorder.count_status(status);
         let (outcome, failure) = self.judge(exchange_id, status, now);
         self.finish(ops, exchange_id, now, RequestEnd::judged(outcome, failure, response));
     }
@@ -308,7 +313,7 @@ impl<'r> Worker<'r> {
     /// Judges whether a complete response, or a message, is a success, captures from it what its user needs, and counts
     /// captured numbers.
     #[inline]
-    pub(crate) fn judge(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
+    pub(crate) fn judge(&mut self, id: SlotId, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
         let exchange = &mut self.slots.exchanges[id as usize];
         let Some(journey) = &mut self.journey else {
             return (self.spec.requests[exchange.request as usize].judge(status), None);
@@ -325,46 +330,47 @@ impl<'r> Worker<'r> {
     pub(crate) fn connection_ended(
         &mut self,
         ops: &mut impl Ops<'r>,
-        id: ConnId,
+        conn: ConnId,
         error: Option<i32>,
         reason: Reason,
     ) {
-        let conn = &self.conns.table[id as usize];
-        let (phase, rested, host, exchange_id) = (conn.phase(), conn.rested(), conn.host(), conn.exchange());
+        let state = &self.conns.table[conn as usize];
+        let (phase, rested, host, exchange_id) =
+            (state.phase(), state.rested(), state.host(), state.exchange());
         let exchange = match self.slots.exchanges.get(exchange_id as usize) {
             Some(exchange) if phase == ConnPhase::Busy => exchange,
             // No request is in flight on it, or the request could not be written.
-            _ => return self.close_if_open(ops, id),
+            _ => return self.close_if_open(ops, conn),
         };
         let now = self.now(ops);
         let whole = error.is_none() && exchange.ends_with_connection();
-        if whole && self.conns.tls.as_ref().is_some_and(|tls| tls.is_cut(id)) {
+        if whole && self.conns.tls.as_ref().is_some_and(|tls| tls.is_cut(conn)) {
             let reason = Reason::Text("the connection ended without a TLS close_notify");
             return self.fail(ops, exchange_id, Failure::Truncated, reason);
         }
         if whole {
             self.measure.recorder.roll(now);
-            return self.complete(ops, id, now, false, ResponseBytes::default());
+            return self.complete(ops, conn, now, false, ResponseBytes::default());
         }
         let has_response_bytes = exchange.is(Fact::HasResponseBytes);
         let unread = is_unread(exchange, error);
         let request = &self.spec.requests[exchange.request as usize];
-        if rested && exchange.may_resend(request, unread) && ops.unseen(id) {
-            self.close(ops, id);
+        if rested && exchange.may_resend(request, unread) && ops.unseen(conn) {
+            self.close(ops, conn);
             match unread {
                 // The server had closed the idle connection before it saw the request.
                 true => self.measure.recorder.resent(),
                 false => self.measure.recorder.resent_after_reset(),
             }
             self.slots.exchanges[exchange_id as usize].set(Fact::Resent, true);
-            return self.connect(ops, id, host, now);
+            return self.connect(ops, conn, host, now);
         }
         let failure = if has_response_bytes { Failure::Truncated } else { Failure::Reset };
         self.fail(ops, exchange_id, failure, reason);
     }
 
     /// Fails a request that has no complete response.
-    pub(crate) fn fail(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, reason: Reason) {
+    pub(crate) fn fail(&mut self, ops: &mut impl Ops<'r>, id: SlotId, failure: Failure, reason: Reason) {
         let now = self.now(ops);
         self.measure.recorder.roll(now);
         let conn = self.slots.exchanges[id as usize].conn;
@@ -382,7 +388,7 @@ impl<'r> Worker<'r> {
 
     /// Counts the exchange, keeps it if wanted, then continues with its slot.
     #[inline]
-    pub(crate) fn finish(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
+    pub(crate) fn finish(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64, end: RequestEnd<'_>) {
         let RequestEnd { outcome, error, response } = end;
         // A conversation part that began meanwhile may end with bytes that arrived before it began.
         let now = now.max(self.slots.exchanges[id as usize].started_ns);
@@ -431,7 +437,7 @@ impl<'r> Worker<'r> {
     }
 
     #[cold]
-    fn keep(&mut self, id: u32, ending: Ending<'_>) {
+    fn keep(&mut self, id: SlotId, ending: Ending<'_>) {
         let stash = self.slots.take_stash(id);
         let exchange = &mut self.slots.exchanges[id as usize];
         if exchange.is(Fact::LateBuffer) {

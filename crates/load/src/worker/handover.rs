@@ -4,9 +4,8 @@ use crate::io::{ConnId, Io, Ops, Wait};
 use crate::pool::{ConnectionPool, PooledConnection};
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
-use crate::worker::state::Mode;
 use crate::worker::state::connections::ConnPhase;
-use crate::worker::state::timeouts::NONE;
+use crate::worker::state::{Mode, NONE};
 
 /// How long the final bytes on a connection may take to go out.
 const LINGER_NS: u64 = 1_000_000;
@@ -26,11 +25,11 @@ impl<'r> Worker<'r> {
         let mut free_ids = self.free_ids();
         // Unneeded connections are closed: a server must not hold more than this load has.
         for spare in pool.take(shard) {
-            if let (Some(address), Some(id)) = (self.address_for(&spare), free_ids.next(spare.host))
+            if let (Some(address), Some(conn)) = (self.address_for(&spare), free_ids.next(spare.host))
                 && spare.is_good()
-                && self.take_up_one(ops, id, address, spare)
+                && self.take_up_one(ops, conn, address, spare)
             {
-                free_ids.taken(id);
+                free_ids.taken(conn);
             }
         }
     }
@@ -63,23 +62,23 @@ impl<'r> Worker<'r> {
     fn take_up_one(
         &mut self,
         ops: &mut impl Ops<'r>,
-        id: ConnId,
+        conn: ConnId,
         address: u32,
         mut spare: PooledConnection,
     ) -> bool {
         let Some(socket) = spare.socket.take() else { return false };
-        if !ops.take(id, &spare.address, socket) {
+        if !ops.take(conn, &spare.address, socket) {
             return false;
         }
         let (host, tls, session) = (spare.host, spare.tls.take(), spare.session.take());
-        self.conns.reserve(id);
-        self.conns.table[id as usize].take_over(host, address);
+        self.conns.reserve(conn);
+        self.conns.table[conn as usize].take_over(host, address);
         if let (Some(secure), Some(tls)) = (&mut self.conns.tls, tls) {
-            secure.take_up(id, tls);
+            secure.take_up(conn, tls);
         }
         // Only a load over HTTP/2 is given one: `address_for` compares.
         if let Some(session) = session {
-            self.streams.install(id, session);
+            self.streams.install(conn, session);
         }
         self.measure.recorder.reused();
         true
@@ -89,29 +88,29 @@ impl<'r> Worker<'r> {
     pub(crate) fn hand_over(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
         let shard = self.share.thread_after(self.spec.other_threads.before) as usize;
-        for id in 0..self.conns.table.len() as u32 {
-            if !self.is_at_rest(id) {
+        for conn in 0..self.conns.table.len() as u32 {
+            if !self.is_at_rest(conn) {
                 continue;
             }
-            let host = self.conns.table[id as usize].host();
-            let Some(address) = self.conns.address_of(id).cloned() else { continue };
-            let Some(socket) = ops.give(id) else { continue };
-            self.conns.table[id as usize].close();
+            let host = self.conns.table[conn as usize].host();
+            let Some(address) = self.conns.address_of(conn).cloned() else { continue };
+            let Some(socket) = ops.give(conn) else { continue };
+            self.conns.table[conn as usize].close();
             self.measure.recorder.connection_closed();
-            let tls = self.conns.tls.as_mut().and_then(|s| s.hand_over(id));
-            let session = self.streams.hand_over(id);
+            let tls = self.conns.tls.as_mut().and_then(|s| s.hand_over(conn));
+            let session = self.streams.hand_over(conn);
             pool.put(shard, PooledConnection { host, address, socket: Some(socket), tls, session });
         }
-        for id in 0..self.conns.table.len() as u32 {
-            self.close_if_open(ops, id);
+        for conn in 0..self.conns.table.len() as u32 {
+            self.close_if_open(ops, conn);
         }
     }
 
     /// Whether the connection is open and nothing is in flight on it.
-    fn is_at_rest(&self, id: ConnId) -> bool {
-        let conn = &self.conns.table[id as usize];
-        let is_idle = conn.phase() == ConnPhase::Idle && conn.exchange() == NONE;
-        is_idle && (self.mode != Mode::Http2 || self.streams.is_at_rest(id))
+    fn is_at_rest(&self, conn: ConnId) -> bool {
+        let state = &self.conns.table[conn as usize];
+        let is_idle = state.phase() == ConnPhase::Idle && state.exchange() == NONE;
+        is_idle && (self.mode != Mode::Http2 || self.streams.is_at_rest(conn))
     }
 }
 
@@ -122,9 +121,9 @@ impl<'r> Worker<'r> {
 /// The backend fails.
 pub fn close_connections<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
     let keeps = worker.pool().is_some();
-    for id in 0..worker.conns.table.len() as u32 {
-        if !keeps || !worker.is_at_rest(id) {
-            worker.close_if_open(io.ops(), id);
+    for conn in 0..worker.conns.table.len() as u32 {
+        if !keeps || !worker.is_at_rest(conn) {
+            worker.close_if_open(io.ops(), conn);
         }
     }
     let until_ns = io.ops().now() + LINGER_NS;
@@ -136,7 +135,7 @@ pub fn close_connections<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> 
 
 /// Ids that have no connection yet; where connections are shared, each host has its own.
 struct FreeIds {
-    next: Vec<u32>,
+    next: Vec<ConnId>,
     most: u32,
 }
 
@@ -146,8 +145,8 @@ impl FreeIds {
         (next < self.most).then_some(next)
     }
 
-    fn taken(&mut self, id: ConnId) {
+    fn taken(&mut self, conn: ConnId) {
         let hosts = self.next.len();
-        self.next[id as usize % hosts] += hosts as u32;
+        self.next[conn as usize % hosts] += hosts as u32;
     }
 }

@@ -37,12 +37,12 @@ use crate::spec::LoadSpec;
 use crate::worker::batching::batch_wait;
 use crate::worker::pacer::Pacer;
 pub use crate::worker::pacer::due_between;
-use crate::worker::state::Mode;
 use crate::worker::state::connections::Connections;
 use crate::worker::state::conversations::Conversations;
 use crate::worker::state::slots::{Exchange, Fact, Slots, Unwritten};
 use crate::worker::state::streams::Streams;
-use crate::worker::state::timeouts::{Expiry, NONE};
+use crate::worker::state::timeouts::Expiry;
+use crate::worker::state::{Mode, NONE};
 
 pub use connect::open_held;
 
@@ -228,7 +228,7 @@ impl<'r> Worker<'r> {
         let held = spec.held.as_ref().map(|h| share.of(h.connections) as u32);
         let journey = spec.journey.as_deref().map(|journey| {
             let mut users = Users::new(journey, count as usize, spec.seed, share);
-            users.ids_from(first_id);
+            users.set_first_id(first_id);
             users
         });
         let (mode, streams) = (Mode::of(spec), Streams::new(spec));
@@ -273,14 +273,14 @@ impl<'r> Worker<'r> {
     /// Begins the load at `start_ns` on the backend's clock. `unix_ns` is the wall clock at that time, if there is one;
     /// the load may specify another.
     pub fn begin_at(&mut self, start_ns: u64, unix_ns: Option<u64>) {
-        self.conns.addresses.clock_moves(start_ns.saturating_sub(self.start_ns));
+        self.conns.addresses.move_clock(start_ns.saturating_sub(self.start_ns));
         self.start_ns = start_ns;
         // A load that is joined has been under way.
         self.asked_ns = self.spec.joins.at_ns;
         self.join_paced();
-        self.measure.recorder.begins();
+        self.measure.recorder.begin();
         if let (Some(journey), Some(unix_ns)) = (&mut self.journey, unix_ns) {
-            journey.begins_at_unix(unix_ns);
+            journey.set_start_unix_ns(unix_ns);
         }
     }
 

@@ -6,12 +6,13 @@ use crate::io::Ops;
 use crate::journey::order::Advance;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
+use crate::worker::state::SlotId;
 use crate::worker::state::slots::{Fact, SkippedRun};
 
 impl<'r> Worker<'r> {
     /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one falls due one pace
     /// later, whatever happens to this one.
-    pub(crate) fn handle_paced_due(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, now: u64) {
+    pub(crate) fn handle_paced_due(&mut self, ops: &mut impl Ops<'r>, id: SlotId, due_ns: u64, now: u64) {
         let Pacer::Closed(users) = &mut self.pacer else { return };
         let (exchange, paced) = (&self.slots.exchanges[id as usize], &self.slots.paced[id as usize]);
         let number = exchange.begun + paced.waiting;
@@ -37,7 +38,7 @@ impl<'r> Worker<'r> {
         let unclassified = self.journey.is_some() && !free && self.spec.pace_when_behind == WhenBehind::Queue;
         self.measure.recorder.due_unclassified(due_ns, now);
         if !unclassified {
-            self.measure.recorder.due_as(request);
+            self.measure.recorder.count_due_tags(request);
         }
         if free {
             exchange.begun += 1;
@@ -57,7 +58,7 @@ impl<'r> Worker<'r> {
 
     /// Records that nothing falls due for a paced user at that time: waiting requests, now or later, must not be dated
     /// to it.
-    fn skip_due(&mut self, id: u32, due_ns: u64) {
+    fn skip_due(&mut self, id: SlotId, due_ns: u64) {
         let last_run = self.slots.paced[id as usize].skipped.last();
         let goes_on = last_run.is_some_and(|run| self.paced_after(id, run.last_ns) == Some(due_ns));
         let paced = &mut self.slots.paced[id as usize];
@@ -72,12 +73,12 @@ impl<'r> Worker<'r> {
     }
 
     /// When a paced user's next request falls due after one due at `due_ns`.
-    fn paced_after(&self, id: u32, due_ns: u64) -> Option<u64> {
+    fn paced_after(&self, id: SlotId, due_ns: u64) -> Option<u64> {
         self.active_from(id, due_ns.saturating_add(self.spec.pace_ns?))
     }
 
     /// Takes the oldest request waiting for a paced user: its number in the user's journey, and when it fell due.
-    pub(crate) fn take_waiting(&mut self, id: u32) -> Option<(u64, u64)> {
+    pub(crate) fn take_waiting(&mut self, id: SlotId) -> Option<(u64, u64)> {
         let paced = self.slots.paced.get(id as usize).filter(|paced| paced.waiting > 0)?;
         // Nothing is dropped while requests wait, so this one fell due right after the last one that began, apart from
         // the times skipped.
@@ -96,13 +97,13 @@ impl<'r> Worker<'r> {
     }
 
     /// Drops the requests that wait for a user that will not send them any more.
-    pub(crate) fn drop_waiting(&mut self, id: u32, now: u64) {
+    pub(crate) fn drop_waiting(&mut self, id: SlotId, now: u64) {
         while let Some((number, due)) = self.take_waiting(id) {
             // A user that is gone is past its last request.
             let index = (self.request_of(id, number) as usize).min(self.spec.requests.len() - 1);
             let request = &self.spec.requests[index];
             if self.journey.is_some() {
-                self.measure.recorder.due_as(request);
+                self.measure.recorder.count_due_tags(request);
             }
             self.measure.recorder.dropped(request, due, now.max(due));
         }

@@ -11,6 +11,7 @@ use crate::schedule::Schedule;
 use crate::schedule::level::Level;
 use crate::schedule::share::Share;
 use crate::spec::{LoadSpec, Model};
+use crate::worker::state::SlotId;
 
 /// Most runs of waiting requests that are kept apart by when they were noticed; beyond this, neighbours are joined.
 const BACKLOG_RUNS: usize = 1 << 16;
@@ -40,9 +41,9 @@ pub struct ClosedPacer {
     pub level: Level,
     /// Users whose next request falls due later because they think, have a pace, or rest, as due time and user. Each
     /// user is here at most once.
-    pub later: BinaryHeap<Reverse<(u64, u32)>>,
+    pub later: BinaryHeap<Reverse<(u64, SlotId)>>,
     /// Once the schedule is over: the next user to leave.
-    pub leaving: Option<u32>,
+    pub leaving: Option<SlotId>,
 }
 
 /// A schedule, and its requests that have fallen due and wait.
@@ -54,9 +55,9 @@ pub struct OpenPacer {
     /// Waiting requests.
     pub backlog: Backlog,
     /// Slots without a request.
-    pub free: Vec<u32>,
+    pub free: Vec<SlotId>,
     /// Users that have arrived and whose next request falls due later, as due time and slot.
-    pub later: BinaryHeap<Reverse<(u64, u32)>>,
+    pub later: BinaryHeap<Reverse<(u64, SlotId)>>,
     /// Most slots.
     pub cap: usize,
     /// What happens to requests that find no free slot.
@@ -118,7 +119,7 @@ impl Pacer {
     }
 
     /// The next user to leave, while users are leaving.
-    pub fn leaving(&self) -> Option<u32> {
+    pub fn leaving(&self) -> Option<SlotId> {
         match self {
             Pacer::Closed(users) => users.leaving,
             Pacer::Open(_) => None,

@@ -9,7 +9,7 @@ use crate::measure::recorder::Times;
 use crate::worker::dispatch::STARTS_PER_TURN;
 use crate::worker::pacer::Pacer;
 use crate::worker::state::slots::Fact;
-use crate::worker::state::timeouts::NONE;
+use crate::worker::state::{NONE, SlotId};
 use crate::worker::{Stopped, Worker};
 
 impl<'r> Worker<'r> {
@@ -118,11 +118,11 @@ impl<'r> Worker<'r> {
     }
 
     /// The schedule is over: a user with final steps runs them now, without pauses.
-    pub(super) fn user_leaves(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+    pub(super) fn send_user_away(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64) {
         let Some(journey) = &mut self.journey else { return };
         // A final step that was redirected goes on there.
         if journey.is_leaving(id) && journey.redirected_to(id).is_some() {
-            return self.user_begins(ops, id, now, now);
+            return self.begin_user_request(ops, id, now, now);
         }
         if let Some(request_id) = journey.stop_redirect(id) {
             self.measure.recorder.redirected_id(request_id);
@@ -135,7 +135,7 @@ impl<'r> Worker<'r> {
             };
         }
         if !journey.is_gone(id) {
-            self.user_begins(ops, id, now, now);
+            self.begin_user_request(ops, id, now, now);
         }
     }
 }

@@ -12,9 +12,10 @@ use loadlab_record::counts::outcome::Failure;
 use crate::io::{ConnId, Ops};
 use crate::journey::failure::StepFailure;
 use crate::measure::examples::{Reason, ResponseBytes};
-use crate::protocol::http2::{Session, Settings};
+use crate::protocol::http2::{HEAD_TOO_LARGE, Session, Settings};
 use crate::worker::Worker;
 use crate::worker::exchange::RequestEnd;
+use crate::worker::state::SlotId;
 use crate::worker::state::connections::ConnPhase;
 use crate::worker::state::slots::Fact;
 use crate::worker::state::streams::{EventApplier, Http2Connection, StreamOutcome, Streams};
@@ -22,7 +23,7 @@ use crate::worker::state::tls::put;
 
 impl<'r> Worker<'r> {
     /// Performs the first action for a request: sends it, or lets it wait until it can be sent.
-    pub(crate) fn begin_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, host: u16, now: u64) {
+    pub(crate) fn begin_stream(&mut self, ops: &mut impl Ops<'r>, id: SlotId, host: u16, now: u64) {
         let conn = self.streams.connection_of(id, host);
         let exchange = &mut self.slots.exchanges[id as usize];
         exchange.conn = conn;
@@ -120,7 +121,7 @@ impl<'r> Worker<'r> {
                 return;
             }
             let (exchanges, requests) = (&self.slots.exchanges, &self.spec.requests);
-            let body_of = |id: u32| {
+            let body_of = |id: SlotId| {
                 let exchange = &exchanges[id as usize];
                 match exchange.buffered.as_deref().filter(|kept| !kept.unsent.is_empty()) {
                     Some(kept) => kept.unsent.as_slice(),
@@ -159,7 +160,9 @@ impl<'r> Worker<'r> {
             Ok(()) => self.send_waiting(ops, conn),
             Err(fault) => {
                 self.write_out(ops, conn);
-                self.streams_ended(ops, conn, Some((Failure::Protocol, Reason::Text(fault.message))));
+                let is_large = fault == HEAD_TOO_LARGE;
+                let failure = if is_large { Failure::TooLarge } else { Failure::Protocol };
+                self.streams_ended(ops, conn, Some((failure, Reason::Text(fault.message))));
             }
         }
         self.end_quietly(ops, conn);
@@ -206,15 +209,15 @@ impl<'r> Worker<'r> {
         }
     }
 
-    fn complete_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+    fn complete_stream(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64) {
         let status = self.slots.exchanges[id as usize].status;
-        self.measure.recorder.status(status);
+        self.measure.recorder.count_status(status);
         let (outcome, failure) = self.judge(id, status, now);
         self.finish(ops, id, now, RequestEnd::judged(outcome, failure, ResponseBytes::default()));
     }
 
     /// Abandons a request; its connection continues without it.
-    pub(crate) fn cancel_stream(&mut self, ops: &mut impl Ops<'r>, id: u32) {
+    pub(crate) fn cancel_stream(&mut self, ops: &mut impl Ops<'r>, id: SlotId) {
         let conn = self.slots.exchanges[id as usize].conn;
         self.streams.entry(conn).waiting.retain(|waiting| *waiting != id);
         let Streams { by_conn, out, .. } = &mut self.streams;
@@ -229,7 +232,7 @@ impl<'r> Worker<'r> {
     /// A request has timed out, perhaps waiting for a connection that will never open: a connection begun at least a
     /// timeout ago is abandoned, and other requests waiting for it get a new one.
     #[cold]
-    pub(crate) fn replace_stuck(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+    pub(crate) fn replace_stuck(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
         let state = &self.conns.table[conn as usize];
         let (is_being_made, host) = (state.is_being_made(), state.host());
@@ -242,7 +245,7 @@ impl<'r> Worker<'r> {
         // Requests that have waited as long are abandoned next, and their users' next requests open their own
         // connection.
         let (exchanges, timeout_ns) = (&self.slots.exchanges, self.spec.timeout_ns);
-        let expires_ns = |id: u32| exchanges[id as usize].started_ns.saturating_add(timeout_ns);
+        let expires_ns = |id: SlotId| exchanges[id as usize].started_ns.saturating_add(timeout_ns);
         let is_wanted = entry.waiting.iter().any(|waiting| expires_ns(*waiting) > now);
         self.close(ops, conn);
         if is_wanted {
@@ -277,7 +280,7 @@ impl<'r> Worker<'r> {
         let (is_being_made, host) = (state.is_being_made(), state.host());
         let entry = self.streams.entry(conn);
         let session = entry.session.take();
-        let open: Vec<u32> = session.iter().flat_map(|s| s.open_tokens()).collect();
+        let open: Vec<SlotId> = session.iter().flat_map(|s| s.open_tokens()).collect();
         let waiting = std::mem::take(&mut entry.waiting);
         self.measure.recorder.roll(now);
         if !self.conns.table[conn as usize].is_closed() {

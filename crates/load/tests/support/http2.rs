@@ -12,6 +12,10 @@ use loadlab_load::protocol::http2::hpack::{Decoder, write_integer, write_string}
 use loadlab_load::protocol::http2::{Code, HeadParts, Heads};
 use loadlab_load::spec::{Http2, LoadSpec};
 
+/// Entries of the static table (RFC 7541, appendix A): `:status: 200`, and a field that counts as 60 bytes.
+const STATUS_200: u8 = 0x88;
+const ACCEPT_ENCODING: u8 = 0x90;
+
 /// What a server does besides answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whim {
@@ -21,6 +25,10 @@ pub enum Whim {
     Refuse(u64),
     /// Ends the stream of this request.
     Reset(u64),
+    /// Ends the stream of this request after the head of its answer.
+    CutOff(u64),
+    /// Answers this request with a head of more than 64 KiB.
+    LongHead(u64),
     /// Streams start with a window of this many bytes for the body. It is extended after this delay, if at all.
     Window(u32, Option<u64>),
 }
@@ -138,6 +146,18 @@ impl<S: Server> Server for Over<S> {
                 }
                 Some(Whim::Reset(number)) if number == *requests => {
                     frame::write_reset(&mut out, head.stream, Code(2));
+                    replies.push((at_ns, Reply::Bytes(out)));
+                    continue;
+                }
+                Some(Whim::CutOff(number)) if number == *requests => {
+                    frame::write(&mut out, kind::HEADERS, flag::END_HEADERS, head.stream, &[STATUS_200]);
+                    frame::write_reset(&mut out, head.stream, Code(2));
+                    replies.push((at_ns, Reply::Bytes(out)));
+                    continue;
+                }
+                Some(Whim::LongHead(number)) if number == *requests => {
+                    let block = [&[STATUS_200][..], &[ACCEPT_ENCODING; 1500]].concat();
+                    frame::write(&mut out, kind::HEADERS, flag::END_HEADERS, head.stream, &block);
                     replies.push((at_ns, Reply::Bytes(out)));
                     continue;
                 }

@@ -216,7 +216,7 @@ impl Loads for PlannedLoads {
                 ));
             }
         }
-        let connections = (part.connections_per_thread() * part.threads) as u64;
+        let connections = part.connections_per_thread() as u64 * own_busy_threads(part);
         match self.max_connections.filter(|most| connections > *most) {
             Some(most) => Err(format!(
                 "its part takes {connections} connections, but this agent may open at most {most} (--max-connections)"
@@ -226,12 +226,18 @@ impl Loads for PlannedLoads {
     }
 }
 
+/// How many of a part's threads have something to send.
+fn own_busy_threads(part: &LoadSpec) -> u64 {
+    let busy = part.busy_threads();
+    let before = part.other_threads.before.min(busy);
+    (part.other_threads.before + part.threads as u64).min(busy) - before
+}
+
 /// The most requests per second that a part sends on average, without redirects; `None` if nothing limits it. Users who
 /// pause are assumed to be answered at once: they send no more than that.
 fn most_per_s(part: &LoadSpec) -> Option<f64> {
     let busy = part.busy_threads();
-    let before = part.other_threads.before.min(busy);
-    let own = (part.other_threads.before + part.threads as u64).min(busy) - before;
+    let own = own_busy_threads(part);
     match &part.model {
         Model::Open { rate_per_s, .. } => {
             // Each user that arrives makes a whole journey.

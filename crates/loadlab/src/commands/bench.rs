@@ -10,7 +10,7 @@ use loadlab_load::spec::{HeldConnections, Http2, JoinPoint, OtherThreads, Reques
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::documents::summary::Ended;
-use loadlab_record::expr::{Expr, ExprError};
+use loadlab_record::expr::{Expr, ExprError, NameRef, TrialPart};
 use loadlab_record::spec::schedule::Think;
 use loadlab_record::text::units::format_duration_ns;
 use loadlab_run::preflight;
@@ -69,7 +69,7 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
         (before.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), facts)
     });
     view.remarks(preflight::notes(&preflight::Demand::of(&order.spec), &facts));
-    let result = bench(&order, before, &cancel, &|event| view.event(&event));
+    let result = bench(&order, before, &cancel, &|event| view.on_event(&event));
     view.done();
     let (ended, result) = match result {
         Ok(result) => (finish(args, &result), Some(result)),
@@ -250,12 +250,29 @@ fn sources_of(args: &BenchArgs, hosts: &[Vec<target::Address>]) -> Vec<std::net:
     }
 }
 
+/// Names that have a value only in a plan that asks for it.
+const OF_PLANS: [&str; 6] = ["lost", "persisted", "doubled", "unanswered", "drain", "capacity"];
+
+/// Reports what no bench can know.
+fn check_known(expr: &Expr) -> Result<(), ExprError> {
+    let is_of_plans = |name: &&NameRef| {
+        let is_of_plans = matches!(name.part, Some(TrialPart::Drain | TrialPart::Batch(_)));
+        is_of_plans || OF_PLANS.contains(&name.text.as_str())
+    };
+    let Some(name) = expr.names().into_iter().find(|name| is_of_plans(&name)) else { return Ok(()) };
+    let message = format!("`{}` has no value in a bench", name.text);
+    let hint = Some("it is for plans, which say how to find it out: docs/plan.md".to_owned());
+    Err(ExprError { message, at: name.at, len: name.len, hint })
+}
+
 /// Expressions over what a bench can know: it has no tags, components or probes.
 fn expressions(option: &str, texts: &[String]) -> Result<Vec<Expr>, String> {
     let message = |text: &str, error: ExprError| format!("{option} '{text}': {error}");
     let exprs = parse_expressions(texts).map_err(|(text, error)| message(&text, error))?;
     for (expr, text) in exprs.iter().zip(texts) {
-        expr.check_names::<&str>(&[]).map_err(|error| message(text, error))?;
+        expr.check_names::<&str>(&[])
+            .and_then(|()| check_known(expr))
+            .map_err(|error| message(text, error))?;
     }
     Ok(exprs)
 }

@@ -58,11 +58,13 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
     let facts = preflight::read(Duration::ZERO);
     let planned = read.plan.cases().first().and_then(|c| preflight::Demand::of_case(c, options.threads));
     let planned = planned.map(|planned| planned.isolated(read.plan.isolate));
+    // Agents have limits of their own.
+    let planned = planned.filter(|_| options.senders.is_none());
     view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
     let session = Session { view, cancel, wait: args.serving.ui.wait() };
     let out = options.out.clone();
     let work = |options: &RunOptions| {
-        conduct(&read.plan, options, &session.cancel, &|event| session.view.event(&event))
+        conduct(&read.plan, options, &session.cancel, &|event| session.view.on_event(&event))
     };
     session.record(options, work, |result| match result {
         Ok(result) => finish(args, &result),

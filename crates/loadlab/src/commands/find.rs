@@ -69,7 +69,7 @@ pub fn command(args: &FindArgs) -> CommandEnd {
     let session = Session { view, cancel, wait: args.serving.ui.wait() };
     let out = options.out.clone();
     let work = |options: &RunOptions| {
-        find(&read.plan, &request, options, &session.cancel, &|event| session.view.event(&event))
+        find(&read.plan, &request, options, &session.cancel, &|event| session.view.on_event(&event))
     };
     session.record(options, work, |result| match result {
         Ok(found) => finish(args, &read.plan.name, &found),

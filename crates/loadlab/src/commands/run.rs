@@ -141,11 +141,14 @@ fn perform_in(
         Ok(view) => view,
         Err(ended) => return refused(args, ended),
     };
-    view.remarks(fitness(read, options.threads));
+    // Agents have limits of their own.
+    if options.senders.is_none() {
+        view.remarks(fitness(read, options.threads));
+    }
     let session = Session { view, cancel, wait: args.output.serving.ui.wait() };
     let out = options.out.clone();
     let work = |options: &RunOptions| {
-        conduct(&read.plan, options, &session.cancel, &|event| session.view.event(&event))
+        conduct(&read.plan, options, &session.cancel, &|event| session.view.on_event(&event))
     };
     session.record(options, work, |result| match result {
         Ok(result) => finish(args, &read.plan.name, &result, show),

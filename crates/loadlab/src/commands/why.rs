@@ -55,7 +55,7 @@ pub fn command(args: &WhyArgs) -> CommandEnd {
     let session = Session { view, cancel, wait: None };
     let out = options.out.clone();
     let work = |options: &RunOptions| {
-        why(&read.plan, &request, options, &session.cancel, &|event| session.view.event(&event))
+        why(&read.plan, &request, options, &session.cancel, &|event| session.view.on_event(&event))
     };
     session.record(options, work, |result| match result {
         Ok(found) => finish(args, &found),

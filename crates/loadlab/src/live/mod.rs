@@ -29,8 +29,8 @@ impl Live {
     }
 
     /// Applies an event.
-    pub fn event(&self, event: &RunEvent) {
-        self.change(|state, now_s| state.event(now_s, event));
+    pub fn on_event(&self, event: &RunEvent) {
+        self.change(|state, now_s| state.on_event(now_s, event));
     }
 
     /// Adds a remark to the events.

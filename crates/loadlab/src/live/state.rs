@@ -200,7 +200,7 @@ impl State {
         self.phase_since_s = now_s;
     }
 
-    pub fn event(&mut self, now_s: f64, event: &RunEvent) {
+    pub fn on_event(&mut self, now_s: f64, event: &RunEvent) {
         match event {
             RunEvent::TrialStarted { case, trial, place, of, at_most, cpu_limits, figures } => {
                 self.place = Some(place_text(*place, *of, *at_most));

@@ -237,11 +237,14 @@ mod tests {
         let mut reported = Vec::new();
         for batch in 1..=3 {
             let (load, planned_s, planned_requests) = ("main".to_owned(), None, Some(40));
-            state.event(0.0, &RunEvent::LoadStarted { load, batch: (batch, 3), planned_s, planned_requests });
+            state.on_event(
+                0.0,
+                &RunEvent::LoadStarted { load, batch: (batch, 3), planned_s, planned_requests },
+            );
             for ok in [15, 40] {
                 let counts = Counts { due: ok, started: ok, ok, ..Counts::default() };
                 let progress = Progress { load: "main".into(), counts, ..Progress::default() };
-                state.event(0.0, &RunEvent::Progress(progress));
+                state.on_event(0.0, &RunEvent::Progress(progress));
                 let all = families(&state);
                 let requests = all.iter().find(|f| f.name == "requests").expect("there are some");
                 reported.push(requests.points[0].1);
@@ -272,12 +275,12 @@ mod tests {
         };
         let mut state = State::default();
         let of = |state: &State| families(state).into_iter().find(|f| f.name == "figure");
-        state.event(0.0, &started(1));
+        state.on_event(0.0, &started(1));
         assert_eq!(of(&state), None);
         let mut summary = summarise(TrialInput::default());
         let value = FigureValue { value: Some(412.5), unit: "/s".into(), ..FigureValue::default() };
         summary.figures.insert("capacity".into(), value);
-        state.event(
+        state.on_event(
             1.0,
             &RunEvent::TrialEnded {
                 case: "a".into(),
@@ -290,7 +293,7 @@ mod tests {
         let labels = [("trial", "a, trial 1"), ("figure", "capacity"), ("unit", "/s")];
         let labels = labels.map(|(name, value)| (name, value.to_owned())).to_vec();
         assert_eq!(of(&state).expect("one").points, [(labels, 412.5)]);
-        state.event(2.0, &started(2));
+        state.on_event(2.0, &started(2));
         assert_eq!(of(&state), None);
     }
 }

@@ -48,13 +48,13 @@ impl Metrics {
     }
 
     /// Applies an event. Never waits for readers.
-    pub fn event(&self, event: &RunEvent) {
+    pub fn on_event(&self, event: &RunEvent) {
         let now_s = self.began.elapsed().as_secs_f64();
         let mut known = self.known();
         if matches!(event, RunEvent::TrialStarted { .. }) {
             known.since = SystemTime::now();
         }
-        known.state.event(now_s, event);
+        known.state.on_event(now_s, event);
         // The next trial starts at zero: without this push, the final values of this trial would never be reported.
         if let (Some(pusher), RunEvent::TrialEnded { .. }) = (&self.pusher, event) {
             pusher.push(&known);

@@ -14,7 +14,7 @@ use loadlab_swarm::nats::Server;
 /// Prefix of the folders' names; the id of the process that made the folder follows.
 const FOLDER: &str = "loadlab-swarm-";
 /// Deadline for the server to listen.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Longer than a run takes to lock the folder that it made.
 const UNLOCKED: Duration = Duration::from_secs(60);

@@ -286,7 +286,7 @@ mod tests {
             let first = |of: &str| (text(&frame[of][0], "key"), text(&frame[of][0], "name"));
             vec![first("figures"), first("agents")]
         };
-        state.event(
+        state.on_event(
             0.0,
             &RunEvent::TrialStarted {
                 case: "default".into(),
@@ -298,11 +298,11 @@ mod tests {
                 figures: vec![figure],
             },
         );
-        state.event(0.1, &started("main"));
-        state.event(0.2, &agent("host-a"));
+        state.on_event(0.1, &started("main"));
+        state.on_event(0.2, &agent("host-a"));
         let before = shown(&state);
-        state.event(0.3, &started("second"));
-        state.event(0.4, &agent("host-b"));
+        state.on_event(0.3, &started("second"));
+        state.on_event(0.4, &agent("host-b"));
         let after = shown(&state);
         let names = |all: &[(String, String)]| all.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&before), ["p99", "host-a (slot 3)"]);

@@ -313,6 +313,14 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Whether a trial's ticks show an answered request.
+pub fn has_answers(ticks: &Path) -> bool {
+    let text = std::fs::read_to_string(ticks).unwrap_or_default();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let mut ticks = whole.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
+    ticks.any(|tick| tick["ok"].as_u64() > Some(0))
+}
+
 /// A component that runs the test server, as lines of a plan: `ways` is JSON without its braces, `more` are further
 /// keys.
 pub fn component(name: &str, ways: &str, more: &[&str]) -> String {

@@ -114,7 +114,7 @@ fn a_starved_generator_is_a_note_in_the_closed_model() {
     let server = Server::start(good);
     let url = server.url("/");
     let starved = |expect: &[&str]| {
-        let ran = bench_after(&tenth.enter(), &[&[&url, "-c", "4", "-d", "2s"], expect].concat());
+        let ran = bench_after(&tenth.enter(), &[&[&url, "-c", "4", "-d", "5s"], expect].concat());
         let json = ran.json();
         check_identities(&json);
         let throttled = doubt(&json, "throttled");
@@ -275,7 +275,7 @@ fn a_server_that_starves_connections() {
     }
     let fair = Server::start(slow(Duration::from_millis(2)));
     // Long enough that a user whose thread gets no core for a second is not far behind.
-    let ran = bench_after("true", &[&fair.url("/"), "-c", "20", "-d", "4s"]);
+    let ran = bench_after("true", &[&fair.url("/"), "-c", "20", "-d", "10s"]);
     let json = ran.json();
     assert!(!doubts(&json).contains(&"unfair".to_owned()), "{json:#}");
 }

@@ -109,8 +109,8 @@ fn a_frozen_server_and_few_slots_is_blocking() {
     };
     let (mut json, mut code, mut counts) = frozen();
     for _ in 0..7 {
-        // If loadlab has no core just when the load ends, more is due then than there are slots.
-        if n(&json, "requests.dropped") > 0 && f(&json, "late_ms.max") > Some(20.0) {
+        // If loadlab or the server has no core just when the load ends, more is due then than there are slots.
+        if n(&json, "requests.dropped") > 0 {
             (json, code, counts) = frozen();
         }
     }
@@ -190,25 +190,25 @@ fn stragglers_leave_the_rate_alone() {
     let _alone = alone();
     let server = Server::start(|r: &Request| match r.number {
         ..AT_ONCE => good(r),
-        _ => std::iter::once(Step::Wait(Duration::from_secs(4))).chain(good(r)).collect(),
+        _ => std::iter::once(Step::Wait(Duration::from_secs(10))).chain(good(r)).collect(),
     });
     let url = server.url("/");
-    let (json, code) = measured(&[&url, "-c", "30", "-d", "3s", "--grace", "50s"]);
+    let (json, code) = measured(&[&url, "-c", "30", "-d", "8s", "--grace", "50s"]);
     assert_eq!(code, 0, "{json:#}");
     let counts = server.settled();
     check_same(&json, &counts);
-    // The server's own records: what it had answered three seconds after its first request.
+    // The server's own records: what it had answered eight seconds after its first request.
     let first = counts.log.iter().map(|(came, _)| *came).min().unwrap();
-    let soon = |done: &Duration| *done < first + Duration::from_secs(3);
-    let theirs = counts.log.iter().filter(|(_, done)| soon(done)).count() as f64 / 3.0;
+    let soon = |done: &Duration| *done < first + Duration::from_secs(8);
+    let theirs = counts.log.iter().filter(|(_, done)| soon(done)).count() as f64 / 8.0;
     let ours = f(&json, "rate_per_s.ok").unwrap();
     assert!((ours / theirs - 1.0).abs() <= 0.02, "{ours}/s, and the server says {theirs}/s: {json:#}");
-    assert_eq!((f(&json, "window.from_s"), f(&json, "window.to_s")), (Some(0.0), Some(3.0)));
+    assert_eq!((f(&json, "window.from_s"), f(&json, "window.to_s")), (Some(0.0), Some(8.0)));
     // The stragglers have their response times, and are reported as such.
     assert_eq!(n(&json, "requests.ok"), AT_ONCE + USERS);
     assert_eq!((n(&json, "stragglers.ok"), n(&json, "stragglers.failed")), (USERS, 0), "{json:#}");
     assert!(f(&json, "stragglers.tail_s").unwrap() > 1.0 - 0.01, "{json:#}");
-    assert!(f(&json, "response_ms.max").unwrap() >= 4000.0);
+    assert!(f(&json, "response_ms.max").unwrap() >= 10_000.0);
     let mean = f(&json, "concurrency_mean").unwrap();
     assert!(mean <= USERS as f64 + 1e-6, "{mean}");
     assert!(!doubts(&json).contains(&"littles_law".to_owned()), "{json:#}");

@@ -390,6 +390,9 @@ fn load_line(load: &LoadSpec) -> String {
     };
     let until = match load.until {
         Until::Elapsed(ns) => format!("for {}", duration(ns)),
+        Until::Requests(n) if matches!(load.model, Model::Sessions { .. }) => {
+            format!("until {} have come", plural(n, "user", "users"))
+        }
         Until::Requests(n) => format!("until {} are sent", plural(n, "request", "requests")),
         Until::Repeats(n) => format!("{} of the journey each", plural(n, "round", "rounds")),
     };

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use loadlab_record::documents::manifest::REVISION_AXIS;
 
 use crate::keys::{self, MAX_TRIALS};
-use crate::model::case_values::{CaseValue, CaseValues};
+use crate::model::case_values::{CaseValue, CaseValues, DEFAULT_CASE};
 use crate::model::plan::Revision;
 use crate::read::reader::Reader;
 use crate::read::values::plain_text;
@@ -36,7 +36,7 @@ impl Matrix {
     pub fn single(span: Span) -> Matrix {
         Matrix {
             axes: Vec::new(),
-            cases: vec![CaseValues { name: "default".to_owned(), values: Vec::new(), dir: None, span }],
+            cases: vec![CaseValues { name: DEFAULT_CASE.to_owned(), values: Vec::new(), dir: None, span }],
             notes: Vec::new(),
         }
     }
@@ -54,7 +54,7 @@ pub(crate) fn at_revisions(
         r.push(Problem::new(at, message).hint("rename that axis"));
         return None;
     }
-    let is_single = matrix.axes.is_empty() && matrix.cases.len() == 1;
+    let is_single = matrix.axes.is_empty() && matrix.cases.iter().all(|case| case.name == DEFAULT_CASE);
     let with = |case: &CaseValues, revision: &Revision| {
         let name = match is_single {
             true => revision.name.clone(),
@@ -296,8 +296,12 @@ fn add(r: &mut Reader<'_>, node: &Node, axes: &[String], cases: &mut Vec<CaseVal
         if values.len() != axes.len() {
             continue;
         }
-        let (name, span) = match given.and_then(|e| plain_text(&e.value).map(|(t, _)| (t, e.value.span))) {
-            Some((name, span)) => (name.to_owned(), span),
+        let (name, span) = match given.map(|e| (plain_text(&e.value), e)) {
+            Some((Some((name, _)), entry)) => (name.to_owned(), entry.value.span),
+            Some((None, entry)) => {
+                r.push(Problem::new(entry.key_span, "the name of a case must be a text"));
+                continue;
+            }
             None => (name_of(&values), item.span),
         };
         cases.push(CaseValues { name, values, dir: None, span });

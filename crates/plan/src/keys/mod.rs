@@ -283,7 +283,7 @@ pub(crate) static LOAD: Section = Section {
         key(
             "requests",
             Shape::Count(1, MAX_COUNT),
-            "The load ends after this many requests, shared by all users.",
+            "The load ends after this many requests, shared by all users; of `sessions`, after this many users.",
         ),
         key(
             "repeats",

@@ -32,9 +32,16 @@ pub(crate) struct CaseValue {
     pub span: Span,
 }
 
+/// The name of the case of a plan that has no matrix.
+pub(crate) const DEFAULT_CASE: &str = "default";
+
 /// The name of a case without its revision, which is the last of its axes if the plan compares revisions.
 pub(crate) fn without_revision<'a>(name: &'a str, last_axis: Option<(&str, &str)>) -> &'a str {
     let Some((axis, text)) = last_axis.filter(|(axis, _)| *axis == REVISION_AXIS) else { return name };
+    // A plan without a matrix has one case, whose name its revisions replace.
+    if name == text {
+        return DEFAULT_CASE;
+    }
     let own = name.strip_suffix(text).and_then(|name| name.strip_suffix('='));
     let own = own.and_then(|name| name.strip_suffix(axis)?.strip_suffix(", "));
     own.unwrap_or(name)

@@ -139,6 +139,8 @@ pub struct Script {
     pub feeds: Vec<FeedSpec>,
     /// Slots of the user's captures, after those of [`Setup::captures`].
     pub captures: Vec<CapturedName>,
+    /// A step uses what another one of the same user captured.
+    pub uses_captures: bool,
     /// Users keep cookies.
     pub cookies: bool,
     /// Maximum number of redirects to follow; 0 follows none.

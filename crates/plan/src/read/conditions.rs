@@ -2,7 +2,7 @@
 //! `record`'s; here each is checked against the names that this plan defines (components, probes, tags, numbers), and
 //! mistakes are reported at their place in the plan.
 
-use loadlab_record::expr::{self, Expr, ExprError, Formula};
+use loadlab_record::expr::{self, Expr, ExprError, Formula, NameRef};
 
 use crate::keys;
 use crate::model::spec::{
@@ -13,6 +13,7 @@ use crate::read::find;
 use crate::read::load;
 use crate::read::reader::{Fields, Reader, Scope};
 use crate::text::node::Node;
+use crate::text::shorten::shorten;
 
 /// All conditions of a case.
 #[derive(Default)]
@@ -33,7 +34,9 @@ pub(crate) fn read(
 ) -> Conditions {
     let mut known = known(r, fields, system, loads);
     let figures = figures::read(r, fields, known.as_mut());
-    let find = find::read(r, fields, loads, &|r, node| read_one(r, node, Purpose::Expect, known.as_ref()));
+    let find = find::read(r, fields, loads, &|r, node| {
+        read_checked(r, node, Purpose::Expect, &|e| known.as_ref().map_or(Ok(()), |known| check(e, known)))
+    });
     let capacity = find.as_ref().and_then(|find| find::capacity(find, &figures));
     let mut conditions = Conditions {
         // The figure that a search is for comes first.
@@ -114,9 +117,21 @@ fn read_list(
 }
 
 fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Known>) -> Option<Expression> {
+    let is_search = known.is_some_and(|known| known.capacity.is_some());
+    read_checked(r, node, purpose, &|e| {
+        known.map_or(Ok(()), |known| check(e, known))?;
+        check_when(e, purpose, is_search)
+    })
+}
+
+fn read_checked(
+    r: &mut Reader<'_>,
+    node: &Node,
+    purpose: Purpose,
+    check: &dyn Fn(&Expr) -> Result<(), ExprError>,
+) -> Option<Expression> {
     let scalar = r.scalar(node, "a condition such as `p99 < 200ms`")?;
-    let checked = Expr::parse(&scalar.text).and_then(|e| known.map_or(Ok(()), |known| check(&e, known)));
-    if let Err(error) = checked {
+    if let Err(error) = Expr::parse(&scalar.text).and_then(|e| check(&e)) {
         figures::wrong(r, node, &scalar, error);
         return None;
     }
@@ -130,6 +145,46 @@ fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
     known.check_needs(&expr.names())?;
     known.check_steady(&expr.steady_names())?;
     expr.check_kinds(&|name| known.kind(name))
+}
+
+/// Names whose value is known only when the trial is over.
+const AT_THE_END: [&str; 5] = ["lost", "persisted", "doubled", "drain", "capacity"];
+
+/// Reports what is not known when the condition is evaluated: it could never hold.
+fn check_when(expr: &Expr, purpose: Purpose, is_search: bool) -> Result<(), ExprError> {
+    let error = |name: &NameRef, message: String, hint: &str| {
+        Err(ExprError { message, at: name.at, len: name.len, hint: Some(hint.to_owned()) })
+    };
+    let (names, steady) = (expr.names(), expr.steady_names());
+    let with_part = names.iter().find(|name| name.part.is_some());
+    match purpose {
+        Purpose::Expect if is_search => match with_part.or(steady.first()) {
+            Some(name) => {
+                let message = format!("of a whole search, `{}` is not known over time", shorten(&name.text));
+                error(name, message, "put it into the search's own `expect`, which is for each level")
+            }
+            None => Ok(()),
+        },
+        Purpose::Expect => Ok(()),
+        Purpose::StopWhen | Purpose::DrainUntil => {
+            if let Some(name) = with_part {
+                let message =
+                    format!("`{}` of a part is known only when the trial is over", shorten(&name.text));
+                return error(name, message, "put it into `expect`, or leave the part out");
+            }
+            match names.iter().find(|name| AT_THE_END.contains(&name.text.as_str())) {
+                Some(name) => {
+                    let message = format!("`{}` is known only when the trial is over", shorten(&name.text));
+                    error(
+                        name,
+                        message,
+                        "put it into `expect`; a probe is read all the time: `stored == accepted`",
+                    )
+                }
+                None => Ok(()),
+            }
+        }
+    }
 }
 
 /// Removes expectations about tags that `--tags` left out of a case, with a remark for each.

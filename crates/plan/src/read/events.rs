@@ -4,8 +4,7 @@ use loadlab_record::spec::variable::Variable;
 
 use crate::keys::{self, renamed};
 use crate::model::component_kind::{ComponentKind, Isolation};
-use crate::model::journey::PartContent;
-use crate::model::journey::{Body, Step};
+use crate::model::journey::{Body, MessageContent, PartContent, Step};
 use crate::model::limits::LimitName;
 use crate::model::spec::{Action, DurabilitySpec, EventSpec, LoadSpec, Persisted, ProbeSpec};
 use crate::read::probes::read_pointer;
@@ -148,7 +147,13 @@ fn carries_id(step: &Step) -> bool {
         PartContent::Text(text) => Some(text),
         PartContent::File(..) => None,
     });
-    let texts = step.headers.iter().map(|(_, value)| value).chain([&step.url]).chain(body).chain(parts);
+    let messages = step.websocket.iter().flat_map(|conversation| &conversation.messages);
+    let sent = messages.filter_map(|message| match &message.send {
+        Some(MessageContent::Text(text)) => Some(text),
+        Some(MessageContent::Bytes(_) | MessageContent::File(_)) | None => None,
+    });
+    let texts =
+        step.headers.iter().map(|(_, value)| value).chain([&step.url]).chain(body).chain(parts).chain(sent);
     texts.flat_map(|t| t.variables()).any(|variable| variable == Variable::Id)
 }
 

@@ -315,8 +315,9 @@ fn better_of(formula: &Formula, kind: NumberKind) -> Better {
         "oom_kills",
         "restarts",
     ];
-    let text = formula.to_string();
-    let last = text.rsplit('.').next().unwrap_or_default();
+    // Of a quotient or a sum no single name decides.
+    let Some(name) = formula.only_name() else { return better_of_kind(kind) };
+    let last = name.rsplit('.').next().unwrap_or_default();
     let is_failure = loadlab_record::Failure::ALL.into_iter().any(|f| f.name() == last);
     match last {
         _ if more.contains(&last) => Better::More,

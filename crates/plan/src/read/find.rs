@@ -82,7 +82,26 @@ pub fn unsearchable(load: &LoadSpec, vary: SearchVariable) -> Option<(String, St
         let message = format!("the users of `{name}` have think time, but a rate has no users");
         return Some((message, "search `users`, or take `think` away: --set load.think=0s".to_owned()));
     }
+    if let (SearchVariable::Rate, Model::Closed { .. }, Some(what)) = (vary, &load.model, of_users(load)) {
+        let message = format!("the users of `{name}` {what}, but a rate sends single requests");
+        return Some((message, "search `users`".to_owned()));
+    }
     None
+}
+
+/// What only users can do that a load's users do.
+fn of_users(load: &LoadSpec) -> Option<&'static str> {
+    let script = &load.script;
+    let talks = load.steps().any(|step| step.websocket.is_some());
+    [
+        (!script.user_setup.is_empty(), "have a `user_setup`"),
+        (!script.user_teardown.is_empty(), "have a `user_teardown`"),
+        (script.cookies, "keep cookies"),
+        (script.uses_captures, "use what they capture"),
+        (talks, "hold conversations"),
+    ]
+    .into_iter()
+    .find_map(|(does, what)| does.then_some(what))
 }
 
 /// The figure that a search yields, if the plan has no name for it.

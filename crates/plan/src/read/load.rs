@@ -44,7 +44,8 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     fits_together(r, &fields, until, ramp_ns, warmup_ns);
     let http = http::read(r, &fields);
     conversation::fits_load(r, &fields, model.as_ref(), http.protocol);
-    if let Some(Model::Open { .. }) = model {
+    r.names.has_single_requests = matches!(model, Some(Model::Open { .. }));
+    if r.names.has_single_requests {
         check_users_keys(r, &fields);
     }
     let journey = step::read_journey(r, &fields);

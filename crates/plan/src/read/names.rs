@@ -21,6 +21,10 @@ pub(crate) struct Names {
     pub captures: Vec<KnownCapture>,
     /// Number of captures that belong to `setup`.
     pub shared: usize,
+    /// The load sends single requests: none of them sees what another one captured.
+    pub has_single_requests: bool,
+    /// Some text contains a value that the load's own steps capture.
+    pub uses_own_captures: bool,
 }
 
 /// Whose steps are being read.

@@ -124,11 +124,19 @@ impl Reader<'_> {
         }
         let Some(slot) = self.names.slot(name) else { return Ok(None) };
         let known = &self.names.captures[slot];
+        if !known.is_visible && self.names.has_single_requests {
+            let message =
+                format!("`{name}` is captured only from a response, and a rate sends single requests");
+            let problem = Problem::new(span, message).related("captured here", known.span);
+            return Err(problem.hint("in `sessions: 5/s` users arrive, make one journey and leave"));
+        }
         if !known.is_visible {
             let problem = Problem::new(span, format!("`{name}` is used before any step captures it"));
             return Err(problem.related("captured here", known.span).hint("capture it in an earlier step"));
         }
-        Ok(Some(Variable::Capture { slot: slot as u16, is_number: known.is_number }))
+        let is_number = known.is_number;
+        self.names.uses_own_captures |= slot >= self.names.shared;
+        Ok(Some(Variable::Capture { slot: slot as u16, is_number }))
     }
 
     /// Records the captures of some steps before any of these steps is read.

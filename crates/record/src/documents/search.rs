@@ -116,6 +116,33 @@ pub struct Capacity {
     pub high: f64,
 }
 
+/// The outcome of a trial of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepOutcome {
+    /// The level met the expectations, and was steady.
+    Met,
+    /// It did not.
+    Missed,
+    /// Too few requests leave an expectation open.
+    Undecided,
+    /// The measurement cannot be trusted.
+    #[default]
+    Invalid,
+}
+
+impl StepOutcome {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            StepOutcome::Met => "met",
+            StepOutcome::Missed => "missed",
+            StepOutcome::Undecided => "undecided",
+            StepOutcome::Invalid => "invalid",
+        }
+    }
+}
+
 /// A trial of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchStep {
@@ -123,8 +150,8 @@ pub struct SearchStep {
     pub level: u64,
     /// Number of the trial within its case; in a search that is itself one trial, the number of the level.
     pub trial: u32,
-    /// `met`, `missed`, `undecided` or `invalid`.
-    pub outcome: String,
+    /// Whether the level met the expectations.
+    pub outcome: StepOutcome,
     /// The reason, in words.
     pub why: String,
     /// Ok responses per second.

@@ -1,7 +1,7 @@
 //! Checks of an expression before it is evaluated: which names it uses, whether they are known, and whether what it
 //! compares can be compared.
 
-use super::names::{built_in_kind, built_in_names};
+use super::names::{built_in_kind, built_in_names, is_count, kind_of};
 use super::other_tools;
 use super::{Comparison, Cond, Expr, ExprError, Literal, Name, NameRef, Num, NumberKind};
 use crate::text::edit_distance::edit_distance;
@@ -179,6 +179,9 @@ impl Cond {
             Cond::And(conds) | Cond::Or(conds) => conds.iter().try_for_each(|c| c.check_kinds(kind)),
             Cond::Compare(Comparison { left, operator, right }) => {
                 let (a, b) = (left.dim(kind)?, right.dim(kind)?);
+                if let Some(error) = out_of_scale(left, right).or_else(|| out_of_scale(right, left)) {
+                    return Err(error);
+                }
                 match a.with(b) {
                     Some(_) => Ok(()),
                     None => {
@@ -189,6 +192,33 @@ impl Cond {
             }
             Cond::Steady(..) => Ok(()),
         }
+    }
+}
+
+/// Reports a count beside a share, a rate or a size, and a share beside a number above 1: each of these comparisons has
+/// an answer, which is not what its author asks.
+fn out_of_scale(num: &Num, other: &Num) -> Option<ExprError> {
+    let (name, Num::Literal(literal)) = (num.only_name()?, other) else { return None };
+    let (kind, value) = (literal.quantity.kind, literal.quantity.value);
+    let error = |message, hint: &str| {
+        Some(ExprError { message, at: literal.at, len: literal.text.len(), hint: Some(hint.to_owned()) })
+    };
+    let is_share = kind_of(&name.text) == Some(NumberKind::Fraction);
+    match kind {
+        NumberKind::Percent | NumberKind::Rate | NumberKind::Bytes if is_count(&name.text) => {
+            let message = format!(
+                "`{}` is a number of requests, and `{}` is {}",
+                name.text,
+                literal.text,
+                kind.describe()
+            );
+            error(message, "shares are `errors` and `availability`, rates are `rate` and `goodput`")
+        }
+        NumberKind::Plain if is_share && value > 1.0 => {
+            let message = format!("`{}` is a share, from 0 to 1, and `{}` is more", name.text, literal.text);
+            error(message, &format!("write `{}%`, or count with `failed` and `ok`", literal.text))
+        }
+        _ => None,
     }
 }
 

@@ -22,6 +22,11 @@ impl Formula {
         Ok(formula)
     }
 
+    /// The name, if it consists of one.
+    pub fn only_name(&self) -> Option<&str> {
+        self.num.only_name().map(|name| name.text.as_str())
+    }
+
     /// Every name it uses, in the order of the text.
     pub fn names(&self) -> Vec<NameRef> {
         let mut found = Vec::new();

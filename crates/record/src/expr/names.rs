@@ -168,7 +168,7 @@ pub(super) const COMPONENT_FIGURES: [Named; 18] = [
     named("pids", NumberKind::Plain, "Largest number of processes and threads."),
     named("open_files", NumberKind::Plain, "Largest number of open files."),
     named("oom_kills", NumberKind::Plain, "Processes killed for lack of memory."),
-    named("restarts", NumberKind::Plain, "How often it was started again."),
+    named("restarts", NumberKind::Plain, "How often it was started again; only of the whole trial."),
 ];
 
 /// Distributions a tag has besides its response times.
@@ -245,6 +245,13 @@ pub fn built_in_kind(name: &str) -> Option<NumberKind> {
     }
     let mut all = TIMES.iter().chain(&COUNTS).chain(&WHOLE).chain(&STORED);
     all.find(|n| n.name == name).map(|n| n.kind)
+}
+
+/// Whether a built-in name, also of a tag, is a number of requests or messages.
+pub(super) fn is_count(name: &str) -> bool {
+    let last =
+        name.strip_prefix("tag.").and_then(|rest| rest.rsplit_once('.')).map_or(name, |(_, last)| last);
+    COUNTS.iter().chain(&STORED).any(|n| n.name == last && n.kind == NumberKind::Plain)
 }
 
 /// A name's kind as far as its form shows: built-in ones, `tag.NAME.p99`, `number.NAME.p99`, `COMPONENT.cpu`. A probe

@@ -261,7 +261,7 @@ fn describe_event(event: &Event) -> String {
             let exit = exit.map_or("still running".to_owned(), |code| format!("exit {code}"));
             format!("{name}: `{command}` ({exit}, {})", figures::seconds(*took_s))
         }
-        EventKind::Planned { load } => format!("planned: {} model, {}", load.model, load.protocol),
+        EventKind::Planned { load } => format!("planned: {} model, {}", load.model.word(), load.protocol),
         EventKind::LoadStarted { load, batch } => format!("load {load} began (batch {})", batch + 1),
         EventKind::LoadEnded { load, batch, how } => {
             format!("load {load} ended (batch {}): {how}", batch + 1)

@@ -5,7 +5,7 @@ use loadlab_analysis::cases::metric::Unit;
 use loadlab_analysis::findings::Findings;
 use loadlab_analysis::verdict_of_search;
 use loadlab_record::documents::manifest::Manifest;
-use loadlab_record::documents::search::{Capacity, SearchFacts, SearchStep, SearchVariable};
+use loadlab_record::documents::search::{Capacity, SearchFacts, SearchStep, SearchVariable, StepOutcome};
 use loadlab_record::documents::summary::Verdict;
 
 use crate::colour::Colour;
@@ -160,18 +160,18 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
     let (name, read) = read.into_iter().find(|(_, read)| 5 * steps().filter_map(read).count() > 4 * all)?;
     let group = |(rank, (case, searches)): (usize, &(String, Vec<&SearchFacts>))| {
         let spot = |step: &SearchStep| {
-            let outcome = match step.outcome.as_str() {
-                "met" => Verdict::Pass,
-                "invalid" => Verdict::Invalid,
-                _ => Verdict::Fail,
+            let verdict = match step.outcome {
+                StepOutcome::Met => Verdict::Pass,
+                StepOutcome::Invalid => Verdict::Invalid,
+                StepOutcome::Missed | StepOutcome::Undecided => Verdict::Fail,
             };
             Some(Spot {
-                name: format!("{}: {}", level(vary, step.level as f64), step.outcome),
+                name: format!("{}: {}", level(vary, step.level as f64), step.outcome.word()),
                 label: None,
                 across: RangedValue::exact(step.level as f64),
                 up: RangedValue::exact(read(step).filter(|ms| *ms > 0.0)?),
                 is_open: false,
-                verdict: outcome,
+                verdict,
                 section: None,
             })
         };
@@ -215,15 +215,15 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
 
 fn section(search: &SearchFacts) -> Section {
     let row = |(place, step): (usize, &SearchStep)| {
-        let weight = match step.outcome.as_str() {
-            "met" => Weight::Good,
-            "missed" => Weight::Plain,
-            _ => Weight::Doubtful,
+        let weight = match step.outcome {
+            StepOutcome::Met => Weight::Good,
+            StepOutcome::Missed => Weight::Plain,
+            StepOutcome::Undecided | StepOutcome::Invalid => Weight::Doubtful,
         };
         vec![
             Cell::new((place + 1).to_string()),
             Cell::new(figures::count(step.level)),
-            Cell::new(&step.outcome).with_weight(weight),
+            Cell::new(step.outcome.word()).with_weight(weight),
             Cell::new(&step.why),
         ]
     };

@@ -337,6 +337,7 @@ fn layers_of<'a>(
 #[cfg(test)]
 mod tests {
     use loadlab_record::documents::manifest::ComponentFacts;
+    use loadlab_record::documents::summary::LoadModel;
     use loadlab_record::watch::evidence::Pair;
 
     use super::*;
@@ -426,7 +427,7 @@ mod tests {
     #[test]
     fn a_program_calls_what_its_command_names_and_loadlab_only_the_program() {
         let plan = "load:\n  command:\n    run: 'wrk http://${components.web.address}/'\n";
-        let load = LoadFacts { model: "command".to_owned(), ..LoadFacts::default() };
+        let load = LoadFacts { model: LoadModel::Command, ..LoadFacts::default() };
         let check = |others: &[&str], seen: &[(&str, &str)], expect: &[&str]| {
             assert_eq!(drawn(plan, &load, others, seen), expect, "{others:?}, {seen:?}");
         };

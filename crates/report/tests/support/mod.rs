@@ -12,7 +12,7 @@ use loadlab_record::counts::load::{
 };
 use loadlab_record::documents::event::{Event, EventKind};
 use loadlab_record::documents::manifest::{CaseFacts, ComponentFacts, Host, Manifest, RunEnded, Writer};
-use loadlab_record::documents::summary::{Ended, Generator, LoadFacts, Loss};
+use loadlab_record::documents::summary::{Ended, Generator, LoadFacts, LoadModel, Loss};
 use loadlab_record::expr::Expr;
 use loadlab_record::store::{CaseRecord, RunRecord, RunWriter, TrialRecord};
 use loadlab_record::watch::sample::Sample;
@@ -318,7 +318,7 @@ fn examples_of(spec: &Spec) -> Vec<Example> {
 /// What a load of the case requests.
 fn facts_of(spec: &Spec) -> LoadFacts {
     LoadFacts {
-        model: "closed".into(),
+        model: LoadModel::Closed,
         users: Some(spec.users),
         duration_s: Some(spec.seconds as f64),
         keep_alive: true,

@@ -113,7 +113,9 @@ impl Demand {
             }
             Until::Requests(n) => planned.new_in_all = Some(n.saturating_mul(batches)),
             Until::Repeats(n) => {
-                let requests = load.journey.iter().map(plan::Step::requests).sum::<u64>();
+                let of_steps = load.journey.iter().map(plan::Step::requests);
+                // A round of a mix takes one of its steps.
+                let requests = if load.script.is_mix { of_steps.max().unwrap_or(0) } else { of_steps.sum() };
                 let each = all(n, planned.connections, requests as usize);
                 planned.new_in_all = Some(each.saturating_mul(batches));
             }

@@ -76,8 +76,8 @@ impl RunningSystem {
         })
     }
 
-    /// Builds the images once more if those that are there were built with other values, for another case. All images
-    /// were built before the first trial, so the engine has all parts of them.
+    /// Builds the images once more if those that are there were built from another file, or with other values, for
+    /// another case. All images were built before the first trial, so the engine has all parts of them.
     fn rebuild(
         &mut self,
         case: &Case,
@@ -86,7 +86,7 @@ impl RunningSystem {
         state: &TrialState,
     ) -> Result<(), BringUpError> {
         let spec = self.compose_spec_to_build(case, compose, log)?;
-        let is_other = |(file, built): &(String, BuildValues)| *file == compose.file && *built != spec.env;
+        let is_other = |(file, built): &(String, BuildValues)| *file != compose.file || *built != spec.env;
         if self.compose_built.as_ref().is_some_and(is_other) {
             self.system.compose_build(&spec, &state.cancel)?;
             self.compose_built = Some((compose.file.clone(), spec.env));
@@ -98,7 +98,7 @@ impl RunningSystem {
     ///
     /// # Errors
     /// Compose failed, or a service is not in the file or does not become ready.
-    pub(crate) fn compose(
+    pub(crate) fn bring_up_compose(
         &mut self,
         index: usize,
         case: &Case,
@@ -108,7 +108,7 @@ impl RunningSystem {
         let Some(compose) = &case.system.compose else { return Ok(()) };
         if self.take_down_unless_whole(compose, state, emit)? {
             self.services_live_on(case, state)?;
-            state.event(EventKind::Note {
+            state.record_event(EventKind::Note {
                 text: format!("{} is still up from an earlier trial", compose.file),
             });
             return Ok(());
@@ -144,7 +144,7 @@ impl RunningSystem {
             let name = component.name().to_owned();
             let service = services.get(&name).cloned().unwrap_or_default();
             state.abort_on_death(component.process());
-            state.event(EventKind::Up { component: name, pid: Some(component.process().pid) });
+            state.record_event(EventKind::Up { component: name, pid: Some(component.process().pid) });
             state.record_limits(component);
             self.up.push(StartedComponent {
                 component: component.clone(),
@@ -158,7 +158,7 @@ impl RunningSystem {
             });
         }
         for done in &project.done {
-            state.event(EventKind::Note { text: format!("{done} finished its work and ended") });
+            state.record_note(format!("{done} finished its work and ended"));
         }
         self.project = Some(project.clone());
         self.services_are_there(case, &project)?;
@@ -181,8 +181,7 @@ impl RunningSystem {
             return Ok(true);
         }
         let text = format!("{} is restarted: an event had ended {}", compose.file, ended.join(" and "));
-        emit(RunEvent::Note(text.clone()));
-        state.event(EventKind::Note { text });
+        state.record_and_show(text, emit);
         self.up.retain(|up| up.service.is_none());
         match self.compose_down(state) {
             None => Ok(false),
@@ -237,7 +236,7 @@ impl RunningSystem {
             let after_s = self.system.ready_when(&component, &ready, &state.cancel)?;
             self.up[at].is_ready = true;
             self.up[at].ready = Some(ready);
-            state.event(EventKind::Ready { component: name.clone(), after_s });
+            state.record_event(EventKind::Ready { component: name.clone(), after_s });
             emit(RunEvent::Ready { component: name, after_s });
         }
         Ok(())
@@ -250,13 +249,13 @@ impl RunningSystem {
             Ok(down) => {
                 for component in project.components() {
                     let (component, how) = (component.name().to_owned(), down.ending.as_str().to_owned());
-                    state.event(EventKind::Down { component, how });
+                    state.record_event(EventKind::Down { component, how });
                 }
                 None
             }
             Err(error) => {
                 let text = format!("cannot take down the services of the Compose file: {error}");
-                state.event(EventKind::Failed { text: text.clone() });
+                state.record_event(EventKind::Failed { text: text.clone() });
                 Some((text, Exit::Failed))
             }
         }

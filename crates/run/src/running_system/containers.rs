@@ -107,7 +107,7 @@ impl RunningSystem {
     ///
     /// # Errors
     /// There is no engine, or an image cannot be obtained.
-    pub(crate) fn images(
+    pub(crate) fn build_images(
         &mut self,
         cases: &[Case],
         cancel: &Cancel,

@@ -9,7 +9,7 @@ use loadlab_record::counts::load::Counts;
 use loadlab_record::counts::outcome::Failure;
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::summary::Loss;
-use loadlab_system::{OutputCommand, Probe, clock, http};
+use loadlab_system::{OutputCommand, Probe, UNHURRIED_READ_TIMEOUT_NS, clock, http};
 
 use crate::ids::Ids;
 use crate::running_system::probes::{self, ProbeContext};
@@ -53,7 +53,7 @@ pub fn prepare(
             Ok(Persisted::Command(probes::output(command, "`durability`", around)?))
         }
         plan::Persisted::Probe(name) => match probes.iter().find(|p| p.name() == name) {
-            Some(probe) => match probe.read(&mut || state.must_end()) {
+            Some(probe) => match probe.read_within(UNHURRIED_READ_TIMEOUT_NS, &mut || state.must_end()) {
                 Ok(before) => Ok(Persisted::Probe(probe.clone(), before)),
                 Err(error) => Err(format!("cannot read what was stored before the load: {error}")),
             },
@@ -102,10 +102,10 @@ pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Cou
     let ComparedIds { loss, missing, foreign } = by_id(&sent, stored);
     if foreign > 0 {
         let text = format!("{foreign} stored ids were not sent by this trial");
-        state.event(EventKind::Note { text });
+        state.record_note(text);
     }
     let Loss { accepted, persisted_distinct: persisted, lost_max, .. } = loss;
-    state.event(EventKind::Compared { accepted, persisted, lost_max, missing });
+    state.record_event(EventKind::Compared { accepted, persisted, lost_max, missing });
     Ok(loss)
 }
 

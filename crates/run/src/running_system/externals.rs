@@ -44,12 +44,20 @@ impl Externals {
         self.here.iter().any(|name| name == component)
     }
 
+    fn is_found(&self, component: &str) -> bool {
+        self.found.iter().any(|found| found.name() == component)
+    }
+
     /// Forgets what an earlier trial found.
     pub fn begin(&mut self, case: &Case) {
         self.found.clear();
         self.scrapers.clear();
-        let is_here =
-            |kind: &ComponentKind| matches!(kind, ComponentKind::Process(_) | ComponentKind::External(_));
+        // A container has its own address, which is known once it is found.
+        let is_here = |kind: &ComponentKind| match kind {
+            ComponentKind::Process(_) => true,
+            ComponentKind::External(external) => !matches!(external, plan::External::Container(_)),
+            ComponentKind::Container(_) | ComponentKind::Service(_) => false,
+        };
         let here = case.system.components.iter().filter(|c| is_here(&c.kind)).map(|c| c.name.clone());
         self.here = here.collect();
     }
@@ -58,7 +66,7 @@ impl Externals {
     pub fn check_ended(&self, state: &TrialState, emit: EventSink<'_>) {
         for gone in self.found.iter().filter(|f| f.is_gone()) {
             let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
-            state.event(EventKind::Died { component: component.clone(), status: status.clone() });
+            state.record_event(EventKind::Died { component: component.clone(), status: status.clone() });
             emit(RunEvent::Died { component: component.clone(), status: status.clone() });
             state.abort(AbortReason::Died { component, status });
         }
@@ -66,7 +74,43 @@ impl Externals {
 }
 
 impl RunningSystem {
-    /// Finds a component that already runs, and waits until it answers.
+    /// Finds the containers that already run, whose addresses others may be started with.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub(crate) fn find_containers(&mut self, case: &Case, state: &TrialState) -> Result<(), BringUpError> {
+        for planned in &case.system.components {
+            if let ComponentKind::External(external @ plan::External::Container(id)) = &planned.kind {
+                match self.find(planned, external, &ExternalSelector::Container(id.clone()), case, state) {
+                    // An earlier component may be what starts it.
+                    Err(BringUpError::System(system::Error::NotThere { .. })) => {}
+                    found => found?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find(
+        &mut self,
+        planned: &plan::ComponentSpec,
+        external: &plan::External,
+        sought: &ExternalSelector,
+        case: &Case,
+        state: &TrialState,
+    ) -> Result<(), BringUpError> {
+        let name = &planned.name;
+        let found = External::find(name, sought, case.system.engine.as_deref())?;
+        state.record_note(format!("{name} runs already: {}", external.text()));
+        // A container without a network of its own is reached here.
+        if found.address().is_none() && !self.externals.is_here(name) {
+            self.externals.here.push(name.clone());
+        }
+        self.externals.found.push(found);
+        Ok(())
+    }
+
+    /// Finds a component that already runs, and waits until it answers. Most containers have been found before.
     ///
     /// # Errors
     /// It does not exist or does not answer.
@@ -83,6 +127,9 @@ impl RunningSystem {
             plan::External::Pid(pid) => ExternalSelector::Pid(*pid),
             plan::External::Command(command) => ExternalSelector::Command(command.clone()),
             plan::External::Cgroup(path) => ExternalSelector::Cgroup(path.clone()),
+            plan::External::Container(_) if self.externals.is_found(name) => {
+                return self.answers(planned, state);
+            }
             plan::External::Container(id) => ExternalSelector::Container(id.clone()),
             plan::External::Prometheus { url, labels } => {
                 let what = format!("component `{name}`");
@@ -93,9 +140,7 @@ impl RunningSystem {
                 return self.answers(planned, state);
             }
         };
-        let found = External::find(name, &seek, case.system.engine.as_deref())?;
-        state.event(EventKind::Note { text: format!("{name} runs already: {}", external.text()) });
-        self.externals.found.push(found);
+        self.find(planned, external, &seek, case, state)?;
         self.answers(planned, state)
     }
 
@@ -105,7 +150,7 @@ impl RunningSystem {
         }
         let ready = ready_of(planned, &|n| self.name(n, Some(&planned.name)))?;
         let after_s = system::ready::answers(&planned.name, &ready, &state.cancel)?;
-        state.event(EventKind::Ready { component: planned.name.clone(), after_s });
+        state.record_event(EventKind::Ready { component: planned.name.clone(), after_s });
         Ok(())
     }
 }

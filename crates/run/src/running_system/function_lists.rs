@@ -4,8 +4,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use loadlab_record::documents::event::EventKind;
-
 use crate::running_system::{StartedComponent, jvm};
 use crate::state::TrialState;
 
@@ -40,7 +38,7 @@ impl FunctionLists {
                 let text = format!(
                     "profile: functions of {component} have no names: jcmd {pid} Compiler.perfmap: {why}"
                 );
-                state.event(EventKind::Note { text });
+                state.record_note(text);
             }
         }
         let own = processes.into_iter().filter(|(name, _)| self.asked.contains(name)).map(|(_, pid)| pid);

@@ -209,7 +209,7 @@ impl RunningSystem {
                 emit(RunEvent::Built { what, took_s });
             }
         }
-        self.images(cases, cancel, builds, emit)
+        self.build_images(cases, cancel, builds, emit)
     }
 
     /// Brings up the components of a case that are not up, in the plan's order, each ready before the next is started.
@@ -228,7 +228,8 @@ impl RunningSystem {
         self.system.use_engine(case.system.engine.as_deref());
         self.externals.begin(case);
         self.find_ports(case)?;
-        self.compose(index, case, state, emit)?;
+        self.find_containers(case, state)?;
+        self.bring_up_compose(index, case, state, emit)?;
         let longest = longest_lifetime(case);
         let mut started: Vec<&plan::ComponentSpec> = Vec::new();
         for planned in &case.system.components {
@@ -245,12 +246,15 @@ impl RunningSystem {
             }
             if let Some(up) = self.up.iter().find(|u| u.component.name() == planned.name) {
                 state.abort_on_death(up.component.process());
+                if let Some(relay) = self.system.relay_of(&planned.name) {
+                    state.abort_on_death(relay.process());
+                }
                 self.change_limits(&up.component, &limits::of_plan(&planned.limits), state)?;
                 let text = format!(
                     "{} is still up from an earlier trial; its logs are in {}",
                     planned.name, up.logs
                 );
-                state.event(EventKind::Note { text });
+                state.record_note(text);
                 continue;
             }
             if Some(lifetime(planned.lifetime)) == longest {
@@ -285,7 +289,7 @@ impl RunningSystem {
                 _ => self.system.ready(&component, &state.cancel)?,
             };
             self.up[at].is_ready = true;
-            state.event(EventKind::Ready { component: name.clone(), after_s });
+            state.record_event(EventKind::Ready { component: name.clone(), after_s });
             emit(RunEvent::Ready { component: name.clone(), after_s });
         }
         Ok(())
@@ -307,15 +311,19 @@ impl RunningSystem {
             let (component, status) = (up.component.name().to_owned(), ended.status.to_string());
             if unreported.contains(&up.component.process()) {
                 emit(RunEvent::Died { component: component.clone(), status: status.clone() });
-                state.event_at(ended.at_ns, EventKind::Died { component, status });
+                state.record_event_at(ended.at_ns, EventKind::Died { component, status });
             } else {
                 let text = format!("{component} is restarted: it died after the last trial: {status}");
-                emit(RunEvent::Note(text.clone()));
-                state.event(EventKind::Note { text });
+                state.record_and_show(text, emit);
             }
         }
+        let cut_off = self.cut_off();
+        for component in &cut_off {
+            state.record_and_show(format!("{component} is restarted: its relay died"), emit);
+        }
         self.take_down(state, &|up| {
-            up.component.ended().is_none() && (up.lifetime != Lifetime::Case || up.case == case)
+            let is_well = up.component.ended().is_none() && !cut_off.contains(up.component.name());
+            is_well && (up.lifetime != Lifetime::Case || up.case == case)
         });
     }
 
@@ -355,10 +363,10 @@ impl RunningSystem {
             state.record_relay(&relay);
         }
         state.abort_on_death(component.process());
-        state.event(EventKind::Up { component: name.clone(), pid: Some(component.process().pid) });
+        state.record_event(EventKind::Up { component: name.clone(), pid: Some(component.process().pid) });
         for missing in component.unavailable() {
             let (what, why) = (missing.what.to_string(), missing.why.to_string());
-            state.event(EventKind::Unavailable { component: name.clone(), what, why });
+            state.record_event(EventKind::Unavailable { component: name.clone(), what, why });
         }
         state.record_limits(&component);
         // Registered before it is ready: whatever happens next, it is taken down with the rest.
@@ -394,7 +402,11 @@ impl RunningSystem {
         if component.limits() != *wanted {
             for missing in self.system.limit(component, wanted)? {
                 let (what, why) = (missing.what, missing.why);
-                state.event(EventKind::Unavailable { component: component.name().to_owned(), what, why });
+                state.record_event(EventKind::Unavailable {
+                    component: component.name().to_owned(),
+                    what,
+                    why,
+                });
             }
         }
         state.record_limits(component);
@@ -423,8 +435,7 @@ impl RunningSystem {
                     up.component.name(),
                     escaped[0]
                 );
-                emit(RunEvent::Note(text.clone()));
-                state.event(EventKind::Note { text });
+                state.record_and_show(text, emit);
             }
         }
     }
@@ -503,7 +514,7 @@ impl RunningSystem {
         // Revisions have separate commands, even if their text is the same.
         let own = (case.dir.clone(), seed.clone());
         if self.seeded.as_ref() != Some(&own) {
-            self.commands("seed", seed, &case.dir, state, emit)?;
+            self.run_commands("seed", seed, &case.dir, state, emit)?;
             self.seeded = Some(own);
         }
         Ok(())
@@ -513,7 +524,7 @@ impl RunningSystem {
     ///
     /// # Errors
     /// The first command that failed, with its last lines of output.
-    pub fn commands(
+    pub fn run_commands(
         &self,
         name: &str,
         commands: &[plan::Command],
@@ -535,7 +546,7 @@ impl RunningSystem {
             };
             let result = self.system.run_command(&spec, &state.cancel)?;
             let (exit, took_s) = (result.status.exit, result.took_s);
-            state.event(EventKind::Command { name: name.to_owned(), command: text, exit, took_s });
+            state.record_event(EventKind::Command { name: name.to_owned(), command: text, exit, took_s });
             result.checked()?;
             emit(RunEvent::Command { name: name.to_owned(), took_s });
         }

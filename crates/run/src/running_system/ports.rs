@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use loadlab_plan::ComponentSpec;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, socket_with};
 
 /// Known ports by template name: `components.NAME.port`, `components.NAME.port.PORT`.
 #[derive(Debug, Default)]
@@ -17,6 +17,9 @@ pub struct Ports {
     outside: BTreeMap<String, u16>,
     /// Sockets that are bound but not listening: no other process gets the port, and early connects are refused.
     held: BTreeMap<String, Vec<OwnedFd>>,
+    /// By port: what keeps other runs on this machine from choosing it, also between its release and the component's
+    /// bind, and while the component is down.
+    claims: BTreeMap<u16, OwnedFd>,
 }
 
 impl Ports {
@@ -57,21 +60,26 @@ impl Ports {
             let number = match (port.number, self.get(&name).filter(|_| is_in_use(&name))) {
                 (Some(given), _) => given,
                 (None, Some(number)) => number,
-                (None, None) => {
-                    let (number, socket) = hold_a_free_one()?;
-                    self.held.entry(component.name.clone()).or_default().push(socket);
-                    number
-                }
+                (None, None) => self.hold_a_free_one(component)?,
             };
             // A relay port that others were started with keeps its number.
             if component.is_relayed && !(is_in_use(&name) && self.outside.contains_key(&name)) {
-                let (number, socket) = hold_a_free_one()?;
-                self.held.entry(component.name.clone()).or_default().push(socket);
+                let number = self.hold_a_free_one(component)?;
                 self.outside.insert(name.clone(), number);
             }
             self.numbers.insert(name, number);
         }
+        let Ports { numbers, outside, claims, .. } = self;
+        claims.retain(|port, _| numbers.values().chain(outside.values()).any(|known| known == port));
         Ok(())
+    }
+
+    /// Finds a free port for a component.
+    fn hold_a_free_one(&mut self, component: &ComponentSpec) -> std::io::Result<u16> {
+        let FreePort { number, socket, claim } = hold_a_free_one()?;
+        self.held.entry(component.name.clone()).or_default().push(socket);
+        self.claims.extend(claim.map(|claim| (number, claim)));
+        Ok(number)
     }
 
     /// Releases a component's ports, so that it can bind them.
@@ -87,19 +95,41 @@ fn name_of(component: &ComponentSpec, variable: &str) -> String {
 /// Fewest ports above those that the kernel chooses from, so that it is worth trying them.
 const MIN_PORTS: usize = 256;
 
+/// A free port, bound.
+struct FreePort {
+    number: u16,
+    socket: OwnedFd,
+    /// See [`Ports::claims`].
+    claim: Option<OwnedFd>,
+}
+
 /// Finds a free port, above the range of ports that the kernel chooses from if there are any: between the release of a
 /// port and the bind of its component, an outgoing connection of a load could take one that the kernel chooses.
-fn hold_a_free_one() -> std::io::Result<(u16, OwnedFd)> {
+fn hold_a_free_one() -> std::io::Result<FreePort> {
     let kernels = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let above = ports_above(&kernels).filter(|above| above.len() >= MIN_PORTS);
-    let found = above.and_then(|above| in_turn(above).find_map(|port| Some((port, hold(port).ok()?))));
-    match found {
+    let claimed = |number| {
+        let claim = claim(number).ok()?;
+        Some(FreePort { number, socket: hold(number).ok()?, claim: Some(claim) })
+    };
+    match above.and_then(|above| in_turn(above).find_map(claimed)) {
         Some(found) => Ok(found),
         None => {
             let socket = hold(0)?;
-            Ok((SocketAddrV4::try_from(getsockname(&socket)?)?.port(), socket))
+            let number = SocketAddrV4::try_from(getsockname(&socket)?)?.port();
+            Ok(FreePort { number, socket, claim: None })
         }
     }
+}
+
+/// Claims a port for this run by a name that only one socket of a network namespace can have.
+///
+/// # Errors
+/// Another run has claimed it.
+fn claim(port: u16) -> std::io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(format!("loadlab-port-{port}").as_bytes())?)?;
+    Ok(socket)
 }
 
 /// The ports above a range as in `net.ipv4.ip_local_port_range`.
@@ -126,6 +156,7 @@ fn hold(port: u16) -> std::io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::net::{TcpListener, TcpStream};
 
     use loadlab_plan::{Options, Plan};
@@ -161,6 +192,25 @@ mod tests {
         }
     }
 
+    /// Between its release and its component's bind a port is nobody's: another run that looks for one must not find it.
+    #[test]
+    fn a_port_belongs_to_its_run_until_that_chooses_another() {
+        let (mut ports, web) = (Ports::default(), component());
+        ports.find(&web, &|_| false).unwrap();
+        let found = ports.of(&web);
+        let is_claimed = |port: &u16| claim(*port).is_err();
+        if !found.iter().all(is_claimed) {
+            // The kernel chose them: there are no ports above its range.
+            assert!(ports.claims.is_empty());
+            return;
+        }
+        ports.release(&web);
+        assert!(found.iter().all(is_claimed));
+        ports.find(&web, &|name| name == "components.web.port").unwrap();
+        assert_eq!(ports.claims.keys().collect::<BTreeSet<_>>(), ports.of(&web).iter().collect());
+        assert!(is_claimed(&found[0]) && ports.claims.len() == 2);
+    }
+
     #[test]
     fn ports_that_the_kernel_does_not_choose_are_above_its_range() {
         assert_eq!(ports_above("32768\t60999\n"), Some(61_000..=65_535));
@@ -179,7 +229,7 @@ mod tests {
     #[test]
     fn a_found_port_is_not_one_that_the_kernel_could_give_away() {
         let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
-        let (port, _socket) = hold_a_free_one().unwrap();
+        let port = hold_a_free_one().unwrap().number;
         if let Some(above) = ports_above(&range).filter(|above| above.len() >= MIN_PORTS) {
             assert!(above.contains(&port), "{port} of {range}");
         } else {

@@ -1,5 +1,7 @@
 //! Takes down what has lived long enough: after each trial, and at the end of the run whatever is left.
 
+use std::collections::BTreeSet;
+
 use loadlab_analysis::Exit;
 use loadlab_plan::{Case, Lifetime};
 use loadlab_record::documents::event::EventKind;
@@ -20,14 +22,25 @@ impl RunningSystem {
         failed: bool,
         state: &TrialState,
     ) -> Vec<(String, Exit)> {
+        let cut_off = self.cut_off();
         self.take_down(state, &|up| {
             let lives_on = match up.lifetime {
                 Lifetime::Trial => false,
                 Lifetime::Case => !failed && next == Some(up.case),
                 Lifetime::Experiment => next.is_some(),
             };
-            lives_on && up.is_ready && up.component.ended().is_none()
+            let is_well = up.component.ended().is_none() && !cut_off.contains(up.component.name());
+            lives_on && up.is_ready && is_well
         })
+    }
+
+    /// Names of components whose relay has ended: nobody reaches them any more.
+    pub(super) fn cut_off(&self) -> BTreeSet<String> {
+        let names = self.up.iter().map(|up| up.component.name());
+        names
+            .filter(|name| self.system.relay_of(name).is_some_and(|relay| relay.ended().is_some()))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Ends a search, during which all components stayed up: those still up get back the lifetimes that the case
@@ -52,7 +65,7 @@ impl RunningSystem {
             late(late_ns as f64 / (carried as f64).max(1.0)),
             late(latest_ns as f64)
         );
-        state.event(EventKind::Note { text });
+        state.record_note(text);
     }
 
     /// Takes down what does not stay, newest first. Services of a Compose file go all together. Returns what could not
@@ -77,13 +90,13 @@ impl RunningSystem {
                         let text = format!(
                             "{escaped} processes of `{component}` that had left its cgroup were killed"
                         );
-                        state.event(EventKind::Note { text });
+                        state.record_note(text);
                     }
-                    state.event(EventKind::Down { component, how: ending.as_str().to_owned() });
+                    state.record_event(EventKind::Down { component, how: ending.as_str().to_owned() });
                 }
                 Err(error) => {
                     let text = format!("cannot take down `{component}`: {error}");
-                    state.event(EventKind::Failed { text: text.clone() });
+                    state.record_event(EventKind::Failed { text: text.clone() });
                     failed.push((text, Exit::Failed));
                 }
             }

@@ -22,6 +22,10 @@ pub(super) fn conditions(expect: &[Expr], level: &Level, loads: &[plan::LoadSpec
     let plan::Model::Open { rate_per_s, arrivals: plan::Arrivals::Constant, .. } = load.model else {
         return Vec::new();
     };
+    // Each redirect is a further request.
+    if load.script.redirects > 0 {
+        return Vec::new();
+    }
     // One more, since both ends may have a request.
     let requests_in = |ns: u64| rate_per_s * ns as f64 / 1e9 + 1.0;
     let (settling, measured) = (requests_in(level.settle_ns), requests_in(level.length_ns));

@@ -1,27 +1,24 @@
 //! Judges a measurement of a level: whether it met the expectations, and whether it must be longer to decide.
 
-use loadlab_analysis::scaling::search::Outcome;
 use loadlab_analysis::trial::doubts::drops_many;
+use loadlab_record::documents::search::StepOutcome;
 use loadlab_record::documents::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
 use loadlab_record::expr::{Expr, Known, NumberSource, SummaryNumbers, TrialPart};
 
 /// A measurement that is too short is extended by this factor beyond what is needed: no two trials have the same rate.
 pub(super) const LONGER_BY: f64 = 1.1;
 
-/// Prefix of the reason if too few samples leave a level undecided.
-pub(super) const UNDECIDED: &str = "undecided: ";
-
 /// The outcome of a measurement, and the reason.
-pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (Outcome, String) {
+pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (StepOutcome, String) {
     if summary.verdict == Verdict::Invalid {
         let grave = summary.doubts.iter().find(|d| d.grave);
         return (
-            Outcome::Invalid,
+            StepOutcome::Invalid,
             grave.map_or("INVALID".to_owned(), |d| format!("{}: {}", d.kind, d.evidence)),
         );
     }
     if let Some((name, died)) = summary.components.iter().find_map(|(n, c)| Some((n, c.died.as_ref()?))) {
-        return (Outcome::Missed, format!("{name} died: {died}"));
+        return (StepOutcome::Missed, format!("{name} died: {died}"));
     }
     let numbers = SummaryNumbers::new(summary, &[]);
     let not_met = |(expr, said): &(&Expr, &Expectation)| {
@@ -29,27 +26,27 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (O
     };
     let not_met: Vec<_> = expect.iter().zip(&summary.expectations).filter(not_met).collect();
     if let Some((_, said)) = not_met.iter().find(|(_, said)| said.is_missed()) {
-        return (Outcome::Missed, with_value(said));
+        return (StepOutcome::Missed, with_value(said));
     }
     if ended_early {
         let why = not_met.first().map_or_else(String::new, |(_, said)| format!(": {}", with_value(said)));
-        return (Outcome::Missed, format!("ended early: it could no longer meet the expectations{why}"));
+        return (StepOutcome::Missed, format!("ended early: it could no longer meet the expectations{why}"));
     }
     // The measurement cannot be extended further. An expectation not known to hold does not count as met.
     if let Some((_, said)) = not_met.first() {
-        let why = format!("{UNDECIDED}{}; a longer level duration decides it", with_value(said));
-        return (Outcome::Missed, why);
+        let why = format!("undecided: {}; a longer level duration decides it", with_value(said));
+        return (StepOutcome::Undecided, why);
     }
     // Met for now, but not sustainable: a growing backlog does not show in the percentiles yet.
     if let Some(doubt) = summary.doubts.iter().find(|d| UNSTEADY.contains(&d.kind.as_str())) {
-        return (Outcome::Missed, format!("not steady: {}", doubt.evidence));
+        return (StepOutcome::Missed, format!("not steady: {}", doubt.evidence));
     }
     if drops_many(summary) {
         let Requests { dropped, due, .. } = summary.requests;
-        return (Outcome::Missed, format!("not steady: {dropped} of {due} requests due were never sent"));
+        return (StepOutcome::Missed, format!("not steady: {dropped} of {due} requests due were never sent"));
     }
     let shown: Vec<String> = summary.expectations.iter().map(with_value).collect();
-    (Outcome::Met, shown.join(", "))
+    (StepOutcome::Met, shown.join(", "))
 }
 
 /// Marks all expectations of a level that met them as holding, including percentiles with too few samples, where only

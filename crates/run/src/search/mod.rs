@@ -11,10 +11,9 @@ use loadlab_analysis::scaling::search::{Answer, LevelOutcome, NextLevel, Outcome
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
-use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::manifest::TrialKey;
 use loadlab_record::documents::search::{
-    Capacity, SearchFacts, SearchStep, SearchVariable, most_measurements,
+    Capacity, SearchFacts, SearchStep, SearchVariable, StepOutcome, most_measurements,
 };
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::Expr;
@@ -29,7 +28,7 @@ use crate::manifest::{figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::record::Record;
 use crate::running_system::RunningSystem;
-use crate::search::judge::{UNDECIDED, grown, judge, longer};
+use crate::search::judge::{grown, judge, longer};
 use crate::state::EventSink;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
@@ -240,7 +239,8 @@ impl SearchRun<'_> {
                 (self.task.emit)(RunEvent::Note(text));
                 continue;
             }
-            let (outcome, why) = judge(&summary, &self.task.conditions.expect, ended_early);
+            let (step_outcome, why) = judge(&summary, &self.task.conditions.expect, ended_early);
+            let outcome = Outcome::from(step_outcome);
             if outcome != Outcome::Met {
                 // The overloaded level opened more connections than a lower rate needs.
                 self.carried.connect_anew(|load| self.is_open(load));
@@ -254,21 +254,16 @@ impl SearchRun<'_> {
                 )));
                 continue;
             }
-            let word = match outcome {
-                Outcome::Missed if why.starts_with(UNDECIDED) => "undecided",
-                Outcome::Met => "met",
-                Outcome::Missed => "missed",
-                Outcome::Invalid => "invalid",
-            };
             (self.task.emit)(RunEvent::Note(format!(
-                "{}: {word} ({why})",
-                self.task.request.vary.level(level)
+                "{}: {} ({why})",
+                self.task.request.vary.level(level),
+                step_outcome.word()
             )));
             let p = |name: &str| summary.response_ms.figure(name).flatten();
             self.facts.path.push(SearchStep {
                 level,
                 trial,
-                outcome: word.to_owned(),
+                outcome: step_outcome,
                 why,
                 goodput_per_s: Some(summary.rate_per_s.ok),
                 p50_ms: p("p50"),
@@ -330,7 +325,7 @@ impl SearchRun<'_> {
         self.last = Some(number);
         let state = self.record.state(writer, task.cancel, running);
         if self.made == 0 {
-            task.notes.iter().for_each(|text| state.event(EventKind::Note { text: text.clone() }));
+            task.notes.iter().for_each(|text| state.record_note(text.clone()));
         }
         let dir = plan_dir(task.plan);
         let mut conditions = task.conditions.clone();
@@ -409,7 +404,7 @@ impl SearchRun<'_> {
     /// Whether every trial of the level was undecided: none definitely missed an expectation.
     fn is_open_at(&self, level: u64) -> bool {
         let mut trials = self.facts.path.iter().filter(|step| step.level == level);
-        trials.all(|step| step.outcome == "undecided")
+        trials.all(|step| step.outcome == StepOutcome::Undecided)
     }
 
     fn conclude(mut self, answer: Option<Answer>) -> Searched {

@@ -21,8 +21,8 @@ const PORT_RELEASE_TIMEOUT_NS: u64 = 2_000_000_000;
 /// How long a lever's command may take.
 const LEVER_TIMEOUT_NS: u64 = 10_000_000_000;
 
-/// Carries out the events of a trial.
-pub struct Actor<'a> {
+/// What everything that runs in a trial works with. Here it carries out the events.
+pub struct TrialContext<'a> {
     pub running: &'a RunningSystem,
     pub state: &'a TrialState,
     pub emit: EventSink<'a>,
@@ -35,7 +35,7 @@ pub struct Actor<'a> {
     pub levers: (&'a [LeverSpec], &'a str),
 }
 
-impl Actor<'_> {
+impl TrialContext<'_> {
     /// Carries out all events that are due before the loads are `over`. Returns how the components have changed.
     pub fn carry_out(&self, events: &[EventSpec], over: &Cancel) -> Changed {
         let mut changed = Changed::new();
@@ -48,7 +48,7 @@ impl Actor<'_> {
             match self.running.system.kill(killed) {
                 Ok(_) => *now = None,
                 // It is taken down with the rest.
-                Err(error) => self.state.event(EventKind::Note {
+                Err(error) => self.state.record_event(EventKind::Note {
                     text: format!("`{name}` was killed, but not removed yet: {error}"),
                 }),
             }
@@ -70,7 +70,7 @@ impl Actor<'_> {
             if let Some(why) = error {
                 let text = format!("`{}` could not be set back: {why}", event.text);
                 (self.emit)(RunEvent::Note(text.clone()));
-                self.state.event(EventKind::Failed { text: text.clone() });
+                self.state.record_event(EventKind::Failed { text: text.clone() });
                 self.state.abort(AbortReason::Command(text));
             }
         }
@@ -102,7 +102,7 @@ impl Actor<'_> {
             if self.wait(self.zero_ns.saturating_add(event.at_ns), over) {
                 if !self.state.must_end() {
                     let events = events[i..].iter().map(|event| event.text.clone()).collect();
-                    self.state.event(EventKind::Skipped { events });
+                    self.state.record_event(EventKind::Skipped { events });
                 }
                 return;
             }
@@ -140,7 +140,7 @@ impl Actor<'_> {
         }
         let (what, components) = (event.text.clone(), event.components.clone());
         (self.emit)(RunEvent::Acted { what: what.clone(), error: error.clone() });
-        self.state.event(EventKind::Action { what, components, error: error.clone() });
+        self.state.record_event(EventKind::Action { what, components, error: error.clone() });
         if let Some(why) = error {
             self.state.abort(AbortReason::Command(format!("event `{}` failed: {why}", event.text)));
         }
@@ -187,7 +187,7 @@ impl Actor<'_> {
                 // It has to be taken down whether it becomes ready or not.
                 changed.insert(name.to_owned(), Some(component.clone()));
                 let after_s = self.running.system.ready(&component, &self.state.cancel).map_err(message)?;
-                self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
+                self.state.record_event(EventKind::Ready { component: name.to_owned(), after_s });
             }
             Action::Pause | Action::Resume => {
                 let component = living()?;
@@ -201,7 +201,7 @@ impl Actor<'_> {
                 let missed = self.running.system.limit(&component, &wanted).map_err(message)?;
                 for missing in missed {
                     let (component, what, why) = (name.to_owned(), missing.what, missing.why);
-                    self.state.event(EventKind::Unavailable { component, what, why });
+                    self.state.record_event(EventKind::Unavailable { component, what, why });
                 }
                 self.state.record_limits(&component);
                 self.watch(&component);
@@ -228,7 +228,7 @@ impl Actor<'_> {
         let ready = self.running.ready_of(name).ok_or("it is not known when it is ready")?;
         let ready = self.running.system.ready_when(&component, ready, &self.state.cancel);
         let after_s = ready.map_err(message)?;
-        self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
+        self.state.record_event(EventKind::Ready { component: name.to_owned(), after_s });
         Ok(())
     }
 
@@ -239,13 +239,12 @@ impl Actor<'_> {
                 "the engine gave `{name}` another address: clients of the old one, such as a load that uses \
                  `${{components.{name}.address}}`, no longer reach it"
             );
-            (self.emit)(RunEvent::Note(text.clone()));
-            self.state.event(EventKind::Note { text });
+            self.state.record_and_show(text, self.emit);
         }
     }
 
     fn report_down(&self, name: &str, how: &str) {
-        self.state.event(EventKind::Down { component: name.to_owned(), how: how.to_owned() });
+        self.state.record_event(EventKind::Down { component: name.to_owned(), how: how.to_owned() });
     }
 
     /// Starts a component again.
@@ -273,7 +272,7 @@ impl Actor<'_> {
             self.watch(&relay);
         }
         let (name, pid) = (component.name().to_owned(), Some(component.process().pid));
-        self.state.event(EventKind::Up { component: name, pid });
+        self.state.record_event(EventKind::Up { component: name, pid });
         self.state.record_limits(component);
         self.watch(component);
     }

@@ -9,7 +9,7 @@ use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::summary::Loss;
 use loadlab_record::watch::names::PROBES;
 use loadlab_record::watch::sample::Sample;
-use loadlab_system::{Notice, Probe, WatchEvent, clock, drain};
+use loadlab_system::{Notice, Probe, UNHURRIED_READ_TIMEOUT_NS, WatchEvent, clock, drain};
 
 use crate::event::RunEvent;
 use crate::running_system::{RunningSystem, durability};
@@ -35,7 +35,7 @@ impl Trial<'_> {
         if state.must_end() {
             return None;
         }
-        state.event(EventKind::DrainStarted { until: text.clone() });
+        state.record_event(EventKind::DrainStarted { until: text.clone() });
         emit(RunEvent::Draining { until: text });
         let summary = self.sum_up(state, ready, measured, None, so_far(state, ready));
         let mut done = || {
@@ -55,7 +55,7 @@ impl Trial<'_> {
         let drained = drain(&mut done, planned.at_most_ns, &state.cancel);
         let took_s = clock::now_ns().saturating_sub(measured.ended_ns) as f64 / 1e9;
         let done = drained && !state.must_end();
-        state.event(EventKind::Drained { took_s, done });
+        state.record_event(EventKind::Drained { took_s, done });
         emit(RunEvent::Drained { took_s, done });
         done.then_some(took_s)
     }
@@ -76,7 +76,7 @@ impl Trial<'_> {
             Err(_) if state.must_end() => None,
             Err(why) => {
                 let text = format!("durability: cannot read what was stored: {why}");
-                state.event(EventKind::Failed { text: text.clone() });
+                state.record_event(EventKind::Failed { text: text.clone() });
                 state.abort(AbortReason::Command(text));
                 None
             }
@@ -90,12 +90,12 @@ impl Trial<'_> {
             return;
         }
         if let Err(error) =
-            running.commands("after_trial", &self.case.system.after_trial, &self.case.dir, state, emit)
+            running.run_commands("after_trial", &self.case.system.after_trial, &self.case.dir, state, emit)
         {
             if state.cancel.is_cancelled() {
                 return;
             }
-            state.event(EventKind::Failed { text: error.to_string() });
+            state.record_event(EventKind::Failed { text: error.to_string() });
             state.abort(AbortReason::Command(error.to_string()));
         }
     }
@@ -117,11 +117,11 @@ pub(super) fn read_last(state: &TrialState, probes: &[Probe]) {
         if state.must_end() {
             return;
         }
-        match probe.read(&mut || state.must_end()) {
+        match probe.read_within(UNHURRIED_READ_TIMEOUT_NS, &mut || state.must_end()) {
             Ok(value) => drop(readings.insert(probe.name().to_owned(), value)),
             Err(error) => {
                 failed.insert(probe.name().to_owned(), error.to_string());
-                state.event(EventKind::Note { text: format!("no final reading: {error}") });
+                state.record_note(format!("no final reading: {error}"));
             }
         }
     }

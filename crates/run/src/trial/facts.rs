@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::Planned;
 use loadlab_load::{LoadSpec, Model};
-use loadlab_record::documents::summary::{LoadFacts, StageFacts, ThinkFacts};
+use loadlab_record::documents::summary::{LoadFacts, LoadModel, StageFacts, ThinkFacts};
 use loadlab_record::spec::schedule::{Stage, Think, Until, WhenBehind};
 
 /// What was requested, for the summary. The trial sets when the load starts.
 pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     let (model, users, rate) = match &spec.model {
-        Model::Closed { users } => ("closed", Some(*users), None),
-        Model::Open { rate_per_s, .. } => ("open", None, Some(*rate_per_s)),
+        Model::Closed { users } => (LoadModel::Closed, Some(*users), None),
+        Model::Open { rate_per_s, .. } => (LoadModel::Open, None, Some(*rate_per_s)),
     };
     let (duration_s, requests) = match spec.until {
         Until::Elapsed(ns) => (Some(ns as f64 / 1e9), None),
@@ -25,7 +25,7 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     };
     let of_steps_s = pauses_of_steps_s(spec);
     LoadFacts {
-        model: model.to_owned(),
+        model,
         users,
         rate_per_s: rate,
         sessions: spec.journey.as_ref().is_some_and(|j| j.sessions),

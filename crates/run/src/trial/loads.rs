@@ -13,7 +13,7 @@ use crate::event::RunEvent;
 use crate::running_system::Changed;
 use crate::senders::{RemoteLoad, Senders};
 use crate::state::{AbortReason, EventSink, TrialState};
-use crate::trial::actions::Actor;
+use crate::trial::actions::TrialContext;
 use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, measure};
 use crate::trial::measurements::TrialMeasurements;
 use crate::trial::prepare::{LoadSource, PreparedLoad, PreparedTrial};
@@ -27,12 +27,12 @@ impl Trial<'_> {
     /// Runs all loads, and carries out the plan's events meanwhile.
     pub(super) fn load_and_act(
         &self,
-        actor: &Actor<'_>,
+        context: &TrialContext<'_>,
         ready: &PreparedTrial,
     ) -> (TrialMeasurements, Changed) {
-        let state = actor.state;
+        let state = context.state;
         let load = || {
-            let measured = load_all(self.conditions, ready, actor);
+            let measured = load_all(self.conditions, ready, context);
             TrialMeasurements { ended_ns: clock::now_ns(), ..measured }
         };
         if self.case.events.is_empty() {
@@ -41,7 +41,7 @@ impl Trial<'_> {
         let over = Cancel::new();
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("loadlab-events".into());
-            let acting = thread.spawn_scoped(scope, || actor.carry_out(&self.case.events, &over));
+            let acting = thread.spawn_scoped(scope, || context.carry_out(&self.case.events, &over));
             let acting = acting.map_err(|error| {
                 state.abort(AbortReason::Load(format!(
                     "cannot start a thread for the plan's events: {error}"
@@ -56,15 +56,15 @@ impl Trial<'_> {
 }
 
 /// Runs all loads of the case, each from its own start, with its batches. A single load runs on this thread.
-fn load_all(conditions: &Conditions, ready: &PreparedTrial, actor: &Actor<'_>) -> TrialMeasurements {
-    let one = |load| batches(conditions, load, actor);
+fn load_all(conditions: &Conditions, ready: &PreparedTrial, context: &TrialContext<'_>) -> TrialMeasurements {
+    let one = |load| batches(conditions, load, context);
     let done: Vec<Vec<MeasuredLoad>> = match ready.loads.as_slice() {
         [load] => vec![one(load)],
         loads => std::thread::scope(|scope| {
             let threads: Vec<_> = loads.iter().map(|load| scope.spawn(move || one(load))).collect();
             let of = |load: &PreparedLoad| format!("the one for load `{}`", load.name());
             let ends = threads.into_iter().zip(loads);
-            ends.map(|(thread, load)| joined(thread.join(), &of(load), actor.state)).collect()
+            ends.map(|(thread, load)| joined(thread.join(), &of(load), context.state)).collect()
         }),
     };
     let mut measured = TrialMeasurements::default();
@@ -86,8 +86,8 @@ fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialS
 }
 
 /// Runs a load repeatedly against the running system, with pauses in between.
-fn batches(conditions: &Conditions, load: &PreparedLoad, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
-    let &Actor { running, state, emit, zero_ns, senders, .. } = actor;
+fn batches(conditions: &Conditions, load: &PreparedLoad, context: &TrialContext<'_>) -> Vec<MeasuredLoad> {
+    let &TrialContext { running, state, emit, zero_ns, senders, .. } = context;
     let notices = &running.notices;
     let mut done = Vec::new();
     let mut start_ns = zero_ns.saturating_add(load.start_ns);
@@ -97,7 +97,7 @@ fn batches(conditions: &Conditions, load: &PreparedLoad, actor: &Actor<'_>) -> V
     }
     for batch in 0..load.batches {
         let name = load.name().to_owned();
-        state.event_at(start_ns, EventKind::LoadStarted { load: name.clone(), batch });
+        state.record_event_at(start_ns, EventKind::LoadStarted { load: name.clone(), batch });
         emit(RunEvent::LoadStarted {
             load: name.clone(),
             batch: (batch, load.batches),
@@ -106,9 +106,9 @@ fn batches(conditions: &Conditions, load: &PreparedLoad, actor: &Actor<'_>) -> V
         });
         let first_id = load.first_ids.get(batch as usize).copied().unwrap_or(0);
         let origin = Origin { start_ns, zero_ns, batch, first_id };
-        let Some(measured) = one_batch(conditions, load, origin, actor) else { break };
+        let Some(measured) = one_batch(conditions, load, origin, context) else { break };
         let how = measured.how.clone();
-        state.event(EventKind::LoadEnded { load: name.clone(), batch, how: how.clone() });
+        state.record_event(EventKind::LoadEnded { load: name.clone(), batch, how: how.clone() });
         emit(RunEvent::LoadEnded { load: name, how });
         let complete = measured.ended == Ended::Complete;
         done.push(measured);
@@ -137,7 +137,7 @@ fn one_batch(
     conditions: &Conditions,
     load: &PreparedLoad,
     origin: Origin,
-    actor: &Actor<'_>,
+    context: &TrialContext<'_>,
 ) -> Option<MeasuredLoad> {
     let (facts, stop_when) = (&load.facts, conditions.stop_when.as_slice());
     match &load.sends {
@@ -158,11 +158,11 @@ fn one_batch(
                 origin,
                 senders: senders.as_deref(),
             };
-            measure(&request, actor.state, Some(&actor.running.notices), actor.emit)
+            measure(&request, context.state, Some(&context.running.notices), context.emit)
         }
         LoadSource::Program(program) => {
             let shown = (conditions.figures.as_slice(), conditions.has_viewer);
-            ProgramRequest { program, facts, stop_when, shown, origin }.measure(actor)
+            ProgramRequest { program, facts, stop_when, shown, origin }.measure(context)
         }
     }
 }

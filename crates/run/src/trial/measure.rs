@@ -14,9 +14,8 @@ use loadlab_record::counts::example::Example;
 use loadlab_record::counts::hlog::Interval;
 use loadlab_record::counts::ids::{IdLine, IdSet};
 use loadlab_record::counts::load::{Counts, InWindow, Measured, Series, TagMeasured, Tick, Window};
-use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::figure::NumberKind;
-use loadlab_record::documents::summary::{AgentSummary, Ended, Generator, LoadFacts};
+use loadlab_record::documents::summary::{AgentSummary, Ended, Generator, LoadFacts, LoadModel};
 use loadlab_record::expr::{Expr, Figure, NameRef, kind_of};
 use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
@@ -113,11 +112,16 @@ pub fn measure(
     let result = match request.senders {
         None => run(request.spec, &control, request.origin, &mut observer),
         Some(senders) => {
-            let cancelled = || state.must_end();
+            // While an agent is silent, nothing is reported, but components may die.
+            let cancelled = || {
+                if let Some(notices) = notices {
+                    state.handle_notices(notices, emit);
+                }
+                state.must_end()
+            };
             let on_news = |news: SenderNews| match news {
                 SenderNews::Note(text) => {
-                    state.event(EventKind::Note { text: text.clone() });
-                    emit(RunEvent::Note(text));
+                    state.record_and_show(text, emit);
                 }
                 SenderNews::Agents(agents) => {
                     emit(RunEvent::Agents { load: request.spec.name.clone(), agents });
@@ -230,8 +234,9 @@ impl<'a> Measuring<'a> {
             }
             LoadEvent::Progress(totals) => {
                 self.end_if_due(totals);
-                emit(RunEvent::Progress(self.progress(totals)));
+                // A line about the progress shows the figures too.
                 self.show_figures(totals, emit);
+                emit(RunEvent::Progress(self.progress(totals)));
                 self.doubt(totals, emit);
             }
         }
@@ -278,7 +283,7 @@ impl<'a> Measuring<'a> {
         let mut facts = self.request.facts.clone();
         facts.start_s = at_s;
         let seconds = steady::seconds_of(&self.ticks, &facts);
-        let Some(warm) = steady::warm_up(&seconds, facts.model == "open") else { return };
+        let Some(warm) = steady::warm_up(&seconds, facts.model == LoadModel::Open) else { return };
         let stays = |from_s: f64| from_s >= warm.until_s - 0.05;
         let intervals: Vec<&Interval> = self.intervals.iter().filter(|i| stays(i.from_s)).collect();
         let merged = |name: &str, into: &mut Histogram| {
@@ -310,7 +315,7 @@ impl<'a> Measuring<'a> {
             "warm-up detected: percentiles and rates leave out the first {:.0} s",
             measured.window.from_s
         );
-        self.state.event(EventKind::Note { text });
+        self.state.record_note(text);
     }
 
     /// Checks whether the load must end.
@@ -360,7 +365,9 @@ impl<'a> Measuring<'a> {
             return;
         }
         self.doubted_s = second;
-        let throttled_ns = own_usage::throttled_since(&self.throttled_before);
+        // Of what agents send, only their reports tell.
+        let is_own = self.request.senders.is_none();
+        let throttled_ns = own_usage::throttled_since(&self.throttled_before).filter(|_| is_own);
         let so_far = SoFar {
             at_s: totals.at_s,
             counts: &totals.counts,

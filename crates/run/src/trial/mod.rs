@@ -37,7 +37,7 @@ use crate::running_system::error::BringUpError;
 use crate::senders::Senders;
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::translate::hosts;
-use crate::trial::actions::Actor;
+use crate::trial::actions::TrialContext;
 use crate::trial::carryover::Carried;
 use crate::trial::drain::read_last;
 use crate::trial::measure::LEAD_NS;
@@ -159,7 +159,7 @@ impl Trial<'_> {
     fn fail_before_load(&self, error: &BringUpError, state: &TrialState) -> TrialOutcome {
         let text = error.to_string();
         state.ensure_clock();
-        state.event(EventKind::Failed { text: text.clone() });
+        state.record_event(EventKind::Failed { text: text.clone() });
         let exit = match (error, state.abort_reason()) {
             _ if state.cancel.is_cancelled() => Exit::Interrupted,
             (_, Some(AbortReason::Store(_) | AbortReason::Load(_))) => Exit::CouldNotRun,
@@ -194,17 +194,18 @@ impl Trial<'_> {
             zero_ns += carried.takes_ns();
         }
         state.set_clock(zero_ns);
-        state.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
+        state.record_event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
         let Watching { mut watcher, profiler } = self.start_watching(running, idle, state, ready, zero_ns);
         let (watcher_of, senders) = (watcher.as_ref(), self.senders);
         let levers = (self.case.levers.as_slice(), self.case.dir.as_str());
-        let actor = Actor { running: &*running, state, emit, watcher: watcher_of, zero_ns, senders, levers };
-        let (measured, changed) = self.load_and_act(&actor, ready);
+        let context =
+            TrialContext { running: &*running, state, emit, watcher: watcher_of, zero_ns, senders, levers };
+        let (measured, changed) = self.load_and_act(&context, ready);
         let samples = profiler.map(Profiler::stop);
-        actor.restore(self.restore);
+        context.restore(self.restore);
         // Resource use of the load is counted up to here, before anything else happens.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
-            state.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });
+            state.record_note(format!("no samples at the end of the load: {error}"));
         }
         running.take_changed(changed);
         let drained_s = self.drain(state, ready, &measured, emit, &running.notices);
@@ -214,7 +215,7 @@ impl Trial<'_> {
             running.function_lists.sampled(samples.processes(), state);
             state.record_profile(&samples.named());
         }
-        ready.names.moved().into_iter().for_each(|moved| state.event(hosts::name_moved(moved)));
+        ready.names.moved().into_iter().for_each(|moved| state.record_event(hosts::name_moved(moved)));
         running.report_escaped(state, emit);
         running.externals.check_ended(state, emit);
         read_last(state, &ready.probes);
@@ -230,7 +231,7 @@ impl Trial<'_> {
         let failure = trouble.map(|t| t.describe()).or_else(|| unwritten.map(|error| error.to_string()));
         let failure = failure.or_else(|| {
             let why = unanswered(&summary, &measured.examples).filter(|_| !state.cancel.is_cancelled())?;
-            state.event(EventKind::Failed { text: why.clone() });
+            state.record_event(EventKind::Failed { text: why.clone() });
             Some(why)
         });
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }

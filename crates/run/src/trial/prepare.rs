@@ -9,8 +9,7 @@ use loadlab_load::LoadSpec;
 use loadlab_load::target::Allowed;
 use loadlab_load::target::names::Names;
 use loadlab_plan as plan;
-use loadlab_record::documents::event::EventKind;
-use loadlab_record::documents::summary::{LoadFacts, sum_of_known};
+use loadlab_record::documents::summary::{LoadFacts, LoadModel, sum_of_known};
 use loadlab_record::sync::lock;
 use loadlab_system::Probe;
 
@@ -101,7 +100,7 @@ impl Trial<'_> {
     ) -> Result<PreparedTrial, BringUpError> {
         running.bring_up(self.index, self.case, state, emit)?;
         running.seed(self.case, state, emit)?;
-        running.commands("before_trial", &self.case.system.before_trial, &self.case.dir, state, emit)?;
+        running.run_commands("before_trial", &self.case.system.before_trial, &self.case.dir, state, emit)?;
         let asked = RefCell::new(BTreeMap::new());
         let names = |name: &str| {
             let value = running.name(name, None)?;
@@ -171,7 +170,7 @@ impl Trial<'_> {
         if context.load.http.protocol == plan::Protocol::Auto {
             let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
             let text = format!("`{}` uses {spoken}, as negotiated before the load", context.load.name);
-            state.event(EventKind::Note { text });
+            state.record_note(text);
         }
         let facts = facts_of(&spec, &url);
         Ok((Box::new(spec), facts))
@@ -203,7 +202,7 @@ impl Trial<'_> {
         let Some(senders) = self.senders else { return Ok(()) };
         for remote in ready.loads.iter().filter_map(|load| load.remote.as_ref()) {
             let prepared = senders.prepare(&remote.load, &|| state.must_end())?;
-            state.event(EventKind::Note { text: prepared.described() });
+            state.record_note(prepared.described());
             *lock(&remote.ready) = Some(prepared);
         }
         Ok(())
@@ -234,7 +233,7 @@ pub(super) fn together(loads: &[PreparedLoad]) -> LoadFacts {
         all.keep_alive &= load.keep_alive;
         all.targets.extend(load.targets.iter().cloned());
         if all.model != load.model {
-            all.model = "mixed".to_owned();
+            all.model = LoadModel::Mixed;
         }
     }
     all

@@ -10,12 +10,14 @@ use loadlab_load::run::Origin;
 use loadlab_plan as plan;
 use loadlab_record::counts::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::documents::event::EventKind;
-use loadlab_record::documents::summary::{Generator, LoadFacts};
+use loadlab_record::documents::summary::{Generator, LoadFacts, LoadModel};
 use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::text::units::format_count;
 use loadlab_record::watch::sample::Sample;
-use loadlab_system::{CommandResult, CommandSpec, Probe, RunningCommand, WatchEvent, clock};
+use loadlab_system::{
+    CommandResult, CommandSpec, Probe, RunningCommand, UNHURRIED_READ_TIMEOUT_NS, WatchEvent, clock,
+};
 
 use crate::event::{Progress, RunEvent};
 use crate::running_system::RunningSystem;
@@ -23,7 +25,7 @@ use crate::running_system::error::BringUpError;
 use crate::state::{AbortReason, TrialState};
 use crate::translate::component;
 use crate::translate::error::TranslateError;
-use crate::trial::actions::Actor;
+use crate::trial::actions::TrialContext;
 use crate::trial::live_numbers::SystemFigures;
 use crate::trial::measure::MeasuredLoad;
 use crate::trial::running_load::RunningLoad;
@@ -94,7 +96,7 @@ impl Program {
     /// What was requested, for the summary.
     pub fn facts(&self) -> LoadFacts {
         LoadFacts {
-            model: "command".to_owned(),
+            model: LoadModel::Command,
             requests: self.requests,
             url: self.command.command.to_string(),
             ..LoadFacts::default()
@@ -119,7 +121,7 @@ pub struct ProgramRequest<'a> {
 /// A program that is running.
 struct ProgramRun<'a> {
     run: &'a ProgramRequest<'a>,
-    actor: &'a Actor<'a>,
+    context: &'a TrialContext<'a>,
     running: RunningCommand,
     /// The probe's value before the program started.
     base: f64,
@@ -154,36 +156,37 @@ enum ProgramEnd {
 impl ProgramRequest<'_> {
     /// Runs the program to its end. Trouble is recorded in the trial's state; what was counted is returned all the
     /// same.
-    pub fn measure(&self, actor: &Actor<'_>) -> Option<MeasuredLoad> {
-        let Actor { state, .. } = *actor;
+    pub fn measure(&self, context: &TrialContext<'_>) -> Option<MeasuredLoad> {
+        let TrialContext { state, .. } = *context;
         let name = &self.program.name;
         let fails = |why: String| {
             state.abort(AbortReason::Load(format!("load `{name}`: {why}")));
             None
         };
-        let base = match self.program.counted_by.read(&mut || state.must_end()) {
-            Ok(value) => value,
-            Err(_) if state.must_end() => return None,
-            Err(error) => {
-                return fails(format!(
-                    "cannot read the probe that counts its requests before it starts: {error}"
-                ));
-            }
-        };
+        let base =
+            match self.program.counted_by.read_within(UNHURRIED_READ_TIMEOUT_NS, &mut || state.must_end()) {
+                Ok(value) => value,
+                Err(_) if state.must_end() => return None,
+                Err(error) => {
+                    return fails(format!(
+                        "cannot read the probe that counts its requests before it starts: {error}"
+                    ));
+                }
+            };
         if state.cancel.wait_until(self.origin.start_ns) {
             return None;
         }
-        let running = match actor.running.system.begin_command(&self.program.command) {
+        let running = match context.running.system.begin_command(&self.program.command) {
             Ok(running) => running,
             Err(error) => return fails(error.to_string()),
         };
-        if let Some(watcher) = actor.watcher {
+        if let Some(watcher) = context.watcher {
             watcher.add(running.target(name));
         }
         let began_ns = self.program.started_when_output.is_none().then(|| running.started_ns());
         let mut program = ProgramRun {
             run: self,
-            actor,
+            context,
             second_ns: running.started_ns(),
             looked_ns: running.started_ns(),
             running,
@@ -201,7 +204,7 @@ impl ProgramRequest<'_> {
         program.sampled(first, program.running.started_ns());
         let end = program.follow();
         let last = target.read_now();
-        let result = actor.running.system.end_command(&program.running);
+        let result = context.running.system.end_command(&program.running);
         match result {
             Ok(result) => {
                 program.sampled(last, result.ended_ns);
@@ -215,12 +218,12 @@ impl ProgramRequest<'_> {
 
 impl<'a> ProgramRun<'a> {
     fn running_load(&self) -> RunningLoad<'a> {
-        RunningLoad { name: &self.run.program.name, facts: self.run.facts, state: self.actor.state }
+        RunningLoad { name: &self.run.program.name, facts: self.run.facts, state: self.context.state }
     }
 
     /// Follows the program until it ends or must end.
     fn follow(&mut self) -> ProgramEnd {
-        let state = self.actor.state;
+        let state = self.context.state;
         let deadline_ns = self.running.started_ns().saturating_add(self.run.program.timeout_ns);
         loop {
             let look_ns = if self.began_ns.is_some() { POLL_INTERVAL_NS } else { BEGIN_POLL_INTERVAL_NS };
@@ -228,7 +231,7 @@ impl<'a> ProgramRun<'a> {
             if self.running.wait(next_ns, &state.cancel) {
                 return ProgramEnd::Itself;
             }
-            state.handle_notices(&self.actor.running.notices, self.actor.emit);
+            state.handle_notices(&self.context.running.notices, self.context.emit);
             if state.must_end() {
                 return ProgramEnd::Trial;
             }
@@ -248,7 +251,7 @@ impl<'a> ProgramRun<'a> {
         let samples = sample.map(|sample| vec![Sample { at_s, ..sample }]);
         samples
             .into_iter()
-            .for_each(|samples| self.actor.state.take_watch_event(WatchEvent::Samples(samples)));
+            .for_each(|samples| self.context.state.take_watch_event(WatchEvent::Samples(samples)));
     }
 
     fn check_begin(&mut self, now_ns: u64) -> bool {
@@ -275,7 +278,9 @@ impl<'a> ProgramRun<'a> {
         }
         let at_s = self.since_began_s(now_ns);
         let last = self.ticks.last().map_or(0.0, |t| t.counts.ok as f64);
-        (self.actor.emit)(RunEvent::Progress(Progress {
+        // A line about the progress shows the figures too.
+        self.show_figures(counted, at_s);
+        (self.context.emit)(RunEvent::Progress(Progress {
             load: self.run.program.name.clone(),
             at_s,
             counts: counts_of(counted),
@@ -284,7 +289,6 @@ impl<'a> ProgramRun<'a> {
             p99_ms: None,
             connections: 0,
         }));
-        self.show_figures(counted, at_s);
         if self.run.stop_when.is_empty() {
             return false;
         }
@@ -298,13 +302,13 @@ impl<'a> ProgramRun<'a> {
         if let Some(shown) = &mut self.shown
             && shown.is_due(at_s)
         {
-            load.show(shown, measured(counted, at_s), self.actor.emit);
+            load.show(shown, measured(counted, at_s), self.context.emit);
         }
     }
 
     /// The count according to the watcher's last reading.
     fn counted_so_far(&self) -> u64 {
-        let last = self.actor.state.readings().last(self.run.program.counted_by.name());
+        let last = self.context.state.readings().last(self.run.program.counted_by.name());
         last.map_or(self.reported, |value| self.grown_to(value)).max(self.reported)
     }
 
@@ -326,8 +330,8 @@ impl<'a> ProgramRun<'a> {
             ..Tick::default()
         };
         (self.second_ns, self.reported) = (end_ns, counted.max(self.reported));
-        self.actor.state.write(|w| w.tick(&tick));
-        (self.actor.emit)(RunEvent::Second(Box::new(tick.clone())));
+        self.context.state.write(|w| w.tick(&tick));
+        (self.context.emit)(RunEvent::Second(Box::new(tick.clone())));
         self.ticks.push(tick);
     }
 
@@ -337,21 +341,22 @@ impl<'a> ProgramRun<'a> {
 
     /// The result of the program. Reads the probe once more: this last value counts.
     fn finish(mut self, end: ProgramEnd, result: CommandResult) -> MeasuredLoad {
-        let Actor { state, .. } = *self.actor;
+        let TrialContext { state, .. } = *self.context;
         let program = self.run.program;
-        let counted = match program.counted_by.read(&mut || state.must_end()) {
-            Ok(value) => {
-                state.add_reading(program.counted_by.name(), value);
-                self.grown_to(value).max(self.reported)
-            }
-            Err(error) => {
-                if !state.must_end() {
-                    let text = format!("load `{}`: cannot count its requests: {error}", program.name);
-                    state.abort(AbortReason::Load(text));
+        let counted =
+            match program.counted_by.read_within(UNHURRIED_READ_TIMEOUT_NS, &mut || state.must_end()) {
+                Ok(value) => {
+                    state.add_reading(program.counted_by.name(), value);
+                    self.grown_to(value).max(self.reported)
                 }
-                self.counted_so_far()
-            }
-        };
+                Err(error) => {
+                    if !state.must_end() {
+                        let text = format!("load `{}`: cannot count its requests: {error}", program.name);
+                        state.abort(AbortReason::Load(text));
+                    }
+                    self.counted_so_far()
+                }
+            };
         self.judge(&end, &result, counted);
         let began_ns = self.began_ns.unwrap_or(result.ended_ns);
         let ended_ns = result.ended_ns.max(began_ns);
@@ -380,18 +385,17 @@ impl<'a> ProgramRun<'a> {
 
     /// Checks whether the program did what it should.
     fn judge(&self, end: &ProgramEnd, result: &CommandResult, counted: u64) {
-        let (state, program) = (self.actor.state, self.run.program);
+        let (state, program) = (self.context.state, self.run.program);
         if result.stragglers > 0 {
             let text = format!(
                 "load `{}`: {} processes outlived its command and were killed",
                 program.name, result.stragglers
             );
-            (self.actor.emit)(RunEvent::Note(text.clone()));
-            state.event(EventKind::Note { text });
+            state.record_and_show(text, self.context.emit);
         }
         let (exit, took_s) = (result.status.exit, result.took_s);
         let (name, command) = (result.name.clone(), result.command.clone());
-        state.event(EventKind::Command { name, command, exit, took_s });
+        state.record_event(EventKind::Command { name, command, exit, took_s });
         let why = match end {
             ProgramEnd::Stopped | ProgramEnd::Trial => return,
             ProgramEnd::Late => {

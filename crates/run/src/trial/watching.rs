@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use loadlab_record::documents::event::EventKind;
 use loadlab_record::text::time::SECOND_NS;
 use loadlab_system::{
     Answering, Emit, IdleReadings, Listening, ProfileSpec, Profiler, SampleTiming, TrialClock, Watcher,
@@ -58,14 +57,14 @@ impl Trial<'_> {
         let IdleSystem { addresses, found, readings } = idle;
         let mut watcher = self.watch(running, readings, state, ready, zero_ns);
         if let Some(text) = found.described(0) {
-            state.event(EventKind::Note { text });
+            state.record_note(text);
         }
         if let Some(unseen) = unseen(&found).filter(|_| !leaves_files()) {
             state.take_watch_event(unseen);
         } else if let Some(watcher) = watcher.as_mut().filter(|_| !addresses.is_empty())
             && let Err(error) = watcher.follow(addresses, found, hand_to(state))
         {
-            state.event(EventKind::Note { text: format!("cannot follow who answers: {error}") });
+            state.record_note(format!("cannot follow who answers: {error}"));
         }
         let profiler = self.profiler(watcher.as_ref(), state);
         Watching { watcher, profiler }
@@ -98,7 +97,7 @@ impl Trial<'_> {
         match scraped {
             Ok(watcher) => Some(watcher),
             Err(error) => {
-                state.event(EventKind::Note { text: format!("cannot watch the system: {error}") });
+                state.record_note(format!("cannot watch the system: {error}"));
                 None
             }
         }
@@ -126,9 +125,7 @@ impl Trial<'_> {
             on_wait: planned.on_wait,
         };
         let started = watcher?.profile(spec);
-        started
-            .inspect_err(|error| state.event(EventKind::Note { text: format!("no profile: {error}") }))
-            .ok()
+        started.inspect_err(|error| state.record_note(format!("no profile: {error}"))).ok()
     }
 }
 

@@ -11,14 +11,14 @@ pub mod coordinator;
 mod files;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::context::{GetStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, Context, stream};
-use async_nats::{Client, ConnectOptions, Event, ServerError};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
 use futures_util::StreamExt;
 use loadlab_record::text::url::ServerUrl;
 use tokio::sync::mpsc;
@@ -29,6 +29,10 @@ const ANNOUNCED: &str = "loadlab.announce";
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a message waits for its acknowledgement before it is resent.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a server that does not answer is tried at first.
+const FIRST_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause between attempts to connect again: an agent that cannot be heard for a few seconds is lost.
+const RECONNECT_DELAY: Duration = Duration::from_millis(250);
 /// How long the server recognises a repeated message.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// Space reserved for a message's headers.
@@ -102,8 +106,30 @@ type Denied = mpsc::UnboundedReceiver<String>;
 
 impl Server {
     async fn connect(&self) -> Result<(Client, Denied), SwarmError> {
+        let until = Instant::now() + FIRST_CONNECT_TIMEOUT;
+        loop {
+            let (deny, denied) = mpsc::unbounded_channel();
+            let error = match self.options(deny)?.connect(self.shown()).await {
+                Ok(client) => return Ok((client, denied)),
+                Err(error) => error,
+            };
+            if error.kind() == ConnectErrorKind::TimedOut && Instant::now() < until {
+                continue;
+            }
+            let (mut why, mut source) = (error.to_string(), std::error::Error::source(&error));
+            while let Some(cause) = source {
+                if !why.contains(&cause.to_string()) {
+                    why.push_str(&format!(": {cause}"));
+                }
+                source = cause.source();
+            }
+            return Err(SwarmError::Connect { url: self.shown(), why });
+        }
+    }
+
+    fn options(&self, deny: mpsc::UnboundedSender<String>) -> Result<ConnectOptions, SwarmError> {
         let mut options = ConnectOptions::new().name(&self.name).connection_timeout(ACK_TIMEOUT);
-        let (deny, denied) = mpsc::unbounded_channel();
+        options = options.reconnect_delay_callback(|_| RECONNECT_DELAY);
         options = options.event_callback(move |event| {
             if let Event::ServerError(ServerError::Other(why)) = event {
                 // No one listens any more once the run is over.
@@ -132,17 +158,7 @@ impl Server {
         if let Some(ca) = &self.ca {
             options = options.add_root_certificates(ca.clone()).require_tls(true);
         }
-        let connected = options.connect(self.shown()).await.map_err(|error| {
-            let (mut why, mut source) = (error.to_string(), std::error::Error::source(&error));
-            while let Some(cause) = source {
-                if !why.contains(&cause.to_string()) {
-                    why.push_str(&format!(": {cause}"));
-                }
-                source = cause.source();
-            }
-            SwarmError::Connect { url: self.shown(), why }
-        });
-        Ok((connected?, denied))
+        Ok(options)
     }
 
     /// The server's URL without credentials.

@@ -515,7 +515,7 @@ mod tests {
 
     #[test]
     fn a_reset_comes_behind_what_was_sent_before() {
-        let mut bench = Bench::new(200_000_000);
+        let mut bench = Bench::new(2_000_000_000);
         bench.server.write_all(b"answer").unwrap();
         while bench.relay.connections[&0].ways[1].queue.is_empty() {
             bench.turn();

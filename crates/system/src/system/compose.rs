@@ -172,7 +172,6 @@ impl System {
         cancel: &Cancel,
         component: &dyn Fn(&str, &str) -> ComponentSpec,
     ) -> Result<()> {
-        let started_ns = clock::now_ns();
         let timeout_ns = project.spec.timeout_ns;
         let up = || self.compose(&project.words, &["up", "-d"], &project.spec, timeout_ns, cancel);
         let (socket, label) = (engine.socket().to_owned(), self.project_label());
@@ -180,6 +179,8 @@ impl System {
         // If Compose is killed midway, its pending requests have no one waiting for them.
         let is_answered = |e: &Error| !matches!(e, Error::CommandTimeout { .. } | Error::Cancelled { .. });
         self.asking(asked, up, is_answered)??;
+        // Services are waited for from now on; how long Compose itself may take, its own time limit says.
+        let started_ns = clock::now_ns();
         let found = self.containers_of(engine, &project.name)?;
         for one in &found {
             let several = found.iter().filter(|f| f.service == one.service).count() > 1;

@@ -1,7 +1,7 @@
 //! What holds requests back in a place none of whose resources is saturated: a link, a pool, a disk, acknowledgements,
 //! limited concurrency, or plain latency.
 
-use loadlab_record::documents::summary::Summary;
+use loadlab_record::documents::summary::{LoadModel, Summary};
 use loadlab_record::text::units::{format_bytes, format_count, format_duration_ns, significant};
 use loadlab_record::watch::evidence::Pair;
 use loadlab_record::watch::names::GENERATOR;
@@ -158,8 +158,9 @@ pub fn keeps_up(trial: &TrialData<'_>) -> bool {
     // With too few requests for a median the mean represents it.
     let middle_ms = s.response_ms.p50.or(s.response_ms.mean);
     let answered_per_s = s.rate_per_s.ok + under_way_per_s(s, middle_ms.unwrap_or(0.0));
-    let is_answered =
-        s.load.model == "open" && answered_per_s >= 0.99 * s.rate_per_s.due && s.rate_per_s.due > 0.0;
+    let is_answered = s.load.model == LoadModel::Open
+        && answered_per_s >= 0.99 * s.rate_per_s.due
+        && s.rate_per_s.due > 0.0;
     let is_slow = middle_ms
         .zip(s.response_ms.min)
         .is_none_or(|(middle_ms, min_ms)| middle_ms > 5.0 * min_ms && middle_ms > 5.0);
@@ -178,7 +179,7 @@ fn under_way_per_s(s: &Summary, middle_ms: f64) -> f64 {
 pub fn is_pausing(trial: &TrialData<'_>) -> bool {
     let load = &trial.summary.load;
     let pauses = load.think_s.is_some_and(|s| s > 0.0) || load.pace_s.is_some();
-    let users = load.users.filter(|_| load.model == "closed" && pauses && load.stages.is_empty());
+    let users = load.users.filter(|_| load.model == LoadModel::Closed && pauses && load.stages.is_empty());
     users.is_some_and(|users| trial.summary.concurrency_mean <= FEW_WAIT * users as f64)
 }
 

@@ -131,6 +131,8 @@ pub(super) fn port_of(url: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use loadlab_record::documents::summary::LoadModel;
+
     use super::*;
 
     #[test]
@@ -165,7 +167,7 @@ mod tests {
         // Older records, and programs, whose targets are not known.
         check(&with(&[]), [true, true, true, false, true]);
         check(&LoadFacts { keep_alive: false, ..with(&[]) }, [true; 5]);
-        let program = LoadFacts { model: "command".into(), url: "./wrk".into(), ..LoadFacts::default() };
+        let program = LoadFacts { model: LoadModel::Command, url: "./wrk".into(), ..LoadFacts::default() };
         check(&program, [true, false, true, false, true]);
     }
 

@@ -5,7 +5,7 @@ use loadlab_record::Histogram;
 use loadlab_record::counts::histogram::rank_of;
 use loadlab_record::counts::load::Series;
 use loadlab_record::documents::figure::NumberKind;
-use loadlab_record::documents::summary::{Doubt, LoadFacts, PERCENTILES, Summary};
+use loadlab_record::documents::summary::{Doubt, LoadFacts, LoadModel, PERCENTILES, Summary};
 use loadlab_record::expr::{Expr, built_in_kind};
 use loadlab_record::text::units::format_duration_ns;
 
@@ -29,7 +29,7 @@ const LATE_REQUESTS: f64 = 10.0;
 /// Whether requests have due times, which can be missed: the open model, a pace, or thinking. Then lateness decides
 /// whether the generator kept up.
 pub(crate) fn has_due_times(load: &LoadFacts) -> bool {
-    load.model != "closed" || load.pace_s.is_some() || load.think_s.is_some_and(|s| s > 0.0)
+    load.model != LoadModel::Closed || load.pace_s.is_some() || load.think_s.is_some_and(|s| s > 0.0)
 }
 
 /// Requests were noticed later than they were due. Only if requests have due times.

@@ -187,7 +187,7 @@ impl Chance {
     }
 
     /// When a wait without events ends: sometimes early.
-    pub(super) fn interrupts(&mut self, now_ns: u64, until_ns: u64) -> u64 {
+    pub(super) fn interrupt(&mut self, now_ns: u64, until_ns: u64) -> u64 {
         match self.below(16) {
             0 => now_ns + self.below(until_ns.saturating_sub(now_ns) + 1),
             _ => until_ns,

@@ -172,7 +172,7 @@ impl<S: Server> SimOps<S> {
     }
 
     /// Handles a reply that has arrived from the server.
-    pub(super) fn arrives(&mut self, conn: ConnId, reply: Reply) {
+    pub(super) fn take_in(&mut self, conn: ConnId, reply: Reply) {
         let Some(network) = &mut self.network else { return };
         let wire = &mut self.threads[self.at].wires[conn as usize];
         if wire.has_seen_reset || (wire.is_half_closed && !matches!(reply, Reply::Error(_))) {

@@ -14,7 +14,7 @@ impl Users<'_> {
     pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], TemplateError> {
         let draw = self.draw(user, request, now_ns);
         let used = self.compose(user, request, now_ns, draw)?;
-        self.drawn(user, draw, used);
+        self.keep_draw(user, draw, used);
         Ok(&self.head)
     }
 

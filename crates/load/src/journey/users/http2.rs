@@ -143,7 +143,7 @@ impl<'r> Users<'r> {
                 Ok(())
             })?;
         }
-        self.drawn(user, draw, random);
+        self.keep_draw(user, draw, random);
         Ok(Http2Request { pieces: &self.pieces, text: &self.head, body: &self.body, id: self.last_id })
     }
 }

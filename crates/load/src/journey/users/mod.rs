@@ -101,12 +101,12 @@ impl<'r> Users<'r> {
     }
 
     /// Sets the wall clock at the load's start, unless the load specifies it.
-    pub fn begins_at_unix(&mut self, unix_ns: u64) {
+    pub fn set_start_unix_ns(&mut self, unix_ns: u64) {
         self.unix_ns = self.journey.unix_ns.unwrap_or(unix_ns);
     }
 
     /// Sets the first id: other loads and batches of the trial use the ids before and after this load's.
-    pub fn ids_from(&mut self, first: u64) {
+    pub fn set_first_id(&mut self, first: u64) {
         self.ids.next += first;
     }
 
@@ -196,7 +196,7 @@ impl<'r> Users<'r> {
 
     /// Begins a user's request, with new values unless it follows a redirect.
     #[inline]
-    pub fn begins(&mut self, user: u32) {
+    pub fn begin_request(&mut self, user: u32) {
         let state = &mut self.users[user as usize];
         if state.redirect().is_none() {
             state.draw.sequence = UNWRITTEN;
@@ -228,7 +228,7 @@ impl<'r> Users<'r> {
     /// Keeps the source of a request's values, in case it is sent again. Later random values continue after those it
     /// took.
     #[inline]
-    fn drawn(&mut self, user: u32, draw: Draw, used: Random) {
+    fn keep_draw(&mut self, user: u32, draw: Draw, used: Random) {
         let state = &mut self.users[user as usize];
         if !state.is_written() {
             (state.draw, state.random) = (draw, used);
@@ -277,7 +277,7 @@ impl<'r> Users<'r> {
 
     /// Assigns a schedule's arrival to its slot: another user, or new rows for a request.
     #[inline]
-    pub fn arrives(&mut self, place: u32, number: u64, request: u32) {
+    pub fn assign_arrival(&mut self, place: u32, number: u64, request: u32) {
         match self.has_sessions() {
             true => self.replace_user(place, number, request),
             false => self.take_rows(place, number),
@@ -285,9 +285,13 @@ impl<'r> Users<'r> {
     }
 
     /// Prepares a slot for a request that belongs to no journey, by its number in the schedule: new rows for each such
-    /// request. A request that needs a missing row fails for that reason.
+    /// request, and nothing that an earlier one captured. A request that needs a missing row fails for that reason.
     fn take_rows(&mut self, place: u32, number: u64) {
-        self.users[place as usize].random = Random::of(self.seed, number);
+        let state = &mut self.users[place as usize];
+        state.random = Random::of(self.seed, number);
+        if let Some(memory) = &mut state.memory {
+            memory.clear(self.journey.own);
+        }
         let _ = self.deal(place, true) && self.deal(place, false);
     }
 
@@ -311,9 +315,7 @@ impl<'r> Users<'r> {
         }
         state.progress.begin_with(&self.journey.step_order, request);
         if let Some(memory) = &mut state.memory {
-            (0..self.journey.own).for_each(|slot| memory.slots.unset(slot));
-            memory.jar.clear();
-            (memory.redirect, memory.redirected) = (None, 0);
+            memory.clear(self.journey.own);
         }
         self.rows[rows_of(place, self.cursors.len())].fill(Rows::NONE);
         // Steps before the first round do not take rows that belong to rounds.
@@ -383,7 +385,7 @@ impl<'r> Users<'r> {
         for text in echoes {
             kept.expect(text, &mut values)?;
         }
-        self.drawn(user, draw, random);
+        self.keep_draw(user, draw, random);
         Ok(&self.body)
     }
 }

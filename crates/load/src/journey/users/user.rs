@@ -71,6 +71,15 @@ impl Redirect {
     }
 }
 
+impl Memory {
+    /// Forgets everything, for another user of a journey with this number of captured values.
+    pub(super) fn clear(&mut self, captures: u16) {
+        (0..captures).for_each(|slot| self.slots.unset(slot));
+        self.jar.clear();
+        (self.redirect, self.redirected) = (None, 0);
+    }
+}
+
 impl User {
     /// Whether its request has been written.
     #[inline]

@@ -11,6 +11,9 @@ pub struct Http2Error {
     pub message: &'static str,
 }
 
+/// A response's head is longer than 64 KiB.
+pub const HEAD_TOO_LARGE: Http2Error = flood("a response head is too long");
+
 pub(super) const fn protocol(message: &'static str) -> Http2Error {
     Http2Error { code: Code::PROTOCOL_ERROR, message }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::error::Http2Error;
+use super::error::{HEAD_TOO_LARGE, Http2Error};
 use super::frame::Code;
 use super::huffman;
 
@@ -176,7 +176,7 @@ impl Decoder {
     fn count(&self, list: &mut usize, name: &[u8], value: &[u8]) -> Result<(), Http2Error> {
         *list += name.len() + value.len() + ENTRY_OVERHEAD;
         if *list > self.max_list {
-            return Err(Http2Error { code: Code::ENHANCE_YOUR_CALM, message: "a response head is too long" });
+            return Err(HEAD_TOO_LARGE);
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use error::Http2Error;
+pub use error::{HEAD_TOO_LARGE, Http2Error};
 pub use frame::Code;
 pub use head::{Head, HeadError, HeadPart, HeadParts, Heads, Name, Outline};
 pub use session::{Event, NotSent, Session, Settings};

@@ -4,7 +4,7 @@
 //! its stream (RFC 9113 §5.4). Frames for ended streams are ignored: they may have been in flight when this side ended
 //! the stream.
 
-use super::error::{Http2Error, flood, flow, protocol, size};
+use super::error::{HEAD_TOO_LARGE, Http2Error, flood, flow, protocol, size};
 use super::fields::Facts;
 use super::frame::{
     self, Code, DEFAULT_MAX_FRAME, FrameHead, LARGEST_FRAME, MAX_31, flag, kind, read_u32, setting,
@@ -275,7 +275,7 @@ impl Session {
     }
 
     fn bound_block(&self) -> Result<(), Http2Error> {
-        if self.block.len() > MAX_LIST { Err(flood("a response head is too long")) } else { Ok(()) }
+        if self.block.len() > MAX_LIST { Err(HEAD_TOO_LARGE) } else { Ok(()) }
     }
 
     /// Handles a whole block of fields: a head, an interim head, or trailers.

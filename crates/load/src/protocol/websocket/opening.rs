@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
-use crate::protocol::http1::MAX_HEAD;
+use crate::protocol::http1::{MAX_HEAD, MAX_INTERIM, TOO_MANY_INTERIM};
 
 const MAX_HEADERS: usize = 256;
 /// The GUID of RFC 6455 §1.3.
@@ -24,6 +24,9 @@ pub enum OpeningError {
     /// The response's head is too long.
     #[error("the head of the server's response is longer than 64 KiB")]
     HeadTooLarge,
+    /// The server sends interim responses, and no final one.
+    #[error("{TOO_MANY_INTERIM}")]
+    TooManyInterim,
     /// A header is missing or has the wrong value.
     #[error("the server's response to the opening handshake has no correct `{0}` header")]
     Header(&'static str),
@@ -70,13 +73,18 @@ impl Opening {
         headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// Takes the next bytes of the response; `partial` keeps the response, without interim ones before it. Once its
-    /// head is complete, `partial` is that head, and the number of these bytes that belong to it or came before it is
-    /// returned: the rest belongs to the WebSocket.
+    /// Takes the next bytes of the response; `partial` keeps the response, without interim ones before it, which are
+    /// counted in `interim`. Once its head is complete, `partial` is that head, and the number of these bytes that
+    /// belong to it or came before it is returned: the rest belongs to the WebSocket.
     ///
     /// # Errors
     /// The response does not open a WebSocket.
-    pub fn receive(&self, partial: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<usize>, OpeningError> {
+    pub fn receive(
+        &self,
+        partial: &mut Vec<u8>,
+        interim: &mut u8,
+        bytes: &[u8],
+    ) -> Result<Option<usize>, OpeningError> {
         let before = partial.len();
         partial.extend_from_slice(bytes);
         let mut begin = 0;
@@ -91,7 +99,14 @@ impl Opening {
             let end = memchr::memmem::find(&partial[from..], b"\r\n\r\n").map(|at| from + at + 4);
             match end {
                 Some(end) if end - begin <= MAX_HEAD => match self.check(&partial[begin..end]) {
-                    Ok(OpeningHead::Interim) => (begin, from) = (end, end),
+                    Ok(OpeningHead::Interim) if *interim == MAX_INTERIM => {
+                        partial.drain(..begin);
+                        return Err(OpeningError::TooManyInterim);
+                    }
+                    Ok(OpeningHead::Interim) => {
+                        *interim += 1;
+                        (begin, from) = (end, end);
+                    }
                     Ok(OpeningHead::Opened) => {
                         partial.truncate(end);
                         partial.drain(..begin);

@@ -8,6 +8,7 @@ use tungstenite::protocol::{Role, WebSocket};
 
 use super::opening::{Opening, OpeningError};
 use super::*;
+use crate::protocol::http1::MAX_INTERIM;
 
 /// An event, kept; pieces of one message are one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,9 +183,9 @@ fn openings() {
     let good = "Upgrade: WebSocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
     let check = |input: &[u8], expect: Result<Option<usize>, OpeningError>| {
         for piece in 1..=input.len() {
-            let (mut partial, mut at, mut found) = (Vec::new(), 0, Ok(None));
+            let (mut partial, mut interim, mut at, mut found) = (Vec::new(), 0, 0, Ok(None));
             for part in input.chunks(piece) {
-                found = opening.receive(&mut partial, part).map(|end| end.map(|end| at + end));
+                found = opening.receive(&mut partial, &mut interim, part).map(|end| end.map(|end| at + end));
                 at += part.len();
                 if found != Ok(None) {
                     break;
@@ -220,7 +221,14 @@ fn openings() {
     }
     let mut partial = Vec::new();
     let endless = [b"HTTP/1.1 101 A\r\nX: ".as_slice(), &[b'y'; 70_000]].concat();
-    assert_eq!(opening.receive(&mut partial, &endless), Err(OpeningError::HeadTooLarge));
+    assert_eq!(opening.receive(&mut partial, &mut 0, &endless), Err(OpeningError::HeadTooLarge));
+    // As many interim responses as over HTTP/1.1, in however many pieces.
+    let interim = |count: u8| b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(usize::from(count));
+    check(
+        &[interim(MAX_INTERIM), whole.clone()].concat(),
+        Ok(Some(interim(MAX_INTERIM).len() + whole.len())),
+    );
+    check(&[interim(MAX_INTERIM + 1), whole].concat(), Err(OpeningError::TooManyInterim));
 }
 
 /// The other implementation's end: it reads the bytes that the client wrote, and its output is kept.

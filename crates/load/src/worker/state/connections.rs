@@ -6,7 +6,7 @@ use crate::io::ConnId;
 use crate::spec::LoadSpec;
 use crate::target::Address;
 use crate::target::rotation::Addresses;
-use crate::worker::state::timeouts::NONE;
+use crate::worker::state::NONE;
 use crate::worker::state::tls::TlsTransport;
 use crate::worker::state::tunnels::Tunnels;
 
@@ -204,7 +204,7 @@ pub struct Connections<'r> {
     /// Addresses of the load's hosts.
     pub addresses: Addresses<'r>,
     /// The next connection in turn, where connections are held and shared. Otherwise each slot has its own.
-    pub round_robin: Option<u32>,
+    pub round_robin: Option<ConnId>,
     /// Number of held connections being opened.
     pub opening: u64,
     /// TLS, if any host is reached by it.
@@ -237,9 +237,9 @@ impl<'r> Connections<'r> {
     }
 
     /// The address that a connection leads to.
-    pub fn address_of(&self, id: ConnId) -> Option<&'r Address> {
-        let conn = self.table.get(id as usize)?;
-        self.addresses.get(conn.host, conn.address as usize)
+    pub fn address_of(&self, conn: ConnId) -> Option<&'r Address> {
+        let state = self.table.get(conn as usize)?;
+        self.addresses.get(state.host, state.address as usize)
     }
 
     /// The next held connection without a request: there are at least as many connections as slots.
@@ -259,7 +259,7 @@ impl<'r> Connections<'r> {
     }
 
     /// Whether a proxy was asked for a tunnel on this connection and has not answered.
-    pub fn waits_for_tunnel(&self, id: ConnId) -> bool {
-        self.tunnels.as_ref().is_some_and(|t| t.is_asked(id))
+    pub fn waits_for_tunnel(&self, conn: ConnId) -> bool {
+        self.tunnels.as_ref().is_some_and(|t| t.is_asked(conn))
     }
 }

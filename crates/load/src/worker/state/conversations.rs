@@ -11,6 +11,7 @@ use crate::io::ConnId;
 use crate::journey::failure::StepFailure;
 use crate::journey::response::MAX_BODY;
 use crate::protocol::websocket::{NORMAL, Socket};
+use crate::worker::state::SlotId;
 use crate::worker::state::buffers::BufferPool;
 
 /// Most bytes, and most messages, kept for one user that is not waiting; further messages are skipped.
@@ -49,6 +50,8 @@ pub struct WebSocketConnection {
     pub stale: bool,
     /// Beginning of a message that arrives in pieces; at first, of the response to the opening.
     pub partial: Vec<u8>,
+    /// Number of interim responses to the opening.
+    pub interim: u8,
     inbox: VecDeque<Vec<u8>>,
     inbox_bytes: usize,
     /// Number of bytes that have not gone out.
@@ -87,7 +90,7 @@ pub enum Gone {
 /// A part that has ended; to be finished only if its exchange is still at this part.
 #[derive(Clone, Copy)]
 pub struct EndedPart {
-    pub id: u32,
+    pub id: SlotId,
     pub request: u32,
     pub started_ns: u64,
     pub cause: EndCause,
@@ -113,6 +116,7 @@ impl WebSocketConnection {
             keeps,
             stale: false,
             partial: Vec::new(),
+            interim: 0,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             unsent: 0,

@@ -12,6 +12,13 @@ pub mod tunnels;
 
 use crate::spec::LoadSpec;
 
+/// A slot's place in the worker's tables: what has one request in flight at a time. In the closed model each user has
+/// one; in the open model an arrival takes a free one.
+pub type SlotId = u32;
+
+/// No slot or connection.
+pub const NONE: u32 = u32::MAX;
+
 /// How requests use connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {

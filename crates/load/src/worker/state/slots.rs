@@ -11,6 +11,7 @@ use crate::journey::users::Users;
 use crate::measure::examples::end_of_head;
 use crate::protocol::http1::{Fed, Http1Error, Memo, Reader};
 use crate::spec::request::Request;
+use crate::worker::state::SlotId;
 use crate::worker::state::timeouts::{DeadlineLink, DeadlineLinks, Deadlines, Expiry};
 
 /// Most beginnings of responses kept at one time, in case they turn out slow or failed.
@@ -93,7 +94,7 @@ pub struct SkippedRun {
 #[derive(Debug)]
 pub struct Unwritten {
     /// The exchange's slot.
-    pub id: u32,
+    pub id: SlotId,
     /// Index of its request.
     pub request: u32,
     /// When it started.
@@ -154,7 +155,7 @@ impl Exchange {
 
     /// Records that a request of this length is being sent, and how much of it has gone out.
     #[inline]
-    pub fn sends(&mut self, length: usize, sent: usize) {
+    pub fn begin_sending(&mut self, length: usize, sent: usize) {
         self.unsent = u32::try_from(length - sent).unwrap_or(UNCOUNTED);
         self.set(Fact::PartlySent, sent > 0);
     }
@@ -193,7 +194,7 @@ impl Exchange {
     }
 
     /// Records that the current request could not be written.
-    pub fn unwritten(&self, id: u32, failure: StepFailure) -> Unwritten {
+    pub fn unwritten(&self, id: SlotId, failure: StepFailure) -> Unwritten {
         Unwritten { id, request: self.request, started_ns: self.started_ns, failure }
     }
 }
@@ -240,14 +241,14 @@ impl Slots {
 
     /// Begins a request in a slot, with its timeout.
     #[inline]
-    pub fn begin(&mut self, id: u32, request: u32, due_ns: u64, started_ns: u64, timeout_ns: u64) {
+    pub fn begin(&mut self, id: SlotId, request: u32, due_ns: u64, started_ns: u64, timeout_ns: u64) {
         self.exchanges[id as usize].begin(request, due_ns, started_ns);
         self.timeouts.push(&mut self.exchanges, id, timeout_ns);
     }
 
     /// Ends the request in a slot.
     #[inline]
-    pub fn end(&mut self, id: u32, now_ns: u64) {
+    pub fn end(&mut self, id: SlotId, now_ns: u64) {
         self.timeouts.remove(&mut self.exchanges, id);
         let exchange = &mut self.exchanges[id as usize];
         self.spare_readers.extend(exchange.reader.take());
@@ -263,7 +264,7 @@ impl Slots {
 
     /// Reads bytes of the response to a slot's request; `no_body`: that was a HEAD.
     #[inline]
-    pub fn feed(&mut self, id: u32, bytes: &[u8], no_body: bool) -> Result<Fed, Http1Error> {
+    pub fn feed(&mut self, id: SlotId, bytes: &[u8], no_body: bool) -> Result<Fed, Http1Error> {
         let exchange = &mut self.exchanges[id as usize];
         let reader = match &mut exchange.reader {
             Some(own) => &mut **own,
@@ -287,7 +288,7 @@ impl Slots {
 
     /// The beginning of a slot's response, if it is kept.
     #[inline]
-    pub fn stash_of(&mut self, id: u32) -> Option<&mut Stash> {
+    pub fn stash_of(&mut self, id: SlotId) -> Option<&mut Stash> {
         if !self.exchanges[id as usize].is(Fact::HasStash) {
             return None;
         }
@@ -295,7 +296,7 @@ impl Slots {
     }
 
     /// Keeps the beginning of a response that arrives in pieces.
-    pub fn stash(&mut self, id: u32, bytes: &[u8], head_end: Option<usize>) {
+    pub fn stash(&mut self, id: SlotId, bytes: &[u8], head_end: Option<usize>) {
         let Some(stash) = self.reserve_stash(id) else { return };
         if stash.bytes.is_empty() {
             stash.head_end = head_end;
@@ -311,7 +312,7 @@ impl Slots {
     }
 
     /// Gives a slot a stash, unless the maximum is in use.
-    pub fn reserve_stash(&mut self, id: u32) -> Option<&mut Stash> {
+    pub fn reserve_stash(&mut self, id: SlotId) -> Option<&mut Stash> {
         let exchange = &mut self.exchanges[id as usize];
         if !exchange.is(Fact::HasStash) && self.stashes.len() < STASHES {
             exchange.set(Fact::HasStash, true);
@@ -322,7 +323,7 @@ impl Slots {
     }
 
     /// Takes a slot's stash, which goes back with [`Slots::give_back_stash`].
-    pub fn take_stash(&mut self, id: u32) -> Option<Stash> {
+    pub fn take_stash(&mut self, id: SlotId) -> Option<Stash> {
         let exchange = &mut self.exchanges[id as usize];
         if !exchange.is(Fact::HasStash) {
             return None;
@@ -341,7 +342,7 @@ impl Slots {
 
     /// Takes back a slot's stash.
     #[inline]
-    pub fn unstash(&mut self, id: u32) {
+    pub fn unstash(&mut self, id: SlotId) {
         if let Some(stash) = self.take_stash(id) {
             self.give_back_stash(stash);
         }
@@ -350,12 +351,12 @@ impl Slots {
 
 impl DeadlineLinks for Vec<Exchange> {
     #[inline]
-    fn link(&mut self, id: u32) -> &mut DeadlineLink {
+    fn link(&mut self, id: SlotId) -> &mut DeadlineLink {
         &mut self[id as usize].deadline_link
     }
 
     #[inline]
-    fn started_ns(&self, id: u32) -> u64 {
+    fn started_ns(&self, id: SlotId) -> u64 {
         self[id as usize].started_ns
     }
 }
@@ -368,7 +369,7 @@ mod tests {
     fn responses_that_arrive_in_pieces_at_the_same_time_do_not_mix() {
         let mut slots = Slots::new((0..3).map(Exchange::new).collect(), false);
         (0..3).for_each(|id| slots.begin(id, 0, 0, 0, 1000));
-        let mut feed = |id: u32, bytes: &[u8]| {
+        let mut feed = |id: SlotId, bytes: &[u8]| {
             let fed = slots.feed(id, bytes, false);
             let exchange = &slots.exchanges[id as usize];
             let (status, ends) = (exchange.status, exchange.ends_with_connection());

@@ -12,6 +12,7 @@ use crate::journey::response::write_field;
 use crate::protocol::http1::BodySink;
 use crate::protocol::http2::{Code, Event, Session};
 use crate::spec::LoadSpec;
+use crate::worker::state::SlotId;
 use crate::worker::state::slots::{Fact, Slots};
 
 /// All connections of one worker that carry streams. A load that does not use HTTP/2 has none, and nothing is
@@ -40,7 +41,7 @@ pub struct Http2Connection {
     /// When connecting began, on the backend's clock.
     pub since_ns: u64,
     /// Exchanges waiting for this connection.
-    pub waiting: Vec<u32>,
+    pub waiting: Vec<SlotId>,
 }
 
 /// An exchange that has ended, or must be sent again.
@@ -81,7 +82,7 @@ impl Streams {
     }
 
     /// Records when connecting began, on the backend's clock.
-    pub fn connects(&mut self, conn: ConnId, at_ns: u64) {
+    pub fn begin_connecting(&mut self, conn: ConnId, at_ns: u64) {
         self.entry(conn).since_ns = at_ns;
     }
 
@@ -103,7 +104,7 @@ impl Streams {
     }
 
     /// Whether the server has left no window to send the whole request of an exchange.
-    pub fn is_held_up(&self, conn: ConnId, id: u32) -> bool {
+    pub fn is_held_up(&self, conn: ConnId, id: SlotId) -> bool {
         let entry = self.by_conn.get(conn as usize);
         entry.and_then(|entry| entry.session.as_ref()).is_some_and(|session| session.is_held_up(id))
     }

@@ -2,8 +2,7 @@
 //! few different timeouts: each has a doubly linked list through the table of slots, O(1) to enter and leave, without
 //! allocation.
 
-/// No slot or connection.
-pub const NONE: u32 = u32::MAX;
+use crate::worker::state::{NONE, SlotId};
 
 /// A slot's place in its list.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +35,7 @@ struct List {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
     /// The slot.
-    pub id: u32,
+    pub id: SlotId,
     /// When it expires.
     pub at_ns: u64,
 }
@@ -44,9 +43,9 @@ pub struct Expiry {
 /// Storage of the links.
 pub trait DeadlineLinks {
     /// The link of a slot, to be changed.
-    fn link(&mut self, id: u32) -> &mut DeadlineLink;
+    fn link(&mut self, id: SlotId) -> &mut DeadlineLink;
     /// When a slot started; this does not change while the slot is in a list.
-    fn started_ns(&self, id: u32) -> u64;
+    fn started_ns(&self, id: SlotId) -> u64;
 }
 
 impl Deadlines {
@@ -67,7 +66,7 @@ impl Deadlines {
 
     /// Enters a slot that has just started; none in its list may have started later.
     #[inline]
-    pub fn push(&mut self, links: &mut impl DeadlineLinks, id: u32, timeout_ns: u64) {
+    pub fn push(&mut self, links: &mut impl DeadlineLinks, id: SlotId, timeout_ns: u64) {
         let found = self.lists.iter().position(|list| list.timeout_ns == timeout_ns);
         let index = found.unwrap_or_else(|| {
             self.lists.push(List { timeout_ns, first: NONE, last: NONE });
@@ -85,7 +84,7 @@ impl Deadlines {
     /// Removes a slot that is in a list. Only at a list's end does it matter which list that is, and there the list
     /// names the slot.
     #[inline]
-    pub fn remove(&mut self, links: &mut impl DeadlineLinks, id: u32) {
+    pub fn remove(&mut self, links: &mut impl DeadlineLinks, id: SlotId) {
         let DeadlineLink { before, after } = std::mem::take(links.link(id));
         match before {
             NONE => self.lists.iter_mut().filter(|list| list.first == id).for_each(|list| list.first = after),
@@ -112,10 +111,10 @@ mod tests {
     }
 
     impl DeadlineLinks for Started {
-        fn link(&mut self, id: u32) -> &mut DeadlineLink {
+        fn link(&mut self, id: SlotId) -> &mut DeadlineLink {
             &mut self.0[id as usize].1
         }
-        fn started_ns(&self, id: u32) -> u64 {
+        fn started_ns(&self, id: SlotId) -> u64 {
             self.0[id as usize].0
         }
     }

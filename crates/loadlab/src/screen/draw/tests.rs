@@ -45,13 +45,13 @@ fn state_of_plan(figures: Vec<FigureFacts>) -> State {
     let mut state = State::new("edges under limits");
     let cpu_limits = BTreeMap::from([("edge".to_owned(), 0.5)]);
     let case = "1% CPU".to_owned();
-    state.event(
+    state.on_event(
         1.0,
         &RunEvent::TrialStarted { case, trial: 2, place: 3, of: 15, at_most: false, cpu_limits, figures },
     );
-    state.event(2.0, &RunEvent::Ready { component: "edge".into(), after_s: 0.25 });
+    state.on_event(2.0, &RunEvent::Ready { component: "edge".into(), after_s: 0.25 });
     let load = "main".to_owned();
-    state.event(
+    state.on_event(
         3.0,
         &RunEvent::LoadStarted { load, batch: (1, 3), planned_s: Some(20.0), planned_requests: None },
     );
@@ -67,7 +67,7 @@ fn state_of_plan(figures: Vec<FigureFacts>) -> State {
                 ..Sample::default()
             },
         ];
-        state.event(4.0 + at_s, &RunEvent::Watched(samples));
+        state.on_event(4.0 + at_s, &RunEvent::Watched(samples));
         let counts = Counts { ok: 1000 + 100 * second, ..Counts::default() };
         let response_ms =
             TickMs { p50: Some(1.0 + at_s), p99: Some(20.0 * (1.0 + at_s)), ..TickMs::default() };
@@ -79,7 +79,7 @@ fn state_of_plan(figures: Vec<FigureFacts>) -> State {
             response_ms,
             ..Tick::default()
         };
-        state.event(4.0 + at_s, &RunEvent::Second(Box::new(tick)));
+        state.on_event(4.0 + at_s, &RunEvent::Second(Box::new(tick)));
     }
     let mut counts = Counts { due: 8000, started: 8000, ok: 7500, in_flight: 10, ..Counts::default() };
     counts.failures.add(Failure::Http5xx, 490);
@@ -92,9 +92,10 @@ fn state_of_plan(figures: Vec<FigureFacts>) -> State {
         p99_ms: Some(110.0),
         connections: 10,
     };
-    state.event(9.0, &RunEvent::Progress(progress));
-    state.event(9.1, &RunEvent::Note("the kernel killed processes of `edge` for memory (1 so far)".into()));
-    state.event(9.2, &RunEvent::Died { component: "edge".into(), status: "signal 9\u{1b}[31m".into() });
+    state.on_event(9.0, &RunEvent::Progress(progress));
+    state
+        .on_event(9.1, &RunEvent::Note("the kernel killed processes of `edge` for memory (1 so far)".into()));
+    state.on_event(9.2, &RunEvent::Died { component: "edge".into(), status: "signal 9\u{1b}[31m".into() });
     state
 }
 
@@ -122,7 +123,7 @@ fn state_with_figures() -> State {
         let drain = FigureValue { note: Some("nothing was drained".into()), ..FigureValue::default() };
         let all = [("peak memory", memory), ("GET /items p99", p99), ("slowest", slowest), ("drain", drain)];
         let values = all.map(|(name, value)| (name.to_owned(), value)).to_vec();
-        state.event(5.0 + second as f64, &RunEvent::Figures { load: "main".into(), values });
+        state.on_event(5.0 + second as f64, &RunEvent::Figures { load: "main".into(), values });
     }
     state
 }
@@ -144,7 +145,7 @@ fn agents_have_a_row_each() {
             agent(2, "host-c\u{1b}[31m", 0),
             agent(3, "host-d", 0),
         ];
-        state.event(5.0 + second as f64, &RunEvent::Agents { load: "main".into(), agents });
+        state.on_event(5.0 + second as f64, &RunEvent::Agents { load: "main".into(), agents });
     }
     insta::assert_snapshot!(screen(&state, 80, 24), @r"
     edges under limits                                                  [3/15]  0:10
@@ -247,19 +248,19 @@ fn figures_of_several_loads_say_whose_they_are_and_a_new_trial_begins_anew() {
     let load = "second".to_owned();
     let started =
         RunEvent::LoadStarted { load, batch: (0, 1), planned_s: Some(20.0), planned_requests: None };
-    state.event(9.5, &started);
+    state.on_event(9.5, &started);
     let shown = screen(&state, 100, 40);
     for line in ["  peak memory of main", "  peak memory of second", "  drain of second"] {
         assert!(shown.contains(line), "{shown}");
     }
     let case = "other".to_owned();
     let (cpu_limits, figures) = (BTreeMap::new(), vec![facts("peak memory", NumberKind::Bytes)]);
-    state.event(
+    state.on_event(
         11.0,
         &RunEvent::TrialStarted { case, trial: 1, place: 4, of: 15, at_most: false, cpu_limits, figures },
     );
     assert!(!screen(&state, 100, 40).contains("figures that matter"));
-    state.event(12.0, &started);
+    state.on_event(12.0, &started);
     let shown = screen(&state, 100, 40);
     assert!(shown.contains("  peak memory          –"), "{shown}");
 }
@@ -282,7 +283,7 @@ fn the_end_of_a_trial_names_the_first_figures() {
         figures: vec![facts("peak memory", NumberKind::Bytes), facts("drain", NumberKind::Duration)],
     };
     assert_eq!(describe(&ended).as_deref(), Some("  256 ok, 0/s, peak memory 11.4 MiB, drain –"));
-    state.event(10.0, &ended);
+    state.on_event(10.0, &ended);
     let line = state.done.back().map(|(_, text)| text.as_str());
     assert_eq!(
         line,
@@ -372,7 +373,7 @@ fn without_periods_the_time_over_all_cores_is_named_as_that() {
     let mut state = state();
     for at_s in [6.0, 7.0] {
         let edge = Sample { periods: None, throttled_periods: None, ..sample("edge", at_s, at_s, 0, None) };
-        state.event(9.5 + at_s, &RunEvent::Watched(vec![edge]));
+        state.on_event(9.5 + at_s, &RunEvent::Watched(vec![edge]));
     }
     let shown = screen(&state, 200, 20);
     assert!(shown.contains("  stopped 160.0 % of a core"), "{shown}");
@@ -382,10 +383,10 @@ fn without_periods_the_time_over_all_cores_is_named_as_that() {
 fn a_changed_cpu_limit_is_followed() {
     let mut state = state();
     let replicas = ["edge1", "edge2", "edge-db"].map(|name| sample(name, 1.0, 0.1, 1 << 20, None)).to_vec();
-    state.event(9.3, &RunEvent::Watched(replicas));
+    state.on_event(9.3, &RunEvent::Watched(replicas));
     let mut limits_after = |what: &str, error: Option<&str>| {
         let acted = RunEvent::Acted { what: what.to_owned(), error: error.map(str::to_owned) };
-        state.event(9.5, &acted);
+        state.on_event(9.5, &acted);
         let limit = |name: &str| state.components.iter().find(|c| c.name == name)?.cpu_limit;
         (limit("edge"), limit("edge1"), limit("edge2"), limit("edge-db"))
     };
@@ -396,7 +397,7 @@ fn a_changed_cpu_limit_is_followed() {
     // If no component has the name, it means all replicas.
     state.components.retain(|c| c.name != "edge");
     let acted = RunEvent::Acted { what: "limit edge cpu 2".to_owned(), error: None };
-    state.event(9.6, &acted);
+    state.on_event(9.6, &acted);
     let limits: Vec<_> = state.components.iter().map(|c| (c.name.as_str(), c.cpu_limit)).collect();
     let replicas = [("edge1", Some(2.0)), ("edge2", Some(2.0)), ("edge-db", None)];
     assert_eq!(limits, [&[("database", None), ("loadlab", None)][..], &replicas].concat());
@@ -409,7 +410,7 @@ fn a_stall_shows_no_response_times_of_earlier_seconds() {
         let tick = Tick { load: "main".into(), from_s, to_s, ..Tick::default() };
         RunEvent::Second(Box::new(tick))
     };
-    state.event(10.0, &second(6.0, 7.0));
+    state.on_event(10.0, &second(6.0, 7.0));
     let shown = screen(&state, 200, 20);
     for line in ["  p50           –  ", "  p99           –  ", " · so far p50 3.50 ms, p99 110 ms"] {
         assert!(shown.contains(line), "{line} {shown}");
@@ -428,10 +429,10 @@ fn what_earlier_batches_counted_stays() {
         planned_s: Some(20.0),
         planned_requests: None,
     };
-    state.event(9.5, &started);
+    state.on_event(9.5, &started);
     let counts = Counts { due: 9, started: 9, ok: 7, in_flight: 2, ..Counts::default() };
     let progress = Progress { load: "main".into(), counts, ..Progress::default() };
-    state.event(9.6, &RunEvent::Progress(progress));
+    state.on_event(9.6, &RunEvent::Progress(progress));
     let shown = screen(&state, 80, 24);
     assert!(shown.contains("\n  7,507 ok · 490 http_5xx · 2 in flight"), "{shown}");
 }
@@ -440,7 +441,7 @@ fn what_earlier_batches_counted_stays() {
 fn many_components_leave_room_for_events() {
     let mut state = state();
     let many = (0..300).map(|i| sample(&format!("shard-{i}"), 1.0, 0.1, 1 << 20, None)).collect();
-    state.event(9.5, &RunEvent::Watched(many));
+    state.on_event(9.5, &RunEvent::Watched(many));
     let text = screen(&state, 80, 24);
     assert!(text.contains("… and 29") && text.contains("died: signal 9"), "{text}");
 }

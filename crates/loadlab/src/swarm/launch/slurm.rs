@@ -14,6 +14,8 @@ const ALIVE: [&str; 7] =
 /// A job array, cancelled on drop.
 pub struct SlurmJob {
     id: String,
+    /// The cluster that it was submitted to, if Slurm names one.
+    cluster: Option<String>,
 }
 
 impl SlurmJob {
@@ -32,11 +34,19 @@ impl SlurmJob {
         command.args(&launch.args.launch_arg);
         let printed = run(&mut command, &script, PACKAGE)?;
         // With more than one cluster, the name of the cluster follows the id.
-        let id = printed.trim().split(';').next().unwrap_or_default();
+        let (id, cluster) = match printed.trim().split_once(';') {
+            Some((id, cluster)) => (id, Some(cluster.to_owned())),
+            None => (printed.trim(), None),
+        };
         match !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => Ok(SlurmJob { id: id.to_owned() }),
+            true => Ok(SlurmJob { id: id.to_owned(), cluster }),
             false => Err(format!("sbatch printed `{}` instead of a job's number", printed.trim())),
         }
+    }
+
+    /// The option that names its cluster.
+    fn of_cluster(&self) -> Option<String> {
+        self.cluster.as_ref().map(|cluster| format!("--clusters={cluster}"))
     }
 
     /// What was submitted, in words.
@@ -48,6 +58,7 @@ impl SlurmJob {
     pub fn queue(&self) -> Queue {
         let mut command = Command::new("squeue");
         command.args(["--noheader", "--array", "--states=all", "--format=%T %r", "--jobs", &self.id]);
+        command.args(self.of_cluster());
         match run(&mut command, "", PACKAGE) {
             Ok(printed) => queue_of(&self.id, &printed),
             // The controller may be unreachable for a moment.
@@ -59,6 +70,7 @@ impl SlurmJob {
 impl Drop for SlurmJob {
     fn drop(&mut self) {
         let mut command = Command::new("scancel");
+        command.args(self.of_cluster());
         command.args(["--quiet", &self.id]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let _ = command.status();
     }
@@ -91,7 +103,9 @@ fn quoted(word: &str) -> String {
 /// Counts tasks by state and reason; each line of `squeue` is a task.
 fn queue_of(id: &str, printed: &str) -> Queue {
     let mut states: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in printed.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    // Of another cluster, its name comes first.
+    let is_task = |line: &&str| !line.is_empty() && !line.starts_with("CLUSTER:");
+    for line in printed.lines().map(str::trim).filter(is_task) {
         *states.entry(line).or_default() += 1;
     }
     let is_over = !states.keys().any(|line| ALIVE.contains(&line.split(' ').next().unwrap_or_default()));

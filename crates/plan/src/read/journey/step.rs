@@ -38,6 +38,7 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
     r.names.captures.truncate(r.names.shared);
     r.names.captures.iter_mut().for_each(|c| c.is_visible = true);
     r.names.feeds.clear();
+    r.names.uses_own_captures = false;
     let mut found = feeds::read(r, fields);
     for key in ["user_setup", "journey", "user_teardown"] {
         r.note_captures(fields.get(key));
@@ -60,6 +61,7 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
         is_mix,
         feeds: found,
         captures: r.names.captures.iter().skip(r.names.shared).map(slot).collect(),
+        uses_captures: r.names.uses_own_captures,
         cookies: r.flag(fields, "cookies").unwrap_or(false),
         redirects: r.count(fields, "redirects").unwrap_or(0) as u32,
     };
@@ -67,7 +69,7 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
 }
 
 /// Reads steps in order, so that each sees the captures of the steps before it, except in a mix, where the previous
-/// step is unknown.
+/// step is unknown, and at a rate, where it belongs to another request.
 fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
     let items = r.list(node, "a list of steps such as `- { get: \"http://127.0.0.1:8080/\" }`");
     if items.is_empty() {
@@ -80,7 +82,7 @@ fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
     for item in items {
         let known: Vec<bool> = r.names.captures.iter().map(|c| c.is_visible).collect();
         let step = read_step(r, item);
-        let in_order = step.as_ref().is_none_or(|s| s.weight.is_none());
+        let in_order = step.as_ref().is_none_or(|s| s.weight.is_none()) && !r.names.has_single_requests;
         if !in_order {
             // Captures of its messages are known only inside it.
             r.names.captures.iter_mut().zip(known).for_each(|(c, known)| c.is_visible = known);

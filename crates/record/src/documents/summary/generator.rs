@@ -57,13 +57,18 @@ impl Generator {
             stalls: self.stalls.merge_concurrent(other.stalls),
             coarse_s: self.coarse_s.max(other.coarse_s),
             connections_peak: self.connections_peak + other.connections_peak,
-            // These describe a whole process.
-            throttled_s: other.throttled_s.or(self.throttled_s),
-            suspended_s: other.suspended_s.or(self.suspended_s),
+            // These describe a whole process, and perhaps several: agents on other machines.
+            throttled_s: larger_known(self.throttled_s, other.throttled_s),
+            suspended_s: larger_known(self.suspended_s, other.suspended_s),
             machine_cores: other.machine_cores.or(self.machine_cores),
             peak_rss_bytes: self.peak_rss_bytes.max(other.peak_rss_bytes),
         }
     }
+}
+
+/// The larger of those values that are known; `None` if neither is.
+fn larger_known(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.zip(b).map(|(a, b)| a.max(b)).or(a).or(b)
 }
 
 /// The sum of those values that are known; `None` if neither is.
@@ -96,5 +101,23 @@ impl Stalls {
     /// Of two threads at the same time, the one that stalled longer.
     pub fn merge_concurrent(self, other: Stalls) -> Stalls {
         if other.total_s > self.total_s { other } else { self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Agents on several machines: what happened to one of them happened to the load, whichever came last.
+    #[test]
+    fn the_longest_stop_of_several_processes_counts() {
+        let of = |throttled_s: Option<f64>, suspended_s: Option<f64>| Generator {
+            throttled_s,
+            suspended_s,
+            ..Generator::default()
+        };
+        let agents = [of(Some(2.0), None), of(Some(0.0), Some(10.0)), of(None, Some(0.0))];
+        let all = agents.into_iter().reduce(Generator::merge_concurrent).expect("three");
+        assert_eq!((all.throttled_s, all.suspended_s), (Some(2.0), Some(10.0)));
     }
 }

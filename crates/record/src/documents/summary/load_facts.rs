@@ -6,12 +6,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::omitted::is_default;
 
+/// How the next request of a load comes about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadModel {
+    /// Users each wait for their last response.
+    Closed,
+    /// A schedule, whatever the responses.
+    Open,
+    /// Several loads that differ in this.
+    #[default]
+    #[serde(alias = "")]
+    Mixed,
+    /// A program makes the load, a probe counts its requests, and nothing else about them is measured.
+    Command,
+}
+
+impl LoadModel {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            LoadModel::Closed => "closed",
+            LoadModel::Open => "open",
+            LoadModel::Mixed => "mixed",
+            LoadModel::Command => "command",
+        }
+    }
+}
+
 /// A load as planned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadFacts {
-    /// `closed`, `open`, `mixed`, or `command`: a program makes the load, a probe counts its requests, and nothing
-    /// else about them is measured.
-    pub model: String,
+    /// How the next request comes about.
+    pub model: LoadModel,
     /// Users, in the closed model; with stages the maximum.
     pub users: Option<u64>,
     /// Rate, in the open model; with stages the maximum.
@@ -61,7 +88,7 @@ impl LoadFacts {
     /// Whether programs make all of the load: requests are counted and the time is measured, but response times,
     /// failures, bytes and requests in flight were not measured, whatever their values here.
     pub fn is_command(&self) -> bool {
-        self.model == "command"
+        self.model == LoadModel::Command
     }
 }
 

@@ -21,7 +21,7 @@ pub use crate::counts::quantile::PERCENTILES;
 pub use agents::{AgentSummary, LostAgent};
 pub use distribution::Distribution;
 pub use generator::{Generator, Stalls, sum_of_known};
-pub use load_facts::{LoadFacts, StageFacts, ThinkFacts};
+pub use load_facts::{LoadFacts, LoadModel, StageFacts, ThinkFacts};
 pub use requests::{LoadSummary, Loss, Rates, Requests, TagSummary};
 pub use system::{ActionSummary, ComponentSummary, InOut, MeanMax, MemorySummary, ProbeSummary, ReadWritten};
 pub use verdict::{Doubt, Ended, Expectation, Verdict};

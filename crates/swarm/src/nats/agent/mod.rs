@@ -98,7 +98,10 @@ pub fn serve(
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), SwarmError> {
     runtime()?.block_on(async {
-        let (client, denied) = options.server.connect().await?;
+        let (client, denied) = tokio::select! {
+            connected = options.server.connect() => connected?,
+            () = until(cancelled) => return Ok(()),
+        };
         log(&format!("connected to {}", options.server.shown()));
         let random = || RandomState::new().build_hasher().finish();
         let id = format!("{:016x}{:016x}", random(), random());

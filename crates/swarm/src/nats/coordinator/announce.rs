@@ -2,6 +2,7 @@
 //! as it lasts.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use async_nats::Client;
 use async_nats::connection::State;
@@ -16,6 +17,9 @@ use crate::message::{Announcement, FileOffer, OpenSlot, VERSION};
 use crate::nats::{ANNOUNCED, HEADER_BYTES, HEARTBEAT_INTERVAL, Server, Subjects, SwarmError};
 use crate::nats::{context_of, files, make_stream};
 use crate::signed::SigningKey;
+
+/// How long to wait for the reason of a failure.
+const DENIAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A run to be announced.
 pub struct RunOffer {
@@ -56,7 +60,10 @@ pub(super) async fn open(
     subjects: &Subjects,
     shutdown: &mut oneshot::Receiver<()>,
 ) -> Result<OpenedRun, SwarmError> {
-    let (client, mut denied) = offer.server.connect().await?;
+    let (client, mut denied) = tokio::select! {
+        connected = offer.server.connect() => connected?,
+        _ = &mut *shutdown => return Err(SwarmError::Interrupted),
+    };
     let context = context_of(&client);
     let files = files::offered(&offer.files)?;
     let bytes = offer.announced(Agents::new(offer.slots).open(), &files).len();
@@ -67,10 +74,11 @@ pub(super) async fn open(
              `max_payload`"
         )));
     }
-    make_stream(&context, subjects).await.map_err(|error| match denied.try_recv() {
-        Ok(why) => SwarmError::Denied(why),
-        Err(_) => error,
-    })?;
+    if let Err(error) = make_stream(&context, subjects).await {
+        // Whatever failed, the server may also say why.
+        let why = tokio::time::timeout(DENIAL_TIMEOUT, denied.recv()).await;
+        return Err(why.ok().flatten().map_or(error, SwarmError::Denied));
+    }
     let sent = tokio::select! {
         sent = files::send(&context, subjects, &offer.files, most) => sent,
         _ = shutdown => Err(SwarmError::Interrupted),

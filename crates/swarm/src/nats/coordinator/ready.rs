@@ -60,8 +60,21 @@ impl Coordinator {
             *loads += 1;
             *loads - 1
         };
-        let until_ns = now_ns().saturating_add(self.ready_ns);
+        let mut until_ns = now_ns().saturating_add(self.ready_ns);
         let mut agents = self.shared.agents();
+        // Whoever takes a free slot later could not follow an order that does not name it.
+        while let Some(open) = agents.open().first() {
+            if cancelled() {
+                return Err(SwarmError::Interrupted);
+            }
+            if now_ns() >= until_ns {
+                let s = self.ready_ns / 1_000_000_000;
+                return Err(SwarmError::Agents(format!("no agent took slot {} within {s} s", open.slot)));
+            }
+            agents = self.shared.wait(agents);
+        }
+        // Whoever has just come has time to get ready.
+        until_ns = now_ns().saturating_add(self.ready_ns);
         let order =
             LoadOrder { load, first_id, threads: agents.threads(threads), agents: agents.ids(), what };
         let number = self.order(Order::Prepare(order.clone()));

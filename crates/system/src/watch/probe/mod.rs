@@ -19,6 +19,8 @@ use crate::process::output::OutputCommand;
 
 /// Time limit of a reading, nanoseconds.
 const READ_TIMEOUT_NS: u64 = 5_000_000_000;
+/// Time limit of a reading that no moment of the load depends on, nanoseconds: the system may still be catching up.
+pub const UNHURRIED_READ_TIMEOUT_NS: u64 = 30_000_000_000;
 /// Maximum output of a command, in bytes.
 const OUTPUT_BYTES: u64 = 64 << 10;
 
@@ -158,7 +160,12 @@ impl Probe {
 
     /// Reads the probe now; `stop` is checked every 20 ms and ends the attempt.
     pub fn read(&self, stop: &mut dyn FnMut() -> bool) -> Result<f64, ProbeError> {
-        let until_ns = clock::now_ns() + READ_TIMEOUT_NS;
+        self.read_within(READ_TIMEOUT_NS, stop)
+    }
+
+    /// As [`Probe::read`], with another time limit.
+    pub fn read_within(&self, timeout_ns: u64, stop: &mut dyn FnMut() -> bool) -> Result<f64, ProbeError> {
+        let until_ns = clock::now_ns() + timeout_ns;
         let value = match &self.spec.source {
             ProbeSource::Http { json, .. } => {
                 let body = self.get(until_ns, stop)?;

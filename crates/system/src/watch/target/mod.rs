@@ -125,7 +125,8 @@ impl Target {
         }
     }
 
-    /// A component, by its groups, or else by its process family. `asked` is the configured memory limit.
+    /// A component, by its groups, or else by its process family. `asked` is the configured memory limit; a Compose
+    /// file may have set another.
     pub(crate) fn component(
         name: &str,
         cgroups: &[CgroupDir],
@@ -138,7 +139,7 @@ impl Target {
         };
         let mut target = Target::new(name, kind);
         // The kernel rounds to whole pages.
-        target.memory_limit_bytes = asked.and_then(|asked| memory_limit(cgroups).or(Some(asked)));
+        target.memory_limit_bytes = memory_limit(cgroups).or(asked);
         target
     }
 
@@ -206,7 +207,10 @@ impl Target {
             TargetKind::Group { reader, written_back_elsewhere } => {
                 let r = reader.read(&mut round.buffer);
                 let written_back_elsewhere = *written_back_elsewhere;
-                let processes = r.processes?;
+                let Some(processes) = r.processes else {
+                    self.processes.forget();
+                    return None;
+                };
                 let sums = self.processes.sum(&processes, &mut round.buffer);
                 sums.fill(&mut sample);
                 (sample.cpu_s, sample.cpu_user_s, sample.cpu_system_s) =
@@ -235,6 +239,7 @@ impl Target {
             TargetKind::Tree(family) => {
                 let members = family.members(round.snapshot.get_or_insert_with(process::snapshot));
                 if members.is_empty() {
+                    self.processes.forget();
                     return None;
                 }
                 let pids: Vec<u32> = members.iter().map(|s| s.pid).collect();

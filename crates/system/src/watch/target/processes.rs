@@ -32,6 +32,12 @@ impl Processes {
         &self.pids
     }
 
+    /// There are none any more: their ids may soon be those of others.
+    pub(super) fn forget(&mut self) {
+        self.files.clear();
+        self.pids.clear();
+    }
+
     /// Sums up over the processes what only `/proc/PID` reports.
     pub(super) fn sum(&mut self, pids: &[u32], buffer: &mut Vec<u8>) -> ProcessSums {
         self.files.retain(|pid, _| pids.contains(pid));

@@ -14,7 +14,7 @@ use crate::nats::{HEARTBEAT_INTERVAL, SwarmError};
 
 /// How long the server may be unreachable during a load.
 const UNREACHABLE_TIMEOUT_NS: u64 = 60_000_000_000;
-/// How long a load without a schedule waits for replacements of lost agents.
+/// How long a load without a schedule waits for the replacement of the agent that was lost last.
 const REPLACE_TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// An agent that was lost, and what it left undone.
@@ -50,17 +50,25 @@ impl Sending<'_> {
             LossPolicy::Fail => Vec::new(),
             LossPolicy::Degrade => {
                 agents.give_up_dead(load, now_ns);
-                let silent_now: BTreeSet<usize> = agents.lost(load, now_ns).into_iter().collect();
-                let newly = silent_now.difference(&self.silent);
-                let newly =
-                    newly.map(|slot| format!("{}; the others continue", describe_silence(agents, *slot)));
+                let mut notes = Vec::new();
+                for slot in agents.lost(load, now_ns) {
+                    self.silent.entry(slot).or_insert_with(|| {
+                        notes.push(format!("{}; the others continue", describe_silence(agents, slot)));
+                        now_ns
+                    });
+                }
                 let is_given_up = |slot: &usize| agents.losses(load).iter().any(|loss| loss.slot == *slot);
-                let back = self.silent.difference(&silent_now).filter(|slot| !is_given_up(slot));
-                let back = back.map(|slot| format!("agent {} (slot {slot}) is back", agents.name(*slot)));
-                let notes = newly.chain(back).collect();
-                self.silent = silent_now;
+                self.silent.retain(|slot, since_ns| {
+                    let is_back = agents.has_returned(load, *slot, *since_ns) && !is_given_up(slot);
+                    if is_back {
+                        notes.push(format!("agent {} (slot {slot}) is back", agents.name(*slot)));
+                    }
+                    !is_back
+                });
                 notes
             }
+            // Nobody is to begin what has been stopped.
+            LossPolicy::Replace if self.ending.is_stopped => Vec::new(),
             LossPolicy::Replace => {
                 self.ready.of.replace(agents, &self.ready.order, Some(self.begun_ns), &self.counted)
             }
@@ -81,8 +89,11 @@ impl Sending<'_> {
             && match self.ready.of.on_loss {
                 LossPolicy::Fail => false,
                 LossPolicy::Degrade => true,
+                LossPolicy::Replace if self.ending.is_stopped => true,
                 LossPolicy::Replace => {
-                    now_ns >= self.over_ns.unwrap_or(self.begun_ns.saturating_add(REPLACE_TIMEOUT_NS))
+                    let losses = agents.losses(self.ready.order.load).iter();
+                    let last_ns = losses.map(|loss| loss.seen_ns).max().unwrap_or(0).max(self.begun_ns);
+                    now_ns >= self.over_ns.unwrap_or(last_ns.saturating_add(REPLACE_TIMEOUT_NS))
                 }
             }
     }

@@ -6,7 +6,7 @@
 mod losses;
 mod parts;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loadlab_load::LoadSpec;
@@ -95,7 +95,7 @@ impl ReadyLoad {
             counted: vec![Counts::default(); slots],
             last: vec![LastSecond::default(); slots],
             shown_ns: origin.start_ns,
-            silent: BTreeSet::new(),
+            silent: BTreeMap::new(),
             ended_early_ns: None,
             ending: Ending::default(),
         };
@@ -161,8 +161,8 @@ struct Sending<'a> {
     last: Vec<LastSecond>,
     /// When the state of all parts was last reported.
     shown_ns: u64,
-    /// Slots of agents whose silence was reported.
-    silent: BTreeSet<usize>,
+    /// Slots of agents whose silence was reported, and when.
+    silent: BTreeMap<usize, u64>,
     /// When the load was ended before its schedule was over.
     ended_early_ns: Option<u64>,
     ending: Ending,
@@ -172,8 +172,10 @@ impl Sending<'_> {
     /// Waits for the next report; `None` once all parts have ended.
     fn next(&mut self, mut used: Option<Box<Delta>>) -> Option<PartReport> {
         let (of, load) = (&self.ready.of, self.ready.order.load);
-        let mut agents = of.shared.agents();
         loop {
+            // Whoever is asked may write to disk, which must not hold up the network's thread.
+            let is_cancelled = (self.cancelled)();
+            let mut agents = of.shared.agents();
             if let Some(parts) = self.parts_if_due(&agents) {
                 drop(agents);
                 (self.on_news)(News::Parts(parts));
@@ -196,7 +198,7 @@ impl Sending<'_> {
             }
             let now_ns = now_ns();
             let notes = self.look_for_lost(&mut agents, now_ns);
-            if self.ending.trouble.is_some() || (self.cancelled)() {
+            if self.ending.trouble.is_some() || is_cancelled {
                 self.control.abort();
             }
             if self.control.is_aborted() && !self.ending.is_aborted {
@@ -209,17 +211,16 @@ impl Sending<'_> {
                 self.ended_early_ns.get_or_insert(now_ns);
                 of.order(Order::Stop { load });
             }
+            if !notes.is_empty() {
+                drop(agents);
+                notes.into_iter().map(News::Note).for_each(self.on_news);
+                continue;
+            }
             if self.is_given_up(&agents, now_ns) {
                 agents.finish(load);
                 continue;
             }
-            if !notes.is_empty() {
-                drop(agents);
-                notes.into_iter().map(News::Note).for_each(self.on_news);
-                agents = of.shared.agents();
-                continue;
-            }
-            agents = of.shared.wait(agents);
+            drop(of.shared.wait(agents));
         }
     }
 }
