@@ -123,7 +123,7 @@ fn lost(trial: &Trial, is_killed: bool, claims: &mut Claims) {
 
 /// Figures derived from several cases, computed here from the cases' summaries: name, value, and what it is compared
 /// with.
-const DERIVED: [(&str, &[Part], &[Part]); 8] = [
+const DERIVED: [(&str, &[Part], &[Part]); 13] = [
     ("grouped / its parts", &GROUPED, &[("empty POST", ELAPSED), ("raw insert, grouped", ELAPSED)]),
     ("grouped / #2 + #4", &GROUPED, &[("empty POST", ELAPSED), ("raw insert, pool of 100", ELAPSED)]),
     (
@@ -133,6 +133,23 @@ const DERIVED: [(&str, &[Part], &[Part]); 8] = [
     ),
     ("sync / grouped, HTTP", &[("sync, pool of 5", ELAPSED)], &[("grouped", ELAPSED)]),
     ("sync / grouped, stored", &[("sync, pool of 5", ELAPSED), ("sync, pool of 5", DRAIN)], &GROUPED),
+    (
+        "sync, pool of 100 / grouped, stored",
+        &[("sync, pool of 100", ELAPSED), ("sync, pool of 100", DRAIN)],
+        &GROUPED,
+    ),
+    (
+        "async / sync, pool of 5, stored",
+        &[("async, pool of 5", ELAPSED), ("async, pool of 5", DRAIN)],
+        &[("sync, pool of 5", ELAPSED), ("sync, pool of 5", DRAIN)],
+    ),
+    (
+        "async / sync, pool of 100, stored",
+        &[("async, pool of 100", ELAPSED), ("async, pool of 100", DRAIN)],
+        &[("sync, pool of 100", ELAPSED), ("sync, pool of 100", DRAIN)],
+    ),
+    ("raw/s, pool of 100 / 1", &[("raw insert, pool of 100", RATE)], &[("raw insert, 1 connection", RATE)]),
+    ("sync/s, pool of 100 / 5", &[("sync, pool of 100", RATE)], &[("sync, pool of 5", RATE)]),
     ("raw/s, pool of 100 / 5", &[("raw insert, pool of 100", RATE)], &[("raw insert, pool of 5", RATE)]),
     ("memory, grouped / POST", &[("grouped", MEMORY)], &[("empty POST", MEMORY)]),
     ("memory, async / POST", &[("async, pool of 100", MEMORY)], &[("empty POST", MEMORY)]),
