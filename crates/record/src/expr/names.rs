@@ -168,7 +168,7 @@ pub(super) const COMPONENT_FIGURES: [Named; 18] = [
     named("pids", NumberKind::Plain, "Largest number of processes and threads."),
     named("open_files", NumberKind::Plain, "Largest number of open files."),
     named("oom_kills", NumberKind::Plain, "Processes killed for lack of memory."),
-    named("restarts", NumberKind::Plain, "How often it was started again; only of the whole trial."),
+    named("restarts", NumberKind::Plain, "How often it was started again, over the whole trial; unknown for a part."),
 ];
 
 /// Distributions a tag has besides its response times.

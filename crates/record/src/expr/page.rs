@@ -34,6 +34,8 @@ steady(queued, 5s)                 a probe has kept its value for that long
 - A difference needs spaces around its `-`, since names may contain dashes.
 - **Parts of a trial** are named in brackets: seconds of the load (`p99[10s..30s]`), a batch (`goodput[batch 2]`), the drain
   (`db.memory.max[drain]`). Times, counts and rates have the first two, components and probes all three, durability none.
+- **Until the trial is over**, `stop_when` and `drain.until` know no part of it, and not `lost`, `persisted` or `doubled`.
+- A count beside a share, a rate or a size (`ok > 99%`) is refused, and a share beside a number above 1 (`errors < 10`).
 - **Figures** that a plan names in `figures` are names like these; quote those with spaces: `'peak memory' < 300MiB`.
 - **What is unknown** is neither true nor false. An expectation that is unknown fails; a `stop_when` that is unknown does
   not end the load. An expectation that too few samples leave open is undecided, exit code 6.
