@@ -355,6 +355,10 @@ fn conditions_ask_only_for_what_is_known_when_they_are_evaluated() {
         ("stop_when: [\"lost > 0\"]", "`lost` is known only when the trial is over"),
         ("drain: { until: \"lost == 0\" }", "`lost` is known only when the trial is over"),
         (
+            "figures: { gone: lost + doubled }\nstop_when: [\"gone > 0\"]",
+            "`lost` is known only when the trial is over",
+        ),
+        (
             "find: { users: 1..5, expect: [\"p99 < 5ms\"] }\nexpect: [\"p99[0s..5s] < 1s\"]",
             "of a whole search, `p99` is not known over time",
         ),

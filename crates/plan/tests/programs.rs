@@ -161,11 +161,11 @@ fn a_case_is_chosen_with_or_without_its_revision() {
 fn what_is_better_of_a_quotient_its_kind_decides() {
     let load =
         "load: { users: 1, duration: 1s, journey: [ { get: \"http://127.0.0.1:1/\", tags: [buy] } ] }\n";
-    let figures = "figures:\n  each: web.cpu_time / tag.buy.ok\n  bought: tag.buy.ok\n";
+    let figures = "figures:\n  each: web.cpu_time / tag.buy.ok\n  bought: tag.buy.ok\n  bad: timeout + reset\n  odd: ok + failed\n";
     let system = "system: { components: { web: { run: w } } }\n";
     let plan = parse(&format!("{HEAD}{system}{load}{figures}"));
     let better: Vec<_> = plan.cases()[0].figures.iter().map(|figure| figure.better).collect();
-    assert_eq!(better, [Better::Less, Better::More]);
+    assert_eq!(better, [Better::Less, Better::More, Better::Less, Better::Neither]);
 }
 
 #[test]

@@ -323,6 +323,7 @@ fn more_that_is_refused() {
         "ok > 99%",
         "ok > 900/s",
         "1MiB > lost",
+        "not_offered < 1%",
         "tag.a.failed < 1%",
         "errors < 10",
         "availability > 99",

@@ -2,7 +2,7 @@
 //! `record`'s; here each is checked against the names that this plan defines (components, probes, tags, numbers), and
 //! mistakes are reported at their place in the plan.
 
-use loadlab_record::expr::{self, Expr, ExprError, Formula, NameRef};
+use loadlab_record::expr::{self, Expr, ExprError, Figure, Formula, NameRef};
 
 use crate::keys;
 use crate::model::spec::{
@@ -120,7 +120,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Kn
     let is_search = known.is_some_and(|known| known.capacity.is_some());
     read_checked(r, node, purpose, &|e| {
         known.map_or(Ok(()), |known| check(e, known))?;
-        check_when(e, purpose, is_search)
+        check_when(e, purpose, is_search, known.map_or(&[], |known| known.figures.as_slice()))
     })
 }
 
@@ -151,11 +151,20 @@ fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
 const AT_THE_END: [&str; 5] = ["lost", "persisted", "doubled", "drain", "capacity"];
 
 /// Reports what is not known when the condition is evaluated: it could never hold.
-fn check_when(expr: &Expr, purpose: Purpose, is_search: bool) -> Result<(), ExprError> {
+fn check_when(expr: &Expr, purpose: Purpose, is_search: bool, figures: &[Figure]) -> Result<(), ExprError> {
     let error = |name: &NameRef, message: String, hint: &str| {
         Err(ExprError { message, at: name.at, len: name.len, hint: Some(hint.to_owned()) })
     };
-    let (names, steady) = (expr.names(), expr.steady_names());
+    // What a figure of the plan asks for, at the figure's place.
+    let asked = |name: NameRef| match figures.iter().find(|figure| figure.name == name.text) {
+        Some(figure) => {
+            let inner = figure.formula.names().into_iter();
+            inner.map(|inner| NameRef { at: name.at, len: name.len, ..inner }).collect()
+        }
+        None => vec![name],
+    };
+    let names: Vec<NameRef> = expr.names().into_iter().flat_map(asked).collect();
+    let steady = expr.steady_names();
     let with_part = names.iter().find(|name| name.part.is_some());
     match purpose {
         Purpose::Expect if is_search => match with_part.or(steady.first()) {

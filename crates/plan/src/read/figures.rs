@@ -315,13 +315,20 @@ fn better_of(formula: &Formula, kind: NumberKind) -> Better {
         "oom_kills",
         "restarts",
     ];
-    // Of a quotient or a sum no single name decides.
-    let Some(name) = formula.only_name() else { return better_of_kind(kind) };
-    let last = name.rsplit('.').next().unwrap_or_default();
-    let is_failure = loadlab_record::Failure::ALL.into_iter().any(|f| f.name() == last);
-    match last {
-        _ if more.contains(&last) => Better::More,
-        _ if less.contains(&last) || is_failure => Better::Less,
+    let of_name = |name: &str| {
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let is_failure = loadlab_record::Failure::ALL.into_iter().any(|f| f.name() == last);
+        match last {
+            _ if more.contains(&last) => Better::More,
+            _ if less.contains(&last) || is_failure => Better::Less,
+            _ => better_of_kind(kind),
+        }
+    };
+    // Of a quotient no single name decides; of a sum they decide if they agree.
+    let names = formula.summed_names().unwrap_or_default();
+    let mut each = names.iter().map(|name| of_name(name));
+    match each.next() {
+        Some(first) if each.all(|better| better == first) => first,
         _ => better_of_kind(kind),
     }
 }

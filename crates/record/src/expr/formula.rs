@@ -22,9 +22,15 @@ impl Formula {
         Ok(formula)
     }
 
-    /// The name, if it consists of one.
-    pub fn only_name(&self) -> Option<&str> {
-        self.num.only_name().map(|name| name.text.as_str())
+    /// The names, if it consists of one or is a sum of names.
+    pub fn summed_names(&self) -> Option<Vec<&str>> {
+        fn text(num: &Num) -> Option<&str> {
+            num.only_name().map(|name| name.text.as_str())
+        }
+        match &self.num {
+            Num::Sum(terms) => terms.iter().map(|(is_less, term)| text(term).filter(|_| !is_less)).collect(),
+            num => Some(vec![text(num)?]),
+        }
     }
 
     /// Every name it uses, in the order of the text.

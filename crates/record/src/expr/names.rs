@@ -168,7 +168,11 @@ pub(super) const COMPONENT_FIGURES: [Named; 18] = [
     named("pids", NumberKind::Plain, "Largest number of processes and threads."),
     named("open_files", NumberKind::Plain, "Largest number of open files."),
     named("oom_kills", NumberKind::Plain, "Processes killed for lack of memory."),
-    named("restarts", NumberKind::Plain, "How often it was started again, over the whole trial; unknown for a part."),
+    named(
+        "restarts",
+        NumberKind::Plain,
+        "How often it was started again, over the whole trial; unknown for a part.",
+    ),
 ];
 
 /// Distributions a tag has besides its response times.
@@ -251,7 +255,8 @@ pub fn built_in_kind(name: &str) -> Option<NumberKind> {
 pub(super) fn is_count(name: &str) -> bool {
     let last =
         name.strip_prefix("tag.").and_then(|rest| rest.rsplit_once('.')).map_or(name, |(_, last)| last);
-    COUNTS.iter().chain(&STORED).any(|n| n.name == last && n.kind == NumberKind::Plain)
+    last == "not_offered"
+        || COUNTS.iter().chain(&STORED).any(|n| n.name == last && n.kind == NumberKind::Plain)
 }
 
 /// A name's kind as far as its form shows: built-in ones, `tag.NAME.p99`, `number.NAME.p99`, `COMPONENT.cpu`. A probe
