@@ -27,7 +27,7 @@ fn stacks_are_in_the_record_and_in_every_form_of_the_report() {
     let json: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}\n{}", ran.out, ran.err));
     let profile = profile_of(&lab);
     let windows = profile["windows"].as_array().expect("windows");
-    // One second of every two is sampled. A load of eight seconds has four of them.
+    // One second of every two is sampled. A load of eight seconds has at most four of them.
     let at = |window: &Value, end: &str| window[end].as_f64().expect("a second");
     let two = |window: &Value| (at(window, "from_s") / 2.0) as u64;
     assert!(

@@ -47,8 +47,8 @@ pub fn run_local(lab: &Lab, text: &str, args: &[&str]) -> crate::run_support::Ra
     ran
 }
 
-// Rates are low: an agent that is held up until the end of its schedule then has no more requests left than it may
-// begin at once.
+// Rates are low, so that an agent that is held up at the end of a schedule has no more requests left than it may begin
+// at once.
 
 /// Three agents with different thread counts send every request of the schedule exactly once: the server has as many as
 /// were accepted, and the record is that of a single load.
@@ -81,12 +81,12 @@ fn agents_on_this_machine_send_one_load() {
 #[test]
 fn a_number_of_requests_is_divided() {
     let lab = Lab::new();
-    let ran = run_local(&lab, &counted("  users: 6\n  requests: 601\n"), &["--swarm", "local:2"]);
+    let ran = run_local(&lab, &counted("  users: 6\n  requests: 6001\n"), &["--swarm", "local:2"]);
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(
         (&summary["requests"]["ok"], &summary["probes"]["posted"]["last"]),
-        (&601.into(), &601.0.into())
+        (&6001.into(), &6001.0.into())
     );
     assert_eq!(summary["load"]["users"], 6);
 }

@@ -124,7 +124,7 @@ pub fn bench(
         load: bench.spec.name.clone(),
         batch: (0, 1),
         planned_s: bench.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
-        planned_requests: facts.requests,
+        planned_requests: facts.requests.filter(|_| !facts.sessions),
     });
     let origin = Origin { start_ns: zero_ns, zero_ns, batch: 0, first_id: 0 };
     let request = LoadRequest {

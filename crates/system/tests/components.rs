@@ -100,7 +100,7 @@ fn one_that_is_never_ready_is_reported_with_its_last_lines() {
             .then_some(())
     });
     // The time counts from its start, and its lines may have taken long.
-    let timeout_ns = clock::now_ns() - component.started_ns() + 2 * SECOND_NS;
+    let timeout_ns = clock::now_ns() - component.started_ns() + 8 * SECOND_NS;
     let ready = Ready::Http { url: format!("http://127.0.0.1:{port}/health"), timeout_ns };
     let message = bench.system.ready_when(&component, &ready, &Cancel::new()).unwrap_err().to_string();
     let message = message

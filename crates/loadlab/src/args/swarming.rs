@@ -14,6 +14,13 @@ pub enum AgentSource {
     Nats(String),
 }
 
+impl SwarmArgs {
+    /// Whether agents on other machines may send the loads.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self.swarm, Some(AgentSource::Nats(_)))
+    }
+}
+
 impl std::str::FromStr for AgentSource {
     type Err = String;
 

@@ -253,14 +253,25 @@ fn sources_of(args: &BenchArgs, hosts: &[Vec<target::Address>]) -> Vec<std::net:
 /// Names that have a value only in a plan that asks for it.
 const OF_PLANS: [&str; 6] = ["lost", "persisted", "doubled", "unanswered", "drain", "capacity"];
 
-/// Reports what no bench can know.
-fn check_known(expr: &Expr) -> Result<(), ExprError> {
+/// Reports what no bench can know, or not while it runs.
+fn check_known(expr: &Expr, is_live: bool) -> Result<(), ExprError> {
+    let names = expr.names();
+    if let Some(name) = names.iter().find(|name| is_live && name.part.is_some()) {
+        let message = format!("`{}` of a part is known only when the bench is over", name.text);
+        let hint = Some("put it into --expect, or leave the part out".to_owned());
+        return Err(ExprError { message, at: name.at, len: name.len, hint });
+    }
     let is_of_plans = |name: &&NameRef| {
         let is_of_plans = matches!(name.part, Some(TrialPart::Drain | TrialPart::Batch(_)));
         is_of_plans || OF_PLANS.contains(&name.text.as_str())
     };
-    let Some(name) = expr.names().into_iter().find(|name| is_of_plans(&name)) else { return Ok(()) };
-    let message = format!("`{}` has no value in a bench", name.text);
+    let Some(name) = names.into_iter().find(|name| is_of_plans(&name)) else { return Ok(()) };
+    let part = match name.part {
+        Some(TrialPart::Drain) => " of a drain",
+        Some(TrialPart::Batch(_)) => " of a batch",
+        _ => "",
+    };
+    let message = format!("`{}`{part} has no value in a bench", name.text);
     let hint = Some("it is for plans, which say how to find it out: docs/plan.md".to_owned());
     Err(ExprError { message, at: name.at, len: name.len, hint })
 }
@@ -271,7 +282,7 @@ fn expressions(option: &str, texts: &[String]) -> Result<Vec<Expr>, String> {
     let exprs = parse_expressions(texts).map_err(|(text, error)| message(&text, error))?;
     for (expr, text) in exprs.iter().zip(texts) {
         expr.check_names::<&str>(&[])
-            .and_then(|()| check_known(expr))
+            .and_then(|()| check_known(expr, option == "--stop-when"))
             .map_err(|error| message(text, error))?;
     }
     Ok(exprs)

@@ -58,8 +58,9 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
     let facts = preflight::read(Duration::ZERO);
     let planned = read.plan.cases().first().and_then(|c| preflight::Demand::of_case(c, options.threads));
     let planned = planned.map(|planned| planned.isolated(read.plan.isolate));
-    // Agents have limits of their own.
-    let planned = planned.filter(|_| options.senders.is_none());
+    // Agents on other machines have limits of their own.
+    #[cfg(feature = "swarm")]
+    let planned = planned.filter(|_| !args.swarm.is_elsewhere());
     view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
     let session = Session { view, cancel, wait: args.serving.ui.wait() };
     let out = options.out.clone();

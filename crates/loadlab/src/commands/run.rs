@@ -141,8 +141,12 @@ fn perform_in(
         Ok(view) => view,
         Err(ended) => return refused(args, ended),
     };
-    // Agents have limits of their own.
-    if options.senders.is_none() {
+    // Agents on other machines have limits of their own.
+    #[cfg(feature = "swarm")]
+    let is_elsewhere = args.swarm.is_elsewhere();
+    #[cfg(not(feature = "swarm"))]
+    let is_elsewhere = false;
+    if !is_elsewhere {
         view.remarks(fitness(read, options.threads));
     }
     let session = Session { view, cancel, wait: args.output.serving.ui.wait() };

@@ -44,8 +44,9 @@ impl Externals {
         self.here.iter().any(|name| name == component)
     }
 
+    /// Whether the component was found and is still there.
     fn is_found(&self, component: &str) -> bool {
-        self.found.iter().any(|found| found.name() == component)
+        self.found.iter().any(|found| found.name() == component && !found.is_gone())
     }
 
     /// Forgets what an earlier trial found.
@@ -106,6 +107,7 @@ impl RunningSystem {
         if found.address().is_none() && !self.externals.is_here(name) {
             self.externals.here.push(name.clone());
         }
+        self.externals.found.retain(|before| before.name() != name);
         self.externals.found.push(found);
         Ok(())
     }
@@ -130,6 +132,7 @@ impl RunningSystem {
             plan::External::Container(_) if self.externals.is_found(name) => {
                 return self.answers(planned, state);
             }
+            // Perhaps it was found, and an earlier component has restarted it since.
             plan::External::Container(id) => ExternalSelector::Container(id.clone()),
             plan::External::Prometheus { url, labels } => {
                 let what = format!("component `{name}`");

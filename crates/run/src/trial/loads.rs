@@ -102,7 +102,8 @@ fn batches(conditions: &Conditions, load: &PreparedLoad, context: &TrialContext<
             load: name.clone(),
             batch: (batch, load.batches),
             planned_s: load.planned_s(),
-            planned_requests: load.facts.requests,
+            // Of sessions the number is of users.
+            planned_requests: load.facts.requests.filter(|_| !load.facts.sessions),
         });
         let first_id = load.first_ids.get(batch as usize).copied().unwrap_or(0);
         let origin = Origin { start_ns, zero_ns, batch, first_id };

@@ -163,16 +163,15 @@ impl ProgramRequest<'_> {
             state.abort(AbortReason::Load(format!("load `{name}`: {why}")));
             None
         };
-        let base =
-            match self.program.counted_by.read_within(UNHURRIED_READ_TIMEOUT_NS, &mut || state.must_end()) {
-                Ok(value) => value,
-                Err(_) if state.must_end() => return None,
-                Err(error) => {
-                    return fails(format!(
-                        "cannot read the probe that counts its requests before it starts: {error}"
-                    ));
-                }
-            };
+        let base = match self.program.counted_by.read(&mut || state.must_end()) {
+            Ok(value) => value,
+            Err(_) if state.must_end() => return None,
+            Err(error) => {
+                return fails(format!(
+                    "cannot read the probe that counts its requests before it starts: {error}"
+                ));
+            }
+        };
         if state.cancel.wait_until(self.origin.start_ns) {
             return None;
         }

@@ -129,7 +129,10 @@ impl Server {
 
     fn options(&self, deny: mpsc::UnboundedSender<String>) -> Result<ConnectOptions, SwarmError> {
         let mut options = ConnectOptions::new().name(&self.name).connection_timeout(ACK_TIMEOUT);
-        options = options.reconnect_delay_callback(|_| RECONNECT_DELAY);
+        options =
+            options.reconnect_delay_callback(
+                |attempts| if attempts <= 1 { Duration::ZERO } else { RECONNECT_DELAY },
+            );
         options = options.event_callback(move |event| {
             if let Event::ServerError(ServerError::Other(why)) = event {
                 // No one listens any more once the run is over.

@@ -56,6 +56,15 @@ impl Component {
     }
 }
 
+impl Inner {
+    /// Resumes a paused component that is about to be asked to end: it would see that signal only when its time is up.
+    pub(crate) fn resume_to_stop(&self) {
+        if std::mem::take(&mut lock(&self.life).paused) {
+            kill::signal_all(|| self.pids(), Signal::CONT);
+        }
+    }
+}
+
 /// Applies the limit to every process that exists now; new ones inherit it.
 pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result::Result<(), LimitError> {
     let limit = most.map_or("open files to none".to_owned(), |n| format!("open files to {n}"));

@@ -214,6 +214,7 @@ impl System {
             self.monitor.all().into_iter().filter(|inner| of_project(inner)).collect();
         for inner in &present {
             inner.is_stopping.store(true, Ordering::SeqCst);
+            inner.resume_to_stop();
         }
         let engine = self.engine()?;
         // Podman's tool also makes a pod, which lacks the label we search for.

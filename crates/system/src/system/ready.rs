@@ -125,10 +125,7 @@ fn get(
     attempt_ns: &mut u64,
     stop: &mut dyn FnMut() -> bool,
 ) -> std::result::Result<(), String> {
-    let now_ns = clock::now_ns();
-    // The last attempt has some time, too: what it says is what the user is told.
-    let until_ns = until_ns.max(now_ns + FIRST_ATTEMPT_NS).min(now_ns + *attempt_ns);
-    match http::get(url, until_ns, stop) {
+    match http::get(url, until_ns.min(clock::now_ns() + *attempt_ns), stop) {
         Ok(response) if response.status < 400 => Ok(()),
         Ok(response) => Err(format!("answered with status {}", response.status)),
         Err(e @ http::HttpError::Timeout) => {

@@ -62,7 +62,7 @@ impl Coordinator {
         };
         let mut until_ns = now_ns().saturating_add(self.ready_ns);
         let mut agents = self.shared.agents();
-        // Whoever takes a free slot later could not follow an order that does not name it.
+        // An agent that takes a free slot later could not follow this order, which does not name it.
         while let Some(open) = agents.open().first() {
             if cancelled() {
                 return Err(SwarmError::Interrupted);

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use loadlab_record::sync::lock;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
 pub(super) use self::limits::block_rates;
@@ -33,7 +33,7 @@ use crate::engine::{self, Call, Engine, EngineError, encoded};
 use crate::error::{Error, Result};
 use crate::ledger::state::Resource;
 use crate::logs::{self, Log};
-use crate::process::{self, ProcessFamily, ProcessId, kill, ports};
+use crate::process::{self, ProcessFamily, ProcessId, ports};
 use crate::spec::{ComponentSpec, ContainerSpec, HealthCheck, Network};
 
 /// Added to the time that a container has to stop.
@@ -195,10 +195,7 @@ impl System {
     /// Asks the container to end; the engine kills it when its time is up.
     fn stop_container(&self, inner: &Inner, handle: &ContainerHandle, timeout_ns: u64) -> Result<()> {
         let failed = |source: EngineError| Error::of_container(&inner.spec.name, source);
-        // A paused process would see the stop signal only when its time is up.
-        if std::mem::take(&mut lock(&inner.life).paused) {
-            kill::signal_all(|| inner.pids(), Signal::CONT);
-        }
+        inner.resume_to_stop();
         let path = format!("/containers/{}/stop?t={}", handle.id, timeout_ns.div_ceil(1_000_000_000));
         let call = Call::new("stop the container", "POST", path);
         handle
