@@ -189,6 +189,23 @@ fn keep(event: LoadEvent<'_>, seconds: &mut Vec<Second>) {
     }
 }
 
+/// Seconds before it joined are not among its reports: others have reported them.
+#[test]
+fn one_that_joins_later_reports_from_then_on() {
+    let at_ns = 3 * S + 400 * MS;
+    let mut spec = plain(open(100.0, Arrivals::Constant), Until::Elapsed(5 * S));
+    spec.joins = JoinPoint { at_ns, begun: 0 };
+    let mut reported = Vec::new();
+    simulate_part(&spec, &Control::default(), &mut Sim::new(Noting::default()), &mut |delta| {
+        reported.push((delta.from_ns..delta.until_ns, delta.counts.due));
+    })
+    .unwrap();
+    assert_eq!(Some(reported[0].1), due_between(&spec, at_ns..4 * S), "{reported:?}");
+    assert_eq!(reported[0].0, 3 * S..4 * S);
+    let all: u64 = reported.iter().map(|(_, due)| due).sum();
+    assert_eq!(Some(all), due_between(&spec, at_ns..5 * S), "{reported:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 

@@ -49,6 +49,7 @@ mod run_secrets;
 mod run_steps;
 mod run_story;
 mod run_swarm;
+mod run_swarm_outages;
 mod run_swarm_safety;
 mod run_ui;
 mod run_until_certain;

@@ -267,7 +267,7 @@ fn under_way(
 }
 
 /// Starts two agents and a run that they take part in.
-fn started(
+pub fn started(
     lab: &Lab,
     nats: &Nats,
     text: &str,
@@ -530,7 +530,7 @@ fn ctrl_c_in_a_terminal_loses_no_agent() {
 }
 
 /// The notes of the first trial.
-fn record_notes(lab: &Lab) -> String {
+pub fn record_notes(lab: &Lab) -> String {
     let notes = lab.record().events("default", 1, "note");
     notes.iter().filter_map(|n| n["text"].as_str()).collect::<Vec<_>>().join("\n")
 }

@@ -245,21 +245,21 @@ fn a_server_with_tls_and_a_key_for_each_slot() {
 }
 
 /// A client of a NATS server with no restrictions: what an attacker who got into the network has.
-struct Intruder {
+pub struct Intruder {
     reader: BufReader<TcpStream>,
     subscriptions: usize,
 }
 
 /// A message that a NATS client receives.
-struct Message {
-    subject: String,
-    reply: String,
-    head: String,
-    payload: String,
+pub struct Message {
+    pub subject: String,
+    pub reply: String,
+    pub head: String,
+    pub payload: String,
 }
 
 impl Intruder {
-    fn at(nats: &Nats) -> Intruder {
+    pub fn at(nats: &Nats) -> Intruder {
         let stream = TcpStream::connect(("127.0.0.1", nats.port)).expect("the server");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it can be set");
         let mut intruder = Intruder { reader: BufReader::new(stream), subscriptions: 0 };
@@ -271,17 +271,17 @@ impl Intruder {
         self.reader.get_mut().write_all(text.as_bytes()).expect("it listens");
     }
 
-    fn subscribe(&mut self, subject: &str) {
+    pub fn subscribe(&mut self, subject: &str) {
         self.subscriptions += 1;
         self.say(&format!("SUB {subject} {}\r\n", self.subscriptions));
     }
 
-    fn publish(&mut self, subject: &str, reply: &str, payload: &str) {
+    pub fn publish(&mut self, subject: &str, reply: &str, payload: &str) {
         self.say(&format!("PUB {subject} {reply} {}\r\n{payload}\r\n", payload.len()));
     }
 
     /// Receives the next message.
-    fn next(&mut self) -> Message {
+    pub fn next(&mut self) -> Message {
         loop {
             let mut line = String::new();
             assert!(self.reader.read_line(&mut line).expect("a line") > 0, "the server left");
@@ -306,6 +306,12 @@ impl Intruder {
     }
 }
 
+/// What a coordinator signed.
+pub fn text_of(signed: &str) -> Value {
+    let signed: Value = serde_json::from_str(signed).expect("JSON");
+    serde_json::from_str(signed["text"].as_str().expect("a text")).expect("JSON")
+}
+
 fn number(text: &str) -> usize {
     text.parse().expect("a number")
 }
@@ -326,10 +332,6 @@ fn a_run_that_is_played_again_is_refused() {
     ran.expect_however_busy(&[lab.record().summary("default", 1)], false);
     drop(agent);
     let (mut announced, mut orders) = (String::new(), Vec::new());
-    let text_of = |signed: &str| -> Value {
-        let signed: Value = serde_json::from_str(signed).expect("JSON");
-        serde_json::from_str(signed["text"].as_str().expect("a text")).expect("JSON")
-    };
     let run = loop {
         let Message { subject, payload, .. } = intruder.next();
         if subject == "loadlab.announce" {

@@ -1,10 +1,13 @@
 //! What the coordinator knows about its agents and the loads they send. Pure: times are passed in.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use crate::block::Block;
 use crate::message::{Answer, Claim, Clock, OpenSlot};
-use crate::reduce::{OrderedReport, Reducer, ReportId};
+use crate::ordered_load::{LastHeard, OrderedLoad, Sender};
+use crate::reduce::{OrderedReport, ReportId};
+
+pub use crate::ordered_load::{LostPart, Overdue};
 
 /// An agent that was silent for longer than this is lost.
 pub const LOST_AFTER_NS: u64 = 5_000_000_000;
@@ -13,7 +16,7 @@ pub const LOST_AFTER_NS: u64 = 5_000_000_000;
 const QUIET_NS: u64 = 1_500_000_000;
 /// An agent that was silent for longer than this and has no connection is no longer running. Before that it may only be
 /// reconnecting.
-const DEAD_NS: u64 = 15_000_000_000;
+pub const DEAD_NS: u64 = 15_000_000_000;
 
 /// The agents of a run, by slot.
 #[derive(Debug)]
@@ -52,42 +55,10 @@ struct SlotState {
     gone_ns: Option<u64>,
 }
 
-/// A load that was ordered.
-#[derive(Debug)]
-struct OrderedLoad {
-    /// Number of the order that prepared it.
-    order: u64,
-    answers: Vec<Option<Result<Clock, String>>>,
-    reducer: Reducer,
-    reports: VecDeque<OrderedReport>,
-    /// By slot: the epoch of the agent that sends the part.
-    epochs: Vec<u32>,
-    /// By slot: whether the end of the part was reported.
-    ended: Vec<bool>,
-    /// Agents lost before their part had ended, in the order they were lost.
-    losses: Vec<LostPart>,
-    /// Why the load's reports cannot be used, if so.
-    damage: Option<String>,
-}
-
-/// A part of a load whose agent was lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostPart {
-    /// The slot, which is also the part.
-    pub slot: usize,
-    /// Name of the lost agent.
-    pub agent: String,
-    /// Up to when it had reported, on the load's clock.
-    pub until_ns: u64,
-    /// Requests of the part reported as due by then, by all agents that had it.
-    pub due: u64,
-    /// When it was last heard from, on the coordinator's clock.
-    pub seen_ns: u64,
-    /// When the server was found to have no connection to it any more, on the coordinator's clock: it had stopped
-    /// running by then. Otherwise it may have continued to send for a while.
-    pub gone_ns: Option<u64>,
-    /// From when on another agent sent the part, on the load's clock.
-    pub joined_ns: Option<u64>,
+impl SlotState {
+    fn last_heard(&self) -> LastHeard {
+        LastHeard { seen_ns: self.seen_ns, gone_ns: self.gone_ns }
+    }
 }
 
 /// Whether the agents are ready for a load.
@@ -215,28 +186,23 @@ impl Agents {
         self.states.iter().map(|state| wanted.unwrap_or_else(|| own(state)).max(1)).collect()
     }
 
+    /// A slot's present agent as the sender of a part.
+    fn sender_of(&self, slot: usize) -> Sender {
+        let SlotState { epoch, seen_ns, .. } = self.states[slot];
+        Sender { name: self.name(slot).to_owned(), epoch, reported_ns: seen_ns, asked_ns: 0 }
+    }
+
     /// Records that a load was ordered.
     pub fn ordered(&mut self, load: u64, order: u64) {
-        let slots = self.slot_count();
-        let epochs: Vec<u32> = self.states.iter().map(|state| state.epoch).collect();
-        let load_state = OrderedLoad {
-            order,
-            answers: vec![None; slots],
-            reducer: Reducer::from_epochs(&epochs),
-            reports: VecDeque::new(),
-            epochs,
-            ended: vec![false; slots],
-            losses: Vec::new(),
-            damage: None,
-        };
-        self.loads.insert(load, load_state);
+        let senders = (0..self.slot_count()).map(|slot| self.sender_of(slot)).collect();
+        self.loads.insert(load, OrderedLoad::new(order, senders));
     }
 
     /// Records an agent's answer to an order to prepare, or its later report that it cannot continue.
     pub fn answered(&mut self, slot: usize, epoch: u32, answer: Answer) {
         let name = self.name(slot).to_owned();
         let Some(load) = self.loads.get_mut(&answer.load) else { return };
-        if load.epochs.get(slot) != Some(&epoch) {
+        if load.senders.get(slot).is_none_or(|sender| sender.epoch != epoch) {
             return;
         }
         let Some(answered) = load.answers.get_mut(slot) else { return };
@@ -275,16 +241,30 @@ impl Agents {
     }
 
     /// Takes a report of what was counted, or of the end of a part.
-    pub fn reported(&mut self, load: u64, id: ReportId, block: Block) {
-        let Some(load) = self.loads.get_mut(&load) else { return };
-        for report in load.reducer.take(id, block) {
-            if report.block.known().is_none()
-                && let Some(ended) = load.ended.get_mut(report.part)
-            {
-                *ended = true;
-            }
-            load.reports.push_back(report);
+    pub fn reported(&mut self, load: u64, id: ReportId, block: Block, now_ns: u64) {
+        self.seen(id.slot, id.epoch, now_ns);
+        if let Some(load) = self.loads.get_mut(&load) {
+            load.take(id, block, now_ns);
         }
+    }
+
+    /// Agents that are alive, but whose next report of a load has been missing for too long: it was lost on the way, or
+    /// they cannot send it. `begun_ns` is when the load began.
+    pub fn overdue(&self, load: u64, begun_ns: u64, now_ns: u64) -> Vec<Overdue> {
+        let Some(of) = self.loads.get(&load).filter(|_| self.deaf_for_ns(now_ns) == 0) else {
+            return Vec::new();
+        };
+        let is_alive = |slot: &usize| {
+            let is_sender =
+                |state: &SlotState| state.claim.is_some() && state.epoch == of.senders[*slot].epoch;
+            self.states.get(*slot).is_some_and(is_sender) && !self.is_silent(*slot, now_ns)
+        };
+        self.under_way(load).filter(is_alive).filter_map(|slot| of.overdue(slot, begun_ns, now_ns)).collect()
+    }
+
+    /// Whether it is time to ask a slot's agent to send its reports again; remembers that it was asked.
+    pub fn may_ask(&mut self, load: u64, slot: usize, now_ns: u64) -> bool {
+        self.loads.get_mut(&load).is_some_and(|load| load.may_ask(slot, now_ns))
     }
 
     /// The next report in order; `None` if none is available now.
@@ -316,10 +296,10 @@ impl Agents {
 
     /// Whether all parts that have not ended belong to lost agents.
     pub fn are_others_lost(&self, load: u64, now_ns: u64) -> bool {
-        let epochs = self.loads.get(&load).map_or(&[][..], |load| &load.epochs);
+        let senders = self.loads.get(&load).map_or(&[][..], |load| &load.senders);
         // Whoever took a slot without being told to join never reports.
-        let is_other =
-            |slot: usize| self.states.get(slot).map(|state| state.epoch) != epochs.get(slot).copied();
+        let epoch_of = |slot: usize| self.states.get(slot).map(|state| state.epoch);
+        let is_other = |slot: usize| epoch_of(slot) != senders.get(slot).map(|sender| sender.epoch);
         self.under_way(load).all(|slot| is_other(slot) || self.is_silent(slot, now_ns))
     }
 
@@ -338,8 +318,8 @@ impl Agents {
     pub fn vacate(&mut self, slot: usize, from_order: u64) -> bool {
         let Some(state) = self.states.get_mut(slot) else { return false };
         let Some(claim) = state.claim.take() else { return false };
-        for load in self.loads.values_mut().filter(|load| load.epochs[slot] == state.epoch) {
-            load.lose(slot, &claim.agent, state);
+        for load in self.loads.values_mut().filter(|load| load.senders[slot].epoch == state.epoch) {
+            load.lose(slot, &claim.agent, state.last_heard());
         }
         (state.epoch, state.from_order) = (state.epoch + 1, from_order);
         true
@@ -349,8 +329,9 @@ impl Agents {
     pub fn joining(&mut self, load: u64) -> Vec<(usize, u32)> {
         let Some(load) = self.loads.get_mut(&load) else { return Vec::new() };
         let mut joining = Vec::new();
-        for (slot, state) in self.states.iter().enumerate().filter(|(_, state)| state.claim.is_some()) {
-            if load.ended[slot] || load.epochs[slot] >= state.epoch {
+        for (slot, state) in self.states.iter().enumerate() {
+            let Some(claim) = &state.claim else { continue };
+            if load.ended[slot] || load.senders[slot].epoch >= state.epoch {
                 continue;
             }
             while let Some((epoch, reports)) = load.reducer.replace(slot) {
@@ -361,7 +342,9 @@ impl Agents {
                 // That agent was lost before it could be told.
                 load.reducer.lose(slot);
             }
-            (load.epochs[slot], load.answers[slot]) = (state.epoch, None);
+            load.answers[slot] = None;
+            let (name, epoch, reported_ns) = (claim.agent.clone(), state.epoch, state.seen_ns);
+            load.senders[slot] = Sender { name, epoch, reported_ns, asked_ns: 0 };
             if load.order < state.from_order {
                 joining.push((slot, state.epoch));
             }
@@ -369,17 +352,29 @@ impl Agents {
         joining
     }
 
-    /// Stops waiting for agents that are no longer running: the other agents' seconds are complete without them.
-    pub fn give_up_dead(&mut self, load: u64, now_ns: u64) {
+    /// Completes the seconds up to `until_ns`, on the load's clock, for parts that nobody sends at present.
+    pub fn pass_vacant(&mut self, load: u64, until_ns: u64) {
         let Some(load) = self.loads.get_mut(&load) else { return };
+        for slot in 0..load.senders.len() {
+            load.reports.extend(load.reducer.pass(slot, until_ns));
+        }
+    }
+
+    /// Stops waiting for agents that are no longer running: the other agents' seconds are complete without them.
+    /// Returns their slots and epochs. One whose connection was merely cut still runs, and must be told.
+    pub fn give_up_dead(&mut self, load: u64, now_ns: u64) -> Vec<(usize, u32)> {
+        let mut given_up = Vec::new();
+        let Some(load) = self.loads.get_mut(&load) else { return given_up };
         for (slot, state) in self.states.iter().enumerate() {
             let is_dead = state.gone_ns.is_some() && now_ns.saturating_sub(state.seen_ns) > DEAD_NS;
             if let (true, false, Some(claim)) = (is_dead, load.ended[slot], &state.claim) {
-                load.lose(slot, &claim.agent, state);
+                load.lose(slot, &claim.agent, state.last_heard());
                 load.reports.extend(load.reducer.finish_slot(slot));
                 load.ended[slot] = true;
+                given_up.push((slot, state.epoch));
             }
         }
+        given_up
     }
 
     /// Stops waiting for a load's agents: requests that they had in flight stay in flight.
@@ -387,10 +382,15 @@ impl Agents {
         let Some(load) = self.loads.get_mut(&load) else { return };
         for (slot, state) in self.states.iter().enumerate() {
             if let Some(claim) = &state.claim {
-                load.lose(slot, &claim.agent, state);
+                load.lose(slot, &claim.agent, state.last_heard());
             }
         }
         load.reports.extend(load.reducer.finish());
+    }
+
+    /// The name of the agent that sends a part of a load, or sent it last.
+    pub fn sender(&self, load: u64, slot: usize) -> &str {
+        self.loads.get(&load).and_then(|load| load.senders.get(slot)).map_or("", |sender| &sender.name)
     }
 
     /// Agents that were lost before their part of a load had ended.
@@ -404,39 +404,11 @@ impl Agents {
     }
 }
 
-impl OrderedLoad {
-    /// Records from when on another agent sends the part of those that were lost.
-    fn joined(&mut self, slot: usize, joins_ns: Option<u64>) {
-        match joins_ns {
-            Some(_) => {
-                let waiting = self.losses.iter_mut().filter(|lost| lost.slot == slot);
-                waiting.for_each(|lost| lost.joined_ns = lost.joined_ns.or(joins_ns));
-            }
-            // The load has not begun, so nothing of it is missing.
-            None => self.losses.retain(|lost| lost.slot != slot),
-        }
-    }
-
-    /// Records that the agent of a part is lost, unless the part has ended.
-    fn lose(&mut self, slot: usize, agent: &str, state: &SlotState) {
-        if let Some(lost) = self.reducer.lose(slot) {
-            self.losses.push(LostPart {
-                slot,
-                agent: agent.to_owned(),
-                until_ns: lost.until_ns,
-                due: lost.due,
-                seen_ns: state.seen_ns,
-                gone_ns: state.gone_ns,
-                joined_ns: None,
-            });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use loadlab_load::measure::delta::{Delta, Sizes};
     use loadlab_load::run::PartContent;
+    use loadlab_record::text::time::SECOND_NS;
 
     use super::*;
     use crate::block::pack_counted;
@@ -526,7 +498,7 @@ mod tests {
         assert_eq!(agents.lost(0, LOST_AFTER_NS), [] as [usize; 0]);
         assert_eq!(agents.lost(0, LOST_AFTER_NS + 1), [1]);
         let id = ReportId { slot: 1, epoch: 0, number: 0 };
-        agents.reported(0, id, Block::end());
+        agents.reported(0, id, Block::end(), 0);
         assert_eq!(agents.lost(0, LOST_AFTER_NS + 1), [] as [usize; 0]);
         assert!(!agents.are_others_lost(0, LOST_AFTER_NS + 1));
         assert_eq!(agents.lost(0, 3 * LOST_AFTER_NS), [0]);
@@ -564,7 +536,7 @@ mod tests {
         agents.claim(0, 0, claim("a"), 0);
         agents.ordered(0, 4);
         let id = |epoch, number| ReportId { slot: 0, epoch, number };
-        agents.reported(0, id(0, 0), counted(1_000, 3));
+        agents.reported(0, id(0, 0), counted(1_000, 3), 0);
         agents.seen(0, 0, 7);
         assert_eq!((agents.quiet(7 + QUIET_NS), agents.quiet(8 + QUIET_NS)), (vec![], vec![(0, 0)]));
         agents.gone(0, 0, 20);
@@ -573,7 +545,7 @@ mod tests {
         assert_eq!(agents.open(), [OpenSlot { slot: 0, epoch: 1, from_order: 6 }]);
         assert_eq!(agents.joining(0), []);
         // The agent was not dead after all, but its slot is taken.
-        agents.reported(0, id(0, 1), counted(2_000, 9));
+        agents.reported(0, id(0, 1), counted(2_000, 9), 0);
         agents.claim(0, 0, claim("a"), 9);
         agents.claim(0, 1, claim("b"), 10);
         assert_eq!(agents.joining(0), [(0, 1)]);
@@ -585,8 +557,8 @@ mod tests {
         let clock = Clock { offset_ns: 0, uncertainty_ns: 2 };
         agents.answered(0, 1, Answer { load: 0, ready: Ok(clock), joins_ns: Some(5_000) });
         assert_eq!(agents.clock(0, 0), Some(clock));
-        agents.reported(0, id(1, 0), counted(6_000, 0));
-        agents.reported(0, id(1, 1), Block::end());
+        agents.reported(0, id(1, 0), counted(6_000, 0), 0);
+        agents.reported(0, id(1, 1), Block::end(), 0);
         assert!(agents.is_over(0));
         let in_flight: Vec<u64> = std::iter::from_fn(|| agents.next_report(0))
             .map(|report| match report.block.into_content(None).0 {
@@ -608,7 +580,7 @@ mod tests {
         // A load ordered later is among the orders that the new agent reads.
         agents.ordered(1, 6);
         assert_eq!(agents.joining(1), []);
-        agents.reported(1, id(1, 0), Block::end());
+        agents.reported(1, id(1, 0), Block::end(), 0);
         assert!(agents.is_over(1));
     }
 
@@ -624,7 +596,7 @@ mod tests {
         agents.heard(silent_ns, silent_ns);
         assert!(agents.lost(0, silent_ns).is_empty() && !agents.has_returned(0, 0, silent_ns));
         agents.seen(0, 0, silent_ns + 1);
-        agents.reported(0, ReportId { slot: 1, epoch: 0, number: 0 }, Block::end());
+        agents.reported(0, ReportId { slot: 1, epoch: 0, number: 0 }, Block::end(), 0);
         assert!(agents.has_returned(0, 0, silent_ns) && agents.has_returned(0, 1, silent_ns));
     }
 
@@ -640,8 +612,8 @@ mod tests {
         agents.gone(1, 0, 1);
         agents.give_up_dead(0, DEAD_NS);
         assert_eq!(agents.losses(0), []);
-        agents.give_up_dead(0, DEAD_NS + 1);
-        agents.give_up_dead(0, DEAD_NS + 2);
+        assert_eq!(agents.give_up_dead(0, DEAD_NS + 1), [(1, 0)]);
+        assert_eq!(agents.give_up_dead(0, DEAD_NS + 2), []);
         assert_eq!(agents.losses(0).len(), 1);
         assert_eq!(agents.lost(0, DEAD_NS + 2), [0]);
         assert!(agents.next_report(0).is_some_and(|next| next.part == 1 && next.block.known().is_none()));
@@ -670,11 +642,67 @@ mod tests {
         assert!(agents.vacate(0, 2));
         agents.claim(0, 2, claim("c"), 0);
         assert_eq!(agents.joining(0), [(0, 2)]);
-        agents.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, Block::end());
+        agents.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, Block::end(), 0);
         assert!(!agents.is_over(0));
         agents.finish(0);
         let names: Vec<&str> = agents.losses(0).iter().map(|lost| lost.agent.as_str()).collect();
         assert_eq!(names, ["a", "c"]);
+    }
+
+    /// An agent that is alive and whose next report does not come is asked to send it again, now and then.
+    #[test]
+    fn a_report_that_is_missing_for_long_is_asked_for() {
+        let mut agents = Agents::new(2);
+        (0..2).for_each(|slot| agents.claim(slot, 0, claim("a"), 0));
+        agents.ordered(0, 0);
+        let id = |slot, number| ReportId { slot, epoch: 0, number };
+        let s = |s: u64| s * SECOND_NS;
+        let overdue = |agents: &Agents, now_ns| -> Vec<(usize, u64, u64)> {
+            let overdue = agents.overdue(0, s(100), now_ns).into_iter();
+            overdue.map(|of| (of.slot, of.number, of.for_ns / SECOND_NS)).collect()
+        };
+        agents.reported(0, id(0, 0), counted(s(1), 0), s(101));
+        for now in 101..=112 {
+            agents.reported(0, id(1, now - 101), counted(s(now - 100), 0), s(now));
+            // One is lost on the way; those that follow show that its agent is alive.
+            agents.reported(0, id(0, now - 99), counted(s(now - 98), 0), s(now));
+        }
+        assert_eq!(overdue(&agents, s(111)), []);
+        assert_eq!(overdue(&agents, s(112)), [(0, 1, 11)]);
+        assert!(
+            agents.may_ask(0, 0, s(112)) && !agents.may_ask(0, 0, s(113)) && agents.may_ask(0, 0, s(123))
+        );
+        assert_eq!(overdue(&agents, s(118)), [], "silent agents are lost, not overdue");
+        agents.reported(0, id(0, 1), counted(s(2), 0), s(118));
+        assert_eq!(overdue(&agents, s(120)), []);
+        let of_first = std::iter::from_fn(|| agents.next_report(0)).filter(|report| report.part == 0);
+        assert_eq!(of_first.count(), 14);
+    }
+
+    /// While nobody sends a part, the others' seconds go on, and what is reported of it later follows.
+    #[test]
+    fn seconds_go_on_without_a_vacant_part() {
+        let mut agents = Agents::new(1);
+        agents.claim(0, 0, claim("a"), 0);
+        agents.ordered(0, 0);
+        let id = |epoch| ReportId { slot: 0, epoch, number: 0 };
+        agents.reported(0, id(0), counted(2 * SECOND_NS, 3), 0);
+        agents.pass_vacant(0, 9 * SECOND_NS);
+        assert!(agents.vacate(0, 1));
+        agents.pass_vacant(0, 4 * SECOND_NS + 1);
+        agents.pass_vacant(0, 3 * SECOND_NS);
+        agents.claim(0, 1, claim("b"), 0);
+        assert_eq!((agents.sender(0, 0), agents.joining(0)), ("a", vec![(0, 1)]));
+        agents.pass_vacant(0, 9 * SECOND_NS);
+        agents.reported(0, id(1), counted(6 * SECOND_NS, 0), 0);
+        let found: Vec<(u64, u64)> = std::iter::from_fn(|| agents.next_report(0))
+            .map(|report| match report.block.into_content(None).0 {
+                PartContent::Counted(delta) => (delta.until_ns / SECOND_NS, delta.counts.in_flight),
+                PartContent::Ended(_) => (99, 99),
+            })
+            .collect();
+        assert_eq!(found, [(2, 0), (2, 3), (3, 0), (4, 0), (6, 0)]);
+        assert_eq!((agents.sender(0, 0), agents.losses(0)[0].until_ns), ("b", 2 * SECOND_NS));
     }
 
     /// If a replacement cannot send the part, that is noticed even though no one waits for its answer; and a part that
@@ -700,7 +728,7 @@ mod tests {
         assert_eq!(until(&agents), [(0, None)]);
         agents.answered(0, 1, answer(Ok(clock), None));
         assert_eq!(until(&agents), []);
-        agents.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, counted(9_000, 0));
+        agents.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, counted(9_000, 0), 0);
         next(&mut agents, 2, "c");
         next(&mut agents, 3, "d");
         agents.answered(0, 3, answer(Ok(clock), Some(12_000)));

@@ -152,6 +152,8 @@ pub struct SecondHead {
     pub window_to_ns: u64,
     /// See [`Delta::gaps`].
     pub gaps: Gaps,
+    /// Whether it is the part's last second.
+    pub last: bool,
 }
 
 impl std::fmt::Debug for Block {
@@ -188,15 +190,22 @@ impl Block {
 
     /// A block for a part whose agent was lost: it contains only the requests in flight, which stay in flight for good.
     pub fn cut_off(at: SecondHead) -> Block {
-        let mut delta = Delta::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
-        (delta.from_ns, delta.until_ns) = (at.until_ns, at.until_ns);
-        (delta.window_to_ns, delta.gaps) = (at.window_to_ns, at.gaps);
+        let mut delta = nothing_counted(at, at.until_ns);
         delta.counts.in_flight = at.in_flight;
         // How old they were is not known, nor of which tag.
         delta.window.response_censored.record_n(0, at.in_flight);
+        Block::of(&delta)
+    }
+
+    /// A block for a part that nobody sent between its last report and `until_ns`.
+    pub fn nothing(last: SecondHead, until_ns: u64) -> Block {
+        Block::of(&nothing_counted(last, until_ns))
+    }
+
+    fn of(delta: &Delta) -> Block {
         let mut body = Vec::new();
-        write_histograms(&delta, &mut body);
-        Block { head: Head::Counted(Box::new(counted(&delta))), body }
+        write_histograms(delta, &mut body);
+        Block { head: Head::Counted(Box::new(counted(delta))), body }
     }
 
     /// A block for a part that ends without a report.
@@ -220,6 +229,7 @@ impl Block {
             due: head.counts.due,
             window_to_ns: head.window_to_ns.unwrap_or(u64::MAX),
             gaps: gaps_of(head.gaps),
+            last: head.last,
         })
     }
 
@@ -237,6 +247,14 @@ impl Block {
             },
         }
     }
+}
+
+/// A delta without counts, from the end of a part's last report to `until_ns`.
+fn nothing_counted(last: SecondHead, until_ns: u64) -> Delta {
+    let mut delta = Delta::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
+    (delta.from_ns, delta.until_ns) = (last.until_ns, until_ns);
+    (delta.window_to_ns, delta.gaps) = (last.window_to_ns, last.gaps);
+    delta
 }
 
 /// Unpacks a report of a part.

@@ -6,7 +6,8 @@
 //! - [`reduce`]: the reports of all agents in order, each once; and what a lost agent leaves open.
 //! - [`spool`]: an agent's reports on disk until the run is over.
 //! - [`clock`]: how far an agent's clock is from the coordinator's.
-//! - [`message`]: the other messages they exchange; [`agents`]: what the coordinator knows from them.
+//! - [`message`]: the other messages they exchange; [`agents`]: what the coordinator knows from them, and
+//!   `ordered_load` of each load.
 //! - [`signed`]: orders that only the coordinator can give.
 //! - [`nats`]: both ends, on a NATS server. Everything about NATS is behind the feature `nats`.
 //!
@@ -19,6 +20,7 @@ pub mod clock;
 pub mod message;
 #[cfg(feature = "nats")]
 pub mod nats;
+mod ordered_load;
 pub mod pieces;
 pub mod reduce;
 #[cfg(feature = "nats")]

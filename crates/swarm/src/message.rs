@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Protocol version: agents and coordinators with different versions cannot work together.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Announces a run that agents may take part in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,6 +74,26 @@ pub enum Order {
     Abort {
         /// Number of the load.
         load: u64,
+    },
+    /// Send a load's reports again from a number on: the coordinator does not have them.
+    Resend {
+        /// Number of the load.
+        load: u64,
+        /// The slot whose agent is meant.
+        slot: usize,
+        /// The epoch of that agent.
+        epoch: u32,
+        /// Number of the first report.
+        number: u64,
+    },
+    /// End the load at once: it goes on without this agent, whose reports do not count any more.
+    GiveUp {
+        /// Number of the load.
+        load: u64,
+        /// The slot whose agent is meant.
+        slot: usize,
+        /// The epoch of that agent.
+        epoch: u32,
     },
     /// The run is over.
     Over,

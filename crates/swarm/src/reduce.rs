@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_record::text::time::SECOND_NS;
+
 use crate::block::{Block, SecondHead};
 
 /// Identifies a report.
@@ -119,6 +121,28 @@ impl Reducer {
         let mut reports: Vec<OrderedReport> = of.cut_off(slot).into_iter().collect();
         reports.extend(of.advance(slot));
         Some((of.epoch, reports))
+    }
+
+    /// Completes a vacant slot's seconds up to `until_ns`, on the load's clock: nobody sends its part, so those of the
+    /// others need not wait for it.
+    pub fn pass(&mut self, slot: usize, until_ns: u64) -> Vec<OrderedReport> {
+        let is_vacant = |of: &&mut Slot| of.state == State::Vacant && !of.last.last;
+        let Some(of) = self.slots.get_mut(slot).filter(is_vacant) else { return Vec::new() };
+        let mut reports = Vec::new();
+        loop {
+            let second_ns = (of.last.until_ns / SECOND_NS + 1) * SECOND_NS;
+            if second_ns > until_ns {
+                return reports;
+            }
+            reports.extend(of.cut_off(slot));
+            reports.push(OrderedReport { part: slot, block: Block::nothing(of.last, second_ns) });
+            of.last.until_ns = second_ns;
+        }
+    }
+
+    /// The number of the report that a slot's agent has yet to send.
+    pub fn next_number(&self, slot: usize) -> u64 {
+        self.slots.get(slot).map_or(0, |of| of.next)
     }
 
     /// Stops waiting: ends all slots that have not ended.

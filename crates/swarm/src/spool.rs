@@ -1,8 +1,8 @@
 //! Keeps reports on disk until the coordinator has them for good: what an agent sent may be lost in transit, and only
 //! the agent can resend it. Each report is written and synced before it is sent.
 //!
-//! Each file holds a limited number of reports, and is removed once none of them is needed. A file that was cut off in
-//! the middle of a report, by a full disk or a crash, is read up to that point.
+//! Each file holds a limited number of reports. A file that was cut off in the middle of a report, by a full disk or a
+//! crash, is read up to that point.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -35,14 +35,14 @@ impl Spool {
     pub fn open(dir: &Path) -> io::Result<Spool> {
         fs::create_dir_all(dir)?;
         let mut spool = Spool { dir: dir.to_owned(), open: None, next: 0 };
-        let firsts = spool.files()?;
+        let firsts = files(dir)?;
         spool.next = firsts.first().copied().unwrap_or(0);
         for first in firsts {
-            let bytes = fs::read(spool.path(first))?;
+            let bytes = fs::read(path(dir, first))?;
             let (_, count) = whole_reports(&bytes, first);
             // Nothing can follow a report that was lost.
             if first != spool.next {
-                fs::remove_file(spool.path(first))?;
+                fs::remove_file(path(dir, first))?;
                 continue;
             }
             spool.next = first + count;
@@ -76,7 +76,7 @@ impl Spool {
 
     /// Opens a file for appending, creating it if needed, and cuts off what follows its last complete report.
     fn cut(&self, first: u64) -> io::Result<File> {
-        let path = self.path(first);
+        let path = path(&self.dir, first);
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -86,22 +86,24 @@ impl Spool {
         Ok(file)
     }
 
-    /// All reports from a number on that are still kept, in order.
+    /// The first `most` reports in a folder from a number on, in order. Reports may be appended meanwhile.
     ///
     /// # Errors
     /// An I/O error.
-    pub fn read_from(&self, number: u64) -> io::Result<Vec<(u64, Vec<u8>)>> {
+    pub fn read(dir: &Path, number: u64, most: usize) -> io::Result<Vec<(u64, Vec<u8>)>> {
         let mut reports = Vec::new();
-        for first in self.files()? {
+        for first in files(dir)? {
             if first + PER_FILE <= number {
                 continue;
             }
-            let mut bytes = Vec::new();
-            File::open(self.path(first))?.read_to_end(&mut bytes)?;
+            let bytes = fs::read(path(dir, first))?;
             let mut rest = bytes.as_slice();
             let mut expected = first;
             while let Some((of, report)) = take(&mut rest).filter(|(of, _)| *of == expected) {
                 expected += 1;
+                if reports.len() == most {
+                    return Ok(reports);
+                }
                 if of >= number {
                     reports.push((of, report.to_vec()));
                 }
@@ -109,22 +111,23 @@ impl Spool {
         }
         Ok(reports)
     }
+}
 
-    /// The first report numbers of all files, ascending.
-    fn files(&self) -> io::Result<Vec<u64>> {
-        let mut firsts = Vec::new();
-        for entry in fs::read_dir(&self.dir)? {
-            let name = entry?.file_name();
-            let first = name.to_str().and_then(|name| name.strip_suffix(".reports")?.parse::<u64>().ok());
-            firsts.extend(first);
-        }
-        firsts.sort_unstable();
-        Ok(firsts)
+/// The first report numbers of all files in a folder, ascending.
+fn files(dir: &Path) -> io::Result<Vec<u64>> {
+    let mut firsts = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let first = name.to_str().and_then(|name| name.strip_suffix(".reports")?.parse::<u64>().ok());
+        firsts.extend(first);
     }
+    firsts.sort_unstable();
+    Ok(firsts)
+}
 
-    fn path(&self, first: u64) -> PathBuf {
-        self.dir.join(format!("{first:010}.reports"))
-    }
+/// The file whose first report has this number.
+fn path(dir: &Path, first: u64) -> PathBuf {
+    dir.join(format!("{first:010}.reports"))
 }
 
 /// A report as stored in a file.
@@ -186,7 +189,7 @@ mod tests {
     }
 
     fn numbers(spool: &Spool, from: u64) -> Vec<u64> {
-        let reports = spool.read_from(from).unwrap();
+        let reports = Spool::read(&spool.dir, from, usize::MAX).unwrap();
         reports.iter().for_each(|(number, bytes)| assert_eq!(*bytes, report(*number)));
         reports.into_iter().map(|(number, _)| number).collect()
     }
@@ -197,6 +200,8 @@ mod tests {
         let spool = filled(dir.path(), 200);
         assert_eq!(numbers(&spool, 0), (0..200).collect::<Vec<_>>());
         assert_eq!(numbers(&spool, 150), (150..200).collect::<Vec<_>>());
+        let some: Vec<u64> = Spool::read(dir.path(), 126, 4).unwrap().into_iter().map(|(n, _)| n).collect();
+        assert_eq!(some, [126, 127, 128, 129]);
         let mut again = Spool::open(dir.path()).unwrap();
         assert_eq!((again.next(), again.append(&report(200)).unwrap()), (200, 200));
         assert_eq!(numbers(&again, 199), [199, 200]);
@@ -233,8 +238,8 @@ mod tests {
         fn a_damaged_spool_goes_on_after_what_is_whole(count in 1u64..100, at in 0.0f64..1.0, flips: bool) {
             let dir = tempfile::tempdir().unwrap();
             let spool = filled(dir.path(), count);
-            let firsts = spool.files().unwrap();
-            let file = spool.path(firsts[(firsts.len() as f64 * at) as usize]);
+            let firsts = files(&spool.dir).unwrap();
+            let file = path(&spool.dir, firsts[(firsts.len() as f64 * at) as usize]);
             let mut bytes = fs::read(&file).unwrap();
             let place = (bytes.len() as f64 * (at * 7.0).fract()) as usize;
             if flips {

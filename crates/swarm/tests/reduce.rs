@@ -1,9 +1,11 @@
 //! Reports that arrive in any order, more than once, or not at all.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use loadlab_load::random::Random;
-use loadlab_load::run::PartReport;
+use loadlab_load::run::{LoadEvent, PartReport};
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_swarm::block::{Block, pack};
 use loadlab_swarm::reduce::{Reducer, ReportId};
 use proptest::prelude::*;
@@ -49,7 +51,7 @@ proptest! {
             ordered.extend(reducer.take(id, Block::open(&bytes).unwrap()));
         }
         prop_assert!(reducer.is_over() && reducer.finish().is_empty());
-        let merged = merged_blocks(&spec, slots, ordered.into_iter());
+        let merged = merged_blocks(&spec, slots, ordered.into_iter(), &mut |_| {});
         prop_assert_eq!(&direct.measured, &merged.measured);
         prop_assert_eq!(&direct.slowest, &merged.slowest);
     }
@@ -85,9 +87,46 @@ proptest! {
         prop_assert!(!reducer.is_over());
         ordered.extend(reducer.finish());
         prop_assert!(reducer.is_over());
-        let merged = merged_blocks(&spec, slots, ordered.into_iter());
+        let merged = merged_blocks(&spec, slots, ordered.into_iter(), &mut |_| {});
         merged.measured.counts.balance().unwrap();
         prop_assert!(merged.measured.counts.in_flight >= in_flight);
+    }
+
+    /// The seconds of the others are complete without a part that nobody sends, and the totals are the same as if they
+    /// had waited for it.
+    #[test]
+    fn a_vacant_part_does_not_hold_up_the_others(rate in 20.0f64..300.0, kept in 0u64..3) {
+        let spec = spec(rate, false, false);
+        let merged = |passes: bool| {
+            let (mut reducer, mut ordered) = (Reducer::new(2), Vec::new());
+            let (first, others): (Vec<_>, Vec<_>) =
+                numbered(reports(&spec, 2)).into_iter().partition(|(id, _)| id.slot == 0);
+            for (id, bytes) in first.iter().filter(|(id, _)| id.number < kept) {
+                ordered.extend(reducer.take(*id, Block::open(bytes).unwrap()));
+            }
+            reducer.lose(0).expect("it has not ended");
+            if passes {
+                (0..=2).for_each(|s| ordered.extend(reducer.pass(0, s * SECOND_NS)));
+            }
+            for (id, bytes) in &others {
+                ordered.extend(reducer.take(*id, Block::open(bytes).unwrap()));
+            }
+            let at = ordered.len();
+            ordered.extend(reducer.finish());
+            let (taken, mut seconds) = (Cell::new(0), Vec::new());
+            let blocks = ordered.into_iter().inspect(|_| taken.set(taken.get() + 1));
+            let outcome = merged_blocks(&spec, 2, blocks, &mut |event| {
+                if let LoadEvent::Second(second) = event {
+                    seconds.push((taken.get() <= at, second.tick.to_s - second.tick.from_s));
+                }
+            });
+            (outcome, seconds)
+        };
+        let ((waited, _), (passed, seconds)) = (merged(false), merged(true));
+        prop_assert_eq!(&waited.measured.counts, &passed.measured.counts);
+        prop_assert_eq!(&waited.measured.series, &passed.measured.series);
+        let in_time = seconds.iter().filter(|(is_early, length_s)| *is_early && *length_s <= 1.0);
+        prop_assert!(in_time.count() >= 2, "{:?}", seconds);
     }
 
     /// A replacement's reports count from its epoch on, even those that arrived before the replacement was known; the
@@ -120,7 +159,7 @@ proptest! {
         }
         prop_assert!(reducer.is_over());
         let direct = merged_of(&spec, 1, reports(&spec, 1).into_iter());
-        let merged = merged_blocks(&spec, 1, ordered.into_iter());
+        let merged = merged_blocks(&spec, 1, ordered.into_iter(), &mut |_| {});
         // The same load, plus the requests that stay in flight for good.
         prop_assert_eq!(merged.measured.counts.in_flight, direct.measured.counts.in_flight + lost.in_flight);
         prop_assert_eq!(merged.measured.counts.ok, direct.measured.counts.ok);

@@ -3,7 +3,7 @@
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::measure::delta::{Delta, Sizes};
-use loadlab_load::run::{LoadResult, Origin, PartContent, PartReport, merge, simulate_part};
+use loadlab_load::run::{LoadEvent, LoadResult, Origin, PartContent, PartReport, merge, simulate_part};
 use loadlab_load::spec::OtherThreads;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadSpec, Model, Until, WhenBehind};
@@ -81,6 +81,7 @@ pub fn merged_blocks(
     spec: &LoadSpec,
     parts: usize,
     mut blocks: impl Iterator<Item = OrderedReport>,
+    observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> LoadResult {
     let mut next = |used| {
         let OrderedReport { part, block } = blocks.next()?;
@@ -88,7 +89,7 @@ pub fn merged_blocks(
         whole.expect("it was packed here");
         Some(PartReport { part, content })
     };
-    merge(spec, ORIGIN, parts, &mut next, &mut |_| {})
+    merge(spec, ORIGIN, parts, &mut next, observer)
 }
 
 pub const ORIGIN: Origin = Origin { start_ns: 0, zero_ns: 0, batch: 0, first_id: 0 };

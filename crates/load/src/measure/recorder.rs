@@ -116,9 +116,10 @@ impl Recorder {
         self.next_ns = u64::MAX;
     }
 
-    /// The load begins, at zero of its clock.
-    pub fn begin(&mut self) {
-        self.next_ns = DELTA_NS;
+    /// The load begins, at zero of its clock, or is joined at `at_ns`: earlier intervals are not reported.
+    pub fn begin(&mut self, at_ns: u64) {
+        self.delta.from_ns = at_ns / DELTA_NS * DELTA_NS;
+        self.next_ns = self.delta.from_ns + DELTA_NS;
     }
 
     /// Hands over the delta if it is time. Call it before counting an event at `now_ns`.
@@ -168,7 +169,8 @@ impl Recorder {
     pub fn finish(&mut self, now_ns: u64) {
         let next = self.empty_delta().unwrap_or_else(|| self.new_delta());
         self.delta.in_order = std::mem::take(&mut self.in_order);
-        self.hand_over(now_ns, next, true);
+        // A load that is joined may be over before that moment.
+        self.hand_over(now_ns.max(self.delta.from_ns), next, true);
         self.give_away();
     }
 

@@ -150,9 +150,9 @@ impl Blocks {
     fn new(spec: &LoadSpec) -> Self {
         let thread = ThreadReport { window_to_ns: u64::MAX, ..ThreadReport::default() };
         Blocks {
-            seconds: Seconds::new(spec.threads),
+            seconds: Seconds::new(spec.threads).starting_at(spec.joins.at_ns),
             threads: vec![thread; spec.threads],
-            peaks: Peaks::new(spec.threads),
+            peaks: Peaks::new(spec.threads).starting_at(spec.joins.at_ns),
             tenths: VecDeque::new(),
             most_open: 0,
         }

@@ -47,6 +47,11 @@ impl Peaks {
         Peaks { first: 0, tenths: VecDeque::new(), gauges, reported }
     }
 
+    /// For a load that is joined at `ns`: tenths before are others'.
+    pub fn starting_at(self, ns: u64) -> Self {
+        Peaks { first: ns / DELTA_NS, ..self }
+    }
+
     /// Adds a worker's maximum over an interval, and its gauges at the end.
     pub fn add(&mut self, worker: usize, ns: Range<u64>, interval_peaks: Gauges, end: Gauges) {
         let first = (ns.start / DELTA_NS).max(self.first);

@@ -62,6 +62,11 @@ impl<T: Counted> Seconds<T> {
         Seconds { first: 0, pending: VecDeque::new(), spare: Vec::new(), gauges }
     }
 
+    /// For a load that is joined at `ns`: seconds before are others'.
+    pub fn starting_at(self, ns: u64) -> Self {
+        Seconds { first: ns / SECOND_NS, ..self }
+    }
+
     /// The pending interval that contains `ns`, for a report of `worker`, which had these gauges at its end. `make`
     /// creates new counts.
     pub fn of(&mut self, ns: Range<u64>, worker: usize, gauges: Gauges, make: impl Fn() -> T) -> &mut T {

@@ -278,7 +278,7 @@ impl<'r> Worker<'r> {
         // A load that is joined has been under way.
         self.asked_ns = self.spec.joins.at_ns;
         self.join_paced();
-        self.measure.recorder.begin();
+        self.measure.recorder.begin(self.spec.joins.at_ns);
         if let (Some(journey), Some(unix_ns)) = (&mut self.journey, unix_ns) {
             journey.set_start_unix_ns(unix_ns);
         }

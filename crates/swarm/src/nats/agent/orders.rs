@@ -13,6 +13,10 @@ use super::part::{Begun, PartOfLoad};
 use super::state::{AgentLoad, RunState};
 use crate::message::{Answer, JoinOrder, LoadOrder, Numbered, OpenSlot, Order};
 use crate::nats::Subjects;
+use crate::spool::Spool;
+
+/// The most reports that are sent again at a time; the coordinator asks for more.
+const MOST_RESENT: usize = 64;
 
 /// Follows the orders of a run.
 pub(super) struct Work<'a> {
@@ -67,9 +71,36 @@ impl Work<'_> {
             Order::Stop { load } => {
                 self.run_state.load(load).into_iter().for_each(|load| load.control.stop())
             }
+            Order::Resend { load, slot, epoch, number } if self.is_for(slot, epoch) => {
+                self.resend(load, number, numbered.number);
+            }
+            Order::GiveUp { load, slot, epoch } if self.is_for(slot, epoch) => {
+                let why = "the load goes on without this agent, which the coordinator did not hear from";
+                (self.agent.log)(&format!("run {}: {why}", subjects.run));
+                self.run_state.load(load).into_iter().for_each(|load| load.abort());
+            }
+            Order::Resend { .. } | Order::GiveUp { .. } => {}
             Order::Abort { load } => self.run_state.load(load).into_iter().for_each(|load| load.abort()),
         }
         true
+    }
+
+    fn is_for(&self, slot: usize, epoch: u32) -> bool {
+        (slot, epoch) == (self.claimed.slot, self.claimed.epoch)
+    }
+
+    /// Sends reports again, as far as they are kept.
+    fn resend(&self, load: u64, from: u64, order: u64) {
+        let kept = Spool::read(&self.spool_of(load), from, MOST_RESENT);
+        for (number, bytes) in kept.unwrap_or_default() {
+            // The receiver lives as long as the run.
+            let _ = self.outgoing.send(Outgoing::Report { load, number, bytes, again: Some(order) });
+        }
+    }
+
+    /// Where the reports of a load are kept.
+    fn spool_of(&self, load: u64) -> PathBuf {
+        self.spool.join(load.to_string())
     }
 
     /// Gets ready for a load on a separate thread.
@@ -84,7 +115,7 @@ impl Work<'_> {
             threads: self.agent.options.threads,
             run_state: self.run_state.clone(),
             outgoing: self.outgoing.clone(),
-            spool: self.spool.join(order.load.to_string()),
+            spool: self.spool_of(order.load),
             load: load.clone(),
         };
         lock(&self.run_state.loads).insert(order.load, load);

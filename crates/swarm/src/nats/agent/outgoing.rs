@@ -10,7 +10,13 @@ use crate::nats::{HEADER_BYTES, REPORT, Subjects, publish_until_stored};
 /// A message from a load's thread to the coordinator.
 pub(super) enum Outgoing {
     Answer(Answer),
-    Report { load: u64, number: u64, bytes: Vec<u8> },
+    Report {
+        load: u64,
+        number: u64,
+        bytes: Vec<u8>,
+        /// Number of the order to send it again: the server drops a message with an id that it has seen.
+        again: Option<u64>,
+    },
 }
 
 impl Agent<'_> {
@@ -35,11 +41,12 @@ impl Agent<'_> {
                     let message = PublishMessage::build().payload(bytes.into()).message_id(id);
                     publish_until_stored(&self.context, subjects.answer(slot, epoch), message).await;
                 }
-                Outgoing::Report { load, number, bytes } => {
+                Outgoing::Report { load, number, bytes, again } => {
+                    let again = again.map(|order| format!("/{order}")).unwrap_or_default();
                     let most = self.client.max_payload().saturating_sub(HEADER_BYTES).max(HEADER_BYTES);
                     let pieces: Vec<&[u8]> = bytes.chunks(most).collect();
                     for (piece, part) in pieces.iter().enumerate() {
-                        let id = format!("{}/{load}/{slot}/{epoch}/{number}/{piece}", subjects.run);
+                        let id = format!("{}/{load}/{slot}/{epoch}/{number}/{piece}{again}", subjects.run);
                         let header = format!("{number} {piece} {}", pieces.len());
                         let message = PublishMessage::build().payload(part.to_vec().into());
                         let message = message.header(REPORT, header.as_str()).message_id(id);

@@ -118,7 +118,9 @@ impl PartOfLoad {
             }
         };
         let mut report = |bytes: Vec<u8>| match spool.append(&bytes) {
-            Ok(number) => drop(self.outgoing.send(Outgoing::Report { load: order.load, number, bytes })),
+            Ok(number) => {
+                drop(self.outgoing.send(Outgoing::Report { load: order.load, number, bytes, again: None }))
+            }
             Err(error) => {
                 *lock(&failed) = Some(format!("cannot keep reports in {}: {error}", self.spool.display()));
                 self.load.abort();

@@ -1,18 +1,21 @@
 //! Waiting for agents: until every slot has one, and before each load until all are ready for it.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use loadlab_load::io::epoll::now_ns;
 use loadlab_record::sync::lock;
+use loadlab_record::text::time::SECOND_NS;
 use serde_json::Value;
 
 use super::load::ReadyLoad;
-use super::replace::describe_silence;
 use super::{Coordinator, LossPolicy};
-use crate::agents::Readiness;
+use crate::agents::{Agents, LOST_AFTER_NS, LostPart, Readiness};
 use crate::message::{LoadOrder, Order};
 use crate::nats::SwarmError;
+
+/// How long a load whose trial fails if an agent is lost waits for another in its place, before it begins.
+const SPARE_TIMEOUT_NS: u64 = 15_000_000_000;
 
 impl Coordinator {
     /// Waits until every slot has an agent.
@@ -60,26 +63,15 @@ impl Coordinator {
             *loads += 1;
             *loads - 1
         };
-        let mut until_ns = now_ns().saturating_add(self.ready_ns);
-        let mut agents = self.shared.agents();
-        // An agent that takes a free slot later could not follow this order, which does not name it.
-        while let Some(open) = agents.open().first() {
-            if cancelled() {
-                return Err(SwarmError::Interrupted);
-            }
-            if now_ns() >= until_ns {
-                let s = self.ready_ns / 1_000_000_000;
-                return Err(SwarmError::Agents(format!("no agent took slot {} within {s} s", open.slot)));
-            }
-            agents = self.shared.wait(agents);
-        }
+        let mut agents = self.with_all_agents(cancelled)?;
         // Whoever has just come has time to get ready.
-        until_ns = now_ns().saturating_add(self.ready_ns);
+        let until_ns = now_ns().saturating_add(self.ready_ns);
         let order =
             LoadOrder { load, first_id, threads: agents.threads(threads), agents: agents.ids(), what };
         let number = self.order(Order::Prepare(order.clone()));
         agents.ordered(load, number);
         let mut ready = ReadyLoad { of: self.clone(), order, uncertainty_ns: 0 };
+        let mut vacant_since_ns: Option<u64> = None;
         loop {
             let why = match agents.readiness(load) {
                 Readiness::Ready { uncertainty_ns } => {
@@ -96,15 +88,13 @@ impl Coordinator {
                     let s = self.ready_ns / 1_000_000_000;
                     Some(SwarmError::Agents(format!("not ready within {s} s: {}", names.join(", "))))
                 }
-                Readiness::Waiting(_) if self.on_loss == LossPolicy::Replace => {
+                Readiness::Waiting(_) => {
+                    // Nothing of the load was sent yet, so another agent may send it, whatever the policy.
                     self.replace(&mut agents, &ready.order, None, &[]);
-                    None
-                }
-                Readiness::Waiting(slots) => {
-                    let lost = agents.lost(load, now_ns()).into_iter().find(|slot| slots.contains(slot));
-                    lost.map(|slot| {
-                        SwarmError::Agents(format!("{} before the load", describe_silence(&agents, slot)))
-                    })
+                    let is_open = !agents.open().is_empty();
+                    vacant_since_ns = is_open.then(|| vacant_since_ns.unwrap_or_else(now_ns));
+                    let waited_ns = vacant_since_ns.map_or(0, |since_ns| now_ns().saturating_sub(since_ns));
+                    (waited_ns > self.spare_ns()).then(|| self.not_replaced(&agents, load))
                 }
             };
             if let Some(why) = why {
@@ -114,5 +104,41 @@ impl Coordinator {
             }
             agents = self.shared.wait(agents);
         }
+    }
+
+    /// Waits until every slot has an agent: one that takes a free slot later could not follow an order that does not
+    /// name it.
+    fn with_all_agents(&self, cancelled: &dyn Fn() -> bool) -> Result<MutexGuard<'_, Agents>, SwarmError> {
+        let until_ns = now_ns().saturating_add(self.spare_ns());
+        let mut agents = self.shared.agents();
+        while let Some(open) = agents.open().first() {
+            if cancelled() {
+                return Err(SwarmError::Interrupted);
+            }
+            if now_ns() >= until_ns {
+                let s = self.spare_ns() / SECOND_NS;
+                return Err(SwarmError::Agents(format!("no agent took slot {} within {s} s", open.slot)));
+            }
+            agents = self.shared.wait(agents);
+        }
+        Ok(agents)
+    }
+
+    /// How long a slot may be without an agent before a load, in nanoseconds.
+    fn spare_ns(&self) -> u64 {
+        if self.on_loss == LossPolicy::Replace { self.ready_ns } else { SPARE_TIMEOUT_NS }
+    }
+
+    /// An error that says which lost agents' places nobody took before a load.
+    fn not_replaced(&self, agents: &Agents, load: u64) -> SwarmError {
+        let open = agents.open();
+        let is_open = |lost: &&LostPart| open.iter().any(|open| open.slot == lost.slot);
+        let lost = agents.losses(load).iter().filter(is_open);
+        let names: Vec<String> = lost.map(|lost| format!("{} (slot {})", lost.agent, lost.slot)).collect();
+        let [lost_s, s] = [LOST_AFTER_NS, self.spare_ns()].map(|ns| ns / SECOND_NS);
+        SwarmError::Agents(format!(
+            "silent for {lost_s} s before the load: {}; no other agent took the place within {s} s",
+            names.join(", ")
+        ))
     }
 }

@@ -32,18 +32,16 @@ pub(super) fn message_handler<'s>(
                 let report = report_of(slot, what, message, &mut pieces);
                 if let Some(CompleteReport { load, id, bytes }) = report {
                     let block = Block::open(&bytes);
-                    shared.change(|agents| {
-                        agents.seen(slot, id.epoch, now_ns());
-                        match block {
-                            Ok(block) => agents.reported(load, id, block),
-                            Err(error) => {
-                                let why = format!(
-                                    "report {} of agent {} (slot {slot}) {error}",
-                                    id.number,
-                                    agents.name(slot)
-                                );
-                                agents.damaged(load, why);
-                            }
+                    shared.change(|agents| match block {
+                        Ok(block) => agents.reported(load, id, block, now_ns()),
+                        Err(error) => {
+                            agents.seen(slot, id.epoch, now_ns());
+                            let why = format!(
+                                "report {} of agent {} (slot {slot}) {error}",
+                                id.number,
+                                agents.name(slot)
+                            );
+                            agents.damaged(load, why);
                         }
                     });
                 }

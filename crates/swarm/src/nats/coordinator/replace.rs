@@ -7,9 +7,12 @@ use super::Coordinator;
 use crate::agents::{Agents, LOST_AFTER_NS};
 use crate::message::{JoinOrder, LoadOrder, Order};
 
+/// How long a second of a vacant part may still be needed: clocks are not known exactly.
+const PASSED_AFTER_NS: u64 = 1_000_000_000;
+
 impl Coordinator {
-    /// Gives up a load's silent agents and lets others join it. Returns messages about agents that were given up or
-    /// joined.
+    /// Gives up a load's silent agents and lets others join it; the seconds of the load go on while nobody has a slot.
+    /// Returns messages about agents that were given up or joined.
     pub(super) fn replace(
         &self,
         agents: &mut Agents,
@@ -29,6 +32,11 @@ impl Coordinator {
             let order = LoadOrder { agents: agents.ids(), ..order.clone() };
             self.order(Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }));
             notes.push(format!("agent {} takes slot {slot}", agents.name(slot)));
+        }
+        if let Some(begun_ns) = begun_ns {
+            // Whoever joins does so later than now.
+            let now_ns = now_ns().saturating_sub(begun_ns);
+            agents.pass_vacant(order.load, now_ns.saturating_sub(PASSED_AFTER_NS));
         }
         notes
     }

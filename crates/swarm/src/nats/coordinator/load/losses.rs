@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use loadlab_load::LoadSpec;
 use loadlab_load::run::{Origin, due_between};
+use loadlab_record::text::time::SECOND_NS;
 
 use super::Sending;
-use crate::agents::{Agents, LOST_AFTER_NS, LostPart};
+use crate::agents::{Agents, DEAD_NS, LOST_AFTER_NS, LostPart, Overdue};
+use crate::message::Order;
 use crate::nats::agent::DEAD_MAN_NS;
 use crate::nats::coordinator::LossPolicy;
 use crate::nats::coordinator::replace::describe_silence;
@@ -16,6 +18,8 @@ use crate::nats::{HEARTBEAT_INTERVAL, SwarmError};
 const UNREACHABLE_TIMEOUT_NS: u64 = 60_000_000_000;
 /// How long a load without a schedule waits for the replacement of the agent that was lost last.
 const REPLACE_TIMEOUT_NS: u64 = 60_000_000_000;
+/// How long an agent that is alive may report nothing: the server may be away for a minute, and then have much to store.
+const REPORT_TIMEOUT_NS: u64 = 2 * UNREACHABLE_TIMEOUT_NS;
 
 /// An agent that was lost, and what it left undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +50,19 @@ impl Sending<'_> {
         if self.ending.trouble.is_some() || self.ending.is_aborted {
             return Vec::new();
         }
+        self.ask_again(agents, now_ns);
         match self.ready.of.on_loss {
             LossPolicy::Fail => Vec::new(),
             LossPolicy::Degrade => {
-                agents.give_up_dead(load, now_ns);
                 let mut notes = Vec::new();
+                for (slot, epoch) in agents.give_up_dead(load, now_ns) {
+                    self.ready.of.order(Order::GiveUp { load, slot, epoch });
+                    let s = DEAD_NS / SECOND_NS;
+                    notes.push(format!(
+                        "agent {} (slot {slot}) had no connection for {s} s and was given up",
+                        agents.name(slot)
+                    ));
+                }
                 for slot in agents.lost(load, now_ns) {
                     self.silent.entry(slot).or_insert_with(|| {
                         notes.push(format!("{}; the others continue", describe_silence(agents, slot)));
@@ -71,6 +83,16 @@ impl Sending<'_> {
             LossPolicy::Replace if self.ending.is_stopped => Vec::new(),
             LossPolicy::Replace => {
                 self.ready.of.replace(agents, &self.ready.order, Some(self.begun_ns), &self.counted)
+            }
+        }
+    }
+
+    /// Has agents that are alive send reports again that have been missing for long: the server may have lost them.
+    fn ask_again(&self, agents: &mut Agents, now_ns: u64) {
+        let load = self.ready.order.load;
+        for Overdue { slot, epoch, number, .. } in agents.overdue(load, self.begun_ns, now_ns) {
+            if agents.may_ask(load, slot, now_ns) {
+                self.ready.of.order(Order::Resend { load, slot, epoch, number });
             }
         }
     }
@@ -107,7 +129,16 @@ impl Sending<'_> {
         if agents.deaf_for_ns(now_ns) > UNREACHABLE_TIMEOUT_NS {
             return Some(format!(
                 "the NATS server could not be reached for {} s: what agents sent meanwhile is unknown",
-                UNREACHABLE_TIMEOUT_NS / 1_000_000_000
+                UNREACHABLE_TIMEOUT_NS / SECOND_NS
+            ));
+        }
+        let overdue = agents.overdue(load, self.begun_ns, now_ns);
+        if let Some(Overdue { slot, number, .. }) = overdue.iter().find(|o| o.for_ns > REPORT_TIMEOUT_NS) {
+            return Some(format!(
+                "agent {} (slot {slot}) is alive, but its report {number} did not arrive within {} s: what it sent is \
+                 unknown\nhint: can the NATS server store messages? Its log says why not",
+                agents.name(*slot),
+                REPORT_TIMEOUT_NS / SECOND_NS
             ));
         }
         let lost = agents.lost(load, now_ns);

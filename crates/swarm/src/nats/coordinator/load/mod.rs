@@ -52,7 +52,7 @@ pub struct Sent {
 /// What was sent of a part, by all agents that had it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentPart {
-    /// Name of the agent that had it at the end.
+    /// Name of the agent that sent it last.
     pub agent: String,
     /// Its number of load threads.
     pub threads: u64,
@@ -105,7 +105,7 @@ impl ReadyLoad {
         on_news(News::Parts(parts));
         let agents = self.of.shared.agents();
         let parts = sending.counted.iter().enumerate().map(|(slot, counts)| SentPart {
-            agent: agents.name(slot).to_owned(),
+            agent: agents.sender(self.order.load, slot).to_owned(),
             threads: self.order.threads[slot],
             clock: agents.clock(self.order.load, slot),
             counts: counts.clone(),
