@@ -143,7 +143,7 @@ fn fast_failures_improve_nothing() {
         0 => slow(Duration::from_millis(60))(r),
         _ => vec![send(response(503, "busy"))],
     });
-    for load in [["-c", "4"], ["-r", "200/s"]] {
+    for load in [["-c", "10"], ["-r", "200/s"]] {
         let url = server.url("/");
         let mut args = vec![url.as_str(), "-n", "400"];
         args.extend(load);
