@@ -279,16 +279,3 @@ fn a_server_that_starves_connections() {
     let json = ran.json();
     assert!(!doubts(&json).contains(&"unfair".to_owned()), "{json:#}");
 }
-
-/// Doubts are reported on standard error while the load runs, once each.
-#[test]
-fn doubts_are_reported_as_they_arise() {
-    let _alone = alone();
-    let server = Server::start(slow(Duration::from_millis(50)));
-    let url = server.url("/");
-    let load = [&url, "-r", "400/s", "-d", "4s", "--max-in-flight", "4", "-t", "1", "--when-behind", "drop"];
-    let ran = bench_after("true", &load);
-    let reported = |kind: &str| ran.stderr.lines().filter(|l| l.contains(&format!("doubt {kind}: "))).count();
-    assert_eq!((reported("in_flight_cap"), reported("dropped")), (1, 1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("the cap of 4 requests in flight is reached"), "{}", ran.stderr);
-}
