@@ -245,11 +245,17 @@ fn a_system_that_is_behind() {
     let _alone = alone();
     let server = Server::start(slow(Duration::from_millis(50)));
     let url = server.url("/");
+    let start = |load: &[&str], more: &[&str]| {
+        Running::start(shell("true", &[&[url.as_str()][..], load, more].concat()))
+    };
     // 4 slots of 50 ms each carry 80 of the 400 requests due per second
-    let behind = |more: &[&str]| {
-        let load = [&url, "-r", "400/s", "-d", "2s", "--max-in-flight", "4", "-t", "1"];
-        let ran = bench_after("true", &[&load, more].concat());
-        let json = ran.json();
+    let load = ["-r", "400/s", "-d", "2s", "--max-in-flight", "4", "-t", "1"];
+    // At the same time: all three leave nearly all of the machine idle.
+    let queueing = start(&load, &[]);
+    let dropping = start(&load, &["--when-behind", "drop"]);
+    let held = start(&["-r", "100/s", "-d", "1s"], &["--max-in-flight", "30", "--connections", "40"]);
+    let behind = |running: Running| {
+        let json = running.wait().json();
         check_identities(&json);
         assert_eq!(f(&json, "connections.in_flight_peak"), Some(4.0), "{json:#}");
         for kind in ["in_flight_cap", "dropped"] {
@@ -257,12 +263,10 @@ fn a_system_that_is_behind() {
         }
         doubt(&json, "dropped")["evidence"].as_str().unwrap().to_owned()
     };
-    assert!(behind(&[]).contains("still waiting for a slot when the load ended"));
-    assert!(behind(&["--when-behind", "drop"]).contains("as the plan asks when the system is behind"));
+    assert!(behind(queueing).contains("still waiting for a slot when the load ended"));
+    assert!(behind(dropping).contains("as the plan asks when the system is behind"));
     // Held connections are not requests, so the cap is far away.
-    let held = ["-r", "100/s", "-d", "1s", "--max-in-flight", "30", "--connections", "40"];
-    let ran = bench_after("true", &[&[url.as_str()][..], &held].concat());
-    let json = ran.json();
+    let json = held.wait().json();
     assert!(n(&json, "connections.peak") >= 40, "{json:#}");
     let most = n(&json, "connections.in_flight_peak");
     assert_eq!(doubts(&json).contains(&"in_flight_cap".to_owned()), most >= 30, "{json:#}");
