@@ -1,4 +1,6 @@
 //! The integration tests of this crate in one program: it links once, and its tests run in parallel.
+//!
+//! Tests begin in the order of their names. Those of the last modules are short: a long one would run alone at the end.
 
 #![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
 
@@ -19,6 +21,7 @@ mod compare;
 mod find;
 mod first_steps;
 mod foreign_text;
+mod levers;
 mod names;
 mod run_compose;
 mod run_containers;
@@ -59,4 +62,3 @@ mod run_watch;
 mod secrets_given;
 mod timed;
 mod url_forms;
-mod why;

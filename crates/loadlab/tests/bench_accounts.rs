@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::server::{Request, Script, Server, Step, always, good, response, send, slow};
-use crate::common::{check_same, doubts, f, failures, measured, n, status};
+use crate::common::{check_same, doubts, f, failures, measured, n, side_by_side, status};
 use crate::on_every_backend;
 
 on_every_backend! {
@@ -81,7 +81,8 @@ fn a_rate_for_a_duration_is_exact() {
 }
 
 fn users_for_a_duration_finish_what_they_are_at() {
-    for threads in ["1", "2"] {
+    // They mostly wait.
+    side_by_side(["1", "2"], |threads| {
         let server = Server::start(slow(Duration::from_millis(30)));
         // Long enough that every user begins, on however busy a machine.
         let all = [&server.url("/"), "-d", "4s", "-c", "10", "-t", threads, "--grace", "50s"];
@@ -91,7 +92,7 @@ fn users_for_a_duration_finish_what_they_are_at() {
         assert_eq!(n(&json, "requests.ok"), n(&json, "requests.due"));
         assert_eq!(n(&json, "connections.opened"), 10);
         assert_eq!(n(&json, "connections.requests_resent"), 0);
-    }
+    });
 }
 
 fn a_rate_that_counts_what_its_window_holds() {

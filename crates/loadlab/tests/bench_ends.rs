@@ -14,7 +14,7 @@ use crate::common::server::{
     Counts, Request, Script, Server, Step, TIMEOUT, always, good, response, send, slow,
 };
 use crate::common::{
-    Running, at, bench, check_identities, check_same, command, doubts, f, failures, measured, n,
+    Running, at, bench, check_identities, check_same, command, doubts, f, failures, measured, n, side_by_side,
 };
 use crate::on_every_backend;
 
@@ -26,6 +26,7 @@ on_every_backend! {
     the_server_dies_in_the_middle
     timeouts_are_counted_when_they_are_due
     grace_cuts_off_what_is_still_in_flight
+    stragglers_leave_the_rate_alone
     a_target_without_a_listener_is_an_error
     a_certificate_that_is_not_trusted
     every_request_fails
@@ -204,6 +205,12 @@ fn the_server_dies_in_the_middle() {
 }
 
 fn timeouts_are_counted_when_they_are_due() {
+    // Both only wait.
+    let models: [fn(); 2] = [timeouts_of_users, timeouts_at_a_rate];
+    side_by_side(models, |model| model());
+}
+
+fn timeouts_of_users() {
     let server = Server::start(|r: &Request| match r.number % 2 {
         0 => good(r),
         _ => vec![Step::Hang],
@@ -223,35 +230,87 @@ fn timeouts_are_counted_when_they_are_due() {
     assert_eq!(n(&json, "connections.opened"), counts.connections);
 }
 
+fn timeouts_at_a_rate() {
+    let server = Server::start(|r: &Request| match r.number % 4 {
+        3 => vec![Step::Hang],
+        _ => good(r),
+    });
+    // Long enough for a good answer of a busy machine.
+    let (json, _) = measured(&[&server.url("/"), "-r", "400/s", "-n", "200", "--timeout", "15s"]);
+    let counts = server.settled_after(n(&json, "connections.opened"));
+    assert_eq!(failures(&json), [("timeout".to_owned(), 50)], "{json:#}");
+    assert_eq!((n(&json, "requests.ok"), counts.requests), (150, 200));
+    // A timeout is censored at its age: it counts as at least that long.
+    assert_eq!((n(&json, "response_ms.censored"), n(&json, "service_ms.censored")), (50, 50));
+    assert_eq!((f(&json, "response_ms.p90"), f(&json, "response_ms.p95")), (None, None));
+    assert!(f(&json, "response_ms.over_ms.p90").unwrap() >= 15_000.0);
+}
+
 fn grace_cuts_off_what_is_still_in_flight() {
+    // They mostly wait, and have few enough requests that all can be sent at the end, if a busy machine has no core for
+    // loadlab before.
+    let loads: [fn(); 3] = [|| cut_off_after(["-c", "9"]), || cut_off_after(["-r", "30/s"]), cut_off_at_once];
+    side_by_side(loads, |load| load());
+}
+
+fn cut_off_after(load: [&str; 2]) {
     // On every third connection the first request never ends; the others finish within the grace period.
-    let script = |r: &Request| match r.on_connection + r.connection % 3 {
+    let server = Server::start(|r: &Request| match r.on_connection + r.connection % 3 {
         0 => vec![Step::Hang],
         _ => slow(Duration::from_millis(300))(r),
-    };
-    // Few enough requests that all can be sent at the end, if a busy machine has no core for loadlab before.
-    for load in [["-c", "9"], ["-r", "30/s"]] {
-        let server = Server::start(script);
-        let url = server.url("/");
-        let mut args = vec!["-d", "2s", "--grace", "4s", url.as_str()];
-        args.extend(load);
-        let (json, code) = measured(&args);
-        let counts = server.settled_after(n(&json, "connections.opened"));
-        assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
-        assert_eq!(at(&json, "ended"), "complete");
-        assert!(n(&json, "requests.in_flight") >= 3, "{json:#}");
-        assert_eq!(n(&json, "response_ms.censored"), n(&json, "requests.in_flight"));
-        assert_eq!((n(&json, "requests.failed"), n(&json, "requests.dropped")), (0, 0));
-        // Nothing is hidden: the server had read the requests that never ended long before, and answered the rest.
-        assert_eq!(counts.requests, n(&json, "requests.started"));
-        let elapsed = f(&json, "elapsed_s").unwrap();
-        assert!((6.0..29.0).contains(&elapsed), "{elapsed}, and the timeout is 30 s");
-    }
-    // No grace period at all.
+    });
+    let url = server.url("/");
+    let mut args = vec!["-d", "2s", "--grace", "4s", url.as_str()];
+    args.extend(load);
+    let (json, code) = measured(&args);
+    let counts = server.settled_after(n(&json, "connections.opened"));
+    assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
+    assert_eq!(at(&json, "ended"), "complete");
+    assert!(n(&json, "requests.in_flight") >= 3, "{json:#}");
+    assert_eq!(n(&json, "response_ms.censored"), n(&json, "requests.in_flight"));
+    assert_eq!((n(&json, "requests.failed"), n(&json, "requests.dropped")), (0, 0));
+    // Nothing is hidden: the server had read the requests that never ended long before, and answered the rest.
+    assert_eq!(counts.requests, n(&json, "requests.started"));
+    let elapsed = f(&json, "elapsed_s").unwrap();
+    assert!((6.0..29.0).contains(&elapsed), "{elapsed}, and the timeout is 30 s");
+}
+
+/// No grace period at all.
+fn cut_off_at_once() {
     let server = Server::start(always(vec![Step::Hang]));
     let (json, _) = measured(&[&server.url("/"), "-c", "3", "-d", "2s", "--grace", "0s", "--timeout", "50s"]);
     assert_eq!(n(&json, "requests.in_flight"), 3);
     assert!(f(&json, "elapsed_s").unwrap() < 49.0);
+}
+
+/// A server that answers the first `AT_ONCE` requests at once, and every later one only after the load is over.
+fn stragglers_leave_the_rate_alone() {
+    const AT_ONCE: u64 = 600;
+    const USERS: u64 = 30;
+    let server = Server::start(|r: &Request| match r.number {
+        ..AT_ONCE => good(r),
+        _ => std::iter::once(Step::Wait(Duration::from_secs(10))).chain(good(r)).collect(),
+    });
+    let url = server.url("/");
+    let (json, code) = measured(&[&url, "-c", "30", "-d", "8s", "--grace", "50s"]);
+    assert_eq!(code, 0, "{json:#}");
+    let counts = server.settled();
+    check_same(&json, &counts);
+    // The server's own records: what it had answered eight seconds after its first request.
+    let first = counts.log.iter().map(|(came, _)| *came).min().unwrap();
+    let soon = |done: &Duration| *done < first + Duration::from_secs(8);
+    let theirs = counts.log.iter().filter(|(_, done)| soon(done)).count() as f64 / 8.0;
+    let ours = f(&json, "rate_per_s.ok").unwrap();
+    assert!((ours / theirs - 1.0).abs() <= 0.02, "{ours}/s, and the server says {theirs}/s: {json:#}");
+    assert_eq!((f(&json, "window.from_s"), f(&json, "window.to_s")), (Some(0.0), Some(8.0)));
+    // The stragglers have their response times, and are reported as such.
+    assert_eq!(n(&json, "requests.ok"), AT_ONCE + USERS);
+    assert_eq!((n(&json, "stragglers.ok"), n(&json, "stragglers.failed")), (USERS, 0), "{json:#}");
+    assert!(f(&json, "stragglers.tail_s").unwrap() > 1.0 - 0.01, "{json:#}");
+    assert!(f(&json, "response_ms.max").unwrap() >= 10_000.0);
+    let mean = f(&json, "concurrency_mean").unwrap();
+    assert!(mean <= USERS as f64 + 1e-6, "{mean}");
+    assert!(!doubts(&json).contains(&"littles_law".to_owned()), "{json:#}");
 }
 
 /// No handshake succeeded: exit code 5, with the reason and a remedy on standard error.
@@ -473,8 +532,9 @@ fn behind_and_dropping() {
 }
 
 fn behind_and_queueing() {
-    for extra in [&["--when-behind", "queue"][..], &["-t", "2"], &[]] {
-        let (json, _) = behind(extra);
+    let ways: [&[&str]; 3] = [&["--when-behind", "queue"], &["-t", "2"], &[]];
+    // They mostly wait.
+    for (json, _) in side_by_side(ways, behind) {
         // The response time includes the wait for the slot, which is attributed to the slot.
         assert!(f(&json, "blocked_ms.max").unwrap() > 100.0, "{json:#}");
         assert!(f(&json, "ok_response_ms.max").unwrap() > 150.0, "{json:#}");

@@ -393,6 +393,18 @@ fn a_reader_that_goes_away_is_no_panic() {
     assert!(stderr.contains("cannot write to standard output"), "{stderr}");
 }
 
+/// Doubts are reported on standard error while the load runs, once each.
+#[test]
+fn doubts_are_reported_as_they_arise() {
+    let server = Server::start(slow(Duration::from_millis(50)));
+    let url = server.url("/");
+    let load = ["-r", "400/s", "-d", "4s", "--max-in-flight", "4", "-t", "1", "--when-behind", "drop"];
+    let ran = bench(&[&["--json", &url][..], &load].concat());
+    let reported = |kind: &str| ran.stderr.lines().filter(|l| l.contains(&format!("doubt {kind}: "))).count();
+    assert_eq!((reported("in_flight_cap"), reported("dropped")), (1, 1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the cap of 4 requests in flight is reached"), "{}", ran.stderr);
+}
+
 /// A usage error exits with 2 and says what to do instead; nothing is sent.
 #[test]
 fn usage_errors_say_what_would_be_understood() {

@@ -123,8 +123,8 @@ fn a_proxy_that_gives_no_tunnel() {
         (vec![Step::Trickle(b"HTTP/1.1 200".to_vec()), Step::Finish], "connect", 10),
         (vec![Step::Send(b"SSH-2.0-x\r\n\r\n".to_vec())], "connect", 10),
         // A connection that is not established within the timeout is abandoned together with the request waiting for
-        // it. Each takes as long as the timeout.
-        (vec![Step::Hang], "timeout", 5),
+        // it. Each of the two takes as long as the timeout.
+        (vec![Step::Hang], "timeout", 4),
     ] {
         let shown = format!("{steps:?}");
         let (json, asked) = with_faulty_proxy(requests, steps);

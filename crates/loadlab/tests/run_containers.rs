@@ -105,7 +105,7 @@ fn what_is_wrong_with_a_container_is_reported() {
         ],
     );
     let said = run(
-        &web("      ready: { health: true, timeout: 1s }\n")
+        &web("      ready: { health: true, timeout: 1s }\n      stop: { signal: KILL }\n")
             .replace("command:", "health: { command: \"false\", interval: 100ms }, command:"),
         &["component `web` was not ready within 1.00 s: its health check"],
     );

@@ -8,10 +8,12 @@ use crate::run_support;
 use crate::run_support::{LOAD, LONG, Lab, component, plan};
 
 /// A plan with the case `bad` between two good ones; `${case.broken}` is true only in `bad`, where `${case.wait}` is
-/// short.
-fn three_cases(components: &[String], rest: &str) -> String {
-    let matrix = "matrix: [{ name: one, broken: false, wait: 1m }, { name: bad, broken: true, wait: 15s }, \
-                  { name: two, broken: false, wait: 1m }]\n";
+/// this short.
+fn three_cases(components: &[String], wait: &str, rest: &str) -> String {
+    let matrix = format!(
+        "matrix: [{{ name: one, broken: false, wait: 1m }}, {{ name: bad, broken: true, wait: {wait} }}, \
+         {{ name: two, broken: false, wait: 1m }}]\n"
+    );
     plan(components, &format!("{rest}{matrix}"))
 }
 
@@ -98,7 +100,8 @@ fn a_component_that_is_never_ready() {
     let lab = Lab::new();
     let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: \"${case.wait}\" }";
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
-    let ran = lab.run(&three_cases(&[web], "trials: 2\n"), &[]);
+    // Long enough that it has begun to listen, however busy the machine is.
+    let ran = lab.run(&three_cases(&[web], "15s", "trials: 2\n"), &[]);
     let not_ready = "component `web` was not ready within 15.0 s";
     ran.expect(
         3,
@@ -268,7 +271,7 @@ fn several_things_that_fail() {
     let lab = Lab::new();
     let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: \"${case.wait}\" }";
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
-    let ran = lab.run(&three_cases(&[web], "expect: [\"ok < 1\"]\n"), &[]);
+    let ran = lab.run(&three_cases(&[web], "1s", "expect: [\"ok < 1\"]\n"), &[]);
     ran.expect(3, &["FAIL: 40 ok"]);
 }
 

@@ -20,7 +20,7 @@ fn profile_of(lab: &Lab) -> Value {
 }
 
 #[test]
-fn stacks_are_in_the_record_and_in_every_form_of_the_report() {
+fn stacks_are_in_the_record_in_every_form_of_the_report_and_in_comparisons() {
     let lab = Lab::new();
     lab.run(&plan("profile: { components: [web], rate: 499, on: both }\n"), &["--quiet"]);
     let ran = lab.loadlab(&["report", &lab.run_name(), "--format", "json"]);
@@ -73,12 +73,12 @@ fn stacks_are_in_the_record_and_in_every_form_of_the_report() {
     );
     let page = lab.read(&format!("{}/report.html", lab.run_name()));
     assert!(page.contains("class=\"flame\"") && page.contains("CPU time of web by function"), "{name}");
+    check_comparison(&lab);
 }
 
-#[test]
-fn two_runs_are_compared_by_function() {
-    let lab = Lab::new();
-    lab.run(&plan("profile: { on: both }\n"), &["--quiet"]);
+/// Two runs are compared by function.
+#[track_caller]
+fn check_comparison(lab: &Lab) {
     let first = lab.run_name();
     let ran = lab.loadlab(&["compare", &first, &first, "--format", "html"]);
     assert!(

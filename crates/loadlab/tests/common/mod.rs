@@ -62,6 +62,21 @@ macro_rules! on_every_backend {
     };
 }
 
+/// Calls `run` with each of these at the same time, on this thread's backend. It is for loads that mostly wait, and
+/// leave the machine to one another.
+pub fn side_by_side<A: Send, T: Send, const N: usize>(each: [A; N], run: impl Fn(A) -> T + Sync) -> [T; N] {
+    let (io, run) = (IO.get(), &run);
+    std::thread::scope(|scope| {
+        let started = each.map(|one| {
+            scope.spawn(move || {
+                IO.set(io);
+                run(one)
+            })
+        });
+        started.map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
 /// The command `loadlab bench …`, not started yet.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(LOADLAB);
