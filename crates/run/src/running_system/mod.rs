@@ -384,11 +384,11 @@ impl RunningSystem {
     }
 
     /// Applies the new case's limits to a component that stays up, and resumes or reconnects it if an event paused or
-    /// disconnected it.
+    /// disconnected it. What the case does not limit is limited as it was when the component came up.
     pub(crate) fn change_limits(
         &self,
         component: &Component,
-        wanted: &Limits,
+        asked: &Limits,
         state: &TrialState,
     ) -> Result<(), BringUpError> {
         if component.is_paused() {
@@ -399,8 +399,9 @@ impl RunningSystem {
             Ok(()) | Err(loadlab_system::Error::NoLink { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        if component.limits() != *wanted {
-            for missing in self.system.limit(component, wanted)? {
+        let wanted = component.limits_with(asked);
+        if component.limits() != wanted {
+            for missing in self.system.limit(component, &wanted)? {
                 let (what, why) = (missing.what, missing.why);
                 state.record_event(EventKind::Unavailable {
                     component: component.name().to_owned(),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use loadlab_record::sync::{self, lock};
 use loadlab_record::text::units::format_bytes;
-use rustix::process::{Pid, WaitIdStatus};
+use rustix::process::{Pid, Rlimit, WaitIdStatus};
 
 use crate::cgroup::group::Group;
 use crate::engine::container::ContainerHandle;
@@ -36,6 +36,11 @@ pub(crate) struct Inner {
     pub logs: Vec<Log>,
     pub started_ns: u64,
     pub unavailable: Vec<Unavailable>,
+    /// Limits that its engine set although its spec does not ask for them, such as those of a Compose file. A process
+    /// has none.
+    pub own_limits: Limits,
+    /// The limit on open files, likewise. A process began with loadlab's.
+    pub own_open_files: Option<Rlimit>,
     /// Whether this is a command of the plan, not a component: its end is not reported.
     pub is_command: bool,
     /// Whether it has been ready: from then on its end is reported as a death. Before that, `ready` returns its end as
