@@ -106,7 +106,7 @@ impl RunningSystem {
         emit: EventSink<'_>,
     ) -> Result<(), BringUpError> {
         let Some(compose) = &case.system.compose else { return Ok(()) };
-        if self.take_down_unless_whole(compose, state, emit)? {
+        if self.take_down_unless_it_fits(case, compose, state, emit)? {
             self.services_live_on(case, state)?;
             state.record_event(EventKind::Note {
                 text: format!("{} is still up from an earlier trial", compose.file),
@@ -165,10 +165,12 @@ impl RunningSystem {
         self.services_ready(case, state, emit)
     }
 
-    /// Returns whether the Compose file is still up with all its services; otherwise takes the others down, since a
-    /// service that an event ended can only come back with the whole file.
-    fn take_down_unless_whole(
+    /// Returns whether the Compose file is still up with all its services, and they can have the case's limits;
+    /// otherwise takes it down. A service that an event ended can only come back with the whole file, and so can a limit that
+    /// another case replaced.
+    fn take_down_unless_it_fits(
         &mut self,
+        case: &Case,
         compose: &plan::ComposeSpec,
         state: &TrialState,
         emit: EventSink<'_>,
@@ -177,10 +179,18 @@ impl RunningSystem {
         let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
         let names = project.components().iter().map(Component::name);
         let ended: Vec<&str> = names.filter(|name| !is_up(name)).collect();
-        if ended.is_empty() {
-            return Ok(true);
-        }
-        let text = format!("{} is restarted: an event had ended {}", compose.file, ended.join(" and "));
+        let is_unlike = |up: &&StartedComponent| {
+            let Some(service) = &up.service else { return false };
+            !project.can_have(service, &limits_of(planned_service(case, service)))
+        };
+        let unlike = self.up.iter().filter(is_unlike).map(|up| up.component.name());
+        let unlike: Vec<&str> = unlike.collect();
+        let why = match (ended.as_slice(), unlike.as_slice()) {
+            ([], []) => return Ok(true),
+            ([], names) => format!("this case leaves limits of {} to the file", names.join(" and ")),
+            (names, _) => format!("an event had ended {}", names.join(" and ")),
+        };
+        let text = format!("{} is restarted: {why}", compose.file);
         state.record_and_show(text, emit);
         self.up.retain(|up| up.service.is_none());
         match self.compose_down(state) {
