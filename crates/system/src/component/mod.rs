@@ -18,7 +18,7 @@ use crate::error::Tail;
 use crate::logs::{self, Log};
 use crate::process::{self, ProcessFamily, ProcessId};
 use crate::spec::{ComponentSpec, Limits, LinkLimits, Signal, Unavailable};
-use crate::watch::target::Target;
+use crate::watch::target::{Target, memory_limit};
 
 /// A component that was brought up. Clones refer to the same component.
 #[derive(Clone, Debug)]
@@ -179,6 +179,12 @@ impl Component {
     /// What the watcher should read for it.
     pub fn target(&self) -> Target {
         self.inner.target()
+    }
+
+    /// The limit on memory that its samples carry: the one in force, else the one last set.
+    pub fn memory_limit_bytes(&self) -> Option<u64> {
+        let asked = self.limits().memory_bytes;
+        memory_limit(&self.inner.group.cgroups).or(asked)
     }
 
     /// Its live processes: those in its cgroup, or else its process family.

@@ -154,6 +154,11 @@ impl Target {
         }
     }
 
+    /// Its limit on memory is another one from now on.
+    pub(crate) fn set_memory_limit(&mut self, bytes: Option<u64>) {
+        self.memory_limit_bytes = bytes;
+    }
+
     /// The same target under another name.
     pub(crate) fn named(mut self, name: &str) -> Target {
         name.clone_into(&mut self.name);
@@ -305,7 +310,7 @@ impl Target {
 }
 
 /// A group's memory limit. v1 has a default of nearly 2^63.
-fn memory_limit(cgroups: &[CgroupDir]) -> Option<u64> {
+pub(crate) fn memory_limit(cgroups: &[CgroupDir]) -> Option<u64> {
     let cgroup = cgroup_of(cgroups, Controller::Memory)?;
     let file = match cgroup.version {
         Version::V1 => "memory.limit_in_bytes",
