@@ -175,6 +175,50 @@ pub struct Limits {
     pub link: LinkLimits,
 }
 
+impl Limits {
+    /// These limits, and those of `others` where there are none. Links have only these.
+    pub(crate) fn or(self, others: Limits) -> Limits {
+        // A limit on swap belongs to the one on memory.
+        let memory = if self.memory_bytes.is_some() { self } else { others };
+        let (block, theirs) = (self.block, others.block);
+        Limits {
+            cpu_cores: self.cpu_cores.or(others.cpu_cores),
+            memory_bytes: memory.memory_bytes,
+            memory_swap_bytes: memory.memory_swap_bytes,
+            pids: self.pids.or(others.pids),
+            open_files: self.open_files.or(others.open_files),
+            block: BlockLimits {
+                read_bytes_per_s: block.read_bytes_per_s.or(theirs.read_bytes_per_s),
+                write_bytes_per_s: block.write_bytes_per_s.or(theirs.write_bytes_per_s),
+                read_ops_per_s: block.read_ops_per_s.or(theirs.read_ops_per_s),
+                write_ops_per_s: block.write_ops_per_s.or(theirs.write_ops_per_s),
+            },
+            link: self.link,
+        }
+    }
+
+    /// These limits without those that `others` set as well, to whatever value. Links have none.
+    pub(crate) fn except(self, others: Limits) -> Limits {
+        let only = |own: Option<u64>, theirs: Option<u64>| own.filter(|_| theirs.is_none());
+        let memory = if others.memory_bytes.is_none() { self } else { Limits::default() };
+        let (block, theirs) = (self.block, others.block);
+        Limits {
+            cpu_cores: self.cpu_cores.filter(|_| others.cpu_cores.is_none()),
+            memory_bytes: memory.memory_bytes,
+            memory_swap_bytes: memory.memory_swap_bytes,
+            pids: only(self.pids, others.pids),
+            open_files: only(self.open_files, others.open_files),
+            block: BlockLimits {
+                read_bytes_per_s: only(block.read_bytes_per_s, theirs.read_bytes_per_s),
+                write_bytes_per_s: only(block.write_bytes_per_s, theirs.write_bytes_per_s),
+                read_ops_per_s: only(block.read_ops_per_s, theirs.read_ops_per_s),
+                write_ops_per_s: only(block.write_ops_per_s, theirs.write_ops_per_s),
+            },
+            link: LinkLimits::default(),
+        }
+    }
+}
+
 /// Limits on a component's network link. `None`: unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkLimits {
@@ -353,6 +397,24 @@ pub struct Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_two_sources() {
+        let file = Limits {
+            cpu_cores: Some(0.5),
+            memory_bytes: Some(64),
+            memory_swap_bytes: Some(128),
+            block: BlockLimits { read_ops_per_s: Some(7), ..BlockLimits::default() },
+            ..Limits::default()
+        };
+        let plan = Limits { memory_bytes: Some(32), pids: Some(9), ..Limits::default() };
+        let both = plan.or(file);
+        assert_eq!(both, Limits { memory_bytes: Some(32), memory_swap_bytes: None, pids: Some(9), ..file });
+        assert_eq!(file.or(plan), Limits { pids: Some(9), ..file });
+        let rest = both.except(plan);
+        assert_eq!(rest, Limits { memory_bytes: None, memory_swap_bytes: None, ..file });
+        assert_eq!(plan.or(rest), both);
+    }
 
     #[test]
     fn ports_here() {

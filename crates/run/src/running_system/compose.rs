@@ -14,7 +14,7 @@ use crate::limits;
 use crate::running_system::containers::{HEALTHY_TIMEOUT_NS, ready};
 use crate::running_system::error::BringUpError;
 use crate::running_system::{
-    BuildValues, RunningSystem, StartedComponent, lifetime, longest_lifetime, within_record,
+    BuildValues, RunningSystem, StartedComponent, StartedProject, lifetime, longest_lifetime, within_record,
 };
 use crate::state::{EventSink, TrialState};
 use crate::translate::component;
@@ -106,7 +106,7 @@ impl RunningSystem {
         emit: EventSink<'_>,
     ) -> Result<(), BringUpError> {
         let Some(compose) = &case.system.compose else { return Ok(()) };
-        if self.take_down_unless_whole(compose, state, emit)? {
+        if self.take_down_unless_it_fits(case, compose, state, emit)? {
             self.services_live_on(case, state)?;
             state.record_event(EventKind::Note {
                 text: format!("{} is still up from an earlier trial", compose.file),
@@ -160,27 +160,38 @@ impl RunningSystem {
         for done in &project.done {
             state.record_note(format!("{done} finished its work and ended"));
         }
-        self.project = Some(project.clone());
+        let started = StartedProject { project: project.clone(), lifetime: compose.lifetime, case: index };
+        self.project = Some(started);
         self.services_are_there(case, &project)?;
         self.services_ready(case, state, emit)
     }
 
-    /// Returns whether the Compose file is still up with all its services; otherwise takes the others down, since a
-    /// service that an event ended can only come back with the whole file.
-    fn take_down_unless_whole(
+    /// Returns whether the Compose file is still up with all its services, and they can have the case's limits;
+    /// otherwise takes it down. A service that an event ended can only come back with the whole file, and so can a
+    /// limit that another case replaced.
+    fn take_down_unless_it_fits(
         &mut self,
+        case: &Case,
         compose: &plan::ComposeSpec,
         state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<bool, BringUpError> {
-        let Some(project) = &self.project else { return Ok(false) };
+        let Some(StartedProject { project, .. }) = &self.project else { return Ok(false) };
         let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
         let names = project.components().iter().map(Component::name);
         let ended: Vec<&str> = names.filter(|name| !is_up(name)).collect();
-        if ended.is_empty() {
-            return Ok(true);
-        }
-        let text = format!("{} is restarted: an event had ended {}", compose.file, ended.join(" and "));
+        let is_unlike = |up: &&StartedComponent| {
+            let Some(service) = &up.service else { return false };
+            !project.can_have(service, &limits_of(planned_service(case, service)))
+        };
+        let unlike = self.up.iter().filter(is_unlike).map(|up| up.component.name());
+        let unlike: Vec<&str> = unlike.collect();
+        let why = match (ended.as_slice(), unlike.as_slice()) {
+            ([], []) => return Ok(true),
+            ([], names) => format!("this case leaves limits of {} to the file", names.join(" and ")),
+            (names, _) => format!("an event had ended {}", names.join(" and ")),
+        };
+        let text = format!("{} is restarted: {why}", compose.file);
         state.record_and_show(text, emit);
         self.up.retain(|up| up.service.is_none());
         match self.compose_down(state) {
@@ -244,7 +255,7 @@ impl RunningSystem {
 
     /// Takes the project down and records the result. Returns a failure in words.
     pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<(String, Exit)> {
-        let project = self.project.take()?;
+        let StartedProject { project, .. } = self.project.take()?;
         match self.system.compose_down(&project) {
             Ok(down) => {
                 for component in project.components() {
@@ -294,5 +305,73 @@ fn service_spec(
         logs,
         ports: Vec::new(),
         cpus: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use loadlab_plan::{Options, Plan};
+    use loadlab_record::Secrets;
+    use loadlab_system::{Cancel, System, SystemSpec};
+
+    use super::*;
+
+    /// An engine that has no container: all of them have ended and were removed.
+    fn answer(mut stream: UnixStream) {
+        let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+        let asked = lines.next().unwrap_or_default();
+        lines.take_while(|line| !line.is_empty()).for_each(drop);
+        let body = match asked.split(' ').nth(1).unwrap_or_default() {
+            path if path.ends_with("/version") => r#"{"ApiVersion":"1.41","MinAPIVersion":"1.24"}"#,
+            path if path.contains("/volumes") => r#"{"Volumes":[]}"#,
+            _ => "[]",
+        };
+        let length = body.len();
+        let _ =
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+    }
+
+    /// How often Compose brings a file up for two trials of one case.
+    fn ups(lifetime: &str) -> usize {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let listener = UnixListener::bind(path("engine.sock")).unwrap();
+        std::thread::spawn(move || listener.incoming().flatten().for_each(answer));
+        std::fs::write(path("compose.yml"), "services: {}\n").unwrap();
+        std::fs::create_dir(path("bin")).unwrap();
+        let ups = path("ups");
+        let script = format!("#!/bin/sh\ncase \"$*\" in *' up '*) echo up >> {};; esac\n", ups.display());
+        // A child writes it: while a child of another test has a file open for writing, it cannot be run.
+        let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+        let mut shell = std::process::Command::new("/bin/sh");
+        let written = shell.args(["-c", write]).arg(path("bin/docker")).arg(script).status();
+        assert!(written.unwrap().success());
+        let text = format!(
+            "loadlab: 1\nname: test\nsystem:\n  compose: {{ file: {}, lifetime: {lifetime}, env: {{ PATH: \"{}:/bin:/usr/bin\" }} }}\n\
+             load: {{ users: 1, requests: 1, journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\n",
+            path("compose.yml").display(),
+            path("bin").display(),
+        );
+        let plan = Plan::parse("p.yaml", &text, &Options::default()).unwrap();
+        let mut spec = SystemSpec::new("jobs", dir.path(), &path("scratch"), None);
+        (spec.state_dir, spec.cgroup_root) = (path("state"), path("no-root"));
+        let (system, notices) = System::new(spec).unwrap();
+        system.use_engine(path("engine.sock").to_str());
+        let mut running = RunningSystem::new(system, notices, dir.path());
+        let state = TrialState::new(None, Cancel::new(), Secrets::default());
+        for next in [Some(0), None] {
+            running.bring_up_compose(0, &plan.cases()[0], &state, &|_| {}).unwrap();
+            assert_eq!(running.end_trial(next, false, &state).len(), 0);
+        }
+        running.close().unwrap();
+        std::fs::read_to_string(ups).unwrap().lines().count()
+    }
+
+    #[test]
+    fn a_file_whose_services_have_all_ended_lives_as_long_as_it_says() {
+        assert_eq!(["trial", "case", "experiment"].map(ups), [2, 1, 1]);
     }
 }

@@ -46,7 +46,7 @@ impl Externals {
 
     /// Whether the component was found and is still there.
     fn is_found(&self, component: &str) -> bool {
-        self.found.iter().any(|found| found.name() == component && !found.is_gone())
+        self.found.iter().any(|found| found.name() == component && found.ended().is_none())
     }
 
     /// Forgets what an earlier trial found.
@@ -65,9 +65,11 @@ impl Externals {
 
     /// Checks whether something that already ran has ended, which aborts the trial like a component's death.
     pub fn check_ended(&self, state: &TrialState, emit: EventSink<'_>) {
-        for gone in self.found.iter().filter(|f| f.is_gone()) {
-            let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
-            state.record_event(EventKind::Died { component: component.clone(), status: status.clone() });
+        for found in &self.found {
+            let Some((at_ns, how)) = found.ended() else { continue };
+            let (component, status) = (found.name().to_owned(), how.to_owned());
+            let died = EventKind::Died { component: component.clone(), status: status.clone() };
+            state.record_event_at(at_ns, died);
             emit(RunEvent::Died { component: component.clone(), status: status.clone() });
             state.abort(AbortReason::Died { component, status });
         }

@@ -49,7 +49,7 @@ pub struct RunningSystem {
     /// Lists of functions for a profile.
     pub(crate) function_lists: FunctionLists,
     /// The Compose file's project, if it is up.
-    project: Option<Project>,
+    project: Option<StartedProject>,
     /// Whether components stay up from level to level of a search, or from load to load of `why`.
     pub(crate) is_searching: bool,
     /// The Compose file whose images were built last, and the values for them: all cases' images share their names.
@@ -73,6 +73,15 @@ pub(crate) struct StartedComponent {
     pub names_passed: Vec<String>,
     /// Where its output goes: a folder of the trial it was started in, relative to the record.
     pub logs: String,
+}
+
+/// A Compose project that was brought up and has not been taken down. It may have no services that are up: all of them
+/// may have finished their work, or an event may have ended them.
+struct StartedProject {
+    project: Project,
+    lifetime: Lifetime,
+    /// The case it was started for.
+    case: usize,
 }
 
 /// Values for `${…}` in a Compose file while its images are built.
@@ -321,9 +330,9 @@ impl RunningSystem {
         for component in &cut_off {
             state.record_and_show(format!("{component} is restarted: its relay died"), emit);
         }
-        self.take_down(state, &|up| {
-            let is_well = up.component.ended().is_none() && !cut_off.contains(up.component.name());
-            is_well && (up.lifetime != Lifetime::Case || up.case == case)
+        let lives_on = |lifetime: Lifetime, of_case: usize| lifetime != Lifetime::Case || of_case == case;
+        self.take_down(state, &lives_on, &|up| {
+            up.component.ended().is_none() && !cut_off.contains(up.component.name())
         });
     }
 
@@ -384,11 +393,11 @@ impl RunningSystem {
     }
 
     /// Applies the new case's limits to a component that stays up, and resumes or reconnects it if an event paused or
-    /// disconnected it.
+    /// disconnected it. What the case does not limit is limited as it was when the component came up.
     pub(crate) fn change_limits(
         &self,
         component: &Component,
-        wanted: &Limits,
+        asked: &Limits,
         state: &TrialState,
     ) -> Result<(), BringUpError> {
         if component.is_paused() {
@@ -399,8 +408,9 @@ impl RunningSystem {
             Ok(()) | Err(loadlab_system::Error::NoLink { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        if component.limits() != *wanted {
-            for missing in self.system.limit(component, wanted)? {
+        let wanted = component.limits_with(asked);
+        if component.limits() != wanted {
+            for missing in self.system.limit(component, &wanted)? {
                 let (what, why) = (missing.what, missing.why);
                 state.record_event(EventKind::Unavailable {
                     component: component.name().to_owned(),

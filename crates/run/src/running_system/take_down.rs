@@ -23,14 +23,10 @@ impl RunningSystem {
         state: &TrialState,
     ) -> Vec<(String, Exit)> {
         let cut_off = self.cut_off();
-        self.take_down(state, &|up| {
-            let lives_on = match up.lifetime {
-                Lifetime::Trial => false,
-                Lifetime::Case => !failed && next == Some(up.case),
-                Lifetime::Experiment => next.is_some(),
-            };
+        let lives_on = |lifetime: Lifetime, case: usize| outlives_trial(lifetime, case, next, failed);
+        self.take_down(state, &lives_on, &|up| {
             let is_well = up.component.ended().is_none() && !cut_off.contains(up.component.name());
-            lives_on && up.is_ready && is_well
+            up.is_ready && is_well
         })
     }
 
@@ -68,15 +64,19 @@ impl RunningSystem {
         state.record_note(text);
     }
 
-    /// Takes down what does not stay, newest first. Services of a Compose file go all together. Returns what could not
-    /// be taken down, as [`RunningSystem::end_trial`] does.
+    /// Takes down what does not live on, by its lifetime and the case it was started for, or is not well; newest first.
+    /// A Compose file goes as a whole, even if none of its services is up. Returns what could not be taken down, as
+    /// [`RunningSystem::end_trial`] does.
     pub(super) fn take_down(
         &mut self,
         state: &TrialState,
-        stays: &dyn Fn(&StartedComponent) -> bool,
+        lives_on: &dyn Fn(Lifetime, usize) -> bool,
+        is_well: &dyn Fn(&StartedComponent) -> bool,
     ) -> Vec<(String, Exit)> {
         self.function_lists.note(&self.up);
-        let project_goes = self.up.iter().any(|u| u.service.is_some() && !stays(u));
+        let stays = |u: &StartedComponent| lives_on(u.lifetime, u.case) && is_well(u);
+        let is_over = self.project.as_ref().is_some_and(|started| !lives_on(started.lifetime, started.case));
+        let project_goes = is_over || self.up.iter().any(|u| u.service.is_some() && !stays(u));
         let stays = |u: &StartedComponent| stays(u) && !(u.service.is_some() && project_goes);
         let (stay, down): (Vec<StartedComponent>, Vec<StartedComponent>) = self.up.drain(..).partition(stays);
         self.up = stay;
@@ -117,5 +117,34 @@ impl RunningSystem {
         let closed = self.system.close();
         self.function_lists.remove();
         Ok(closed?)
+    }
+}
+
+/// Whether what was started for a case lives on after a trial; `next` is the case of the next trial, if there is one.
+fn outlives_trial(lifetime: Lifetime, case: usize, next: Option<usize>, failed: bool) -> bool {
+    match lifetime {
+        Lifetime::Trial => false,
+        Lifetime::Case => !failed && next == Some(case),
+        Lifetime::Experiment => next.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_outlives_a_trial() {
+        for (lifetime, next, failed, expect) in [
+            (Lifetime::Trial, Some(3), false, false),
+            (Lifetime::Case, Some(3), false, true),
+            (Lifetime::Case, Some(4), false, false),
+            (Lifetime::Case, Some(3), true, false),
+            (Lifetime::Case, None, false, false),
+            (Lifetime::Experiment, Some(4), true, true),
+            (Lifetime::Experiment, None, false, false),
+        ] {
+            assert_eq!(outlives_trial(lifetime, 3, next, failed), expect, "{lifetime:?} {next:?} {failed}");
+        }
     }
 }

@@ -204,7 +204,9 @@ impl TrialContext<'_> {
                     self.state.record_event(EventKind::Unavailable { component, what, why });
                 }
                 self.state.record_limits(&component);
-                self.watch(&component);
+                if let Some(watcher) = self.watcher {
+                    watcher.set_memory_limit(name, component.memory_limit_bytes());
+                }
             }
             Action::Disconnect => self.running.system.disconnect(name).map_err(message)?,
             Action::Reconnect => self.running.system.reconnect(name).map_err(message)?,

@@ -214,11 +214,29 @@ impl Group {
             (limits.memory_bytes, limits.memory_swap_bytes) = memory(cgroup);
         }
         if let Some(cgroup) = at(Controller::Io) {
-            let [read, write, reads, writes] = block(cgroup);
+            // The smallest limit across disks.
+            let [read, write, reads, writes] = block(cgroup).map(|rates| rates.into_iter().min());
             (limits.block_read_bytes_per_s, limits.block_write_bytes_per_s) = (read, write);
             (limits.block_read_ops_per_s, limits.block_write_ops_per_s) = (reads, writes);
         }
         limits
+    }
+
+    /// The limits in force in the form in which they are set. Limits on block I/O are set for all disks alike, so those
+    /// on some disks alone are left out.
+    pub fn settable(&self) -> Limits {
+        let has = self.in_force();
+        let of_all_disks = |cgroup| block_of_all(cgroup, disks(Path::new("/sys/block")).len());
+        let block = cgroup_of(&self.cgroups, Controller::Io).map(of_all_disks).unwrap_or_default();
+        let [read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s] = block;
+        Limits {
+            cpu_cores: has.cpu_cores,
+            memory_bytes: has.memory_bytes,
+            memory_swap_bytes: has.memory_swap_bytes,
+            pids: has.pids,
+            block: BlockLimits { read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s },
+            ..Limits::default()
+        }
     }
 }
 
@@ -255,16 +273,24 @@ fn memory(cgroup: &CgroupDir) -> (Option<u64>, Option<u64>) {
     }
 }
 
-/// The smallest limit across disks, in the order of [`BLOCK`].
-fn block(cgroup: &CgroupDir) -> [Option<u64>; 4] {
+/// The limits on each disk, in the order of [`BLOCK`].
+fn block(cgroup: &CgroupDir) -> [Vec<u64>; 4] {
     BLOCK.map(|(v1_file, v2_key)| {
         let file = if cgroup.version == Version::V1 { v1_file } else { "io.max" };
-        let text = fs::read_to_string(cgroup.dir.join(file)).ok()?;
+        let text = fs::read_to_string(cgroup.dir.join(file)).unwrap_or_default();
         let values = text.lines().filter_map(|line| match cgroup.version {
             Version::V1 => line.split_once(' ')?.1.trim().parse::<u64>().ok(),
             Version::V2 => value_of(line, v2_key),
         });
-        values.filter(|n| *n < UNLIMITED_BPS).min()
+        values.filter(|n| *n < UNLIMITED_BPS).collect()
+    })
+}
+
+/// The limits that all of this many disks have alike, in the order of [`BLOCK`].
+fn block_of_all(cgroup: &CgroupDir, disks: usize) -> [Option<u64>; 4] {
+    block(cgroup).map(|rates| {
+        let first = rates.first().copied()?;
+        (rates.len() == disks && rates.iter().all(|rate| *rate == first)).then_some(first)
     })
 }
 
@@ -383,6 +409,37 @@ mod tests {
         assert_eq!(group.change(&mut now, &new), Ok(vec![]));
         assert_eq!(now, new);
         assert_eq!(group.in_force(), LimitsInForce { pids: Some(9), ..LimitsInForce::default() });
+    }
+
+    #[test]
+    fn limits_that_were_there_before_are_there_again() {
+        let root = fake(&[
+            ("g/cpu.max", "25000 100000\n"),
+            ("g/memory.max", "67108864\n"),
+            ("g/memory.swap.max", "67108864\n"),
+            ("g/pids.max", "64\n"),
+        ]);
+        let group = group(root.path(), Version::V2);
+        // The plan limits processes, and a Compose file all else.
+        let plan = Limits { pids: Some(64), ..Limits::default() };
+        let file = group.settable().except(plan);
+        let (before, mut now) = (group.in_force(), plan.or(file));
+        let changed = Limits { cpu_cores: Some(0.5), memory_bytes: Some(15 << 20), pids: None, ..now };
+        assert_eq!(group.change(&mut now, &changed), Ok(vec![]));
+        assert_ne!(group.in_force(), before);
+        assert_eq!(group.change(&mut now, &plan.or(file)), Ok(vec![]));
+        assert_eq!(group.in_force(), before);
+    }
+
+    #[test]
+    fn a_limit_of_some_disks_alone_cannot_be_set_again() {
+        let root = fake(&[(
+            "g/io.max",
+            "254:0 rbps=5 wbps=max riops=9 wiops=7\n8:0 rbps=5 wbps=max riops=8 wiops=max\n",
+        )]);
+        let group = group(root.path(), Version::V2);
+        assert_eq!(block_of_all(&group.cgroups[0], 2), [Some(5), None, None, None]);
+        assert_eq!(block_of_all(&group.cgroups[0], 3), [None; 4]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Reads a group's counters through files that stay open.
 //!
 //! With a file kept open a reading is one `pread`, a third of the cost of open, read and close; fifty components with a
-//! dozen files each are read every second beside a load. A value that a file does not contain is `None`.
+//! dozen files each are read every second beside a load. Only the lists of processes in groups below, which few groups
+//! have, are opened for each reading. A value that a file does not contain is `None`.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use loadlab_record::watch::sample::Pressure;
 
@@ -13,6 +14,8 @@ use super::{CgroupDir, Controller, Version, cgroup_of};
 
 /// Half of the page in which the kernel writes these files (seq_file); none of their lines comes near this length.
 const HALF_PAGE: usize = 2048;
+/// Maximum number of groups below one whose processes are listed. A container with a service manager has some fifty.
+const MOST_GROUPS: usize = 200;
 
 /// A file that is read repeatedly from its beginning.
 #[derive(Debug)]
@@ -171,6 +174,55 @@ fn some_s(text: &str) -> Option<f64> {
     total.parse::<u64>().ok().map(|us| us as f64 / 1e6)
 }
 
+/// The processes of a group and of those below it. Its counters include the latter, too.
+#[derive(Debug)]
+struct ProcessList {
+    own: CachedFile,
+    dir: PathBuf,
+}
+
+impl ProcessList {
+    fn open(dir: &Path) -> ProcessList {
+        ProcessList { own: CachedFile::open(&dir.join("cgroup.procs")), dir: dir.to_owned() }
+    }
+
+    /// `None` if the group is gone.
+    fn read(&self, buffer: &mut Vec<u8>) -> Option<Vec<u32>> {
+        let mut pids = pids_in(self.own.read(buffer)?);
+        let mut below = groups_in(&self.dir);
+        let is_alone = below.is_empty();
+        for _ in 0..MOST_GROUPS {
+            let Some(dir) = below.pop() else { break };
+            // A threaded group has no list: its processes are in that of the group above. One that is gone has none.
+            if let Some(text) = CachedFile::open(&dir.join("cgroup.procs")).read(buffer) {
+                pids.extend(pids_in(text));
+            }
+            below.extend(groups_in(&dir));
+        }
+        if !is_alone {
+            // One may have changed its group meanwhile.
+            pids.sort_unstable();
+            pids.dedup();
+        }
+        Some(pids)
+    }
+}
+
+/// The pids in a list, one in each line.
+fn pids_in(text: &str) -> Vec<u32> {
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// The groups right below one.
+fn groups_in(dir: &Path) -> Vec<PathBuf> {
+    // A folder has two links, and one for each folder in it. Most groups have none, and listing their files takes long.
+    if fs::metadata(dir).is_ok_and(|folder| folder.nlink() == 2) {
+        return Vec::new();
+    }
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
+}
+
 /// A group's files, kept open.
 #[derive(Debug)]
 pub(crate) struct GroupReader {
@@ -182,7 +234,7 @@ pub(crate) struct GroupReader {
     pressure: Option<PressureFiles>,
     io: Option<(Version, CachedFile)>,
     tasks: Option<CachedFile>,
-    processes: Option<CachedFile>,
+    processes: Option<ProcessList>,
 }
 
 impl GroupReader {
@@ -215,7 +267,7 @@ impl GroupReader {
             }),
             tasks: at(Controller::Pids).map(|(_, dir)| CachedFile::open(&dir.join("pids.current"))),
             // Every cgroup lists the same processes; v2's folder, if there is one, is always present.
-            processes: cgroups.last().map(|p| CachedFile::open(&p.dir.join("cgroup.procs"))),
+            processes: cgroups.last().map(|p| ProcessList::open(&p.dir)),
         }
     }
 
@@ -269,10 +321,7 @@ impl GroupReader {
             (r.block_read_bytes, r.block_written_bytes) = (Some(read), Some(written));
         }
         r.tasks = self.tasks.as_ref().and_then(|kept| kept.number(buffer));
-        r.processes = self.processes.as_ref().and_then(|kept| {
-            let text = kept.read(buffer)?;
-            Some(text.lines().filter_map(|line| line.parse().ok()).collect())
-        });
+        r.processes = self.processes.as_ref().and_then(|kept| kept.read(buffer));
         r
     }
 
@@ -459,6 +508,35 @@ mod tests {
                 processes: None,
             }
         );
+    }
+
+    #[test]
+    fn processes_of_groups_below_count() {
+        let root = fake(&[
+            ("g/cgroup.procs", ""),
+            ("g/init.scope/cgroup.procs", "7\n"),
+            ("g/system.slice/cgroup.procs", ""),
+            ("g/system.slice/web.service/cgroup.procs", "12\n34\n"),
+            // It moved while the lists were read.
+            ("g/system.slice/db.service/cgroup.procs", "12\n"),
+            // A threaded group's list cannot be read, as little as this text.
+            ("g/threads/cgroup.procs", ""),
+        ]);
+        let dir = root.path().join("g");
+        std::fs::write(dir.join("threads/cgroup.procs"), b"\xff").unwrap();
+        let cgroup = CgroupDir { version: Version::V2, controllers: Vec::new(), dir: dir.clone() };
+        let reader = GroupReader::open(std::slice::from_ref(&cgroup));
+        let processes = || reader.read(&mut Vec::new()).processes;
+        assert_eq!(processes(), Some(vec![7, 12, 34]));
+        // More groups than are read.
+        for i in 0..=MOST_GROUPS {
+            std::fs::create_dir(dir.join(format!("{i}"))).unwrap();
+            std::fs::write(dir.join(format!("{i}/cgroup.procs")), format!("{}\n", 1000 + i)).unwrap();
+        }
+        assert!(processes().is_some_and(|pids| pids.len() > 100 && pids.len() <= MOST_GROUPS + 2));
+        // The group itself is gone.
+        std::fs::remove_file(dir.join("cgroup.procs")).unwrap();
+        assert_eq!(GroupReader::open(&[cgroup]).read(&mut Vec::new()).processes, None);
     }
 
     #[test]

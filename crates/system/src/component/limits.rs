@@ -17,9 +17,15 @@ use crate::process::{kill, open_files};
 use crate::spec::Limits;
 
 impl Component {
-    /// The limits last set.
+    /// The limits last set, by loadlab or by its engine.
     pub fn limits(&self) -> Limits {
         lock(&self.inner.life).limits
+    }
+
+    /// The limits it has if the plan asks for these: where it asks for none, those that its engine set apply again,
+    /// such as a Compose file's.
+    pub fn limits_with(&self, asked: &Limits) -> Limits {
+        asked.or(self.inner.own_limits)
     }
 
     /// The limits in force, read back from the kernel.
@@ -68,10 +74,14 @@ impl Inner {
 /// Applies the limit to every process that exists now; new ones inherit it.
 pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result::Result<(), LimitError> {
     let limit = most.map_or("open files to none".to_owned(), |n| format!("open files to {n}"));
-    // A process without an explicit limit started with loadlab's, as it was before loadlab raised it.
+    // A process without an explicit limit started with loadlab's, as it was before loadlab raised it; a container with
+    // its engine's.
     let wanted = match most {
         Some(n) => Rlimit { current: Some(n), maximum: Some(n) },
-        None => open_files::given().unwrap_or_else(|| rustix::process::getrlimit(Resource::Nofile)),
+        None => inner
+            .own_open_files
+            .or_else(open_files::given)
+            .unwrap_or_else(|| rustix::process::getrlimit(Resource::Nofile)),
     };
     let pids = inner.pids();
     for (pid, pidfd) in kill::pinned(pids, || inner.pids()) {
@@ -110,8 +120,12 @@ fn limit_one(pid: u32, wanted: Rlimit, is_there: &dyn Fn() -> bool) -> rustix::i
 
 /// The soft limit on open files of a process; `None` if the process is gone or has no limit.
 pub(crate) fn open_files_of(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
-    open_files::parsed(&text)?.current
+    open_files_limit_of(pid)?.current
+}
+
+/// The limit on open files of a process; `None` if the process is gone.
+pub(crate) fn open_files_limit_of(pid: u32) -> Option<Rlimit> {
+    open_files::parsed(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)
 }
 
 /// The cores a process may run on, such as `0-1,3`.

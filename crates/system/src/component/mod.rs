@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use loadlab_record::sync::{self, lock};
 use loadlab_record::text::units::format_bytes;
-use rustix::process::{Pid, WaitIdStatus};
+use rustix::process::{Pid, Rlimit, WaitIdStatus};
 
 use crate::cgroup::group::Group;
 use crate::engine::container::ContainerHandle;
@@ -18,7 +18,7 @@ use crate::error::Tail;
 use crate::logs::{self, Log};
 use crate::process::{self, ProcessFamily, ProcessId};
 use crate::spec::{ComponentSpec, Limits, LinkLimits, Signal, Unavailable};
-use crate::watch::target::Target;
+use crate::watch::target::{Target, memory_limit};
 
 /// A component that was brought up. Clones refer to the same component.
 #[derive(Clone, Debug)]
@@ -36,6 +36,11 @@ pub(crate) struct Inner {
     pub logs: Vec<Log>,
     pub started_ns: u64,
     pub unavailable: Vec<Unavailable>,
+    /// Limits that its engine set although its spec does not ask for them, such as those of a Compose file. A process
+    /// has none.
+    pub own_limits: Limits,
+    /// The limit on open files, likewise. A process began with loadlab's.
+    pub own_open_files: Option<Rlimit>,
     /// Whether this is a command of the plan, not a component: its end is not reported.
     pub is_command: bool,
     /// Whether it has been ready: from then on its end is reported as a death. Before that, `ready` returns its end as
@@ -174,6 +179,12 @@ impl Component {
     /// What the watcher should read for it.
     pub fn target(&self) -> Target {
         self.inner.target()
+    }
+
+    /// The limit on memory that its samples carry: the one in force, else the one last set.
+    pub fn memory_limit_bytes(&self) -> Option<u64> {
+        let asked = self.limits().memory_bytes;
+        memory_limit(&self.inner.group.cgroups).or(asked)
     }
 
     /// Its live processes: those in its cgroup, or else its process family.

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use loadlab_record::sync::lock;
 use serde_json::{Value, json};
 
+use self::config::LimitKinds;
 use super::container::block_rates;
 use crate::cancel::Cancel;
 use crate::clock;
@@ -69,6 +70,8 @@ pub struct Project {
     /// The words every command begins with: tool, project, files.
     words: Vec<String>,
     components: Vec<Component>,
+    /// Which limits the file itself sets, by service.
+    limited: BTreeMap<String, LimitKinds>,
     /// One-off services that finished with status 0.
     pub done: Vec<String>,
 }
@@ -77,6 +80,14 @@ impl Project {
     /// Its containers, in the order of their services' names; if a service has several, a number follows the name.
     pub fn components(&self) -> &[Component] {
         &self.components
+    }
+
+    /// Whether a service can have these limits while it is up. It cannot if they leave out one that the file sets and
+    /// that was replaced when the service came up: only Compose knows its value.
+    pub fn can_have(&self, service: &str, limits: &Limits) -> bool {
+        let of_file = self.limited.get(service).copied().unwrap_or_default();
+        let replaced = self.spec.services.get(service).map(|over| LimitKinds::of(&over.limits));
+        !of_file.need(replaced.unwrap_or_default(), LimitKinds::of(limits))
     }
 }
 
@@ -95,8 +106,9 @@ impl System {
     /// lines; an image that cannot be obtained.
     pub fn compose_build(&self, spec: &ComposeSpec, cancel: &Cancel) -> Result<()> {
         let engine = self.engine()?;
-        let words = self.compose_words(spec, &engine, cancel)?;
-        let config = self.compose_config(&words, spec, cancel)?;
+        let file = self.file_words(spec, &engine, cancel)?;
+        let words = self.overlaid(&file, spec)?;
+        let config = self.compose_config(&file, spec, cancel)?;
         self.check_names(&config, spec, &engine, &self.project_name())?;
         self.compose(&words, &["build"], spec, u64::MAX, cancel)?;
         let mut seen = Vec::new();
@@ -148,13 +160,15 @@ impl System {
         component: &dyn Fn(&str, &str) -> ComponentSpec,
     ) -> Result<Project> {
         let engine = self.engine()?;
-        let words = self.compose_words(spec, &engine, cancel)?;
+        let file = self.file_words(spec, &engine, cancel)?;
+        let words = self.overlaid(&file, spec)?;
         let name = self.project_name();
-        let config = self.compose_config(&words, spec, cancel)?;
+        let config = self.compose_config(&file, spec, cancel)?;
         self.check_names(&config, spec, &engine, &name)?;
         self.remember(self.project_resource(&engine))?;
-        let mut project =
-            Project { name, spec: spec.clone(), words, components: Vec::new(), done: Vec::new() };
+        let (spec, limited) = (spec.clone(), config.limited());
+        let (components, done) = (Vec::new(), Vec::new());
+        let mut project = Project { name, spec, words, components, limited, done };
         match self.bring_up(&mut project, &engine, cancel, component) {
             Ok(()) => Ok(project),
             Err(error) => {
@@ -258,20 +272,26 @@ impl System {
         format!("{PROJECT_LABEL}={}", self.project_name())
     }
 
-    /// The words every command begins with: the tool, the project, the file and the one merged over it.
-    fn compose_words(&self, spec: &ComposeSpec, engine: &Engine, cancel: &Cancel) -> Result<Vec<String>> {
+    /// The words that a command on the file alone begins with: the tool, the project and the file.
+    fn file_words(&self, spec: &ComposeSpec, engine: &Engine, cancel: &Cancel) -> Result<Vec<String>> {
         if !spec.file.is_file() {
             let source = std::io::ErrorKind::NotFound.into();
             return Err(Error::File { doing: "read the Compose file", path: spec.file.clone(), source });
         }
         let mut words = self.tool(spec, engine, cancel)?;
-        let text = |path: &Path| path.display().to_string();
-        words.extend(["-p".to_owned(), self.project_name(), "-f".to_owned(), text(&spec.file)]);
+        let path = spec.file.display().to_string();
+        words.extend(["-p".to_owned(), self.project_name(), "-f".to_owned(), path]);
+        Ok(words)
+    }
+
+    /// The words every other command begins with: those for the file alone, and the file that is merged over it.
+    fn overlaid(&self, file: &[String], spec: &ComposeSpec) -> Result<Vec<String>> {
+        let mut words = file.to_vec();
         if let Some(over) = overlay(&spec.services) {
             let path = self.scratch().join("compose-overlay.yml");
             // JSON is YAML.
             fs::write(&path, over.to_string()).map_err(Error::file("write", &path))?;
-            words.extend(["-f".to_owned(), text(&path)]);
+            words.extend(["-f".to_owned(), path.display().to_string()]);
         }
         Ok(words)
     }

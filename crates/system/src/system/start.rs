@@ -16,7 +16,7 @@ use crate::logs::Log;
 use crate::netns::NetworkPlacement;
 use crate::process::spawn::{Launch, LaunchError, Step};
 use crate::process::{self, ProcessFamily, ProcessId, kill, ports};
-use crate::spec::{ComponentSpec, LinkLimits, Unavailable};
+use crate::spec::{ComponentSpec, Limits, LinkLimits, Unavailable};
 
 impl System {
     /// Starts a component under its limits. It is not ready yet; see [`ready`](Self::ready).
@@ -92,6 +92,8 @@ impl System {
             logs,
             started_ns,
             unavailable,
+            own_limits: Limits::default(),
+            own_open_files: None,
             is_command,
             was_ready: Default::default(),
             is_status_requested: Default::default(),

@@ -5,8 +5,10 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
-use super::target::Target;
+use super::target::{GoneAt, Target};
+use crate::clock;
 use crate::engine::container::address_in;
 use crate::engine::{Call, Engine, EngineError, encoded};
 use crate::error::{Error, Result};
@@ -14,6 +16,9 @@ use crate::process::{self, ProcessId};
 
 /// Where control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// How something ended that others started.
+const GONE: &str = "it no longer runs";
+const MADE_ANEW: &str = "its control group was removed and made anew";
 
 /// How to find it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +44,7 @@ pub struct External {
 enum ExternalKind {
     Process(ProcessId),
     Container(ProcessId, Option<IpAddr>),
-    Groups(Vec<PathBuf>),
+    Groups(Vec<PathBuf>, GoneAt),
 }
 
 impl External {
@@ -68,7 +73,7 @@ impl External {
                 if dirs.is_empty() {
                     return Err(not(format!("there is no control group `{path}`"), hint));
                 }
-                ExternalKind::Groups(dirs)
+                ExternalKind::Groups(dirs, GoneAt::default())
             }
             ExternalSelector::Container(id) => {
                 let failed = |source| Error::of_container(name, source);
@@ -91,7 +96,7 @@ impl External {
     pub fn address(&self) -> Option<IpAddr> {
         match &self.kind {
             ExternalKind::Container(_, address) => *address,
-            ExternalKind::Process(_) | ExternalKind::Groups(_) => None,
+            ExternalKind::Process(_) | ExternalKind::Groups(..) => None,
         }
     }
 
@@ -102,16 +107,29 @@ impl External {
             ExternalKind::Container(id, _) => {
                 Target::cgroup_of(&self.name, id.pid).unwrap_or_else(|| Target::process_tree(&self.name, *id))
             }
-            ExternalKind::Groups(dirs) => Target::groups(&self.name, dirs),
+            ExternalKind::Groups(dirs, gone_at) => {
+                // Groups that were made anew before this are not watched yet.
+                gone_at.store(0, Ordering::Relaxed);
+                Target::groups(&self.name, dirs, gone_at.clone())
+            }
         }
     }
 
-    /// Whether it existed and is gone.
-    pub fn is_gone(&self) -> bool {
-        match &self.kind {
-            ExternalKind::Process(id) | ExternalKind::Container(id, _) => !id.is_alive(),
-            ExternalKind::Groups(dirs) => !dirs.iter().any(|dir| dir.exists()),
-        }
+    /// Whether it has ended: when that was noticed, in nanoseconds of [`clock::now_ns`], and how. Control groups have
+    /// ended, too, if they were removed while they were watched and made anew: so did everything in them.
+    pub fn ended(&self) -> Option<(u64, &'static str)> {
+        let is_there = match &self.kind {
+            ExternalKind::Process(id) | ExternalKind::Container(id, _) => id.is_alive(),
+            ExternalKind::Groups(dirs, gone_at) => {
+                let is_there = dirs.iter().any(|dir| dir.exists());
+                let at_ns = gone_at.load(Ordering::Relaxed);
+                if at_ns > 0 {
+                    return Some((at_ns, if is_there { MADE_ANEW } else { GONE }));
+                }
+                is_there
+            }
+        };
+        (!is_there).then(|| (clock::now_ns(), GONE))
     }
 }
 
@@ -211,11 +229,42 @@ mod tests {
         for external in [&by_pid, &by_command] {
             let sample = external.target().read_now().unwrap();
             assert_eq!((sample.component.as_str(), sample.pids), ("db", Some(1)));
-            assert!(!external.is_gone());
+            assert_eq!(external.ended(), None);
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(by_pid.is_gone() && by_command.is_gone() && by_pid.target().read_now().is_none());
+        assert!(by_pid.ended().is_some() && by_command.ended().is_some());
+        assert!(by_pid.target().read_now().is_none());
+    }
+
+    #[test]
+    fn a_group_that_is_made_anew_has_ended_and_is_read_on() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("a.slice");
+        let list = dir.join("cgroup.procs");
+        let make = || {
+            std::fs::create_dir(&dir).unwrap();
+            std::fs::write(&list, format!("{}\n", std::process::id())).unwrap();
+        };
+        make();
+        let kind = ExternalKind::Groups(vec![dir.clone()], GoneAt::default());
+        let external = External { name: "site".to_owned(), kind };
+        let mut target = external.target();
+        let processes = |target: &mut Target| target.read_now().map(|sample| sample.processes);
+        assert_eq!(processes(&mut target), Some(Some(1)));
+        assert_eq!(external.ended(), None);
+        // Files of a removed group cannot be read any more, as little as this text.
+        std::fs::write(&list, b"\xff").unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(processes(&mut target), None);
+        let (at_ns, how) = external.ended().unwrap();
+        assert!(at_ns > 0 && how == GONE, "{how}");
+        make();
+        assert_eq!(processes(&mut target), Some(Some(1)));
+        assert_eq!(external.ended(), Some((at_ns, MADE_ANEW)));
+        // The next trial watches the new one.
+        assert!(external.target().read_now().is_some());
+        assert_eq!(external.ended(), None);
     }
 
     #[test]

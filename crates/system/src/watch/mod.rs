@@ -142,6 +142,13 @@ impl TargetTurns {
         *self = TargetTurns::of(targets);
     }
 
+    /// Changes the limit on memory of the target with this name.
+    fn set_memory_limit(&mut self, name: &str, bytes: Option<u64>) {
+        if let Some(target) = self.targets.iter_mut().find(|t| t.name() == name) {
+            target.set_memory_limit(bytes);
+        }
+    }
+
     /// The targets in this slot.
     fn in_slot(&mut self, slot: u64, spread: Spread) -> impl Iterator<Item = &mut Target> {
         let turns = self.targets.iter_mut().zip(&self.places);
@@ -312,6 +319,12 @@ impl Watcher {
         lock(&self.reader.turns).add(target);
     }
 
+    /// A component has another limit on memory from now on. It is the same target still: another one would know none of
+    /// its processes until it is read, and evidence and profile would lack the component for up to a second.
+    pub fn set_memory_limit(&self, component: &str, bytes: Option<u64>) {
+        lock(&self.reader.turns).set_memory_limit(component, bytes);
+    }
+
     /// Samples the stacks of targets' threads until the profiler is stopped.
     ///
     /// # Errors
@@ -407,4 +420,28 @@ fn watch_probe(probe: &Probe, ticker: SecondTicker, stop: &Cancel, emit: &Emit) 
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::ProcessId;
+
+    #[test]
+    fn another_limit_leaves_the_processes_known() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let process = ProcessId::of(child.id()).unwrap();
+        let mut turns = TargetTurns::of(vec![Target::process_tree("web", process)]);
+        let pids = |turns: &TargetTurns| turns.targets[0].members().pids;
+        // Only a reading finds them.
+        assert_eq!(pids(&turns), [0u32; 0]);
+        assert!(turns.targets[0].read_now().is_some());
+        turns.set_memory_limit("web", Some(7));
+        turns.set_memory_limit("db", Some(9));
+        assert_eq!(pids(&turns), [process.pid]);
+        let sample = turns.targets[0].read_now().unwrap();
+        assert_eq!(sample.memory_limit_bytes, Some(7));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -1,5 +1,5 @@
 //! What a Compose file creates, as Compose itself reads it: resources with an explicit name, which may already exist
-//! and belong to others, and the images that its services run.
+//! and belong to others, the images that its services run, and which of their limits it sets.
 //!
 //! Compose treats any existing resource with such a name as its own, whoever made it, and removes it with the rest. So
 //! these names are looked up before the first container is made, and if one exists, nothing is brought up. This module
@@ -7,6 +7,7 @@
 
 mod extends;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -17,6 +18,7 @@ use crate::cancel::Cancel;
 use crate::engine::leftovers::{PROJECT, PROJECT_LABEL, RUN_LABEL};
 use crate::engine::{Call, Engine, encoded};
 use crate::error::{Error, Result};
+use crate::spec::{BlockLimits, Limits};
 use crate::system::System;
 
 /// Hint for a file that cannot be resolved without Compose.
@@ -97,6 +99,44 @@ impl Config {
             .filter(|(_, image)| !image.contains('$'))
             .collect()
     }
+
+    /// Which limits the file sets, by service. Their values are left to Compose.
+    pub fn limited(&self) -> BTreeMap<String, LimitKinds> {
+        let services = self.0["services"].as_object().into_iter().flatten();
+        let kinds = |service: &Value| {
+            let deployed = &service["deploy"]["resources"]["limits"];
+            let has = |key: &str| !service[key].is_null();
+            LimitKinds([
+                has("cpus") || has("cpu_quota") || !deployed["cpus"].is_null(),
+                has("mem_limit") || !deployed["memory"].is_null(),
+                has("pids_limit") || !deployed["pids"].is_null(),
+                !service["ulimits"]["nofile"].is_null(),
+                has("blkio_config"),
+            ])
+        };
+        services.map(|(name, service)| (name.clone(), kinds(service))).collect()
+    }
+}
+
+/// Which limits are set: on CPU, memory, processes, open files, block I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LimitKinds([bool; 5]);
+
+impl LimitKinds {
+    pub fn of(limits: &Limits) -> LimitKinds {
+        LimitKinds([
+            limits.cpu_cores.is_some(),
+            limits.memory_bytes.is_some(),
+            limits.pids.is_some(),
+            limits.open_files.is_some(),
+            limits.block != BlockLimits::default(),
+        ])
+    }
+
+    /// Whether any of these that is among `replaced` is not among `set`.
+    pub fn need(self, replaced: LimitKinds, set: LimitKinds) -> bool {
+        self.0.iter().zip(replaced.0).zip(set.0).any(|((own, replaced), set)| *own && replaced && !set)
+    }
 }
 
 /// Whether the file declares the resource as already existing: Compose neither makes nor removes it.
@@ -109,7 +149,7 @@ fn is_external(thing: &Value) -> bool {
 }
 
 impl System {
-    /// The file as Compose reads it, with variables and the second file merged in.
+    /// The file as Compose reads it, with variables, but without the second file: `words` name only the first.
     ///
     /// # Errors
     /// Compose's complaints about the file; a name that only Compose can resolve, if it does not print the file.
@@ -229,6 +269,24 @@ mod tests {
         let empty = Config::parse("").unwrap();
         assert!(empty.named().is_empty() && empty.images().is_empty());
         assert!(Config::parse("a: [").is_err());
+    }
+
+    #[test]
+    fn limits_of_the_file_are_found() {
+        let text = "services:\n  web: { cpus: 0.5, mem_limit: \"67108864\" }\n  \
+                    db: { deploy: { resources: { limits: { pids: 9 } } }, ulimits: { nofile: { soft: 9, hard: 9 } } }\n  \
+                    aside: { image: x, blkio_config: null }\n";
+        let limited = Config::parse(text).unwrap().limited();
+        let of = |name: &str| limited[name].0;
+        assert_eq!(of("web"), [true, true, false, false, false]);
+        assert_eq!(of("db"), [false, false, true, true, false]);
+        assert_eq!(of("aside"), [false; 5]);
+        let plan = LimitKinds::of(&Limits { cpu_cores: Some(0.1), pids: Some(9), ..Limits::default() });
+        // What the plan no longer limits is the file's to limit, unless that says nothing of it.
+        assert!(limited["web"].need(plan, LimitKinds::default()));
+        assert!(!limited["web"].need(plan, plan) && !limited["aside"].need(plan, LimitKinds::default()));
+        assert!(!limited["web"].need(LimitKinds::default(), LimitKinds::default()), "never replaced");
+        assert!(Config::parse("").unwrap().limited().is_empty());
     }
 
     #[test]

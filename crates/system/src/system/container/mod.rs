@@ -24,7 +24,7 @@ use super::{Ending, System, Takedown};
 use crate::cancel::Cancel;
 use crate::cgroup::group::Group;
 use crate::clock;
-use crate::component::limits::check_cpus;
+use crate::component::limits::{check_cpus, open_files_limit_of};
 use crate::component::{Component, Inner, Life, Origin};
 use crate::engine::container::{self, ContainerHandle};
 use crate::engine::leftovers::RUN_LABEL;
@@ -129,6 +129,7 @@ impl System {
             return Err(gone(spec, engine, id, pid, &mut follower, &logs));
         };
         let group = Group { cgroups: own_cgroups(cgroups_of_process(pid), id) };
+        let own_limits = group.settable().except(spec.limits);
         let (held_engine, id) = (engine.clone(), id.to_owned());
         let address = container::address_in(&found);
         let follower = Mutex::new(Some(follower));
@@ -144,11 +145,13 @@ impl System {
             logs,
             started_ns,
             unavailable: Vec::new(),
+            own_limits,
+            own_open_files: open_files_limit_of(pid).filter(|_| spec.limits.open_files.is_none()),
             is_command: false,
             was_ready: Default::default(),
             is_status_requested: Default::default(),
             is_stopping: Default::default(),
-            life: Mutex::new(Life { limits: spec.limits, ..Life::default() }),
+            life: Mutex::new(Life { limits: spec.limits.or(own_limits), ..Life::default() }),
             ended: Default::default(),
             origin: Origin::Container(Box::new(handle)),
         });

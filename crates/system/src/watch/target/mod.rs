@@ -7,7 +7,9 @@ mod host;
 mod processes;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadlab_record::watch::names::{GENERATOR, HOST};
 use loadlab_record::watch::sample::Sample;
@@ -18,6 +20,7 @@ use super::evidence::Members;
 use super::net::NetReader;
 use crate::cgroup::read::GroupReader;
 use crate::cgroup::{CgroupDir, Controller, Version, cgroup_of, tree};
+use crate::clock;
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
 
 /// Something to watch.
@@ -25,11 +28,24 @@ use crate::process::{self, ProcessFamily, ProcessId, Stat};
 pub struct Target {
     name: String,
     kind: TargetKind,
+    /// Groups that others may remove and make anew.
+    others: Option<OthersGroups>,
     memory_limit_bytes: Option<u64>,
     processes: Processes,
     /// Totals so far: sums over processes fall when a process ends, totals must not.
     totals: RunningTotals,
     net: Net,
+}
+
+/// When groups that others made were found to be gone, nanoseconds of [`clock::now_ns`]; 0 as long as they are there.
+pub(crate) type GoneAt = Arc<AtomicU64>;
+
+/// Groups that others made, by their folders. Open files of a removed group stay useless when it is made anew.
+#[derive(Debug)]
+struct OthersGroups {
+    dirs: Vec<PathBuf>,
+    was_read: bool,
+    gone_at: GoneAt,
 }
 
 /// The network namespace of a component: looked up once per first process.
@@ -108,11 +124,13 @@ impl Target {
         Some(target)
     }
 
-    /// Control groups given by their folders, one for each hierarchy.
-    pub(crate) fn groups(name: &str, dirs: &[std::path::PathBuf]) -> Target {
+    /// Control groups that others made, given by their folders, one for each hierarchy. `gone_at` is set when they are
+    /// found to be gone; if they are made anew, they are read again.
+    pub(crate) fn groups(name: &str, dirs: &[PathBuf], gone_at: GoneAt) -> Target {
         let cgroups = tree::cgroups_at(dirs);
         let mut target = Target::new(name, Target::group_kind(&cgroups));
         target.memory_limit_bytes = memory_limit(&cgroups);
+        target.others = Some(OthersGroups { dirs: dirs.to_vec(), was_read: false, gone_at });
         target
     }
 
@@ -147,11 +165,17 @@ impl Target {
         Target {
             name: name.to_owned(),
             kind,
+            others: None,
             memory_limit_bytes: None,
             processes: Processes::default(),
             totals: RunningTotals::default(),
             net: Net::default(),
         }
+    }
+
+    /// Its limit on memory is another one from now on.
+    pub(crate) fn set_memory_limit(&mut self, bytes: Option<u64>) {
+        self.memory_limit_bytes = bytes;
     }
 
     /// The same target under another name.
@@ -182,6 +206,36 @@ impl Target {
 
     /// Reads it; the caller sets `at_s`. `None` if it is gone.
     pub(crate) fn read(&mut self, round: &mut Round) -> Option<Sample> {
+        let sample = self.read_open(round);
+        if sample.is_some() {
+            if let Some(others) = &mut self.others {
+                others.was_read = true;
+            }
+            return sample;
+        }
+        if self.open_again() { self.read_open(round) } else { None }
+    }
+
+    /// Groups of others cannot be read: notes that they are gone, and opens those that are there instead. `false` if
+    /// there are none.
+    fn open_again(&mut self) -> bool {
+        let Some(others) = &self.others else { return false };
+        // Only the first time counts.
+        if others.was_read && others.gone_at.load(Ordering::Relaxed) == 0 {
+            others.gone_at.store(clock::now_ns(), Ordering::Relaxed);
+        }
+        // They are made one after the other, and must be complete.
+        if !others.dirs.iter().all(|dir| dir.join("cgroup.procs").exists()) {
+            return false;
+        }
+        let cgroups = tree::cgroups_at(&others.dirs);
+        self.kind = Target::group_kind(&cgroups);
+        self.memory_limit_bytes = memory_limit(&cgroups);
+        true
+    }
+
+    /// Reads it from the files that are open.
+    fn read_open(&mut self, round: &mut Round) -> Option<Sample> {
         let mut sample = Sample {
             component: self.name.clone(),
             memory_limit_bytes: self.memory_limit_bytes,
@@ -305,7 +359,7 @@ impl Target {
 }
 
 /// A group's memory limit. v1 has a default of nearly 2^63.
-fn memory_limit(cgroups: &[CgroupDir]) -> Option<u64> {
+pub(crate) fn memory_limit(cgroups: &[CgroupDir]) -> Option<u64> {
     let cgroup = cgroup_of(cgroups, Controller::Memory)?;
     let file = match cgroup.version {
         Version::V1 => "memory.limit_in_bytes",
