@@ -156,7 +156,8 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
         (None, None) if is_open => (SearchVariable::Rate, RATE),
         (None, None) => (SearchVariable::Users, USERS),
     };
-    if let Some((message, hint)) = plan::unsearchable(varied, vary) {
+    let unsteady = || plan::unsteady_beside(&case.loads, load);
+    if let Some((message, hint)) = plan::unsearchable(varied, vary).or_else(unsteady) {
         return Err(format!("{message}\nhint: {hint}"));
     }
     let (level_ns, settle_ns) = plan::level_times(varied, args.level_duration, args.settle);
