@@ -56,16 +56,31 @@ pub(crate) fn read(
     conditions
 }
 
-/// Names that have a value only with a section of the plan.
-const NEEDS: [NameRequirement; 3] = [
-    NameRequirement {
-        names: &["unanswered", "lost", "doubled", "persisted"],
-        section: "durability",
-        what: "says where to read what was stored",
-    },
-    NameRequirement { names: &["drain"], section: "drain", what: "says what to wait for after the load" },
-    NameRequirement { names: &["capacity"], section: "find", what: "says what to search for" },
+/// Names that have a value only with a section of the plan, which does something.
+const NEEDS: [(&[&str], &str, &str); 3] = [
+    (
+        &["unanswered", "lost", "doubled", "persisted"],
+        "durability",
+        "`durability` says where to read what was stored",
+    ),
+    (&["drain"], "drain", "`drain` says what to wait for after the load"),
+    (&["capacity"], "find", "`find` says what to search for"),
 ];
+
+/// The names that have no value in this case.
+fn missing(r: &Reader<'_>, fields: &Fields<'_>) -> Vec<NameRequirement> {
+    let of = |(names, section, hint): (&'static [&'static str], &'static str, &'static str)| {
+        if r.is_search && section == "find" {
+            // Whether or not the plan has a search of its own.
+            let why = "it is what the search finds".to_owned();
+            let hint = "say what a level must meet: `p99 < 100ms`";
+            return Some(NameRequirement { names, section, why, hint });
+        }
+        let why = format!("the plan has no `{section}`");
+        fields.get(section).is_none().then_some(NameRequirement { names, section, why, hint })
+    };
+    NEEDS.into_iter().filter_map(of).collect()
+}
 
 /// The names that conditions may use; `None` if something in the system or the loads is wrong, because a missing name
 /// may be due to that.
@@ -76,10 +91,11 @@ fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[Load
     }
     let probes = system.probes.iter().map(|p| p.name.clone()).collect();
     let capacity = find::vary(fields).map(find::kind);
-    let missing = NEEDS.into_iter().filter(|need| fields.get(need.section).is_none()).collect();
+    let missing = missing(r, fields);
     let batches = loads.iter().map(|load| load.batches).max().unwrap_or(1);
     // A search has loads of its own, as long as its levels.
-    let end_s = planned_end_ns(loads).filter(|_| capacity.is_none()).map(|ns| ns as f64 / 1e9);
+    let is_search = capacity.is_some() || r.is_search;
+    let end_s = planned_end_ns(loads).filter(|_| !is_search).map(|ns| ns as f64 / 1e9);
     Some(Known {
         names: names_of(system, loads),
         probes,
@@ -117,7 +133,8 @@ fn read_list(
 }
 
 fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Known>) -> Option<Expression> {
-    let is_search = known.is_some_and(|known| known.capacity.is_some());
+    // With `loadlab find`, what is expected is of each level, not of the plan's search as a whole.
+    let is_search = known.is_some_and(|known| known.capacity.is_some()) && !r.is_search;
     read_checked(r, node, purpose, &|e| {
         known.map_or(Ok(()), |known| check(e, known))?;
         check_when(e, purpose, is_search, known.map_or(&[], |known| known.figures.as_slice()))
