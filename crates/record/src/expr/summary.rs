@@ -68,7 +68,7 @@ impl<'a> SummaryNumbers<'a> {
         }
         let loss = |count: fn(&crate::documents::summary::Loss) -> u64| match &s.loss {
             Some(loss) => plain(count(loss)),
-            None => Known::Unknown("the plan does not say how to read what was stored".to_owned()),
+            None => Known::Unknown("what was stored was not compared: see `durability`".to_owned()),
         };
         Some(match name {
             "availability" if s.load.is_command() => not_measured(),
