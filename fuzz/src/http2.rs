@@ -42,6 +42,7 @@ fn keep(led: &mut Led, event: Event<'_>) {
         | Event::Data { token, end: true, .. }
         | Event::Reset { token, .. }
         | Event::Malformed { token, .. }
+        | Event::HeadTooLarge { token }
         | Event::Unprocessed { token } => led.ended.push(token),
         _ => {}
     }

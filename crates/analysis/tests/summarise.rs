@@ -1013,6 +1013,37 @@ fn the_loss_of_a_load_that_a_program_makes_is_known() {
     assert_eq!((of("availability"), of("concurrency")), (Value::Nothing, Value::Nothing));
 }
 
+/// How a program's requests end, nobody sees: shares of failures are of what loadlab sent.
+#[test]
+fn shares_of_failures_leave_out_what_a_program_makes() {
+    let made = LoadFacts { model: LoadModel::Command, ..LoadFacts::default() };
+    let loads = BTreeMap::from([("made".to_owned(), made), ("sent".to_owned(), closed(1))]);
+    let facts = LoadFacts { loads, ..LoadFacts::default() };
+    let mut runs = [load("made", 0.0, 900, 10, 10.0), load("sent", 0.0, 90, 10, 10.0)];
+    let counts = &mut runs[1].measured.counts;
+    (counts.due, counts.started) = (100, 100);
+    counts.failures.add(Failure::Reset, 10);
+    let tick = |run: &LoadRun| Tick {
+        load: run.load.clone(),
+        to_s: 10.0,
+        counts: run.measured.counts.clone(),
+        ..Tick::default()
+    };
+    let ticks = [tick(&runs[0]), tick(&runs[1])];
+    let expect = [
+        "errors > 9.9% and errors < 10.1%",
+        "errors[0s..10s] > 9.9% and errors[batch 1] > 9.9%",
+        "availability > 89.9% and availability < 90.1%",
+        "started == 1000 and ok == 990 and failed == 10",
+    ];
+    let expect = expect.map(|text| Expr::parse(text).unwrap());
+    let s = summarise(TrialInput { expect: &expect, ticks: &ticks, ..input(facts, &runs) });
+    let held: Vec<_> = s.expectations.iter().map(|e| e.holds).collect();
+    assert_eq!(held, [Some(true); 4], "{:#?}", s.expectations);
+    let of = |id: &str| metric::named(id).expect("a figure").of(&s);
+    assert_eq!((of("errors"), of("availability")), (Value::Known(0.1), Value::Known(0.9)));
+}
+
 #[test]
 fn few_samples_leave_a_trial_undecided_unless_something_else_decides() {
     let parse = |text: &str| Expr::parse(text).unwrap();

@@ -85,6 +85,7 @@ fn drive(address: SocketAddr, settings: Settings, asks: &[Ask], at_once: usize) 
             Event::Unprocessed { token } => answers[token as usize].end = Some(End::Unprocessed),
             Event::GoAway { .. } => going_away = true,
             Event::Malformed { message, .. } => panic!("malformed: {message}"),
+            Event::HeadTooLarge { .. } => panic!("a head is too long"),
             Event::SettingsChanged { .. } => greeted = true,
         });
         assert!(received.is_ok(), "{received:?}");

@@ -1009,6 +1009,17 @@ fn answers_that_are_cut_off_or_too_long_are_called_what_they_are() {
     }
 }
 
+/// The others on its connection only lose that: no answer of theirs is too long.
+#[test]
+fn a_head_that_is_too_long_is_that_of_one_request() {
+    let spec = shopping_over_http2(Model::Closed { users: 3 }, Until::Repeats(4), shopping(4), 3);
+    let (outcome, _, _) = go_over(&spec, Over::new(Shop::default(), Some(Whim::LongHead(4))));
+    let counts = &outcome.measured.counts;
+    let of = |failure: Failure| counts.failures.get(failure);
+    assert_eq!((counts.started, of(Failure::TooLarge), outcome.measured.connections.opened), (30, 1, 2));
+    assert_eq!(of(Failure::TooLarge) + of(Failure::Reset) + of(Failure::Truncated), counts.failed());
+}
+
 #[test]
 fn a_body_waits_for_room_and_no_longer_than_the_timeout() {
     let run = |later: Option<u64>| {

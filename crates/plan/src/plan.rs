@@ -38,6 +38,8 @@ pub struct Options {
     pub trials: Option<u32>,
     /// `--until-certain`.
     pub until_certain: bool,
+    /// `loadlab find`: options say what is searched. `expect` is of each level, and the plan's own search is left out.
+    pub is_search: bool,
     /// `--flame-graphs[=a,b]`: sample these components; empty is all.
     pub flame_graphs: Option<Vec<String>>,
     /// The revisions to compare, in place of the plan's; or the plan's, with the folders where they are checked out.
@@ -75,8 +77,14 @@ impl Plan {
         sources.hide(found.hidden.spans(&sources));
         let outside = &options.outside;
         let revisions = &options.revisions;
-        let from =
-            SharedInputs { sources: &sources, plan_dir: &plan_dir, revisions, outside, is_lenient: false };
+        let from = SharedInputs {
+            sources: &sources,
+            plan_dir: &plan_dir,
+            revisions,
+            outside,
+            is_search: options.is_search,
+            is_lenient: false,
+        };
         let checked = check(&root, from);
         found.problems.append(checked.problems);
         let mut errors = found.problems.into_errors(&sources).0;
@@ -89,7 +97,7 @@ impl Plan {
         if !errors.is_empty() {
             return Err(PlanErrors(errors.into_iter().map(|e| e.masked(&secrets)).collect()));
         }
-        let mut plan = checked.plan;
+        let mut plan = if options.is_search { checked.plan.without_search() } else { checked.plan };
         for case in plan.cases.iter_mut().filter(|_| !secrets.is_empty()) {
             series::name(&mut case.loads, &secrets);
         }

@@ -309,6 +309,11 @@ fn a_search_varies_one_number_of_one_load() {
       hint: choose it: `load: a`; there are `a`, `b`
     ");
     insta::assert_snapshot!(with(&two, "{ rate: 1..5, load: b, expect: [\"p99 < 5ms\"] }"), @"");
+    let beside = two.replace("b: { users: 1, duration: 1s,", "b: { stages: [{ to: 5, over: 1s }],");
+    insta::assert_snapshot!(with(&beside, "{ rate: 1..5, load: a, expect: [\"p99 < 5ms\"] }"), @r"
+    plan.yaml:6:1: `b` has stages, but the loads beside the one that a search varies stay the same
+      hint: give it constant `users` or a `rate`; a profile of the plan can do so: --profile
+    ");
 }
 
 /// A search over a rate would send the requests of users without what only users have.
@@ -376,6 +381,32 @@ fn conditions_ask_only_for_what_is_known_when_they_are_evaluated() {
         "find: { users: 1..5, expect: [\"p99[0s..5s] < 5ms\"] }",
     ] {
         assert_eq!(with(more), "", "{more}");
+    }
+}
+
+/// With `loadlab find` what is expected is of each level, whether or not the plan has a search of its own.
+#[test]
+fn what_a_search_by_options_expects_is_of_each_level() {
+    let load = "load: { users: 1, duration: 9s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let system = "system: { probes: { stored: { command: \"echo 1\" } } }";
+    for own in ["", "find: { users: 1..5, expect: [\"p99 < 5ms\"] }\nfigures: { most: capacity }"] {
+        let text = format!("{HEAD}{system}\n{load}\n{own}\n");
+        let check = |condition: &str, expect: &str| {
+            let set = vec![("expect".to_owned(), format!("[\"{condition}\"]"))];
+            let options = Options { set, is_search: true, ..Options::default() };
+            let found = mistakes(&text, &options);
+            assert!(found.contains(expect), "{own} {condition}: {found}");
+        };
+        check("p99[1s..5s] < 1s", "no mistake");
+        check("steady(stored, 1s)", "no mistake");
+        // Levels may be longer than the plan's load.
+        check("p99[20s..30s] < 1s", "no mistake");
+        check("capacity > 5", "`capacity` has no value: it is what the search finds");
+        check("p51 < 5ms", "unknown name `p51`");
+        let options = Options { is_search: true, ..Options::default() };
+        let plan = Plan::parse("plan.yaml", &text, &options).unwrap_or_else(|e| panic!("{e}"));
+        let case = &plan.cases()[0];
+        assert_eq!((case.find.is_none(), case.figures.len()), (true, 0));
     }
 }
 

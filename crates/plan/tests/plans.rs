@@ -284,6 +284,32 @@ fn what_is_expected_of_a_tag_goes_with_the_tag() {
     assert_eq!((left, named), (vec!["all < 1s"], vec!["all"]));
 }
 
+/// Of no ids none would be lost.
+#[test]
+fn what_is_expected_of_ids_goes_with_the_steps_that_carry_them() {
+    let journey = "[ { get: \"http://a/\", tags: [page] }, { get: \"http://a/${unique}\", tags: [api] } ]";
+    let text = format!(
+        "loadlab: 1\nname: n\nload: {{ users: 1, requests: 1, journey: {journey} }}\n\
+         durability: {{ command: \"cat ids\" }}\nfigures: {{ lost: lost, more: lost + 1, all: ok }}\n\
+         expect: [ \"lost == 0\", \"more < 5\", \"accepted == ok\" ]\n"
+    );
+    let with = |tag: &str| {
+        let options = Options { tags: vec![tag.to_owned()], ..Options::default() };
+        Plan::parse("plan.yaml", &text, &options).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    };
+    let api = with("api");
+    let case = &api.cases()[0];
+    assert_eq!((case.durability.is_some(), case.expect.len(), api.notes.len()), (true, 3, 0));
+    let page = with("page");
+    let case = &page.cases()[0];
+    let left: Vec<&str> = case.expect.iter().map(|e| e.text.as_str()).collect();
+    let named: Vec<&str> = case.figures.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!((case.durability.is_some(), left, named), (false, vec!["accepted == ok"], vec!["all"]));
+    let why = "is ignored: `--tags` excludes every step with `${unique}`";
+    let what = ["`durability`", "`lost == 0`", "`more < 5`", "figure `lost`", "figure `more`"];
+    assert_eq!(page.notes, what.map(|what| format!("{what} {why}")));
+}
+
 /// Which load a search varies does not depend on how many are left.
 #[test]
 fn a_search_varies_the_load_it_names_whatever_tags_are_chosen() {

@@ -178,6 +178,22 @@ fn ids_are_missed_only_where_no_load_is_left_out() {
     let plan = parse(&text);
     let has: Vec<bool> = plan.cases().iter().map(|c| c.durability.is_some()).collect();
     assert_eq!(has, [true, false]);
+    assert!(plan.notes.is_empty(), "{:?}", plan.notes);
+    let none = "durability: none, since no step carries a `${unique}` (in put one)".to_owned();
+    assert!(plan.describe().contains(&none), "{:#?}", plan.describe());
+    // What is expected of ids could not be decided in the other case.
+    let expect = format!("{text}expect: [\"ok > 0\", \"accepted == ok\", \"lost == 0\"]\n");
+    let found = briefly(&expect, &Options::default());
+    assert!(
+        found.contains("`lost` has no value: no step of case `put one` carries a `${unique}`")
+            && found.matches("has no value").count() == 1,
+        "{found}"
+    );
+    // In no case anything is compared.
+    let plan = parse(&format!("{}{loss}", of_cases("get*", "put*")));
+    assert!(plan.cases().iter().all(|c| c.durability.is_none()));
+    assert_eq!(plan.notes.len(), 1, "{:?}", plan.notes);
+    assert!(plan.notes[0].starts_with("`durability` compares nothing"), "{:?}", plan.notes);
 }
 
 #[test]

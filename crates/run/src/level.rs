@@ -31,7 +31,8 @@ impl Level {
         case
     }
 
-    /// The plan's case at this level, under its own name. Its components live as long as the search.
+    /// The plan's case at this level, under its own name. Its components live as long as the search. The loads beside
+    /// the one that is varied are all there while the level is measured, and end with it.
     pub fn of_trial(&self, base: &Case) -> Case {
         let mut case = base.clone();
         for component in &mut case.system.components {
@@ -40,9 +41,11 @@ impl Level {
         for (i, load) in case.loads.iter_mut().enumerate() {
             load.until = plan::Until::Elapsed(self.settle_ns.saturating_add(self.length_ns));
             (load.warmup_ns, load.is_warmup_found) = (self.settle_ns, false);
-            (load.batches, load.pause_ns) = (1, 0);
+            (load.batches, load.pause_ns, load.start_ns) = (1, 0, 0);
+            let ramp_ns = self.settle_ns / 2;
+            load.ramp_ns = load.ramp_ns.min(ramp_ns);
             if i == self.load {
-                load.ramp_ns = self.settle_ns / 2;
+                load.ramp_ns = ramp_ns;
                 load.model = self.model(&load.model);
             }
         }
@@ -67,5 +70,35 @@ impl Level {
                 max_in_flight: 10_000,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_plan::{Options, Plan};
+
+    use super::*;
+
+    /// Otherwise a level would be measured while they still ramp up, or go on when it is over.
+    #[test]
+    fn the_loads_beside_it_are_there_for_the_whole_level() {
+        let journey = "journey: [{ get: \"http://127.0.0.1:1/\" }]";
+        let text = format!(
+            "loadlab: 1\nname: n\nloads:\n  varied: {{ users: 1, duration: 1m, ramp: 10s, start: 3s, {journey} }}\n  \
+             slow: {{ users: 40, duration: 1m, ramp: 30s, start: 20s, {journey} }}\n  \
+             quick: {{ rate: 50/s, requests: 900, ramp: 200ms, {journey} }}\n"
+        );
+        let plan = Plan::parse("plan.yaml", &text, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+        let (vary, settle_ns, length_ns) = (SearchVariable::Users, 2_000_000_000, 10_000_000_000);
+        let level = Level { vary, load: 0, level: 7, settle_ns, length_ns };
+        let case = level.of_trial(&plan.cases()[0]);
+        let until = plan::Until::Elapsed(12_000_000_000);
+        let of = |load: &plan::LoadSpec| (load.start_ns, load.ramp_ns, load.until, load.warmup_ns);
+        let found: Vec<_> = case.loads.iter().map(of).collect();
+        let expect = |ramp_ns: u64| (0, ramp_ns, until, settle_ns);
+        assert_eq!(found, [expect(1_000_000_000), expect(1_000_000_000), expect(200_000_000)]);
+        let models = [&case.loads[0].model, &case.loads[1].model];
+        let users = |users: u64| plan::Model::Closed { users, pace_ns: None };
+        assert_eq!(models, [&users(7), &users(40)]);
     }
 }

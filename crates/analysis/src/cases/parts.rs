@@ -152,7 +152,13 @@ fn goodput(part: &Part, _: &'static str, summary: &Summary) -> Value {
 }
 
 fn errors(part: &Part, _: &'static str, summary: &Summary) -> Value {
-    let of = requests(part, summary).filter(|of| of.requests.started > 0);
+    // How a program's requests end, nobody sees; a batch's requests may include some.
+    let has_programs = match part {
+        Part::Load(name) => summary.load.is_program(name),
+        Part::Batch(_) => summary.load.has_programs(),
+        Part::Step(_) | Part::Component(_) | Part::Probe(_) => false,
+    };
+    let of = requests(part, summary).filter(|of| of.requests.started > 0 && !has_programs);
     of.map(|of| of.requests.failed as f64 / of.requests.started as f64).into()
 }
 

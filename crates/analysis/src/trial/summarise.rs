@@ -76,7 +76,6 @@ fn of_seconds(intervals: &[Interval]) -> Dependence {
 /// Everything but doubts, expectations and verdict.
 fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
     let counts = &totals.counts;
-    let ended = counts.ok + counts.failed();
     let series = &totals.series;
     let timed = |known: &Histogram| Distribution::dependent(known, &Histogram::new(), totals.dependence);
     let during = During { from_s: span.from_s, to_s: span.to_s };
@@ -94,7 +93,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         requests: requests_of(counts, &input.agents),
         failures: counts.failures.clone(),
         statuses: totals.statuses.clone(),
-        availability: (ended > 0 && !input.facts.is_command()).then(|| counts.ok as f64 / ended as f64),
+        availability: availability(input),
         concurrency_mean: per_s(input.loads, |m| [m.busy_in_window_s])[0],
         rate_per_s: rates(input.loads, input.ticks),
         bytes: totals.bytes,
@@ -143,6 +142,17 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         search: None,
         bottleneck: None,
     }
+}
+
+/// ok / (ok + failed) of the requests that loadlab sent: how a program's requests end, nobody sees.
+fn availability(input: &TrialInput<'_>) -> Option<f64> {
+    let sent = input.loads.iter().filter(|run| !input.facts.is_program(&run.load));
+    let (mut ok, mut failed) = (0, 0);
+    for counts in sent.map(|run| &run.measured.counts) {
+        ok += counts.ok;
+        failed += counts.failed();
+    }
+    (ok + failed > 0).then(|| ok as f64 / (ok + failed) as f64)
 }
 
 /// Requests, including those not offered because agents were lost: known only if known for every agent.

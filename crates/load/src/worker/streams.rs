@@ -21,6 +21,9 @@ use crate::worker::state::slots::Fact;
 use crate::worker::state::streams::{EventApplier, Http2Connection, StreamOutcome, Streams};
 use crate::worker::state::tls::put;
 
+/// Why requests failed that shared a connection with one whose response had too long a head.
+const OTHER_HEAD_TOO_LARGE: &str = "the connection was closed because the head of another response is too long";
+
 impl<'r> Worker<'r> {
     /// Performs the first action for a request: sends it, or lets it wait until it can be sent.
     pub(crate) fn begin_stream(&mut self, ops: &mut impl Ops<'r>, id: SlotId, host: u16, now: u64) {
@@ -160,9 +163,12 @@ impl<'r> Worker<'r> {
             Ok(()) => self.send_waiting(ops, conn),
             Err(fault) => {
                 self.write_out(ops, conn);
-                let is_large = fault == HEAD_TOO_LARGE;
-                let failure = if is_large { Failure::TooLarge } else { Failure::Protocol };
-                self.streams_ended(ops, conn, Some((failure, Reason::Text(fault.message))));
+                // The request whose head it is has ended by now: the others lose their connection.
+                let (failure, message) = match fault {
+                    HEAD_TOO_LARGE => (Failure::Reset, OTHER_HEAD_TOO_LARGE),
+                    _ => (Failure::Protocol, fault.message),
+                };
+                self.streams_ended(ops, conn, Some((failure, Reason::Text(message))));
             }
         }
         self.end_quietly(ops, conn);

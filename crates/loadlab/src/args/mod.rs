@@ -184,6 +184,9 @@ pub struct PlanChoice {
     /// Compare these revisions of the plan's repository: `main..HEAD`, or `v1,v2,HEAD`; see `loadlab ab`
     #[arg(long, requires = "plan", value_name = "A..B", value_parser = revisions::range, hide_short_help = true)]
     pub revisions: Option<Revisions>,
+    /// What is expected is of each level of a search that options describe
+    #[arg(skip)]
+    pub is_search: bool,
 }
 
 /// Components whose stacks are sampled; empty means all.

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Plan, SearchVariable};
+use loadlab_record::expr::{Expr, NameRef, TrialPart, built_in_kind};
+use loadlab_record::text::units::format_duration_ns;
 use loadlab_record::text::url::is_url;
 use loadlab_run::{RunOptions, SearchRequest, SearchResult, Watch, find};
 use serde_json::{Value, json};
@@ -89,7 +91,7 @@ fn title_of(args: &FindArgs, request: &SearchRequest) -> String {
         request.vary.name(),
         args.expect.join(" and "),
         request.max_levels,
-        loadlab_record::text::units::format_duration_ns((request.level_ns + request.settle_ns) as f64)
+        format_duration_ns((request.level_ns + request.settle_ns) as f64)
     )
 }
 
@@ -106,6 +108,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, CommandEnd> {
         tags: args.tags.clone(),
         // The levels of a search are not trials of cases.
         trials: Some(1),
+        is_search: true,
         ..PlanChoice::default()
     };
     if !is_url(&args.target) {
@@ -116,9 +119,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, CommandEnd> {
                 format!("`{option}` is for URLs: a plan has its own\nhint: {hint}"),
             ));
         }
-        // The options say what to search, whatever the plan's own trials search for.
-        let read = read_plan::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice })?;
-        return Ok(ReadPlan { plan: read.plan.without_search(), ..read });
+        return read_plan::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice });
     }
     let usage = |message: String| CommandEnd::error(Exit::BadPlan, message);
     let given = [
@@ -156,7 +157,8 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
         (None, None) if is_open => (SearchVariable::Rate, RATE),
         (None, None) => (SearchVariable::Users, USERS),
     };
-    if let Some((message, hint)) = plan::unsearchable(varied, vary) {
+    let unsteady = || plan::unsteady_beside(&case.loads, load);
+    if let Some((message, hint)) = plan::unsearchable(varied, vary).or_else(unsteady) {
         return Err(format!("{message}\nhint: {hint}"));
     }
     let (level_ns, settle_ns) = plan::level_times(varied, args.level_duration, args.settle);
@@ -168,7 +170,29 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
             case.loads.len()
         ));
     }
-    Ok(request)
+    match beyond_level(case, &request) {
+        Some(why) => Err(why),
+        None => Ok(request),
+    }
+}
+
+/// Why an expectation could not be met by any level, if it is about a time after it.
+fn beyond_level(case: &plan::Case, request: &SearchRequest) -> Option<String> {
+    let end_ns = request.settle_ns.saturating_add(request.level_ns) as f64;
+    let is_of_load = |name: &str| {
+        ["tag.", "number."].iter().any(|prefix| name.starts_with(prefix)) || built_in_kind(name).is_some()
+    };
+    let is_late = |name: &NameRef| {
+        let begins = matches!(name.part, Some(TrialPart::Window(window)) if window.from_s >= end_ns / 1e9);
+        begins && is_of_load(&name.text)
+    };
+    let expected = case.expect.iter().filter_map(|expect| Expr::parse(&expect.text).ok());
+    let name = expected.flat_map(|expr| expr.names()).find(is_late)?;
+    Some(format!(
+        "`{}` is asked for a time after the level, which ends after {}\nhint: make levels longer: --level-duration",
+        name.text,
+        format_duration_ns(end_ns)
+    ))
 }
 
 fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {

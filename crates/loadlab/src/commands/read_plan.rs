@@ -67,6 +67,7 @@ pub fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, CommandEnd> {
         cases_glob: choice.case.clone(),
         trials: choice.trials,
         until_certain: choice.until_certain,
+        is_search: choice.is_search,
         flame_graphs: choice.flame_graphs.as_ref().map(|names| names.0.clone()),
         revisions: choice.revisions.iter().flat_map(|r| &r.0).map(|name| revision(name)).collect(),
         plan_dir: Some(dir.display().to_string()),

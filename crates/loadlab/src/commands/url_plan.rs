@@ -147,7 +147,8 @@ pub fn read(name: &str, plan: &Keys, choice: &PlanChoice) -> Result<ReadPlan, Co
     let text = text(plan);
     let here = std::env::current_dir().unwrap_or_else(|_| ".".into());
     let plan_dir = Some(here.display().to_string());
-    let mut options = Options { set: choice.set.clone(), plan_dir, ..Options::default() };
+    let (set, is_search) = (choice.set.clone(), choice.is_search);
+    let mut options = Options { set, is_search, plan_dir, ..Options::default() };
     options.outside = given::outside(&text, &options, &here);
     let read = read_plan::parse(name, text, options, choice)?;
     Ok(ReadPlan { options: Vec::new(), ..read })

@@ -6,6 +6,7 @@
 
 pub mod display;
 pub mod state;
+pub mod used;
 pub mod wording;
 
 use std::sync::Mutex;

@@ -15,6 +15,7 @@ use loadlab_run::event::Progress;
 use loadlab_run::senders::AgentNow;
 use loadlab_run::{ComparisonProgress, RunEvent};
 
+use super::used::Used;
 use super::wording::{
     bottleneck_text, describe, describe_doubt, describe_rounds, describe_settled, first_figures, place_text,
 };
@@ -113,6 +114,8 @@ pub struct Component {
     pub cpu: VecDeque<Option<f64>>,
     /// The last reading.
     pub last: Option<Sample>,
+    /// What it has used since the first one.
+    pub used: Used,
 }
 
 /// How much a CPU limit throttled a component.
@@ -460,6 +463,7 @@ impl Component {
         }
         self.memory_bytes = sample.memory_bytes.or(sample.resident_bytes);
         self.memory_limit_bytes = sample.memory_limit_bytes.or(self.memory_limit_bytes);
+        self.used.read(sample);
         self.last = Some(sample.clone());
     }
 }

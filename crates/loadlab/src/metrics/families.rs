@@ -1,8 +1,6 @@
 //! Which parts of a run's state are metrics: names, units, and current values. Other modules send them.
 
-use loadlab_analysis::trial::components::cpu_s;
 use loadlab_record::counts::load::Counts;
-use loadlab_record::watch::sample::Sample;
 use loadlab_run::event::Progress;
 
 use crate::live::state::{Component, FigureResult, Load, Probe, State};
@@ -140,8 +138,8 @@ struct ComponentMetric {
     unit: &'static str,
     kind: MetricType,
     help: &'static str,
-    /// How it is read from a sample.
-    read: fn(&Sample) -> Option<f64>,
+    /// How it is read. Counters grow from the first reading in the trial.
+    read: fn(&Component) -> Option<f64>,
 }
 
 const OF_COMPONENTS: [ComponentMetric; 8] = [
@@ -151,7 +149,7 @@ const OF_COMPONENTS: [ComponentMetric; 8] = [
         unit: "s",
         kind: MetricType::Counter,
         help: "CPU time",
-        read: cpu_s,
+        read: |c| c.used.cpu_s.grown(),
     },
     ComponentMetric {
         name: "component_throttled",
@@ -159,7 +157,7 @@ const OF_COMPONENTS: [ComponentMetric; 8] = [
         unit: "s",
         kind: MetricType::Counter,
         help: "Time stopped by a CPU limit",
-        read: |s| s.throttled_s,
+        read: |c| c.used.throttled_s.grown(),
     },
     ComponentMetric {
         name: "component_memory",
@@ -167,7 +165,7 @@ const OF_COMPONENTS: [ComponentMetric; 8] = [
         unit: "By",
         kind: MetricType::Gauge,
         help: "Memory",
-        read: |s| Some(s.memory_bytes.or(s.resident_bytes)? as f64),
+        read: |c| Some(c.memory_bytes? as f64),
     },
     ComponentMetric {
         name: "component_memory_limit",
@@ -175,7 +173,7 @@ const OF_COMPONENTS: [ComponentMetric; 8] = [
         unit: "By",
         kind: MetricType::Gauge,
         help: "Limit of memory",
-        read: |s| Some(s.memory_limit_bytes? as f64),
+        read: |c| Some(c.last.as_ref()?.memory_limit_bytes? as f64),
     },
     ComponentMetric {
         name: "component_network_received",
@@ -183,7 +181,7 @@ const OF_COMPONENTS: [ComponentMetric; 8] = [
         unit: "By",
         kind: MetricType::Counter,
         help: "Received",
-        read: |s| Some(s.net_in_bytes? as f64),
+        read: |c| c.used.net_in_bytes.grown(),
     },
     ComponentMetric {
         name: "component_network_sent",
@@ -191,7 +189,7 @@ const OF_COMPONENTS: [ComponentMetric; 8] = [
         unit: "By",
         kind: MetricType::Counter,
         help: "Sent",
-        read: |s| Some(s.net_out_bytes? as f64),
+        read: |c| c.used.net_out_bytes.grown(),
     },
     ComponentMetric {
         name: "component_block_read",
@@ -199,7 +197,7 @@ const OF_COMPONENTS: [ComponentMetric; 8] = [
         unit: "By",
         kind: MetricType::Counter,
         help: "Read from block devices",
-        read: |s| Some(s.block_read_bytes? as f64),
+        read: |c| c.used.block_read_bytes.grown(),
     },
     ComponentMetric {
         name: "component_block_written",
@@ -207,13 +205,13 @@ const OF_COMPONENTS: [ComponentMetric; 8] = [
         unit: "By",
         kind: MetricType::Counter,
         help: "Written to block devices",
-        read: |s| Some(s.block_written_bytes? as f64),
+        read: |c| c.used.block_written_bytes.grown(),
     },
 ];
 
 fn components(all: &mut Families, components: &[Component]) {
     for ComponentMetric { name, suffix, unit, kind, help, read } in OF_COMPONENTS {
-        let of = |c: &Component| Some((vec![("component", c.name.clone())], read(c.last.as_ref()?)?));
+        let of = |c: &Component| Some((vec![("component", c.name.clone())], read(c)?));
         let points = components.iter().filter_map(of).collect();
         all.add(Family { name, suffix, unit, kind, help, points });
     }
@@ -226,6 +224,7 @@ mod tests {
     use loadlab_analysis::{TrialInput, summarise};
     use loadlab_record::documents::figure::{Better, FigureValue, NumberKind};
     use loadlab_record::documents::manifest::FigureFacts;
+    use loadlab_record::watch::sample::Sample;
     use loadlab_run::RunEvent;
 
     use super::*;
@@ -251,6 +250,35 @@ mod tests {
             }
         }
         assert_eq!(reported, [15.0, 40.0, 55.0, 80.0, 95.0, 120.0]);
+    }
+
+    /// A component's own counters are totals since it started; those of a trial start with its first reading.
+    #[test]
+    fn counters_of_components_start_again_with_each_trial() {
+        let started = |trial| RunEvent::TrialStarted {
+            case: "a".into(),
+            trial,
+            place: 1,
+            of: 2,
+            at_most: false,
+            cpu_limits: BTreeMap::new(),
+            figures: Vec::new(),
+        };
+        let mut state = State::default();
+        let mut reported = Vec::new();
+        for (trial, readings) in [(1, [(500.0, 7000), (502.5, 9000)]), (2, [(600.0, 9500), (601.0, 9500)])] {
+            state.on_event(0.0, &started(trial));
+            for (at_s, (cpu_s, received)) in [0.0, 1.0].into_iter().zip(readings) {
+                let component = "web".to_owned();
+                let (cpu_s, net_in_bytes) = (Some(cpu_s), Some(received));
+                let sample = Sample { at_s, component, cpu_s, net_in_bytes, ..Sample::default() };
+                state.on_event(at_s, &RunEvent::Watched(vec![sample]));
+                let all = families(&state);
+                let of = |name: &str| all.iter().find(|f| f.name == name).expect("it is read").points[0].1;
+                reported.push((of("component_cpu"), of("component_network_received")));
+            }
+        }
+        assert_eq!(reported, [(0.0, 0.0), (2.5, 2000.0), (0.0, 0.0), (1.0, 0.0)]);
     }
 
     /// The plan's figures have values from the end of a trial until the next trial begins.

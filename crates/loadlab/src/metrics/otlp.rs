@@ -329,7 +329,7 @@ fn attribute(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
 
-/// A counter is a monotonic sum, reported as its total since the trial began.
+/// A counter is a monotonic sum, reported as its total since the trial began; of a component, since its first reading.
 fn metric(family: &Family, since: &str, now: &str) -> Value {
     let points = |start: bool| -> Vec<Value> {
         let point = |(labels, value): &(Labels, f64)| {

@@ -62,6 +62,9 @@ pub struct Bundle {
     pub trials: Option<u32>,
     /// `--until-certain`: such a plan has one more case, its control.
     pub until_certain: bool,
+    /// Whether `loadlab find` reads the plan: what is expected is of each level.
+    #[serde(default)]
+    pub is_search: bool,
     /// Hosts that the user allows to be loaded, beside the plan's.
     pub allow_hosts: Vec<String>,
     /// `--resolve`.
@@ -80,6 +83,7 @@ impl Bundle {
             cases_glob: self.case.clone(),
             trials: self.trials,
             until_certain: self.until_certain,
+            is_search: self.is_search,
             // The components run on the coordinator's machine.
             flame_graphs: None,
             revisions: Vec::new(),
@@ -316,7 +320,7 @@ fn not_replaced(source: &AgentSource, plan: &Plan) -> Option<String> {
 }
 
 fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
-    let Options { profile, set, tags, cases_glob, trials, until_certain, plan_dir, .. } =
+    let Options { profile, set, tags, cases_glob, trials, until_certain, is_search, plan_dir, .. } =
         wanted.read_with.clone();
     Bundle {
         path: wanted.path.to_owned(),
@@ -328,6 +332,7 @@ fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
         case: cases_glob,
         trials,
         until_certain,
+        is_search,
         allow_hosts: wanted.allow_hosts.to_vec(),
         resolved: wanted.resolved.iter().map(ToString::to_string).collect(),
         files: Vec::new(),

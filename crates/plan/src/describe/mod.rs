@@ -96,8 +96,11 @@ fn names_of(names: &[&str], most: usize) -> String {
 fn vary(cases: &[Case]) -> Vec<String> {
     let mut subjects: Vec<String> = Vec::new();
     let mut variants: HashMap<String, Vec<(String, Vec<&Case>)>> = HashMap::new();
+    let compares = cases.iter().any(|case| case.durability.is_some());
     for case in cases {
-        for (subject, text) in facts(case, &case.dir) {
+        let compared_with_none = (compares && case.durability.is_none())
+            .then(|| ("durability".to_owned(), "none, since no step carries a `${unique}`".to_owned()));
+        for (subject, text) in facts(case, &case.dir).into_iter().chain(compared_with_none) {
             let known = variants.entry(subject.clone()).or_insert_with(|| {
                 subjects.push(subject);
                 Vec::new()

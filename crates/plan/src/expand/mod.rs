@@ -78,6 +78,7 @@ pub(crate) fn check(root: &Node, from: SharedInputs<'_>) -> Checked {
             problems = r.problems;
             secrets.extend(r.secrets);
             plan.axes = matrix.axes;
+            plan.notes.extend(never_compared(&plan, &fields));
             plan.notes.extend(restarts(&plan));
             plan.notes.extend(late_events(&plan));
         }
@@ -337,6 +338,16 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
         .collect()
 }
 
+/// A remark if `durability` compares nothing in any case, since no load that a case has carries ids.
+fn never_compared(plan: &Plan, fields: &Fields<'_>) -> Option<String> {
+    let compares = plan.cases.iter().any(|case| case.durability.is_some());
+    (fields.get("durability").is_some() && !compares).then(|| {
+        "`durability` compares nothing: no step of any case carries a `${unique}`; put it into the requests that are \
+         stored, or count with `probe`"
+            .to_owned()
+    })
+}
+
 /// A remark if a component has `lifetime: case`: it is kept while trials of one case follow one another, which
 /// interleaving prevents.
 fn restarts(plan: &Plan) -> Option<String> {
@@ -424,7 +435,8 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
     }
     // A secret written out in the plan is known only once all of it is read.
     series::name(&mut loads, &Secrets::default());
-    let conditions = conditions::read(r, fields, &system, &loads);
+    let lacks_ids = events::lacks_ids(fields, &loads, left_out);
+    let conditions = conditions::read(r, fields, &system, &loads, lacks_ids);
     let events = events::read(r, fields);
     let levers = levers::read(r, fields);
     let profile = profile::read(r, fields);

@@ -6,8 +6,10 @@ use loadlab_record::expr::{self, Expr, ExprError, Figure, Formula, NameRef};
 
 use crate::keys;
 use crate::model::spec::{
-    Case, DrainSpec, Expression, FigureSpec, FindSpec, LoadSpec, Purpose, SystemSpec, planned_end_ns,
+    Case, DrainSpec, DurabilitySpec, Expression, FigureSpec, FindSpec, LoadSpec, Persisted, Purpose,
+    SystemSpec, planned_end_ns,
 };
+use crate::read::events;
 use crate::read::figures::{self, Known, NameRequirement};
 use crate::read::find;
 use crate::read::load;
@@ -25,14 +27,15 @@ pub(crate) struct Conditions {
     pub find: Option<FindSpec>,
 }
 
-/// Reads the conditions of a case whose system and loads are known.
+/// Reads the conditions of a case whose system and loads are known; `lacks_ids`, see [`events::lacks_ids`].
 pub(crate) fn read(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
     system: &SystemSpec,
     loads: &[LoadSpec],
+    lacks_ids: bool,
 ) -> Conditions {
-    let mut known = known(r, fields, system, loads);
+    let mut known = known(r, fields, system, loads, lacks_ids);
     let figures = figures::read(r, fields, known.as_mut());
     let find = find::read(r, fields, loads, &|r, node| {
         read_checked(r, node, Purpose::Expect, &|e| known.as_ref().map_or(Ok(()), |known| check(e, known)))
@@ -56,30 +59,56 @@ pub(crate) fn read(
     conditions
 }
 
-/// Names that have a value only with a section of the plan.
-const NEEDS: [NameRequirement; 3] = [
-    NameRequirement {
-        names: &["unanswered", "lost", "doubled", "persisted"],
-        section: "durability",
-        what: "says where to read what was stored",
-    },
-    NameRequirement { names: &["drain"], section: "drain", what: "says what to wait for after the load" },
-    NameRequirement { names: &["capacity"], section: "find", what: "says what to search for" },
+/// Names whose value `durability` finds out.
+const STORED: [&str; 4] = ["unanswered", "lost", "doubled", "persisted"];
+
+/// Names that have a value only with a section of the plan, which does something.
+const NEEDS: [(&[&str], &str, &str); 3] = [
+    (&STORED, "durability", "`durability` says where to read what was stored"),
+    (&["drain"], "drain", "`drain` says what to wait for after the load"),
+    (&["capacity"], "find", "`find` says what to search for"),
 ];
+
+/// The names that have no value in this case.
+fn missing(r: &Reader<'_>, fields: &Fields<'_>, lacks_ids: bool) -> Vec<NameRequirement> {
+    let of = |(names, section, hint): (&'static [&'static str], &'static str, &'static str)| {
+        if r.is_search && section == "find" {
+            // Whether or not the plan has a search of its own.
+            let why = "it is what the search finds".to_owned();
+            let hint = "say what a level must meet: `p99 < 100ms`";
+            return Some(NameRequirement { names, section, why, hint });
+        }
+        if let ("durability", true, Scope::Case(case)) = (section, lacks_ids, r.scope) {
+            let why = format!("no step of case `{}` carries a `${{unique}}`", case.name);
+            let hint = "put `${unique}` into its requests, or let the matrix say what each case expects";
+            return Some(NameRequirement { names, section, why, hint });
+        }
+        let why = format!("the plan has no `{section}`");
+        fields.get(section).is_none().then_some(NameRequirement { names, section, why, hint })
+    };
+    NEEDS.into_iter().filter_map(of).collect()
+}
 
 /// The names that conditions may use; `None` if something in the system or the loads is wrong, because a missing name
 /// may be due to that.
-fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[LoadSpec]) -> Option<Known> {
+fn known(
+    r: &Reader<'_>,
+    fields: &Fields<'_>,
+    system: &SystemSpec,
+    loads: &[LoadSpec],
+    lacks_ids: bool,
+) -> Option<Known> {
     let wanted = ["figures", "stop_when", "drain", "expect", "find"].iter().any(|k| fields.get(k).is_some());
     if !wanted || r.problems.count() > 0 || matches!(r.scope, Scope::Unknown) {
         return None;
     }
     let probes = system.probes.iter().map(|p| p.name.clone()).collect();
     let capacity = find::vary(fields).map(find::kind);
-    let missing = NEEDS.into_iter().filter(|need| fields.get(need.section).is_none()).collect();
+    let missing = missing(r, fields, lacks_ids);
     let batches = loads.iter().map(|load| load.batches).max().unwrap_or(1);
     // A search has loads of its own, as long as its levels.
-    let end_s = planned_end_ns(loads).filter(|_| capacity.is_none()).map(|ns| ns as f64 / 1e9);
+    let is_search = capacity.is_some() || r.is_search;
+    let end_s = planned_end_ns(loads).filter(|_| !is_search).map(|ns| ns as f64 / 1e9);
     Some(Known {
         names: names_of(system, loads),
         probes,
@@ -117,7 +146,8 @@ fn read_list(
 }
 
 fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Known>) -> Option<Expression> {
-    let is_search = known.is_some_and(|known| known.capacity.is_some());
+    // With `loadlab find`, what is expected is of each level, not of the plan's search as a whole.
+    let is_search = known.is_some_and(|known| known.capacity.is_some()) && !r.is_search;
     read_checked(r, node, purpose, &|e| {
         known.map_or(Ok(()), |known| check(e, known))?;
         check_when(e, purpose, is_search, known.map_or(&[], |known| known.figures.as_slice()))
@@ -196,39 +226,57 @@ fn check_when(expr: &Expr, purpose: Purpose, is_search: bool, figures: &[Figure]
     }
 }
 
-/// Removes expectations about tags that `--tags` left out of a case, with a remark for each.
+/// Said of what is left out because of `--tags`, behind "excludes".
+const ITS_TAG: &str = "its tag";
+const ALL_IDS: &str = "every step with `${unique}`";
+
+/// Removes from a case what `--tags` took the ground from, with a remark for each: expectations about tags, and the
+/// comparison of stored ids with what is expected of it.
 pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
     let series = load::series(&case.loads);
-    let is_left_out = |name: &str| {
-        name.strip_prefix("tag.").is_some_and(|rest| {
-            !series.iter().any(|t| rest.strip_prefix(t.as_str()).is_some_and(|after| after.starts_with('.')))
-        })
-    };
     let mut notes = Vec::new();
+    let is_by_ids = |durability: &DurabilitySpec| !matches!(durability.persisted, Persisted::Probe(_));
+    let has_no_ids = case.durability.as_ref().is_some_and(is_by_ids) && !events::carry_ids(&case.loads);
+    if has_no_ids {
+        // Of no ids none would be lost, whatever the system does.
+        case.durability = None;
+        notes.push(format!("`durability` is ignored: `--tags` excludes {ALL_IDS}"));
+    }
+    // What is excluded that a name is about.
+    let excluded = |name: &str| match name.strip_prefix("tag.") {
+        Some(rest) => {
+            let is_of = |tag: &String| rest.strip_prefix(tag).is_some_and(|after| after.starts_with('.'));
+            (!series.iter().any(is_of)).then_some(ITS_TAG)
+        }
+        None => (has_no_ids && STORED.contains(&name)).then_some(ALL_IDS),
+    };
     // Figures use the figures before them.
-    let mut gone: Vec<String> = Vec::new();
+    let mut gone: Vec<(String, &'static str)> = Vec::new();
+    let excluded_of = |names: Vec<NameRef>, gone: &[(String, &'static str)]| {
+        names.iter().find_map(|name| excluded(&name.text).or_else(|| excluded_with(gone, &name.text)))
+    };
     case.figures.retain(|figure| {
         let names = Formula::parse(&figure.value).map(|formula| formula.names()).unwrap_or_default();
-        let out = names.iter().any(|name| is_left_out(&name.text) || gone.contains(&name.text));
-        if out {
-            notes.push(format!("figure `{}` is ignored: `--tags` excludes its tag", figure.name));
-            gone.push(figure.name.clone());
+        let what = excluded_of(names, &gone);
+        if let Some(what) = what {
+            notes.push(format!("figure `{}` is ignored: `--tags` excludes {what}", figure.name));
+            gone.push((figure.name.clone(), what));
         }
-        !out
+        what.is_none()
     });
-    let left_out = |text: &str| {
-        let names = Expr::parse(text).map(|e| e.names()).unwrap_or_default();
-        names.iter().any(|name| is_left_out(&name.text) || gone.contains(&name.text))
-    };
     let searched = case.find.as_mut().map(|find| &mut find.expect);
     for list in [&mut case.expect, &mut case.stop_when].into_iter().chain(searched) {
         list.retain(|e| {
-            let out = left_out(&e.text);
-            if out {
-                notes.push(format!("`{}` is ignored: `--tags` excludes its tag", e.text));
-            }
-            !out
+            let names = Expr::parse(&e.text).map(|e| e.names()).unwrap_or_default();
+            let what = excluded_of(names, &gone);
+            notes.extend(what.map(|what| format!("`{}` is ignored: `--tags` excludes {what}", e.text)));
+            what.is_none()
         });
     }
     notes
+}
+
+/// Why a figure is gone, if it is one of these.
+fn excluded_with(gone: &[(String, &'static str)], name: &str) -> Option<&'static str> {
+    gone.iter().find(|(own, _)| own == name).map(|(_, what)| *what)
 }

@@ -157,6 +157,18 @@ fn carries_id(step: &Step) -> bool {
     texts.flat_map(|t| t.variables()).any(|variable| variable == Variable::Id)
 }
 
+/// Whether a step of these loads carries a `${unique}`.
+pub(crate) fn carry_ids(loads: &[LoadSpec]) -> bool {
+    loads.iter().flat_map(LoadSpec::steps).any(carries_id)
+}
+
+/// Whether the plan compares stored ids, but none of this case: its own loads carry none, though those that it leaves
+/// out may.
+pub(crate) fn lacks_ids(fields: &Fields<'_>, loads: &[LoadSpec], left_out: bool) -> bool {
+    let is_by_ids = |node: &Node| node.get("http").is_some() || node.get("command").is_some();
+    left_out && fields.get("durability").is_some_and(is_by_ids) && !carry_ids(loads)
+}
+
 pub(crate) fn read_durability(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
@@ -185,7 +197,7 @@ pub(crate) fn read_durability(
     };
     // If there are mistakes in the loads, a step may be missing because of them.
     let is_whole = r.problems.count() == 0 && !loads.is_empty();
-    let carries_none = !loads.iter().flat_map(LoadSpec::steps).any(carries_id);
+    let carries_none = !carry_ids(loads);
     // A load for other cases may carry a `${unique}`.
     if carries_none && left_out {
         return None;

@@ -28,7 +28,7 @@ pub(crate) struct Known {
     pub figures: Vec<Figure>,
     /// The kind of `capacity`, if the plan searches for it.
     pub capacity: Option<NumberKind>,
-    /// Names that have no value in this case, since the plan lacks what they need.
+    /// Names that have no value in this case, since it lacks what they need.
     pub missing: Vec<NameRequirement>,
     /// Batches of the load that has most of them.
     pub batches: u32,
@@ -36,14 +36,15 @@ pub(crate) struct Known {
     pub end_s: Option<f64>,
 }
 
-/// What some names need to have a value.
-#[derive(Clone, Copy)]
+/// What some names lack to have a value.
 pub(crate) struct NameRequirement {
     pub names: &'static [&'static str],
-    /// The section of the plan.
+    /// The section of the plan that gives them one.
     pub section: &'static str,
-    /// What the section does.
-    pub what: &'static str,
+    /// Why they have none.
+    pub why: String,
+    /// What would help.
+    pub hint: &'static str,
 }
 
 impl Known {
@@ -89,9 +90,8 @@ impl Known {
             let needs =
                 |need: &&NameRequirement| need.names.contains(&name.text.as_str()) || is_of_drain(need);
             if let Some(need) = self.missing.iter().find(needs) {
-                let text = shorten(&name.text);
-                let message = format!("`{text}` has no value: the plan has no `{}`", need.section);
-                return Err(error(message, format!("`{}` {}", need.section, need.what)));
+                let message = format!("`{}` has no value: {}", shorten(&name.text), need.why);
+                return Err(error(message, need.hint.to_owned()));
             }
         }
         self.check_windows(asked)?;

@@ -44,7 +44,7 @@ pub(crate) fn read(
     let load = the_load(r, &own, loads, fields)?;
     let (vary, range) = of_users.or(of_rate)?;
     let varied = loads.get(load)?;
-    if let Some((message, hint)) = unsearchable(varied, vary) {
+    if let Some((message, hint)) = unsearchable(varied, vary).or_else(|| unsteady_beside(loads, load)) {
         r.push(Problem::new(at, message).hint(hint));
         return None;
     }
@@ -87,6 +87,16 @@ pub fn unsearchable(load: &LoadSpec, vary: SearchVariable) -> Option<(String, St
         return Some((message, "search `users`".to_owned()));
     }
     None
+}
+
+/// Why the loads beside the one that a search varies are not the same throughout each level, and what to do instead.
+pub fn unsteady_beside(loads: &[LoadSpec], varied: usize) -> Option<(String, String)> {
+    let mut others = loads.iter().enumerate().filter(|(place, _)| *place != varied);
+    let (_, load) = others.find(|(_, load)| !load.stages.is_empty())?;
+    let name = &load.name;
+    let message = format!("`{name}` has stages, but the loads beside the one that a search varies stay the same");
+    let hint = "give it constant `users` or a `rate`; a profile of the plan can do so: --profile".to_owned();
+    Some((message, hint))
 }
 
 /// What only users can do that a load's users do.

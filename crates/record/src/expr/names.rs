@@ -98,7 +98,7 @@ pub(super) const COUNTS: [Named; 18] = [
 pub(super) const WHOLE: [Named; 8] = [
     named("rate", NumberKind::Rate, "Requests started per second of the measured window."),
     named("goodput", NumberKind::Rate, "Ok responses per second of the measured window."),
-    named("availability", NumberKind::Fraction, "ok / (ok + failed)."),
+    named("availability", NumberKind::Fraction, "ok / (ok + failed), without requests of programs."),
     named("concurrency", NumberKind::Plain, "Mean number of requests in flight."),
     named(
         "not_offered",

@@ -55,7 +55,8 @@ pub fn conditions_page() -> String {
     );
     let about = "The same figures of other times: the name of the distribution, a dot and the figure, such as `service.p99` or `connect.max`.";
     section(&mut out, "Other times", about, "", &[&SERIES]);
-    section(&mut out, "Counts", "Of the whole load, warm-up included.", "", &[&COUNTS]);
+    let about = "Of the whole load, warm-up included. `errors` leaves out requests of [programs](plan.md#programs), which are only counted.";
+    section(&mut out, "Counts", about, "", &[&COUNTS]);
     section(&mut out, "Rates and times of the load", "", "", &[&WHOLE]);
     let about =
         "`durability` in the plan says where to read what was stored; without it only `accepted` is known.";

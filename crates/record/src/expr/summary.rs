@@ -60,15 +60,18 @@ impl<'a> SummaryNumbers<'a> {
         {
             return Some(known_figure(distribution, figure, least, s.window.length_s()));
         }
-        if let Some(count) = counted(name, &s.requests, &s.failures) {
-            let is_seen = ["due", "started", "ok", "dropped"].contains(&name);
-            return Some(if s.load.is_command() && !is_seen { not_measured() } else { count });
+        if name == "errors" && !s.load.is_command() {
+            return Some(errors(s.requests.failed, s.started_by_loadlab()));
+        }
+        if let Some(count) = self.count(name, &s.requests, &s.failures) {
+            return Some(count);
         }
         let loss = |count: fn(&crate::documents::summary::Loss) -> u64| match &s.loss {
             Some(loss) => plain(count(loss)),
-            None => Known::Unknown("the plan does not say how to read what was stored".to_owned()),
+            None => Known::Unknown("what was stored was not compared: see `durability`".to_owned()),
         };
         Some(match name {
+            "availability" if s.load.is_command() => not_measured(),
             "availability" => optional(s.availability, NumberKind::Fraction, "nothing ended"),
             "rate" => Known::Is(s.rate_per_s.started, NumberKind::Rate),
             "goodput" => Known::Is(s.rate_per_s.ok, NumberKind::Rate),
@@ -95,6 +98,21 @@ impl<'a> SummaryNumbers<'a> {
                 return number().or_else(system).or_else(|| self.of_figure(name));
             }
         })
+    }
+
+    /// A count of a load or of a part of it, if it is known: of a program's requests only how many there were.
+    fn count(&self, name: &str, requests: &Requests, failures: &Failures) -> Option<Known> {
+        let count = counted(name, requests, failures)?;
+        let is_seen = ["due", "started", "ok", "dropped"].contains(&name);
+        Some(if self.summary.load.is_command() && !is_seen { not_measured() } else { count })
+    }
+
+    /// The counts of some ticks without those of programs.
+    fn sent_by_loadlab(&self, ticks: impl Iterator<Item = &'a Tick>) -> Counts {
+        let mut counts = Counts::default();
+        let own = ticks.filter(|tick| !self.summary.load.is_program(&tick.load));
+        own.for_each(|tick| counts.merge(&tick.counts));
+        counts
     }
 
     /// A distribution by its prefix, and the least time that is known exactly in it.
@@ -191,11 +209,12 @@ impl<'a> SummaryNumbers<'a> {
             (_, "ok") if FIGURES.contains(&figure) => Some(of_times(&batch.ok_response_ms, None)),
             ("accepted", _) if self.summary.loss.is_none() => Some(plain(batch.requests.ok)),
             ("in_flight", _) => None,
-            _ => {
-                let count = counted(name, &batch.requests, &batch.failures)?;
-                let is_seen = ["due", "started", "ok", "dropped"].contains(&name);
-                Some(if self.summary.load.is_command() && !is_seen { not_measured() } else { count })
+            // The batch's counts include what programs made in it; its ticks tell loads apart.
+            ("errors", _) if self.summary.load.has_programs() && !self.summary.load.is_command() => {
+                let own = self.sent_by_loadlab(self.ticks.iter().filter(|t| t.batch + 1 == number));
+                Some(errors(own.failed(), own.started))
             }
+            _ => self.count(name, &batch.requests, &batch.failures),
         }
     }
 
@@ -212,6 +231,10 @@ impl<'a> SummaryNumbers<'a> {
             return Some(self.figure_within(&series, figure, window));
         }
         let inside = self.ticks.iter().filter(|t| is_inside(t.from_s, t.to_s, window));
+        if name == "errors" && !self.summary.load.is_command() {
+            let own = self.sent_by_loadlab(inside);
+            return Some(errors(own.failed(), own.started));
+        }
         let mut counts = Counts::default();
         let (mut from_s, mut to_s) = (f64::INFINITY, f64::NEG_INFINITY);
         for tick in inside {
@@ -225,7 +248,7 @@ impl<'a> SummaryNumbers<'a> {
             "accepted" if self.summary.loss.is_none() => plain(counts.ok),
             // in-flight requests carry over from tick to tick, and must not be summed
             "in_flight" => no_window(),
-            _ => counted(name, &Requests::from(&counts), &counts.failures).unwrap_or_else(no_window),
+            _ => self.count(name, &Requests::from(&counts), &counts.failures).unwrap_or_else(no_window),
         })
     }
 
@@ -344,13 +367,19 @@ fn no_window() -> Known {
     Known::Unknown("it is not recorded every second, so windows do not apply to it".to_owned())
 }
 
-/// A count by its name, and the share of errors.
 fn not_measured() -> Known {
     Known::Unknown(
         "a program makes the load: its requests are counted, but nothing else about them is known".to_owned(),
     )
 }
 
+/// Failures as a share of the requests that were started.
+fn errors(failed: u64, started: u64) -> Known {
+    let share = (started > 0).then(|| failed as f64 / started as f64);
+    optional(share, NumberKind::Fraction, "nothing was started")
+}
+
+/// A count by its name, and the share of errors.
 fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known> {
     Some(plain(match name {
         "due" => requests.due,
@@ -359,10 +388,7 @@ fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known
         "ok" => requests.ok,
         "failed" => requests.failed,
         "in_flight" => requests.in_flight,
-        "errors" => {
-            let share = (requests.started > 0).then(|| requests.failed as f64 / requests.started as f64);
-            return Some(optional(share, NumberKind::Fraction, "nothing was started"));
-        }
+        "errors" => return Some(errors(requests.failed, requests.started)),
         _ => failures.get(Failure::ALL.into_iter().find(|f| f.name() == name)?),
     }))
 }

@@ -211,7 +211,7 @@ fn programs<'a>(
     groups: &Groups,
     members: &BTreeMap<&'a str, Vec<(&str, &ComponentSummary)>>,
 ) -> Vec<&'a str> {
-    let has_programs = load.is_command() || load.loads.values().any(LoadFacts::is_command);
+    let has_programs = load.has_programs();
     let is_component = |name: &str| groups.all.iter().any(|(component, _)| component == name);
     members.keys().copied().filter(|name| has_programs && !is_component(name)).collect()
 }

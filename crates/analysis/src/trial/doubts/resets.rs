@@ -16,17 +16,16 @@ const SHARE: f64 = 0.001;
 /// failure.
 pub(super) fn resent_after_reset(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let resent = summary.connections.resent_after_reset;
-    let share = share_of(resent as f64, summary.requests.started as f64)?;
+    // Requests that a program makes are not known to be sent again.
+    let started = summary.started_by_loadlab() as f64;
+    let share = share_of(resent as f64, started)?;
     let turned = turned_by(summary, resent, &grounds.planned.figures);
     if resent == 0 || share < SHARE && turned.is_none() {
         return None;
     }
     // A request that was sent again and then failed counts in both.
-    let failed = summary.requests.failed as f64 / summary.requests.started as f64;
-    let most = share_of(
-        (summary.requests.failed + resent.min(summary.requests.ok)) as f64,
-        summary.requests.started as f64,
-    )?;
+    let failed = summary.requests.failed as f64 / started;
+    let most = share_of((summary.requests.failed + resent.min(summary.requests.ok)) as f64, started)?;
     let so = turned.as_ref().map_or(String::new(), |expr| format!(", and `{expr}` does not hold"));
     doubt(
         "resent_after_reset",
@@ -35,7 +34,7 @@ pub(super) fn resent_after_reset(summary: &Summary, grounds: &Grounds<'_>) -> Op
             "{} of {} requests ({}) were sent again because a connection that had been used before was reset without an \
              answer; if the server had read them, up to {} of the requests failed instead of {}{so}",
             format_count(resent as f64),
-            format_count(summary.requests.started as f64),
+            format_count(started),
             format_percent_short(share),
             format_percent_short(most),
             format_percent_short(failed),
@@ -55,8 +54,10 @@ fn turned_by(summary: &Summary, resent: u64, figures: &[Figure]) -> Option<Strin
     worst.requests.ok -= resent;
     worst.requests.failed += resent;
     worst.failures.add(Failure::Reset, resent);
-    let ended = worst.requests.ok + worst.requests.failed;
-    worst.availability = worst.availability.map(|_| worst.requests.ok as f64 / ended as f64);
+    // All requests of a program count as ok, and none of them in the availability.
+    let made = summary.requests.started - summary.started_by_loadlab();
+    let ok = worst.requests.ok.saturating_sub(made);
+    worst.availability = worst.availability.map(|_| ok as f64 / (ok + worst.requests.failed) as f64);
     let numbers = SummaryNumbers::new(&worst, &[]);
     let held = summary.expectations.iter().filter(|expectation| expectation.holds == Some(true));
     let fails = |text: &str| {

@@ -11,7 +11,7 @@ pub struct Http2Error {
     pub message: &'static str,
 }
 
-/// A response's head is longer than 64 KiB.
+/// A response's head is longer than 64 KiB. Reported after the end of the request that it answers.
 pub const HEAD_TOO_LARGE: Http2Error = flood("a response head is too long");
 
 pub(super) const fn protocol(message: &'static str) -> Http2Error {

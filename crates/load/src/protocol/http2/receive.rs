@@ -242,7 +242,7 @@ impl Session {
         self.head = Some(OpenHead { stream: head.stream, end, continuations: 0 });
         self.block.clear();
         self.block.extend_from_slice(block);
-        self.bound_block()
+        self.bound_block(head.stream, sink)
     }
 
     #[cold]
@@ -262,7 +262,7 @@ impl Session {
         }
         let open = *open;
         self.block.extend_from_slice(payload);
-        self.bound_block()?;
+        self.bound_block(head.stream, sink)?;
         if !head.has(flag::END_HEADERS) {
             return Ok(());
         }
@@ -274,8 +274,17 @@ impl Session {
         result
     }
 
-    fn bound_block(&self) -> Result<(), Http2Error> {
-        if self.block.len() > MAX_LIST { Err(HEAD_TOO_LARGE) } else { Ok(()) }
+    fn bound_block(&mut self, id: u32, sink: &mut impl FnMut(Event<'_>)) -> Result<(), Http2Error> {
+        if self.block.len() > MAX_LIST { Err(self.head_too_large(id, sink)) } else { Ok(()) }
+    }
+
+    /// Ends the stream whose head is too long; the connection is to end with the fault that is returned.
+    #[cold]
+    fn head_too_large(&mut self, id: u32, sink: &mut impl FnMut(Event<'_>)) -> Http2Error {
+        if let Some(stream) = self.forget(id) {
+            sink(Event::HeadTooLarge { token: stream.token });
+        }
+        HEAD_TOO_LARGE
     }
 
     /// Handles a whole block of fields: a head, an interim head, or trailers.
@@ -290,7 +299,10 @@ impl Session {
     ) -> Result<(), Http2Error> {
         let token = self.streams.get(id).map(|stream| stream.token);
         // Also for an ended stream: the table must keep up.
-        let facts = self.unpack(block, token, sink)?;
+        let facts = match self.unpack(block, token, sink) {
+            Err(HEAD_TOO_LARGE) => return Err(self.head_too_large(id, sink)),
+            unpacked => unpacked?,
+        };
         let Some(stream) = self.streams.get(id) else { return self.floods.stray() };
         let token = stream.token;
         let status = facts.status;

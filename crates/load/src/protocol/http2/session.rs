@@ -71,8 +71,8 @@ impl Default for Settings {
     }
 }
 
-/// Something that happened on a connection. A request is over after `end`, `Reset`, `Malformed` or `Unprocessed`; its
-/// token may then be used again.
+/// Something that happened on a connection. A request is over after `end`, `Reset`, `Malformed`, `HeadTooLarge` or
+/// `Unprocessed`; its token may then be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A field of a head (including interim ones) or of trailers; reported before the `Head` it belongs to.
@@ -115,6 +115,12 @@ pub enum Event<'a> {
         token: u32,
         /// What is malformed, in words.
         message: &'static str,
+    },
+    /// The response's head is longer than 64 KiB. The connection ends, since the heads after it cannot be decoded
+    /// without it.
+    HeadTooLarge {
+        /// Token of the request.
+        token: u32,
     },
     /// The server sent GOAWAY: no new request may be sent. Requests it has not processed follow as `Unprocessed`.
     GoAway {

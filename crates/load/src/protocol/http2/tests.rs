@@ -17,6 +17,7 @@ enum Seen {
     Data(u32, Vec<u8>, bool),
     Reset(u32, &'static str),
     Malformed(u32, &'static str),
+    HeadTooLarge(u32),
     GoAway(u32, &'static str),
     Unprocessed(u32),
     MaxStreams(u32),
@@ -69,6 +70,7 @@ impl Driven {
                 Event::Data { token, bytes, end } => Seen::Data(token, bytes.to_vec(), end),
                 Event::Reset { token, code } => Seen::Reset(token, code.name()),
                 Event::Malformed { token, message } => Seen::Malformed(token, message),
+                Event::HeadTooLarge { token } => Seen::HeadTooLarge(token),
                 Event::GoAway { last_stream, code } => Seen::GoAway(last_stream, code.name()),
                 Event::Unprocessed { token } => Seen::Unprocessed(token),
                 Event::SettingsChanged { max_streams } => Seen::MaxStreams(max_streams),
@@ -729,21 +731,32 @@ fn frames_in_flight_for_cancelled_streams_are_no_flood() {
 #[test]
 fn heads_without_end_are_bounded() {
     let first = frame(kind::HEADERS, 0, 1, OK);
-    for (piece, message) in
-        [(&b""[..], "a head in too many frames"), (&[0x88; 1000], "a response head is too long")]
-    {
-        let mut driven = Driven::new(Settings::default(), 1);
+    let endless = |piece: &[u8]| {
+        let mut driven = Driven::new(Settings::default(), 2);
         driven.receive(&first);
         for _ in 0..=MAX_CONTINUATIONS {
             driven.receive(&frame(kind::CONTINUATION, 0, 1, piece));
         }
-        let fault = Http2Error { code: Code::ENHANCE_YOUR_CALM, message };
-        assert_eq!(driven.seen, [Seen::Fault(fault)]);
-    }
+        driven
+    };
+    let message = "a head in too many frames";
+    let fault = Seen::Fault(Http2Error { code: Code::ENHANCE_YOUR_CALM, message });
+    assert_eq!(endless(b"").seen, [fault]);
+    // Its request alone is reported; the other one only loses the connection.
+    let driven = endless(&[0x88; 1000]);
+    assert_eq!(driven.seen, [Seen::HeadTooLarge(100), Seen::Fault(HEAD_TOO_LARGE)]);
+    assert_eq!(driven.session.open_tokens().collect::<Vec<_>>(), [101]);
     // Short when encoded, long when decoded.
-    let mut driven = Driven::new(Settings::default(), 1);
-    driven.receive(&headers(1, true, &[0x88].repeat(MAX_LIST / 40)));
-    assert!(matches!(driven.seen[..], [Seen::Fault(Http2Error { code: Code::ENHANCE_YOUR_CALM, .. })]));
+    let long = headers(1, true, &[0x88].repeat(MAX_LIST / 40));
+    let mut driven = Driven::new(Settings::default(), 2);
+    driven.receive(&long);
+    assert_eq!(driven.seen, [Seen::HeadTooLarge(100), Seen::Fault(HEAD_TOO_LARGE)]);
+    // Of a request that was given up, nobody is told.
+    let mut driven = Driven::new(Settings::default(), 2);
+    driven.session.cancel(100, &mut driven.out);
+    driven.receive(&long);
+    assert_eq!(driven.seen, [Seen::Fault(HEAD_TOO_LARGE)]);
+    assert_eq!(driven.session.open_tokens().collect::<Vec<_>>(), [101]);
 }
 
 #[test]

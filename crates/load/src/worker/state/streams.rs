@@ -10,7 +10,7 @@ use loadlab_record::counts::outcome::Failure;
 use crate::io::ConnId;
 use crate::journey::response::write_field;
 use crate::protocol::http1::BodySink;
-use crate::protocol::http2::{Code, Event, Session};
+use crate::protocol::http2::{Code, Event, HEAD_TOO_LARGE, Session};
 use crate::spec::LoadSpec;
 use crate::worker::state::SlotId;
 use crate::worker::state::slots::{Fact, Slots};
@@ -156,6 +156,10 @@ impl EventApplier<'_> {
             }
             Event::Malformed { token, message } => {
                 self.ended.push(StreamOutcome::Failed(token, Failure::Protocol, message));
+            }
+            Event::HeadTooLarge { token } => {
+                let message = HEAD_TOO_LARGE.message;
+                self.ended.push(StreamOutcome::Failed(token, Failure::TooLarge, message));
             }
         }
     }

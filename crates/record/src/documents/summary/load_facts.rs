@@ -90,6 +90,16 @@ impl LoadFacts {
     pub fn is_command(&self) -> bool {
         self.model == LoadModel::Command
     }
+
+    /// Whether a program makes the load of this name.
+    pub fn is_program(&self, load: &str) -> bool {
+        self.loads.get(load).map_or(self.is_command(), LoadFacts::is_command)
+    }
+
+    /// Whether programs make some of several loads, or all.
+    pub fn has_programs(&self) -> bool {
+        self.is_command() || self.loads.values().any(LoadFacts::is_command)
+    }
 }
 
 /// A stage of a load: a straight line from one level to another. Levels are users, or requests per second.

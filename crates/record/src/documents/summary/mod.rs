@@ -62,7 +62,7 @@ pub struct Summary {
     pub failures: Failures,
     /// Complete responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// ok / (ok + failed); `null` when nothing ended.
+    /// ok / (ok + failed) of the requests that loadlab sent; `null` when none of them ended.
     pub availability: Option<f64>,
     /// Mean number of requests in flight in the window.
     pub concurrency_mean: f64,
@@ -134,6 +134,13 @@ impl Summary {
     /// How long the planned load lasted, seconds, without the wait for stragglers.
     pub fn asked_s(&self) -> f64 {
         self.elapsed_s.min(self.window.to_s)
+    }
+
+    /// Requests that loadlab itself started: those that a program makes are only counted, and nobody sees one fail.
+    pub fn started_by_loadlab(&self) -> u64 {
+        let of_programs = self.by_load.iter().filter(|(name, _)| self.load.is_program(name));
+        let made: u64 = of_programs.map(|(_, load)| load.requests.started).sum();
+        self.requests.started.saturating_sub(made)
     }
 
     /// Whether the load continued for stragglers for a noticeable time: 2 % of its window.
