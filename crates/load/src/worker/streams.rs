@@ -22,7 +22,8 @@ use crate::worker::state::streams::{EventApplier, Http2Connection, StreamOutcome
 use crate::worker::state::tls::put;
 
 /// Why requests failed that shared a connection with one whose response had too long a head.
-const OTHER_HEAD_TOO_LARGE: &str = "the connection was closed because the head of another response is too long";
+const OTHER_HEAD_TOO_LARGE: &str =
+    "the connection was closed because the head of another response is too long";
 
 impl<'r> Worker<'r> {
     /// Performs the first action for a request: sends it, or lets it wait until it can be sent.

@@ -94,7 +94,8 @@ pub fn unsteady_beside(loads: &[LoadSpec], varied: usize) -> Option<(String, Str
     let mut others = loads.iter().enumerate().filter(|(place, _)| *place != varied);
     let (_, load) = others.find(|(_, load)| !load.stages.is_empty())?;
     let name = &load.name;
-    let message = format!("`{name}` has stages, but the loads beside the one that a search varies stay the same");
+    let message =
+        format!("`{name}` has stages, but the loads beside the one that a search varies stay the same");
     let hint = "give it constant `users` or a `rate`; a profile of the plan can do so: --profile".to_owned();
     Some((message, hint))
 }
