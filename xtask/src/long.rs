@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// Faults in a swarm, at moments that differ from round to round: in agents, the coordinator, the NATS server, networks
 /// and disks. Each test plants one fault, and checks that the server's own count and the record agree.
 fn faults() -> Outcome {
-    const TESTS: [&str; 10] = [
+    const TESTS: [&str; 12] = [
         "run_swarm::a_lost_agent_fails_the_trial",
         "run_swarm::a_nats_server_that_is_killed_and_started_again",
         "run_swarm::the_others_go_on_without_a_lost_agent",
@@ -119,6 +119,8 @@ fn faults() -> Outcome {
         "run_resume::a_run_that_was_killed_goes_on",
         "run_swarm::a_stalled_nats_server_loses_no_agent_and_no_request",
         "run_swarm::an_agent_takes_the_place_that_it_lost",
+        "run_swarm_outages::a_report_that_the_server_lost_is_sent_again",
+        "run_swarm_outages::an_agent_that_was_given_up_stops",
     ];
     const ROUNDS: usize = 7;
     let mut failed = Vec::new();

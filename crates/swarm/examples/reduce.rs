@@ -56,7 +56,7 @@ fn main() {
         let id = ReportId { slot, epoch: 0, number: round as u64 };
         reducer.take(id, Block::open(bytes).expect("it was packed here"))
     });
-    let outcome = merged_blocks(&whole, agents, reports);
+    let outcome = merged_blocks(&whole, agents, reports, &mut |_| {});
     println!(
         "{:.3} {halfway:.1} {:.1} {each} {}",
         (cpu_s() - began_s) / seconds as f64,

@@ -25,6 +25,8 @@ pub struct Agents {
     loads: BTreeMap<u64, OrderedLoad>,
     /// Since when no agent can be heard because the coordinator has no connection.
     deaf_since_ns: Option<u64>,
+    /// Since when the coordinator has heard itself without an interruption.
+    hears_since_ns: u64,
     /// The last echo that the coordinator received of its own messages through the server. Agents silent since then may
     /// have sent something that the server, or the coordinator itself, has not processed yet.
     last_echo: Option<Echo>,
@@ -51,6 +53,8 @@ struct SlotState {
     seen_ns: u64,
     /// When its last sign of life arrived.
     sign_ns: u64,
+    /// Since when it has given signs of life without being lost.
+    alive_since_ns: u64,
     /// When the server was found to have no connection to it any more.
     gone_ns: Option<u64>,
 }
@@ -82,6 +86,7 @@ impl Agents {
             states: vec![SlotState::default(); slots],
             loads: BTreeMap::new(),
             deaf_since_ns: None,
+            hears_since_ns: 0,
             last_echo: None,
         }
     }
@@ -102,6 +107,9 @@ impl Agents {
     /// Records a sign of life.
     pub fn seen(&mut self, slot: usize, epoch: u32, now_ns: u64) {
         if let Some(state) = self.states.get_mut(slot).filter(|state| state.epoch == epoch) {
+            if now_ns.saturating_sub(state.seen_ns) > LOST_AFTER_NS {
+                state.alive_since_ns = now_ns;
+            }
             state.seen_ns = state.seen_ns.max(now_ns);
             state.sign_ns = now_ns;
             state.gone_ns = None;
@@ -129,6 +137,7 @@ impl Agents {
                 self.heard(now_ns, now_ns);
             }
         } else {
+            self.hears_since_ns = now_ns;
             self.deaf_since_ns.get_or_insert(now_ns);
             self.states.iter_mut().for_each(|state| state.seen_ns = state.seen_ns.max(now_ns));
         }
@@ -139,6 +148,7 @@ impl Agents {
         let before = self.last_echo.unwrap_or(Echo { said_ns, at_ns: now_ns });
         // What agents sent in the meantime arrives in any order relative to the coordinator's own echoes.
         if now_ns.saturating_sub(before.at_ns) > QUIET_NS {
+            self.hears_since_ns = now_ns;
             self.states.iter_mut().for_each(|state| state.seen_ns = state.seen_ns.max(now_ns));
         }
         self.last_echo = Some(Echo { said_ns: said_ns.max(before.said_ns), at_ns: now_ns });
@@ -189,7 +199,7 @@ impl Agents {
     /// A slot's present agent as the sender of a part.
     fn sender_of(&self, slot: usize) -> Sender {
         let SlotState { epoch, seen_ns, .. } = self.states[slot];
-        Sender { name: self.name(slot).to_owned(), epoch, reported_ns: seen_ns, asked_ns: 0 }
+        Sender { name: self.name(slot).to_owned(), epoch, reported_ns: seen_ns, ..Sender::default() }
     }
 
     /// Records that a load was ordered.
@@ -202,7 +212,7 @@ impl Agents {
     pub fn answered(&mut self, slot: usize, epoch: u32, answer: Answer) {
         let name = self.name(slot).to_owned();
         let Some(load) = self.loads.get_mut(&answer.load) else { return };
-        if load.senders.get(slot).is_none_or(|sender| sender.epoch != epoch) {
+        if !load.is_sender(slot, epoch) {
             return;
         }
         let Some(answered) = load.answers.get_mut(slot) else { return };
@@ -215,6 +225,7 @@ impl Agents {
         if is_first {
             let is_ready = answer.ready.is_ok();
             *answered = Some(answer.ready);
+            load.senders[slot].reported_ns = self.states[slot].seen_ns;
             if is_ready && takes_over {
                 load.joined(slot, answer.joins_ns);
             }
@@ -227,6 +238,8 @@ impl Agents {
         let (mut waiting, mut uncertainty_ns) = (Vec::new(), 0);
         for (slot, answer) in load.answers.iter().enumerate() {
             match answer {
+                // Whoever has the slot now has not been told of the load, or nobody has it.
+                _ if self.states[slot].epoch != load.senders[slot].epoch => waiting.push(slot),
                 None => waiting.push(slot),
                 Some(Ok(clock)) => uncertainty_ns = uncertainty_ns.max(clock.uncertainty_ns),
                 Some(Err(why)) => return Readiness::Refused(slot, why.clone()),
@@ -254,12 +267,13 @@ impl Agents {
         let Some(of) = self.loads.get(&load).filter(|_| self.deaf_for_ns(now_ns) == 0) else {
             return Vec::new();
         };
-        let is_alive = |slot: &usize| {
-            let is_sender =
-                |state: &SlotState| state.claim.is_some() && state.epoch == of.senders[*slot].epoch;
-            self.states.get(*slot).is_some_and(is_sender) && !self.is_silent(*slot, now_ns)
+        let late = |slot: usize| {
+            let state = self.states.get(slot).filter(|_| !self.is_silent(slot, now_ns))?;
+            // Until it could report and be heard, nothing was missing.
+            let since_ns = begun_ns.max(state.alive_since_ns).max(self.hears_since_ns);
+            of.overdue(slot, since_ns, now_ns).filter(|overdue| overdue.epoch == state.epoch)
         };
-        self.under_way(load).filter(is_alive).filter_map(|slot| of.overdue(slot, begun_ns, now_ns)).collect()
+        self.under_way(load).filter_map(late).collect()
     }
 
     /// Whether it is time to ask a slot's agent to send its reports again; remembers that it was asked.
@@ -277,7 +291,14 @@ impl Agents {
         self.loads.get(&load).is_none_or(|load| load.reducer.is_over())
     }
 
-    /// Records that a report cannot be used.
+    /// Records that a report of an agent cannot be used.
+    pub fn damaged_by(&mut self, load: u64, slot: usize, epoch: u32, why: String) {
+        if self.loads.get(&load).is_some_and(|load| load.is_sender(slot, epoch)) {
+            self.damaged(load, why);
+        }
+    }
+
+    /// Records that the reports of a load cannot be used.
     pub fn damaged(&mut self, load: u64, why: String) {
         if let Some(load) = self.loads.get_mut(&load) {
             load.damage.get_or_insert(why);
@@ -344,7 +365,7 @@ impl Agents {
             }
             load.answers[slot] = None;
             let (name, epoch, reported_ns) = (claim.agent.clone(), state.epoch, state.seen_ns);
-            load.senders[slot] = Sender { name, epoch, reported_ns, asked_ns: 0 };
+            load.senders[slot] = Sender { name, epoch, reported_ns, ..Sender::default() };
             if load.order < state.from_order {
                 joining.push((slot, state.epoch));
             }
@@ -371,6 +392,7 @@ impl Agents {
                 load.lose(slot, &claim.agent, state.last_heard());
                 load.reports.extend(load.reducer.finish_slot(slot));
                 load.ended[slot] = true;
+                load.senders[slot].is_given_up = true;
                 given_up.push((slot, state.epoch));
             }
         }
@@ -391,6 +413,13 @@ impl Agents {
     /// The name of the agent that sends a part of a load, or sent it last.
     pub fn sender(&self, load: u64, slot: usize) -> &str {
         self.loads.get(&load).and_then(|load| load.senders.get(slot)).map_or("", |sender| &sender.name)
+    }
+
+    /// Whether a slot's agent has to send its part of another load, too.
+    pub fn is_busy_elsewhere(&self, slot: usize, but: u64) -> bool {
+        let epoch = self.states.get(slot).map_or(0, |state| state.epoch);
+        let others = self.loads.iter().filter(|(load, _)| **load != but);
+        others.into_iter().any(|(_, load)| load.is_sender(slot, epoch) && !load.ended[slot])
     }
 
     /// Agents that were lost before their part of a load had ended.
@@ -614,6 +643,11 @@ mod tests {
         assert_eq!(agents.losses(0), []);
         assert_eq!(agents.give_up_dead(0, DEAD_NS + 1), [(1, 0)]);
         assert_eq!(agents.give_up_dead(0, DEAD_NS + 2), []);
+        // What one reports that was given up is nobody's business any more.
+        agents.damaged_by(0, 1, 0, "late".into());
+        agents.answered(1, 0, Answer { load: 0, ready: Err("late".into()), joins_ns: None });
+        agents.answered(1, 0, Answer { load: 0, ready: Err("later".into()), joins_ns: None });
+        assert_eq!(agents.damage(0), None);
         assert_eq!(agents.losses(0).len(), 1);
         assert_eq!(agents.lost(0, DEAD_NS + 2), [0]);
         assert!(agents.next_report(0).is_some_and(|next| next.part == 1 && next.block.known().is_none()));
@@ -655,6 +689,9 @@ mod tests {
         let mut agents = Agents::new(2);
         (0..2).for_each(|slot| agents.claim(slot, 0, claim("a"), 0));
         agents.ordered(0, 0);
+        let ready = Ok(Clock { offset_ns: 0, uncertainty_ns: 2 });
+        let answer = Answer { load: 0, ready, joins_ns: None };
+        (0..2).for_each(|slot| agents.answered(slot, 0, answer.clone()));
         let id = |slot, number| ReportId { slot, epoch: 0, number };
         let s = |s: u64| s * SECOND_NS;
         let overdue = |agents: &Agents, now_ns| -> Vec<(usize, u64, u64)> {
@@ -673,17 +710,47 @@ mod tests {
             agents.may_ask(0, 0, s(112)) && !agents.may_ask(0, 0, s(113)) && agents.may_ask(0, 0, s(123))
         );
         assert_eq!(overdue(&agents, s(118)), [], "silent agents are lost, not overdue");
-        agents.reported(0, id(0, 1), counted(s(2), 0), s(118));
-        assert_eq!(overdue(&agents, s(120)), []);
+        // One that was silent has some time when it is back, and so has one that could not be heard.
+        agents.seen(1, 0, s(119));
+        assert_eq!((overdue(&agents, s(123)), overdue(&agents, s(124))), (vec![], vec![]));
+        (120..=131).for_each(|now| agents.seen(1, 0, s(now)));
+        assert_eq!(overdue(&agents, s(131)), [(1, 12, 12)]);
+        agents.connected(false, s(132));
+        agents.connected(true, s(133));
+        agents.seen(1, 0, s(134));
+        assert_eq!(overdue(&agents, s(134)), []);
+        agents.reported(0, id(0, 1), counted(s(2), 0), s(134));
         let of_first = std::iter::from_fn(|| agents.next_report(0)).filter(|report| report.part == 0);
         assert_eq!(of_first.count(), 14);
+    }
+
+    /// A load does not begin while the agent that was ready for a part is gone, and nobody else is.
+    #[test]
+    fn a_slot_that_was_lost_after_it_was_ready_is_not_ready() {
+        let mut agents = Agents::new(1);
+        agents.claim(0, 0, claim("a"), 0);
+        agents.ordered(0, 0);
+        let ready = Ok(Clock { offset_ns: 0, uncertainty_ns: 2 });
+        let answer = Answer { load: 0, ready, joins_ns: None };
+        agents.answered(0, 0, answer.clone());
+        assert_eq!(agents.readiness(0), Readiness::Ready { uncertainty_ns: 2 });
+        assert!(!agents.is_busy_elsewhere(0, 0) && agents.is_busy_elsewhere(0, 1));
+        assert!(agents.vacate(0, 1));
+        assert_eq!(agents.readiness(0), Readiness::Waiting(vec![0]));
+        agents.claim(0, 1, claim("b"), 0);
+        assert_eq!(agents.readiness(0), Readiness::Waiting(vec![0]));
+        assert_eq!(agents.joining(0), [(0, 1)]);
+        assert_eq!(agents.readiness(0), Readiness::Waiting(vec![0]));
+        agents.answered(0, 1, answer);
+        assert_eq!(agents.readiness(0), Readiness::Ready { uncertainty_ns: 2 });
     }
 
     /// While nobody sends a part, the others' seconds go on, and what is reported of it later follows.
     #[test]
     fn seconds_go_on_without_a_vacant_part() {
-        let mut agents = Agents::new(1);
+        let mut agents = Agents::new(2);
         agents.claim(0, 0, claim("a"), 0);
+        agents.claim(1, 0, claim("other"), 0);
         agents.ordered(0, 0);
         let id = |epoch| ReportId { slot: 0, epoch, number: 0 };
         agents.reported(0, id(0), counted(2 * SECOND_NS, 3), 0);
@@ -692,16 +759,22 @@ mod tests {
         agents.pass_vacant(0, 4 * SECOND_NS + 1);
         agents.pass_vacant(0, 3 * SECOND_NS);
         agents.claim(0, 1, claim("b"), 0);
-        assert_eq!((agents.sender(0, 0), agents.joining(0)), ("a", vec![(0, 1)]));
+        assert_eq!(agents.sender(0, 0), "a");
+        assert_eq!(agents.joining(0), [(0, 1)]);
         agents.pass_vacant(0, 9 * SECOND_NS);
         agents.reported(0, id(1), counted(6 * SECOND_NS, 0), 0);
+        assert!(agents.vacate(0, 2));
+        agents.pass_vacant(0, 7 * SECOND_NS);
+        // Once nobody else sends anything, no second is held up.
+        agents.reported(0, ReportId { slot: 1, epoch: 0, number: 0 }, Block::end(), 0);
+        agents.pass_vacant(0, 9 * SECOND_NS);
         let found: Vec<(u64, u64)> = std::iter::from_fn(|| agents.next_report(0))
             .map(|report| match report.block.into_content(None).0 {
                 PartContent::Counted(delta) => (delta.until_ns / SECOND_NS, delta.counts.in_flight),
                 PartContent::Ended(_) => (99, 99),
             })
             .collect();
-        assert_eq!(found, [(2, 0), (2, 3), (3, 0), (4, 0), (6, 0)]);
+        assert_eq!(found, [(2, 0), (2, 3), (3, 0), (4, 0), (6, 0), (7, 0), (99, 99)]);
         assert_eq!((agents.sender(0, 0), agents.losses(0)[0].until_ns), ("b", 2 * SECOND_NS));
     }
 

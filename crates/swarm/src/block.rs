@@ -140,7 +140,7 @@ pub struct Block {
 }
 
 /// What is needed of a block before its turn comes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct SecondHead {
     /// See [`Delta::until_ns`].
     pub until_ns: u64,
@@ -154,6 +154,14 @@ pub struct SecondHead {
     pub gaps: Gaps,
     /// Whether it is the part's last second.
     pub last: bool,
+}
+
+impl Default for SecondHead {
+    /// Nothing was reported yet, so the window has no end.
+    fn default() -> Self {
+        let (until_ns, in_flight, due, gaps) = Default::default();
+        SecondHead { until_ns, in_flight, due, window_to_ns: u64::MAX, gaps, last: false }
+    }
 }
 
 impl std::fmt::Debug for Block {

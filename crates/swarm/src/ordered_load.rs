@@ -35,10 +35,12 @@ pub(crate) struct Sender {
     pub name: String,
     /// Its epoch.
     pub epoch: u32,
-    /// When it took the part, or the last report that followed the one before arrived.
+    /// When it was ready, or the last report that followed the one before arrived.
     pub reported_ns: u64,
     /// When it was last asked to send reports again.
     pub asked_ns: u64,
+    /// The load goes on without it: what it says does not count any more.
+    pub is_given_up: bool,
 }
 
 /// When an agent was last heard from, on the coordinator's clock.
@@ -112,10 +114,16 @@ impl OrderedLoad {
         }
     }
 
-    /// The report of a slot that is missing, and for how long, if the load began at `begun_ns`.
-    pub fn overdue(&self, slot: usize, begun_ns: u64, now_ns: u64) -> Option<Overdue> {
-        let sender = self.senders.get(slot).filter(|_| !self.ended[slot])?;
-        let for_ns = now_ns.saturating_sub(sender.reported_ns.max(begun_ns));
+    /// Whether a part is this agent's.
+    pub fn is_sender(&self, slot: usize, epoch: u32) -> bool {
+        self.senders.get(slot).is_some_and(|sender| sender.epoch == epoch && !sender.is_given_up)
+    }
+
+    /// The report of a slot that is missing, and for how long, if its agent could report since `since_ns`.
+    pub fn overdue(&self, slot: usize, since_ns: u64, now_ns: u64) -> Option<Overdue> {
+        let is_ready = |_: &&Sender| self.answers[slot].is_some() && !self.ended[slot];
+        let sender = self.senders.get(slot).filter(is_ready)?;
+        let for_ns = now_ns.saturating_sub(sender.reported_ns.max(since_ns));
         let number = self.reducer.next_number(slot);
         (for_ns > RESEND_AFTER_NS).then_some(Overdue { slot, epoch: sender.epoch, number, for_ns })
     }

@@ -124,8 +124,11 @@ impl Reducer {
     }
 
     /// Completes a vacant slot's seconds up to `until_ns`, on the load's clock: nobody sends its part, so those of the
-    /// others need not wait for it.
+    /// others, if any are left, need not wait for it.
     pub fn pass(&mut self, slot: usize, until_ns: u64) -> Vec<OrderedReport> {
+        if !self.slots.iter().any(|of| of.state == State::Reporting) {
+            return Vec::new();
+        }
         let is_vacant = |of: &&mut Slot| of.state == State::Vacant && !of.last.last;
         let Some(of) = self.slots.get_mut(slot).filter(is_vacant) else { return Vec::new() };
         let mut reports = Vec::new();

@@ -9,6 +9,7 @@ use loadlab_record::text::time::SECOND_NS;
 use serde_json::Value;
 
 use super::load::ReadyLoad;
+use super::replace::describe_silence;
 use super::{Coordinator, LossPolicy};
 use crate::agents::{Agents, LOST_AFTER_NS, LostPart, Readiness};
 use crate::message::{LoadOrder, Order};
@@ -89,7 +90,12 @@ impl Coordinator {
                     Some(SwarmError::Agents(format!("not ready within {s} s: {}", names.join(", "))))
                 }
                 Readiness::Waiting(_) => {
-                    // Nothing of the load was sent yet, so another agent may send it, whatever the policy.
+                    // Nothing of the load was sent yet, so another agent may send it, whatever the policy; but not of
+                    // a load beside it.
+                    if let Some(why) = self.lost_elsewhere(&agents, load) {
+                        drop(agents);
+                        return Err(why);
+                    }
                     self.replace(&mut agents, &ready.order, None, &[]);
                     let is_open = !agents.open().is_empty();
                     vacant_since_ns = is_open.then(|| vacant_since_ns.unwrap_or_else(now_ns));
@@ -127,6 +133,16 @@ impl Coordinator {
     /// How long a slot may be without an agent before a load, in nanoseconds.
     fn spare_ns(&self) -> u64 {
         if self.on_loss == LossPolicy::Replace { self.ready_ns } else { SPARE_TIMEOUT_NS }
+    }
+
+    /// Why an agent that is lost cannot be replaced, if it also sends a load that must not lose it.
+    fn lost_elsewhere(&self, agents: &Agents, load: u64) -> Option<SwarmError> {
+        if self.on_loss == LossPolicy::Replace {
+            return None;
+        }
+        let mut lost = agents.lost(load, now_ns()).into_iter();
+        let slot = lost.find(|slot| agents.is_busy_elsewhere(*slot, load))?;
+        Some(SwarmError::Agents(format!("{} before the load", describe_silence(agents, slot))))
     }
 
     /// An error that says which lost agents' places nobody took before a load.

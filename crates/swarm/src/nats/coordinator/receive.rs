@@ -41,7 +41,7 @@ pub(super) fn message_handler<'s>(
                                 id.number,
                                 agents.name(slot)
                             );
-                            agents.damaged(load, why);
+                            agents.damaged_by(load, slot, id.epoch, why);
                         }
                     });
                 }

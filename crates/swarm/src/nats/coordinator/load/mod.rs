@@ -218,6 +218,8 @@ impl Sending<'_> {
             }
             if self.is_given_up(&agents, now_ns) {
                 agents.finish(load);
+                // One that is merely silent may still send.
+                of.order(Order::Abort { load });
                 continue;
             }
             drop(of.shared.wait(agents));
