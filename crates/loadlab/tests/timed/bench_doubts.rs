@@ -110,12 +110,17 @@ fn a_starved_generator_is_invalid_in_the_open_model() {
 /// Users wait for the generator, and the system is not reported as slow.
 fn a_starved_generator_is_a_note_in_the_closed_model() {
     let _alone = alone();
-    let cases: [(&[&str], (i32, &str, bool)); 4] = [
-        (&[], (0, "none", false)),
-        (&["--expect", "errors < 1%"], (0, "pass", false)),
-        (&["--expect", "p90 < 1h"], (4, "invalid", true)),
+    struct Case {
+        expect: &'static str,
+        verdict: (i32, &'static str),
+        is_grave: bool,
+    }
+    let cases = [
+        Case { expect: "", verdict: (0, "none"), is_grave: false },
+        Case { expect: "errors < 1%", verdict: (0, "pass"), is_grave: false },
+        Case { expect: "p90 < 1h", verdict: (4, "invalid"), is_grave: true },
         // A throughput that loadlab itself could not reach would be blamed on the system.
-        (&["--expect", "goodput > 1000000/s"], (4, "invalid", true)),
+        Case { expect: "goodput > 1000000/s", verdict: (4, "invalid"), is_grave: true },
     ];
     let server = Server::start(good);
     let url = server.url("/");
@@ -123,26 +128,24 @@ fn a_starved_generator_is_a_note_in_the_closed_model() {
     for pair in cases.chunks(2) {
         let tenths: Option<Vec<Tenth>> = pair.iter().map(|_| Tenth::of_a_core()).collect();
         let Some(tenths) = tenths else { return common::skip::skip(NO_LIMITS) };
-        let started: Vec<Running> = pair
-            .iter()
-            .zip(&tenths)
-            .map(|((expect, _), tenth)| {
-                let args = [&[url.as_str(), "-c", "4", "-d", "5s"][..], *expect].concat();
-                Running::start(shell(&tenth.enter(), &args))
-            })
-            .collect();
+        let started = pair.iter().zip(&tenths).map(|(case, tenth)| {
+            let mut args = vec![url.as_str(), "-c", "4", "-d", "5s"];
+            if !case.expect.is_empty() {
+                args.extend(["--expect", case.expect]);
+            }
+            Running::start(shell(&tenth.enter(), &args))
+        });
+        let started: Vec<Running> = started.collect();
         let ended: Vec<Ran> = started.into_iter().map(Running::wait).collect();
-        for ((_, (code, verdict, is_grave)), ran) in pair.iter().zip(ended) {
+        for (case, ran) in pair.iter().zip(ended) {
             let json = ran.json();
             check_identities(&json);
             let throttled = doubt(&json, "throttled");
             assert!(throttled["evidence"].as_str().unwrap().contains("lower bound"), "{json:#}");
-            assert_eq!((ran.code, at(&json, "verdict").as_str()), (*code, Some(*verdict)), "{json:#}");
-            assert_eq!(
-                (throttled["grave"] == true, !grave(&json).is_empty()),
-                (*is_grave, *is_grave),
-                "{json:#}"
-            );
+            let (code, verdict) = case.verdict;
+            assert_eq!((ran.code, at(&json, "verdict").as_str()), (code, Some(verdict)), "{json:#}");
+            let is_grave = [throttled["grave"] == true, !grave(&json).is_empty()];
+            assert_eq!(is_grave, [case.is_grave; 2], "{json:#}");
         }
     }
 }
