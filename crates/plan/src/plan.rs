@@ -82,6 +82,7 @@ impl Plan {
             plan_dir: &plan_dir,
             revisions,
             outside,
+            cases_glob: options.cases_glob.as_deref(),
             is_search: options.is_search,
             is_lenient: false,
         };
