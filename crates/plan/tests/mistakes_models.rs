@@ -387,7 +387,7 @@ fn conditions_ask_only_for_what_is_known_when_they_are_evaluated() {
 /// With `loadlab find` what is expected is of each level, whether or not the plan has a search of its own.
 #[test]
 fn what_a_search_by_options_expects_is_of_each_level() {
-    let load = "load: { users: 1, duration: 9s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let load = "load: { users: 1, duration: 9s, batches: { repeat: 2 }, journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
     let system = "system: { probes: { stored: { command: \"echo 1\" } } }";
     for own in ["", "find: { users: 1..5, expect: [\"p99 < 5ms\"] }\nfigures: { most: capacity }"] {
         let text = format!("{HEAD}{system}\n{load}\n{own}\n");
@@ -403,6 +403,11 @@ fn what_a_search_by_options_expects_is_of_each_level() {
         check("p99[20s..30s] < 1s", "no mistake");
         check("capacity > 5", "`capacity` has no value: it is what the search finds");
         check("p51 < 5ms", "unknown name `p51`");
+        check("ok[batch 1] > 1", "no mistake");
+        check("ok[batch 2] > 1", "a level of a search has only 1 batch");
+        if !own.is_empty() {
+            check("most > 5", "`capacity` has no value: it is what the search finds");
+        }
         let options = Options { is_search: true, ..Options::default() };
         let plan = Plan::parse("plan.yaml", &text, &options).unwrap_or_else(|e| panic!("{e}"));
         let case = &plan.cases()[0];
