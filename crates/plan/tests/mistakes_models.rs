@@ -415,6 +415,37 @@ fn what_a_search_by_options_expects_is_of_each_level() {
     }
 }
 
+/// Of seconds after a level nothing is known, so no level would meet what is expected of them.
+#[test]
+fn what_a_level_must_meet_is_not_about_a_time_after_it() {
+    let load = "load: { users: 1, duration: 9s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let system = "system: { components: { web: { run: w } } }";
+    let figures = "figures: { late: \"p99[8s..14s]\", later: 2 * late }";
+    // A level lasts 8 s after settling for 2 s.
+    let find = |condition: &str| {
+        let find = format!(
+            "find: {{ users: 1..5, settle: 2s, level_duration: 8s, expect: [ok > 1, \"{condition}\"] }}"
+        );
+        format!("{HEAD}{system}\n{load}\n{figures}\n{find}\n")
+    };
+    let check = |condition: &str, is_late: bool| {
+        let found = briefly(&find(condition), &Options::default());
+        let expect = "plan.yaml:6:71: `p99` is asked for a time after the level, which ends after 10.0 s\n  hint: make \
+                      levels longer: `level_duration`";
+        assert_eq!(found, if is_late { expect } else { "" }, "{condition}");
+    };
+    check("p99[10s..11s] < 1s", true);
+    check("p99[5s..12s] < 1s", true);
+    check("later < 1s", true);
+    // The last second of the record may be short.
+    check("p99[5s..11s] < 1s", false);
+    // Components go on after the load.
+    check("web.cpu[5s..12s] < 90%", false);
+    // With `loadlab find` levels are as long as its options say.
+    let options = Options { is_search: true, ..Options::default() };
+    assert_eq!(mistakes(&find("p99[5s..12s] < 1s"), &options), "no mistake");
+}
+
 /// `capacity` is a number of users or a rate, depending on the search, and the first figure.
 #[test]
 fn what_is_searched_is_a_figure() {

@@ -38,7 +38,7 @@ pub(crate) fn read(
 ) -> Conditions {
     let mut known = known(r, fields, system, loads, lacks_ids);
     let figures = figures::read(r, fields, known.as_mut());
-    let find = find::read(r, fields, loads, &|r, node| {
+    let find = find::read(r, fields, loads, &figures, &|r, node| {
         read_checked(r, node, Purpose::Expect, &|e| known.as_ref().map_or(Ok(()), |known| check(e, known)))
     });
     let capacity = find.as_ref().and_then(|find| find::capacity(find, &figures));

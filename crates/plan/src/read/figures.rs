@@ -115,9 +115,7 @@ impl Known {
         let Some(end_s) = self.end_s else { return Ok(()) };
         let beyond = |name: &&NameRef| {
             let is_late = matches!(name.part, Some(TrialPart::Window(w)) if w.from_s >= end_s);
-            let is_of_load = ["tag.", "number."].iter().any(|prefix| name.text.starts_with(prefix))
-                || expr::built_in_kind(&name.text).is_some();
-            is_late && is_of_load
+            is_late && is_of_load(&name.text)
         };
         match asked.iter().find(beyond) {
             Some(name) => Err(ExprError {
@@ -153,6 +151,11 @@ impl Known {
     pub fn all_names(&self) -> Vec<&str> {
         self.names.iter().map(String::as_str).chain(self.figures.iter().map(|f| f.name.as_str())).collect()
     }
+}
+
+/// Whether a name is about the load: it has no value in a part of the trial after it.
+pub(crate) fn is_of_load(name: &str) -> bool {
+    ["tag.", "number."].iter().any(|prefix| name.starts_with(prefix)) || expr::built_in_kind(name).is_some()
 }
 
 /// Reads all figures in order. A figure may use those before it, which are added to `known` as they are read; without
