@@ -309,6 +309,10 @@ fn a_search_varies_one_number_of_one_load() {
       hint: choose it: `load: a`; there are `a`, `b`
     ");
     insta::assert_snapshot!(with(&two, "{ rate: 1..5, load: b, expect: [\"p99 < 5ms\"] }"), @"");
+    // `loadlab find` ignores it.
+    let options = Options { is_search: true, ..Options::default() };
+    let find = "find: { users: 1..5, expect: [\"p99 < 5ms\"] }";
+    assert_eq!(mistakes(&format!("{HEAD}{stages}\n{find}\n"), &options), "no mistake");
     let beside = two.replace("b: { users: 1, duration: 1s,", "b: { stages: [{ to: 5, over: 1s }],");
     insta::assert_snapshot!(with(&beside, "{ rate: 1..5, load: a, expect: [\"p99 < 5ms\"] }"), @r"
     plan.yaml:6:1: `b` has stages, but the loads beside the one that a search varies stay the same

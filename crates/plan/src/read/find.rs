@@ -50,7 +50,9 @@ pub(crate) fn read(
     let varied = loads.get(load)?;
     // `loadlab find` has options for all of it, and ignores the plan's own search.
     let is_ignored = r.is_search;
-    if let Some((message, hint)) = unsearchable(varied, vary).or_else(|| unsteady_beside(loads, load)) {
+    if !is_ignored
+        && let Some((message, hint)) = unsearchable(varied, vary).or_else(|| unsteady_beside(loads, load))
+    {
         r.push(Problem::new(at, message).hint(hint));
         return None;
     }
