@@ -1017,7 +1017,7 @@ fn a_head_that_is_too_long_is_that_of_one_request() {
     let counts = &outcome.measured.counts;
     let of = |failure: Failure| counts.failures.get(failure);
     assert_eq!((counts.started, of(Failure::TooLarge), outcome.measured.connections.opened), (30, 1, 2));
-    assert_eq!(of(Failure::TooLarge) + of(Failure::Reset) + of(Failure::Truncated), counts.failed());
+    assert_eq!(of(Failure::TooLarge) + of(Failure::Protocol), counts.failed());
 }
 
 #[test]

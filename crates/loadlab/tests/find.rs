@@ -222,6 +222,7 @@ fn mistakes_are_reported_before_anything_runs() {
     check(&["plan.yaml", "--expect", "p50 <"], &["expect"]);
     check(&["plan.yaml", "--expect", "p51 < 5ms"], &["p51"]);
     check(&["plan.yaml", "--expect", "p50[2s..3s] < 5ms"], &["a time after the level, which ends after 1.2"]);
+    check(&["plan.yaml", "--expect", "p50[1s..3s] < 5ms"], &["a time after the level, which ends after 1.2"]);
     check(&["plan.yaml", "--expect", "p50 < 5ms", "--users", "9..3"], &["9 is more than 3"]);
     check(
         &["plan.yaml", "--expect", "p50 < 5ms", "--users", "0..3"],

@@ -82,6 +82,7 @@ impl Plan {
             plan_dir: &plan_dir,
             revisions,
             outside,
+            cases_glob: options.cases_glob.as_deref(),
             is_search: options.is_search,
             is_lenient: false,
         };
@@ -189,12 +190,11 @@ impl Plan {
     fn choose(&mut self, options: &Options) -> Result<(), PlanErrors> {
         let mut errors = Vec::new();
         if !options.tags.is_empty() {
-            self.choose_tags(&options.tags, &mut errors);
+            self.choose_tags(options, &mut errors);
         }
         if let (Some(glob), true) = (&options.cases_glob, errors.is_empty()) {
             let names: Vec<&str> = self.cases.iter().map(|c| c.name.as_str()).collect();
-            // As in `cases` of a load.
-            let is_meant = |c: &Case| suggest::glob(glob, &c.name) || suggest::glob(glob, own_name(c));
+            let is_meant = |case: &Case| is_meant(glob, case);
             if self.cases.iter().any(is_meant) {
                 self.cases.retain(is_meant);
             } else {
@@ -233,7 +233,8 @@ impl Plan {
         })
     }
 
-    fn choose_tags(&mut self, tags: &[String], errors: &mut Vec<PlanError>) {
+    fn choose_tags(&mut self, options: &Options, errors: &mut Vec<PlanError>) {
+        let tags = &options.tags;
         let loads = self.cases.iter().flat_map(|c| &c.loads);
         let known: BTreeSet<String> =
             loads.flat_map(|l| &l.journey).flat_map(|s| s.all_tags()).cloned().collect();
@@ -262,13 +263,29 @@ impl Plan {
             }
             // If tags follow from an axis, choosing tags chooses cases.
             self.cases.retain(|c| !c.loads.is_empty());
-            let left = self.cases.iter_mut().flat_map(conditions::drop_left_out).collect::<BTreeSet<_>>();
-            self.notes.extend(left);
-            if self.cases.iter().any(|case| case.find.as_ref().is_some_and(|find| find.expect.is_empty())) {
-                let message = "every level would meet what `find` expects: nothing of it is left".to_owned();
-                errors.push(of_option("--tags", message, None));
+            errors.extend(self.drop_left_out(options));
+        }
+    }
+
+    /// Removes what `--tags` took the ground from. An error if nothing is left of what a level of a search must meet.
+    fn drop_left_out(&mut self, options: &Options) -> Option<PlanError> {
+        let glob = options.cases_glob.as_deref();
+        let (mut left, mut unmet) = (BTreeSet::new(), None);
+        for case in &mut self.cases {
+            let has_expected = !case.expect.is_empty();
+            left.extend(conditions::drop_left_out(case));
+            let nothing_is_left = match &case.find {
+                Some(find) => find.expect.is_empty(),
+                None => options.is_search && has_expected && case.expect.is_empty(),
+            };
+            if nothing_is_left && glob.is_none_or(|glob| is_meant(glob, case)) {
+                let what = if options.is_search { "`--expect` asks" } else { "`find` expects" };
+                let message = format!("every level would meet what {what}: nothing of it is left");
+                unmet = Some(of_option("--tags", message, None));
             }
         }
+        self.notes.extend(left);
+        unmet
     }
 }
 
@@ -402,6 +419,11 @@ fn check_other_profiles(original: &Node, from: SharedInputs<'_>, chosen: Option<
     }
     found.truncate(MAX_MISTAKES);
     found
+}
+
+/// Whether `--case` means a case, by its name in the plan or with its revision, as `cases` of a load does.
+fn is_meant(glob: &str, case: &Case) -> bool {
+    suggest::glob(glob, &case.name) || suggest::glob(glob, own_name(case))
 }
 
 /// The case's name in the plan: without its revision, which `revisions` adds.

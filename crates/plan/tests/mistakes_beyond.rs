@@ -329,6 +329,20 @@ fn conditions_on_what_the_plan_lacks() {
         let said = plain(&with(&format!("expect: [ \"{condition}\" ]")));
         assert!(said.contains(error), "{said}");
     }
+    // Also if a figure asks for them: at its place in the condition.
+    for (figures, condition, error) in [
+        ("gone: lost + 1", "ok > 1 and gone == 0", "8:23: `lost` has no value: the plan has no `durability`"),
+        (
+            "gone: lost, more: 2 * gone",
+            "more == 0",
+            "8:12: `lost` has no value: the plan has no `durability`",
+        ),
+        ("second: \"ok[batch 2]\"", "second > 1", "8:12: the load has only 1 batch"),
+    ] {
+        let said = plain(&with(&format!("figures: {{ {figures} }}\nexpect: [ \"{condition}\" ]")));
+        assert!(said.contains(error), "{said}");
+    }
+    assert_eq!(plain(&with("figures: { gone: lost }")), "no mistake");
     let stored = "durability: { http: \"http://127.0.0.1/ids\" }\nexpect: [ \"lost == 0\" ]";
     assert!(!plain(&with(stored)).contains("has no value"));
 }

@@ -309,6 +309,10 @@ fn a_search_varies_one_number_of_one_load() {
       hint: choose it: `load: a`; there are `a`, `b`
     ");
     insta::assert_snapshot!(with(&two, "{ rate: 1..5, load: b, expect: [\"p99 < 5ms\"] }"), @"");
+    // `loadlab find` ignores it.
+    let options = Options { is_search: true, ..Options::default() };
+    let find = "find: { users: 1..5, expect: [\"p99 < 5ms\"] }";
+    assert_eq!(mistakes(&format!("{HEAD}{stages}\n{find}\n"), &options), "no mistake");
     let beside = two.replace("b: { users: 1, duration: 1s,", "b: { stages: [{ to: 5, over: 1s }],");
     insta::assert_snapshot!(with(&beside, "{ rate: 1..5, load: a, expect: [\"p99 < 5ms\"] }"), @r"
     plan.yaml:6:1: `b` has stages, but the loads beside the one that a search varies stay the same
@@ -387,7 +391,7 @@ fn conditions_ask_only_for_what_is_known_when_they_are_evaluated() {
 /// With `loadlab find` what is expected is of each level, whether or not the plan has a search of its own.
 #[test]
 fn what_a_search_by_options_expects_is_of_each_level() {
-    let load = "load: { users: 1, duration: 9s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let load = "load: { users: 1, duration: 9s, batches: { repeat: 2 }, journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
     let system = "system: { probes: { stored: { command: \"echo 1\" } } }";
     for own in ["", "find: { users: 1..5, expect: [\"p99 < 5ms\"] }\nfigures: { most: capacity }"] {
         let text = format!("{HEAD}{system}\n{load}\n{own}\n");
@@ -403,11 +407,47 @@ fn what_a_search_by_options_expects_is_of_each_level() {
         check("p99[20s..30s] < 1s", "no mistake");
         check("capacity > 5", "`capacity` has no value: it is what the search finds");
         check("p51 < 5ms", "unknown name `p51`");
+        check("ok[batch 1] > 1", "no mistake");
+        check("ok[batch 2] > 1", "a level of a search has only 1 batch");
+        if !own.is_empty() {
+            check("most > 5", "`capacity` has no value: it is what the search finds");
+        }
         let options = Options { is_search: true, ..Options::default() };
         let plan = Plan::parse("plan.yaml", &text, &options).unwrap_or_else(|e| panic!("{e}"));
         let case = &plan.cases()[0];
         assert_eq!((case.find.is_none(), case.figures.len()), (true, 0));
     }
+}
+
+/// Of seconds after a level nothing is known, so no level would meet what is expected of them.
+#[test]
+fn what_a_level_must_meet_is_not_about_a_time_after_it() {
+    let load = "load: { users: 1, duration: 9s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let system = "system: { components: { web: { run: w } } }";
+    let figures = "figures: { late: \"p99[8s..14s]\", later: 2 * late }";
+    // A level lasts 8 s after settling for 2 s.
+    let find = |condition: &str| {
+        let find = format!(
+            "find: {{ users: 1..5, settle: 2s, level_duration: 8s, expect: [ok > 1, \"{condition}\"] }}"
+        );
+        format!("{HEAD}{system}\n{load}\n{figures}\n{find}\n")
+    };
+    let check = |condition: &str, is_late: bool| {
+        let found = briefly(&find(condition), &Options::default());
+        let expect = "plan.yaml:6:71: `p99` is asked for a time after the level, which ends after 10.0 s\n  hint: make \
+                      levels longer: `level_duration`";
+        assert_eq!(found, if is_late { expect } else { "" }, "{condition}");
+    };
+    check("p99[10s..11s] < 1s", true);
+    check("p99[5s..12s] < 1s", true);
+    check("later < 1s", true);
+    // The last second of the record may be short.
+    check("p99[5s..11s] < 1s", false);
+    // Components go on after the load.
+    check("web.cpu[5s..12s] < 90%", false);
+    // With `loadlab find` levels are as long as its options say.
+    let options = Options { is_search: true, ..Options::default() };
+    assert_eq!(mistakes(&find("p99[5s..12s] < 1s"), &options), "no mistake");
 }
 
 /// `capacity` is a number of users or a rate, depending on the search, and the first figure.

@@ -310,6 +310,39 @@ fn what_is_expected_of_ids_goes_with_the_steps_that_carry_them() {
     assert_eq!(page.notes, what.map(|what| format!("{what} {why}")));
 }
 
+/// Otherwise every level would meet it.
+#[test]
+fn something_is_left_of_what_a_search_by_options_expects() {
+    let load = |case: &str, page: &str| {
+        let steps = format!(
+            "{{ get: \"http://a/{page}\", tags: [page] }}, {{ get: \"http://a/${{unique}}\", tags: [api] }}"
+        );
+        format!("  {case}: {{ cases: {case}, users: 1, duration: 5s, journey: [ {steps} ] }}\n")
+    };
+    let matrix =
+        "matrix: [ { name: get, n: 1 }, { name: put, n: 2 } ]\ndurability: { command: \"cat ids\" }\n";
+    let loads = format!("loads:\n{}{}", load("get", ""), load("put", "${unique}"));
+    let text = format!("loadlab: 1\nname: n\n{matrix}{loads}");
+    let with = |tag: &str, case: &str, expect: &str| {
+        let options = Options {
+            set: vec![("expect".to_owned(), expect.to_owned())],
+            tags: vec![tag.to_owned()],
+            cases_glob: Some(case.to_owned()),
+            is_search: true,
+            ..Options::default()
+        };
+        let read = Plan::parse("plan.yaml", &text, &options);
+        read.map(|plan| plan.cases()[0].expect.len()).map_err(|errors| errors.to_string())
+    };
+    let lost = "[\"lost == 0\"]";
+    let none = with("page", "get", lost).expect_err("nothing is left");
+    assert!(none.contains("every level would meet what `--expect` asks: nothing of it is left"), "{none}");
+    assert_eq!(with("page", "get", "[\"lost == 0\", \"p99 < 1s\"]"), Ok(1));
+    assert_eq!(with("api", "get", lost), Ok(1));
+    // The case that is left out does not matter.
+    assert_eq!(with("page", "put", lost), Ok(1));
+}
+
 /// Which load a search varies does not depend on how many are left.
 #[test]
 fn a_search_varies_the_load_it_names_whatever_tags_are_chosen() {

@@ -189,6 +189,12 @@ fn ids_are_missed_only_where_no_load_is_left_out() {
             && found.matches("has no value").count() == 1,
         "{found}"
     );
+    // Unless that case is left out.
+    let with = |glob: &str| Options { cases_glob: Some(glob.to_owned()), ..Options::default() };
+    let plan = Plan::parse("plan.yaml", &expect, &with("get*")).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(plan.cases().iter().map(|case| case.expect.len()).collect::<Vec<_>>(), [3]);
+    let found = briefly(&expect, &with("*one"));
+    assert!(found.contains("no step of case `put one` carries a `${unique}`"), "{found}");
     // In no case anything is compared.
     let plan = parse(&format!("{}{loss}", of_cases("get*", "put*")));
     assert!(plan.cases().iter().all(|c| c.durability.is_none()));

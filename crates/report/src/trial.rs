@@ -74,7 +74,9 @@ impl TrialPage {
             _ if s.load.is_command() => "failures not measured".to_owned(),
             0 if s.requests.started == 0 => "nothing was sent".to_owned(),
             0 => "none failed".to_owned(),
-            n => format!("{} failed ({})", count(n), percent(n as f64 / s.requests.started.max(1) as f64)),
+            n => {
+                format!("{} failed ({})", count(n), percent(n as f64 / s.started_by_loadlab().max(1) as f64))
+            }
         };
         // If rates cover only a part, a reader who divides must know which.
         let window_s = s.window.length_s();
@@ -164,7 +166,7 @@ impl TrialPage {
 
     fn outcomes(&self, out: &mut String, s: &Summary) {
         self.heading(out, "Outcomes");
-        let started = s.requests.started.max(1) as f64;
+        let started = s.started_by_loadlab().max(1) as f64;
         let mut list = vec![format!("ok {}", count(s.requests.ok))];
         for (failure, n) in s.failures.nonzero() {
             list.push(format!("{} {} ({})", failure.name(), count(n), percent(n as f64 / started)));

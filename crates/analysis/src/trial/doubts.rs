@@ -200,7 +200,7 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         || load.duration_s.is_none()
         || summary.requests.started < users.saturating_mul(LITTLE_REQUESTS_PER_USER)
         || summary.ended != Ended::Complete
-        || summary.requests.failed * 100 > summary.requests.started;
+        || summary.requests.failed * 100 > summary.started_by_loadlab();
     let users = users as f64;
     let idle = (users - summary.concurrency_mean) / users;
     if explained || grounds.window_s <= 0.0 || idle <= LITTLE_TOLERANCE {
@@ -236,7 +236,7 @@ fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doub
         || grounds.ticks.iter().any(|tick| (&tick.load, tick.batch) != (&first.load, first.batch))
         || summary.ended != Ended::Complete
         || summary.connections.users_without_row > 0
-        || summary.requests.failed * 100 > summary.requests.started;
+        || summary.requests.failed * 100 > summary.started_by_loadlab();
     let mut started = 0;
     let has_more = |tick: &&Tick| {
         started += tick.counts.started;
@@ -356,7 +356,7 @@ const MOST_DROPPED: f64 = 0.01;
 fn unfair(summary: &Summary) -> Option<Doubt> {
     let per_user = summary.connections.per_user?;
     let apart = share_of(per_user.outliers as f64, per_user.users as f64)?;
-    let failing = summary.requests.failed * 100 > summary.requests.started;
+    let failing = summary.requests.failed * 100 > summary.started_by_loadlab();
     if apart < UNFAIR_SHARE || per_user.median < UNFAIR_REQUESTS || failing {
         return None;
     }

@@ -165,11 +165,8 @@ impl<'r> Worker<'r> {
             Err(fault) => {
                 self.write_out(ops, conn);
                 // The request whose head it is has ended by now: the others lose their connection.
-                let (failure, message) = match fault {
-                    HEAD_TOO_LARGE => (Failure::Reset, OTHER_HEAD_TOO_LARGE),
-                    _ => (Failure::Protocol, fault.message),
-                };
-                self.streams_ended(ops, conn, Some((failure, Reason::Text(message))));
+                let message = if fault == HEAD_TOO_LARGE { OTHER_HEAD_TOO_LARGE } else { fault.message };
+                self.streams_ended(ops, conn, Some((Failure::Protocol, Reason::Text(message))));
             }
         }
         self.end_quietly(ops, conn);

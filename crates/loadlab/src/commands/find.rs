@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Plan, SearchVariable};
-use loadlab_record::expr::{Expr, NameRef, TrialPart, built_in_kind};
 use loadlab_record::text::units::format_duration_ns;
 use loadlab_record::text::url::is_url;
 use loadlab_run::{RunOptions, SearchRequest, SearchResult, Watch, find};
@@ -178,21 +177,10 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
 
 /// Why an expectation could not be met by any level, if it is about a time after it.
 fn beyond_level(case: &plan::Case, request: &SearchRequest) -> Option<String> {
-    let end_ns = request.settle_ns.saturating_add(request.level_ns) as f64;
-    let is_of_load = |name: &str| {
-        ["tag.", "number."].iter().any(|prefix| name.starts_with(prefix)) || built_in_kind(name).is_some()
-    };
-    let is_late = |name: &NameRef| {
-        let begins = matches!(name.part, Some(TrialPart::Window(window)) if window.from_s >= end_ns / 1e9);
-        begins && is_of_load(&name.text)
-    };
-    let expected = case.expect.iter().filter_map(|expect| Expr::parse(&expect.text).ok());
-    let name = expected.flat_map(|expr| expr.names()).find(is_late)?;
-    Some(format!(
-        "`{}` is asked for a time after the level, which ends after {}\nhint: make levels longer: --level-duration",
-        name.text,
-        format_duration_ns(end_ns)
-    ))
+    let end_ns = request.settle_ns.saturating_add(request.level_ns);
+    let mut expected = case.expect.iter();
+    let why = expected.find_map(|expect| plan::beyond_level(&expect.text, &case.figures, end_ns))?;
+    Some(format!("{why}\nhint: make levels longer: --level-duration"))
 }
 
 fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {

@@ -128,7 +128,7 @@ pub(crate) fn belongs(r: &mut Reader<'_>, node: &Node) -> bool {
 }
 
 /// Whether a glob matches a case, by its name in the plan or with its revision.
-fn is_meant(glob: &str, case: &CaseValues) -> bool {
+pub(crate) fn is_meant(glob: &str, case: &CaseValues) -> bool {
     suggest::glob(glob, &case.name) || suggest::glob(glob, case.own_name())
 }
 

@@ -9,6 +9,7 @@ use crate::model::spec::{
     Case, DrainSpec, DurabilitySpec, Expression, FigureSpec, FindSpec, LoadSpec, Persisted, Purpose,
     SystemSpec, planned_end_ns,
 };
+use crate::read::command_load;
 use crate::read::events;
 use crate::read::figures::{self, Known, NameRequirement};
 use crate::read::find;
@@ -37,7 +38,7 @@ pub(crate) fn read(
 ) -> Conditions {
     let mut known = known(r, fields, system, loads, lacks_ids);
     let figures = figures::read(r, fields, known.as_mut());
-    let find = find::read(r, fields, loads, &|r, node| {
+    let find = find::read(r, fields, loads, &figures, &|r, node| {
         read_checked(r, node, Purpose::Expect, &|e| known.as_ref().map_or(Ok(()), |known| check(e, known)))
     });
     let capacity = find.as_ref().and_then(|find| find::capacity(find, &figures));
@@ -78,7 +79,10 @@ fn missing(r: &Reader<'_>, fields: &Fields<'_>, lacks_ids: bool) -> Vec<NameRequ
             let hint = "say what a level must meet: `p99 < 100ms`";
             return Some(NameRequirement { names, section, why, hint });
         }
-        if let ("durability", true, Scope::Case(case)) = (section, lacks_ids, r.scope) {
+        // `--case` is applied when all cases have been read: what it excludes is asked nothing.
+        if let ("durability", true, Scope::Case(case)) = (section, lacks_ids, r.scope)
+            && r.cases_glob.is_none_or(|glob| command_load::is_meant(glob, case))
+        {
             let why = format!("no step of case `{}` carries a `${{unique}}`", case.name);
             let hint = "put `${unique}` into its requests, or let the matrix say what each case expects";
             return Some(NameRequirement { names, section, why, hint });
@@ -105,9 +109,9 @@ fn known(
     let probes = system.probes.iter().map(|p| p.name.clone()).collect();
     let capacity = find::vary(fields).map(find::kind);
     let missing = missing(r, fields, lacks_ids);
-    let batches = loads.iter().map(|load| load.batches).max().unwrap_or(1);
-    // A search has loads of its own, as long as its levels.
+    // A search has loads of its own: one batch each, as long as its levels.
     let is_search = capacity.is_some() || r.is_search;
+    let batches = loads.iter().map(|load| load.batches).filter(|_| !is_search).max().unwrap_or(1);
     let end_s = planned_end_ns(loads).filter(|_| !is_search).map(|ns| ns as f64 / 1e9);
     Some(Known {
         names: names_of(system, loads),
@@ -116,6 +120,7 @@ fn known(
         capacity,
         missing,
         batches,
+        is_search,
         end_s,
     })
 }
@@ -172,9 +177,25 @@ fn read_checked(
 fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
     expr.check_names(&known.all_names())?;
     known.check_parts(&expr.names())?;
-    known.check_needs(&expr.names())?;
+    known.check_needs(&asked(expr.names(), &known.figures))?;
     known.check_steady(&expr.steady_names())?;
     expr.check_kinds(&|name| known.kind(name))
+}
+
+/// The names that a condition asks for: instead of a figure of the plan those that it is computed from, at its place.
+fn asked(names: Vec<NameRef>, figures: &[Figure]) -> Vec<NameRef> {
+    let of_one = |name: NameRef| {
+        // Figures are of whole trials: with a part, it is another name.
+        let figure = figures.iter().find(|figure| name.part.is_none() && figure.name == name.text);
+        match figure {
+            Some(figure) => {
+                let inner = figure.formula.names().into_iter();
+                inner.map(|inner| NameRef { at: name.at, len: name.len, ..inner }).collect()
+            }
+            None => vec![name],
+        }
+    };
+    names.into_iter().flat_map(of_one).collect()
 }
 
 /// Names whose value is known only when the trial is over.
@@ -185,15 +206,7 @@ fn check_when(expr: &Expr, purpose: Purpose, is_search: bool, figures: &[Figure]
     let error = |name: &NameRef, message: String, hint: &str| {
         Err(ExprError { message, at: name.at, len: name.len, hint: Some(hint.to_owned()) })
     };
-    // What a figure of the plan asks for, at the figure's place.
-    let asked = |name: NameRef| match figures.iter().find(|figure| figure.name == name.text) {
-        Some(figure) => {
-            let inner = figure.formula.names().into_iter();
-            inner.map(|inner| NameRef { at: name.at, len: name.len, ..inner }).collect()
-        }
-        None => vec![name],
-    };
-    let names: Vec<NameRef> = expr.names().into_iter().flat_map(asked).collect();
+    let names = asked(expr.names(), figures);
     let steady = expr.steady_names();
     let with_part = names.iter().find(|name| name.part.is_some());
     match purpose {

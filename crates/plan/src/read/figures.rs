@@ -30,8 +30,10 @@ pub(crate) struct Known {
     pub capacity: Option<NumberKind>,
     /// Names that have no value in this case, since it lacks what they need.
     pub missing: Vec<NameRequirement>,
-    /// Batches of the load that has most of them.
+    /// Batches of the load that has most of them; of a level of a search, which has one.
     pub batches: u32,
+    /// Whether conditions are about levels of a search.
+    pub is_search: bool,
     /// When the last load ends by its plan, in seconds; `None` if that is unknown.
     pub end_s: Option<f64>,
 }
@@ -96,17 +98,15 @@ impl Known {
         }
         self.check_windows(asked)?;
         let beyond = |name: &&NameRef| matches!(name.part, Some(TrialPart::Batch(n)) if n > self.batches);
-        match asked.iter().find(beyond) {
-            Some(name) => Err(ExprError {
-                message: format!("the load has only {}", plural(u64::from(self.batches), "batch", "batches")),
-                at: name.at,
-                len: name.len,
-                hint: Some(
-                    "batches are numbered from 1; `batches` of the load says how many there are".to_owned(),
-                ),
-            }),
-            None => Ok(()),
-        }
+        let Some(name) = asked.iter().find(beyond) else { return Ok(()) };
+        let (message, hint) = match self.is_search {
+            true => ("a level of a search has only 1 batch".to_owned(), "leave the batch out"),
+            false => (
+                format!("the load has only {}", plural(u64::from(self.batches), "batch", "batches")),
+                "batches are numbered from 1; `batches` of the load says how many there are",
+            ),
+        };
+        Err(ExprError { message, at: name.at, len: name.len, hint: Some(hint.to_owned()) })
     }
 
     /// Reports figures of the load in a window that begins when it has ended. What components used, and what probes
@@ -115,9 +115,7 @@ impl Known {
         let Some(end_s) = self.end_s else { return Ok(()) };
         let beyond = |name: &&NameRef| {
             let is_late = matches!(name.part, Some(TrialPart::Window(w)) if w.from_s >= end_s);
-            let is_of_load = ["tag.", "number."].iter().any(|prefix| name.text.starts_with(prefix))
-                || expr::built_in_kind(&name.text).is_some();
-            is_late && is_of_load
+            is_late && is_of_load(&name.text)
         };
         match asked.iter().find(beyond) {
             Some(name) => Err(ExprError {
@@ -153,6 +151,11 @@ impl Known {
     pub fn all_names(&self) -> Vec<&str> {
         self.names.iter().map(String::as_str).chain(self.figures.iter().map(|f| f.name.as_str())).collect()
     }
+}
+
+/// Whether a name is about the load: it has no value in a part of the trial after it.
+pub(crate) fn is_of_load(name: &str) -> bool {
+    ["tag.", "number."].iter().any(|prefix| name.starts_with(prefix)) || expr::built_in_kind(name).is_some()
 }
 
 /// Reads all figures in order. A figure may use those before it, which are added to `known` as they are read; without

@@ -2,10 +2,13 @@
 
 use loadlab_record::documents::figure::{Better, NumberKind};
 use loadlab_record::documents::search::{MAX_LEVELS, SearchVariable};
+use loadlab_record::expr::{BEYOND_S, Expr, Figure, TrialPart};
 use loadlab_record::spec::schedule::{Think, Until};
+use loadlab_record::text::units::format_duration_ns;
 
 use crate::keys;
 use crate::model::spec::{Expression, FigureSpec, FindSpec, LoadSpec, Model};
+use crate::read::figures;
 use crate::read::reader::{Fields, Reader};
 use crate::text::error::Problem;
 use crate::text::node::Node;
@@ -19,20 +22,21 @@ const DEFAULT_LEVEL_NS: u64 = 10_000_000_000;
 /// A level settles no longer than this unless the plan sets it.
 const MOST_SETTLE_NS: u64 = 5_000_000_000;
 
-/// Reads `find`, of a case whose loads are known. `condition` reads a condition.
+/// Reads `find`, of a case whose loads and figures are known. `condition` reads a condition.
 pub(crate) fn read(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
     loads: &[LoadSpec],
+    figures: &[FigureSpec],
     condition: &dyn Fn(&mut Reader<'_>, &Node) -> Option<Expression>,
 ) -> Option<FindSpec> {
     let at = fields.key_span("find");
     let own = r.fields(fields.get("find")?, &keys::FIND, at)?;
     let of_users = range(r, &own, SearchVariable::Users);
     let of_rate = range(r, &own, SearchVariable::Rate);
-    let expect = own.get("expect").map_or(Vec::new(), |node| {
+    let expect: Vec<(&Node, Expression)> = own.get("expect").map_or(Vec::new(), |node| {
         let items = r.list(node, "a list of conditions such as `[ \"p99 < 100ms\" ]`");
-        items.iter().filter_map(|n| condition(r, n)).collect()
+        items.iter().filter_map(|n| Some((n, condition(r, n)?))).collect()
     });
     if expect.is_empty() && own.has("expect") && r.problems.count() == 0 {
         let problem = Problem::new(own.key_span("expect"), "`expect` is empty: every level would meet it");
@@ -44,11 +48,21 @@ pub(crate) fn read(
     let load = the_load(r, &own, loads, fields)?;
     let (vary, range) = of_users.or(of_rate)?;
     let varied = loads.get(load)?;
-    if let Some((message, hint)) = unsearchable(varied, vary).or_else(|| unsteady_beside(loads, load)) {
+    // `loadlab find` has options for all of it, and ignores the plan's own search.
+    let is_ignored = r.is_search;
+    if !is_ignored
+        && let Some((message, hint)) = unsearchable(varied, vary).or_else(|| unsteady_beside(loads, load))
+    {
         r.push(Problem::new(at, message).hint(hint));
         return None;
     }
     let (level_ns, settle_ns) = level_times(varied, level_ns, settle_ns);
+    let end_ns = settle_ns.saturating_add(level_ns);
+    let late = |(node, e): &(&Node, Expression)| Some((node.span, beyond_level(&e.text, figures, end_ns)?));
+    for (at, message) in expect.iter().filter(|_| !is_ignored).filter_map(late) {
+        r.push(Problem::new(at, message).hint("make levels longer: `level_duration`"));
+    }
+    let expect = expect.into_iter().map(|(_, e)| e).collect();
     Some(FindSpec { vary, range, load, expect, level_ns, settle_ns, max_levels })
 }
 
@@ -61,6 +75,28 @@ pub fn level_times(load: &LoadSpec, level_ns: Option<u64>, settle_ns: Option<u64
     };
     let level_ns = level_ns.unwrap_or(own_ns).max(1);
     (level_ns, settle_ns.unwrap_or_else(|| load.warmup_ns.max((level_ns / 5).min(MOST_SETTLE_NS))))
+}
+
+/// Why no level can meet an expectation: it asks, itself or through one of these figures, for a time after the level.
+/// `end_ns` is when a level ends, its settling included.
+pub fn beyond_level(expect: &str, figures: &[FigureSpec], end_ns: u64) -> Option<String> {
+    let mut known: Vec<Figure> = Vec::new();
+    for spec in figures {
+        let figure = Figure::after(&known, &spec.name, &spec.value, spec.kind);
+        known.extend(figure.ok());
+    }
+    let end_s = end_ns as f64 / 1e9;
+    let is_late = |part: Option<TrialPart>| match part {
+        Some(TrialPart::Window(window)) => window.from_s >= end_s || window.to_s > end_s + BEYOND_S,
+        _ => false,
+    };
+    let names = Expr::parse(expect).ok()?.with_figures(&known).names();
+    let name = names.iter().find(|name| is_late(name.part) && figures::is_of_load(&name.text))?;
+    Some(format!(
+        "`{}` is asked for a time after the level, which ends after {}",
+        shorten(&name.text),
+        format_duration_ns(end_ns as f64)
+    ))
 }
 
 /// Why a search cannot vary a load, and what to do instead.

@@ -39,7 +39,7 @@ pub use names::{
     is_probe_figure, kind_of, number_names, number_of_component, probe_names, tag_names,
 };
 pub use page::conditions_page;
-pub use summary::SummaryNumbers;
+pub use summary::{BEYOND_S, SummaryNumbers};
 
 pub use crate::counts::load::Window;
 

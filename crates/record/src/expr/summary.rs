@@ -14,8 +14,9 @@ use crate::text::units::format_count;
 
 /// A second of the record belongs to a window if it extends past it by no more than this.
 const SLACK_S: f64 = 0.001;
-/// A window extends at most this far beyond the load's end, whose last tick may be short.
-const BEYOND_S: f64 = 1.0;
+/// A window extends at most this far beyond the load's end, in seconds, since the load's last tick may be short. One that
+/// extends further has no value.
+pub const BEYOND_S: f64 = 1.0;
 
 /// Numbers over a finished trial.
 ///

@@ -3,7 +3,7 @@
 use loadlab_analysis::trial::doubts::drops_many;
 use loadlab_record::documents::search::StepOutcome;
 use loadlab_record::documents::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
-use loadlab_record::expr::{Expr, Known, NumberSource, SummaryNumbers, TrialPart};
+use loadlab_record::expr::{Expr, Known, NameRef, NumberSource, SummaryNumbers, TrialPart};
 
 /// A measurement that is too short is extended by this factor beyond what is needed: no two trials have the same rate.
 pub(super) const LONGER_BY: f64 = 1.1;
@@ -33,8 +33,9 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (S
         return (StepOutcome::Missed, format!("ended early: it could no longer meet the expectations{why}"));
     }
     // The measurement cannot be extended further. An expectation not known to hold does not count as met.
-    if let Some((_, said)) = not_met.first() {
-        let why = format!("undecided: {}; a longer level duration decides it", with_value(said));
+    if let Some((expr, said)) = not_met.first() {
+        let longer = if lacks_in_part(summary, expr) { "part" } else { "level duration" };
+        let why = format!("undecided: {}; a longer {longer} decides it", with_value(said));
         return (StepOutcome::Undecided, why);
     }
     // Met for now, but not sustainable: a growing backlog does not show in the percentiles yet.
@@ -108,15 +109,74 @@ pub(super) fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
         .iter()
         .zip(&summary.expectations)
         .filter(|(expr, said)| said.holds.is_none() && expr.evaluate(&Slowest(&numbers)).holds != Some(true));
-    let factors = unreported.flat_map(|(expr, _)| expr.names()).filter_map(|name| {
-        let (prefix, figure) = name.text.rsplit_once('.').map_or(("", name.text.as_str()), |(p, f)| (p, f));
-        let (_, quantile) = PERCENTILES.iter().find(|(n, _)| *n == figure)?;
-        let count = match prefix.strip_prefix("tag.") {
-            Some(tag) => summary.by_tag.get(tag)?.response_ms.count,
-            None => summary.response_ms.count,
+    let names = unreported.flat_map(|(expr, _)| expr.names());
+    names.filter_map(|name| longer_for(summary, &name)).reduce(f64::max)
+}
+
+/// By what factor a trial must be longer for a percentile; `None` if that is none, or does not lack samples.
+fn longer_for(summary: &Summary, name: &NameRef) -> Option<f64> {
+    if is_of_part(name) {
+        return None;
+    }
+    let (prefix, figure) = name.text.rsplit_once('.').map_or(("", name.text.as_str()), |(p, f)| (p, f));
+    let (_, quantile) = PERCENTILES.iter().find(|(n, _)| *n == figure)?;
+    let count = match prefix.strip_prefix("tag.") {
+        Some(tag) => summary.by_tag.get(tag)?.response_ms.count,
+        None => summary.response_ms.count,
+    };
+    let needed = loadlab_record::counts::numbers::samples_needed(*quantile);
+    (count > 0 && count < needed).then(|| needed as f64 / count as f64 * LONGER_BY)
+}
+
+/// Whether a number is of a part that does not get longer with its trial. A level's only batch does.
+fn is_of_part(name: &NameRef) -> bool {
+    matches!(name.part, Some(TrialPart::Window(_) | TrialPart::Drain))
+}
+
+/// Whether it is a part of the trial that has too few samples for an expectation, not the trial.
+fn lacks_in_part(summary: &Summary, expect: &Expr) -> bool {
+    let names = expect.names();
+    names.iter().any(is_of_part) && names.iter().all(|name| longer_for(summary, name).is_none())
+}
+
+/// What decides expectations that too few requests leave open.
+pub(super) fn what_decides(expect: &[Expr]) -> &'static str {
+    match expect.iter().flat_map(Expr::names).any(|name| is_of_part(&name)) {
+        true => "a longer level duration, or a longer part,",
+        false => "a longer level duration",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_analysis::{TrialInput, summarise};
+    use loadlab_record::counts::quantile::FewSamples;
+
+    use super::*;
+
+    /// A level does not have more requests in its first seconds because it is longer.
+    #[test]
+    fn a_longer_level_does_not_decide_what_is_expected_of_a_part() {
+        let check = |text: &str, count: u64, factor: Option<f64>, decides: &str| {
+            let expr = Expr::parse(text).unwrap_or_else(|e| panic!("{e}"));
+            let mut summary = summarise(TrialInput::default());
+            (summary.verdict, summary.response_ms.count) = (Verdict::Undecided, count);
+            let undecided = Some(FewSamples { samples: 10, needed: 1000, needed_s: None });
+            let (value, unit, note) = (None, String::new(), None);
+            let said = Expectation { expr: text.to_owned(), holds: None, value, unit, note, undecided };
+            summary.expectations.push(said);
+            let expect = [expr];
+            assert_eq!(longer(&summary, &expect), factor, "{text}");
+            let judged = judge(&summary, &expect, false);
+            let why = format!("undecided: {text}; a longer {decides} decides it");
+            assert_eq!(judged, (StepOutcome::Undecided, why), "{text}");
         };
-        let needed = loadlab_record::counts::numbers::samples_needed(*quantile);
-        (count > 0 && count < needed).then(|| needed as f64 / count as f64 * LONGER_BY)
-    });
-    factors.reduce(f64::max)
+        check("p99 < 5ms", 500, Some(2.0 * LONGER_BY), "level duration");
+        check("p99[1s..2s] < 5ms", 500, None, "part");
+        check("p99[1s..2s] < 2 * p50", 500, None, "part");
+        // Both lack some.
+        check("p99[1s..2s] < 2 * p99", 500, Some(2.0 * LONGER_BY), "level duration");
+        // The only batch of a level is all of it.
+        check("p99[batch 1] < 5ms", 500, Some(2.0 * LONGER_BY), "level duration");
+    }
 }

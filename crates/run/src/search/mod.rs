@@ -420,9 +420,10 @@ impl SearchRun<'_> {
         if let Some(answer) = &answer {
             self.facts.found = Some(match answer {
                 Answer::LessThan { level, .. } if self.is_open_at(*level) => format!(
-                    "nothing: at {}, the lowest level measured, too few requests leave the expectations undecided; a \
-                     longer level duration decides them",
-                    self.task.request.vary.level(*level)
+                    "nothing: at {}, the lowest level measured, too few requests leave the expectations undecided; {} \
+                     decides them",
+                    self.task.request.vary.level(*level),
+                    judge::what_decides(&self.task.conditions.expect)
                 ),
                 _ => describe_answer(answer, self.task.request.vary),
             });

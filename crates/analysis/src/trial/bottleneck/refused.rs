@@ -18,7 +18,7 @@ const FEWEST_OVERFLOWS: f64 = 10.0;
 
 pub fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<Suspect> {
     let s = trial.summary;
-    let started = s.requests.started.max(1) as f64;
+    let started = s.started_by_loadlab().max(1) as f64;
     let own = s.connections.own_limits.total();
     let connect = s.failures.get(Failure::Connect).saturating_sub(own);
     let reset = s.failures.get(Failure::Reset);
@@ -80,7 +80,7 @@ pub fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> V
 
 /// Listeners that dropped connections: the cause of resets and of connects that take whole seconds.
 pub fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
-    let started = trial.summary.requests.started.max(1) as f64;
+    let started = trial.summary.started_by_loadlab().max(1) as f64;
     let enough = (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS);
     let full = flow.listeners.iter().filter(|l| l.drops as f64 >= enough && l.component != GENERATOR);
     let suspect = |l: &Listener| {

@@ -30,7 +30,9 @@ pub(super) fn all_failed(summary: &Summary) -> Option<Doubt> {
         1 => "the only request that ended failed".to_owned(),
         n => format!("all {} requests that ended failed", format_count(n as f64)),
     };
-    let worst = summary.failures.nonzero().max_by_key(|(_, n)| *n).map(|(kind, _)| kind);
+    // Over HTTP/2, a head that is too long fails many other requests with it.
+    let weight = |kind: Failure| (kind == Failure::TooLarge, summary.failures.get(kind));
+    let worst = summary.failures.nonzero().map(|(kind, _)| kind).max_by_key(|kind| weight(*kind));
     let hint = hint_for_failures(worst?, &summary.statuses);
     doubt("all_failed", false, format!("{all}: {}{reported}", kinds.join(", ")), hint)
 }

@@ -25,7 +25,7 @@ pub(super) fn resent_after_reset(summary: &Summary, grounds: &Grounds<'_>) -> Op
     }
     // A request that was sent again and then failed counts in both.
     let failed = summary.requests.failed as f64 / started;
-    let most = share_of((summary.requests.failed + resent.min(summary.requests.ok)) as f64, started)?;
+    let most = share_of((summary.requests.failed + resent.min(own_ok(summary))) as f64, started)?;
     let so = turned.as_ref().map_or(String::new(), |expr| format!(", and `{expr}` does not hold"));
     doubt(
         "resent_after_reset",
@@ -44,19 +44,23 @@ pub(super) fn resent_after_reset(summary: &Summary, grounds: &Grounds<'_>) -> Op
     )
 }
 
+/// Requests of loadlab's own that succeeded: all that a program makes count as ok, and none was sent again.
+fn own_ok(summary: &Summary) -> u64 {
+    let made = summary.requests.started - summary.started_by_loadlab();
+    summary.requests.ok.saturating_sub(made)
+}
+
 /// The first expectation that holds, but would not if each of these requests had failed.
 fn turned_by(summary: &Summary, resent: u64, figures: &[Figure]) -> Option<String> {
     if resent == 0 {
         return None;
     }
     let mut worst = summary.clone();
-    let resent = resent.min(summary.requests.ok);
+    let resent = resent.min(own_ok(summary));
     worst.requests.ok -= resent;
     worst.requests.failed += resent;
     worst.failures.add(Failure::Reset, resent);
-    // All requests of a program count as ok, and none of them in the availability.
-    let made = summary.requests.started - summary.started_by_loadlab();
-    let ok = worst.requests.ok.saturating_sub(made);
+    let ok = own_ok(summary) - resent;
     worst.availability = worst.availability.map(|_| ok as f64 / (ok + worst.requests.failed) as f64);
     let numbers = SummaryNumbers::new(&worst, &[]);
     let held = summary.expectations.iter().filter(|expectation| expectation.holds == Some(true));
