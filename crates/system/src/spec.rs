@@ -163,7 +163,8 @@ pub struct Limits {
     pub cpu_cores: Option<f64>,
     /// Memory, in bytes. Swap does not add to it unless `memory_swap_bytes` allows it.
     pub memory_bytes: Option<u64>,
-    /// Memory and swap together, in bytes; at least `memory_bytes`, and ignored without it.
+    /// Memory and swap together, in bytes; at least `memory_bytes`, and ignored without it. [`Limits::ANY_SWAP`] does not
+    /// limit swap.
     pub memory_swap_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
@@ -176,6 +177,9 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// As much swap as there is, beside a limit on memory.
+    pub const ANY_SWAP: u64 = u64::MAX;
+
     /// These limits, and those of `others` where there are none. Links have only these.
     pub(crate) fn or(self, others: Limits) -> Limits {
         // A limit on swap belongs to the one on memory.

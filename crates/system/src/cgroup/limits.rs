@@ -108,8 +108,8 @@ impl Group {
         lifted.into_iter().collect()
     }
 
-    /// Limits memory alone, and memory plus swap, both in whole pages. In v1 the latter must never be less than the
-    /// former.
+    /// Limits memory alone, and memory plus swap, both in whole pages, the latter to nothing for [`Limits::ANY_SWAP`]. In
+    /// v1 it must never be less than the former.
     pub fn set_memory(
         &self,
         cgroup: &CgroupDir,
@@ -119,10 +119,14 @@ impl Group {
     ) -> Result<Option<Unavailable>, LimitError> {
         // The kernel rounds to whole pages.
         let page = rustix::param::page_size() as u64;
+        let is_any = with_swap == Limits::ANY_SWAP;
+        // This is how v1 reads without a limit.
+        let with_swap = if is_any { i64::MAX as u64 } else { with_swap };
         let (bytes, with_swap) = (bytes - bytes % page, with_swap - with_swap % page);
         let (file, swap_file, swap) = match cgroup.version {
-            Version::V1 => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", with_swap),
-            Version::V2 => ("memory.max", "memory.swap.max", with_swap - bytes),
+            Version::V1 => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", with_swap.to_string()),
+            Version::V2 if is_any => ("memory.max", "memory.swap.max", "max".to_owned()),
+            Version::V2 => ("memory.max", "memory.swap.max", (with_swap - bytes).to_string()),
         };
         let memory = || set(&cgroup.dir.join(file), &bytes.to_string(), limit);
         let swap_file = cgroup.dir.join(swap_file);
@@ -138,8 +142,9 @@ impl Group {
                 ),
             }));
         }
-        let both = || set(&swap_file, &swap.to_string(), limit);
-        let is_raised = cgroup.version == Version::V1 && number_in(&swap_file).is_some_and(|now| swap > now);
+        let both = || set(&swap_file, &swap, limit);
+        let is_raised =
+            cgroup.version == Version::V1 && number_in(&swap_file).is_some_and(|now| with_swap > now);
         if is_raised {
             both()?;
             memory()?;
@@ -229,10 +234,13 @@ impl Group {
         let of_all_disks = |cgroup| block_of_all(cgroup, disks(Path::new("/sys/block")).len());
         let block = cgroup_of(&self.cgroups, Controller::Io).map(of_all_disks).unwrap_or_default();
         let [read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s] = block;
+        // Only memory is limited: nothing says so where limits are reported.
+        let memory = has.memory_bytes.and(cgroup_of(&self.cgroups, Controller::Memory));
+        let any_swap = memory.filter(|cgroup| is_swap_unlimited(cgroup)).map(|_| Limits::ANY_SWAP);
         Limits {
             cpu_cores: has.cpu_cores,
             memory_bytes: has.memory_bytes,
-            memory_swap_bytes: has.memory_swap_bytes,
+            memory_swap_bytes: has.memory_swap_bytes.or(any_swap),
             pids: has.pids,
             block: BlockLimits { read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s },
             ..Limits::default()
@@ -269,6 +277,17 @@ fn memory(cgroup: &CgroupDir) -> (Option<u64>, Option<u64>) {
         Version::V2 => {
             let memory = read("memory.max");
             (memory, memory.zip(read("memory.swap.max")).map(|(memory, swap)| memory + swap))
+        }
+    }
+}
+
+/// Whether a group has a limit on swap, and it is none.
+fn is_swap_unlimited(cgroup: &CgroupDir) -> bool {
+    match cgroup.version {
+        Version::V1 => number_in(&cgroup.dir.join("memory.memsw.limit_in_bytes"))
+            .is_some_and(|with_swap| with_swap >= UNLIMITED_BYTES),
+        Version::V2 => {
+            fs::read_to_string(cgroup.dir.join("memory.swap.max")).is_ok_and(|text| text.trim() == "max")
         }
     }
 }
@@ -429,6 +448,36 @@ mod tests {
         assert_ne!(group.in_force(), before);
         assert_eq!(group.change(&mut now, &plan.or(file)), Ok(vec![]));
         assert_eq!(group.in_force(), before);
+    }
+
+    #[test]
+    fn swap_that_was_not_limited_is_not_limited_again() {
+        // The largest number in whole pages.
+        let largest = i64::MAX as u64 / rustix::param::page_size() as u64 * rustix::param::page_size() as u64;
+        let largest = largest.to_string();
+        for (version, memory, swap, unlimited) in [
+            (Version::V2, "memory.max", "memory.swap.max", "max"),
+            (Version::V1, "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", largest.as_str()),
+        ] {
+            let (memory_file, swap_file) = (format!("g/{memory}"), format!("g/{swap}"));
+            let root = fake(&[(memory_file.as_str(), "67108864\n"), (swap_file.as_str(), unlimited)]);
+            let group = group(root.path(), version);
+            let file = group.settable();
+            assert_eq!((file.memory_bytes, file.memory_swap_bytes), (Some(64 << 20), Some(Limits::ANY_SWAP)));
+            assert_eq!(group.in_force().memory_swap_bytes, None);
+            let mut now = file;
+            let less = Limits { memory_bytes: Some(32 << 20), memory_swap_bytes: None, ..file };
+            assert_eq!(group.change(&mut now, &less), Ok(vec![]));
+            assert_ne!(group.settable(), file);
+            assert_eq!(group.change(&mut now, &file), Ok(vec![]));
+            let read = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+            assert_eq!((read(&memory_file).as_str(), read(&swap_file).as_str()), ("67108864", unlimited));
+        }
+        // Without a limit on memory, or a file for swap, there is nothing to keep.
+        let none = fake(&[("g/memory.max", "max\n"), ("g/memory.swap.max", "max\n")]);
+        assert_eq!(group(none.path(), Version::V2).settable(), Limits::default());
+        let alone = fake(&[("g/memory.max", "67108864\n")]);
+        assert_eq!(group(alone.path(), Version::V2).settable().memory_swap_bytes, None);
     }
 
     #[test]
