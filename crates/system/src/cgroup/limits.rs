@@ -9,7 +9,7 @@ use loadlab_record::text::units::format_bytes;
 use loadlab_record::watch::limits::LimitsInForce;
 
 use super::group::{Group, LimitError, UNLIMITED_BPS, disks, set};
-use super::{CgroupDir, Controller, Version, cgroup_of};
+use super::{CgroupDir, Controller, Version, cgroup_of, read};
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
 /// A v1 memory limit above this means no limit: an unlimited group reads nearly 2^63.
@@ -205,6 +205,19 @@ impl Group {
             }
         }
         Ok(())
+    }
+
+    /// Memory that it uses, without the files it has read or written: the kernel drops those when a limit is lowered.
+    /// `None` if unknown.
+    pub fn memory_held(&self) -> Option<u64> {
+        let cgroup = cgroup_of(&self.cgroups, Controller::Memory)?;
+        let (file, files) = match cgroup.version {
+            Version::V1 => ("memory.usage_in_bytes", ["total_inactive_file", "total_active_file"]),
+            Version::V2 => ("memory.current", ["inactive_file", "active_file"]),
+        };
+        let counts = fs::read_to_string(cgroup.dir.join("memory.stat")).ok()?;
+        let dropped: u64 = files.iter().filter_map(|key| read::keyed(&counts, key)).sum();
+        Some(number_in(&cgroup.dir.join(file))?.saturating_sub(dropped))
     }
 
     /// The limits in force, from the kernel's own files. Open files and cores are limited per process, not per group.
@@ -448,6 +461,21 @@ mod tests {
         assert_ne!(group.in_force(), before);
         assert_eq!(group.change(&mut now, &plan.or(file)), Ok(vec![]));
         assert_eq!(group.in_force(), before);
+    }
+
+    #[test]
+    fn memory_that_only_holds_files_is_free_to_take() {
+        let v1 = fake(&[
+            ("g/memory.usage_in_bytes", "100\n"),
+            ("g/memory.stat", "inactive_file 1\ntotal_inactive_file 20\ntotal_active_file 30\n"),
+        ]);
+        let v2 = fake(&[
+            ("g/memory.current", "100\n"),
+            ("g/memory.stat", "anon 7\ninactive_file 20\nactive_file 40\n"),
+        ]);
+        assert_eq!(group(v1.path(), Version::V1).memory_held(), Some(50));
+        assert_eq!(group(v2.path(), Version::V2).memory_held(), Some(40));
+        assert_eq!(group(v1.path(), Version::V2).memory_held(), None);
     }
 
     #[test]
