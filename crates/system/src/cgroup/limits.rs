@@ -23,6 +23,16 @@ const BLOCK: [(&str, &str); 4] = [
     ("blkio.throttle.write_iops_device", "wiops"),
 ];
 
+/// A limit on one disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DiskLimit {
+    /// Which of [`BLOCK`].
+    kind: usize,
+    /// `MAJOR:MINOR`.
+    disk: String,
+    value: u64,
+}
+
 impl BlockLimits {
     /// The limits in the order of [`BLOCK`].
     fn values(self) -> [Option<u64>; 4] {
@@ -167,13 +177,10 @@ impl Group {
                 hint: "remove the limits on block I/O".into(),
             });
         }
-        for ((v1_file, v2_key), value) in BLOCK.iter().zip(limits.values()) {
+        for (kind, value) in limits.values().into_iter().enumerate() {
             let Some(value) = value else { continue };
             for disk in &disks {
-                match cgroup.version {
-                    Version::V1 => set_line(&cgroup.dir.join(v1_file), disk, "", value, &limit)?,
-                    Version::V2 => set_line(&cgroup.dir.join("io.max"), disk, v2_key, value, &limit)?,
-                }
+                set_disk(cgroup, &DiskLimit { kind, disk: disk.clone(), value }, &limit)?;
             }
         }
         let writes = limits.write_bytes_per_s.is_some() || limits.write_ops_per_s.is_some();
@@ -185,6 +192,7 @@ impl Group {
         }))
     }
 
+    /// Lifts what no longer applies to all disks; limits that the engine set on some of them apply again.
     fn lift_block(&self, old: BlockLimits, new: BlockLimits) -> Result<(), LimitError> {
         let Some(cgroup) = cgroup_of(&self.cgroups, Controller::Io) else { return Ok(()) };
         let gone = |i: usize| old.values()[i].is_some() && new.values()[i].is_none();
@@ -202,6 +210,9 @@ impl Group {
                     why: format!("cannot write {line} to {}: {e}", path.display()),
                     hint: super::tree::HINT.to_owned(),
                 })?;
+            }
+            for own in self.own_disks.iter().filter(|own| own.kind == i) {
+                set_disk(cgroup, own, "block I/O of one disk as its engine did")?;
             }
         }
         Ok(())
@@ -233,20 +244,29 @@ impl Group {
         }
         if let Some(cgroup) = at(Controller::Io) {
             // The smallest limit across disks.
-            let [read, write, reads, writes] = block(cgroup).map(|rates| rates.into_iter().min());
+            let smallest = |rates: Vec<(String, u64)>| rates.into_iter().map(|(_, rate)| rate).min();
+            let [read, write, reads, writes] = block(cgroup).map(smallest);
             (limits.block_read_bytes_per_s, limits.block_write_bytes_per_s) = (read, write);
             (limits.block_read_ops_per_s, limits.block_write_ops_per_s) = (reads, writes);
         }
         limits
     }
 
+    /// Limits on some disks alone, of the kinds that the plan does not set.
+    pub fn disks_alone(&self, planned: BlockLimits) -> Vec<DiskLimit> {
+        let Some(cgroup) = cgroup_of(&self.cgroups, Controller::Io) else { return Vec::new() };
+        let planned = planned.values();
+        block_of_some(cgroup, &disks(Path::new("/sys/block")), |kind| planned[kind].is_none())
+    }
+
     /// The limits in force in the form in which they are set. Limits on block I/O are set for all disks alike, so those
-    /// on some disks alone are left out.
+    /// on some disks alone are left out; [`Group::disks_alone`] has them.
     pub fn settable(&self) -> Limits {
         let has = self.in_force();
-        let of_all_disks = |cgroup| block_of_all(cgroup, disks(Path::new("/sys/block")).len());
-        let block = cgroup_of(&self.cgroups, Controller::Io).map(of_all_disks).unwrap_or_default();
-        let [read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s] = block;
+        let io = cgroup_of(&self.cgroups, Controller::Io);
+        let block = io.map(|cgroup| block_of_all(cgroup, &disks(Path::new("/sys/block"))));
+        let [read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s] =
+            block.unwrap_or_default();
         // Only memory is limited: nothing says so where limits are reported.
         let memory = has.memory_bytes.and(cgroup_of(&self.cgroups, Controller::Memory));
         let any_swap = memory.filter(|cgroup| is_swap_unlimited(cgroup)).map(|_| Limits::ANY_SWAP);
@@ -259,6 +279,15 @@ impl Group {
             ..Limits::default()
         }
     }
+}
+
+/// Limits of these kinds on some of the disks alone.
+fn block_of_some(cgroup: &CgroupDir, disks: &[String], of_kind: impl Fn(usize) -> bool) -> Vec<DiskLimit> {
+    let alike = block_of_all(cgroup, disks);
+    let some =
+        block(cgroup).into_iter().enumerate().filter(|(kind, _)| alike[*kind].is_none() && of_kind(*kind));
+    some.flat_map(|(kind, rates)| rates.into_iter().map(move |(disk, value)| DiskLimit { kind, disk, value }))
+        .collect()
 }
 
 fn number_in(file: &Path) -> Option<u64> {
@@ -305,29 +334,43 @@ fn is_swap_unlimited(cgroup: &CgroupDir) -> bool {
     }
 }
 
-/// The limits on each disk, in the order of [`BLOCK`].
-fn block(cgroup: &CgroupDir) -> [Vec<u64>; 4] {
+/// The limits on each disk, given as `MAJOR:MINOR`, in the order of [`BLOCK`].
+fn block(cgroup: &CgroupDir) -> [Vec<(String, u64)>; 4] {
     BLOCK.map(|(v1_file, v2_key)| {
         let file = if cgroup.version == Version::V1 { v1_file } else { "io.max" };
         let text = fs::read_to_string(cgroup.dir.join(file)).unwrap_or_default();
-        let values = text.lines().filter_map(|line| match cgroup.version {
-            Version::V1 => line.split_once(' ')?.1.trim().parse::<u64>().ok(),
-            Version::V2 => value_of(line, v2_key),
+        let values = text.lines().filter_map(|line| {
+            let (disk, rest) = line.split_once(' ')?;
+            let value = match cgroup.version {
+                Version::V1 => rest.trim().parse().ok(),
+                Version::V2 => value_of(rest, v2_key),
+            };
+            Some((disk.to_owned(), value?))
         });
-        values.filter(|n| *n < UNLIMITED_BPS).collect()
+        values.filter(|(_, n)| *n < UNLIMITED_BPS).collect()
     })
 }
 
-/// The limits that all of this many disks have alike, in the order of [`BLOCK`].
-fn block_of_all(cgroup: &CgroupDir, disks: usize) -> [Option<u64>; 4] {
+/// The limits that all these disks have alike, in the order of [`BLOCK`].
+fn block_of_all(cgroup: &CgroupDir, disks: &[String]) -> [Option<u64>; 4] {
     block(cgroup).map(|rates| {
-        let first = rates.first().copied()?;
-        (rates.len() == disks && rates.iter().all(|rate| *rate == first)).then_some(first)
+        let of = |disk: &String| rates.iter().find(|(of, _)| of == disk).map(|(_, rate)| *rate);
+        let first = of(disks.first()?)?;
+        disks.iter().all(|disk| of(disk) == Some(first)).then_some(first)
     })
 }
 
 fn value_of(line: &str, key: &str) -> Option<u64> {
     line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
+}
+
+/// Limits one disk.
+fn set_disk(cgroup: &CgroupDir, of: &DiskLimit, limit: &str) -> Result<(), LimitError> {
+    let (v1_file, v2_key) = BLOCK[of.kind];
+    match cgroup.version {
+        Version::V1 => set_line(&cgroup.dir.join(v1_file), &of.disk, "", of.value, limit),
+        Version::V2 => set_line(&cgroup.dir.join("io.max"), &of.disk, v2_key, of.value, limit),
+    }
 }
 
 /// Writes one disk's limit and reads it back: the file has one line per disk.
@@ -382,7 +425,7 @@ mod tests {
             dir: root.join(dir),
         };
         let all = [Controller::Cpu, Controller::Memory, Controller::Pids, Controller::Io];
-        Group { cgroups: vec![cgroup("g", &all)] }
+        Group { cgroups: vec![cgroup("g", &all)], ..Group::default() }
     }
 
     #[test]
@@ -509,14 +552,40 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_some_disks_alone_cannot_be_set_again() {
+    fn a_limit_of_some_disks_alone_is_kept_apart() {
         let root = fake(&[(
             "g/io.max",
             "254:0 rbps=5 wbps=max riops=9 wiops=7\n8:0 rbps=5 wbps=max riops=8 wiops=max\n",
         )]);
         let group = group(root.path(), Version::V2);
-        assert_eq!(block_of_all(&group.cgroups[0], 2), [Some(5), None, None, None]);
-        assert_eq!(block_of_all(&group.cgroups[0], 3), [None; 4]);
+        let cgroup = &group.cgroups[0];
+        let disks = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let both = disks(&["254:0", "8:0"]);
+        assert_eq!(block_of_all(cgroup, &both), [Some(5), None, None, None]);
+        assert_eq!(block_of_all(cgroup, &disks(&["254:0", "8:16"])), [None; 4]);
+        let on = |kind: usize, disk: &str, value: u64| DiskLimit { kind, disk: disk.to_owned(), value };
+        let some = block_of_some(cgroup, &both, |_| true);
+        assert_eq!(some, [on(2, "254:0", 9), on(2, "8:0", 8), on(3, "254:0", 7)]);
+        assert_eq!(block_of_some(cgroup, &both, |kind| kind != 2), [on(3, "254:0", 7)]);
+    }
+
+    #[test]
+    fn a_limit_of_some_disks_alone_holds_again() {
+        let root = fake(&[
+            ("g/io.max", "254:0 rbps=5 wbps=max riops=max wiops=max\n"),
+            ("g/blkio.throttle.read_bps_device", "254:0 5\n"),
+        ]);
+        for (version, file, expect) in [
+            (Version::V2, "g/io.max", "254:0 rbps=5"),
+            (Version::V1, "g/blkio.throttle.read_bps_device", "254:0 5"),
+        ] {
+            let mut group = group(root.path(), version);
+            group.own_disks = block_of_some(&group.cgroups[0], &[], |_| true);
+            let old = BlockLimits { read_bytes_per_s: Some(9), ..BlockLimits::default() };
+            // Each write replaces a file that is not the kernel's.
+            group.lift_block(old, BlockLimits::default()).unwrap();
+            assert_eq!(fs::read_to_string(root.path().join(file)).unwrap(), expect);
+        }
     }
 
     #[test]
