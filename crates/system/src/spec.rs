@@ -156,7 +156,7 @@ impl Ready {
     }
 }
 
-/// Resource limits of a component. `None`: unlimited.
+/// Resource limits of a component. `None`: unlimited, or as its engine limits it; see `Component::limits_with`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// CPU time per time, in cores (0.01 is 1 % of one core).

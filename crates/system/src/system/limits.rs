@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::spec::{Limits, LinkLimits, Unavailable};
 
 impl System {
-    /// Replaces the limits of a running component: whatever `limits` omits becomes unlimited. Returns the limits this
-    /// host cannot apply.
+    /// Replaces the limits of a running component: whatever `limits` omits becomes unlimited, but limits that its engine
+    /// set on some disks alone hold again. Returns the limits this host cannot apply.
     ///
     /// # Errors
     /// [`Error::Limit`]: the kernel refused one limit, or took another value. Those before it are in force.
