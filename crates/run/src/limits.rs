@@ -6,7 +6,7 @@ use loadlab_plan::{self as plan, Case, LimitName, MeasuredLimit};
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::{Known, NumberSource, SummaryNumbers};
 use loadlab_record::text::units::{format_bytes, format_count};
-use loadlab_system::{BlockLimits, Limits, LinkLimits};
+use loadlab_system::{BlockLimits, Component, Limits, LinkLimits};
 
 use crate::result::TrialEnd;
 
@@ -33,8 +33,14 @@ pub fn of_plan(limits: &plan::Limits) -> Limits {
     }
 }
 
+/// The limits of a component once an event has changed one of them.
+pub fn after_event(component: &Component, name: LimitName, value: Option<f64>) -> Limits {
+    let changed = with(component.limits(), name, value);
+    if name == LimitName::Memory { component.without_own_swap(changed) } else { changed }
+}
+
 /// `limits` with one limit changed.
-pub fn with(mut limits: Limits, name: LimitName, value: Option<f64>) -> Limits {
+fn with(mut limits: Limits, name: LimitName, value: Option<f64>) -> Limits {
     let whole = value.map(|v| v.round() as u64);
     match name {
         LimitName::Cpu => limits.cpu_cores = value,

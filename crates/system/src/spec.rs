@@ -156,14 +156,15 @@ impl Ready {
     }
 }
 
-/// Resource limits of a component. `None`: unlimited.
+/// Resource limits of a component. `None`: unlimited, or as its engine limits it; see `Component::limits_with`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// CPU time per time, in cores (0.01 is 1 % of one core).
     pub cpu_cores: Option<f64>,
     /// Memory, in bytes. Swap does not add to it unless `memory_swap_bytes` allows it.
     pub memory_bytes: Option<u64>,
-    /// Memory and swap together, in bytes; at least `memory_bytes`, and ignored without it.
+    /// Memory and swap together, in bytes; at least `memory_bytes`, and ignored without it. [`Limits::ANY_SWAP`] does not
+    /// limit swap.
     pub memory_swap_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
@@ -176,6 +177,9 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// As much swap as there is, beside a limit on memory.
+    pub const ANY_SWAP: u64 = u64::MAX;
+
     /// These limits, and those of `others` where there are none. Links have only these.
     pub(crate) fn or(self, others: Limits) -> Limits {
         // A limit on swap belongs to the one on memory.

@@ -6,7 +6,7 @@ use crate::keys::shape::{ANY_PATTERN, Group, Need, Section, Shape, key};
 pub(crate) static LIMITS: Section = Section {
     id: "limits",
     called: "`limits`",
-    doc: "What a component may use; `none` for no limit.",
+    doc: "What a component may use; `none` for no limit but the one that a Compose file sets.",
     keys: &[
         key("cpu", Shape::Cpu, "CPU: `1%` of one core, or `0.5` cores."),
         key("memory", Shape::Size, "Memory, such as `15MiB`."),

@@ -4,7 +4,7 @@ use loadlab_record::documents::figure::NumberKind;
 
 use crate::model::journey::Place;
 
-/// What a component may use; `None` is no limit.
+/// What a component may use; `None` is no limit but the one that a Compose file sets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Cores.

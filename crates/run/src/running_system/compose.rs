@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Case, ComponentKind};
 use loadlab_record::documents::event::EventKind;
+use loadlab_record::text::units::format_bytes;
 use loadlab_system::{self as system, Component, ComposeSpec, Project, ServiceSpec};
 
 use crate::event::RunEvent;
@@ -106,8 +107,7 @@ impl RunningSystem {
         emit: EventSink<'_>,
     ) -> Result<(), BringUpError> {
         let Some(compose) = &case.system.compose else { return Ok(()) };
-        if self.take_down_unless_it_fits(case, compose, state, emit)? {
-            self.services_live_on(case, state)?;
+        if self.keep_or_take_down(case, compose, state, emit)? {
             state.record_event(EventKind::Note {
                 text: format!("{} is still up from an earlier trial", compose.file),
             });
@@ -166,30 +166,28 @@ impl RunningSystem {
         self.services_ready(case, state, emit)
     }
 
-    /// Returns whether the Compose file is still up with all its services, and they can have the case's limits;
-    /// otherwise takes it down. A service that an event ended can only come back with the whole file, and so can a
-    /// limit that another case replaced.
-    fn take_down_unless_it_fits(
+    /// Returns whether the Compose file is still up with all its services, and they have the case's limits now;
+    /// otherwise takes it down.
+    fn keep_or_take_down(
         &mut self,
         case: &Case,
         compose: &plan::ComposeSpec,
         state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<bool, BringUpError> {
-        let Some(StartedProject { project, .. }) = &self.project else { return Ok(false) };
-        let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
-        let names = project.components().iter().map(Component::name);
-        let ended: Vec<&str> = names.filter(|name| !is_up(name)).collect();
-        let is_unlike = |up: &&StartedComponent| {
-            let Some(service) = &up.service else { return false };
-            !project.can_have(service, &limits_of(planned_service(case, service)))
-        };
-        let unlike = self.up.iter().filter(is_unlike).map(|up| up.component.name());
-        let unlike: Vec<&str> = unlike.collect();
-        let why = match (ended.as_slice(), unlike.as_slice()) {
-            ([], []) => return Ok(true),
-            ([], names) => format!("this case leaves limits of {} to the file", names.join(" and ")),
-            (names, _) => format!("an event had ended {}", names.join(" and ")),
+        if self.project.is_none() {
+            return Ok(false);
+        }
+        let why = match self.unfit(case) {
+            Some(why) => why,
+            None => match self.services_live_on(case, state) {
+                Ok(()) => return Ok(true),
+                // What cannot be limited while it runs may come up under this limit.
+                Err(BringUpError::System(system::Error::Limit { component, limit, why, .. })) => {
+                    format!("{component}: cannot limit {limit} while it runs: {why}")
+                }
+                Err(error) => return Err(error),
+            },
         };
         let text = format!("{} is restarted: {why}", compose.file);
         state.record_and_show(text, emit);
@@ -198,6 +196,38 @@ impl RunningSystem {
             None => Ok(false),
             Some((text, _)) => Err(BringUpError::BeforeLoad(text)),
         }
+    }
+
+    /// Why the services that are up cannot go on in this case; `None` if they can. A service that an event ended can
+    /// only come back with the whole file, and so can a limit that another case replaced. Memory that a service holds
+    /// cannot be taken from it: the kernel would refuse the limit, or kill the service.
+    fn unfit(&self, case: &Case) -> Option<String> {
+        let StartedProject { project, .. } = self.project.as_ref()?;
+        let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
+        let names = project.components().iter().map(Component::name);
+        let ended: Vec<&str> = names.filter(|name| !is_up(name)).collect();
+        if !ended.is_empty() {
+            return Some(format!("an event had ended {}", ended.join(" and ")));
+        }
+        let mut unlike = Vec::new();
+        let mut too_large = None;
+        for up in &self.up {
+            let Some(service) = &up.service else { continue };
+            let asked = limits_of(planned_service(case, service));
+            if !project.can_have(service, &asked) {
+                unlike.push(up.component.name());
+            }
+            let wanted = up.component.limits_with(&asked);
+            let held = up.component.memory_beyond(&wanted);
+            too_large = too_large.or(held.zip(wanted.memory_bytes).map(|both| (up.component.name(), both)));
+        }
+        if !unlike.is_empty() {
+            return Some(format!("this case leaves limits of {} to the file", unlike.join(" and ")));
+        }
+        too_large.map(|(name, (held, limit))| {
+            let (held, limit) = (format_bytes(held as f64), format_bytes(limit as f64));
+            format!("{name} holds {held} of memory, and this trial limits it to {limit}")
+        })
     }
 
     /// Applies the limits of the new case to services that stay up.

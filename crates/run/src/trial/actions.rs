@@ -197,7 +197,7 @@ impl TrialContext<'_> {
             }
             Action::Limit { limit, value } => {
                 let component = living()?;
-                let wanted = limits::with(component.limits(), limit, value);
+                let wanted = limits::after_event(&component, limit, value);
                 let missed = self.running.system.limit(&component, &wanted).map_err(message)?;
                 for missing in missed {
                     let (component, what, why) = (name.to_owned(), missing.what, missing.why);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_record::text::units::format_bytes;
 
+use super::limits::DiskLimit;
 use super::{CgroupDir, Controller, Version, cgroup_of, folder_name, read};
 use crate::process::kill;
 use crate::spec::{BlockLimits, Limits, Unavailable};
@@ -26,6 +27,8 @@ const MAX_PERIOD_US: u64 = 1_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub cgroups: Vec<CgroupDir>,
+    /// Limits that its engine set on some disks alone: they hold where none is set on all of them.
+    pub own_disks: Vec<DiskLimit>,
 }
 
 /// A limit that could not be applied.

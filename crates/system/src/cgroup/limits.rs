@@ -9,7 +9,7 @@ use loadlab_record::text::units::format_bytes;
 use loadlab_record::watch::limits::LimitsInForce;
 
 use super::group::{Group, LimitError, UNLIMITED_BPS, disks, set};
-use super::{CgroupDir, Controller, Version, cgroup_of};
+use super::{CgroupDir, Controller, Version, cgroup_of, read};
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
 /// A v1 memory limit above this means no limit: an unlimited group reads nearly 2^63.
@@ -22,6 +22,16 @@ const BLOCK: [(&str, &str); 4] = [
     ("blkio.throttle.read_iops_device", "riops"),
     ("blkio.throttle.write_iops_device", "wiops"),
 ];
+
+/// A limit on one disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DiskLimit {
+    /// Which of [`BLOCK`].
+    kind: usize,
+    /// `MAJOR:MINOR`.
+    disk: String,
+    value: u64,
+}
 
 impl BlockLimits {
     /// The limits in the order of [`BLOCK`].
@@ -108,8 +118,8 @@ impl Group {
         lifted.into_iter().collect()
     }
 
-    /// Limits memory alone, and memory plus swap, both in whole pages. In v1 the latter must never be less than the
-    /// former.
+    /// Limits memory alone, and memory plus swap, both in whole pages, the latter to nothing for [`Limits::ANY_SWAP`]. In
+    /// v1 it must never be less than the former.
     pub fn set_memory(
         &self,
         cgroup: &CgroupDir,
@@ -119,10 +129,14 @@ impl Group {
     ) -> Result<Option<Unavailable>, LimitError> {
         // The kernel rounds to whole pages.
         let page = rustix::param::page_size() as u64;
+        let is_any = with_swap == Limits::ANY_SWAP;
+        // This is how v1 reads without a limit.
+        let with_swap = if is_any { i64::MAX as u64 } else { with_swap };
         let (bytes, with_swap) = (bytes - bytes % page, with_swap - with_swap % page);
         let (file, swap_file, swap) = match cgroup.version {
-            Version::V1 => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", with_swap),
-            Version::V2 => ("memory.max", "memory.swap.max", with_swap - bytes),
+            Version::V1 => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", with_swap.to_string()),
+            Version::V2 if is_any => ("memory.max", "memory.swap.max", "max".to_owned()),
+            Version::V2 => ("memory.max", "memory.swap.max", (with_swap - bytes).to_string()),
         };
         let memory = || set(&cgroup.dir.join(file), &bytes.to_string(), limit);
         let swap_file = cgroup.dir.join(swap_file);
@@ -138,8 +152,9 @@ impl Group {
                 ),
             }));
         }
-        let both = || set(&swap_file, &swap.to_string(), limit);
-        let is_raised = cgroup.version == Version::V1 && number_in(&swap_file).is_some_and(|now| swap > now);
+        let both = || set(&swap_file, &swap, limit);
+        let is_raised =
+            cgroup.version == Version::V1 && number_in(&swap_file).is_some_and(|now| with_swap > now);
         if is_raised {
             both()?;
             memory()?;
@@ -162,13 +177,10 @@ impl Group {
                 hint: "remove the limits on block I/O".into(),
             });
         }
-        for ((v1_file, v2_key), value) in BLOCK.iter().zip(limits.values()) {
+        for (kind, value) in limits.values().into_iter().enumerate() {
             let Some(value) = value else { continue };
             for disk in &disks {
-                match cgroup.version {
-                    Version::V1 => set_line(&cgroup.dir.join(v1_file), disk, "", value, &limit)?,
-                    Version::V2 => set_line(&cgroup.dir.join("io.max"), disk, v2_key, value, &limit)?,
-                }
+                set_disk(cgroup, &DiskLimit { kind, disk: disk.clone(), value }, &limit)?;
             }
         }
         let writes = limits.write_bytes_per_s.is_some() || limits.write_ops_per_s.is_some();
@@ -180,6 +192,7 @@ impl Group {
         }))
     }
 
+    /// Lifts what no longer applies to all disks; limits that the engine set on some of them apply again.
     fn lift_block(&self, old: BlockLimits, new: BlockLimits) -> Result<(), LimitError> {
         let Some(cgroup) = cgroup_of(&self.cgroups, Controller::Io) else { return Ok(()) };
         let gone = |i: usize| old.values()[i].is_some() && new.values()[i].is_none();
@@ -198,8 +211,24 @@ impl Group {
                     hint: super::tree::HINT.to_owned(),
                 })?;
             }
+            for own in self.own_disks.iter().filter(|own| own.kind == i) {
+                set_disk(cgroup, own, "block I/O of one disk as its engine did")?;
+            }
         }
         Ok(())
+    }
+
+    /// Memory that it uses, without the files it has read or written: the kernel drops those when a limit is lowered.
+    /// `None` if unknown.
+    pub fn memory_held(&self) -> Option<u64> {
+        let cgroup = cgroup_of(&self.cgroups, Controller::Memory)?;
+        let (file, files) = match cgroup.version {
+            Version::V1 => ("memory.usage_in_bytes", ["total_inactive_file", "total_active_file"]),
+            Version::V2 => ("memory.current", ["inactive_file", "active_file"]),
+        };
+        let counts = fs::read_to_string(cgroup.dir.join("memory.stat")).ok()?;
+        let dropped: u64 = files.iter().filter_map(|key| read::keyed(&counts, key)).sum();
+        Some(number_in(&cgroup.dir.join(file))?.saturating_sub(dropped))
     }
 
     /// The limits in force, from the kernel's own files. Open files and cores are limited per process, not per group.
@@ -215,29 +244,50 @@ impl Group {
         }
         if let Some(cgroup) = at(Controller::Io) {
             // The smallest limit across disks.
-            let [read, write, reads, writes] = block(cgroup).map(|rates| rates.into_iter().min());
+            let smallest = |rates: Vec<(String, u64)>| rates.into_iter().map(|(_, rate)| rate).min();
+            let [read, write, reads, writes] = block(cgroup).map(smallest);
             (limits.block_read_bytes_per_s, limits.block_write_bytes_per_s) = (read, write);
             (limits.block_read_ops_per_s, limits.block_write_ops_per_s) = (reads, writes);
         }
         limits
     }
 
+    /// Limits on some disks alone, of the kinds that the plan does not set.
+    pub fn disks_alone(&self, planned: BlockLimits) -> Vec<DiskLimit> {
+        let Some(cgroup) = cgroup_of(&self.cgroups, Controller::Io) else { return Vec::new() };
+        let planned = planned.values();
+        block_of_some(cgroup, &disks(Path::new("/sys/block")), |kind| planned[kind].is_none())
+    }
+
     /// The limits in force in the form in which they are set. Limits on block I/O are set for all disks alike, so those
-    /// on some disks alone are left out.
+    /// on some disks alone are left out; [`Group::disks_alone`] has them.
     pub fn settable(&self) -> Limits {
         let has = self.in_force();
-        let of_all_disks = |cgroup| block_of_all(cgroup, disks(Path::new("/sys/block")).len());
-        let block = cgroup_of(&self.cgroups, Controller::Io).map(of_all_disks).unwrap_or_default();
-        let [read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s] = block;
+        let io = cgroup_of(&self.cgroups, Controller::Io);
+        let block = io.map(|cgroup| block_of_all(cgroup, &disks(Path::new("/sys/block"))));
+        let [read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s] =
+            block.unwrap_or_default();
+        // Only memory is limited: nothing says so where limits are reported.
+        let memory = has.memory_bytes.and(cgroup_of(&self.cgroups, Controller::Memory));
+        let any_swap = memory.filter(|cgroup| is_swap_unlimited(cgroup)).map(|_| Limits::ANY_SWAP);
         Limits {
             cpu_cores: has.cpu_cores,
             memory_bytes: has.memory_bytes,
-            memory_swap_bytes: has.memory_swap_bytes,
+            memory_swap_bytes: has.memory_swap_bytes.or(any_swap),
             pids: has.pids,
             block: BlockLimits { read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s },
             ..Limits::default()
         }
     }
+}
+
+/// Limits of these kinds on some of the disks alone.
+fn block_of_some(cgroup: &CgroupDir, disks: &[String], of_kind: impl Fn(usize) -> bool) -> Vec<DiskLimit> {
+    let alike = block_of_all(cgroup, disks);
+    let some =
+        block(cgroup).into_iter().enumerate().filter(|(kind, _)| alike[*kind].is_none() && of_kind(*kind));
+    some.flat_map(|(kind, rates)| rates.into_iter().map(move |(disk, value)| DiskLimit { kind, disk, value }))
+        .collect()
 }
 
 fn number_in(file: &Path) -> Option<u64> {
@@ -273,29 +323,54 @@ fn memory(cgroup: &CgroupDir) -> (Option<u64>, Option<u64>) {
     }
 }
 
-/// The limits on each disk, in the order of [`BLOCK`].
-fn block(cgroup: &CgroupDir) -> [Vec<u64>; 4] {
+/// Whether a group has a limit on swap, and it is none.
+fn is_swap_unlimited(cgroup: &CgroupDir) -> bool {
+    match cgroup.version {
+        Version::V1 => number_in(&cgroup.dir.join("memory.memsw.limit_in_bytes"))
+            .is_some_and(|with_swap| with_swap >= UNLIMITED_BYTES),
+        Version::V2 => {
+            fs::read_to_string(cgroup.dir.join("memory.swap.max")).is_ok_and(|text| text.trim() == "max")
+        }
+    }
+}
+
+/// The limits on each disk, given as `MAJOR:MINOR`, in the order of [`BLOCK`].
+fn block(cgroup: &CgroupDir) -> [Vec<(String, u64)>; 4] {
     BLOCK.map(|(v1_file, v2_key)| {
         let file = if cgroup.version == Version::V1 { v1_file } else { "io.max" };
         let text = fs::read_to_string(cgroup.dir.join(file)).unwrap_or_default();
-        let values = text.lines().filter_map(|line| match cgroup.version {
-            Version::V1 => line.split_once(' ')?.1.trim().parse::<u64>().ok(),
-            Version::V2 => value_of(line, v2_key),
+        let values = text.lines().filter_map(|line| {
+            let (disk, rest) = line.split_once(' ')?;
+            let value = match cgroup.version {
+                Version::V1 => rest.trim().parse().ok(),
+                Version::V2 => value_of(rest, v2_key),
+            };
+            Some((disk.to_owned(), value?))
         });
-        values.filter(|n| *n < UNLIMITED_BPS).collect()
+        values.filter(|(_, n)| *n < UNLIMITED_BPS).collect()
     })
 }
 
-/// The limits that all of this many disks have alike, in the order of [`BLOCK`].
-fn block_of_all(cgroup: &CgroupDir, disks: usize) -> [Option<u64>; 4] {
+/// The limits that all these disks have alike, in the order of [`BLOCK`].
+fn block_of_all(cgroup: &CgroupDir, disks: &[String]) -> [Option<u64>; 4] {
     block(cgroup).map(|rates| {
-        let first = rates.first().copied()?;
-        (rates.len() == disks && rates.iter().all(|rate| *rate == first)).then_some(first)
+        let of = |disk: &String| rates.iter().find(|(of, _)| of == disk).map(|(_, rate)| *rate);
+        let first = of(disks.first()?)?;
+        disks.iter().all(|disk| of(disk) == Some(first)).then_some(first)
     })
 }
 
 fn value_of(line: &str, key: &str) -> Option<u64> {
     line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
+}
+
+/// Limits one disk.
+fn set_disk(cgroup: &CgroupDir, of: &DiskLimit, limit: &str) -> Result<(), LimitError> {
+    let (v1_file, v2_key) = BLOCK[of.kind];
+    match cgroup.version {
+        Version::V1 => set_line(&cgroup.dir.join(v1_file), &of.disk, "", of.value, limit),
+        Version::V2 => set_line(&cgroup.dir.join("io.max"), &of.disk, v2_key, of.value, limit),
+    }
 }
 
 /// Writes one disk's limit and reads it back: the file has one line per disk.
@@ -350,7 +425,7 @@ mod tests {
             dir: root.join(dir),
         };
         let all = [Controller::Cpu, Controller::Memory, Controller::Pids, Controller::Io];
-        Group { cgroups: vec![cgroup("g", &all)] }
+        Group { cgroups: vec![cgroup("g", &all)], ..Group::default() }
     }
 
     #[test]
@@ -432,14 +507,85 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_some_disks_alone_cannot_be_set_again() {
+    fn memory_that_only_holds_files_is_free_to_take() {
+        let v1 = fake(&[
+            ("g/memory.usage_in_bytes", "100\n"),
+            ("g/memory.stat", "inactive_file 1\ntotal_inactive_file 20\ntotal_active_file 30\n"),
+        ]);
+        let v2 = fake(&[
+            ("g/memory.current", "100\n"),
+            ("g/memory.stat", "anon 7\ninactive_file 20\nactive_file 40\n"),
+        ]);
+        assert_eq!(group(v1.path(), Version::V1).memory_held(), Some(50));
+        assert_eq!(group(v2.path(), Version::V2).memory_held(), Some(40));
+        assert_eq!(group(v1.path(), Version::V2).memory_held(), None);
+    }
+
+    #[test]
+    fn swap_that_was_not_limited_is_not_limited_again() {
+        // The largest number in whole pages.
+        let largest = i64::MAX as u64 / rustix::param::page_size() as u64 * rustix::param::page_size() as u64;
+        let largest = largest.to_string();
+        for (version, memory, swap, unlimited) in [
+            (Version::V2, "memory.max", "memory.swap.max", "max"),
+            (Version::V1, "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", largest.as_str()),
+        ] {
+            let (memory_file, swap_file) = (format!("g/{memory}"), format!("g/{swap}"));
+            let root = fake(&[(memory_file.as_str(), "67108864\n"), (swap_file.as_str(), unlimited)]);
+            let group = group(root.path(), version);
+            let file = group.settable();
+            assert_eq!((file.memory_bytes, file.memory_swap_bytes), (Some(64 << 20), Some(Limits::ANY_SWAP)));
+            assert_eq!(group.in_force().memory_swap_bytes, None);
+            let mut now = file;
+            let less = Limits { memory_bytes: Some(32 << 20), memory_swap_bytes: None, ..file };
+            assert_eq!(group.change(&mut now, &less), Ok(vec![]));
+            assert_ne!(group.settable(), file);
+            assert_eq!(group.change(&mut now, &file), Ok(vec![]));
+            let read = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+            assert_eq!((read(&memory_file).as_str(), read(&swap_file).as_str()), ("67108864", unlimited));
+        }
+        // Without a limit on memory, or a file for swap, there is nothing to keep.
+        let none = fake(&[("g/memory.max", "max\n"), ("g/memory.swap.max", "max\n")]);
+        assert_eq!(group(none.path(), Version::V2).settable(), Limits::default());
+        let alone = fake(&[("g/memory.max", "67108864\n")]);
+        assert_eq!(group(alone.path(), Version::V2).settable().memory_swap_bytes, None);
+    }
+
+    #[test]
+    fn a_limit_of_some_disks_alone_is_kept_apart() {
         let root = fake(&[(
             "g/io.max",
             "254:0 rbps=5 wbps=max riops=9 wiops=7\n8:0 rbps=5 wbps=max riops=8 wiops=max\n",
         )]);
         let group = group(root.path(), Version::V2);
-        assert_eq!(block_of_all(&group.cgroups[0], 2), [Some(5), None, None, None]);
-        assert_eq!(block_of_all(&group.cgroups[0], 3), [None; 4]);
+        let cgroup = &group.cgroups[0];
+        let disks = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let both = disks(&["254:0", "8:0"]);
+        assert_eq!(block_of_all(cgroup, &both), [Some(5), None, None, None]);
+        assert_eq!(block_of_all(cgroup, &disks(&["254:0", "8:16"])), [None; 4]);
+        let on = |kind: usize, disk: &str, value: u64| DiskLimit { kind, disk: disk.to_owned(), value };
+        let some = block_of_some(cgroup, &both, |_| true);
+        assert_eq!(some, [on(2, "254:0", 9), on(2, "8:0", 8), on(3, "254:0", 7)]);
+        assert_eq!(block_of_some(cgroup, &both, |kind| kind != 2), [on(3, "254:0", 7)]);
+    }
+
+    #[test]
+    fn a_limit_of_some_disks_alone_holds_again() {
+        let root = fake(&[
+            ("g/io.max", "254:0 rbps=5 wbps=max riops=max wiops=max\n"),
+            ("g/blkio.throttle.read_bps_device", "254:0 5\n"),
+        ]);
+        for (version, file, expect) in [
+            (Version::V2, "g/io.max", "254:0 rbps=5"),
+            (Version::V1, "g/blkio.throttle.read_bps_device", "254:0 5"),
+        ] {
+            let mut group = group(root.path(), version);
+            group.own_disks = block_of_some(&group.cgroups[0], &[], |_| true);
+            let old = BlockLimits { read_bytes_per_s: Some(9), ..BlockLimits::default() };
+            // Each write replaces a file that is not the kernel's.
+            group.lift_block(old, BlockLimits::default()).unwrap();
+            assert_eq!(fs::read_to_string(root.path().join(file)).unwrap(), expect);
+        }
     }
 
     #[test]

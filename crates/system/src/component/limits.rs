@@ -28,6 +28,22 @@ impl Component {
         asked.or(self.inner.own_limits)
     }
 
+    /// Its limits once an event has changed the one on memory to that of `changed`: swap that its engine allows beside
+    /// its own limit on memory does not add to another one.
+    pub fn without_own_swap(&self, changed: Limits) -> Limits {
+        without_own_swap(changed, self.limits(), self.inner.own_limits)
+    }
+
+    /// How much memory it holds, if these limits allow less, and less than its present ones. What the kernel can take
+    /// from it at once, such as cached files, does not count.
+    pub fn memory_beyond(&self, limits: &Limits) -> Option<u64> {
+        let wanted = limits.memory_bytes?;
+        if self.limits().memory_bytes.is_some_and(|now| now <= wanted) {
+            return None;
+        }
+        self.inner.group.memory_held().filter(|held| *held > wanted)
+    }
+
     /// The limits in force, read back from the kernel.
     pub fn limits_in_force(&self) -> LimitsInForce {
         let mut limits = self.inner.group.in_force();
@@ -71,11 +87,19 @@ impl Inner {
     }
 }
 
+/// `now` are the limits before the one on memory was changed, `own` those that its engine set.
+fn without_own_swap(changed: Limits, now: Limits, own: Limits) -> Limits {
+    let of = |limits: Limits| (limits.memory_bytes, limits.memory_swap_bytes);
+    // Swap that the plan or an event asked for stays.
+    let is_owns = of(now) == of(own) && changed.memory_bytes != own.memory_bytes;
+    Limits { memory_swap_bytes: changed.memory_swap_bytes.filter(|_| !is_owns), ..changed }
+}
+
 /// Applies the limit to every process that exists now; new ones inherit it.
 pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result::Result<(), LimitError> {
     let limit = most.map_or("open files to none".to_owned(), |n| format!("open files to {n}"));
     // A process without an explicit limit started with loadlab's, as it was before loadlab raised it; a container with
-    // its engine's.
+    // its engine's. That one is not known if the plan set another when the container came up: it then gets loadlab's.
     let wanted = match most {
         Some(n) => Rlimit { current: Some(n), maximum: Some(n) },
         None => inner
@@ -176,6 +200,32 @@ mod tests {
         assert_eq!((limit_one(pid, wanted, &|| true), open_files_of(pid)), (Ok(()), Some(7)));
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn swap_goes_with_the_memory_it_was_allowed_for() {
+        let of = |memory, swap| Limits {
+            memory_bytes: Some(memory),
+            memory_swap_bytes: swap,
+            ..Limits::default()
+        };
+        let own = of(64, Some(128));
+        for (changed, now, expect) in [
+            (of(32, Some(128)), own, None),
+            (of(32, Some(Limits::ANY_SWAP)), of(64, Some(Limits::ANY_SWAP)), Some(Limits::ANY_SWAP)),
+            (of(64, Some(128)), own, Some(128)),
+            // As much as the engine allows, but asked for.
+            (of(48, Some(128)), of(32, Some(128)), Some(128)),
+            (of(48, Some(96)), of(64, Some(96)), Some(96)),
+            (of(32, None), own, None),
+        ] {
+            assert_eq!(without_own_swap(changed, now, own).memory_swap_bytes, expect, "{changed:?}");
+        }
+        let own = of(64, Some(Limits::ANY_SWAP));
+        assert_eq!(without_own_swap(of(32, own.memory_swap_bytes), own, own), of(32, None));
+        // A process has no limits but the plan's.
+        let planned = of(32, Some(96));
+        assert_eq!(without_own_swap(planned, of(64, Some(96)), Limits::default()), planned);
     }
 
     #[test]

@@ -10,14 +10,13 @@ use crate::error::{Error, Result};
 use crate::spec::{Limits, LinkLimits, Unavailable};
 
 impl System {
-    /// Replaces the limits of a running component: whatever `limits` omits becomes unlimited. Returns the limits this
-    /// host cannot apply.
+    /// Replaces the limits of a running component: whatever `limits` omits becomes unlimited, but limits that its engine
+    /// set on some disks alone hold again. Returns the limits this host cannot apply.
     ///
     /// # Errors
     /// [`Error::Limit`]: the kernel refused one limit, or took another value. Those before it are in force.
     pub fn limit(&self, component: &Component, limits: &Limits) -> Result<Vec<Unavailable>> {
         let inner = &component.inner;
-        let limits = &without_own_swap(*limits, inner.own_limits);
         // One change at a time: two that change the same group would read back each other's value.
         let mut life = lock(&inner.life);
         let failed = |LimitError { limit, why, hint }| Error::Limit {
@@ -46,35 +45,5 @@ impl System {
         }
         let of = |u| Unavailable { component: inner.spec.name.clone(), ..u };
         Ok(unavailable.into_iter().map(of).collect())
-    }
-}
-
-/// Swap that an engine allows beside its own limit on memory does not add to another one.
-fn without_own_swap(limits: Limits, own: Limits) -> Limits {
-    let is_of_another =
-        limits.memory_bytes != own.memory_bytes && limits.memory_swap_bytes == own.memory_swap_bytes;
-    Limits { memory_swap_bytes: limits.memory_swap_bytes.filter(|_| !is_of_another), ..limits }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn swap_goes_with_the_memory_it_was_allowed_for() {
-        let of = |memory, swap| Limits {
-            memory_bytes: Some(memory),
-            memory_swap_bytes: swap,
-            ..Limits::default()
-        };
-        let own = of(64, Some(128));
-        for (limits, expect) in
-            [(own, Some(128)), (of(32, Some(128)), None), (of(32, Some(96)), Some(96)), (of(32, None), None)]
-        {
-            assert_eq!(without_own_swap(limits, own).memory_swap_bytes, expect, "{limits:?}");
-        }
-        // A process has no limits but the plan's.
-        let planned = of(32, Some(96));
-        assert_eq!(without_own_swap(planned, Limits::default()), planned);
     }
 }

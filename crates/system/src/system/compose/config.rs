@@ -106,30 +106,40 @@ impl Config {
         let kinds = |service: &Value| {
             let deployed = &service["deploy"]["resources"]["limits"];
             let has = |key: &str| !service[key].is_null();
+            let block =
+                |key: &str| service["blkio_config"][key].as_array().is_some_and(|disks| !disks.is_empty());
             LimitKinds([
                 has("cpus") || has("cpu_quota") || !deployed["cpus"].is_null(),
                 has("mem_limit") || !deployed["memory"].is_null(),
                 has("pids_limit") || !deployed["pids"].is_null(),
                 !service["ulimits"]["nofile"].is_null(),
-                has("blkio_config"),
+                block("device_read_bps"),
+                block("device_write_bps"),
+                block("device_read_iops"),
+                block("device_write_iops"),
             ])
         };
         services.map(|(name, service)| (name.clone(), kinds(service))).collect()
     }
 }
 
-/// Which limits are set: on CPU, memory, processes, open files, block I/O.
+/// Which limits are set: on CPU, memory, processes, open files, and on block I/O as in [`BlockLimits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct LimitKinds([bool; 5]);
+pub(super) struct LimitKinds([bool; 8]);
 
 impl LimitKinds {
     pub fn of(limits: &Limits) -> LimitKinds {
+        let BlockLimits { read_bytes_per_s, write_bytes_per_s, read_ops_per_s, write_ops_per_s } =
+            limits.block;
         LimitKinds([
             limits.cpu_cores.is_some(),
             limits.memory_bytes.is_some(),
             limits.pids.is_some(),
             limits.open_files.is_some(),
-            limits.block != BlockLimits::default(),
+            read_bytes_per_s.is_some(),
+            write_bytes_per_s.is_some(),
+            read_ops_per_s.is_some(),
+            write_ops_per_s.is_some(),
         ])
     }
 
@@ -271,21 +281,31 @@ mod tests {
         assert!(Config::parse("a: [").is_err());
     }
 
+    /// These kinds of limit, counted from 0.
+    fn only(kinds: &[usize]) -> LimitKinds {
+        LimitKinds(std::array::from_fn(|i| kinds.contains(&i)))
+    }
+
     #[test]
     fn limits_of_the_file_are_found() {
         let text = "services:\n  web: { cpus: 0.5, mem_limit: \"67108864\" }\n  \
                     db: { deploy: { resources: { limits: { pids: 9 } } }, ulimits: { nofile: { soft: 9, hard: 9 } } }\n  \
-                    aside: { image: x, blkio_config: null }\n";
+                    disks: { blkio_config: { weight: 9, device_read_bps: [ { path: /dev/a, rate: 1mb } ], device_write_iops: [] } }\n  \
+                    aside: { image: x, blkio_config: { weight: 300 } }\n";
         let limited = Config::parse(text).unwrap().limited();
-        let of = |name: &str| limited[name].0;
-        assert_eq!(of("web"), [true, true, false, false, false]);
-        assert_eq!(of("db"), [false, false, true, true, false]);
-        assert_eq!(of("aside"), [false; 5]);
+        assert_eq!(limited["web"], only(&[0, 1]));
+        assert_eq!(limited["db"], only(&[2, 3]));
+        assert_eq!(limited["disks"], only(&[4]));
+        assert_eq!(limited["aside"], only(&[]));
         let plan = LimitKinds::of(&Limits { cpu_cores: Some(0.1), pids: Some(9), ..Limits::default() });
         // What the plan no longer limits is the file's to limit, unless that says nothing of it.
         assert!(limited["web"].need(plan, LimitKinds::default()));
         assert!(!limited["web"].need(plan, plan) && !limited["aside"].need(plan, LimitKinds::default()));
         assert!(!limited["web"].need(LimitKinds::default(), LimitKinds::default()), "never replaced");
+        let block = |block: BlockLimits| LimitKinds::of(&Limits { block, ..Limits::default() });
+        let read = block(BlockLimits { read_bytes_per_s: Some(9), ..BlockLimits::default() });
+        let write = block(BlockLimits { write_bytes_per_s: Some(9), ..BlockLimits::default() });
+        assert!(limited["disks"].need(read, write) && !limited["disks"].need(write, LimitKinds::default()));
         assert!(Config::parse("").unwrap().limited().is_empty());
     }
 
@@ -352,6 +372,18 @@ mod tests {
         ] {
             assert_eq!(of_web(lines).as_deref(), Ok(expect), "{lines}");
         }
+    }
+
+    #[test]
+    fn limits_that_a_service_has_from_another_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("main.yaml");
+        let text = "services:\n  base: { mem_limit: 64m, deploy: { resources: { limits: { pids: 9 } } } }\n  \
+                    web: { extends: base, cpus: 0.5, deploy: { replicas: 2 } }\n";
+        fs::write(&file, text).unwrap();
+        let limited = as_written(&file).unwrap().limited();
+        assert_eq!(limited["base"], only(&[1, 2]));
+        assert_eq!(limited["web"], only(&[0, 1, 2]));
     }
 
     #[test]

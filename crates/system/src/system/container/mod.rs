@@ -128,7 +128,8 @@ impl System {
         let (Some(stat), Some(pidfd)) = (stat, pidfd) else {
             return Err(gone(spec, engine, id, pid, &mut follower, &logs));
         };
-        let group = Group { cgroups: own_cgroups(cgroups_of_process(pid), id) };
+        let mut group = Group { cgroups: own_cgroups(cgroups_of_process(pid), id), ..Group::default() };
+        group.own_disks = group.disks_alone(spec.limits.block);
         let own_limits = group.settable().except(spec.limits);
         let (held_engine, id) = (engine.clone(), id.to_owned());
         let address = container::address_in(&found);

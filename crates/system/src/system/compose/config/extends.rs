@@ -1,5 +1,5 @@
-//! What services of a Compose file inherit by `extends`, for a Compose tool that does not print it: names and images
-//! only, since nothing else is needed. It must not guess: a reference that cannot be followed is an error.
+//! What services of a Compose file inherit by `extends`, for a Compose tool that does not print it: names, images and
+//! limits only, since nothing else is needed. It must not guess: a reference that cannot be followed is an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,20 @@ use serde_json::Value;
 use super::{Config, NEWER};
 
 /// The keys that matter in a service; its own value takes precedence over the inherited one.
-const KEYS: [&str; 3] = ["container_name", "image", "build"];
+const KEYS: [&str; 10] = [
+    "container_name",
+    "image",
+    "build",
+    "cpus",
+    "cpu_quota",
+    "mem_limit",
+    "pids_limit",
+    "ulimits",
+    "blkio_config",
+    "deploy",
+];
+/// Values of [`KEYS`].
+type Values = [Value; KEYS.len()];
 /// The longest chain of services that extend one another.
 const MAX_DEPTH: usize = 32;
 
@@ -43,7 +56,7 @@ struct Source<'a> {
 }
 
 /// A service's own values of [`KEYS`], each replaced by the inherited one if missing.
-fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value; 3], String> {
+fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<Values, String> {
     let own = KEYS.map(|key| service[key].clone());
     let extends = &service["extends"];
     if extends.is_null() {
@@ -74,14 +87,26 @@ fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value
         }
     };
     let mut above = above.into_iter();
-    Ok(own.map(|value| {
-        let inherited = above.next().unwrap_or_default();
-        if value.is_null() { inherited } else { value }
-    }))
+    Ok(own.map(|value| merged(value, above.next().unwrap_or_default())))
+}
+
+/// A service's own value, with what it inherits where it has none.
+fn merged(own: Value, inherited: Value) -> Value {
+    match (own, inherited) {
+        (Value::Null, inherited) => inherited,
+        (Value::Object(mut own), Value::Object(inherited)) => {
+            for (key, inherited) in inherited {
+                let value = own.remove(&key).unwrap_or_default();
+                own.insert(key, merged(value, inherited));
+            }
+            Value::Object(own)
+        }
+        (own, _) => own,
+    }
 }
 
 /// As [`inherited`], for a service that another one extends.
-fn extended(source: &Source<'_>, name: &str, most: usize) -> Result<[Value; 3], String> {
+fn extended(source: &Source<'_>, name: &str, most: usize) -> Result<Values, String> {
     // A file that exists only to be extended may contain nothing but services.
     let services = match &source.document["services"] {
         Value::Null if source.file.is_some() => source.document,
