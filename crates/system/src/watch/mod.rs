@@ -142,10 +142,10 @@ impl TargetTurns {
         *self = TargetTurns::of(targets);
     }
 
-    /// Changes the limit on memory of the target with this name.
-    fn set_memory_limit(&mut self, name: &str, bytes: Option<u64>) {
+    /// The target with this name has other limits.
+    fn set_limits(&mut self, name: &str, memory_bytes: Option<u64>) {
         if let Some(target) = self.targets.iter_mut().find(|t| t.name() == name) {
-            target.set_memory_limit(bytes);
+            target.set_limits(memory_bytes);
         }
     }
 
@@ -319,10 +319,11 @@ impl Watcher {
         lock(&self.reader.turns).add(target);
     }
 
-    /// A component has another limit on memory from now on. It is the same target still: another one would know none of
-    /// its processes until it is read, and evidence and profile would lack the component for up to a second.
-    pub fn set_memory_limit(&self, component: &str, bytes: Option<u64>) {
-        lock(&self.reader.turns).set_memory_limit(component, bytes);
+    /// A component has other limits from now on, that on memory this one. It is the same target still: another one
+    /// would know none of its processes until it is read, and evidence and profile would lack the component for up to a
+    /// second.
+    pub fn set_limits(&self, component: &str, memory_bytes: Option<u64>) {
+        lock(&self.reader.turns).set_limits(component, memory_bytes);
     }
 
     /// Samples the stacks of targets' threads until the profiler is stopped.
@@ -424,6 +425,8 @@ fn watch_probe(probe: &Probe, ticker: SecondTicker, stop: &Cancel, emit: &Emit) 
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, Resource, Rlimit};
+
     use super::*;
     use crate::process::ProcessId;
 
@@ -436,11 +439,16 @@ mod tests {
         // Only a reading finds them.
         assert_eq!(pids(&turns), [0u32; 0]);
         assert!(turns.targets[0].read_now().is_some());
-        turns.set_memory_limit("web", Some(7));
-        turns.set_memory_limit("db", Some(9));
+        let most = Rlimit { current: Some(64), maximum: Some(64) };
+        rustix::process::prlimit(Pid::from_raw(process.pid as i32), Resource::Nofile, most).unwrap();
+        turns.set_limits("web", Some(7));
+        turns.set_limits("db", Some(9));
         assert_eq!(pids(&turns), [process.pid]);
         let sample = turns.targets[0].read_now().unwrap();
         assert_eq!(sample.memory_limit_bytes, Some(7));
+        // The limit on open files is not read each time, but now it is.
+        assert_eq!(sample.open_files_share, sample.open_files.map(|open| open as f64 / 64.0));
+        assert!(sample.open_files_share > Some(0.0), "{sample:?}");
         child.kill().unwrap();
         child.wait().unwrap();
     }

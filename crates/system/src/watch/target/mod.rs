@@ -173,9 +173,10 @@ impl Target {
         }
     }
 
-    /// Its limit on memory is another one from now on.
-    pub(crate) fn set_memory_limit(&mut self, bytes: Option<u64>) {
-        self.memory_limit_bytes = bytes;
+    /// Its limits are others from now on, that on memory this one.
+    pub(crate) fn set_limits(&mut self, memory_bytes: Option<u64>) {
+        self.memory_limit_bytes = memory_bytes;
+        self.processes.read_limits_again();
     }
 
     /// The same target under another name.
