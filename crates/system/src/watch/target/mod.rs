@@ -46,6 +46,17 @@ struct OthersGroups {
     dirs: Vec<PathBuf>,
     was_read: bool,
     gone_at: GoneAt,
+    /// Readings that found some of the folders, not all.
+    incomplete: u32,
+}
+
+/// Groups are made anew one after the other; after this many readings, those that are there are read without the
+/// others.
+const INCOMPLETE_READINGS: u32 = 2;
+
+/// Whether groups, given by their folders, are there: the last has the list of processes that is read.
+pub(crate) fn are_there(dirs: &[PathBuf]) -> bool {
+    dirs.last().is_some_and(|dir| dir.join("cgroup.procs").exists())
 }
 
 /// The network namespace of a component: looked up once per first process.
@@ -130,7 +141,7 @@ impl Target {
         let cgroups = tree::cgroups_at(dirs);
         let mut target = Target::new(name, Target::group_kind(&cgroups));
         target.memory_limit_bytes = memory_limit(&cgroups);
-        target.others = Some(OthersGroups { dirs: dirs.to_vec(), was_read: false, gone_at });
+        target.others = Some(OthersGroups { dirs: dirs.to_vec(), was_read: false, gone_at, incomplete: 0 });
         target
     }
 
@@ -220,18 +231,27 @@ impl Target {
     /// Groups of others cannot be read: notes that they are gone, and opens those that are there instead. `false` if
     /// there are none.
     fn open_again(&mut self) -> bool {
-        let Some(others) = &self.others else { return false };
+        let Some(others) = &mut self.others else { return false };
         // Only the first time counts.
         if others.was_read && others.gone_at.load(Ordering::Relaxed) == 0 {
             others.gone_at.store(clock::now_ns(), Ordering::Relaxed);
         }
-        // They are made one after the other, and must be complete.
-        if !others.dirs.iter().all(|dir| dir.join("cgroup.procs").exists()) {
+        if !are_there(&others.dirs) {
+            others.incomplete = 0;
             return false;
         }
-        let cgroups = tree::cgroups_at(&others.dirs);
+        let dirs: Vec<PathBuf> =
+            others.dirs.iter().filter(|dir| dir.join("cgroup.procs").exists()).cloned().collect();
+        if dirs.len() < others.dirs.len() && others.incomplete < INCOMPLETE_READINGS {
+            others.incomplete += 1;
+            return false;
+        }
+        others.incomplete = 0;
+        let cgroups = tree::cgroups_at(&dirs);
         self.kind = Target::group_kind(&cgroups);
         self.memory_limit_bytes = memory_limit(&cgroups);
+        // The counters of these groups began at 0.
+        self.totals = RunningTotals::default();
         true
     }
 
