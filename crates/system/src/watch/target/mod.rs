@@ -19,7 +19,7 @@ use self::processes::Processes;
 use super::evidence::Members;
 use super::net::NetReader;
 use crate::cgroup::read::GroupReader;
-use crate::cgroup::{CgroupDir, Controller, Version, cgroup_of, tree};
+use crate::cgroup::{CgroupDir, Controller, Version, cgroup_of, has_container_id, of_whole_container, tree};
 use crate::clock;
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
 
@@ -28,6 +28,8 @@ use crate::process::{self, ProcessFamily, ProcessId, Stat};
 pub struct Target {
     name: String,
     kind: TargetKind,
+    /// Its first process, if there is one.
+    first: Option<u32>,
     /// Groups that others may remove and make anew.
     others: Option<OthersGroups>,
     memory_limit_bytes: Option<u64>,
@@ -117,21 +119,32 @@ impl Target {
 
     /// A process that is already running, with its descendants and its process group.
     pub fn process_tree(name: &str, root: ProcessId) -> Target {
-        Target::new(name, TargetKind::Tree(ProcessFamily { leader: root, mark: String::new() }))
+        let mut target =
+            Target::new(name, TargetKind::Tree(ProcessFamily { leader: root, mark: String::new() }));
+        target.first = Some(root.pid);
+        target
     }
 
-    /// The cgroups of a running process, such as a container's by its first process. `None` if it has none, or loadlab
-    /// itself is in them.
+    /// The cgroups of a running process, or of the whole container whose first process it is. `None` if it has none, or
+    /// loadlab itself is in them.
     pub fn cgroup_of(name: &str, pid: u32) -> Option<Target> {
         let root = Path::new("/");
         let own = tree::groups_of(root, std::process::id());
-        let cgroups: Vec<CgroupDir> =
-            tree::groups_of(root, pid).into_iter().filter(|p| !own.iter().any(|o| o.dir == p.dir)).collect();
+        let whole = |cgroup: CgroupDir| {
+            let dir = of_whole_container(&cgroup.dir, has_container_id);
+            CgroupDir { dir, ..cgroup }
+        };
+        let cgroups: Vec<CgroupDir> = tree::groups_of(root, pid)
+            .into_iter()
+            .map(whole)
+            .filter(|p| !own.iter().any(|o| o.dir.starts_with(&p.dir)))
+            .collect();
         if cgroups.is_empty() {
             return None;
         }
         let mut target = Target::new(name, Target::group_kind(&cgroups));
         target.memory_limit_bytes = memory_limit(&cgroups);
+        target.first = Some(pid);
         Some(target)
     }
 
@@ -169,6 +182,7 @@ impl Target {
         let mut target = Target::new(name, kind);
         // The kernel rounds to whole pages.
         target.memory_limit_bytes = memory_limit(cgroups).or(asked);
+        target.first = Some(family.leader.pid);
         target
     }
 
@@ -176,6 +190,7 @@ impl Target {
         Target {
             name: name.to_owned(),
             kind,
+            first: None,
             others: None,
             memory_limit_bytes: None,
             processes: Processes::default(),
@@ -356,7 +371,9 @@ impl Target {
     /// TCP counters and links of its network namespace, if it has its own. The open files keep the namespace alive
     /// beyond its last process.
     fn read_net(&mut self, sample: &mut Sample, pids: &[u32], buffer: &mut Vec<u8>) {
-        if let Some(first) = pids.first().copied()
+        // Others may be in namespaces of their own, such as those of containers in a container.
+        let first = self.first.filter(|first| pids.contains(first));
+        if let Some(first) = first.or_else(|| pids.first().copied())
             && self.net.of_pid.is_none_or(|pid| !pids.contains(&pid))
         {
             self.net = Net { of_pid: Some(first), own: NetReader::of_other(first) };
