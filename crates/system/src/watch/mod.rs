@@ -11,6 +11,7 @@ pub mod answering;
 pub(crate) mod drain;
 pub(crate) mod evidence;
 pub(crate) mod external;
+mod members;
 mod net;
 pub mod probe;
 pub(crate) mod profile;
@@ -27,7 +28,8 @@ use loadlab_record::watch::evidence::Evidence;
 use loadlab_record::watch::names::PROBES;
 use loadlab_record::watch::sample::Sample;
 
-use self::evidence::EvidenceReader;
+use self::evidence::{EvidenceReader, Members};
+use self::members::InnermostFirst;
 use self::probe::Probe;
 use self::profile::{ProfileSpec, Profiler};
 use self::spread::Spread;
@@ -112,6 +114,7 @@ struct TargetTurns {
     /// place, and the scan.
     places: Vec<usize>,
     count: usize,
+    innermost: InnermostFirst,
 }
 
 impl TargetTurns {
@@ -125,7 +128,16 @@ impl TargetTurns {
             count = count.max(place + 1);
             places.push(place);
         }
-        TargetTurns { targets, places, count }
+        let groups: Vec<_> = targets.iter().map(Target::group_dir).collect();
+        let innermost = InnermostFirst::of(&groups);
+        TargetTurns { targets, places, count, innermost }
+    }
+
+    /// The processes of each target as of its last reading; each process is in one of the lists.
+    fn members(&mut self) -> Vec<Members> {
+        let mut members: Vec<Members> = self.targets.iter().map(Target::members).collect();
+        self.innermost.settle(&mut members, std::process::id());
+        members
     }
 
     fn spread(&self, interval_ns: u64) -> Spread {
@@ -185,7 +197,7 @@ impl TargetReader {
             let now_ns = clock::now_ns();
             if now_ns - members_at_ns >= MEMBERS_NS || members_at_ns == 0 {
                 members_at_ns = now_ns;
-                let members = lock(&self.turns).targets.iter().map(Target::members).collect();
+                let members = lock(&self.turns).members();
                 reader.set_members(members);
             }
             let wait_ns = match reader.has_components() {
@@ -332,7 +344,7 @@ impl Watcher {
     /// No thread can be started.
     pub fn profile(&self, spec: ProfileSpec) -> Result<Profiler> {
         let turns = self.reader.turns.clone();
-        let members = move || lock(&turns).targets.iter().map(Target::members).collect();
+        let members = move || lock(&turns).members();
         Profiler::start(spec, self.reader.clock, members)
     }
 

@@ -216,6 +216,14 @@ impl Target {
         matches!(self.kind, TargetKind::Tree(_))
     }
 
+    /// The group that it reads, if it is one.
+    pub(crate) fn group_dir(&self) -> Option<&Path> {
+        match &self.kind {
+            TargetKind::Group { reader, .. } => reader.dir(),
+            _ => None,
+        }
+    }
+
     /// Its processes as of the last reading; none for the host.
     pub(crate) fn members(&self) -> Members {
         Members { component: self.name.clone(), pids: self.processes.pids().to_vec() }
