@@ -205,7 +205,7 @@ impl TrialContext<'_> {
                 }
                 self.state.record_limits(&component);
                 if let Some(watcher) = self.watcher {
-                    watcher.set_memory_limit(name, component.memory_limit_bytes());
+                    watcher.set_limits(name, component.memory_limit_bytes());
                 }
             }
             Action::Disconnect => self.running.system.disconnect(name).map_err(message)?,

@@ -1,4 +1,5 @@
-//! What can be changed under load: limits that the plan sets, busy threads, and levers that the plan names.
+//! What can be changed under load: limits that the plan sets, CPU limits of a Compose file, busy threads, and levers
+//! that the plan names.
 
 use loadlab_plan::{Action, Case, ComponentSpec, LimitName};
 use loadlab_record::documents::summary::Summary;
@@ -92,6 +93,16 @@ impl Unfit {
     fn unknown(why: impl Into<String>) -> Unfit {
         Unfit { why: why.into(), has_room: false }
     }
+}
+
+/// The case with the CPU limits that its components have although the plan sets none, such as those of a Compose file.
+/// `cores` looks one up. Without it such a limit would be taken for none, and lifted when a change of it is undone.
+pub fn with_limits_of_engine(case: &Case, cores: impl Fn(&str) -> Option<f64>) -> Case {
+    let mut case = case.clone();
+    for component in &mut case.system.components {
+        component.limits.cpu_cores = component.limits.cpu_cores.or_else(|| cores(&component.name));
+    }
+    case
 }
 
 /// The levers of a case. `usage` looks up a component's CPU use in the trial as planned.
@@ -279,10 +290,30 @@ fn planned(place: usize, lever: &loadlab_plan::LeverSpec) -> Lever {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use loadlab_analysis::{TrialInput, summarise};
     use loadlab_plan::{Options, Plan};
 
     use super::*;
+
+    #[test]
+    fn a_limit_that_the_plan_does_not_set_is_restored() {
+        let text = "loadlab: 1\nname: n\n\
+                    system: { components: { web: { run: x }, db: { run: y, limits: { cpu: 50% } } } }\n\
+                    load: { users: 1, duration: 1s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }\n";
+        let plan = Plan::parse("p.yaml", text, &Options::default()).expect("a plan");
+        let case = with_limits_of_engine(&plan.cases()[0], |_| Some(2.0));
+        // One thread is busy all the time, which is less than half of what `web` may use.
+        let usage = |_: &str| Usage { cores: Some(1.0), busiest_cores: Some(0.98) };
+        let Levers { found, .. } = levers(&case, &summarise(TrialInput::default()), &usage, 16.0);
+        let now = |lever: &Lever| match lever.now.action {
+            Action::Limit { value, .. } => (lever.facts.name.clone(), value),
+            _ => (lever.facts.name.clone(), None),
+        };
+        let expect = [("web CPU".to_owned(), Some(2.0)), ("db CPU".to_owned(), Some(0.5))];
+        assert_eq!(found.iter().map(now).collect::<BTreeMap<_, _>>(), BTreeMap::from(expect));
+    }
 
     #[test]
     fn a_thread_that_is_always_busy_is_a_lever_under_a_roomy_limit_too() {

@@ -36,7 +36,7 @@ use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
 use crate::why::answer::{Headroom, found, headroom, is_apart, next_bottleneck, used};
 use crate::why::blocks::{Blocks, Change, WARM_UP_S, as_load, rounds_s, rounds_within};
-use crate::why::lever::{Lever, Levers, Usage, levers};
+use crate::why::lever::{Lever, Levers, Usage, levers, with_limits_of_engine};
 use crate::{host, logs};
 
 /// Names of the loads in the record.
@@ -237,7 +237,9 @@ impl Proof<'_> {
         let as_planned = as_load(self.base, AS_PLANNED, WARM_UP_S + MEASURED_S);
         let Some(first) = self.load(record, running, as_planned, &[]) else { return };
         let cores = host::cores() as f64;
-        let all = levers(self.base, &first.summary, &|name| usage(&first.trial, name), cores);
+        let own_limit = |name: &str| running.component(name).and_then(|c| c.limits().cpu_cores);
+        let base = with_limits_of_engine(self.base, own_limit);
+        let all = levers(&base, &first.summary, &|name| usage(&first.trial, name), cores);
         let Levers { found: levers, not_tried, others_have_room } = all;
         self.facts.not_tried = not_tried;
         if levers.is_empty() && self.facts.not_tried.is_empty() {
@@ -254,12 +256,12 @@ impl Proof<'_> {
         let Some((rounds, left_s)) = self.rounds(levers.len(), most_raises) else { return };
         let Some((order, left_s)) = self.tighten(record, running, &levers, rounds, left_s) else { return };
         self.facts.found = Some(found(&self.facts));
-        let next = headroom(self.base, &first.summary, self.facts.levers.first());
+        let next = headroom(&base, &first.summary, self.facts.levers.first());
         let raises = order.first().filter(|place| {
             self.facts.levers[0].call == LeverCall::Binds && !levers[**place].more.is_empty()
         });
         if let Some(place) = raises {
-            self.raise(record, running, &levers[*place], left_s, next);
+            self.raise(record, running, (&base, &levers[*place]), left_s, next);
         } else if self.facts.levers[0].call == LeverCall::Binds {
             let why = match self.facts.levers[0].kind.as_str() {
                 "cpu" => {
@@ -403,7 +405,7 @@ impl Proof<'_> {
         &mut self,
         record: &mut Record,
         running: &mut RunningSystem,
-        lever: &Lever,
+        (base, lever): (&Case, &Lever),
         most_s: u64,
         next: Option<Headroom>,
     ) {
@@ -426,7 +428,7 @@ impl Proof<'_> {
             let mut raised = settings[place].raised();
             raised.goodput = effect;
             raised.p99_ms = p99_ms(std::slice::from_ref(&part), Some(place));
-            raised.used = used(self.base, &part.blocks.cores(place, &samples), lever, raised.factor);
+            raised.used = used(base, &part.blocks.cores(place, &samples), lever, raised.factor);
             if place == 0 {
                 let most = next.as_ref().map(|next| next.goodput);
                 let (factor, to) = (lever.less.factor, raised.factor);

@@ -13,7 +13,7 @@ pub(crate) mod limits;
 pub(crate) mod read;
 pub(crate) mod tree;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The interface version of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,26 @@ pub(crate) fn cgroup_of(cgroups: &[CgroupDir], controller: Controller) -> Option
     cgroups.iter().find(|p| p.controllers.contains(&controller))
 }
 
+/// The group of a whole container, given that of its first process, which a service manager moves into a group of its
+/// own below it. `is_containers` recognises the part of the path that is named after the container; other groups below
+/// that, such as Podman's `container`, hold the whole container.
+pub(crate) fn of_whole_container(dir: &Path, is_containers: impl Fn(&str) -> bool) -> PathBuf {
+    let (mut whole, mut is_below) = (PathBuf::new(), false);
+    for part in dir {
+        if is_below && part == "init.scope" {
+            break;
+        }
+        is_below |= is_containers(&part.to_string_lossy());
+        whole.push(part);
+    }
+    whole
+}
+
+/// Whether a part of a path is named after a container by an engine: with its id, 64 hexadecimal digits.
+pub(crate) fn has_container_id(part: &str) -> bool {
+    part.split(|c: char| !c.is_ascii_hexdigit()).any(|digits| digits.len() == 64)
+}
+
 /// Turns a name into a folder name: characters that could leave the folder or upset a shell become `_`.
 pub(crate) fn folder_name(name: &str) -> String {
     let mut out: String = name
@@ -95,4 +115,37 @@ pub(crate) fn folder_name(name: &str) -> String {
         out = format!("_{out}");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_containers_first_process_may_be_in_a_group_of_its_own() {
+        let id = "0123456789abcdef".repeat(4);
+        for (dir, whole) in [
+            ("/sys/fs/cgroup/system.slice/docker-ID.scope/init.scope", "system.slice/docker-ID.scope"),
+            ("/sys/fs/cgroup/system.slice/docker-ID.scope", "system.slice/docker-ID.scope"),
+            ("/sys/fs/cgroup/docker/ID/init.scope/a", "docker/ID"),
+            (
+                "/sys/fs/cgroup/machine.slice/libpod-ID.scope/container",
+                "machine.slice/libpod-ID.scope/container",
+            ),
+            (
+                "/sys/fs/cgroup/machine.slice/libpod-ID.scope/container/init.scope",
+                "machine.slice/libpod-ID.scope/container",
+            ),
+            ("/sys/fs/cgroup/init.scope", "init.scope"),
+            (
+                "/sys/fs/cgroup/user.slice/user@1000.service/init.scope",
+                "user.slice/user@1000.service/init.scope",
+            ),
+        ] {
+            let dir = dir.replace("ID", &id);
+            let whole = Path::new("/sys/fs/cgroup").join(whole.replace("ID", &id));
+            assert_eq!(of_whole_container(Path::new(&dir), has_container_id), whole);
+        }
+        assert!(!has_container_id("docker-4f1c0b6d9a7e.scope") && !has_container_id(&format!("{id}0")));
+    }
 }

@@ -4,6 +4,7 @@
 //! dozen files each are read every second beside a load. Only the lists of processes in groups below, which few groups
 //! have, are opened for each reading. A value that a file does not contain is `None`.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,11 @@ use super::{CgroupDir, Controller, Version, cgroup_of};
 const HALF_PAGE: usize = 2048;
 /// Maximum number of groups below one whose processes are listed. A container with a service manager has some fifty.
 const MOST_GROUPS: usize = 200;
+/// Once this many processes are listed, no further groups below are read. A group such as `system.slice` may have any
+/// number of them, and each is read beside a load. The processes of the group itself are always listed.
+const MOST_PROCESSES: usize = 1_000;
+/// The file systems of control groups: `CGROUP_SUPER_MAGIC` and `CGROUP2_SUPER_MAGIC` of linux/magic.h.
+const OF_GROUPS: [u64; 2] = [0x0027_e0eb, 0x6367_7270];
 
 /// A file that is read repeatedly from its beginning.
 #[derive(Debug)]
@@ -174,53 +180,63 @@ fn some_s(text: &str) -> Option<f64> {
     total.parse::<u64>().ok().map(|us| us as f64 / 1e6)
 }
 
-/// The processes of a group and of those below it. Its counters include the latter, too.
+/// The processes of a group, then those of groups below it. Its counters include the latter, too.
 #[derive(Debug)]
 struct ProcessList {
     own: CachedFile,
     dir: PathBuf,
+    /// Whether the folder's links count the folders in it.
+    counts_folders: bool,
 }
 
 impl ProcessList {
     fn open(dir: &Path) -> ProcessList {
-        ProcessList { own: CachedFile::open(&dir.join("cgroup.procs")), dir: dir.to_owned() }
+        // Others, such as lxcfs, which shows groups to containers, may always report two links.
+        let counts_folders =
+            rustix::fs::statfs(dir).is_ok_and(|system| OF_GROUPS.contains(&(system.f_type as u64)));
+        ProcessList { own: CachedFile::open(&dir.join("cgroup.procs")), dir: dir.to_owned(), counts_folders }
     }
 
     /// `None` if the group is gone.
     fn read(&self, buffer: &mut Vec<u8>) -> Option<Vec<u32>> {
         let mut pids = pids_in(self.own.read(buffer)?);
-        let mut below = groups_in(&self.dir);
+        let mut below = self.groups_in(&self.dir);
         let is_alone = below.is_empty();
         for _ in 0..MOST_GROUPS {
+            if pids.len() >= MOST_PROCESSES {
+                break;
+            }
             let Some(dir) = below.pop() else { break };
             // A threaded group has no list: its processes are in that of the group above. One that is gone has none.
             if let Some(text) = CachedFile::open(&dir.join("cgroup.procs")).read(buffer) {
-                pids.extend(pids_in(text));
+                let room = MOST_PROCESSES - pids.len();
+                pids.extend(pids_in(text).into_iter().take(room));
             }
-            below.extend(groups_in(&dir));
+            below.extend(self.groups_in(&dir));
         }
         if !is_alone {
             // One may have changed its group meanwhile.
-            pids.sort_unstable();
-            pids.dedup();
+            let mut seen = HashSet::new();
+            pids.retain(|pid| seen.insert(*pid));
         }
         Some(pids)
+    }
+
+    /// The groups right below one.
+    fn groups_in(&self, dir: &Path) -> Vec<PathBuf> {
+        // A folder has two links, and one for each folder in it. Most groups have none, and listing their files takes
+        // long.
+        if self.counts_folders && fs::metadata(dir).is_ok_and(|folder| folder.nlink() == 2) {
+            return Vec::new();
+        }
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
     }
 }
 
 /// The pids in a list, one in each line.
 fn pids_in(text: &str) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
-}
-
-/// The groups right below one.
-fn groups_in(dir: &Path) -> Vec<PathBuf> {
-    // A folder has two links, and one for each folder in it. Most groups have none, and listing their files takes long.
-    if fs::metadata(dir).is_ok_and(|folder| folder.nlink() == 2) {
-        return Vec::new();
-    }
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
 }
 
 /// A group's files, kept open.
@@ -269,6 +285,11 @@ impl GroupReader {
             // Every cgroup lists the same processes; v2's folder, if there is one, is always present.
             processes: cgroups.last().map(|p| ProcessList::open(&p.dir)),
         }
+    }
+
+    /// The folder whose processes are listed.
+    pub fn dir(&self) -> Option<&Path> {
+        self.processes.as_ref().map(|list| list.dir.as_path())
     }
 
     /// Leaves out the list of processes and pressure, for callers that do not need them.
@@ -513,12 +534,12 @@ mod tests {
     #[test]
     fn processes_of_groups_below_count() {
         let root = fake(&[
-            ("g/cgroup.procs", ""),
+            ("g/cgroup.procs", "90\n80\n"),
             ("g/init.scope/cgroup.procs", "7\n"),
             ("g/system.slice/cgroup.procs", ""),
             ("g/system.slice/web.service/cgroup.procs", "12\n34\n"),
-            // It moved while the lists were read.
-            ("g/system.slice/db.service/cgroup.procs", "12\n"),
+            // They moved while the lists were read.
+            ("g/system.slice/db.service/cgroup.procs", "12\n80\n"),
             // A threaded group's list cannot be read, as little as this text.
             ("g/threads/cgroup.procs", ""),
         ]);
@@ -526,17 +547,39 @@ mod tests {
         std::fs::write(dir.join("threads/cgroup.procs"), b"\xff").unwrap();
         let cgroup = CgroupDir { version: Version::V2, controllers: Vec::new(), dir: dir.clone() };
         let reader = GroupReader::open(std::slice::from_ref(&cgroup));
-        let processes = || reader.read(&mut Vec::new()).processes;
-        assert_eq!(processes(), Some(vec![7, 12, 34]));
+        assert_eq!(reader.dir(), Some(dir.as_path()));
+        let processes = || reader.read(&mut Vec::new()).processes.unwrap_or_default();
+        // Those of the group itself come first; the order of the others is that of folders on a disk.
+        let mut found = processes();
+        assert_eq!(found[..2], [90, 80]);
+        found.sort_unstable();
+        assert_eq!(found, [7, 12, 34, 80, 90]);
         // More groups than are read.
         for i in 0..=MOST_GROUPS {
             std::fs::create_dir(dir.join(format!("{i}"))).unwrap();
             std::fs::write(dir.join(format!("{i}/cgroup.procs")), format!("{}\n", 1000 + i)).unwrap();
         }
-        assert!(processes().is_some_and(|pids| pids.len() > 100 && pids.len() <= MOST_GROUPS + 2));
+        let found = processes();
+        assert!(found.len() > 100 && found.len() <= MOST_GROUPS + 4, "{}", found.len());
         // The group itself is gone.
         std::fs::remove_file(dir.join("cgroup.procs")).unwrap();
         assert_eq!(GroupReader::open(&[cgroup]).read(&mut Vec::new()).processes, None);
+    }
+
+    #[test]
+    fn no_more_groups_below_are_read_than_it_takes_for_many_processes() {
+        let many: String = (1..=2 * MOST_PROCESSES).map(|pid| format!("{pid}\n")).collect();
+        for (own, below, expect) in [
+            ("1\n", many.as_str(), MOST_PROCESSES),
+            (many.as_str(), "5000\n", 2 * MOST_PROCESSES),
+            ("1\n", "2\n", 2),
+        ] {
+            let root = fake(&[("g/cgroup.procs", own), ("g/a/cgroup.procs", below)]);
+            let dir = root.path().join("g");
+            let cgroup = CgroupDir { version: Version::V2, controllers: Vec::new(), dir };
+            let found = GroupReader::open(&[cgroup]).read(&mut Vec::new()).processes.unwrap_or_default();
+            assert!(found.len() <= expect && found.len() + 1 >= expect, "{} {expect}", found.len());
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use super::target::{GoneAt, Target};
+use super::target::{GoneAt, Target, are_there};
 use crate::clock;
 use crate::engine::container::address_in;
 use crate::engine::{Call, Engine, EngineError, encoded};
@@ -121,7 +121,7 @@ impl External {
         let is_there = match &self.kind {
             ExternalKind::Process(id) | ExternalKind::Container(id, _) => id.is_alive(),
             ExternalKind::Groups(dirs, gone_at) => {
-                let is_there = dirs.iter().any(|dir| dir.exists());
+                let is_there = are_there(dirs);
                 let at_ns = gone_at.load(Ordering::Relaxed);
                 if at_ns > 0 {
                     return Some((at_ns, if is_there { MADE_ANEW } else { GONE }));
@@ -265,6 +265,49 @@ mod tests {
         // The next trial watches the new one.
         assert!(external.target().read_now().is_some());
         assert_eq!(external.ended(), None);
+    }
+
+    #[test]
+    fn groups_that_are_made_anew_begin_to_count_anew() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = ["blkio/a.slice", "systemd/a.slice"].map(|dir| root.path().join(dir));
+        let [counts, list] = &dirs;
+        let make = |dir: &PathBuf, pid: &str, bytes: u64| {
+            std::fs::create_dir_all(dir).unwrap();
+            std::fs::write(dir.join("cgroup.procs"), pid).unwrap();
+            let line = format!("8:0 Read {bytes}\n8:0 Write 0\n");
+            std::fs::write(dir.join("blkio.throttle.io_service_bytes"), line).unwrap();
+        };
+        let remove = |dir: &PathBuf| {
+            // A file of a removed group cannot be read, as little as this text.
+            std::fs::write(dir.join("cgroup.procs"), b"\xff").unwrap();
+            std::fs::remove_dir_all(dir).unwrap();
+        };
+        let pid = std::process::id().to_string();
+        make(counts, &pid, 1 << 40);
+        make(list, &pid, 0);
+        std::fs::remove_file(list.join("blkio.throttle.io_service_bytes")).unwrap();
+        let kind = ExternalKind::Groups(dirs.to_vec(), GoneAt::default());
+        let external = External { name: "site".to_owned(), kind };
+        let mut target = external.target();
+        let mut read = || target.read_now().map(|sample| sample.block_read_bytes);
+        assert_eq!(read(), Some(Some(1 << 40)));
+        // The folder of one hierarchy stays, but the processes are gone.
+        remove(list);
+        assert_eq!(read(), None);
+        assert_eq!(external.ended().map(|(_, how)| how), Some(GONE));
+        make(counts, &pid, 5);
+        make(list, &pid, 0);
+        std::fs::remove_file(list.join("blkio.throttle.io_service_bytes")).unwrap();
+        assert_eq!(read(), Some(Some(5)));
+        assert_eq!(external.ended().map(|(_, how)| how), Some(MADE_ANEW));
+        // One that does not come back is not waited for.
+        remove(list);
+        remove(counts);
+        assert_eq!(read(), None);
+        make(list, &pid, 7);
+        assert_eq!([read(), read()], [None, None]);
+        assert_eq!(read(), Some(Some(7)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod answering;
 pub(crate) mod drain;
 pub(crate) mod evidence;
 pub(crate) mod external;
+mod members;
 mod net;
 pub mod probe;
 pub(crate) mod profile;
@@ -27,7 +28,8 @@ use loadlab_record::watch::evidence::Evidence;
 use loadlab_record::watch::names::PROBES;
 use loadlab_record::watch::sample::Sample;
 
-use self::evidence::EvidenceReader;
+use self::evidence::{EvidenceReader, Members};
+use self::members::InnermostFirst;
 use self::probe::Probe;
 use self::profile::{ProfileSpec, Profiler};
 use self::spread::Spread;
@@ -112,6 +114,7 @@ struct TargetTurns {
     /// place, and the scan.
     places: Vec<usize>,
     count: usize,
+    innermost: InnermostFirst,
 }
 
 impl TargetTurns {
@@ -125,7 +128,16 @@ impl TargetTurns {
             count = count.max(place + 1);
             places.push(place);
         }
-        TargetTurns { targets, places, count }
+        let groups: Vec<_> = targets.iter().map(Target::group_dir).collect();
+        let innermost = InnermostFirst::of(&groups);
+        TargetTurns { targets, places, count, innermost }
+    }
+
+    /// The processes of each target as of its last reading; each process is in one of the lists.
+    fn members(&mut self) -> Vec<Members> {
+        let mut members: Vec<Members> = self.targets.iter().map(Target::members).collect();
+        self.innermost.settle(&mut members, std::process::id());
+        members
     }
 
     fn spread(&self, interval_ns: u64) -> Spread {
@@ -142,10 +154,10 @@ impl TargetTurns {
         *self = TargetTurns::of(targets);
     }
 
-    /// Changes the limit on memory of the target with this name.
-    fn set_memory_limit(&mut self, name: &str, bytes: Option<u64>) {
+    /// The target with this name has other limits.
+    fn set_limits(&mut self, name: &str, memory_bytes: Option<u64>) {
         if let Some(target) = self.targets.iter_mut().find(|t| t.name() == name) {
-            target.set_memory_limit(bytes);
+            target.set_limits(memory_bytes);
         }
     }
 
@@ -185,7 +197,7 @@ impl TargetReader {
             let now_ns = clock::now_ns();
             if now_ns - members_at_ns >= MEMBERS_NS || members_at_ns == 0 {
                 members_at_ns = now_ns;
-                let members = lock(&self.turns).targets.iter().map(Target::members).collect();
+                let members = lock(&self.turns).members();
                 reader.set_members(members);
             }
             let wait_ns = match reader.has_components() {
@@ -319,10 +331,11 @@ impl Watcher {
         lock(&self.reader.turns).add(target);
     }
 
-    /// A component has another limit on memory from now on. It is the same target still: another one would know none of
-    /// its processes until it is read, and evidence and profile would lack the component for up to a second.
-    pub fn set_memory_limit(&self, component: &str, bytes: Option<u64>) {
-        lock(&self.reader.turns).set_memory_limit(component, bytes);
+    /// A component has other limits from now on, that on memory this one. It is the same target still: another one
+    /// would know none of its processes until it is read, and evidence and profile would lack the component for up to a
+    /// second.
+    pub fn set_limits(&self, component: &str, memory_bytes: Option<u64>) {
+        lock(&self.reader.turns).set_limits(component, memory_bytes);
     }
 
     /// Samples the stacks of targets' threads until the profiler is stopped.
@@ -331,7 +344,7 @@ impl Watcher {
     /// No thread can be started.
     pub fn profile(&self, spec: ProfileSpec) -> Result<Profiler> {
         let turns = self.reader.turns.clone();
-        let members = move || lock(&turns).targets.iter().map(Target::members).collect();
+        let members = move || lock(&turns).members();
         Profiler::start(spec, self.reader.clock, members)
     }
 
@@ -424,6 +437,8 @@ fn watch_probe(probe: &Probe, ticker: SecondTicker, stop: &Cancel, emit: &Emit) 
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, Resource, Rlimit};
+
     use super::*;
     use crate::process::ProcessId;
 
@@ -436,11 +451,16 @@ mod tests {
         // Only a reading finds them.
         assert_eq!(pids(&turns), [0u32; 0]);
         assert!(turns.targets[0].read_now().is_some());
-        turns.set_memory_limit("web", Some(7));
-        turns.set_memory_limit("db", Some(9));
+        let most = Rlimit { current: Some(64), maximum: Some(64) };
+        rustix::process::prlimit(Pid::from_raw(process.pid as i32), Resource::Nofile, most).unwrap();
+        turns.set_limits("web", Some(7));
+        turns.set_limits("db", Some(9));
         assert_eq!(pids(&turns), [process.pid]);
         let sample = turns.targets[0].read_now().unwrap();
         assert_eq!(sample.memory_limit_bytes, Some(7));
+        // The limit on open files is not read each time, but now it is.
+        assert_eq!(sample.open_files_share, sample.open_files.map(|open| open as f64 / 64.0));
+        assert!(sample.open_files_share > Some(0.0), "{sample:?}");
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -6,7 +6,7 @@ use rustix::process::Resource;
 use serde_json::{Value, json};
 
 use crate::cgroup::group::{Group, LimitError, cpu_quota, disk_files};
-use crate::cgroup::{CgroupDir, Controller, Version, cgroup_of, tree};
+use crate::cgroup::{CgroupDir, Controller, Version, cgroup_of, of_whole_container, tree};
 use crate::error::Error;
 use crate::spec::{BlockLimits, ComponentSpec, Limits};
 
@@ -75,10 +75,16 @@ pub(crate) fn cgroups_of_process(pid: u32) -> Vec<CgroupDir> {
 
 /// The groups that belong to a container alone: an engine names them after the container. Without root and without a
 /// delegated cgroup, Podman leaves its containers in its own group, together with whatever else the user runs; that
-/// group must be neither limited nor paused.
+/// group must be neither limited nor paused. The first process may be in a group below, which a service manager in the
+/// container made for it.
 pub(super) fn own_cgroups(cgroups: Vec<CgroupDir>, id: &str) -> Vec<CgroupDir> {
     let is_own = |dir: &Path| dir.iter().any(|part| part.to_string_lossy().contains(id));
-    cgroups.into_iter().filter(|cgroup| !id.is_empty() && is_own(&cgroup.dir)).collect()
+    let own = cgroups.into_iter().filter(|cgroup| !id.is_empty() && is_own(&cgroup.dir));
+    let whole = |cgroup: CgroupDir| {
+        let dir = of_whole_container(&cgroup.dir, |part| part.contains(id));
+        CgroupDir { dir, ..cgroup }
+    };
+    own.map(whole).collect()
 }
 
 /// Checks the limits the kernel has: a limit that did not take effect is an error, not a surprise.
@@ -189,6 +195,9 @@ mod tests {
         ] {
             assert_eq!(own_cgroups(vec![cgroup(dir)], id).len(), usize::from(expect), "{dir}");
         }
+        let own =
+            own_cgroups(vec![cgroup("/sys/fs/cgroup/a.slice/docker-4f1c0b6d9a7e.scope/init.scope")], id);
+        assert_eq!(own, [cgroup("/sys/fs/cgroup/a.slice/docker-4f1c0b6d9a7e.scope")]);
         // A limit that nothing enforces is an error, not a surprise.
         let dir = Path::new("/");
         let mut spec = ComponentSpec::new("web", "true", dir, dir);

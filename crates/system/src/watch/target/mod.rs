@@ -19,7 +19,7 @@ use self::processes::Processes;
 use super::evidence::Members;
 use super::net::NetReader;
 use crate::cgroup::read::GroupReader;
-use crate::cgroup::{CgroupDir, Controller, Version, cgroup_of, tree};
+use crate::cgroup::{CgroupDir, Controller, Version, cgroup_of, has_container_id, of_whole_container, tree};
 use crate::clock;
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
 
@@ -28,6 +28,8 @@ use crate::process::{self, ProcessFamily, ProcessId, Stat};
 pub struct Target {
     name: String,
     kind: TargetKind,
+    /// Its first process, if there is one.
+    first: Option<u32>,
     /// Groups that others may remove and make anew.
     others: Option<OthersGroups>,
     memory_limit_bytes: Option<u64>,
@@ -46,6 +48,17 @@ struct OthersGroups {
     dirs: Vec<PathBuf>,
     was_read: bool,
     gone_at: GoneAt,
+    /// Readings that found some of the folders, not all.
+    incomplete: u32,
+}
+
+/// Groups are made anew one after the other; after this many readings, those that are there are read without the
+/// others.
+const INCOMPLETE_READINGS: u32 = 2;
+
+/// Whether groups, given by their folders, are there: the last has the list of processes that is read.
+pub(crate) fn are_there(dirs: &[PathBuf]) -> bool {
+    dirs.last().is_some_and(|dir| dir.join("cgroup.procs").exists())
 }
 
 /// The network namespace of a component: looked up once per first process.
@@ -106,21 +119,32 @@ impl Target {
 
     /// A process that is already running, with its descendants and its process group.
     pub fn process_tree(name: &str, root: ProcessId) -> Target {
-        Target::new(name, TargetKind::Tree(ProcessFamily { leader: root, mark: String::new() }))
+        let mut target =
+            Target::new(name, TargetKind::Tree(ProcessFamily { leader: root, mark: String::new() }));
+        target.first = Some(root.pid);
+        target
     }
 
-    /// The cgroups of a running process, such as a container's by its first process. `None` if it has none, or loadlab
-    /// itself is in them.
+    /// The cgroups of a running process, or of the whole container whose first process it is. `None` if it has none, or
+    /// loadlab itself is in them.
     pub fn cgroup_of(name: &str, pid: u32) -> Option<Target> {
         let root = Path::new("/");
         let own = tree::groups_of(root, std::process::id());
-        let cgroups: Vec<CgroupDir> =
-            tree::groups_of(root, pid).into_iter().filter(|p| !own.iter().any(|o| o.dir == p.dir)).collect();
+        let whole = |cgroup: CgroupDir| {
+            let dir = of_whole_container(&cgroup.dir, has_container_id);
+            CgroupDir { dir, ..cgroup }
+        };
+        let cgroups: Vec<CgroupDir> = tree::groups_of(root, pid)
+            .into_iter()
+            .map(whole)
+            .filter(|p| !own.iter().any(|o| o.dir.starts_with(&p.dir)))
+            .collect();
         if cgroups.is_empty() {
             return None;
         }
         let mut target = Target::new(name, Target::group_kind(&cgroups));
         target.memory_limit_bytes = memory_limit(&cgroups);
+        target.first = Some(pid);
         Some(target)
     }
 
@@ -130,7 +154,7 @@ impl Target {
         let cgroups = tree::cgroups_at(dirs);
         let mut target = Target::new(name, Target::group_kind(&cgroups));
         target.memory_limit_bytes = memory_limit(&cgroups);
-        target.others = Some(OthersGroups { dirs: dirs.to_vec(), was_read: false, gone_at });
+        target.others = Some(OthersGroups { dirs: dirs.to_vec(), was_read: false, gone_at, incomplete: 0 });
         target
     }
 
@@ -158,6 +182,7 @@ impl Target {
         let mut target = Target::new(name, kind);
         // The kernel rounds to whole pages.
         target.memory_limit_bytes = memory_limit(cgroups).or(asked);
+        target.first = Some(family.leader.pid);
         target
     }
 
@@ -165,6 +190,7 @@ impl Target {
         Target {
             name: name.to_owned(),
             kind,
+            first: None,
             others: None,
             memory_limit_bytes: None,
             processes: Processes::default(),
@@ -173,9 +199,10 @@ impl Target {
         }
     }
 
-    /// Its limit on memory is another one from now on.
-    pub(crate) fn set_memory_limit(&mut self, bytes: Option<u64>) {
-        self.memory_limit_bytes = bytes;
+    /// Its limits are others from now on, that on memory this one.
+    pub(crate) fn set_limits(&mut self, memory_bytes: Option<u64>) {
+        self.memory_limit_bytes = memory_bytes;
+        self.processes.read_limits_again();
     }
 
     /// The same target under another name.
@@ -187,6 +214,14 @@ impl Target {
     /// Whether reading it scans all processes of the machine.
     pub(crate) fn is_tree(&self) -> bool {
         matches!(self.kind, TargetKind::Tree(_))
+    }
+
+    /// The group that it reads, if it is one.
+    pub(crate) fn group_dir(&self) -> Option<&Path> {
+        match &self.kind {
+            TargetKind::Group { reader, .. } => reader.dir(),
+            _ => None,
+        }
     }
 
     /// Its processes as of the last reading; none for the host.
@@ -219,18 +254,27 @@ impl Target {
     /// Groups of others cannot be read: notes that they are gone, and opens those that are there instead. `false` if
     /// there are none.
     fn open_again(&mut self) -> bool {
-        let Some(others) = &self.others else { return false };
+        let Some(others) = &mut self.others else { return false };
         // Only the first time counts.
         if others.was_read && others.gone_at.load(Ordering::Relaxed) == 0 {
             others.gone_at.store(clock::now_ns(), Ordering::Relaxed);
         }
-        // They are made one after the other, and must be complete.
-        if !others.dirs.iter().all(|dir| dir.join("cgroup.procs").exists()) {
+        if !are_there(&others.dirs) {
+            others.incomplete = 0;
             return false;
         }
-        let cgroups = tree::cgroups_at(&others.dirs);
+        let dirs: Vec<PathBuf> =
+            others.dirs.iter().filter(|dir| dir.join("cgroup.procs").exists()).cloned().collect();
+        if dirs.len() < others.dirs.len() && others.incomplete < INCOMPLETE_READINGS {
+            others.incomplete += 1;
+            return false;
+        }
+        others.incomplete = 0;
+        let cgroups = tree::cgroups_at(&dirs);
         self.kind = Target::group_kind(&cgroups);
         self.memory_limit_bytes = memory_limit(&cgroups);
+        // The counters of these groups began at 0.
+        self.totals = RunningTotals::default();
         true
     }
 
@@ -335,7 +379,9 @@ impl Target {
     /// TCP counters and links of its network namespace, if it has its own. The open files keep the namespace alive
     /// beyond its last process.
     fn read_net(&mut self, sample: &mut Sample, pids: &[u32], buffer: &mut Vec<u8>) {
-        if let Some(first) = pids.first().copied()
+        // Others may be in namespaces of their own, such as those of containers in a container.
+        let first = self.first.filter(|first| pids.contains(first));
+        if let Some(first) = first.or_else(|| pids.first().copied())
             && self.net.of_pid.is_none_or(|pid| !pids.contains(&pid))
         {
             self.net = Net { of_pid: Some(first), own: NetReader::of_other(first) };

@@ -32,6 +32,11 @@ impl Processes {
         &self.pids
     }
 
+    /// Their limits may have changed: the next reading reads them.
+    pub(super) fn read_limits_again(&mut self) {
+        self.files.values_mut().for_each(|files| files.files_limit.1 = 0);
+    }
+
     /// There are none any more: their ids may soon be those of others.
     pub(super) fn forget(&mut self) {
         self.files.clear();
@@ -73,7 +78,7 @@ struct ProcessFiles {
     memory: CachedFile,
     io: CachedFile,
     limits: CachedFile,
-    /// The limit on open files, and readings since it was last read.
+    /// The limit on open files, and readings since it was last read; at 0 it is read.
     files_limit: (Option<u64>, u32),
     descriptors: Option<OwnedFd>,
 }
