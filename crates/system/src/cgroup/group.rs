@@ -9,10 +9,19 @@ use std::path::{Path, PathBuf};
 
 use loadlab_record::text::units::format_bytes;
 
-use super::limits::DiskLimit;
 use super::{CgroupDir, Controller, Version, cgroup_of, folder_name, read};
 use crate::process::kill;
 use crate::spec::{BlockLimits, Limits, Unavailable};
+
+/// A limit on one disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DiskLimit {
+    /// Which of the limits on block I/O, by its place among them.
+    pub kind: usize,
+    /// `MAJOR:MINOR`.
+    pub disk: String,
+    pub value: u64,
+}
 
 /// A rate that v1 treats as "no limit on bytes per second" but still as a rule; without a rule it does not count.
 pub(crate) const UNLIMITED_BPS: u64 = 1 << 50;

@@ -8,7 +8,7 @@ use std::path::Path;
 use loadlab_record::text::units::format_bytes;
 use loadlab_record::watch::limits::LimitsInForce;
 
-use super::group::{Group, LimitError, UNLIMITED_BPS, disks, set};
+use super::group::{DiskLimit, Group, LimitError, UNLIMITED_BPS, disks, set};
 use super::{CgroupDir, Controller, Version, cgroup_of, read};
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
@@ -22,16 +22,6 @@ const BLOCK: [(&str, &str); 4] = [
     ("blkio.throttle.read_iops_device", "riops"),
     ("blkio.throttle.write_iops_device", "wiops"),
 ];
-
-/// A limit on one disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DiskLimit {
-    /// Which of [`BLOCK`].
-    kind: usize,
-    /// `MAJOR:MINOR`.
-    disk: String,
-    value: u64,
-}
 
 impl BlockLimits {
     /// The limits in the order of [`BLOCK`].
@@ -218,13 +208,13 @@ impl Group {
         Ok(())
     }
 
-    /// Memory that it uses, without the files it has read or written: the kernel drops those when a limit is lowered.
+    /// Memory that it uses, without what the kernel drops when a limit is lowered, such as files it has read or written.
     /// `None` if unknown.
     pub fn memory_held(&self) -> Option<u64> {
         let cgroup = cgroup_of(&self.cgroups, Controller::Memory)?;
         let (file, files) = match cgroup.version {
-            Version::V1 => ("memory.usage_in_bytes", ["total_inactive_file", "total_active_file"]),
-            Version::V2 => ("memory.current", ["inactive_file", "active_file"]),
+            Version::V1 => ("memory.usage_in_bytes", &["total_inactive_file", "total_active_file"][..]),
+            Version::V2 => ("memory.current", &["inactive_file", "active_file", "slab_reclaimable"][..]),
         };
         let counts = fs::read_to_string(cgroup.dir.join("memory.stat")).ok()?;
         let dropped: u64 = files.iter().filter_map(|key| read::keyed(&counts, key)).sum();

@@ -287,11 +287,6 @@ impl GroupReader {
         }
     }
 
-    /// The folder whose processes are listed.
-    pub fn dir(&self) -> Option<&Path> {
-        self.processes.as_ref().map(|list| list.dir.as_path())
-    }
-
     /// Leaves out the list of processes and pressure, for callers that do not need them.
     pub fn without_processes(self) -> GroupReader {
         GroupReader { processes: None, pressure: None, ..self }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::iter::successors;
-use std::path::Path;
+use std::path::PathBuf;
 
 use loadlab_record::watch::names::GENERATOR;
 
@@ -23,13 +23,10 @@ pub(super) struct InnermostFirst {
 }
 
 impl InnermostFirst {
-    /// For targets that read these groups, or none.
-    pub fn of(groups: &[Option<&Path>]) -> InnermostFirst {
-        let is_inside = |inner: Option<&Path>, outer: Option<&Path>| {
-            inner.zip(outer).is_some_and(|(inner, outer)| inner != outer && inner.starts_with(outer))
-        };
-        let all_inside = |outer: &Option<&Path>| -> Vec<usize> {
-            (0..groups.len()).filter(|at| is_inside(groups[*at], *outer)).collect()
+    /// For targets that read the groups in these folders, one for each hierarchy.
+    pub fn of(groups: &[&[PathBuf]]) -> InnermostFirst {
+        let all_inside = |outer: &&[PathBuf]| -> Vec<usize> {
+            (0..groups.len()).filter(|at| is_inside(groups[*at], outer)).collect()
         };
         InnermostFirst { inside: groups.iter().map(all_inside).collect(), descends: HashMap::new() }
     }
@@ -37,19 +34,22 @@ impl InnermostFirst {
     /// Removes a process from all lists but one. loadlab, whose pid is `own`, and what it started that is no component
     /// are in no list of a component.
     pub fn settle(&mut self, all: &mut [Members], own: u32) {
-        let mut taken = HashSet::new();
-        for at in self.order(all) {
+        let mut order = self.order(all);
+        // What is around loadlab is around what it started.
+        order.sort_by_key(|at| all[*at].pids.contains(&own));
+        let (mut taken, mut asked) = (HashSet::new(), HashSet::new());
+        for at in order {
             let one = &mut all[at];
             if one.component == GENERATOR {
                 continue;
             }
-            let is_around_own = one.pids.contains(&own);
-            one.pids.retain(|pid| *pid != own && taken.insert(*pid));
-            if is_around_own {
-                one.pids.retain(|pid| !self.descends_from(*pid, own));
+            if one.pids.contains(&own) {
+                asked.extend(one.pids.iter().copied());
+                one.pids.retain(|pid| *pid != own && !self.descends_from(*pid, own));
             }
+            one.pids.retain(|pid| taken.insert(*pid));
         }
-        self.descends.retain(|pid, _| taken.contains(pid));
+        self.descends.retain(|pid, _| asked.contains(pid));
     }
 
     /// The places of the lists, shortest first. A group comes after those in it even if they have grown since it was
@@ -84,6 +84,11 @@ impl InnermostFirst {
     }
 }
 
+/// Whether a group is below another in any hierarchy: on hosts with several, a component need not have groups in all.
+fn is_inside(inner: &[PathBuf], outer: &[PathBuf]) -> bool {
+    inner.iter().any(|inner| outer.iter().any(|outer| inner != outer && inner.starts_with(outer)))
+}
+
 fn parent_of(pid: u32) -> Option<u32> {
     process::stat(pid).map(|stat| stat.parent).filter(|parent| *parent > 0)
 }
@@ -94,7 +99,10 @@ mod tests {
 
     /// The lists that are left of these, each with the group that is read.
     fn settled(own: u32, all: &[(&str, Option<&str>, &[u32])]) -> Vec<Vec<u32>> {
-        let groups: Vec<Option<&Path>> = all.iter().map(|(_, group, _)| group.map(Path::new)).collect();
+        let dirs =
+            |group: &Option<&str>| group.iter().flat_map(|dirs| dirs.split(' ')).map(PathBuf::from).collect();
+        let groups: Vec<Vec<PathBuf>> = all.iter().map(|(_, group, _)| dirs(group)).collect();
+        let groups: Vec<&[PathBuf]> = groups.iter().map(Vec::as_slice).collect();
         let members = |(name, _, pids): &(&str, Option<&str>, &[u32])| Members {
             component: (*name).to_owned(),
             pids: pids.to_vec(),
@@ -124,6 +132,12 @@ mod tests {
             &[("all", Some("/g/a"), &[1, 2]), ("web", Some("/g/a/b"), &[1, 2, 3, 4]), ("host", None, &[])],
         );
         assert_eq!(left, [none.to_vec(), vec![1, 2, 3, 4], none.to_vec()]);
+        // Several hierarchies, of which one has groups for both.
+        let left = settled(
+            99,
+            &[("all", Some("/cpu/a /pids/a /x/a"), &[1]), ("web", Some("/cpu/a/b /pids/a/b"), &[1, 2])],
+        );
+        assert_eq!(left, [none.to_vec(), vec![1, 2]]);
         // The same group twice.
         let left = settled(99, &[("a", Some("/g/a"), &[1]), ("b", Some("/g/a"), &[1])]);
         assert_eq!(left, [vec![1u32], none.to_vec()]);
@@ -136,6 +150,10 @@ mod tests {
         let slice: &[u32] = &[own, of_own, other];
         let left = settled(own, &[("all", Some("/g/user.slice"), slice), (GENERATOR, None, &[own])]);
         assert_eq!(left, [vec![other], vec![own]]);
+        // One that has grown since the slice was read is no less one.
+        let left =
+            settled(own, &[("all", Some("/g"), &[own, of_own]), ("web", None, &[of_own, other, 7, 8])]);
+        assert_eq!(left, [vec![], vec![of_own, other, 7, 8]]);
         // A component that loadlab has started is one.
         let left = settled(own, &[("all", Some("/g"), slice), ("web", Some("/g/web"), &[of_own])]);
         assert_eq!(left, [vec![other], vec![of_own]]);

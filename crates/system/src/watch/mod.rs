@@ -128,7 +128,7 @@ impl TargetTurns {
             count = count.max(place + 1);
             places.push(place);
         }
-        let groups: Vec<_> = targets.iter().map(Target::group_dir).collect();
+        let groups: Vec<_> = targets.iter().map(Target::dirs).collect();
         let innermost = InnermostFirst::of(&groups);
         TargetTurns { targets, places, count, innermost }
     }

@@ -30,6 +30,8 @@ pub struct Target {
     kind: TargetKind,
     /// Its first process, if there is one.
     first: Option<u32>,
+    /// The folders of its groups, one for each hierarchy.
+    dirs: Vec<PathBuf>,
     /// Groups that others may remove and make anew.
     others: Option<OthersGroups>,
     memory_limit_bytes: Option<u64>,
@@ -144,6 +146,7 @@ impl Target {
         }
         let mut target = Target::new(name, Target::group_kind(&cgroups));
         target.memory_limit_bytes = memory_limit(&cgroups);
+        target.dirs = cgroups.into_iter().map(|cgroup| cgroup.dir).collect();
         target.first = Some(pid);
         Some(target)
     }
@@ -154,6 +157,7 @@ impl Target {
         let cgroups = tree::cgroups_at(dirs);
         let mut target = Target::new(name, Target::group_kind(&cgroups));
         target.memory_limit_bytes = memory_limit(&cgroups);
+        target.dirs = dirs.to_vec();
         target.others = Some(OthersGroups { dirs: dirs.to_vec(), was_read: false, gone_at, incomplete: 0 });
         target
     }
@@ -182,6 +186,7 @@ impl Target {
         let mut target = Target::new(name, kind);
         // The kernel rounds to whole pages.
         target.memory_limit_bytes = memory_limit(cgroups).or(asked);
+        target.dirs = cgroups.iter().map(|cgroup| cgroup.dir.clone()).collect();
         target.first = Some(family.leader.pid);
         target
     }
@@ -191,6 +196,7 @@ impl Target {
             name: name.to_owned(),
             kind,
             first: None,
+            dirs: Vec::new(),
             others: None,
             memory_limit_bytes: None,
             processes: Processes::default(),
@@ -216,12 +222,9 @@ impl Target {
         matches!(self.kind, TargetKind::Tree(_))
     }
 
-    /// The group that it reads, if it is one.
-    pub(crate) fn group_dir(&self) -> Option<&Path> {
-        match &self.kind {
-            TargetKind::Group { reader, .. } => reader.dir(),
-            _ => None,
-        }
+    /// The folders of its groups, one for each hierarchy.
+    pub(crate) fn dirs(&self) -> &[PathBuf] {
+        &self.dirs
     }
 
     /// Its processes as of the last reading; none for the host.
