@@ -15,7 +15,7 @@ use loadlab_record::documents::figure::NumberKind;
 use loadlab_record::documents::summary::{
     Generator, LoadFacts, LoadModel, Loss, StageFacts, Stalls, Summary, Verdict,
 };
-use loadlab_record::expr::{Expr, Figure};
+use loadlab_record::expr::{Expr, Figure, SummaryNumbers};
 use loadlab_record::watch::sample::Sample;
 
 const MS: u64 = 1_000_000;
@@ -191,6 +191,15 @@ fn where_every_request_failed_that_is_said_and_no_longer_load_is_advised() {
     check(Failure::Http5xx, Some(503), "the server's own log");
     check(Failure::Check, Some(200), "a check rejects");
     check(Failure::Tls, None, "--insecure");
+    // A server that hangs: the load ends before anything times out.
+    let mut runs = [load("main", 0.0, 0, 10, 10.0)];
+    let m = &mut runs[0].measured;
+    (m.counts.due, m.counts.started, m.counts.in_flight) = (50, 50, 50);
+    let s = summarise(input(closed(50), &runs));
+    assert_eq!(kinds(&s), [("all_failed", false)]);
+    assert_eq!(s.doubts[0].evidence, "none of 50 requests was answered before the load ended");
+    let errors = Expr::parse("errors == 0").unwrap().evaluate(&SummaryNumbers::new(&s, &[]));
+    assert_eq!(errors.holds, None);
     // One success changes that.
     let mut runs = [load("main", 0.0, 1, 10, 10.0)];
     let m = &mut runs[0].measured;

@@ -73,6 +73,7 @@ impl TrialPage {
         let failed = match s.requests.failed {
             _ if s.load.is_command() => "failures not measured".to_owned(),
             0 if s.requests.started == 0 => "nothing was sent".to_owned(),
+            0 if s.requests.ok == 0 && s.requests.in_flight > 0 => "none was answered".to_owned(),
             0 => "none failed".to_owned(),
             n => {
                 format!("{} failed ({})", count(n), percent(n as f64 / s.started_by_loadlab().max(1) as f64))

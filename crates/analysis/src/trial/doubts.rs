@@ -430,9 +430,8 @@ fn tail(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 
 fn few_samples(summary: &Summary) -> Option<Doubt> {
     let count = summary.response_ms.count;
-    // A program's requests are never timed. If all failed, more samples do not help: that is another doubt.
-    let nothing_but_failures = summary.requests.ok == 0 && summary.requests.failed > 0;
-    if count >= FEW_SAMPLES || summary.load.is_command() || nothing_but_failures {
+    // A program's requests are never timed. If none succeeded, more samples do not help: that is another doubt.
+    if count >= FEW_SAMPLES || summary.load.is_command() || failed::nothing_succeeded(summary) {
         return None;
     }
     let evidence = match count {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args as Arguments;
+use loadlab_plan::METHODS;
 
 use super::given::{Header, ProxyGiven, header};
 use super::values::{few, positive_duration};
@@ -88,10 +89,14 @@ impl RequestArgs {
         given.iter().find(|(is_given, _)| *is_given).map(|(_, option)| *option)
     }
 
-    /// The method as given; else POST if there is a body, GET if not.
+    /// The method as given, in capital letters if it is one that plans know; else POST if there is a body, GET if not.
     pub fn method(&self) -> String {
         let usual = if self.body.is_some() { "POST" } else { "GET" };
-        self.method.clone().unwrap_or_else(|| usual.to_owned())
+        let method = self.method.as_deref().unwrap_or(usual);
+        match METHODS.contains(&method.to_ascii_lowercase().as_str()) {
+            true => method.to_ascii_uppercase(),
+            false => method.to_owned(),
+        }
     }
 
     /// Timeout of a request.

@@ -62,7 +62,15 @@ impl<'a> SummaryNumbers<'a> {
             return Some(known_figure(distribution, figure, least, s.window.length_s()));
         }
         if name == "errors" && !s.load.is_command() {
-            return Some(errors(s.requests.failed, s.started_by_loadlab()));
+            let Requests { ok, failed, in_flight, .. } = s.requests;
+            if ok + failed == 0 && in_flight > 0 {
+                // A server that hangs fails no request before its timeout.
+                return Some(Known::Unknown(format!(
+                    "{}: none of them had an answer",
+                    open_requests(in_flight)
+                )));
+            }
+            return Some(errors(failed, s.started_by_loadlab()));
         }
         if let Some(count) = self.count(name, &s.requests, &s.failures) {
             return Some(count);
@@ -372,6 +380,11 @@ fn not_measured() -> Known {
     Known::Unknown(
         "a program makes the load: its requests are counted, but nothing else about them is known".to_owned(),
     )
+}
+
+fn open_requests(in_flight: u64) -> String {
+    let plural = if in_flight == 1 { "request was" } else { "requests were" };
+    format!("{} {plural} still in flight at the end", format_count(in_flight as f64))
 }
 
 /// Failures as a share of the requests that were started.

@@ -107,7 +107,10 @@ pub fn parse_count(text: &str) -> Option<u64> {
     (count.fract() == 0.0 && count < 9e15).then_some(count as u64)
 }
 
-/// A rate per second, from `1000/s`, `30/m`, `100/h` or a bare number (per second).
+/// The lowest rate: schedules count in millionths of a request per second.
+const LEAST_RATE_PER_S: f64 = 1e-4;
+
+/// A rate per second, from `1000/s`, `30/m`, `100/h` or a bare number (per second): at least 0.36 an hour.
 pub fn parse_rate_per_s(text: &str) -> Result<f64, UnitError> {
     let (value, unit) = split_number(text.trim()).ok_or_else(|| bad(text, RATE))?;
     let per_s = match unit.trim() {
@@ -116,7 +119,7 @@ pub fn parse_rate_per_s(text: &str) -> Result<f64, UnitError> {
         "/h" => value / 3600.0,
         _ => return Err(bad(text, RATE)),
     };
-    if per_s > 0.0 && per_s <= 1e9 { Ok(per_s) } else { Err(bad(text, RATE)) }
+    if (LEAST_RATE_PER_S..=1e9).contains(&per_s) { Ok(per_s) } else { Err(bad(text, RATE)) }
 }
 
 /// As [`parse_rate_per_s`], and also thousands: `5k`, `5k/s`.
@@ -288,6 +291,8 @@ mod tests {
         assert_eq!(parse_short_rate_per_s("5k"), Ok(5000.0));
         assert!(parse_short_rate_per_s("5k/day").is_err());
         assert!(parse_rate_per_s("0").is_err());
+        assert_eq!(parse_rate_per_s("0.5/h"), Ok(0.5 / 3600.0));
+        assert!(parse_rate_per_s("0.002/h").is_err());
         assert_eq!(parse_cpu_cores("1%"), Ok(0.01));
         assert_eq!(parse_cpu_cores("0.5"), Ok(0.5));
         assert!(parse_cpu_cores("0").is_err());

@@ -4,17 +4,35 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::Failure;
-use loadlab_record::documents::summary::{Doubt, Requests, Summary};
+use loadlab_record::documents::summary::{Doubt, Ended, Requests, Summary};
 use loadlab_record::text::units::format_count;
 
 use super::doubt;
 
+/// What to check if there are no responses.
+const UNANSWERED: &str = "no response came in time: does the server answer a single request at all?";
+
+/// Whether not one request succeeded, although some should have: a server that hangs fails none before its timeout, which
+/// may be later than the end of the load.
+pub(super) fn nothing_succeeded(summary: &Summary) -> bool {
+    let Requests { ok, failed, in_flight, .. } = summary.requests;
+    let was_unanswered = in_flight > 0 && summary.ended == Ended::Complete;
+    ok == 0 && (failed > 0 || was_unanswered) && !summary.load.is_command()
+}
+
 /// Not one request succeeded. Never grave: the failures were measured, and may be the very finding; but throughput
 /// and response times are then meaningless, and a longer load does not change that.
 pub(super) fn all_failed(summary: &Summary) -> Option<Doubt> {
-    let Requests { ok, failed, .. } = summary.requests;
-    if ok > 0 || failed == 0 || summary.load.is_command() {
+    if !nothing_succeeded(summary) {
         return None;
+    }
+    let Requests { failed, in_flight, .. } = summary.requests;
+    if failed == 0 {
+        let evidence = match in_flight {
+            1 => "the only request was not answered before the load ended".to_owned(),
+            n => format!("none of {} requests was answered before the load ended", format_count(n as f64)),
+        };
+        return doubt("all_failed", false, evidence, UNANSWERED);
     }
     let kinds: Vec<String> = summary
         .failures
@@ -55,9 +73,7 @@ fn hint_for_failures(kind: Failure, statuses: &BTreeMap<u16, u64>) -> &'static s
         (Failure::Check, _) => {
             "a check rejects every response: see the examples for what came back, and whether the check is right"
         }
-        (Failure::Timeout, _) => {
-            "no response came within the timeout: does the server answer a single request at all?"
-        }
+        (Failure::Timeout, _) => UNANSWERED,
         (Failure::Connect, _) => "is the server up, and is this its port?",
         (Failure::Dns, _) => "is the host name right?",
         (Failure::Tls, _) => {
