@@ -93,13 +93,23 @@ fn what_is_not_a_run_is_not_resumed() {
 #[test]
 fn last_is_the_newest_run_that_is_not_complete() {
     let lab = Lab::new();
-    let load = "load: { users: 1, requests: 10, journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }] }\n";
+    let load = "load: { users: 1, requests: 10, timeout: \"${public:file:timeout.txt}\", journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }] }\n";
+    lab.file("timeout.txt", "20s");
     lab.file("plan.yaml", &plan(&[component("web", "", &[])], load));
     let run = |name: &str| {
         lab.loadlab(&["run", "plan.yaml", "--quiet", "--out", name]).expect(0, &[]);
     };
     run("loadlab-runs/one");
     lab.loadlab(&["resume", "last"]).expect(2, &["no run in loadlab-runs was cut off"]);
+    // One that cannot be resumed.
+    let mut other: serde_json::Value =
+        serde_json::from_str(&lab.read("loadlab-runs/one/manifest.json")).expect("JSON");
+    other["how"] = "partial".into();
+    other["plan_path"] = "bench".into();
+    other["started"] = "2999-01-01T00:00:00Z".into();
+    std::fs::create_dir(lab.path().join("loadlab-runs/bench")).expect("a folder can be made");
+    lab.file("loadlab-runs/bench/manifest.json", &other.to_string());
+    lab.loadlab(&["resume", "last"]).expect(2, &["loadlab-runs/bench: its plan was made from options"]);
     // As if loadlab had been killed before the trial's summary was written.
     let mut manifest: serde_json::Value =
         serde_json::from_str(&lab.read("loadlab-runs/one/manifest.json")).expect("JSON");
@@ -109,7 +119,27 @@ fn last_is_the_newest_run_that_is_not_complete() {
     let summary = lab.path().join(format!("loadlab-runs/one/cases/{dir}/1/summary.json"));
     std::fs::remove_file(&summary).expect("it is there");
     run("loadlab-runs/two");
+    // What the plan takes from outside has changed since.
+    let recorded = lab.read("loadlab-runs/one/manifest.json");
+    lab.file("timeout.txt", "21s");
+    let changed =
+        ["plan: `load: ", "timeout 21s, ", ", which was `load: ", "timeout 20s, ", "hint: set values"];
+    lab.loadlab(&["resume", "last", "--quiet"]).expect(2, &changed);
+    assert_eq!(lab.read("loadlab-runs/one/manifest.json"), recorded);
+    lab.file("timeout.txt", "20s");
+    // Nothing can be prepared: a file is in the way.
+    let in_the_way = lab.file("loadlab-runs/one/scratch", "");
+    lab.loadlab(&["resume", "last", "--quiet"]).expect(3, &["scratch"]);
+    let restored: serde_json::Value =
+        serde_json::from_str(&lab.read("loadlab-runs/one/manifest.json")).expect("JSON");
+    assert_eq!(restored, manifest);
+    assert!(!lab.path().join("loadlab-runs/one/cut-off").exists());
+    std::fs::remove_file(in_the_way).expect("it is there");
     lab.loadlab(&["resume", "last", "--quiet"]).expect(0, &[]);
     assert!(summary.is_file());
     assert!(lab.read("loadlab-runs/one/manifest.json").contains("complete"));
+    // Nothing is left to run.
+    let recorded = lab.read("loadlab-runs/one/manifest.json");
+    lab.loadlab(&["resume", "loadlab-runs/one", "--quiet"]).expect(0, &[]);
+    assert_eq!(lab.read("loadlab-runs/one/manifest.json"), recorded);
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use loadlab_record::Failure;
 use loadlab_record::counts::example::{Example, ExampleReason};
 use loadlab_record::counts::load::{Series, TagMeasured, Tick};
 use loadlab_record::documents::event::{Event, EventKind};
@@ -12,9 +11,10 @@ use loadlab_record::documents::manifest::{CaseFacts, Manifest};
 use loadlab_record::documents::search::SearchFacts;
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::store::{
-    RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names, read_run, read_summaries,
+    RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names, read_run, read_summaries, resume,
 };
 use loadlab_record::watch::sample::Sample;
+use loadlab_record::{Failure, Secrets};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -127,6 +127,23 @@ fn scratch() -> (tempfile::TempDir, PathBuf) {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("runs").join("edges-1");
     (scratch, dir)
+}
+
+/// Resuming may still fail before anything is run: until then the record stays as it is.
+#[test]
+fn trials_that_are_made_again_are_moved_when_that_is_asked_for() {
+    let (_scratch, dir) = scratch();
+    write_trial(&dir).summary(&summary()).unwrap();
+    let opened = |keeps: bool| resume(&dir, &Secrets::default(), |_| keeps).unwrap();
+    let (trial, aside) = (dir.join("cases/control/1"), dir.join("cut-off/control-1-1"));
+    let whole = opened(true);
+    whole.cut_off.move_aside().unwrap();
+    assert_eq!((whole.kept.len(), whole.manifest), (1, manifest()));
+    assert!(trial.exists() && !dir.join("cut-off").exists());
+    let again = opened(false);
+    assert!(again.kept.is_empty() && trial.exists());
+    again.cut_off.move_aside().unwrap();
+    assert!(!trial.exists() && aside.join("ticks.jsonl").is_file());
 }
 
 #[test]

@@ -131,7 +131,8 @@ fn enter_isolation(plan: &Plan) -> Result<Option<Net>, RunError> {
     Ok(Some(Net::enter(isolation).map_err(BringUpError::from)?))
 }
 
-/// Records in the first trial's folder why not even that trial could start, so that a later report shows it.
+/// Records in the first trial's folder why not even that trial could start, so that a later report shows it. The record
+/// of a run that was to be resumed stays as it was found.
 pub fn never_began(
     record: &mut Record,
     first: Option<TrialKey>,
@@ -140,6 +141,12 @@ pub fn never_began(
 ) -> RunError {
     let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
     logs::mask_all(&record.dir, record.secrets(), &|_| {});
+    if let Some(given_back) = record.give_back() {
+        return match given_back {
+            Err(unwritten) if !cancel.is_cancelled() => RunError::Store(unwritten),
+            _ => error,
+        };
+    }
     if let Some(writer) = first.and_then(|first| record.begin_trial(first).ok()) {
         let state = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
         std::mem::take(&mut record.builds)

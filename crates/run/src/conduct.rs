@@ -74,13 +74,15 @@ pub fn conduct(
         emit(RunEvent::Note(format!("{there} of {all} trials are complete; {left}")));
     }
 
-    let mut running = match prepare(plan, options, &mut record, cancel, emit) {
-        Ok(running) => running,
-        Err(error) => {
-            let first = missing.first().map(|place| schedule[*place]);
-            return Err(never_began(&mut record, first, error, cancel));
+    let mut running = None;
+    if let Some(first) = missing.first() {
+        match begin(plan, options, &mut record, cancel, emit) {
+            Ok(begun) => running = Some(begun),
+            Err(error) => return Err(never_began(&mut record, Some(schedule[*first]), error, cancel)),
         }
-    };
+    } else {
+        record.leave();
+    }
     let has_kept = !kept.is_empty();
     let done = Results::before(plan, &schedule, kept);
     // The time budget starts here, so builds do not count.
@@ -97,22 +99,27 @@ pub fn conduct(
             conductor.judge_round(before(next));
         }
     }
-    for (number, place) in missing.iter().enumerate() {
-        if cancel.is_cancelled() || conductor.done.is_record_lost {
-            break;
-        }
-        let TrialKey { case, trial: round } = schedule[*place];
-        if !conductor.wants(case) {
-            continue;
-        }
-        let rest = &missing[number + 1..];
-        let next = rest.iter().copied().find(|place| conductor.wants(schedule[*place].case));
-        conductor.run_trial(&mut running, &schedule, *place, next);
-        if !cancel.is_cancelled() && next.is_none_or(|place| schedule[place].trial > round) {
-            conductor.round_made(round);
-        }
+    if let Some(running) = &mut running {
+        conductor.run_missing(running, &schedule, &missing);
     }
     Ok(conductor.end(running))
+}
+
+/// Prepares the system. Only then does the record of a run that is resumed make room for the missing trials: what
+/// cannot be prepared must not cost what is there.
+fn begin(
+    plan: &Plan,
+    options: &RunOptions,
+    record: &mut Record,
+    cancel: &Cancel,
+    emit: EventSink<'_>,
+) -> Result<RunningSystem, RunError> {
+    record.claim()?;
+    let running = prepare(plan, options, record, cancel, emit)?;
+    if let Some(moved) = record.go_on()? {
+        emit(RunEvent::Note(moved));
+    }
+    Ok(running)
 }
 
 /// A run in progress.
@@ -204,6 +211,25 @@ impl Conductor<'_> {
         if let Some(rounds) = &mut self.rounds {
             let elapsed_s = self.began.elapsed().as_secs_f64();
             (self.emit)(rounds.judge(round, elapsed_s, &self.done.trials, &given_up));
+        }
+    }
+
+    /// Runs the trials at these places of the schedule, as far as they are still needed.
+    fn run_missing(&mut self, running: &mut RunningSystem, schedule: &[TrialKey], missing: &[usize]) {
+        for (number, place) in missing.iter().enumerate() {
+            if self.cancel.is_cancelled() || self.done.is_record_lost {
+                break;
+            }
+            let TrialKey { case, trial: round } = schedule[*place];
+            if !self.wants(case) {
+                continue;
+            }
+            let rest = &missing[number + 1..];
+            let next = rest.iter().copied().find(|place| self.wants(schedule[*place].case));
+            self.run_trial(running, schedule, *place, next);
+            if !self.cancel.is_cancelled() && next.is_none_or(|place| schedule[place].trial > round) {
+                self.round_made(round);
+            }
         }
     }
 
@@ -396,9 +422,9 @@ impl Conductor<'_> {
         self.done.trials.push(TrialEnd { case, trial, summary, failure });
     }
 
-    /// Takes the system down and closes the manifest.
-    fn end(mut self, running: RunningSystem) -> RunResult {
-        if let Err(error) = running.close() {
+    /// Takes the system down, if there is one, and closes the manifest.
+    fn end(mut self, running: Option<RunningSystem>) -> RunResult {
+        if let Some(Err(error)) = running.map(RunningSystem::close) {
             let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
             (self.emit)(RunEvent::Note(text));
         }

@@ -51,7 +51,7 @@ pub use error::RunError;
 pub use event::{Recorded, RunEvent};
 pub use find::{SearchResult, find};
 pub use host::{host, rfc3339_now};
-pub use manifest::{figures_of_case, plan_sha256};
+pub use manifest::{changed_since, figures_of_case, plan_sha256};
 pub use options::{Generator, RunOptions};
 pub use result::{ComparisonProgress, FigureProgress, RunResult, TrialEnd};
 pub use search::SearchRequest;

@@ -62,6 +62,58 @@ pub fn manifest_of(plan: &Plan, options: &RunOptions) -> Manifest {
     }
 }
 
+/// What is different about a plan since the run began whose manifest is `recorded`, although its text is the same: a
+/// value from outside may have changed. In words; compared as the record has it, without secrets.
+pub fn changed_since(recorded: &Manifest, plan: &Plan, options: &RunOptions) -> Option<String> {
+    let now = options.secrets.mask_value(manifest_of(plan, options))?;
+    difference(recorded, &now)
+}
+
+/// The first thing that differs between what two manifests say of the plan.
+fn difference(recorded: &Manifest, now: &Manifest) -> Option<String> {
+    // Paths differ if the plan was moved, and revisions are checked out into another folder each time.
+    let is_elsewhere = recorded.plan_path != now.plan_path || !now.revisions.is_empty();
+    // Another version may describe the same plan in other words.
+    let is_same_version = recorded.loadlab == now.loadlab;
+    let differ = |(then, now): &(String, String)| match is_elsewhere {
+        // Where a text is cut off depends on the paths in it.
+        true if then.contains('…') || now.contains('…') => false,
+        true => without_paths(then) != without_paths(now),
+        false => then != now,
+    };
+    let mut pairs = facts(recorded, is_same_version).into_iter().zip(facts(now, is_same_version));
+    let found = pairs.find_map(|((what, then), (_, now))| {
+        let most = then.len().max(now.len());
+        let at = |list: &[String], i: usize| list.get(i).cloned().unwrap_or_default();
+        let mut both = (0..most).map(|i| (at(&then, i), at(&now, i)));
+        both.find(differ).map(|pair| (what, pair))
+    });
+    let of = |text: String| if text.is_empty() { "nothing".to_owned() } else { format!("`{text}`") };
+    found.map(|(what, (then, now))| format!("{what}: {}, which was {}", of(now), of(then)))
+}
+
+/// What a manifest says of the plan, each with a word for it: most readable first.
+fn facts(manifest: &Manifest, has_words: bool) -> [(&'static str, Vec<String>); 7] {
+    fn lines<T: serde::Serialize>(all: &[T]) -> Vec<String> {
+        all.iter().map(|one| serde_json::to_string(one).unwrap_or_default()).collect()
+    }
+    let component = |c: &ComponentFacts| format!("{} {}", c.name, c.run).replace('\n', " ");
+    [
+        ("plan", if has_words { manifest.words.clone() } else { Vec::new() }),
+        ("component", manifest.components.iter().map(component).collect()),
+        ("axis", manifest.axes.clone()),
+        ("case", lines(&manifest.cases)),
+        ("expectation", manifest.expect.clone()),
+        ("figure", lines(&manifest.figures)),
+        ("derived figure", lines(&manifest.derive)),
+    ]
+}
+
+/// The words of a text that are not paths.
+fn without_paths(text: &str) -> Vec<&str> {
+    text.split_whitespace().filter(|word| !word.contains('/') || word.contains("://")).collect()
+}
+
 /// The expectations of a case: those of each search level and those of its trials.
 fn expected(case: &Case) -> impl Iterator<Item = &plan::Expression> {
     case.find.iter().flat_map(|find| &find.expect).chain(&case.expect)
@@ -130,4 +182,55 @@ pub fn case_facts(case: &Case, dir: &str, figures: &[FigureFacts]) -> CaseFacts 
 fn first_of_each<T, K: Ord>(all: impl Iterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut seen = std::collections::BTreeSet::new();
     all.filter(|one| seen.insert(key(one))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(words: &[&str], run: &str) -> Manifest {
+        let value = serde_json::json!({
+            "record": 2, "loadlab": "1", "name": "test", "plan_path": "plan.yaml", "plan_text": "", "plan_sha256": "",
+            "options": [], "started": "", "ended": null, "how": "partial", "writer": { "pid": 1, "start_ticks": 1 },
+            "host": Host::default(), "words": words, "components": [{ "name": "web", "run": run }], "axes": [],
+            "trials": 1, "expect": ["p99 < 1s"], "quick": false, "cases": [],
+        });
+        serde_json::from_value(value).expect("a manifest")
+    }
+
+    #[test]
+    fn a_plan_is_another_one_if_it_describes_something_else() {
+        let began = manifest(&["test", "load: 1 user"], "./web");
+        assert_eq!(difference(&began, &Manifest { how: RunEnded::Complete, ..began.clone() }), None);
+        let words = manifest(&["test", "load: 2 users"], "./web");
+        assert_eq!(
+            difference(&began, &words).as_deref(),
+            Some("plan: `load: 2 users`, which was `load: 1 user`")
+        );
+        assert_eq!(difference(&began, &Manifest { loadlab: "2".to_owned(), ..words }), None);
+        let more = manifest(&["test", "load: 1 user", "note: x"], "./web");
+        assert_eq!(difference(&began, &more).as_deref(), Some("plan: `note: x`, which was nothing"));
+        let run = manifest(&["test", "load: 1 user"], "./web\n-v");
+        assert_eq!(
+            difference(&began, &run).as_deref(),
+            Some("component: `web ./web -v`, which was `web ./web`")
+        );
+        let expect = Manifest { expect: vec!["p99 < 2s".to_owned()], ..began.clone() };
+        let said = "expectation: `p99 < 2s`, which was `p99 < 1s`";
+        assert_eq!(difference(&began, &expect).as_deref(), Some(said));
+    }
+
+    #[test]
+    fn paths_of_a_plan_that_was_moved_are_not_compared() {
+        let words = |dir: &str, url: &str| {
+            let moved = manifest(&[&format!("web: built from {dir}/web, ready when {url} answers")], dir);
+            Manifest { plan_path: format!("{dir}/plan.yaml"), ..moved }
+        };
+        let began = words("/one", "http://127.0.0.1:1/");
+        assert_eq!(difference(&began, &words("/two", "http://127.0.0.1:1/")), None);
+        assert!(difference(&began, &words("/two", "http://127.0.0.1:2/")).is_some());
+        let same_place =
+            Manifest { plan_path: began.plan_path.clone(), ..words("/two", "http://127.0.0.1:1/") };
+        assert!(difference(&began, &same_place).is_some());
+    }
 }

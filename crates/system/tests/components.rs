@@ -47,6 +47,23 @@ fn a_simple_line_replaces_the_shell_and_inherits_nothing() {
     assert_eq!(fs::read_dir(bench.dir.path().join("state")).unwrap().count(), 0);
 }
 
+/// Otherwise its guardian, or `loadlab clean`, would remove the folder while it is used.
+#[test]
+fn the_scratch_folder_that_a_killed_run_left_is_not_taken_over() {
+    let namespace = std::os::unix::fs::MetadataExt::ino(&fs::metadata("/proc/self/ns/pid").unwrap());
+    let bench = Bench::with(|spec| {
+        fs::create_dir(&spec.scratch).unwrap();
+        fs::write(spec.scratch.join("old"), "").unwrap();
+        // This pid, but another start time.
+        let mark = format!("LOADLAB_RUN=run/1/2/{:x}-1-{namespace:x}", std::process::id());
+        fs::write(spec.scratch.join(".loadlab-scratch"), mark).unwrap();
+    });
+    let scratch = bench.dir.path().join("scratch");
+    assert!(scratch.is_dir() && !scratch.join("old").exists());
+    bench.system.close().unwrap();
+    assert!(!scratch.exists());
+}
+
 #[test]
 fn readiness_by_http_tcp_and_log() {
     let bench = Bench::new();

@@ -7,7 +7,6 @@ use loadlab_record::documents::manifest::{Manifest, RunEnded};
 use loadlab_record::secrets::MASK;
 use loadlab_record::store::read_summaries;
 use loadlab_record::text::first_line;
-use loadlab_report::history::Listed;
 use loadlab_run::plan_sha256;
 use loadlab_system::ProcessId;
 
@@ -54,19 +53,29 @@ pub fn command(args: &ResumeArgs) -> CommandEnd {
     run::perform(&run_args, &read, Some(&manifest), &run::show)
 }
 
-/// The run's folder; of `last` that of the newest run that is not complete.
+/// The run's folder; of `last` that of the newest run that is not complete and can be resumed.
 ///
 /// # Errors
-/// In words: there is none.
+/// In words: there is none, or why the newest that is not complete cannot be resumed.
 fn found(args: &ResumeArgs) -> Result<PathBuf, String> {
     if args.run != Path::new("last") || runs::is_run(&args.run) {
         return runs::found(&args.run, &args.dir);
     }
-    let is_cut_off = |listed: &Listed| listed.run.manifest.how != RunEnded::Complete;
-    let newest = runs::runs_in(&args.dir, None)?.into_iter().find(is_cut_off);
-    newest.map(|listed| listed.run.dir.clone()).ok_or_else(|| {
+    let mut of_newest = None;
+    for listed in runs::runs_in(&args.dir, None)? {
+        let (manifest, dir) = (&listed.run.manifest, &listed.run.dir);
+        if manifest.how == RunEnded::Complete {
+            continue;
+        }
+        match not_resumed(manifest) {
+            None => return Ok(dir.clone()),
+            Some(why) if of_newest.is_none() => of_newest = Some(format!("{}: {why}", dir.display())),
+            Some(_) => {}
+        }
+    }
+    Err(of_newest.unwrap_or_else(|| {
         format!("no run in {} was cut off\nhint: `loadlab list` shows how each ended", args.dir.display())
-    })
+    }))
 }
 
 /// Why the run cannot be resumed, in words.

@@ -9,8 +9,8 @@ use loadlab_record::documents::manifest::{Manifest, RevisionFacts};
 use loadlab_run::predictions::{Basis, predict};
 use loadlab_run::preflight;
 use loadlab_run::{
-    ComparisonProgress, FigureProgress, Generator, RunError, RunOptions, RunResult, Watch, conduct,
-    rfc3339_now,
+    ComparisonProgress, FigureProgress, Generator, RunError, RunOptions, RunResult, Watch, changed_since,
+    conduct, rfc3339_now,
 };
 use loadlab_system::guardian;
 
@@ -115,10 +115,13 @@ fn perform_in(
         Ok(options) => options,
         Err(ended) => return refused(args, ended),
     };
+    options.revisions = revisions.to_vec();
     if let Some(recorded) = recorded {
+        if let Some(changed) = changed_since(recorded, &read.plan, &options) {
+            return refused(args, CommandEnd::error(Exit::BadPlan, mixed(&changed)));
+        }
         (options.resumes, options.as_given) = (true, recorded.options.clone());
     }
-    options.revisions = revisions.to_vec();
     for remark in &read.plan.notes {
         note(remark);
     }
@@ -158,6 +161,14 @@ fn perform_in(
         Ok(result) => finish(args, &read.plan.name, &result, show),
         Err(error) => never_began(args, &read.plan.name, &out, &error),
     })
+}
+
+/// Why a run is not resumed whose plan describes something else now, in words.
+fn mixed(changed: &str) -> String {
+    format!(
+        "with the same text, the plan describes something else than when the run began: {changed}\nhint: set values from outside, \
+         such as `${{env.NAME}}` and files that the plan reads, as they were; `loadlab run` starts a new run"
+    )
 }
 
 /// Ends a run that measured nothing; its record, if there is one, states why.

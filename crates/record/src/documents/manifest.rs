@@ -102,7 +102,8 @@ pub struct CommitFacts {
     pub commit: String,
     /// The first line of its message.
     pub subject: String,
-    /// Whether tracked files differed from the commit, or a run that was cut off was resumed at another commit.
+    /// Whether tracked files differed from the commit, or a run that was cut off was resumed at another commit, at an
+    /// unknown one, or with changed files.
     #[serde(default)]
     pub changed: bool,
 }

@@ -9,7 +9,7 @@ use super::Secrets;
 use crate::counts::example::Example;
 use crate::counts::load::Tick;
 use crate::documents::event::{Event, EventKind};
-use crate::documents::manifest::FigureFacts;
+use crate::documents::manifest::{FigureFacts, Manifest};
 use crate::documents::summary::{Doubt, Summary};
 use crate::watch::evidence::Evidence;
 use crate::watch::sample::Sample;
@@ -33,7 +33,7 @@ macro_rules! maskable {
     };
 }
 
-maskable!(Doubt, Event, Evidence, Example, FigureFacts, Sample, Summary, Tick);
+maskable!(Doubt, Event, Evidence, Example, FigureFacts, Manifest, Sample, Summary, Tick);
 
 impl Maskable for EventKind {
     fn masked(self, secrets: &Secrets) -> Option<Self> {

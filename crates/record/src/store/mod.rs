@@ -31,7 +31,7 @@ mod write;
 pub use error::StoreError;
 pub use names::{case_dir_name, case_dir_names};
 pub use read::{CaseRecord, RunRecord, TrialRecord, read_run, read_run_with, read_summaries};
-pub use resume::{Resumed, resume};
+pub use resume::{CutOff, Resumed, resume};
 pub use write::{RunWriter, TrialWriter};
 
 /// Version of the format of a run directory, in [`crate::documents::manifest::Manifest::record`].

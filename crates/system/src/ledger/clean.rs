@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::state::{Resource, RunState, is_dead, own_dir};
+use crate::cancel::Cancel;
 use crate::clock;
 use crate::engine::{Engine, EngineError, leftovers};
 use crate::error::{Error, Result};
@@ -15,6 +16,10 @@ const SCRATCH_MARK: &str = ".loadlab-scratch";
 pub(crate) const SETTLES_NS: u64 = 15_000_000_000;
 /// Time limit for taking down one run, nanoseconds.
 const TAKEDOWN_TIMEOUT_NS: u64 = 10_000_000_000;
+/// How long a guardian may be at work: it kills processes, asks engines, and removes cgroups.
+const GUARDIAN_TIMEOUT_NS: u64 = 2 * TAKEDOWN_TIMEOUT_NS + SETTLES_NS;
+/// Pause between two looks at a guardian.
+const ROUND_NS: u64 = 5_000_000;
 
 /// Marks a scratch folder as one that may be removed with all its contents.
 pub(crate) fn mark_scratch(dir: &Path, mark: &str) -> Result<()> {
@@ -29,6 +34,37 @@ pub(crate) fn remove_scratch(dir: &Path, mark: &str) -> std::io::Result<()> {
         Ok(_) => Err(std::io::Error::other("it now belongs to another run")),
         Err(_) if !dir.exists() => Ok(()),
         Err(e) => Err(e),
+    }
+}
+
+/// Removes a scratch folder that a killed run left behind, so that another run can have it: the guardian of the killed
+/// one, or `clean`, would later remove it with what the other had put there. Any other folder stays.
+pub(crate) fn remove_left(dir: &Path, state_dir: &Path) -> Result<()> {
+    if !dir.exists() {
+        return Ok(());
+    }
+    await_guardians(dir, state_dir);
+    // The last part of a mark names the process that owns the run.
+    let is_left = |mark: &String| mark.rsplit('/').next().is_some_and(is_dead);
+    match fs::read_to_string(dir.join(SCRATCH_MARK)).ok().filter(is_left) {
+        Some(mark) => removed(remove_scratch(dir, &mark)).map_err(Error::file("remove", dir)),
+        None => Ok(()),
+    }
+}
+
+/// Waits for the guardians of killed runs that are about to remove this folder.
+fn await_guardians(dir: &Path, state_dir: &Path) {
+    let Ok(entries) = fs::read_dir(state_dir) else { return };
+    let files = entries.flatten().map(|e| e.path()).filter(|f| f.extension().is_some_and(|e| e == "json"));
+    let states = files.filter_map(|file| serde_json::from_slice::<RunState>(&fs::read(file).ok()?).ok());
+    let boot_id = process::boot_id();
+    let own = Resource::Dir(dir.to_owned());
+    let is_left = |s: &RunState| s.boot_id == boot_id && !s.owner.is_alive() && s.resources.contains(&own);
+    let guardians: Vec<ProcessId> = states.filter(is_left).filter_map(|state| state.guardian).collect();
+    let until_ns = clock::now_ns() + GUARDIAN_TIMEOUT_NS;
+    let never = Cancel::new();
+    while guardians.iter().any(ProcessId::is_alive) && clock::now_ns() < until_ns {
+        never.wait_until(clock::now_ns() + ROUND_NS);
     }
 }
 
@@ -353,6 +389,49 @@ mod tests {
         let errors: Vec<_> = items.iter().map(|i| i.result.clone().err().unwrap_or_default()).collect();
         let kept = "kept, because parts of the run remain (--forget removes it anyway)";
         assert_eq!(errors, ["", "it now belongs to another run", kept]);
+    }
+
+    #[test]
+    fn the_scratch_folder_of_a_killed_run_makes_room() {
+        let work = private_dir();
+        let own = ProcessId::own();
+        let dead = ProcessId { start_ticks: own.start_ticks + 1, ..own };
+        let mark_of = |process: ProcessId| format!("LOADLAB_RUN=a/run/{}/1/{}", process.pid, tag(process));
+        for (name, mark, is_left) in [
+            ("dead", Some(mark_of(dead)), true),
+            ("alive", Some(mark_of(own)), false),
+            ("unknown", Some("LOADLAB_RUN=run/1/2".to_owned()), false),
+            ("foreign", None, false),
+        ] {
+            let dir = work.path().join(name);
+            fs::create_dir(&dir).unwrap();
+            if let Some(mark) = &mark {
+                mark_scratch(&dir, mark).unwrap();
+            }
+            for _ in 0..2 {
+                remove_left(&dir, &work.path().join("no-states")).unwrap();
+                assert_eq!(dir.exists(), !is_left, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_guardian_of_a_killed_run_finishes_first() {
+        use std::process::{Command, Stdio};
+        let work = private_dir();
+        let dir = work.path().join("scratch");
+        fs::create_dir(&dir).unwrap();
+        // Like a guardian, it begins its work when its input ends, and then has something to do.
+        let mut child =
+            Command::new("sh").args(["-c", "cat; sleep 0.1"]).stdin(Stdio::piped()).spawn().unwrap();
+        let guardian = ProcessId::of(child.id()).unwrap();
+        let mut state = dead_run(work.path(), vec![Resource::Dir(dir.clone())]);
+        state.guardian = Some(guardian);
+        state.save().unwrap();
+        drop(child.stdin.take());
+        remove_left(&dir, work.path()).unwrap();
+        assert!(!guardian.is_alive() && dir.exists(), "it has no mark");
+        child.wait().unwrap();
     }
 
     #[test]

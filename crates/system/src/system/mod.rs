@@ -54,7 +54,7 @@ pub struct SystemSpec {
     /// Where the run's record is; for readers of the state file.
     pub run_dir: PathBuf,
     /// A folder for the components' data. It is made if missing, and then removed with all its contents when the system
-    /// is closed.
+    /// is closed. One that a killed run left behind is removed first.
     pub scratch: PathBuf,
     /// The folder of state files; see [`state::default_dir`].
     pub state_dir: PathBuf,
@@ -179,6 +179,7 @@ impl System {
             relays: Relays::default(),
             closed: false,
         };
+        clean::remove_left(&system.scratch, &spec.state_dir)?;
         system.make_scratch()?;
         for cgroup in &system.groups.cgroups {
             system.ledger.made(Resource::Cgroup(cgroup.dir.clone()))?;
