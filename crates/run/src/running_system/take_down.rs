@@ -80,6 +80,8 @@ impl RunningSystem {
         let stays = |u: &StartedComponent| stays(u) && !(u.service.is_some() && project_goes);
         let (stay, down): (Vec<StartedComponent>, Vec<StartedComponent>) = self.up.drain(..).partition(stays);
         self.up = stay;
+        // One that ends because others are gone has not died: a cluster may lose its quorum before it is its turn.
+        down.iter().for_each(|up| up.component.expect_end());
         let mut failed = Vec::new();
         for up in down.into_iter().rev().filter(|u| u.service.is_none()) {
             let component = up.component.name().to_owned();
@@ -131,7 +133,57 @@ fn outlives_trial(lifetime: Lifetime, case: usize, next: Option<usize>, failed: 
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use loadlab_plan::{Options, Plan};
+    use loadlab_record::Secrets;
+    use loadlab_system::{Cancel, Notice, System, SystemSpec};
+
     use super::*;
+
+    /// A plan with this `system`, and nothing up yet.
+    fn lab(dir: &Path, system: &str) -> (Plan, RunningSystem) {
+        let load = "load: { users: 1, requests: 1, journey: [{ get: \"http://127.0.0.1:1/\" }] }\n";
+        let text = format!("loadlab: 1\nname: test\nsystem:\n{system}{load}");
+        let path = dir.join("plan.yaml").display().to_string();
+        let plan = Plan::parse(&path, &text, &Options::default()).unwrap();
+        let mut spec = SystemSpec::new("ends", dir, &dir.join("scratch"), None);
+        (spec.state_dir, spec.cgroup_root) = (dir.join("state"), dir.join("no-root"));
+        let (system, notices) = System::new(spec).unwrap();
+        (plan, RunningSystem::new(system, notices, dir))
+    }
+
+    fn state() -> TrialState {
+        TrialState::new(None, Cancel::new(), Secrets::default())
+    }
+
+    /// `node1` ends because `node2`, which is taken down first, is gone. If it was to stay up, it has died.
+    #[test]
+    fn what_ends_because_its_peers_are_gone_has_not_died() {
+        for (lifetime, has_died) in [("trial", false), ("experiment", true)] {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("quorum"), "").unwrap();
+            let node1 = "echo $$ > pid; echo up; while test -e quorum; do sleep 0.01; done; exit 4";
+            let until_noticed = "while kill -0 $(cat pid) 2> /dev/null; do sleep 0.01; done";
+            let node2 = format!(
+                "trap 'rm quorum; {until_noticed}; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+            );
+            let system = format!(
+                "  components:\n    node1: {{ run: \"{node1}\", lifetime: {lifetime}, ready: {{ log: up }} }}\n    \
+                 node2: {{ run: \"{node2}\", ready: {{ log: up }}, stop: {{ timeout: 10m }} }}\n"
+            );
+            let (plan, mut running) = lab(dir.path(), &system);
+            running.bring_up(0, &plan.cases()[0], &state(), &|_| {}).unwrap();
+            let left = running.end_trial(Some(0), false, &state());
+            assert!(left.is_empty(), "{left:?}");
+            // If there is a notice, it comes at once.
+            let patience = Duration::from_secs(if has_died { 60 } else { 0 });
+            let notice = running.notices.lock().unwrap().recv_timeout(patience).ok();
+            assert_eq!(matches!(notice, Some(Notice::Died { .. })), has_died, "{lifetime}: {notice:?}");
+            running.close().unwrap();
+        }
+    }
 
     #[test]
     fn what_outlives_a_trial() {
