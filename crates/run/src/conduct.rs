@@ -277,14 +277,22 @@ impl Conductor<'_> {
                 self.planned_trial(schedule, place, case, &plan_dir).run(running, &state, self.emit)
             }
         };
+        // What has died by now is known before anything is taken down.
+        self.take_notices(running, &state, &mut outcome);
         let is_last = self.cancel.is_cancelled() || state.unwritten().is_some();
         let next = next.map(|place| schedule[place].case).filter(|_| !is_last);
         let failed = outcome.failure.is_some();
         outcome.add_failures(running.end_trial(next, failed, &state));
-        state.handle_notices(&running.notices, self.emit);
         logs::mask_ended(&state, &running.open_logs(), self.emit);
-        outcome.add_failures(state.abort_reason().map(|t| (t.describe(), t.exit())));
+        // What stays up may have died meanwhile.
+        self.take_notices(running, &state, &mut outcome);
         self.add(key, outcome, state.unwritten().is_some());
+    }
+
+    /// Handles notices from the system: if something has died, a trial that went well has failed.
+    fn take_notices(&self, running: &RunningSystem, state: &TrialState, outcome: &mut TrialOutcome) {
+        state.handle_notices(&running.notices, self.emit);
+        outcome.add_failures(state.abort_reason().map(|t| (t.describe(), t.exit())));
     }
 
     /// The trial at this place of the schedule; `case` is its case with values for all limits.

@@ -201,7 +201,7 @@ impl RunningSystem {
     /// Why the services that are up cannot go on in this case; `None` if they can. A service that an event ended can
     /// only come back with the whole file, and so can a limit that another case replaced. Memory that a service holds
     /// cannot be taken from it: the kernel would refuse the limit, or kill the service.
-    fn unfit(&self, case: &Case) -> Option<String> {
+    pub(super) fn unfit(&self, case: &Case) -> Option<String> {
         let StartedProject { project, .. } = self.project.as_ref()?;
         let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
         let names = project.components().iter().map(Component::name);

@@ -44,6 +44,8 @@ pub struct RunningSystem {
     ports: Ports,
     /// The seed commands run for the longest-lived components that are up, with their folder.
     pub(crate) seeded: Option<(String, Vec<plan::Command>)>,
+    /// A seed command has failed, so part of the data may be there.
+    is_half_seeded: bool,
     /// Any component that is started may be profiled later.
     pub(crate) is_all_profiled: bool,
     /// Lists of functions for a profile.
@@ -103,6 +105,7 @@ impl RunningSystem {
             up: Vec::new(),
             ports: Ports::default(),
             seeded: None,
+            is_half_seeded: false,
             is_all_profiled: false,
             function_lists: FunctionLists::default(),
             project: None,
@@ -234,6 +237,7 @@ impl RunningSystem {
         emit: EventSink<'_>,
     ) -> Result<(), BringUpError> {
         self.remove_dead(index, state, emit);
+        self.restart_seeded(case, state, emit)?;
         self.system.use_engine(case.system.engine.as_deref());
         self.externals.begin(case);
         self.find_ports(case)?;
@@ -518,13 +522,16 @@ impl RunningSystem {
     /// is gone too. If seeds differ between cases, each case is seeded separately.
     ///
     /// # Errors
-    /// A seed command failed.
+    /// A seed command failed. Nothing outlives that trial, since a part of the data may be there.
     pub fn seed(&mut self, case: &Case, state: &TrialState, emit: EventSink<'_>) -> Result<(), BringUpError> {
         let seed = &case.system.seed;
         // Revisions have separate commands, even if their text is the same.
         let own = (case.dir.clone(), seed.clone());
         if self.seeded.as_ref() != Some(&own) {
+            self.seeded = None;
+            self.is_half_seeded = true;
             self.run_commands("seed", seed, &case.dir, state, emit)?;
+            self.is_half_seeded = false;
             self.seeded = Some(own);
         }
         Ok(())

@@ -208,6 +208,12 @@ impl Component {
         logs::tail(&self.inner.logs)
     }
 
+    /// It is about to be taken down: if it ends from now on, for example because its peers are gone, that is not reported
+    /// as a death.
+    pub fn expect_end(&self) {
+        self.inner.is_stopping.store(true, Ordering::SeqCst);
+    }
+
     /// Sends a signal to its process group; `false` if its first process has ended. Does not wait for the signal to
     /// take effect; if the component ends, its end is reported as a death like any other.
     pub fn send(&self, signal: Signal) -> bool {

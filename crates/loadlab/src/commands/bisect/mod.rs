@@ -11,6 +11,7 @@ use loadlab_analysis::bisect::{Bisection, Next};
 use loadlab_plan::{ComponentKind, ComponentSpec, Image, Options, Plan, Revision};
 use loadlab_record::documents::figure::{FigureValue, NumberKind};
 use loadlab_record::documents::manifest::{FigureFacts, RevisionFacts};
+use loadlab_record::documents::summary::Verdict;
 use loadlab_record::text::first_line;
 use loadlab_record::text::units::{plural, significant};
 use loadlab_report::terminal;
@@ -88,9 +89,13 @@ fn once(args: &BisectArgs) -> CommandEnd {
         Ok(cancel) => cancel,
         Err(ended) => return ended.with_code(STOP),
     };
-    let (exit, why) = match conduct(&read.plan, &options, &cancel, &|_| {}) {
-        Ok(result) => (result.exit, result.trials.iter().find_map(|trial| trial.failure.clone())),
-        Err(error) => (error.exit(), Some(error.to_string())),
+    let (exit, is_bad, why) = match conduct(&read.plan, &options, &cancel, &|_| {}) {
+        Ok(result) => {
+            let verdicts = result.trials.iter().filter_map(|trial| trial.summary.as_ref());
+            let is_bad = verdicts.map(|summary| summary.verdict).any(|verdict| verdict == Verdict::Fail);
+            (result.exit, is_bad, result.trials.iter().find_map(|trial| trial.failure.clone()))
+        }
+        Err(error) => (error.exit(), false, Some(error.to_string())),
     };
     let open = match exit {
         Exit::Undecided => Some("too few requests to decide what the plan expects: a longer load has more"),
@@ -98,13 +103,18 @@ fn once(args: &BisectArgs) -> CommandEnd {
         _ => None,
     };
     why.as_deref().or(open).iter().for_each(|why| note(why));
-    let code = match exit {
+    CommandEnd::with(exit).with_code(answer(exit, is_bad))
+}
+
+/// The exit code for `git bisect run`. `is_bad`: the verdict on a trial is FAIL. Without that, something else has
+/// failed, such as taking the system down, which says nothing about the revision.
+fn answer(exit: Exit, is_bad: bool) -> u8 {
+    match exit {
         Exit::Ok => 0,
-        Exit::Failed => 1,
+        Exit::Failed if is_bad => 1,
         Exit::BadPlan | Exit::Interrupted => STOP,
-        Exit::NotUp | Exit::Invalid | Exit::CouldNotRun | Exit::Undecided => SKIP,
-    };
-    CommandEnd::with(exit).with_code(code)
+        Exit::Failed | Exit::NotUp | Exit::Invalid | Exit::CouldNotRun | Exit::Undecided => SKIP,
+    }
 }
 
 /// Whether every trial would pass, however slow its revision is. A search fails if its lowest level does.
@@ -583,6 +593,25 @@ fn probability(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn git_takes_a_revision_for_bad_only_if_its_verdict_is_fail() {
+        for (exit, is_bad, expect) in [
+            (Exit::Ok, false, 0),
+            (Exit::Failed, true, 1),
+            // The system could not be taken down, or a component died when everything was measured.
+            (Exit::Failed, false, 125),
+            // A trial failed what the plan expects, but another one was not up.
+            (Exit::NotUp, true, 125),
+            (Exit::Undecided, false, 125),
+            (Exit::Invalid, false, 125),
+            (Exit::CouldNotRun, false, 125),
+            (Exit::BadPlan, false, 128),
+            (Exit::Interrupted, true, 128),
+        ] {
+            assert_eq!(answer(exit, is_bad), expect, "{exit:?} {is_bad}");
+        }
+    }
 
     #[test]
     fn a_plan_that_expects_nothing_finds_nothing() {

@@ -85,7 +85,7 @@ impl Repository {
     /// The revisions from `good`, which is the first of them, to `bad`: along first parents, oldest first.
     ///
     /// # Errors
-    /// In words: `good` is not before `bad`.
+    /// In words: `good` is not before `bad`, or not on its line of first parents.
     pub fn between(&self, good: &RevisionFacts, bad: &RevisionFacts) -> Result<Vec<RevisionFacts>, String> {
         let is_before = ["merge-base", "--is-ancestor", &good.commit, &bad.commit];
         git(&self.root, is_before).map_err(|_| {
@@ -102,7 +102,30 @@ impl Repository {
         };
         let mut all = vec![good.clone()];
         all.extend(text(&out).lines().map(read));
+        if let Some(first) = all.get(1) {
+            self.check_first_parent(first, good, bad)?;
+        }
         Ok(all)
+    }
+
+    /// Refuses a good revision that came into the line of the bad one with a merge: commits of that line before the
+    /// merge do not build on it.
+    fn check_first_parent(
+        &self,
+        first: &RevisionFacts,
+        good: &RevisionFacts,
+        bad: &RevisionFacts,
+    ) -> Result<(), String> {
+        let parent = format!("{}^1", first.commit);
+        let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &parent];
+        if git(&self.root, words).is_ok_and(|out| text(&out) == good.commit) {
+            return Ok(());
+        }
+        let (good, bad) = (&good.name, &bad.name);
+        Err(format!(
+            "`{good}` is not on the line of first parents of `{bad}`: a merge brought it in, so commits before that merge do not \
+             build on it\nhint: take a good commit from `git log --first-parent {bad}`"
+        ))
     }
 
     /// Refuses a revision whose checkout would not be complete.
@@ -263,4 +286,49 @@ pub(super) fn listed(files: &[PathBuf]) -> String {
     let more = files.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_good_end_is_on_the_line_of_first_parents() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings =
+            ["user.name=Nobody", "user.email=nobody@localhost", "commit.gpgsign=false", "tag.gpgsign=false"];
+        let of_git = |words: &[&str]| {
+            let settings = settings.iter().flat_map(|setting| ["-c", *setting]);
+            let said = git(dir.path(), settings.chain(words.iter().copied()));
+            assert!(said.is_ok(), "git {words:?}");
+        };
+        let commit = |message: &str| of_git(&["commit", "--quiet", "--allow-empty", "--message", message]);
+        of_git(&["init", "--quiet"]);
+        commit("Start");
+        of_git(&["tag", "start"]);
+        of_git(&["checkout", "--quiet", "-b", "side"]);
+        commit("On the side");
+        of_git(&["tag", "v1"]);
+        of_git(&["checkout", "--quiet", "-"]);
+        commit("Before the merge");
+        of_git(&["merge", "--quiet", "--no-ff", "-m", "Merge", "side"]);
+        of_git(&["tag", "merged"]);
+        commit("After");
+
+        let Ok(repository) = Repository::of(dir.path()) else { panic!("it is a repository") };
+        let between = |good: &str, bad: &str| {
+            let (good, bad) = (repository.revision(good).unwrap(), repository.revision(bad).unwrap());
+            let found = repository.between(&good, &bad)?;
+            Ok::<_, String>(found.into_iter().map(|revision| revision.subject).collect::<Vec<_>>())
+        };
+        let all = ["Start", "Before the merge", "Merge", "After"].map(str::to_owned);
+        assert_eq!(between("start", "HEAD"), Ok(all.to_vec()));
+        assert_eq!(between("merged", "HEAD"), Ok(all[2..].to_vec()));
+        assert_eq!(between("v1", "v1"), Ok(vec!["On the side".to_owned()]));
+        let why = between("v1", "HEAD").unwrap_err();
+        assert!(why.starts_with("`v1` is not on the line of first parents of `HEAD`"), "{why}");
+        assert!(why.ends_with("\nhint: take a good commit from `git log --first-parent HEAD`"), "{why}");
+        let why = between("HEAD", "start").unwrap_err();
+        assert!(why.starts_with("`HEAD` is not before `start`"), "{why}");
+    }
 }
