@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loadlab_analysis::trial::judge::{was_never_connected, was_unreachable};
+use loadlab_analysis::trial::judge::was_never_connected;
 use loadlab_plan::{Case, Plan};
 use loadlab_record::Secrets;
 use loadlab_record::documents::event::EventKind;
@@ -78,7 +78,7 @@ impl Record {
     /// The record cannot be read, or others could write to it.
     pub fn resume(plan: &Plan, options: &RunOptions) -> Result<(Record, TrialSummaries), StoreError> {
         let Resumed { writer, manifest: found, kept, cut_off } =
-            resume(&options.out, &options.secrets, is_kept)?;
+            resume(&options.out, &options.secrets, |summary| is_kept(summary, plan.until_certain.is_some()))?;
         let present = manifest_of(plan, options);
         // Cases continue in the order drawn originally.
         let until_certain = found.until_certain.clone().map(|until| UntilCertain { ended: None, ..until });
@@ -281,10 +281,11 @@ impl Record {
     }
 }
 
-/// Whether a run that is resumed keeps a trial: it ended as planned, and the target was there.
-fn is_kept(summary: &Summary) -> bool {
+/// Whether a run that is resumed keeps a trial: it ended as planned, and the target was there. Trials until it is certain
+/// are all kept, since what they have settled is not measured again.
+fn is_kept(summary: &Summary, is_until_certain: bool) -> bool {
     let has_ended = matches!(summary.ended, Ended::Complete | Ended::Stopped);
-    has_ended && !was_never_connected(summary) && !was_unreachable(summary)
+    has_ended && (is_until_certain || !was_never_connected(summary))
 }
 
 /// The commit of all trials of a run that began at one and goes on at another, or at an unknown one.
@@ -344,7 +345,8 @@ mod tests {
             ("bad certificate", ended(Ended::Complete, 0, Some(Failure::Tls)), false),
             ("refused", ended(Ended::Stopped, 0, Some(Failure::Connect)), false),
         ] {
-            assert_eq!(is_kept(&summary), expect, "{what}");
+            assert_eq!(is_kept(&summary, false), expect, "{what}");
+            assert_eq!(is_kept(&summary, true), !matches!(what, "interrupted" | "broken"), "{what}");
         }
     }
 

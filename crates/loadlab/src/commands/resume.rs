@@ -68,6 +68,8 @@ fn found(args: &ResumeArgs) -> Result<PathBuf, String> {
             continue;
         }
         match not_resumed(manifest) {
+            // Another load beside it would spoil what it measures.
+            Some(why) if is_in_progress(manifest) => return Err(format!("{}: {why}", dir.display())),
             None => return Ok(dir.clone()),
             Some(why) if of_newest.is_none() => of_newest = Some(format!("{}: {why}", dir.display())),
             Some(_) => {}
@@ -78,11 +80,15 @@ fn found(args: &ResumeArgs) -> Result<PathBuf, String> {
     }))
 }
 
+fn is_in_progress(manifest: &Manifest) -> bool {
+    let writer = ProcessId { pid: manifest.writer.pid, start_ticks: manifest.writer.start_ticks };
+    writer.is_alive() && writer != ProcessId::own()
+}
+
 /// Why the run cannot be resumed, in words.
 fn not_resumed(manifest: &Manifest) -> Option<String> {
-    let writer = ProcessId { pid: manifest.writer.pid, start_ticks: manifest.writer.start_ticks };
-    if writer.is_alive() && writer != ProcessId::own() {
-        return Some(format!("the run is still in progress: process {} writes it", writer.pid));
+    if is_in_progress(manifest) {
+        return Some(format!("the run is still in progress: process {} writes it", manifest.writer.pid));
     }
     if manifest.search.is_some() {
         return Some(

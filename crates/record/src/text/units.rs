@@ -110,7 +110,7 @@ pub fn parse_count(text: &str) -> Option<u64> {
 /// The lowest rate: schedules count in millionths of a request per second.
 const LEAST_RATE_PER_S: f64 = 1e-4;
 
-/// A rate per second, from `1000/s`, `30/m`, `100/h` or a bare number (per second): at least 0.36 an hour.
+/// A rate per second, from `1000/s`, `30/m`, `100/h` or a bare number (per second): at least 0.0001/s.
 pub fn parse_rate_per_s(text: &str) -> Result<f64, UnitError> {
     let (value, unit) = split_number(text.trim()).ok_or_else(|| bad(text, RATE))?;
     let per_s = match unit.trim() {

@@ -77,7 +77,10 @@ impl RunningSystem {
         state.record_and_show(text, emit);
         let takes_project = project.is_some();
         let lives_on = |own: Lifetime, _: usize| !(takes_project && is_longest(own));
-        let failed = self.take_down(state, &lives_on, &|up| up.service.is_some() || !is_longest(up.lifetime));
+        // In the record of the trial that begins, an end would make a restart of the beginning.
+        let aside = TrialState::new(None, state.cancel.clone(), state.secrets.clone());
+        let failed =
+            self.take_down(&aside, &lives_on, &|up| up.service.is_some() || !is_longest(up.lifetime));
         failed.into_iter().next().map_or(Ok(()), |(text, _)| Err(BringUpError::BeforeLoad(text)))
     }
 

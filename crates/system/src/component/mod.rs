@@ -282,7 +282,7 @@ impl Inner {
     }
 
     /// Reaps the first process if it has ended, and records how. `true` if it has ended since the last call.
-    pub fn reap(&self, now_ns: u64) -> bool {
+    pub fn reap(&self, now_ns: u64, was_leaving: bool) -> bool {
         // Ask the engine before taking the lock, so that nothing else waits for its answer.
         let (ended, engine_reports_oom) = match &self.origin {
             Origin::Process => (None, false),
@@ -302,7 +302,7 @@ impl Inner {
         let was_killed = status.1 == Some(Signal::KILL) || status.0 == Some(128 + libc::SIGKILL);
         let is_counted = kills > life.oom_kills && status.0 != Some(0) || kills > 0 && was_killed;
         let is_oom = is_counted || engine_reports_oom;
-        let out_of_memory = (is_oom && !self.is_leaving()).then_some(life.limits.memory_bytes);
+        let out_of_memory = (is_oom && !was_leaving).then_some(life.limits.memory_bytes);
         life.ended =
             Some(Ended { status: Status { exit: status.0, signal: status.1, out_of_memory }, at_ns: now_ns });
         self.ended.notify_all();

@@ -170,21 +170,26 @@ impl Shared {
 /// Learns how a component ended, and sends the notice. An engine may answer slowly or never; no other component's end
 /// may wait for that.
 fn ended(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
+    // The answer of an engine may take seconds, and what died before them was not about to be stopped.
+    let was_leaving = inner.is_leaving();
     if matches!(inner.origin, Origin::Process) {
-        return reap(inner, at_ns, notices);
+        return reap(inner, at_ns, was_leaving, notices);
     }
     // Read while the cgroup exists: the engine removes it, and does not report the OOM kill if it sees the end first.
     inner.count_oom_kills(&mut lock(&inner.life));
     inner.is_status_requested.store(true, Ordering::SeqCst);
     let (theirs, to) = (inner.clone(), notices.clone());
     let asks = std::thread::Builder::new().name("loadlab-ended".into());
-    if asks.spawn(move || reap(&theirs, at_ns, &to)).is_err() {
-        reap(inner, at_ns, notices);
+    if asks.spawn(move || reap(&theirs, at_ns, was_leaving, &to)).is_err() {
+        reap(inner, at_ns, was_leaving, notices);
     }
 }
 
-fn reap(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
-    if !inner.reap(at_ns) || inner.is_leaving() || inner.is_command || !inner.was_ready.load(Ordering::SeqCst)
+fn reap(inner: &Arc<Inner>, at_ns: u64, was_leaving: bool, notices: &Sender<Notice>) {
+    if !inner.reap(at_ns, was_leaving)
+        || was_leaving
+        || inner.is_command
+        || !inner.was_ready.load(Ordering::SeqCst)
     {
         return;
     }

@@ -258,11 +258,13 @@ mod tests {
             Members { component: "store".into(), pids: vec![std::process::id()] },
             Members { component: "web".into(), pids: vec![web.id()] },
         ];
+        // Other tests of this process have sockets, too.
+        let is_ours = |p: &&Pair| p.is_unix && p.to == "store" && p.address == path.to_str().unwrap();
         let line = until(members, |line| {
-            line.pairs.iter().any(|p| p.is_unix && p.to == "store" && p.busy >= 3.0 && p.unknown == 0.0)
+            line.pairs.iter().filter(is_ours).any(|p| p.busy >= 3.0 && p.unknown == 0.0)
         });
-        let pair = line.pairs.iter().find(|p| p.is_unix && p.to == "store").unwrap();
-        assert_eq!((pair.from.as_str(), pair.address.as_str()), ("web", path.to_str().unwrap()));
+        let pair = line.pairs.iter().find(is_ours).unwrap();
+        assert_eq!(pair.from, "web");
         assert_eq!((pair.open, pair.busy, pair.unread), (5.0, 3.0, 1.0));
         let listens = line.listeners.iter().find(|l| l.address == path.to_str().unwrap()).unwrap();
         assert_eq!((listens.component.as_str(), listens.queue_max), ("store", 0));
