@@ -65,10 +65,7 @@ impl<'a> SummaryNumbers<'a> {
             let Requests { ok, failed, in_flight, .. } = s.requests;
             if ok + failed == 0 && in_flight > 0 {
                 // A server that hangs fails no request before its timeout.
-                return Some(Known::Unknown(format!(
-                    "{}: none of them had an answer",
-                    open_requests(in_flight)
-                )));
+                return Some(Known::Unknown(format!("{}, and none was answered", open_requests(in_flight))));
             }
             return Some(errors(failed, s.started_by_loadlab()));
         }
