@@ -4,6 +4,7 @@
 use std::io::copy;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -75,7 +76,7 @@ fn a_report_that_the_server_lost_is_sent_again() {
         &counted("  rate: 20\n  duration: 24s\n"),
         &["--swarm", &url, "--slots", "2", "--swarm-key", "key"],
     );
-    moment_of_a_fault(&lab, "default", std::time::Duration::from_secs(2));
+    moment_of_a_fault(&lab, "default", Duration::from_secs(2));
     line.breaks();
     intruder.subscribe("loadlab.*.kept.slot.*.report.>");
     // The first that arrives may have been on its way to the coordinator before.
@@ -124,7 +125,7 @@ fn an_agent_that_was_given_up_stops() {
     let url = nats.url();
     let args = ["--swarm", &url, "--slots", "2", "--swarm-key", "key", "--on-lost-agent", "degrade"];
     let running = lab.start(&counted("  rate: 20\n  duration: 10m\n"), &args);
-    moment_of_a_fault(&lab, "default", std::time::Duration::from_secs(2));
+    moment_of_a_fault(&lab, "default", Duration::from_secs(2));
     line.breaks();
     eventually("it is given up", || record_notes(&lab).contains(" and was given up").then_some(()));
     line.is_mended();
@@ -149,7 +150,7 @@ fn a_spare_agent_takes_part_in_the_next_trial() {
     let key = std::fs::read_to_string(lab.path().join("key.public")).expect("it was written");
     let more = ["--coordinator-key", key.trim(), "--threads", "1", "--once"];
     let spare = Agent::start(&lab, &nats, "spare", &more);
-    moment_of_a_fault(&lab, "default", std::time::Duration::from_secs(2));
+    moment_of_a_fault(&lab, "default", Duration::from_secs(2));
     agents[1].child.kill().expect("it can be killed");
     running.end().expect(5, &["agent two (slot ", "was silent for 5 s"]);
     let [first, second] = [1, 2].map(|trial| lab.record().summary("default", trial));

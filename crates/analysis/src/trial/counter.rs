@@ -30,6 +30,12 @@ impl During {
     }
 }
 
+/// Whether a counter that read `last` began again before it read `value`. Sums of rounded parts may fall back slightly;
+/// a restart falls back to nearly zero.
+pub fn is_restarted(last: f64, value: f64) -> bool {
+    value < last * 0.9
+}
+
 /// A counter over time, made monotone across restarts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counter(Vec<(f64, f64)>);
@@ -43,8 +49,7 @@ impl Counter {
         let mut points: Vec<(f64, f64)> = Vec::new();
         let (mut before, mut last) = (0.0, 0.0);
         for (at_s, value) in readings.into_iter().filter_map(|s| Some((s.at_s, get(s)?))) {
-            // Sums of rounded parts may fall back slightly; a restart falls back to nearly zero.
-            if value < last * 0.9 {
+            if is_restarted(last, value) {
                 before += last;
             }
             last = value;

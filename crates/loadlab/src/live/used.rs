@@ -2,6 +2,7 @@
 //! days ago, and begin at zero when it is started again.
 
 use loadlab_analysis::trial::components::cpu_s;
+use loadlab_analysis::trial::counter::is_restarted;
 use loadlab_record::watch::sample::Sample;
 
 /// A component's counters over a trial.
@@ -42,8 +43,7 @@ impl Counter {
     fn read(&mut self, value: Option<f64>) {
         let Some(value) = value else { return };
         let first = *self.first.get_or_insert(value);
-        // As in `analysis`: sums of rounded parts may fall back slightly; a restart falls back to nearly zero.
-        if value < self.last * 0.9 {
+        if is_restarted(self.last, value) {
             self.before += self.last;
         }
         self.last = value;

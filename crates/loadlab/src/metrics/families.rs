@@ -252,22 +252,18 @@ mod tests {
         assert_eq!(reported, [15.0, 40.0, 55.0, 80.0, 95.0, 120.0]);
     }
 
+    fn started(trial: u32, figures: Vec<FigureFacts>) -> RunEvent {
+        let (case, cpu_limits) = ("a".to_owned(), BTreeMap::new());
+        RunEvent::TrialStarted { case, trial, place: 1, of: 2, at_most: false, cpu_limits, figures }
+    }
+
     /// A component's own counters are totals since it started; those of a trial start with its first reading.
     #[test]
     fn counters_of_components_start_again_with_each_trial() {
-        let started = |trial| RunEvent::TrialStarted {
-            case: "a".into(),
-            trial,
-            place: 1,
-            of: 2,
-            at_most: false,
-            cpu_limits: BTreeMap::new(),
-            figures: Vec::new(),
-        };
         let mut state = State::default();
         let mut reported = Vec::new();
         for (trial, readings) in [(1, [(500.0, 7000), (502.5, 9000)]), (2, [(600.0, 9500), (601.0, 9500)])] {
-            state.on_event(0.0, &started(trial));
+            state.on_event(0.0, &started(trial, Vec::new()));
             for (at_s, (cpu_s, received)) in [0.0, 1.0].into_iter().zip(readings) {
                 let component = "web".to_owned();
                 let (cpu_s, net_in_bytes) = (Some(cpu_s), Some(received));
@@ -292,18 +288,9 @@ mod tests {
             better: Better::More,
             about: None,
         };
-        let started = |trial| RunEvent::TrialStarted {
-            case: "a".into(),
-            trial,
-            place: 1,
-            of: 2,
-            at_most: false,
-            cpu_limits: BTreeMap::new(),
-            figures: vec![facts.clone()],
-        };
         let mut state = State::default();
         let of = |state: &State| families(state).into_iter().find(|f| f.name == "figure");
-        state.on_event(0.0, &started(1));
+        state.on_event(0.0, &started(1, vec![facts.clone()]));
         assert_eq!(of(&state), None);
         let mut summary = summarise(TrialInput::default());
         let value = FigureValue { value: Some(412.5), unit: "/s".into(), ..FigureValue::default() };
@@ -321,7 +308,7 @@ mod tests {
         let labels = [("trial", "a, trial 1"), ("figure", "capacity"), ("unit", "/s")];
         let labels = labels.map(|(name, value)| (name, value.to_owned())).to_vec();
         assert_eq!(of(&state).expect("one").points, [(labels, 412.5)]);
-        state.on_event(2.0, &started(2));
+        state.on_event(2.0, &started(2, vec![facts.clone()]));
         assert_eq!(of(&state), None);
     }
 }

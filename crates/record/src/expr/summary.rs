@@ -62,9 +62,9 @@ impl<'a> SummaryNumbers<'a> {
             return Some(known_figure(distribution, figure, least, s.window.length_s()));
         }
         if name == "errors" && !s.load.is_command() {
-            let Requests { ok, failed, in_flight, .. } = s.requests;
-            if ok + failed == 0 && in_flight > 0 {
-                // A server that hangs fails no request before its timeout.
+            let Requests { failed, in_flight, .. } = s.requests;
+            if s.availability.is_none() && in_flight > 0 {
+                // None has ended: a server that hangs fails no request before its timeout.
                 return Some(Known::Unknown(format!("{}, and none was answered", open_requests(in_flight))));
             }
             return Some(errors(failed, s.started_by_loadlab()));
