@@ -14,6 +14,7 @@ use loadlab_load::spec::{HeldConnections, Http2, Proxy};
 use loadlab_load::{Control, LoadResult, LoadSpec, Model, Until};
 use loadlab_record::Failure;
 use loadlab_record::spec::escape::Escape;
+use loadlab_record::spec::schedule::Think;
 use loadlab_record::spec::variable::Variable;
 
 use crate::support;
@@ -50,6 +51,8 @@ struct Plain {
     refuses: bool,
     /// Sends GOAWAY with every such response of HTTP/2; 0: never.
     goes_away_after: u64,
+    /// Never answers the first request over HTTP/2.
+    forgets_first: bool,
     /// When each connection was requested.
     since: std::collections::BTreeMap<ConnId, u64>,
 }
@@ -83,6 +86,9 @@ impl Server for Plain {
                 rest = &rest[HEAD_LEN + head.len as usize..];
                 if head.kind == kind::HEADERS {
                     self.requests += 1;
+                    if self.forgets_first && self.requests == 1 {
+                        continue;
+                    }
                     let flags = flag::END_HEADERS | flag::END_STREAM;
                     // `:status: 200`
                     frame::write(&mut answer, kind::HEADERS, flags, head.stream, &[0x88]);
@@ -93,7 +99,7 @@ impl Server for Plain {
                 }
             }
         }
-        vec![(at_ns + MS, Reply::Bytes(answer))]
+        if answer.is_empty() { vec![] } else { vec![(at_ns + MS, Reply::Bytes(answer))] }
     }
 
     fn closed(&mut self, _: u64, _: ConnId) {
@@ -148,6 +154,19 @@ fn a_host_that_was_reached_has_all_its_addresses_again() {
     let (outcome, server) = go(&load, Plain { refuses: true, goes_away_after: 1_500, ..Plain::default() });
     let counts = &outcome.measured.counts;
     assert_eq!((counts.ok, counts.failed(), server.connects.len()), (6_000, 0, 8));
+}
+
+/// The server says goodbye but leaves one of two requests unanswered, and the connection open.
+#[test]
+fn a_connection_that_the_server_leaves_is_replaced_when_its_last_request_times_out() {
+    let mut load = over_http2(spec(Model::Closed { users: 2 }, Until::Requests(4)), 2);
+    load.timeout_ns = S;
+    load.think = Think::Constant(100 * MS);
+    let (outcome, server) = go(&load, Plain { forgets_first: true, goes_away_after: 2, ..Plain::default() });
+    let counts = &outcome.measured.counts;
+    // The other user's next request waits until then, and both go on.
+    assert_eq!((counts.ok, counts.failures.get(Failure::Timeout)), (3, 1));
+    assert_eq!((server.connects, server.closed), (vec![0, S], 2));
 }
 
 #[test]
@@ -274,7 +293,7 @@ fn users_that_think_are_not_requests_in_flight() {
     journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
     journey.scripts.truncate(1);
     load.requests.truncate(1);
-    load.think = loadlab_record::spec::schedule::Think::Constant(S);
+    load.think = Think::Constant(S);
     // Ten users arrive per second and stay for a second each; their two requests take a millisecond.
     load.model = Model::Open {
         rate_per_s: 10.0,

@@ -176,7 +176,7 @@ impl<'r> Worker<'r> {
     /// next connection.
     fn end_quietly(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let entry = self.streams.entry(conn);
-        if !entry.session.as_ref().is_some_and(|s| s.is_ending() && s.open() == 0) {
+        if entry.session.take_if(|s| s.is_ending() && s.open() == 0).is_none() {
             return;
         }
         let waits = !entry.waiting.is_empty();
@@ -230,6 +230,8 @@ impl<'r> Worker<'r> {
             self.write_out(ops, conn);
             // There may be room for another request.
             self.send_waiting(ops, conn);
+            // It may have been the last one before the connection is replaced.
+            self.end_quietly(ops, conn);
         }
     }
 
