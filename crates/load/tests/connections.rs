@@ -114,6 +114,25 @@ fn go<S: Server>(spec: &LoadSpec, server: S) -> (LoadResult, S) {
     (outcome, sim.into_server())
 }
 
+/// How many connections send everything at once, whether or not earlier sends are acknowledged, and how many there are.
+fn without_delay(load: &LoadSpec, server: impl Server) -> (u64, u64) {
+    let mut sim = Sim::new(server);
+    simulate(load, &Control::default(), &mut sim, &mut |_| {}).unwrap();
+    (sim.books().without_delay, sim.books().connects)
+}
+
+#[test]
+fn where_one_send_may_follow_another_before_a_response_none_is_held_back() {
+    let users = || spec(Model::Closed { users: 4 }, Until::Requests(20));
+    assert_eq!(without_delay(&users(), Plain::default()), (0, 4));
+    assert_eq!(without_delay(&over_http2(users(), 2), Plain::default()), (2, 2));
+    // The first request follows the end of the handshake.
+    let mut secured = users();
+    secured.tls = Some(Box::new(support::tls::spec("http/1.1")));
+    let server = support::tls::Under::new(Plain::default(), support::tls::config(&["http/1.1"]), MS);
+    assert_eq!(without_delay(&secured, server), (4, 4));
+}
+
 #[test]
 fn shared_connections_that_never_open_are_replaced() {
     let users = || {

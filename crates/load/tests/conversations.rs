@@ -253,6 +253,14 @@ fn users_open_send_messages_and_close() {
 }
 
 #[test]
+fn a_message_is_not_held_back_until_the_one_before_is_acknowledged() {
+    let spec = users(3, 1, conversation(vec![open(), say("one"), ask("two", "two")]));
+    let mut sim = Sim::new(Chat::echo());
+    simulate(&spec, &Control::default(), &mut sim, &mut |_| {}).unwrap();
+    assert_eq!((sim.books().without_delay, sim.books().connects), (3, 3));
+}
+
+#[test]
 fn interim_responses_come_before_an_opening() {
     let spec = users(1, 2, conversation(vec![open(), ask("hi", "hi")]));
     let hint = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";

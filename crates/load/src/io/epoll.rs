@@ -520,6 +520,16 @@ impl<'r> Ops<'r> for EpollOps<'r> {
         }
     }
 
+    fn no_delay(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn as usize];
+        if let Some(socket) = &slot.socket
+            && !slot.no_delay
+        {
+            // A failure only makes requests slower.
+            slot.no_delay = net::sockopt::set_tcp_nodelay(socket, true).is_ok();
+        }
+    }
+
     #[inline]
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         let key = self.key(conn);

@@ -345,6 +345,10 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
         }
     }
 
+    fn no_delay(&mut self, _conn: ConnId) {
+        self.books.without_delay += 1;
+    }
+
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         debug_assert!(!self.wire(conn).is_reported(), "one send at a time");
         self.note_late(conn);

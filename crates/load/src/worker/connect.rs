@@ -74,6 +74,11 @@ impl<'r> Worker<'r> {
 
     /// TCP is connected: asks for a tunnel if the host needs one.
     pub(crate) fn on_connected(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+        if self.mode != Mode::Http1 || self.conns.tls.is_some() {
+            // One short send may follow another before a response. The kernel would hold it back until the first is
+            // acknowledged, which may take 40 ms, and the system would be blamed.
+            ops.no_delay(conn);
+        }
         let host = self.conns.table[conn as usize].host();
         match self.conns.tunnels.as_mut().and_then(|tunnels| tunnels.ask(conn, host)) {
             Some(request) => self.measure.recorder.sent(ops.send(conn, request)),

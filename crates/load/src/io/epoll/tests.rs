@@ -101,6 +101,14 @@ fn sends_go_out_at_once_where_answers_are_taken_at_once_or_many_wait() {
 }
 
 #[test]
+fn nagles_algorithm_is_switched_off_on_request() {
+    let (mut io, same, _theirs) = connected();
+    assert!(!same.nodelay().expect("an option"));
+    io.ops.no_delay(0);
+    assert!(same.nodelay().expect("an option"));
+}
+
+#[test]
 fn an_end_during_the_wait_belongs_to_the_response_before_it() {
     let (mut io, _same, _theirs) = connected();
     let event = |key, flags| epoll::Event { flags, data: epoll::EventData::new_u64(key) };

@@ -47,6 +47,8 @@ pub struct Books {
     pub connects: u64,
     /// See [`Books::connects`].
     pub closes: u64,
+    /// Connections on which the worker switched Nagle's algorithm off.
+    pub without_delay: u64,
     /// Bytes reported to the worker as sent.
     pub sent: u64,
     /// Bytes that the server received.

@@ -567,6 +567,10 @@ impl<'r> Ops<'r> for UringOps<'r> {
         );
     }
 
+    fn no_delay(&mut self, conn: ConnId) {
+        self.switch_off_delay(conn);
+    }
+
     #[inline]
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         if self.slots[conn as usize].copy != NO_COPY {

@@ -120,21 +120,31 @@ impl<'r> UringOps<'r> {
         let slot = &mut self.slots[conn as usize];
         slot.last_send = length as u32;
         slot.set_submitted(false);
-        let (generation, delayed) = (slot.generation(), length > ONE_SEGMENT && !slot.has_no_delay());
-        if delayed {
-            slot.set_no_delay();
-            let (_, place) = self.place(conn);
-            let option = opcode::SetSockOpt::new(
-                place,
-                libc::IPPROTO_TCP as u32,
-                libc::TCP_NODELAY as u32,
-                std::ptr::addr_of!(ONE).cast(),
-                std::mem::size_of_val(&ONE) as u32,
-            );
-            // A failure only makes a request slower: kernels before 6.7 do not support this.
-            self.submit_or_fail(conn, &option.build().user_data(CompletionKind::Nothing as u64));
+        let generation = slot.generation();
+        if length > ONE_SEGMENT {
+            self.switch_off_delay(conn);
         }
         generation
+    }
+
+    /// Switches Nagle's algorithm off, unless it is off.
+    pub(super) fn switch_off_delay(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn as usize];
+        if slot.has_no_delay() {
+            return;
+        }
+        slot.set_no_delay();
+        let (_, place) = self.place(conn);
+        let option = opcode::SetSockOpt::new(
+            place,
+            libc::IPPROTO_TCP as u32,
+            libc::TCP_NODELAY as u32,
+            std::ptr::addr_of!(ONE).cast(),
+            std::mem::size_of_val(&ONE) as u32,
+        );
+        let option = option.build().user_data(CompletionKind::Nothing as u64);
+        // A failure only makes a request slower: kernels before 6.7 do not support this.
+        self.submit_or_fail(conn, &option.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
     /// Queues bytes that nothing waits for, unless others are still going out. Returns how many.

@@ -97,6 +97,25 @@ fn the_rest_of_a_send_reported_as_done_goes_out_and_is_not_reported_again() {
     assert_eq!(reported.0, ["Sent(0, 4)"]);
 }
 
+#[test]
+fn nagles_algorithm_is_switched_off_on_request() {
+    let size = Size { connections: 4, in_flight: 4, keep_alive: true, sources: false };
+    let Some(mut io) = allowed(size) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    let ours = TcpStream::connect(address).expect("it listens");
+    let (_theirs, _) = listener.accept().expect("it connects");
+    let same = ours.try_clone().expect("another handle");
+    assert!(io.ops.take(0, &address.into(), ours.into()));
+    let mut reported = Log::default();
+    io.poll(Wait::until(0), &mut reported).expect("it does not wait");
+    assert!(!same.nodelay().expect("an option"));
+    io.ops.no_delay(0);
+    io.poll(Wait::until(0), &mut reported).expect("it does not wait");
+    assert!(same.nodelay().expect("an option"));
+    assert_eq!(reported.0, Vec::<String>::new());
+}
+
 /// A load may have a million of them.
 #[test]
 fn a_connection_is_small() {
