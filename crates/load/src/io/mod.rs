@@ -75,8 +75,8 @@ pub trait Ops<'r> {
     fn now(&self) -> u64;
     /// Opens a connection in a free place, from a source address if one is given (a Unix socket has none).
     fn connect(&mut self, conn: ConnId, address: &Address, source: Option<IpAddr>);
-    /// Switches Nagle's algorithm off on an open connection: a short send then goes out at once, even if the peer has not
-    /// acknowledged the one before.
+    /// Switches Nagle's algorithm off on an open connection: a short send then goes out at once, even if the peer has
+    /// not acknowledged the one before.
     fn no_delay(&mut self, conn: ConnId);
     /// Sends all of these bytes, which stay valid as long as the backend. Returns how many went out at once;
     /// the rest is reported by [`Event::Sent`]. One send at a time.

@@ -11,7 +11,7 @@ use loadlab_record::spec::schedule::Stage;
 const GRAINS: u128 = 2 * 1_000_000 * 1_000_000_000;
 
 /// A level over time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
     pieces: Vec<LevelPiece>,
     /// Where the last piece ends; the level is constant from there on.
@@ -22,7 +22,7 @@ pub struct Level {
     last: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LevelPiece {
     start_ns: u64,
     length_ns: u64,

@@ -2,7 +2,7 @@
 
 pub mod request;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use loadlab_record::Secrets;
 use loadlab_record::spec::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
@@ -78,6 +78,8 @@ pub struct LoadSpec {
     pub seed: u64,
     /// Values to redact in every example, error and message, in addition to what users capture.
     pub secrets: Secrets,
+    /// When its random arrivals end, once computed.
+    pub known_end: KnownEnd,
 }
 
 /// Load threads of other processes that send the same load. All of a load's threads are numbered, process after
@@ -199,6 +201,40 @@ pub enum IoChoice {
 /// the end of even arrivals, and finding it would take long.
 const MAX_EXACT_ARRIVALS: u64 = 10_000_000;
 
+/// When the random arrivals of a load end, once computed: every thread of the load needs to know, and for millions of
+/// arrivals computing it takes long. A copy of a load is often changed, so it computes its own.
+#[derive(Debug, Default)]
+pub struct KnownEnd(OnceLock<(RandomArrivals, Option<u64>)>);
+
+/// A number of random arrivals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RandomArrivals {
+    rate: Level,
+    seed: u64,
+    count: u64,
+}
+
+impl KnownEnd {
+    fn of(&self, arrivals: RandomArrivals) -> Option<u64> {
+        let (known, end_ns) = self.0.get_or_init(|| (arrivals.clone(), arrivals.end_ns()));
+        // The load may have been changed since.
+        if *known == arrivals { *end_ns } else { arrivals.end_ns() }
+    }
+}
+
+impl Clone for KnownEnd {
+    fn clone(&self) -> KnownEnd {
+        KnownEnd::default()
+    }
+}
+
+impl RandomArrivals {
+    fn end_ns(&self) -> Option<u64> {
+        let all = Schedule::new(self.rate.clone(), Arrivals::Poisson, self.seed);
+        all.share(self.count, 1).peek()
+    }
+}
+
 impl LoadSpec {
     /// A minimal load: one load thread, connections reused, no ramp, no pace, no pauses, a timeout of 30 s, a grace of
     /// 5 s, everything to one address. Callers set what differs.
@@ -239,6 +275,7 @@ impl LoadSpec {
             io: IoChoice::Auto,
             seed: 1,
             secrets: Secrets::default(),
+            known_end: KnownEnd::default(),
         }
     }
 
@@ -301,15 +338,15 @@ impl LoadSpec {
     }
 
     /// Planned length of the schedule, if bounded by time, or by a number of requests at a rate. For random arrivals,
-    /// the length of the actual sequence; computing it takes tens of nanoseconds per arrival.
+    /// the length of the actual sequence; computing it takes tens of nanoseconds per arrival, once. Call it before the
+    /// load is due to begin.
     pub fn schedule_ns(&self) -> Option<u64> {
         match (self.until, &self.model) {
             (Until::Elapsed(ns), _) => Some(ns),
-            (Until::Requests(n), Model::Open { rate_per_s, arrivals: Arrivals::Poisson, .. })
-                if n <= MAX_EXACT_ARRIVALS =>
+            (Until::Requests(count), Model::Open { rate_per_s, arrivals: Arrivals::Poisson, .. })
+                if count <= MAX_EXACT_ARRIVALS =>
             {
-                let all = Schedule::new(self.level(*rate_per_s), Arrivals::Poisson, self.seed);
-                all.share(n, 1).peek()
+                self.known_end.of(RandomArrivals { rate: self.level(*rate_per_s), seed: self.seed, count })
             }
             (Until::Requests(n), Model::Open { rate_per_s, .. }) => self.level(*rate_per_s).due_ns(n, &mut 0),
             _ => None,
@@ -348,6 +385,20 @@ mod tests {
         assert_eq!(open(Until::Elapsed(7), Arrivals::Poisson).schedule_ns(), Some(7));
         let long = open(Until::Requests(MAX_EXACT_ARRIVALS * 2), Arrivals::Poisson);
         assert_eq!(long.schedule_ns(), Some(2_000_000 * 1_000_000_000));
+    }
+
+    #[test]
+    fn the_end_of_random_arrivals_is_computed_once() {
+        let mut load = open(Until::Requests(40), Arrivals::Poisson);
+        let rate = load.level(10.0);
+        let known = (RandomArrivals { rate, seed: load.seed, count: 40 }, Some(7));
+        assert_eq!(load.known_end.0.set(known), Ok(()));
+        assert_eq!(load.schedule_ns(), Some(7));
+        // Of other arrivals it is not known.
+        assert!(load.clone().schedule_ns().is_some_and(|ns| ns > 1_000_000_000));
+        load.until = Until::Requests(41);
+        assert!(load.schedule_ns().is_some_and(|ns| ns > 1_000_000_000));
+        assert!(load.clone().known_end.0.get().is_none());
     }
 
     #[test]

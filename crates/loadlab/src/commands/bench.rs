@@ -6,7 +6,7 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_load::protocol::tls::Versions;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_load::spec::{HeldConnections, Http2, JoinPoint, OtherThreads, RequestOrder};
+use loadlab_load::spec::{HeldConnections, Http2, JoinPoint, KnownEnd, OtherThreads, RequestOrder};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::documents::summary::Ended;
@@ -197,10 +197,7 @@ fn bench_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
         spec: LoadSpec {
             name: "bench".to_owned(),
             model: model_of(args),
-            until: match args.requests {
-                Some(n) => Until::Requests(n),
-                None => Until::Elapsed(args.duration.unwrap_or(DEFAULT_DURATION_NS)),
-            },
+            until: until_of(args),
             ramp_ns: args.ramp,
             stages: Vec::new(),
             warmup_ns: 0,
@@ -228,8 +225,17 @@ fn bench_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
             io: io_of(args.io),
             seed: args.seed,
             secrets: mask::secrets(),
+            known_end: KnownEnd::default(),
         },
     })
+}
+
+/// When the load ends.
+fn until_of(args: &BenchArgs) -> Until {
+    match args.requests {
+        Some(n) => Until::Requests(n),
+        None => Until::Elapsed(args.duration.unwrap_or(DEFAULT_DURATION_NS)),
+    }
 }
 
 /// What may be loaded, and how it is reached.

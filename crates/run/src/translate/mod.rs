@@ -241,6 +241,7 @@ pub fn load_spec(
         io: IoChoice::Auto,
         seed: load.seed,
         secrets: Secrets::default(),
+        known_end: spec::KnownEnd::default(),
     };
     Ok((spec, first_url))
 }

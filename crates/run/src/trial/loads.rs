@@ -101,7 +101,7 @@ fn batches(conditions: &Conditions, load: &PreparedLoad, context: &TrialContext<
         emit(RunEvent::LoadStarted {
             load: name.clone(),
             batch: (batch, load.batches),
-            planned_s: load.planned_s(),
+            planned_s: load.planned_s,
             // Of sessions the number is of users.
             planned_requests: load.facts.requests.filter(|_| !load.facts.sessions),
         });

@@ -45,6 +45,8 @@ pub(super) enum LoadSource {
 /// A load that is ready to be sent.
 pub(super) struct PreparedLoad {
     pub(super) sends: LoadSource,
+    /// The length of its schedule in seconds, if bounded by time, or by a number of requests at a rate.
+    pub(super) planned_s: Option<f64>,
     pub(super) facts: LoadFacts,
     pub(super) batches: u32,
     pub(super) pause_ns: u64,
@@ -65,19 +67,20 @@ pub(super) struct Remote {
     pub(super) ready: Mutex<Option<Box<dyn ReadySenders>>>,
 }
 
+impl LoadSource {
+    fn planned_s(&self) -> Option<f64> {
+        match self {
+            LoadSource::Requests(spec) => spec.schedule_ns().map(|ns| ns as f64 / 1e9),
+            LoadSource::Program(_) => None,
+        }
+    }
+}
+
 impl PreparedLoad {
     pub(super) fn name(&self) -> &str {
         match &self.sends {
             LoadSource::Requests(spec) => &spec.name,
             LoadSource::Program(program) => &program.name,
-        }
-    }
-
-    /// The length of its schedule in seconds, if bounded by time.
-    pub(super) fn planned_s(&self) -> Option<f64> {
-        match &self.sends {
-            LoadSource::Requests(spec) => spec.schedule_ns().map(|ns| ns as f64 / 1e9),
-            LoadSource::Program(_) => None,
         }
     }
 
@@ -142,6 +145,8 @@ impl Trial<'_> {
             };
             let facts = LoadFacts { start_s: start_ns as f64 / 1e9, ..facts };
             loads.push(PreparedLoad {
+                // Now, and not when the load is about to begin: of millions of random arrivals this takes long.
+                planned_s: sends.planned_s(),
                 sends,
                 facts,
                 batches,
