@@ -373,7 +373,7 @@ impl Conductor<'_> {
         let searched = task.run(search, &mut self.record, running);
         let is_last = self.cancel.is_cancelled() || searched.is_record_lost;
         let (failed, is_unwritten) = (searched.trouble.is_some(), searched.is_record_lost);
-        running.end_search(case);
+        running.is_searching = false;
         // Logs of components that end now belong to the trial; nothing else is recorded of their end but failures.
         let state = TrialState::new(None, self.cancel.clone(), self.record.secrets().clone());
         let left = running.end_trial(next.filter(|_| !is_last), failed, &state);

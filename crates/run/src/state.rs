@@ -106,6 +106,12 @@ impl TrialState {
         }
     }
 
+    /// The state for what is taken down before this trial begins: in its record, an end would make a restart of the
+    /// beginning.
+    pub fn aside(&self) -> TrialState {
+        TrialState::new(None, self.cancel.clone(), self.secrets.clone())
+    }
+
     fn seen(&self) -> MutexGuard<'_, Observed> {
         // A panic elsewhere must not hide what was observed before it.
         lock(&self.seen)

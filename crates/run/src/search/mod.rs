@@ -356,6 +356,10 @@ impl SearchRun<'_> {
             self.carried.connect_anew(|_| true);
         }
         let left = running.end_trial(next, false, &state);
+        // A server that shuts down cleanly may wait for its connections to close.
+        if running.will_restart_seeded(&case) {
+            self.carried.connect_anew(|_| true);
+        }
         logs::mask_ended(&state, &running.open_logs(), task.emit);
         if task.trial.is_none() {
             (task.emit)(RunEvent::TrialEnded {
