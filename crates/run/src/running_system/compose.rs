@@ -8,7 +8,7 @@ use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Case, ComponentKind};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::text::units::format_bytes;
-use loadlab_system::{self as system, Component, ComposeSpec, Project, ServiceSpec};
+use loadlab_system::{self as system, Component, ComposeSpec, MemoryBeyond, Project, ServiceSpec};
 
 use crate::event::RunEvent;
 use crate::limits;
@@ -216,15 +216,16 @@ impl RunningSystem {
                 unlike.push(up.component.name());
             }
             let wanted = up.component.limits_with(&asked);
-            let held = up.component.memory_beyond(&wanted);
-            too_large = too_large.or(held.zip(wanted.memory_bytes).map(|both| (up.component.name(), both)));
+            let beyond = up.component.memory_beyond(&wanted);
+            too_large = too_large.or(beyond.map(|beyond| (up.component.name(), beyond)));
         }
         if !unlike.is_empty() {
             return Some(format!("this case leaves limits of {} to the file", unlike.join(" and ")));
         }
-        too_large.map(|(name, (held, limit))| {
-            let (held, limit) = (format_bytes(held as f64), format_bytes(limit as f64));
-            format!("{name} holds {held} of memory, and this trial limits it to {limit}")
+        too_large.map(|(name, MemoryBeyond { held_bytes, limit_bytes, with_swap })| {
+            let (held, limit) = (format_bytes(held_bytes as f64), format_bytes(limit_bytes as f64));
+            let what = if with_swap { "memory and swap" } else { "memory" };
+            format!("{name} holds {held} of {what}, and this trial limits it to {limit}")
         })
     }
 
