@@ -12,6 +12,7 @@ use loadlab_system::{self as system, Component, ComposeSpec, MemoryBeyond, Proje
 
 use crate::event::RunEvent;
 use crate::limits;
+use crate::result::Trouble;
 use crate::running_system::containers::{HEALTHY_TIMEOUT_NS, ready};
 use crate::running_system::error::BringUpError;
 use crate::running_system::{
@@ -193,7 +194,7 @@ impl RunningSystem {
         let text = format!("{} is restarted: {why}", compose.file);
         state.record_and_show(text, emit);
         self.up.retain(|up| up.service.is_none());
-        self.compose_down(&state.aside()).map_or(Ok(()), |(text, _)| Err(BringUpError::BeforeLoad(text)))
+        self.compose_down(&state.aside()).map_or(Ok(()), |left| Err(BringUpError::BeforeLoad(left.why)))
     }
 
     /// Why the services that are up cannot go on in this case; `None` if they can. A service that an event ended can
@@ -282,8 +283,8 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Takes the project down and records the result. Returns a failure in words.
-    pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<(String, Exit)> {
+    /// Takes the project down and records the result. Returns a failure.
+    pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<Trouble> {
         let StartedProject { project, .. } = self.project.take()?;
         match self.system.compose_down(&project) {
             Ok(down) => {
@@ -294,9 +295,9 @@ impl RunningSystem {
                 None
             }
             Err(error) => {
-                let text = format!("cannot take down the services of the Compose file: {error}");
-                state.record_event(EventKind::Failed { text: text.clone() });
-                Some((text, Exit::Failed))
+                let why = format!("cannot take down the services of the Compose file: {error}");
+                state.record_event(EventKind::Failed { text: why.clone() });
+                Some(Trouble { why, exit: Exit::Failed })
             }
         }
     }

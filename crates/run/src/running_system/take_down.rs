@@ -8,6 +8,7 @@ use loadlab_record::documents::event::EventKind;
 use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::{RelayCounts, Takedown};
 
+use crate::result::Trouble;
 use crate::running_system::error::BringUpError;
 use crate::running_system::{RunningSystem, StartedComponent, lifetime, longest_lifetime};
 use crate::state::{EventSink, TrialState};
@@ -15,13 +16,8 @@ use crate::state::{EventSink, TrialState};
 impl RunningSystem {
     /// Takes down what does not outlive the trial that ended, newest first. `next` is the case of the next trial, if
     /// there is one. After a failed trial, only live components of the whole experiment stay up, and if it could not be
-    /// seeded, nothing. Returns what could not be taken down, in words, with the exit code that calls for.
-    pub fn end_trial(
-        &mut self,
-        next: Option<usize>,
-        failed: bool,
-        state: &TrialState,
-    ) -> Vec<(String, Exit)> {
+    /// seeded, nothing. Returns what could not be taken down.
+    pub fn end_trial(&mut self, next: Option<usize>, failed: bool, state: &TrialState) -> Vec<Trouble> {
         let cut_off = self.cut_off();
         let (is_half_seeded, is_searching) = (std::mem::take(&mut self.is_half_seeded), self.is_searching);
         let outlives = |lifetime: Lifetime, case: usize| outlives_trial(lifetime, case, next, failed);
@@ -65,7 +61,7 @@ impl RunningSystem {
         let project_stays = case.system.compose.as_ref().is_none_or(|own| !is_longest(own.lifetime));
         let stays = |up: &StartedComponent| up.service.is_some() || !is_longest(up.lifetime);
         let failed = self.take_down(&state.aside(), &stays, project_stays);
-        failed.into_iter().next().map_or(Ok(()), |(text, _)| Err(BringUpError::BeforeLoad(text)))
+        failed.into_iter().next().map_or(Ok(()), |left| Err(BringUpError::BeforeLoad(left.why)))
     }
 
     /// Whether the next trial of this case will take down a part of what is up, because it was seeded with what is not.
@@ -125,7 +121,7 @@ impl RunningSystem {
         state: &TrialState,
         stays: &dyn Fn(&StartedComponent) -> bool,
         project_stays: bool,
-    ) -> Vec<(String, Exit)> {
+    ) -> Vec<Trouble> {
         self.function_lists.note(&self.up);
         let project_goes = !project_stays || self.up.iter().any(|u| u.service.is_some() && !stays(u));
         let stays = |u: &StartedComponent| stays(u) && !(u.service.is_some() && project_goes);
@@ -148,9 +144,9 @@ impl RunningSystem {
                     state.record_event(EventKind::Down { component, how: ending.as_str().to_owned() });
                 }
                 Err(error) => {
-                    let text = format!("cannot take down `{component}`: {error}");
-                    state.record_event(EventKind::Failed { text: text.clone() });
-                    failed.push((text, Exit::Failed));
+                    let why = format!("cannot take down `{component}`: {error}");
+                    state.record_event(EventKind::Failed { text: why.clone() });
+                    failed.push(Trouble { why, exit: Exit::Failed });
                 }
             }
         }

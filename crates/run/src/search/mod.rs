@@ -27,6 +27,7 @@ use crate::logs;
 use crate::manifest::{figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::record::Record;
+use crate::result::Trouble;
 use crate::running_system::RunningSystem;
 use crate::search::judge::{grown, judge, longer};
 use crate::state::EventSink;
@@ -112,8 +113,8 @@ pub struct Searched {
     pub facts: SearchFacts,
     /// The answer; `None` if it ended early.
     pub answer: Option<Answer>,
-    /// Why it ended early, and the exit code that calls for.
-    pub trouble: Option<(String, Exit)>,
+    /// Why it ended early.
+    pub trouble: Option<Trouble>,
     /// The exit code for the search as a whole.
     pub exit: Exit,
     /// The measurement that represents the search, by number, and its summary: the last one at the level that was found
@@ -189,8 +190,8 @@ struct SearchRun<'a> {
     /// Number of the last measurement in its record.
     last: Option<u32>,
     is_record_lost: bool,
-    /// Why the search ended early, and the exit code that calls for.
-    trouble: Option<(String, Exit)>,
+    /// Why the search ended early.
+    trouble: Option<Trouble>,
 }
 
 impl SearchRun<'_> {
@@ -370,8 +371,8 @@ impl SearchRun<'_> {
                 failure: outcome.failure.clone(),
             });
         }
-        if let Some((text, exit)) = left.into_iter().next() {
-            return self.give_up(text, exit);
+        if let Some(Trouble { why, exit }) = left.into_iter().next() {
+            return self.give_up(why, exit);
         }
         match (outcome.summary, outcome.failure, outcome.exit) {
             (Some(_), Some(why), Exit::CouldNotRun | Exit::NotUp) => self.give_up(why, outcome.exit),
@@ -401,7 +402,7 @@ impl SearchRun<'_> {
     }
 
     fn give_up<T>(&mut self, why: String, exit: Exit) -> Option<T> {
-        self.trouble.get_or_insert((why, exit));
+        self.trouble.get_or_insert(Trouble { why, exit });
         None
     }
 
@@ -416,7 +417,7 @@ impl SearchRun<'_> {
         self.carried.connect_anew(|_| true);
         let exit = match (&answer, &self.trouble) {
             _ if self.task.cancel.is_cancelled() => Exit::Interrupted,
-            (_, Some((_, exit))) => *exit,
+            (_, Some(trouble)) => trouble.exit,
             (Some(Answer::LessThan { level, .. }), None) if self.is_open_at(*level) => Exit::Undecided,
             (Some(answer), None) => exit_of(answer),
             (None, None) => Exit::CouldNotRun,
