@@ -30,7 +30,7 @@ use crate::record::Record;
 use crate::result::Trouble;
 use crate::running_system::RunningSystem;
 use crate::search::judge::{grown, judge, longer};
-use crate::state::EventSink;
+use crate::state::{EventSink, TrialState};
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
 
@@ -351,16 +351,7 @@ impl SearchRun<'_> {
         self.made += 1;
         let outcome = trial.run(running, &state, &without_doubts(task.emit)).masked(&task.options.secrets);
         self.is_record_lost |= state.unwritten().is_some();
-        // The system stays up for the next level.
-        let next = (!task.cancel.is_cancelled()).then_some(trial.index);
-        if next.is_none() {
-            self.carried.connect_anew(|_| true);
-        }
-        let left = running.end_trial(next, false, &state);
-        // A server that shuts down cleanly may wait for its connections to close.
-        if running.will_restart_seeded(&case) {
-            self.carried.connect_anew(|_| true);
-        }
+        let left = self.end_level(running, trial.index, &case, &state);
         logs::mask_ended(&state, &running.open_logs(), task.emit);
         if task.trial.is_none() {
             (task.emit)(RunEvent::TrialEnded {
@@ -379,6 +370,26 @@ impl SearchRun<'_> {
             (None, why, exit) => self.give_up(why.unwrap_or_else(|| "nothing was measured".into()), exit),
             (Some(summary), _, _) => Some(Measurement::of(summary, number, &early)),
         }
+    }
+
+    /// Takes down what does not live on; the rest stays up for the next level. Connections to what goes now, or before that
+    /// level, are closed: a server that shuts down cleanly may wait for it.
+    fn end_level(
+        &self,
+        running: &mut RunningSystem,
+        index: usize,
+        case: &Case,
+        state: &TrialState,
+    ) -> Vec<Trouble> {
+        let next = (!self.task.cancel.is_cancelled()).then_some(index);
+        if next.is_none() {
+            self.carried.connect_anew(|_| true);
+        }
+        let left = running.end_trial(next, false, state);
+        if running.will_restart_seeded(case) {
+            self.carried.connect_anew(|_| true);
+        }
+        left
     }
 
     /// Opens the record of a measurement, and announces it if it is a trial in its own right. Also returns its number.
