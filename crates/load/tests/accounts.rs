@@ -508,7 +508,7 @@ fn check_times(spec: &LoadSpec, ran: &Ran) {
     assert_eq!(series.response_ok.count(), counts.ok);
     assert_eq!(series.response_failed.count(), counts.failed() - timeouts);
     assert_eq!(series.response_censored.count(), censored);
-    let timed = |n: u64| if spec.starts_as_due() { 0 } else { n };
+    let timed = |n: u64| if spec.sends_when_free() { 0 } else { n };
     assert_eq!(series.service_ok.count(), timed(counts.ok));
     assert_eq!(series.service_censored.count(), timed(timeouts + counts.in_flight));
     assert_eq!((series.late.count(), series.blocked.count()), (timed(counts.due), timed(counts.started)));

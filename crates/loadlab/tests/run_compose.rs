@@ -197,8 +197,10 @@ fn services_live_on() {
         let of_web = limited.iter().rfind(|e| e["component"] == "web").map(|e| &e["limits"]["memory_bytes"]);
         assert_eq!(of_web.and_then(Value::as_u64), limit, "{case}: {limited:?}");
         assert_eq!(record.events(case, 1, "up").len(), ups, "{case}");
-        let ok = record.summary(case, 1)["requests"]["ok"].as_u64();
+        let summary = record.summary(case, 1);
+        let ok = summary["requests"]["ok"].as_u64();
         assert!(ok > Some(0), "{case}: {ok:?}");
+        assert_eq!(summary["components"]["web"]["restarts"], 0, "{case}");
         let samples = record.lines(case, 1, "samples.jsonl");
         assert!(samples.iter().any(|s| s["component"] == "store"), "{case}");
     }

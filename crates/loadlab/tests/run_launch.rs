@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::ports;
+use crate::run_support::swarm::{Nats, counted, new_key};
 use crate::run_support::{Lab, eventually, processes_with};
-use crate::run_swarm::{Nats, counted, new_key};
 
 /// A cluster of one node. Its daemons keep everything in their folder, and end when this is dropped.
 struct Slurm {

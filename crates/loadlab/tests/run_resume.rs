@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::run_support::{Lab, component, eventually, plan};
-use crate::run_swarm::moment_of_a_fault;
+use crate::run_support::{Lab, component, eventually, moment_of_a_fault, plan};
 
 /// Two cases; the second lasts until there is a file `go`.
 fn two() -> String {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::run_support::{Lab, eventually};
-use crate::run_swarm::{Agent, Nats, counted, moment_of_a_fault, new_key, record_notes, started};
+use crate::run_support::swarm::{Agent, Nats, counted, new_key, record_notes, started};
+use crate::run_support::{Lab, eventually, moment_of_a_fault};
 use crate::run_swarm_safety::{Intruder, Message, text_of};
 
 /// A connection to a NATS server that can break: it is closed, and no new one is made until it is mended.

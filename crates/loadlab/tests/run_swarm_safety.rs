@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::common::ports;
+use crate::run_support::swarm::{Agent, Nats, counted, new_key, run_local};
 use crate::run_support::{Lab, eventually};
-use crate::run_swarm::{Agent, Nats, counted, new_key, run_local};
 
 /// Agents obey the key they were given and no other, serve one run after another, and load only what both the plan and
 /// their own command line allow.

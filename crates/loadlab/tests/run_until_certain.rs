@@ -3,8 +3,8 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::run_support::swarm::run_local;
 use crate::run_support::{Lab, component, eventually, plan};
-use crate::run_swarm::run_local;
 use crate::run_ui::driver::Browser;
 use crate::run_ui::page_in;
 

@@ -54,6 +54,7 @@ pub use model::spec::{
 pub use model::template::{Segment, Template, UnknownName};
 pub use outside::{MOST_BYTES, Missing, Outside, Reference};
 pub use plan::Options;
+pub use read::conditions::needs_section;
 pub use read::find::{beyond_level, level_times, unsearchable, unsteady_beside};
 pub use text::error::{PlanError, PlanErrors, Related};
 pub use text::suggest::glob;

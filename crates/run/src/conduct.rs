@@ -24,7 +24,7 @@ use crate::ids::Ids;
 use crate::manifest::{figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::record::{Record, TrialSummaries};
-use crate::result::{RunResult, TrialEnd};
+use crate::result::{RunResult, TrialEnd, Trouble};
 use crate::rounds::{Rounds, rounds_in_random_order};
 use crate::running_system::RunningSystem;
 use crate::search::{SearchRequest, SearchTask, Searched};
@@ -292,7 +292,7 @@ impl Conductor<'_> {
     /// Handles notices from the system: if something has died, a trial that went well has failed.
     fn take_notices(&self, running: &RunningSystem, state: &TrialState, outcome: &mut TrialOutcome) {
         state.handle_notices(&running.notices, self.emit);
-        outcome.add_failures(state.abort_reason().map(|t| (t.describe(), t.exit())));
+        outcome.add_failures(state.abort_reason().map(|t| Trouble { why: t.describe(), exit: t.exit() }));
     }
 
     /// The trial at this place of the schedule; `case` is its case with values for all limits.
@@ -373,7 +373,7 @@ impl Conductor<'_> {
         let searched = task.run(search, &mut self.record, running);
         let is_last = self.cancel.is_cancelled() || searched.is_record_lost;
         let (failed, is_unwritten) = (searched.trouble.is_some(), searched.is_record_lost);
-        running.end_search(case);
+        running.is_searching = false;
         // Logs of components that end now belong to the trial; nothing else is recorded of their end but failures.
         let state = TrialState::new(None, self.cancel.clone(), self.record.secrets().clone());
         let left = running.end_trial(next.filter(|_| !is_last), failed, &state);
@@ -387,7 +387,8 @@ impl Conductor<'_> {
             self.record.adopt_level(key, measurement, outcome.summary.as_ref())
         });
         let is_record_lost = is_unwritten || stored.is_err();
-        outcome.add_failures(stored.err().map(|error| (error.to_string(), Exit::CouldNotRun)));
+        let unstored = |error: StoreError| Trouble { why: error.to_string(), exit: Exit::CouldNotRun };
+        outcome.add_failures(stored.err().map(unstored));
         (outcome, is_record_lost)
     }
 
@@ -400,7 +401,7 @@ impl Conductor<'_> {
             return (TrialOutcome { summary: None, failure, exit }, None);
         }
         if trouble.is_some() || answer.is_none() {
-            let failure = trouble.map_or_else(|| "nothing was measured".to_owned(), |(why, _)| why);
+            let failure = trouble.map_or_else(|| "nothing was measured".to_owned(), |trouble| trouble.why);
             return (TrialOutcome { summary: None, failure: Some(failure), exit }, last);
         }
         let Some((measurement, mut summary)) = chosen else {

@@ -108,6 +108,6 @@ fn end(
         exits.push(Exit::CouldNotRun);
         emit(RunEvent::Note(error.to_string()));
     }
-    let trouble = trouble.map(|(why, _)| why);
+    let trouble = trouble.map(|trouble| trouble.why);
     SearchResult { dir: options.out.clone(), ended, answer, facts, trouble, exit: Exit::of(exits) }
 }

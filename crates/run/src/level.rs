@@ -20,8 +20,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// The plan's case at this level, as a separate case named after the level. Its components live as long as the
-    /// search.
+    /// The plan's case at this level, as a separate case named after the level.
     pub fn case(&self, base: &Case) -> Case {
         let mut case = self.of_trial(base);
         let name = self.vary.name();
@@ -31,13 +30,10 @@ impl Level {
         case
     }
 
-    /// The plan's case at this level, under its own name. Its components live as long as the search. The loads beside
-    /// the one that is varied are all there while the level is measured, and end with it.
+    /// The plan's case at this level, under its own name. The loads beside the one that is varied are all there while the
+    /// level is measured, and end with it.
     pub fn of_trial(&self, base: &Case) -> Case {
         let mut case = base.clone();
-        for component in &mut case.system.components {
-            component.lifetime = plan::Lifetime::Experiment;
-        }
         for (i, load) in case.loads.iter_mut().enumerate() {
             load.until = plan::Until::Elapsed(self.settle_ns.saturating_add(self.length_ns));
             (load.warmup_ns, load.is_warmup_found) = (self.settle_ns, false);

@@ -33,6 +33,15 @@ pub struct TrialEnd {
     pub failure: Option<String>,
 }
 
+/// Something that did not go well.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// What it was, in words.
+    pub why: String,
+    /// The exit code that it calls for.
+    pub exit: Exit,
+}
+
 /// How close a comparison of two cases is to being settled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparisonProgress {

@@ -25,6 +25,9 @@ use crate::readings::Readings;
 /// Receives events. Called from several threads.
 pub type EventSink<'a> = &'a (dyn Fn(RunEvent) + Sync);
 
+/// How often to check while waiting whether the trial must end.
+const POLL_INTERVAL_NS: u64 = 100_000_000;
+
 /// A trial in progress.
 pub struct TrialState {
     /// Its record; `None` if nothing is recorded.
@@ -104,6 +107,12 @@ impl TrialState {
             is_disturbed: AtomicBool::new(false),
             was_connected: AtomicBool::new(false),
         }
+    }
+
+    /// The state for what is taken down before this trial begins: in its record, an end would make a restart of the
+    /// beginning.
+    pub fn aside(&self) -> TrialState {
+        TrialState::new(None, self.cancel.clone(), self.secrets.clone())
     }
 
     fn seen(&self) -> MutexGuard<'_, Observed> {
@@ -221,6 +230,22 @@ impl TrialState {
     /// Whether the load must end now.
     pub fn must_end(&self) -> bool {
         self.is_aborted.load(Ordering::Acquire) || self.cancel.is_cancelled()
+    }
+
+    /// Waits until `until_ns`, and calls `meanwhile` ten times a second. Returns true if the load must end, or `over` is
+    /// cancelled, first.
+    pub fn wait_until(&self, until_ns: u64, over: &Cancel, meanwhile: impl Fn()) -> bool {
+        loop {
+            meanwhile();
+            let now_ns = clock::now_ns();
+            if self.must_end() || over.is_cancelled() {
+                return true;
+            }
+            if now_ns >= until_ns {
+                return false;
+            }
+            over.wait_until(until_ns.min(now_ns + POLL_INTERVAL_NS));
+        }
     }
 
     /// Takes in what the watcher read.

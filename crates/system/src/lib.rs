@@ -36,6 +36,7 @@ pub mod system;
 mod watch;
 
 pub use cancel::Cancel;
+pub use cgroup::limits::MemoryBeyond;
 pub use clock::TrialClock;
 pub use component::monitor::Notice;
 pub use component::{Component, Ended, Status};

@@ -180,6 +180,11 @@ impl Limits {
     /// As much swap as there is, beside a limit on memory.
     pub const ANY_SWAP: u64 = u64::MAX;
 
+    /// Memory and swap together, where memory is limited.
+    pub(crate) fn memory_with_swap(&self) -> Option<u64> {
+        self.memory_bytes.map(|memory| self.memory_swap_bytes.unwrap_or(memory).max(memory))
+    }
+
     /// These limits, and those of `others` where there are none. Links have only these.
     pub(crate) fn or(self, others: Limits) -> Limits {
         // A limit on swap belongs to the one on memory.

@@ -18,6 +18,7 @@ use loadlab_record::text::units::{format_count, format_duration_ns, format_perce
 pub(crate) use generator::{BUSY_SHARE, client_limit_so_far, describe_stalls, throttled_so_far};
 pub(crate) use lateness::{has_due_times, late_is_grave, late_so_far};
 
+use crate::trial::doubt_kind;
 use crate::trial::input::Planned;
 use crate::trial::judge::was_target_gone;
 use crate::trial::steady;
@@ -91,8 +92,9 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     .flatten()
     .collect();
     // A system that falls behind gets slower; that is reported once.
-    let is_behind = found.iter().any(|d| d.kind == "backlog") || drops_many(summary);
-    found.extend(settling(summary, grounds).into_iter().filter(|d| !is_behind || d.kind != "latency_rising"));
+    let is_behind = found.iter().any(|d| d.kind == doubt_kind::BACKLOG) || drops_many(summary);
+    let is_news = |d: &Doubt| !is_behind || d.kind != doubt_kind::LATENCY_RISING;
+    found.extend(settling(summary, grounds).into_iter().filter(is_news));
     found.sort_by_key(|d| !d.grave);
     found
 }
@@ -207,7 +209,7 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         return None;
     }
     doubt(
-        "users_idle",
+        doubt_kind::USERS_IDLE,
         idle > 0.5,
         format!(
             "{} users, yet only {:.1} requests in flight on average: users were idle for {} of the time",
@@ -276,7 +278,7 @@ fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         .max
         .map_or(String::new(), |max| format!("; requests waited up to {} for a slot", ms(max)));
     doubt(
-        "in_flight_cap",
+        doubt_kind::IN_FLIGHT_CAP,
         false,
         match users {
             None => {
@@ -333,7 +335,7 @@ fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let grew =
         steady::growing_backlog(grounds.ticks, load.duration_s.map_or(f64::INFINITY, |s| load.start_s + s))?;
     doubt(
-        "backlog",
+        doubt_kind::BACKLOG,
         false,
         format!("the system cannot keep up with {}/s: {grew}", format_count(load.rate_per_s.unwrap_or(0.0))),
         "lower the rate; the response times here depend on how long the load lasted",

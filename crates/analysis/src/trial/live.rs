@@ -10,6 +10,7 @@
 use loadlab_record::counts::load::{Counts, OwnLimits, Series};
 use loadlab_record::documents::summary::{Doubt, LoadFacts, LoadModel, Stalls};
 
+use crate::trial::doubt_kind;
 use crate::trial::doubts::{
     client_limit_so_far, describe_stalls, doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far,
     throttled_so_far,
@@ -115,7 +116,7 @@ impl LiveDoubts {
 /// Only all requests together show whether it is grave.
 fn stalls(still: Stalls) -> Option<Doubt> {
     doubt(
-        "generator_stalled",
+        doubt_kind::GENERATOR_STALLED,
         false,
         describe_stalls(still)?,
         "find what stops it: a signal, a suspended or migrated virtual machine, or other processes on its cores (`--cpus`)",
@@ -127,7 +128,7 @@ fn capped(load: &LoadFacts, planned: &Planned, now: &SoFar<'_>, drops: bool) -> 
     let cap = planned.max_in_flight.filter(is_reached)?;
     let cap = loadlab_record::text::units::format_count(cap as f64);
     doubt(
-        "in_flight_cap",
+        doubt_kind::IN_FLIGHT_CAP,
         false,
         format!(
             "the cap of {cap} requests in flight is reached; requests due now wait for a slot or are dropped"

@@ -5,7 +5,8 @@
 //!   doubts, expectations and verdict.
 //! - [`components`]: samples → what each component used, what each probe reported.
 //! - [`counter`]: a counter that is sampled at intervals.
-//! - [`doubts`]: the reasons not to trust a measurement, with thresholds and their origin.
+//! - [`doubts`]: the reasons not to trust a measurement, with thresholds and their origin; [`doubt_kind`]: the names of
+//!   some.
 //! - [`live`]: the doubts that can be judged while the load runs.
 //! - [`steady`]: warm-up, drift, a growing backlog.
 //! - [`judge`]: expectations, verdict, exit code.
@@ -18,6 +19,7 @@ pub mod bottleneck;
 pub mod components;
 pub mod counter;
 pub mod diagnosed;
+pub mod doubt_kind;
 pub mod doubts;
 mod event_doubts;
 pub mod input;

@@ -16,6 +16,7 @@ use loadlab_record::documents::summary::{Doubt, LoadFacts, LoadModel};
 use loadlab_record::text::units::format_duration_ns;
 
 use crate::statistics::trend::{median, stretches, trend};
+use crate::trial::doubt_kind;
 
 /// With fewer seconds a trend cannot be judged.
 pub const MIN_SECONDS: usize = 10;
@@ -276,7 +277,7 @@ pub fn doubts(ticks: &[Tick], facts: &LoadFacts, from_s: f64) -> Vec<Doubt> {
             let is_worse = d.to > d.from && what.contains("response");
             let share = d.share().map(|share| format!(" ({:+.0} %)", share * 100.0)).unwrap_or_default();
             found.push(Doubt {
-                kind: if is_worse { "latency_rising" } else { "drift" }.into(),
+                kind: if is_worse { doubt_kind::LATENCY_RISING } else { "drift" }.into(),
                 grave: false,
                 evidence: format!(
                     "{what} {way} from {} to {}{share} over the window: no single figure describes it",

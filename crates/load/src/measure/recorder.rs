@@ -42,8 +42,8 @@ pub struct Recorder {
     next_ns: u64,
     window_from_ns: u64,
     window_to_ns: u64,
-    /// Whether requests start as they fall due: service time then equals response time, and lateness is meaningless.
-    as_due: bool,
+    /// Whether users send as soon as they are free: service time is then the response time, and lateness says nothing.
+    sends_when_free: bool,
     full: Sender<Box<Delta>>,
     empty: Receiver<Box<Delta>>,
     /// Deltas that came back. The last one is used first: so the same few are used while the collector keeps up, and the
@@ -73,8 +73,8 @@ pub struct Setup {
     pub window_from_ns: u64,
     /// End of the window for counting events; `u64::MAX` if it ends with the last response.
     pub window_to_ns: u64,
-    /// Whether requests start as they fall due.
-    pub as_due: bool,
+    /// Whether users send as soon as they are free.
+    pub sends_when_free: bool,
     /// Channel for full deltas.
     pub full: Sender<Box<Delta>>,
     /// Channel on which empty deltas come back.
@@ -91,7 +91,7 @@ impl Recorder {
             next_ns: DELTA_NS,
             window_from_ns: setup.window_from_ns,
             window_to_ns: setup.window_to_ns,
-            as_due: setup.as_due,
+            sends_when_free: setup.sends_when_free,
             full: setup.full,
             empty: setup.empty,
             spare: Vec::with_capacity(DELTAS),
@@ -280,7 +280,7 @@ impl Recorder {
     pub fn due_unclassified(&mut self, due_ns: u64, noticed_ns: u64) {
         self.delta.counts.due += 1;
         self.delta.in_window.due += u64::from(self.inside(due_ns));
-        if !self.as_due {
+        if !self.sends_when_free {
             self.series(due_ns).late.record(noticed_ns.saturating_sub(due_ns));
         }
     }
@@ -315,7 +315,7 @@ impl Recorder {
         self.last_start_ns = now_ns;
         self.in_flight += 1;
         self.peaks.in_flight = self.peaks.in_flight.max(self.in_flight);
-        if !self.as_due {
+        if !self.sends_when_free {
             self.series(due_ns).blocked.record(now_ns.saturating_sub(noticed_ns));
         }
         for tag in &request.tags {
@@ -405,7 +405,7 @@ impl Recorder {
         let (response, service) = (end_ns - due_ns, end_ns - started_ns);
         self.in_flight -= 1;
         self.busy(times);
-        let (as_due, straggler) = (self.as_due, u64::from(self.is_straggler(times)));
+        let (sends_when_free, straggler) = (self.sends_when_free, u64::from(self.is_straggler(times)));
         match outcome {
             Outcome::Ok => {
                 self.delta.stragglers.ok += straggler;
@@ -415,7 +415,7 @@ impl Recorder {
                 self.in_order(due_ns, response);
                 let series = self.series(due_ns);
                 series.response_ok.record(response);
-                if !as_due {
+                if !sends_when_free {
                     series.service_ok.record(service);
                 }
             }
@@ -474,11 +474,11 @@ impl Recorder {
     }
 
     fn censored(&mut self, due_ns: u64, response_ns: u64, service_ns: u64) {
-        let as_due = self.as_due;
+        let sends_when_free = self.sends_when_free;
         self.in_order(due_ns, response_ns);
         let series = self.series(due_ns);
         series.response_censored.record(response_ns);
-        if !as_due {
+        if !sends_when_free {
             series.service_censored.record(service_ns);
         }
     }

@@ -102,7 +102,7 @@ fn load_thread(
     slot: usize,
     channels: Channels,
 ) -> Result<ThreadEnd, LoadError> {
-    if !spec.starts_as_due() {
+    if !spec.sends_when_free() {
         own_usage::short_slices();
     }
     let guard = start.guard();
@@ -223,7 +223,7 @@ pub(super) fn recorder_for(spec: &LoadSpec, slot: usize, channels: Channels) -> 
         },
         window_from_ns: spec.warmup_ns,
         window_to_ns: spec.schedule_ns().unwrap_or(u64::MAX),
-        as_due: spec.starts_as_due(),
+        sends_when_free: spec.sends_when_free(),
         full: channels.full,
         empty: channels.empty,
     })

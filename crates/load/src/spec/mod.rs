@@ -280,7 +280,7 @@ impl LoadSpec {
     }
 
     /// Whether users send as soon as they are free, so that requests are due, noticed and started at the same moment.
-    pub fn starts_as_due(&self) -> bool {
+    pub fn sends_when_free(&self) -> bool {
         matches!(self.model, Model::Closed { .. }) && self.pace_ns.is_none() && self.never_thinks()
     }
 

@@ -93,7 +93,7 @@ impl<'r> Worker<'r> {
         }
         if now < self.end_ns {
             // Where users send as soon as they are free, due and started are the same moment.
-            let due_ns = if self.as_due { now } else { due_ns };
+            let due_ns = if self.sends_when_free { now } else { due_ns };
             self.begin_user_request(ops, user, due_ns, now);
         }
     }

@@ -64,7 +64,7 @@ impl<'r> Worker<'r> {
         noticed_ns: u64,
     ) {
         // Where users send as soon as they are free, the clock has just been read.
-        let now = if self.as_due { noticed_ns } else { self.now(ops) };
+        let now = if self.sends_when_free { noticed_ns } else { self.now(ops) };
         let request = &self.spec.requests[index as usize];
         self.measure.recorder.started(request, due_ns, noticed_ns, now);
         if self.conns.round_robin.is_some() {

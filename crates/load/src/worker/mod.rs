@@ -75,7 +75,7 @@ pub struct Worker<'r> {
     /// The load's start on the backend's clock.
     start_ns: u64,
     /// Whether users send as soon as they are free.
-    as_due: bool,
+    sends_when_free: bool,
     /// End of the schedule, if bounded by time; otherwise `u64::MAX`.
     end_ns: u64,
     pacer: Pacer,
@@ -247,7 +247,7 @@ impl<'r> Worker<'r> {
             control,
             share,
             start_ns: 0,
-            as_due: spec.starts_as_due(),
+            sends_when_free: spec.sends_when_free(),
             end_ns: match spec.until {
                 Until::Elapsed(ns) => ns,
                 _ => u64::MAX,
@@ -332,7 +332,7 @@ impl<'r> Worker<'r> {
         self.asked_ns = self.next_ns(now);
         let until_ns = self.start_ns.saturating_add(self.asked_ns);
         // Responses to scheduled requests are taken at once.
-        Next::Wait(match self.as_due {
+        Next::Wait(match self.sends_when_free {
             true => batch_wait(
                 self.measure.recorder.in_flight,
                 self.measure.recorder.open,

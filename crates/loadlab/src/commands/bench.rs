@@ -256,9 +256,6 @@ fn sources_of(args: &BenchArgs, hosts: &[Vec<target::Address>]) -> Vec<std::net:
     }
 }
 
-/// Names that have a value only in a plan that asks for it.
-const OF_PLANS: [&str; 6] = ["lost", "persisted", "doubled", "unanswered", "drain", "capacity"];
-
 /// Reports what no bench can know, or not while it runs.
 fn check_known(expr: &Expr, is_live: bool) -> Result<(), ExprError> {
     let names = expr.names();
@@ -269,7 +266,7 @@ fn check_known(expr: &Expr, is_live: bool) -> Result<(), ExprError> {
     }
     let is_of_plans = |name: &&NameRef| {
         let is_of_plans = matches!(name.part, Some(TrialPart::Drain | TrialPart::Batch(_)));
-        is_of_plans || OF_PLANS.contains(&name.text.as_str())
+        is_of_plans || loadlab_plan::needs_section(&name.text)
     };
     let Some(name) = names.into_iter().find(|name| is_of_plans(&name)) else { return Ok(()) };
     let part = match name.part {

@@ -3,6 +3,7 @@
 pub mod engine;
 pub mod front;
 pub mod server;
+pub mod swarm;
 
 use crate::common::{OF_A_BUSY_MACHINE, ports};
 use std::fmt::Write;
@@ -319,6 +320,28 @@ pub fn has_answers(ticks: &Path) -> bool {
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let mut ticks = whole.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
     ticks.any(|tick| tick["ok"].as_u64() > Some(0))
+}
+
+/// Waits for a second of load with answers; in rounds of faults (`cargo xtask long`), also for a time that differs from round to
+/// round, so that the fault may come at any moment.
+pub fn moment_of_a_fault(lab: &Lab, case: &str, within: Duration) {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    let ticks = lab.record().trial(case, 1).join("ticks.jsonl");
+    eventually("a second of load with answers", || has_answers(&ticks).then_some(()));
+    if let Ok(round) = std::env::var("LOADLAB_TEST_FAULTS") {
+        let test = std::thread::current().name().map(str::to_owned);
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((round, test));
+        hold_back(within.mul_f64(hash as f64 / u64::MAX as f64));
+    }
+}
+
+/// Does nothing for a while.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a fault or a slow network is simulated: nothing waits for it to be over"
+)]
+pub fn hold_back(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// A component that runs the test server, as lines of a plan: `ways` is JSON without its braces, `more` are further

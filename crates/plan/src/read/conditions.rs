@@ -70,6 +70,11 @@ const NEEDS: [(&[&str], &str, &str); 3] = [
     (&["capacity"], "find", "`find` says what to search for"),
 ];
 
+/// Whether a name has a value only in a plan with the section that finds it out.
+pub fn needs_section(name: &str) -> bool {
+    NEEDS.iter().any(|(names, ..)| names.contains(&name))
+}
+
 /// The names that have no value in this case.
 fn missing(r: &Reader<'_>, fields: &Fields<'_>, lacks_ids: bool) -> Vec<NameRequirement> {
     let of = |(names, section, hint): (&'static [&'static str], &'static str, &'static str)| {
@@ -198,8 +203,10 @@ fn asked(names: Vec<NameRef>, figures: &[Figure]) -> Vec<NameRef> {
     names.into_iter().flat_map(of_one).collect()
 }
 
-/// Names whose value is known only when the trial is over.
-const AT_THE_END: [&str; 5] = ["lost", "persisted", "doubled", "drain", "capacity"];
+/// Whether the value of a name is known only when the trial is over. Requests without an answer are counted all the time.
+fn is_known_late(name: &str) -> bool {
+    needs_section(name) && name != "unanswered"
+}
 
 /// Reports what is not known when the condition is evaluated: it could never hold.
 fn check_when(expr: &Expr, purpose: Purpose, is_search: bool, figures: &[Figure]) -> Result<(), ExprError> {
@@ -224,7 +231,7 @@ fn check_when(expr: &Expr, purpose: Purpose, is_search: bool, figures: &[Figure]
                     format!("`{}` of a part is known only when the trial is over", shorten(&name.text));
                 return error(name, message, "put it into `expect`, or leave the part out");
             }
-            match names.iter().find(|name| AT_THE_END.contains(&name.text.as_str())) {
+            match names.iter().find(|name| is_known_late(&name.text)) {
                 Some(name) => {
                     let message = format!("`{}` is known only when the trial is over", shorten(&name.text));
                     error(

@@ -8,10 +8,11 @@ use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Case, ComponentKind};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::text::units::format_bytes;
-use loadlab_system::{self as system, Component, ComposeSpec, Project, ServiceSpec};
+use loadlab_system::{self as system, Component, ComposeSpec, MemoryBeyond, Project, ServiceSpec};
 
 use crate::event::RunEvent;
 use crate::limits;
+use crate::result::Trouble;
 use crate::running_system::containers::{HEALTHY_TIMEOUT_NS, ready};
 use crate::running_system::error::BringUpError;
 use crate::running_system::{
@@ -107,14 +108,13 @@ impl RunningSystem {
         emit: EventSink<'_>,
     ) -> Result<(), BringUpError> {
         let Some(compose) = &case.system.compose else { return Ok(()) };
-        if self.keep_or_take_down(case, compose, state, emit)? {
+        if self.project.is_some() {
             state.record_event(EventKind::Note {
                 text: format!("{} is still up from an earlier trial", compose.file),
             });
             return Ok(());
         }
-        // While it searches, all other components live on, whatever the plan says.
-        if self.is_searching || Some(lifetime(compose.lifetime)) == longest_lifetime(case) {
+        if Some(lifetime(compose.lifetime)) == longest_lifetime(case) {
             self.seeded = None;
         }
         let spec = self.compose_spec(case, compose, &self.log_files("compose", state).stdout)?;
@@ -166,22 +166,24 @@ impl RunningSystem {
         self.services_ready(case, state, emit)
     }
 
-    /// Returns whether the Compose file is still up with all its services, and they have the case's limits now;
-    /// otherwise takes it down.
-    fn keep_or_take_down(
+    /// Gives the services of a Compose file that is still up the limits of this case, or takes the file down if it cannot
+    /// go on.
+    ///
+    /// # Errors
+    /// It cannot be taken down, or a service cannot be reconnected.
+    pub(super) fn keep_or_take_down(
         &mut self,
         case: &Case,
-        compose: &plan::ComposeSpec,
         state: &TrialState,
         emit: EventSink<'_>,
-    ) -> Result<bool, BringUpError> {
-        if self.project.is_none() {
-            return Ok(false);
-        }
+    ) -> Result<(), BringUpError> {
+        let Some(compose) = case.system.compose.as_ref().filter(|_| self.project.is_some()) else {
+            return Ok(());
+        };
         let why = match self.unfit(case) {
             Some(why) => why,
             None => match self.services_live_on(case, state) {
-                Ok(()) => return Ok(true),
+                Ok(()) => return Ok(()),
                 // What cannot be limited while it runs may come up under this limit.
                 Err(BringUpError::System(system::Error::Limit { component, limit, why, .. })) => {
                     format!("{component}: cannot limit {limit} while it runs: {why}")
@@ -192,16 +194,13 @@ impl RunningSystem {
         let text = format!("{} is restarted: {why}", compose.file);
         state.record_and_show(text, emit);
         self.up.retain(|up| up.service.is_none());
-        match self.compose_down(state) {
-            None => Ok(false),
-            Some((text, _)) => Err(BringUpError::BeforeLoad(text)),
-        }
+        self.compose_down(&state.aside()).map_or(Ok(()), |left| Err(BringUpError::BeforeLoad(left.why)))
     }
 
     /// Why the services that are up cannot go on in this case; `None` if they can. A service that an event ended can
     /// only come back with the whole file, and so can a limit that another case replaced. Memory that a service holds
     /// cannot be taken from it: the kernel would refuse the limit, or kill the service.
-    pub(super) fn unfit(&self, case: &Case) -> Option<String> {
+    fn unfit(&self, case: &Case) -> Option<String> {
         let StartedProject { project, .. } = self.project.as_ref()?;
         let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
         let names = project.components().iter().map(Component::name);
@@ -218,15 +217,16 @@ impl RunningSystem {
                 unlike.push(up.component.name());
             }
             let wanted = up.component.limits_with(&asked);
-            let held = up.component.memory_beyond(&wanted);
-            too_large = too_large.or(held.zip(wanted.memory_bytes).map(|both| (up.component.name(), both)));
+            let beyond = up.component.memory_beyond(&wanted);
+            too_large = too_large.or(beyond.map(|beyond| (up.component.name(), beyond)));
         }
         if !unlike.is_empty() {
             return Some(format!("this case leaves limits of {} to the file", unlike.join(" and ")));
         }
-        too_large.map(|(name, (held, limit))| {
-            let (held, limit) = (format_bytes(held as f64), format_bytes(limit as f64));
-            format!("{name} holds {held} of memory, and this trial limits it to {limit}")
+        too_large.map(|(name, MemoryBeyond { held_bytes, limit_bytes, with_swap })| {
+            let (held, limit) = (format_bytes(held_bytes as f64), format_bytes(limit_bytes as f64));
+            let what = if with_swap { "memory and swap" } else { "memory" };
+            format!("{name} holds {held} of {what}, and this trial limits it to {limit}")
         })
     }
 
@@ -283,8 +283,8 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Takes the project down and records the result. Returns a failure in words.
-    pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<(String, Exit)> {
+    /// Takes the project down and records the result. Returns a failure.
+    pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<Trouble> {
         let StartedProject { project, .. } = self.project.take()?;
         match self.system.compose_down(&project) {
             Ok(down) => {
@@ -295,9 +295,9 @@ impl RunningSystem {
                 None
             }
             Err(error) => {
-                let text = format!("cannot take down the services of the Compose file: {error}");
-                state.record_event(EventKind::Failed { text: text.clone() });
-                Some((text, Exit::Failed))
+                let why = format!("cannot take down the services of the Compose file: {error}");
+                state.record_event(EventKind::Failed { text: why.clone() });
+                Some(Trouble { why, exit: Exit::Failed })
             }
         }
     }
@@ -342,12 +342,14 @@ fn service_spec(
 mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
+    use std::sync::mpsc::Receiver;
 
     use loadlab_plan::{Options, Plan};
     use loadlab_record::Secrets;
-    use loadlab_system::{Cancel, System, SystemSpec};
+    use loadlab_system::{Cancel, Notice, System, SystemSpec};
 
     use super::*;
+    use crate::running_system::take_down::tests::notes;
 
     /// An engine that has no container: all of them have ended and were removed.
     fn answer(mut stream: UnixStream) {
@@ -364,10 +366,9 @@ mod tests {
             write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
     }
 
-    /// How often Compose brings a file up for two trials of one case.
-    fn ups(lifetime: &str) -> usize {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name);
+    /// An engine without containers and a Compose that notes each `up` in the file `ups`, in a folder.
+    fn tools(dir: &Path) -> (System, Receiver<Notice>) {
+        let path = |name: &str| dir.join(name);
         let listener = UnixListener::bind(path("engine.sock")).unwrap();
         std::thread::spawn(move || listener.incoming().flatten().for_each(answer));
         std::fs::write(path("compose.yml"), "services: {}\n").unwrap();
@@ -379,29 +380,77 @@ mod tests {
         let mut shell = std::process::Command::new("/bin/sh");
         let written = shell.args(["-c", write]).arg(path("bin/docker")).arg(script).status();
         assert!(written.unwrap().success());
-        let text = format!(
-            "loadlab: 1\nname: test\nsystem:\n  compose: {{ file: {}, lifetime: {lifetime}, env: {{ PATH: \"{}:/bin:/usr/bin\" }} }}\n\
-             load: {{ users: 1, requests: 1, journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\n",
-            path("compose.yml").display(),
-            path("bin").display(),
-        );
-        let plan = Plan::parse("p.yaml", &text, &Options::default()).unwrap();
-        let mut spec = SystemSpec::new("jobs", dir.path(), &path("scratch"), None);
+        let mut spec = SystemSpec::new("jobs", dir, &path("scratch"), None);
         (spec.state_dir, spec.cgroup_root) = (path("state"), path("no-root"));
-        let (system, notices) = System::new(spec).unwrap();
-        system.use_engine(path("engine.sock").to_str());
+        System::new(spec).unwrap()
+    }
+
+    /// A plan with the folder's engine and Compose file, and more of its `system`.
+    fn plan_in(dir: &Path, lifetime: &str, rest: &str) -> Plan {
+        let here = dir.display();
+        let text = format!(
+            "loadlab: 1\nname: test\nsystem:\n  engine: {here}/engine.sock\n  \
+             compose: {{ file: {here}/compose.yml, lifetime: {lifetime}, env: {{ PATH: \"{here}/bin:/bin:/usr/bin\" }} }}\n\
+             {rest}load: {{ users: 1, requests: 1, journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\n"
+        );
+        let path = dir.join("plan.yaml").display().to_string();
+        Plan::parse(&path, &text, &Options::default()).unwrap()
+    }
+
+    /// How often Compose brings a file up for two trials of one case.
+    fn ups(lifetime: &str) -> usize {
+        let dir = tempfile::tempdir().unwrap();
+        let (system, notices) = tools(dir.path());
+        let plan = plan_in(dir.path(), lifetime, "");
         let mut running = RunningSystem::new(system, notices, dir.path());
         let state = TrialState::new(None, Cancel::new(), Secrets::default());
         for next in [Some(0), None] {
-            running.bring_up_compose(0, &plan.cases()[0], &state, &|_| {}).unwrap();
+            running.bring_up(0, &plan.cases()[0], &state, &|_| {}).unwrap();
             assert_eq!(running.end_trial(next, false, &state).len(), 0);
         }
         running.close().unwrap();
-        std::fs::read_to_string(ups).unwrap().lines().count()
+        std::fs::read_to_string(dir.path().join("ups")).unwrap().lines().count()
     }
 
     #[test]
     fn a_file_whose_services_have_all_ended_lives_as_long_as_it_says() {
         assert_eq!(["trial", "case", "experiment"].map(ups), [2, 1, 1]);
+    }
+
+    /// That it must be restarted shows only when the kernel refuses the new limit of a service.
+    #[test]
+    fn what_is_seeded_with_a_file_is_restarted_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (system, notices) = tools(dir.path());
+        let run = "run: \"exec sleep 1000\", lifetime: experiment";
+        let with = |web: &str| {
+            let rest = format!(
+                "  components: {{ db: {{ {run} }}, web: {{ {web} }} }}\n  seed: echo seed >> story\n"
+            );
+            plan_in(dir.path(), "experiment", &rest)
+        };
+        let (before, after) = (with(run), with("compose: web, limits: { memory: 64MiB }"));
+        let mut running = RunningSystem::new(system, notices, dir.path());
+        let state = || TrialState::new(None, Cancel::new(), Secrets::default());
+        let first = state();
+        running.bring_up(0, &before.cases()[0], &first, &|_| {}).unwrap();
+        running.seed(&before.cases()[0], &first, &|_| {}).unwrap();
+        // The engine has no container, so a process is taken for the service. It has no cgroup to limit.
+        running.up.iter_mut().filter(|up| up.component.name() == "web").for_each(|up| {
+            up.service = Some("web".to_owned());
+        });
+        let second = state();
+        // Compose does not bring the service up, of course.
+        let error = running.bring_up(0, &after.cases()[0], &second, &|_| {}).unwrap_err().to_string();
+        assert!(error.contains("brought up no service `web`"), "{error}");
+        assert!(running.component("db").is_none(), "it would be seeded a second time");
+        let notes = notes(&second);
+        let [restarted, together] = notes.as_slice() else { panic!("{notes:?}") };
+        assert!(
+            restarted.contains("compose.yml is restarted: web: cannot limit memory to 64"),
+            "{restarted}"
+        );
+        assert!(together.contains("compose.yml must start anew, and so must db: "), "{together}");
+        running.close().unwrap();
     }
 }

@@ -52,7 +52,8 @@ pub struct RunningSystem {
     pub(crate) function_lists: FunctionLists,
     /// The Compose file's project, if it is up.
     project: Option<StartedProject>,
-    /// Whether components stay up from level to level of a search, or from load to load of `why`.
+    /// Components stay up from level to level of a search, or from load to load of `why`, whatever their lifetime. Only a
+    /// Compose project keeps its own.
     pub(crate) is_searching: bool,
     /// The Compose file whose images were built last, and the values for them: all cases' images share their names.
     compose_built: Option<(String, BuildValues)>,
@@ -237,6 +238,8 @@ impl RunningSystem {
         emit: EventSink<'_>,
     ) -> Result<(), BringUpError> {
         self.remove_dead(index, state, emit);
+        // What is seeded with a Compose file depends on whether that goes on.
+        self.keep_or_take_down(case, state, emit)?;
         self.restart_seeded(case, state, emit)?;
         self.system.use_engine(case.system.engine.as_deref());
         self.externals.begin(case);
@@ -335,9 +338,12 @@ impl RunningSystem {
             state.record_and_show(format!("{component} is restarted: its relay died"), emit);
         }
         let lives_on = |lifetime: Lifetime, of_case: usize| lifetime != Lifetime::Case || of_case == case;
-        self.take_down(state, &lives_on, &|up| {
-            up.component.ended().is_none() && !cut_off.contains(up.component.name())
-        });
+        let stays = |up: &StartedComponent| {
+            let is_well = up.component.ended().is_none() && !cut_off.contains(up.component.name());
+            is_well && lives_on(up.lifetime, up.case)
+        };
+        let project_stays = self.project.as_ref().is_none_or(|own| lives_on(own.lifetime, own.case));
+        self.take_down(state, &stays, project_stays);
     }
 
     fn start(

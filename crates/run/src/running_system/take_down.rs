@@ -8,6 +8,7 @@ use loadlab_record::documents::event::EventKind;
 use loadlab_record::text::units::format_duration_ns;
 use loadlab_system::{RelayCounts, Takedown};
 
+use crate::result::Trouble;
 use crate::running_system::error::BringUpError;
 use crate::running_system::{RunningSystem, StartedComponent, lifetime, longest_lifetime};
 use crate::state::{EventSink, TrialState};
@@ -15,31 +16,30 @@ use crate::state::{EventSink, TrialState};
 impl RunningSystem {
     /// Takes down what does not outlive the trial that ended, newest first. `next` is the case of the next trial, if
     /// there is one. After a failed trial, only live components of the whole experiment stay up, and if it could not be
-    /// seeded, nothing. Returns what could not be taken down, in words, with the exit code that calls for.
-    pub fn end_trial(
-        &mut self,
-        next: Option<usize>,
-        failed: bool,
-        state: &TrialState,
-    ) -> Vec<(String, Exit)> {
+    /// seeded, nothing. Returns what could not be taken down.
+    pub fn end_trial(&mut self, next: Option<usize>, failed: bool, state: &TrialState) -> Vec<Trouble> {
         let cut_off = self.cut_off();
-        let is_half_seeded = std::mem::take(&mut self.is_half_seeded);
+        let (is_half_seeded, is_searching) = (std::mem::take(&mut self.is_half_seeded), self.is_searching);
         let outlives = |lifetime: Lifetime, case: usize| outlives_trial(lifetime, case, next, failed);
-        let project = self.project.iter().map(|project| (project.lifetime, project.case));
-        let mut all = self.up.iter().map(|up| (up.lifetime, up.case)).chain(project);
-        if is_half_seeded && all.any(|(lifetime, case)| outlives(lifetime, case)) {
+        // Services live as long as their project, in a search too.
+        let component_outlives = |up: &StartedComponent| match is_searching && up.service.is_none() {
+            true => next.is_some(),
+            false => outlives(up.lifetime, up.case),
+        };
+        let project_outlives = self.project.as_ref().is_some_and(|own| outlives(own.lifetime, own.case));
+        if is_half_seeded && (project_outlives || self.up.iter().any(component_outlives)) {
             let text = "everything is taken down: `seed` failed, and a part of the data may be there";
             state.record_note(text.to_owned());
         }
-        let lives_on = |lifetime: Lifetime, case: usize| !is_half_seeded && outlives(lifetime, case);
-        self.take_down(state, &lives_on, &|up| {
+        let stays = |up: &StartedComponent| {
             let is_well = up.component.ended().is_none() && !cut_off.contains(up.component.name());
-            up.is_ready && is_well
-        })
+            !is_half_seeded && component_outlives(up) && up.is_ready && is_well
+        };
+        self.take_down(state, &stays, !is_half_seeded && project_outlives)
     }
 
     /// Takes down all of the longest lifetime if a part of it must come up anew: they are seeded together, and what lived
-    /// on would be seeded a second time. While it searches, everything lives on, so nothing is taken down.
+    /// on would be seeded a second time.
     ///
     /// # Errors
     /// Something could not be taken down.
@@ -49,39 +49,46 @@ impl RunningSystem {
         state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<(), BringUpError> {
+        let Some((missing, others)) = self.missing_and_seeded(case) else { return Ok(()) };
+        let text = format!(
+            "{} must start anew, and so must {}: what lived on would be seeded a second time",
+            missing.join(" and "),
+            others.join(" and ")
+        );
+        state.record_and_show(text, emit);
+        let longest = longest_lifetime(case);
+        let is_longest = |own: Lifetime| Some(lifetime(own)) == longest;
+        let project_stays = case.system.compose.as_ref().is_none_or(|own| !is_longest(own.lifetime));
+        let stays = |up: &StartedComponent| up.service.is_some() || !is_longest(up.lifetime);
+        let failed = self.take_down(&state.aside(), &stays, project_stays);
+        failed.into_iter().next().map_or(Ok(()), |left| Err(BringUpError::BeforeLoad(left.why)))
+    }
+
+    /// Whether the next trial of this case will take down a part of what is up, because it was seeded with what is not.
+    pub fn will_restart_seeded(&self, case: &Case) -> bool {
+        self.missing_and_seeded(case).is_some()
+    }
+
+    /// What must come up anew of the longest lifetime, and what is still up of it and was seeded; `None` unless there is
+    /// some of both.
+    fn missing_and_seeded<'a>(&'a self, case: &'a Case) -> Option<(Vec<&'a str>, Vec<&'a str>)> {
         let is_seeded = self.seeded.as_ref().is_some_and(|(_, commands)| !commands.is_empty());
-        let is_seeded_again = is_seeded && !case.system.seed.is_empty() && !self.is_searching;
-        let Some(longest) = longest_lifetime(case).filter(|_| is_seeded_again) else { return Ok(()) };
+        let is_seeded_again = is_seeded && !case.system.seed.is_empty();
+        let longest = longest_lifetime(case).filter(|_| is_seeded_again)?;
         let is_longest = |own: Lifetime| lifetime(own) == longest;
-        // A Compose file that cannot go on is taken down later, when it is brought up.
-        let is_project_fit = self.project.is_some() && self.unfit(case).is_none();
         let file = case.system.compose.as_ref().filter(|compose| is_longest(compose.lifetime));
         let is_up = |name: &str| self.up.iter().any(|up| up.component.name() == name);
-        let is_anew = |planned: &&ComponentSpec| {
+        let is_missing = |planned: &&ComponentSpec| {
             let is_started = matches!(planned.kind, ComponentKind::Process(_) | ComponentKind::Container(_));
             is_started && is_longest(planned.lifetime) && !is_up(&planned.name)
         };
-        let planned = case.system.components.iter().filter(is_anew).map(|planned| planned.name.as_str());
-        let anew: Vec<&str> =
-            planned.chain(file.filter(|_| !is_project_fit).map(|c| c.file.as_str())).collect();
+        let planned = case.system.components.iter().filter(is_missing).map(|planned| planned.name.as_str());
+        let file = file.map(|compose| compose.file.as_str());
+        let missing: Vec<&str> = planned.chain(file.filter(|_| self.project.is_none())).collect();
         let own = self.up.iter().filter(|up| up.service.is_none() && is_longest(up.lifetime));
-        let project = file.filter(|_| is_project_fit).map(|compose| compose.file.as_str());
+        let project = file.filter(|_| self.project.is_some());
         let others: Vec<&str> = own.map(|up| up.component.name()).chain(project).collect();
-        if anew.is_empty() || others.is_empty() {
-            return Ok(());
-        }
-        let (anew, others) = (anew.join(" and "), others.join(" and "));
-        let text = format!(
-            "{anew} must start anew, and so must {others}: what lived on would be seeded a second time"
-        );
-        state.record_and_show(text, emit);
-        let takes_project = project.is_some();
-        let lives_on = |own: Lifetime, _: usize| !(takes_project && is_longest(own));
-        // In the record of the trial that begins, an end would make a restart of the beginning.
-        let aside = TrialState::new(None, state.cancel.clone(), state.secrets.clone());
-        let failed =
-            self.take_down(&aside, &lives_on, &|up| up.service.is_some() || !is_longest(up.lifetime));
-        failed.into_iter().next().map_or(Ok(()), |(text, _)| Err(BringUpError::BeforeLoad(text)))
+        (!missing.is_empty() && !others.is_empty()).then_some((missing, others))
     }
 
     /// Names of components whose relay has ended: nobody reaches them any more.
@@ -91,17 +98,6 @@ impl RunningSystem {
             .filter(|name| self.system.relay_of(name).is_some_and(|relay| relay.ended().is_some()))
             .map(str::to_owned)
             .collect()
-    }
-
-    /// Ends a search, during which all components stayed up: those still up get back the lifetimes that the case
-    /// specifies.
-    pub fn end_search(&mut self, case: &Case) {
-        self.is_searching = false;
-        // Services live as long as their project, in a search too.
-        for up in self.up.iter_mut().filter(|up| up.service.is_none()) {
-            let planned = case.system.components.iter().find(|c| c.name == up.component.name());
-            up.lifetime = planned.map_or(up.lifetime, |planned| planned.lifetime);
-        }
     }
 
     /// Reports what the relay in front of a component did: it must not become the bottleneck unnoticed.
@@ -118,19 +114,16 @@ impl RunningSystem {
         state.record_note(text);
     }
 
-    /// Takes down what does not live on, by its lifetime and the case it was started for, or is not well; newest first.
-    /// A Compose file goes as a whole, even if none of its services is up. Returns what could not be taken down, as
-    /// [`RunningSystem::end_trial`] does.
+    /// Takes down what does not stay, newest first. A Compose file goes as a whole, even if none of its services is up.
+    /// Returns what could not be taken down, as [`RunningSystem::end_trial`] does.
     pub(super) fn take_down(
         &mut self,
         state: &TrialState,
-        lives_on: &dyn Fn(Lifetime, usize) -> bool,
-        is_well: &dyn Fn(&StartedComponent) -> bool,
-    ) -> Vec<(String, Exit)> {
+        stays: &dyn Fn(&StartedComponent) -> bool,
+        project_stays: bool,
+    ) -> Vec<Trouble> {
         self.function_lists.note(&self.up);
-        let stays = |u: &StartedComponent| lives_on(u.lifetime, u.case) && is_well(u);
-        let is_over = self.project.as_ref().is_some_and(|started| !lives_on(started.lifetime, started.case));
-        let project_goes = is_over || self.up.iter().any(|u| u.service.is_some() && !stays(u));
+        let project_goes = !project_stays || self.up.iter().any(|u| u.service.is_some() && !stays(u));
         let stays = |u: &StartedComponent| stays(u) && !(u.service.is_some() && project_goes);
         let (stay, down): (Vec<StartedComponent>, Vec<StartedComponent>) = self.up.drain(..).partition(stays);
         self.up = stay;
@@ -151,9 +144,9 @@ impl RunningSystem {
                     state.record_event(EventKind::Down { component, how: ending.as_str().to_owned() });
                 }
                 Err(error) => {
-                    let text = format!("cannot take down `{component}`: {error}");
-                    state.record_event(EventKind::Failed { text: text.clone() });
-                    failed.push((text, Exit::Failed));
+                    let why = format!("cannot take down `{component}`: {error}");
+                    state.record_event(EventKind::Failed { text: why.clone() });
+                    failed.push(Trouble { why, exit: Exit::Failed });
                 }
             }
         }
@@ -186,15 +179,17 @@ fn outlives_trial(lifetime: Lifetime, case: usize, next: Option<usize>, failed: 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
     use std::time::Duration;
 
     use loadlab_plan::{Options, Plan};
     use loadlab_record::Secrets;
+    use loadlab_record::documents::search::SearchVariable;
     use loadlab_system::{Cancel, Notice, System, SystemSpec};
 
     use super::*;
+    use crate::level::Level;
 
     /// A plan with this `system`, and nothing up yet.
     fn lab(dir: &Path, system: &str) -> (Plan, RunningSystem) {
@@ -245,13 +240,20 @@ mod tests {
         lab(dir, &format!("  components: {{ db: {{ {run} }}, cache: {{ {run} }} }}\n  seed: {seed}\n"))
     }
 
-    fn notes(state: &TrialState) -> Vec<String> {
+    /// The notes of a trial, but for those of what is still up.
+    pub fn notes(state: &TrialState) -> Vec<String> {
         state.ensure_clock();
         let notes = state.collected().1.into_iter().filter_map(|event| match event.what {
             EventKind::Note { text } if !text.contains("is still up") => Some(text),
             _ => None,
         });
         notes.collect()
+    }
+
+    /// Kills a component as an event of the trial before does.
+    fn kill(running: &mut RunningSystem, name: &str) {
+        running.system.kill(&running.component(name).unwrap()).unwrap();
+        running.take_changed([(name.to_owned(), None)].into());
     }
 
     #[test]
@@ -268,9 +270,7 @@ mod tests {
             (Some("db"), vec![format!("db must start anew, and so must cache: {why}")]),
         ] {
             if let Some(name) = killed {
-                // As an event of the trial before does it.
-                running.system.kill(&running.component(name).unwrap()).unwrap();
-                running.take_changed([(name.to_owned(), None)].into());
+                kill(&mut running, name);
             }
             let state = state();
             running.bring_up(0, case, &state, &|_| {}).unwrap();
@@ -286,6 +286,46 @@ mod tests {
             assert!(pair[0][0] != pair[1][0] && pair[0][1] != pair[1][1], "{pair:?}");
         }
         running.close().unwrap();
+    }
+
+    /// Everything lives as long as a search; what is seeded together is what lives equally long by the plan.
+    #[test]
+    fn a_search_seeds_nothing_twice() {
+        // If both live for a trial, they start anew for each search, and when one of them was killed.
+        for (lifetime, starts) in [("trial", 4), ("experiment", 1)] {
+            let dir = tempfile::tempdir().unwrap();
+            let run = "run: \"exec sleep 1000\"";
+            let system = format!(
+                "  components: {{ db: {{ {run}, lifetime: {lifetime} }}, cache: {{ {run} }} }}\n  \
+                 seed: echo seed >> story\n"
+            );
+            let (plan, mut running) = lab(dir.path(), &system);
+            let (vary, settle_ns, length_ns) = (SearchVariable::Users, 0, 1);
+            let level = Level { vary, load: 0, level: 7, settle_ns, length_ns };
+            let case = level.of_trial(&plan.cases()[0]);
+            let mut began = Vec::new();
+            for killed in [false, false, true, false, false, true] {
+                if killed {
+                    kill(&mut running, "cache");
+                    assert_eq!(running.will_restart_seeded(&case), starts > 1);
+                }
+                running.is_searching = true;
+                let of_level = state();
+                running.bring_up(0, &case, &of_level, &|_| {}).unwrap();
+                running.seed(&case, &of_level, &|_| {}).unwrap();
+                began.push(running.component("db").unwrap().process());
+                assert!(running.end_trial(Some(0), false, &of_level).is_empty());
+                if killed {
+                    running.is_searching = false;
+                    assert!(running.end_trial(Some(0), false, &state()).is_empty());
+                }
+            }
+            began.dedup();
+            assert_eq!(began.len(), starts, "{lifetime}: {began:?}");
+            let story = std::fs::read_to_string(dir.path().join("story")).unwrap();
+            assert_eq!(story.lines().count(), starts, "{lifetime}");
+            running.close().unwrap();
+        }
     }
 
     #[test]

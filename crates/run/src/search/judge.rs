@@ -1,5 +1,6 @@
 //! Judges a measurement of a level: whether it met the expectations, and whether it must be longer to decide.
 
+use loadlab_analysis::trial::doubt_kind;
 use loadlab_analysis::trial::doubts::drops_many;
 use loadlab_record::documents::search::StepOutcome;
 use loadlab_record::documents::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
@@ -60,7 +61,7 @@ pub(super) fn all_met(summary: &mut Summary) {
 }
 
 /// Doubts that show that a level cannot be sustained.
-const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
+const UNSTEADY: [&str; 2] = [doubt_kind::BACKLOG, doubt_kind::LATENCY_RISING];
 
 /// An expectation with its value.
 fn with_value(e: &Expectation) -> String {

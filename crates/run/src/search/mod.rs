@@ -27,9 +27,10 @@ use crate::logs;
 use crate::manifest::{figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::record::Record;
+use crate::result::Trouble;
 use crate::running_system::RunningSystem;
 use crate::search::judge::{grown, judge, longer};
-use crate::state::EventSink;
+use crate::state::{EventSink, TrialState};
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
 
@@ -112,8 +113,8 @@ pub struct Searched {
     pub facts: SearchFacts,
     /// The answer; `None` if it ended early.
     pub answer: Option<Answer>,
-    /// Why it ended early, and the exit code that calls for.
-    pub trouble: Option<(String, Exit)>,
+    /// Why it ended early.
+    pub trouble: Option<Trouble>,
     /// The exit code for the search as a whole.
     pub exit: Exit,
     /// The measurement that represents the search, by number, and its summary: the last one at the level that was found
@@ -189,8 +190,8 @@ struct SearchRun<'a> {
     /// Number of the last measurement in its record.
     last: Option<u32>,
     is_record_lost: bool,
-    /// Why the search ended early, and the exit code that calls for.
-    trouble: Option<(String, Exit)>,
+    /// Why the search ended early.
+    trouble: Option<Trouble>,
 }
 
 impl SearchRun<'_> {
@@ -350,12 +351,7 @@ impl SearchRun<'_> {
         self.made += 1;
         let outcome = trial.run(running, &state, &without_doubts(task.emit)).masked(&task.options.secrets);
         self.is_record_lost |= state.unwritten().is_some();
-        // The system stays up for the next level.
-        let next = (!task.cancel.is_cancelled()).then_some(trial.index);
-        if next.is_none() {
-            self.carried.connect_anew(|_| true);
-        }
-        let left = running.end_trial(next, false, &state);
+        let left = self.end_level(running, trial.index, &case, &state);
         logs::mask_ended(&state, &running.open_logs(), task.emit);
         if task.trial.is_none() {
             (task.emit)(RunEvent::TrialEnded {
@@ -366,14 +362,34 @@ impl SearchRun<'_> {
                 failure: outcome.failure.clone(),
             });
         }
-        if let Some((text, exit)) = left.into_iter().next() {
-            return self.give_up(text, exit);
+        if let Some(Trouble { why, exit }) = left.into_iter().next() {
+            return self.give_up(why, exit);
         }
         match (outcome.summary, outcome.failure, outcome.exit) {
             (Some(_), Some(why), Exit::CouldNotRun | Exit::NotUp) => self.give_up(why, outcome.exit),
             (None, why, exit) => self.give_up(why.unwrap_or_else(|| "nothing was measured".into()), exit),
             (Some(summary), _, _) => Some(Measurement::of(summary, number, &early)),
         }
+    }
+
+    /// Takes down what does not live on; the rest stays up for the next level. Connections to what goes now, or before that
+    /// level, are closed: a server that shuts down cleanly may wait for it.
+    fn end_level(
+        &self,
+        running: &mut RunningSystem,
+        index: usize,
+        case: &Case,
+        state: &TrialState,
+    ) -> Vec<Trouble> {
+        let next = (!self.task.cancel.is_cancelled()).then_some(index);
+        if next.is_none() {
+            self.carried.connect_anew(|_| true);
+        }
+        let left = running.end_trial(next, false, state);
+        if running.will_restart_seeded(case) {
+            self.carried.connect_anew(|_| true);
+        }
+        left
     }
 
     /// Opens the record of a measurement, and announces it if it is a trial in its own right. Also returns its number.
@@ -397,7 +413,7 @@ impl SearchRun<'_> {
     }
 
     fn give_up<T>(&mut self, why: String, exit: Exit) -> Option<T> {
-        self.trouble.get_or_insert((why, exit));
+        self.trouble.get_or_insert(Trouble { why, exit });
         None
     }
 
@@ -412,7 +428,7 @@ impl SearchRun<'_> {
         self.carried.connect_anew(|_| true);
         let exit = match (&answer, &self.trouble) {
             _ if self.task.cancel.is_cancelled() => Exit::Interrupted,
-            (_, Some((_, exit))) => *exit,
+            (_, Some(trouble)) => trouble.exit,
             (Some(Answer::LessThan { level, .. }), None) if self.is_open_at(*level) => Exit::Undecided,
             (Some(answer), None) => exit_of(answer),
             (None, None) => Exit::CouldNotRun,

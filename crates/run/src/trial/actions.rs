@@ -14,8 +14,8 @@ use crate::senders::Senders;
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::translate::component;
 
-/// How often to check whether the trial must end.
-const POLL_INTERVAL_NS: u64 = 100_000_000;
+/// How often to try a port that is in use.
+const PORT_POLL_INTERVAL_NS: u64 = 10_000_000;
 /// How long a port may stay in use after its component is down.
 const PORT_RELEASE_TIMEOUT_NS: u64 = 2_000_000_000;
 /// How long a lever's command may take.
@@ -99,7 +99,7 @@ impl TrialContext<'_> {
 
     fn carry_out_all(&self, events: &[EventSpec], over: &Cancel, changed: &mut Changed) {
         for (i, event) in events.iter().enumerate() {
-            if self.wait(self.zero_ns.saturating_add(event.at_ns), over) {
+            if self.state.wait_until(self.zero_ns.saturating_add(event.at_ns), over, || {}) {
                 if !self.state.must_end() {
                     let events = events[i..].iter().map(|event| event.text.clone()).collect();
                     self.state.record_event(EventKind::Skipped { events });
@@ -107,20 +107,6 @@ impl TrialContext<'_> {
                 return;
             }
             self.act(event, changed);
-        }
-    }
-
-    /// Waits until `at_ns`; returns true if the loads are over first or the trial must end.
-    fn wait(&self, at_ns: u64, over: &Cancel) -> bool {
-        loop {
-            let now_ns = clock::now_ns();
-            if self.state.must_end() || over.is_cancelled() {
-                return true;
-            }
-            if now_ns >= at_ns {
-                return false;
-            }
-            over.wait_until(at_ns.min(now_ns + POLL_INTERVAL_NS));
         }
     }
 
@@ -257,7 +243,7 @@ impl TrialContext<'_> {
                 Ok(component) => break component,
                 // A connection of the load may just have been made from this port.
                 Err(loadlab_system::Error::PortTaken { .. }) if clock::now_ns() < until_ns => {
-                    self.state.cancel.wait_until(clock::now_ns() + POLL_INTERVAL_NS / 10);
+                    self.state.cancel.wait_until(clock::now_ns() + PORT_POLL_INTERVAL_NS);
                 }
                 Err(error) => return Err(error.to_string()),
             }

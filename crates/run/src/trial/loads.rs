@@ -1,27 +1,21 @@
 //! Runs the loads of a trial side by side, each from its own start and batch by batch, and the plan's events meanwhile.
 
-use std::sync::Mutex;
-use std::sync::mpsc::Receiver;
-
 use loadlab_load::run::Origin;
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::summary::Ended;
 use loadlab_record::sync::lock;
-use loadlab_system::{Cancel, Notice, clock};
+use loadlab_system::{Cancel, clock};
 
 use crate::event::RunEvent;
 use crate::running_system::Changed;
 use crate::senders::{RemoteLoad, Senders};
-use crate::state::{AbortReason, EventSink, TrialState};
+use crate::state::{AbortReason, TrialState};
 use crate::trial::actions::TrialContext;
 use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, measure};
 use crate::trial::measurements::TrialMeasurements;
 use crate::trial::prepare::{LoadSource, PreparedLoad, PreparedTrial};
 use crate::trial::program::ProgramRequest;
 use crate::trial::{Conditions, Trial};
-
-/// How often to check for deaths while nothing is sent.
-const POLL_INTERVAL_NS: u64 = 100_000_000;
 
 impl Trial<'_> {
     /// Runs all loads, and carries out the plan's events meanwhile.
@@ -88,11 +82,14 @@ fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialS
 /// Runs a load repeatedly against the running system, with pauses in between.
 fn batches(conditions: &Conditions, load: &PreparedLoad, context: &TrialContext<'_>) -> Vec<MeasuredLoad> {
     let &TrialContext { running, state, emit, zero_ns, senders, .. } = context;
-    let notices = &running.notices;
+    // While nothing is sent, deaths are noticed here.
+    let wait = |until_ns: u64| {
+        state.wait_until(until_ns, &state.cancel, || state.handle_notices(&running.notices, emit))
+    };
     let mut done = Vec::new();
     let mut start_ns = zero_ns.saturating_add(load.start_ns);
     let ahead_ns = LEAD_NS + senders.map_or(0, Senders::lead_ns);
-    if load.start_ns > 0 && wait(state, notices, start_ns.saturating_sub(ahead_ns), emit) {
+    if load.start_ns > 0 && wait(start_ns.saturating_sub(ahead_ns)) {
         return done;
     }
     for batch in 0..load.batches {
@@ -114,7 +111,7 @@ fn batches(conditions: &Conditions, load: &PreparedLoad, context: &TrialContext<
         let complete = measured.ended == Ended::Complete;
         done.push(measured);
         let pause_to_ns = clock::now_ns().saturating_add(load.pause_ns);
-        if !complete || batch + 1 == load.batches || wait(state, notices, pause_to_ns, emit) {
+        if !complete || batch + 1 == load.batches || wait(pause_to_ns) {
             break;
         }
         if let Some((senders, remote)) = senders.zip(load.remote.as_ref()) {
@@ -165,18 +162,6 @@ fn one_batch(
             let shown = (conditions.figures.as_slice(), conditions.has_viewer);
             ProgramRequest { program, facts, stop_when, shown, origin }.measure(context)
         }
-    }
-}
-
-/// Waits until `until_ns` while no load is sending; returns true if the trial must end.
-fn wait(state: &TrialState, notices: &Mutex<Receiver<Notice>>, until_ns: u64, emit: EventSink<'_>) -> bool {
-    loop {
-        state.handle_notices(notices, emit);
-        let now_ns = clock::now_ns();
-        if state.must_end() || now_ns >= until_ns {
-            return state.must_end();
-        }
-        state.cancel.wait_until(until_ns.min(now_ns + POLL_INTERVAL_NS));
     }
 }
 

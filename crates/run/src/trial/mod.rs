@@ -32,6 +32,7 @@ use loadlab_system::{Profiler, Watcher, clock};
 use crate::ids::Ids;
 use crate::level::Level;
 use crate::options::Generator;
+use crate::result::Trouble;
 use crate::running_system::RunningSystem;
 use crate::running_system::error::BringUpError;
 use crate::senders::Senders;
@@ -120,9 +121,9 @@ impl TrialOutcome {
     }
 
     /// Adds later failures: with one a trial that went well has failed, and it contributes to the exit code of one that did not.
-    pub fn add_failures(&mut self, troubles: impl IntoIterator<Item = (String, Exit)>) {
-        for (text, exit) in troubles {
-            self.failure.get_or_insert(text);
+    pub fn add_failures(&mut self, troubles: impl IntoIterator<Item = Trouble>) {
+        for Trouble { why, exit } in troubles {
+            self.failure.get_or_insert(why);
             self.exit = Exit::of([self.exit, exit]);
         }
     }

@@ -241,9 +241,6 @@ fn at(points: &[(f64, f64)], at_s: f64) -> Option<f64> {
 pub fn as_load(base: &Case, name: &str, length_s: u64) -> Case {
     let mut case = base.clone();
     case.name = name.to_owned();
-    for component in &mut case.system.components {
-        component.lifetime = loadlab_plan::Lifetime::Experiment;
-    }
     let warmup_ns = WARM_UP_S * 1_000_000_000;
     for load in &mut case.loads {
         load.until = loadlab_plan::Until::Elapsed(length_s * 1_000_000_000);

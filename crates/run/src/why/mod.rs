@@ -30,6 +30,7 @@ use crate::ids::Ids;
 use crate::manifest::{figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::record::Record;
+use crate::result::Trouble;
 use crate::running_system::RunningSystem;
 use crate::state::EventSink;
 use crate::trial::carryover::Carried;
@@ -526,10 +527,9 @@ impl Proof<'_> {
         });
         drop(state);
         self.exits.push(outcome.exit);
-        let failed = left.into_iter().next();
-        if let Some((text, exit)) = failed {
+        if let Some(Trouble { why, exit }) = left.into_iter().next() {
             self.exits.push(exit);
-            self.trouble = Some(text);
+            self.trouble = Some(why);
             return None;
         }
         match (outcome.summary, outcome.failure.or(unwritten.map(|e| e.to_string()))) {

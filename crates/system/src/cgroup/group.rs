@@ -101,10 +101,9 @@ impl Group {
         if let Some(cores) = limits.cpu_cores {
             self.limit_cpu(cores)?;
         }
-        if let Some(bytes) = limits.memory_bytes {
+        if let Some((bytes, with_swap)) = limits.memory_bytes.zip(limits.memory_with_swap()) {
             let limit = format!("memory to {}", format_bytes(bytes as f64));
             let cgroup = self.cgroup(Controller::Memory, &limit)?;
-            let with_swap = limits.memory_swap_bytes.unwrap_or(bytes).max(bytes);
             unavailable.extend(self.set_memory(cgroup, bytes, with_swap, &limit)?);
         }
         if let Some(pids) = limits.pids {

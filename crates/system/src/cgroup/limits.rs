@@ -23,6 +23,17 @@ const BLOCK: [(&str, &str); 4] = [
     ("blkio.throttle.write_iops_device", "wiops"),
 ];
 
+/// More than a limit allows, and than the kernel could take from its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryBeyond {
+    /// What it holds, in bytes.
+    pub held_bytes: u64,
+    /// The limit, in bytes.
+    pub limit_bytes: u64,
+    /// Both are of memory and swap together.
+    pub with_swap: bool,
+}
+
 impl BlockLimits {
     /// The limits in the order of [`BLOCK`].
     fn values(self) -> [Option<u64>; 4] {
@@ -208,9 +219,33 @@ impl Group {
         Ok(())
     }
 
+    /// What it holds beyond these limits, if they allow less than `now`, the present ones: of memory, or of memory and swap.
+    pub fn memory_beyond(&self, now: &Limits, wanted: &Limits) -> Option<MemoryBeyond> {
+        let memory = self.memory_held()?;
+        let both = memory + self.swap_held();
+        let beyond = |now: Option<u64>, wanted: Option<u64>, held_bytes: u64, with_swap: bool| {
+            let limit_bytes = wanted.filter(|wanted| now.is_none_or(|now| now > *wanted))?;
+            (held_bytes > limit_bytes).then_some(MemoryBeyond { held_bytes, limit_bytes, with_swap })
+        };
+        beyond(now.memory_bytes, wanted.memory_bytes, memory, false)
+            .or_else(|| beyond(now.memory_with_swap(), wanted.memory_with_swap(), both, true))
+    }
+
+    /// Swap that it uses, as far as the kernel counts it.
+    fn swap_held(&self) -> u64 {
+        let Some(cgroup) = cgroup_of(&self.cgroups, Controller::Memory) else { return 0 };
+        let read = |file: &str| number_in(&cgroup.dir.join(file));
+        match cgroup.version {
+            Version::V1 => read("memory.memsw.usage_in_bytes")
+                .zip(read("memory.usage_in_bytes"))
+                .map_or(0, |(both, memory)| both.saturating_sub(memory)),
+            Version::V2 => read("memory.swap.current").unwrap_or(0),
+        }
+    }
+
     /// Memory that it uses, without what the kernel drops when a limit is lowered, such as files it has read or written.
     /// `None` if unknown.
-    pub fn memory_held(&self) -> Option<u64> {
+    fn memory_held(&self) -> Option<u64> {
         let cgroup = cgroup_of(&self.cgroups, Controller::Memory)?;
         let (file, files) = match cgroup.version {
             Version::V1 => ("memory.usage_in_bytes", &["total_inactive_file", "total_active_file"][..]),
@@ -509,6 +544,49 @@ mod tests {
         assert_eq!(group(v1.path(), Version::V1).memory_held(), Some(50));
         assert_eq!(group(v2.path(), Version::V2).memory_held(), Some(40));
         assert_eq!(group(v1.path(), Version::V2).memory_held(), None);
+    }
+
+    #[test]
+    fn what_is_held_beyond_a_lower_limit_counts_swap() {
+        let v1 = fake(&[
+            ("g/memory.usage_in_bytes", "100\n"),
+            ("g/memory.memsw.usage_in_bytes", "180\n"),
+            ("g/memory.stat", "total_inactive_file 20\ntotal_active_file 20\n"),
+        ]);
+        let v2 = fake(&[
+            ("g/memory.current", "100\n"),
+            ("g/memory.swap.current", "80\n"),
+            ("g/memory.stat", "inactive_file 20\nactive_file 20\n"),
+        ]);
+        let of = |memory: u64, both: Option<u64>| Limits {
+            memory_bytes: Some(memory),
+            memory_swap_bytes: both,
+            ..Limits::default()
+        };
+        let none = Limits::default();
+        for (now, wanted, expect) in [
+            (none, of(50, Some(Limits::ANY_SWAP)), Some((60, 50, false))),
+            (none, of(64, Some(Limits::ANY_SWAP)), None),
+            (none, of(64, Some(128)), Some((140, 128, true))),
+            // An event has lowered the limit on memory, or left it as it was, but allowed more swap.
+            (of(60, Some(200)), of(64, None), Some((140, 64, true))),
+            (of(64, Some(200)), of(64, None), Some((140, 64, true))),
+            (of(64, Some(200)), of(64, Some(150)), None),
+            // Nothing allows less than before.
+            (of(64, Some(96)), of(64, Some(96)), None),
+            (of(32, None), of(64, Some(128)), None),
+            (none, none, None),
+        ] {
+            let expect = expect.map(|(held_bytes, limit_bytes, with_swap)| MemoryBeyond {
+                held_bytes,
+                limit_bytes,
+                with_swap,
+            });
+            for (root, version) in [(&v1, Version::V1), (&v2, Version::V2)] {
+                let beyond = group(root.path(), version).memory_beyond(&now, &wanted);
+                assert_eq!(beyond, expect, "{now:?} {wanted:?}");
+            }
+        }
     }
 
     #[test]

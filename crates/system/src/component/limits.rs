@@ -12,6 +12,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 use super::{Component, Inner};
 use crate::cgroup::group::LimitError;
+use crate::cgroup::limits::MemoryBeyond;
 use crate::error::{Error, Result};
 use crate::process::{kill, open_files};
 use crate::spec::Limits;
@@ -34,14 +35,10 @@ impl Component {
         without_own_swap(changed, self.limits(), self.inner.own_limits)
     }
 
-    /// How much memory it holds, if these limits allow less, and less than its present ones. What the kernel can take
-    /// from it at once, such as cached files, does not count.
-    pub fn memory_beyond(&self, limits: &Limits) -> Option<u64> {
-        let wanted = limits.memory_bytes?;
-        if self.limits().memory_bytes.is_some_and(|now| now <= wanted) {
-            return None;
-        }
-        self.inner.group.memory_held().filter(|held| *held > wanted)
+    /// What it holds of memory, or of memory and swap, if these limits allow less, and less than its present ones. What the
+    /// kernel can take from it at once, such as cached files, does not count.
+    pub fn memory_beyond(&self, limits: &Limits) -> Option<MemoryBeyond> {
+        self.inner.group.memory_beyond(&self.limits(), limits)
     }
 
     /// The limits in force, read back from the kernel.

@@ -46,6 +46,7 @@ use loadlab_record::watch::sample::Sample;
 pub use self::answer::{Diagnosis, answer_of_watched, diagnose};
 use self::flow::Flow;
 use crate::trial::counter::During;
+use crate::trial::doubt_kind::{CLIENT_LIMIT, GENERATOR_CPU, GENERATOR_STALLED, LATE, THROTTLED, USERS_IDLE};
 
 /// A component throttled by its CPU limit for this share of the time was held back by it.
 const THROTTLED_SHARE: f64 = 0.05;
@@ -218,7 +219,7 @@ fn during(trial: &TrialData<'_>) -> During {
 /// Doubts about the generator: grave ones rule out everything else, the others are one suspect among many.
 fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     const GENERATOR_DOUBTS: [&str; 6] =
-        ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle"];
+        [LATE, THROTTLED, GENERATOR_STALLED, CLIENT_LIMIT, GENERATOR_CPU, USERS_IDLE];
     let doubts = trial.summary.doubts.iter().filter(|d| GENERATOR_DOUBTS.contains(&d.kind.as_str()));
     // A generator without headroom is reported in the closed model even if nothing depends on it; hiccups and a moment
     // of throttling are not.
@@ -226,8 +227,8 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     let throttled_s = trial.summary.generator.throttled_s.unwrap_or(0.0);
     let is_throttled = length_s > 0.0 && throttled_s / length_s >= THROTTLED_SHARE;
     let had_none = |d: &Doubt| match d.kind.as_str() {
-        "generator_cpu" => true,
-        "throttled" => is_throttled,
+        GENERATOR_CPU => true,
+        THROTTLED => is_throttled,
         _ => false,
     };
     let own: Vec<_> = doubts.filter(|d| d.grave || had_none(d)).collect();

@@ -8,6 +8,7 @@ use super::lateness::{
     figures_in, has_due_times, late_is_grave, quantile_ns, responses, shortage_is_grave, tail_of,
 };
 use super::{Grounds, doubt, ms, share_of};
+use crate::trial::doubt_kind;
 
 /// CPU above this share of a thread, a limit, a core or a machine leaves no reserve to react on time.
 pub(crate) const BUSY_SHARE: f64 = 0.90;
@@ -42,7 +43,7 @@ pub(crate) fn throttled_so_far(
         return None;
     }
     doubt(
-        "throttled",
+        doubt_kind::THROTTLED,
         share > LOADLAB_THROTTLED_SHARE && is_grave,
         format!(
             "loadlab itself was throttled by a CPU limit for {} of a load of {} (summed over cores){}",
@@ -84,7 +85,7 @@ pub(super) fn generator_stalled(summary: &Summary, grounds: &Grounds<'_>) -> Opt
             false => summary.expectations.iter().any(|e| figures_in(&e.expr, grounds).iter().any(moved)),
         };
     doubt(
-        "generator_stalled",
+        doubt_kind::GENERATOR_STALLED,
         grave,
         evidence.join("; "),
         "find what stops it: a signal, a suspended or migrated virtual machine, or other processes on its cores (`--cpus`)",
@@ -150,7 +151,7 @@ pub(crate) fn client_limit_so_far(own: OwnLimits, attempted: u64) -> Option<Doub
     let hints: Vec<&str> = met.iter().map(|(_, _, hint)| *hint).collect();
     let attempts = format_count(attempted as f64);
     doubt(
-        "client_limit",
+        doubt_kind::CLIENT_LIMIT,
         true,
         format!(
             "of {attempts} connection attempts, {} failed on limits of loadlab's own machine: {}",
@@ -176,7 +177,7 @@ pub(super) fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<
     }
     let threads = if generator.threads == 1 { "load thread was" } else { "load threads were" };
     doubt(
-        "generator_cpu",
+        doubt_kind::GENERATOR_CPU,
         !has_due_times(&summary.load) && shortage_is_grave(summary, grounds),
         format!(
             "{} {threads} busy for {} of the time{}",

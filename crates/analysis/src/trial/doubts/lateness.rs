@@ -10,6 +10,7 @@ use loadlab_record::expr::{Expr, built_in_kind};
 use loadlab_record::text::units::format_duration_ns;
 
 use super::{Grounds, doubt};
+use crate::trial::doubt_kind;
 
 /// Lateness below this changes no relevant figure, whatever the response times are: it is the order of one scheduling
 /// hiccup.
@@ -64,7 +65,7 @@ pub(crate) fn late_so_far(series: &Series) -> Option<Doubt> {
         format!("{}at most {most}", [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)].map(figure).concat())
     };
     doubt(
-        "late",
+        doubt_kind::LATE,
         grave,
         format!(
             "requests left after they fell due: {}; response times, this included: {}",
