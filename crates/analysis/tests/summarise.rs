@@ -200,6 +200,7 @@ fn where_every_request_failed_that_is_said_and_no_longer_load_is_advised() {
     assert_eq!(s.doubts[0].evidence, "none of 50 requests was answered before the load ended");
     let errors = Expr::parse("errors == 0").unwrap().evaluate(&SummaryNumbers::new(&s, &[]));
     assert_eq!(errors.holds, None);
+    assert_eq!(metric::named("errors").expect("a figure").of(&s), Value::Nothing);
     // One success changes that.
     let mut runs = [load("main", 0.0, 1, 10, 10.0)];
     let m = &mut runs[0].measured;

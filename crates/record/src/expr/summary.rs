@@ -62,12 +62,7 @@ impl<'a> SummaryNumbers<'a> {
             return Some(known_figure(distribution, figure, least, s.window.length_s()));
         }
         if name == "errors" && !s.load.is_command() {
-            let Requests { failed, in_flight, .. } = s.requests;
-            if s.availability.is_none() && in_flight > 0 {
-                // None has ended: a server that hangs fails no request before its timeout.
-                return Some(Known::Unknown(format!("{}, and none was answered", open_requests(in_flight))));
-            }
-            return Some(errors(failed, s.started_by_loadlab()));
+            return Some(errors(s.requests.failed, s.ended_by_loadlab(), s.started_by_loadlab()));
         }
         if let Some(count) = self.count(name, &s.requests, &s.failures) {
             return Some(count);
@@ -113,12 +108,12 @@ impl<'a> SummaryNumbers<'a> {
         Some(if self.summary.load.is_command() && !is_seen { not_measured() } else { count })
     }
 
-    /// The counts of some ticks without those of programs.
-    fn sent_by_loadlab(&self, ticks: impl Iterator<Item = &'a Tick>) -> Counts {
+    /// The requests of some ticks without those of programs.
+    fn sent_by_loadlab(&self, ticks: impl Iterator<Item = &'a Tick>) -> Requests {
         let mut counts = Counts::default();
         let own = ticks.filter(|tick| !self.summary.load.is_program(&tick.load));
         own.for_each(|tick| counts.merge(&tick.counts));
-        counts
+        Requests::from(&counts)
     }
 
     /// A distribution by its prefix, and the least time that is known exactly in it.
@@ -218,7 +213,7 @@ impl<'a> SummaryNumbers<'a> {
             // The batch's counts include what programs made in it; its ticks tell loads apart.
             ("errors", _) if self.summary.load.has_programs() && !self.summary.load.is_command() => {
                 let own = self.sent_by_loadlab(self.ticks.iter().filter(|t| t.batch + 1 == number));
-                Some(errors(own.failed(), own.started))
+                Some(errors(own.failed, own.ended(), own.started))
             }
             _ => self.count(name, &batch.requests, &batch.failures),
         }
@@ -239,7 +234,7 @@ impl<'a> SummaryNumbers<'a> {
         let inside = self.ticks.iter().filter(|t| is_inside(t.from_s, t.to_s, window));
         if name == "errors" && !self.summary.load.is_command() {
             let own = self.sent_by_loadlab(inside);
-            return Some(errors(own.failed(), own.started));
+            return Some(errors(own.failed, own.ended(), own.started));
         }
         let mut counts = Counts::default();
         let (mut from_s, mut to_s) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -379,15 +374,15 @@ fn not_measured() -> Known {
     )
 }
 
-fn open_requests(in_flight: u64) -> String {
-    let plural = if in_flight == 1 { "request was" } else { "requests were" };
-    format!("{} {plural} still in flight at the end", format_count(in_flight as f64))
-}
-
-/// Failures as a share of the requests that were started.
-fn errors(failed: u64, started: u64) -> Known {
-    let share = (started > 0).then(|| failed as f64 / started as f64);
-    optional(share, NumberKind::Fraction, "nothing was started")
+/// Failures as a share of the requests that were started. It is unknown if none ended: a server that hangs fails no
+/// request before its timeout.
+fn errors(failed: u64, ended: u64, started: u64) -> Known {
+    match (started, ended) {
+        (0, _) => Known::Unknown("nothing was started".to_owned()),
+        (1, 0) => Known::Unknown("one request was started, and it did not end".to_owned()),
+        (n, 0) => Known::Unknown(format!("{} requests were started, and none ended", format_count(n as f64))),
+        _ => Known::Is(failed as f64 / started as f64, NumberKind::Fraction),
+    }
 }
 
 /// A count by its name, and the share of errors.
@@ -399,7 +394,7 @@ fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known
         "ok" => requests.ok,
         "failed" => requests.failed,
         "in_flight" => requests.in_flight,
-        "errors" => return Some(errors(requests.failed, requests.started)),
+        "errors" => return Some(errors(requests.failed, requests.ended(), requests.started)),
         _ => failures.get(Failure::ALL.into_iter().find(|f| f.name() == name)?),
     }))
 }
