@@ -535,6 +535,34 @@ fn a_generator_without_reserve() {
     check(LoadFacts { think_s: Some(0.1), ..closed(1) }, &["p99 < 1s"], false);
 }
 
+/// Four load threads of which one has all the work: two users, or a second load that sends little.
+#[test]
+fn threads_with_little_to_do_hide_no_busy_one() {
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let check = |busiest_cpu_s: f64, longest_run_delay_s: f64, expect: &[(&str, bool)]| {
+        let generator = Generator {
+            threads: 4,
+            cpu_s: busiest_cpu_s,
+            busiest_cpu_s: Some(busiest_cpu_s),
+            run_delay_s: Some(longest_run_delay_s),
+            longest_run_delay_s: Some(longest_run_delay_s),
+            time_slices: Some(10),
+            ..Generator::default()
+        };
+        let s = summarise(TrialInput { generator, ..input(closed(1), &runs) });
+        assert_eq!(kinds(&s), expect, "{:?}", s.doubts);
+        s.doubts.first().map(|d| d.evidence.clone()).unwrap_or_default()
+    };
+    let busy = check(9.5, 0.0, &[("generator_cpu", false)]);
+    assert!(busy.starts_with("the busiest of 4 load threads was busy for 95 % of the time"), "{busy}");
+    check(8.9, 0.0, &[]);
+    let waits = check(1.0, 0.3, &[("cpu_wait", false)]);
+    let whose =
+        "load threads waited 30.0 ms for a core each time they were ready (3.0 % of the time, on the thread";
+    assert!(waits.starts_with(whose), "{waits}");
+    check(1.0, 0.09, &[]);
+}
+
 #[test]
 fn a_wait_for_a_core_is_held_against_the_response_time() {
     // mean wait, share of the total time, response time

@@ -374,6 +374,19 @@ fn what_the_generator_suffered() {
         Generator { throttled_s: Some(0.2), stalls: still, suspended_s: Some(30.0), ..quiet },
         "epoll, 1 thread · 10.0 % busy · stopped by a CPU limit for 200 ms · stalled for 700 ms · suspended for 30.0 s · 0 B at most · 0 connections at most",
     );
+    let of_four = Generator {
+        io: "epoll".into(),
+        threads: 4,
+        cpu_s: 9.6,
+        busiest_cpu_s: Some(9.5),
+        run_delay_s: Some(0.2),
+        longest_run_delay_s: Some(0.2),
+        ..Generator::default()
+    };
+    check(
+        of_four,
+        "epoll, 4 threads · the busiest 95.0 % busy · waited for a core at most 2.0 % · 0 B at most · 0 connections at most",
+    );
 }
 
 #[test]
