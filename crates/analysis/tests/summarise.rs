@@ -535,6 +535,19 @@ fn a_generator_without_reserve() {
     check(LoadFacts { think_s: Some(0.1), ..closed(1) }, &["p99 < 1s"], false);
 }
 
+/// Several loads have a cap each: which one was reached is not known, but that requests waited for a slot is.
+#[test]
+fn one_of_several_loads_reaches_its_cap() {
+    let mut runs = [load("a", 0.0, 500, 10, 10.0), load("b", 0.0, 500, 10, 10.0)];
+    let loads = BTreeMap::from([("a".to_owned(), open(50.0)), ("b".to_owned(), open(50.0))]);
+    let facts = LoadFacts { loads, ..open(100.0) };
+    assert_eq!(kinds(&summarise(input(facts.clone(), &runs))), []);
+    runs[1].measured.connections.held_back = 7;
+    let s = summarise(input(facts, &runs));
+    assert_eq!(kinds(&s), [("in_flight_cap", false)]);
+    assert_eq!(s.doubts[0].evidence, "a load thread reached its share of the cap on requests in flight");
+}
+
 /// Four load threads of which one has all the work: two users, or a second load that sends little.
 #[test]
 fn threads_with_little_to_do_hide_no_busy_one() {

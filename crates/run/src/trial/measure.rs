@@ -374,6 +374,7 @@ impl<'a> Measuring<'a> {
             series: &totals.series,
             attempted: totals.connections.attempted,
             own_limits: totals.connections.own_limits,
+            held_back: totals.connections.held_back,
             stalls: totals.stalls,
             throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
         };
