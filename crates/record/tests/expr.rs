@@ -607,7 +607,11 @@ fn numbers_of_a_window() {
     time("service.p50", 0.0, 1.0, 1.0);
     time("late.mean", 0.0, 2.0, 1.5);
     let censored = Known::AtLeast(4.0, NumberKind::Duration);
-    assert_eq!((at("max", 0.0, 4.0), at("p50", 3.0, 4.0)), (censored.clone(), censored));
+    assert_eq!((at("max", 0.0, 4.0), at("p50", 3.0, 4.0)), (censored.clone(), censored.clone()));
+    // The fastest is known unless none ended.
+    time("min", 0.0, 4.0, 1.0);
+    assert_eq!(at("min", 3.0, 4.0), censored);
+    assert_eq!(at("stdev", 2.0, 4.0), Known::Unknown("100 of 200 never ended".to_owned()));
     assert_eq!(at("errors", 2.0, 4.0), Known::Is(0.025, NumberKind::Fraction));
     assert_eq!(at("reset", 0.0, 3.0), Known::Is(3.0, NumberKind::Plain));
     assert_eq!(at("goodput", 2.0, 4.0), Known::Is(97.5, NumberKind::Rate));

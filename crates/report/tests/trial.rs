@@ -170,7 +170,7 @@ fn at_eighty_columns() {
       p99.99      > 48.5 ms     ≥ 48.5 ms      ≥ 400 µs     ≥ 90.0 µs
       max          > 1.00 s       48.5 ms        400 µs       90.0 µs
       mean        > 3.09 ms       2.99 ms        400 µs       90.0 µs
-      stdev         11.0 ms       4.66 ms          0 ns         16 ns
+      stdev               –       4.66 ms          0 ns         16 ns
       ~: estimated from few samples; `--json` has the intervals.
       10 response times were cut off by timeout, drop or the end of the load and
       count as at least their age.
@@ -245,7 +245,7 @@ fn at_forty_columns() {
       p99.99      > 48.5 ms     ≥ 48.5 ms
       max          > 1.00 s       48.5 ms
       mean        > 3.09 ms       2.99 ms
-      stdev         11.0 ms       4.66 ms
+      stdev               –       4.66 ms
 
                      failed       connect
       min            400 µs       90.0 µs

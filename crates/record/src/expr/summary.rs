@@ -57,9 +57,9 @@ impl<'a> SummaryNumbers<'a> {
         let s = self.summary;
         let (prefix, figure) = name.split_once('.').unwrap_or(("response", name));
         if FIGURES.contains(&figure)
-            && let Some((distribution, least)) = self.distribution(prefix)
+            && let Some(distribution) = self.distribution(prefix)
         {
-            return Some(known_figure(distribution, figure, least, s.window.length_s()));
+            return Some(known_figure(distribution, figure, s.window.length_s()));
         }
         if name == "errors" && !s.load.is_command() {
             return Some(errors(s.requests.failed, s.ended_by_loadlab(), s.started_by_loadlab()));
@@ -116,21 +116,20 @@ impl<'a> SummaryNumbers<'a> {
         Requests::from(&counts)
     }
 
-    /// A distribution by its prefix, and the least time that is known exactly in it.
-    fn distribution(&self, prefix: &str) -> Option<(&'a Distribution, Option<f64>)> {
+    /// A distribution by its prefix.
+    fn distribution(&self, prefix: &str) -> Option<&'a Distribution> {
         let s = self.summary;
-        let plain = |d: &'a Distribution| Some((d, None));
-        match prefix {
-            "response" => Some((&s.response_ms, s.ok_response_ms.min)),
-            "ok" => plain(&s.ok_response_ms),
-            "failed_response" => plain(&s.failed_response_ms),
-            "service" => plain(&s.service_ms),
-            "late" => plain(&s.late_ms),
-            "blocked" => plain(&s.blocked_ms),
-            "connect" => plain(&s.connect_ms),
-            "tls" => plain(&s.tls_ms),
-            _ => None,
-        }
+        Some(match prefix {
+            "response" => &s.response_ms,
+            "ok" => &s.ok_response_ms,
+            "failed_response" => &s.failed_response_ms,
+            "service" => &s.service_ms,
+            "late" => &s.late_ms,
+            "blocked" => &s.blocked_ms,
+            "connect" => &s.connect_ms,
+            "tls" => &s.tls_ms,
+            _ => return None,
+        })
     }
 
     /// `tag.NAME.REST`, where both parts may contain dots.
@@ -198,16 +197,13 @@ impl<'a> SummaryNumbers<'a> {
     fn of_batch(&self, name: &str, number: u32) -> Option<Known> {
         let batch = self.summary.by_batch.get(&number)?;
         let (prefix, figure) = name.split_once('.').unwrap_or(("response", name));
-        let of_times = |distribution: &Distribution, least: Option<f64>| {
-            known_figure(distribution, figure, least, batch.window.length_s())
-        };
+        let of_times =
+            |distribution: &Distribution| Some(known_figure(distribution, figure, batch.window.length_s()));
         match (name, prefix) {
             ("rate", _) => Some(Known::Is(batch.rate_per_s.started, NumberKind::Rate)),
             ("goodput", _) => Some(Known::Is(batch.rate_per_s.ok, NumberKind::Rate)),
-            (_, "response") if FIGURES.contains(&figure) => {
-                Some(of_times(&batch.response_ms, batch.ok_response_ms.min))
-            }
-            (_, "ok") if FIGURES.contains(&figure) => Some(of_times(&batch.ok_response_ms, None)),
+            (_, "response") if FIGURES.contains(&figure) => of_times(&batch.response_ms),
+            (_, "ok") if FIGURES.contains(&figure) => of_times(&batch.ok_response_ms),
             ("accepted", _) if self.summary.loss.is_none() => Some(plain(batch.requests.ok)),
             ("in_flight", _) => None,
             // The batch's counts include what programs made in it; its ticks tell loads apart.
@@ -304,7 +300,7 @@ impl<'a> SummaryNumbers<'a> {
             let response = [Some("response".to_owned()), Some("response_censored".to_owned())];
             return self.figure_within(&response, figure, window);
         }
-        known_figure(&distribution, figure, None, window.length_s())
+        known_figure(&distribution, figure, window.length_s())
     }
 }
 
@@ -399,9 +395,8 @@ fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known
     }))
 }
 
-/// A figure of a distribution that lasted this many seconds. `least` is the least time known exactly if only a part of
-/// it is censored.
-fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>, lasted_s: f64) -> Known {
+/// A figure of a distribution that lasted this many seconds.
+fn known_figure(distribution: &Distribution, figure: &str, lasted_s: f64) -> Known {
     let Distribution { count, censored, .. } = *distribution;
     if let Some(bound) = distribution.over_ms.get(figure) {
         return Known::AtLeast(*bound, NumberKind::Duration);
@@ -409,14 +404,11 @@ fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>, l
     let value = distribution.figure(figure).flatten();
     match value {
         _ if count == 0 => Known::Unknown("no times were recorded".to_owned()),
-        Some(_) if figure == "stdev" && censored > 0 => Known::Unknown(format!(
+        _ if figure == "stdev" && censored > 0 => Known::Unknown(format!(
             "{} of {} never ended",
             format_count(censored as f64),
             format_count(count as f64)
         )),
-        Some(min) if figure == "min" && censored > 0 && least.is_none_or(|l| l > min) => {
-            Known::AtLeast(min, NumberKind::Duration)
-        }
         Some(value) => Known::Is(value, NumberKind::Duration),
         None => match (distribution.few.of(figure), quantile_of(figure)) {
             (Some(estimate), Some(quantile)) => {
@@ -437,14 +429,14 @@ fn too_few(figure: &str, count: u64) -> Known {
 
 fn tag_number(tag: &TagSummary, name: &str, lasted_s: f64) -> Option<Known> {
     let (prefix, figure) = name.split_once('.').unwrap_or(("", name));
-    let (distribution, least) = match prefix {
-        "" => (&tag.response_ms, tag.ok_response_ms.min),
-        "ok" => (&tag.ok_response_ms, None),
-        "failed_response" => (&tag.failed_response_ms, None),
+    let distribution = match prefix {
+        "" => &tag.response_ms,
+        "ok" => &tag.ok_response_ms,
+        "failed_response" => &tag.failed_response_ms,
         _ => return None,
     };
     match FIGURES.contains(&figure) {
-        true => Some(known_figure(distribution, figure, least, lasted_s)),
+        true => Some(known_figure(distribution, figure, lasted_s)),
         false => counted(name, &tag.requests, &tag.failures),
     }
 }
