@@ -35,6 +35,7 @@ fn reported(facts: &LoadFacts, seconds: u64, at: impl Fn(u64, &mut Second)) -> V
             series: &series,
             attempted: 100,
             own_limits: OwnLimits { ports: now.ports, ..OwnLimits::default() },
+            held_back: now.held_back,
             stalls: Stalls {
                 count: u64::from(now.still_s > 0.0),
                 total_s: now.still_s,
@@ -54,6 +55,7 @@ struct Second {
     late_ms: u64,
     dropped: u64,
     in_flight: u64,
+    held_back: u64,
     ports: u64,
     still_s: f64,
     throttled_s: f64,
@@ -89,7 +91,10 @@ fn what_was_counted_is_reported_at_once_and_again_when_much_worse() {
     check(
         &open(),
         30,
-        |at, s| s.dropped = if at < 5 { 0 } else { (at - 4) * 3 },
+        |at, s| {
+            s.dropped = if at < 5 { 0 } else { (at - 4) * 3 };
+            s.held_back = s.dropped;
+        },
         // 3 at first, 30 ten seconds later
         // What a schedule drops found no slot.
         &[(5, "dropped", false), (6, "in_flight_cap", false), (14, "dropped", false)],
@@ -122,6 +127,9 @@ fn a_cap_that_is_touched_once_is_no_cap() {
     check(&open(), 30, |at, s| s.in_flight = if at % 2 == 0 { 50 } else { 20 }, &[]);
     check(&open(), 30, |at, s| s.in_flight = if at > 9 { 50 } else { 20 }, &[(11, "in_flight_cap", false)]);
     check(&closed(), 30, |_, s| s.in_flight = 50, &[]);
+    // Only one load thread has no slot left: requests wait there.
+    check(&open(), 30, |at, s| s.held_back = at.saturating_sub(5), &[(7, "in_flight_cap", false)]);
+    check(&open(), 30, |at, s| s.held_back = u64::from(at > 5), &[]);
 }
 
 /// A stop that becomes a spoiled schedule is reported again, though it is not ten times as long.

@@ -200,6 +200,7 @@ fn where_every_request_failed_that_is_said_and_no_longer_load_is_advised() {
     assert_eq!(s.doubts[0].evidence, "none of 50 requests was answered before the load ended");
     let errors = Expr::parse("errors == 0").unwrap().evaluate(&SummaryNumbers::new(&s, &[]));
     assert_eq!(errors.holds, None);
+    assert_eq!(metric::named("errors").expect("a figure").of(&s), Value::Nothing);
     // One success changes that.
     let mut runs = [load("main", 0.0, 1, 10, 10.0)];
     let m = &mut runs[0].measured;
@@ -532,6 +533,47 @@ fn a_generator_without_reserve() {
     // lateness decides if there are due times, and nothing was late
     check(open(100.0), &["p99 < 1s"], false);
     check(LoadFacts { think_s: Some(0.1), ..closed(1) }, &["p99 < 1s"], false);
+}
+
+/// Several loads have a cap each: which one was reached is not known, but that requests waited for a slot is.
+#[test]
+fn one_of_several_loads_reaches_its_cap() {
+    let mut runs = [load("a", 0.0, 500, 10, 10.0), load("b", 0.0, 500, 10, 10.0)];
+    let loads = BTreeMap::from([("a".to_owned(), open(50.0)), ("b".to_owned(), open(50.0))]);
+    let facts = LoadFacts { loads, ..open(100.0) };
+    assert_eq!(kinds(&summarise(input(facts.clone(), &runs))), []);
+    runs[1].measured.connections.held_back = 7;
+    let s = summarise(input(facts, &runs));
+    assert_eq!(kinds(&s), [("in_flight_cap", false)]);
+    assert_eq!(s.doubts[0].evidence, "a load thread reached its share of the cap on requests in flight");
+}
+
+/// Four load threads of which one has all the work: two users, or a second load that sends little.
+#[test]
+fn threads_with_little_to_do_hide_no_busy_one() {
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let check = |busiest_cpu_s: f64, longest_run_delay_s: f64, expect: &[(&str, bool)]| {
+        let generator = Generator {
+            threads: 4,
+            cpu_s: busiest_cpu_s,
+            busiest_cpu_s: Some(busiest_cpu_s),
+            run_delay_s: Some(longest_run_delay_s),
+            longest_run_delay_s: Some(longest_run_delay_s),
+            time_slices: Some(10),
+            ..Generator::default()
+        };
+        let s = summarise(TrialInput { generator, ..input(closed(1), &runs) });
+        assert_eq!(kinds(&s), expect, "{:?}", s.doubts);
+        s.doubts.first().map(|d| d.evidence.clone()).unwrap_or_default()
+    };
+    let busy = check(9.5, 0.0, &[("generator_cpu", false)]);
+    assert!(busy.starts_with("the busiest of 4 load threads was busy for 95 % of the time"), "{busy}");
+    check(8.9, 0.0, &[]);
+    let waits = check(1.0, 0.3, &[("cpu_wait", false)]);
+    let whose =
+        "load threads waited 30.0 ms for a core each time they were ready (3.0 % of the time, on the thread";
+    assert!(waits.starts_with(whose), "{waits}");
+    check(1.0, 0.09, &[]);
 }
 
 #[test]

@@ -89,6 +89,8 @@ pub struct Second {
     pub before: Series,
     /// Measurements by tag.
     pub by_tag: BTreeMap<String, TagMeasured>,
+    /// Numbers captured in this second from answers to requests due in the window, by name.
+    pub numbers: BTreeMap<String, Numbers>,
     /// Ids of the requests that ended in this second.
     pub ids: Ids,
 }

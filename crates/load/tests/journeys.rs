@@ -19,6 +19,7 @@ use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadResult, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::counts::example::Example;
+use loadlab_record::counts::numbers::Numbers;
 use loadlab_record::spec::bound::{Bound, Operator};
 use loadlab_record::spec::escape::Escape;
 use loadlab_record::spec::schedule::Think;
@@ -1073,7 +1074,8 @@ fn what_is_captured_as_a_number_is_counted() {
         journey
     };
     let closed = Model::Closed { users: 3 };
-    let plain = go(&spec(closed.clone(), Until::Repeats(5), journey()), Shop::default()).0;
+    let once = spec(closed.clone(), Until::Repeats(5), journey());
+    let plain = go(&once, Shop::default()).0;
     let load = shopping_over_http2(closed, Until::Repeats(5), journey(), 4);
     let over = go_over(&load, Over::new(Shop::default(), None)).0;
     for outcome in [plain, over] {
@@ -1083,6 +1085,14 @@ fn what_is_captured_as_a_number_is_counted() {
             (15, Some(9.5), Some(9.5), Some(9.5))
         );
     }
+    // Each is in the second in which its answer came.
+    let mut of_seconds = Numbers::default();
+    let outcome = simulate(&once, &Control::default(), &mut Sim::new(Shop::default()), &mut |event| {
+        if let LoadEvent::Second(second) = event {
+            second.numbers.values().for_each(|numbers| of_seconds.merge(numbers));
+        }
+    });
+    assert_eq!(of_seconds, outcome.unwrap().measured.numbers["price"]);
 }
 
 #[test]

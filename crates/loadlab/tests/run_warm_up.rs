@@ -6,7 +6,7 @@ use crate::run_support::{Lab, component, plan};
 
 fn load(warmup: &str) -> String {
     format!(
-        "load:\n  users: 4\n  duration: 20s\n  warmup: {warmup}\n  journey: [{{ get: \"http://127.0.0.1:${{components.web.port}}/\", tags: [page] }}]\n"
+        "load:\n  users: 4\n  duration: 20s\n  warmup: {warmup}\n  journey: [{{ get: \"http://127.0.0.1:${{components.web.port}}/\", tags: [page], capture: {{ size: {{ header: content-length, number: true }} }} }}]\n"
     )
 }
 
@@ -39,11 +39,13 @@ fn a_warm_up_is_found_left_out_and_reported() {
         notes.iter().any(|n| n["text"].as_str().is_some_and(|t| t.starts_with("warm-up detected"))),
         "{notes:?}"
     );
-    // counts cover the whole load; times and rates cover only the part after the warm-up, including those of tags
+    // Counts cover the whole load; times, rates and captured numbers cover only the part after the warm-up, including
+    // those of tags.
     let of = |path: &str| summary.pointer(path).and_then(serde_json::Value::as_u64).expect("a count");
     let (ok, timed) = (of("/requests/ok"), of("/response_ms/count"));
     assert!(timed < ok, "{summary:#}");
     assert_eq!(timed, of("/by_tag/page/response_ms/count"));
+    assert_eq!(timed, of("/numbers/size/count"));
     let ticks = record.lines("default", 1, "ticks.jsonl");
     let after = ticks.iter().filter(|t| t["from_s"].as_f64().is_some_and(|s| s >= from_s - 0.05));
     assert_eq!(timed, after.filter_map(|t| t["ok"].as_u64()).sum::<u64>());

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
 use loadlab_record::counts::hlog::Interval;
-use loadlab_record::counts::load::Tick;
+use loadlab_record::counts::load::{Counts, Tick};
 use loadlab_record::counts::quantile::{Estimate, FewSamples};
 use loadlab_record::documents::figure::NumberKind;
-use loadlab_record::documents::summary::{Distribution, Summary};
+use loadlab_record::documents::summary::{Distribution, LoadSummary, Requests, Summary};
 use loadlab_record::expr::{
     Between, Evaluated, Expr, Figure, Known, MAX_DEPTH, NAMES, NumberSource, SummaryNumbers, TrialPart,
     Window, built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
@@ -607,7 +607,11 @@ fn numbers_of_a_window() {
     time("service.p50", 0.0, 1.0, 1.0);
     time("late.mean", 0.0, 2.0, 1.5);
     let censored = Known::AtLeast(4.0, NumberKind::Duration);
-    assert_eq!((at("max", 0.0, 4.0), at("p50", 3.0, 4.0)), (censored.clone(), censored));
+    assert_eq!((at("max", 0.0, 4.0), at("p50", 3.0, 4.0)), (censored.clone(), censored.clone()));
+    // The fastest is known unless none ended.
+    time("min", 0.0, 4.0, 1.0);
+    assert_eq!(at("min", 3.0, 4.0), censored);
+    assert_eq!(at("stdev", 2.0, 4.0), Known::Unknown("100 of 200 never ended".to_owned()));
     assert_eq!(at("errors", 2.0, 4.0), Known::Is(0.025, NumberKind::Fraction));
     assert_eq!(at("reset", 0.0, 3.0), Known::Is(3.0, NumberKind::Plain));
     assert_eq!(at("goodput", 2.0, 4.0), Known::Is(97.5, NumberKind::Rate));
@@ -644,6 +648,53 @@ fn numbers_of_a_window() {
     assert_eq!(bare, Known::Unknown("it needs the histograms of latency.hlog".to_owned()));
     let expr = Expr::parse("max[0s..3s] < 2 * p50[0s..3s] and errors[3s..4s] > 2.9%").unwrap();
     assert_eq!(expr.evaluate(&numbers).holds, Some(true));
+}
+
+/// A server that hangs fails no request before its timeout, which may come after the part, or after the load.
+#[test]
+fn errors_are_unknown_where_requests_were_started_and_none_ended() {
+    let tick = |second: u32, ok: u64| {
+        let (from_s, counts) =
+            (f64::from(second), Counts { due: 100, started: 100, ok, ..Counts::default() });
+        Tick {
+            load: "main".to_owned(),
+            batch: second / 2,
+            from_s,
+            to_s: from_s + 1.0,
+            counts,
+            ..Tick::default()
+        }
+    };
+    let ticks = [tick(0, 100), tick(1, 90), tick(2, 0), tick(3, 0)];
+    let requests = |started: u64, ok: u64| Requests {
+        due: started,
+        started,
+        ok,
+        in_flight: started - ok,
+        ..Requests::default()
+    };
+    let mut summary = summary();
+    let batch = |ok: u64| LoadSummary { requests: requests(200, ok), ..LoadSummary::default() };
+    summary.by_batch = [(1, batch(190)), (2, batch(0))].into();
+    summary.by_tag.get_mut("page").unwrap().requests = requests(1, 0);
+    let numbers = SummaryNumbers::new(&summary, &ticks);
+    let evaluate = |text: &str| Expr::parse(text).unwrap().evaluate(&numbers);
+    for known in ["errors[0s..3s] == 0", "errors[1s..2s] == 0", "errors[batch 1] == 0", "tag.a.b.errors < 2%"]
+    {
+        assert_eq!(evaluate(known).holds, Some(true), "{known}");
+    }
+    for unknown in ["errors[2s..4s] == 0", "errors[batch 2] == 0"] {
+        let found = evaluate(unknown);
+        assert_eq!(found.holds, None, "{unknown}");
+        assert!(found.note.unwrap().ends_with("is unknown: 200 requests were started, and none ended"));
+    }
+    assert_eq!(
+        evaluate("tag.page.errors == 0").note.as_deref(),
+        Some("`tag.page.errors` is unknown: one request was started, and it did not end")
+    );
+    summary.requests = requests(400, 0);
+    let errors = SummaryNumbers::new(&summary, &ticks).number("errors", None);
+    assert_eq!(errors, Known::Unknown("400 requests were started, and none ended".to_owned()));
 }
 
 /// What is known of a percentile of a part, directly or by another figure, is known of that part: its largest sample, too.

@@ -125,11 +125,14 @@ pub fn describe_generator(g: &Generator, length_s: f64) -> Vec<String> {
         _ => format!(" on cores {}", cpus.join(",")),
     };
     let mut texts = vec![format!("{}, {}{bound}", g.io, plural(g.threads, "thread", "threads"))];
-    let threads_s = g.threads as f64 * length_s;
-    if threads_s > 0.0 {
-        texts.push(format!("{} busy", percent(figures::round(g.cpu_s / threads_s, 3))));
-        if let Some(delay_s) = g.run_delay_s {
-            texts.push(format!("waited for a core {}", percent(figures::round(delay_s / threads_s, 2))));
+    // Threads with little or no share of the load say nothing about the others.
+    let is_mean = g.threads == 1 || g.busiest_cpu_s.is_none();
+    let (busiest, most) = if is_mean { ("", "") } else { ("the busiest ", "at most ") };
+    if let Some(cpu_s) = g.busiest_s().filter(|_| length_s > 0.0) {
+        texts.push(format!("{busiest}{} busy", percent(figures::round(cpu_s / length_s, 3))));
+        if let Some(delay_s) = g.longest_delay_s() {
+            let share = percent(figures::round(delay_s / length_s, 2));
+            texts.push(format!("waited for a core {most}{share}"));
         }
     }
     if let Some(throttled_s) = g.throttled_s.filter(|s| *s > 0.0) {

@@ -170,7 +170,7 @@ fn at_eighty_columns() {
       p99.99      > 48.5 ms     ≥ 48.5 ms      ≥ 400 µs     ≥ 90.0 µs
       max          > 1.00 s       48.5 ms        400 µs       90.0 µs
       mean        > 3.09 ms       2.99 ms        400 µs       90.0 µs
-      stdev         11.0 ms       4.66 ms          0 ns         16 ns
+      stdev               –       4.66 ms          0 ns         16 ns
       ~: estimated from few samples; `--json` has the intervals.
       10 response times were cut off by timeout, drop or the end of the load and
       count as at least their age.
@@ -245,7 +245,7 @@ fn at_forty_columns() {
       p99.99      > 48.5 ms     ≥ 48.5 ms
       max          > 1.00 s       48.5 ms
       mean        > 3.09 ms       2.99 ms
-      stdev         11.0 ms       4.66 ms
+      stdev               –       4.66 ms
 
                      failed       connect
       min            400 µs       90.0 µs
@@ -373,6 +373,19 @@ fn what_the_generator_suffered() {
     check(
         Generator { throttled_s: Some(0.2), stalls: still, suspended_s: Some(30.0), ..quiet },
         "epoll, 1 thread · 10.0 % busy · stopped by a CPU limit for 200 ms · stalled for 700 ms · suspended for 30.0 s · 0 B at most · 0 connections at most",
+    );
+    let of_four = Generator {
+        io: "epoll".into(),
+        threads: 4,
+        cpu_s: 9.6,
+        busiest_cpu_s: Some(9.5),
+        run_delay_s: Some(0.2),
+        longest_run_delay_s: Some(0.2),
+        ..Generator::default()
+    };
+    check(
+        of_four,
+        "epoll, 4 threads · the busiest 95.0 % busy · waited for a core at most 2.0 % · 0 B at most · 0 connections at most",
     );
 }
 

@@ -280,6 +280,29 @@ fn a_cap_that_is_reached_and_requests_that_are_dropped() {
     assert_eq!((kinds(&s), s.connections.peak), (vec![], 100));
 }
 
+/// Each load thread has a share of the slots: one has no slot left while the other has, and the cap is not reached.
+#[test]
+fn a_thread_that_has_reached_its_share_of_the_cap() {
+    // The two threads take turns, 10 ms apart: what one of them sends takes 200 ms, and its five slots carry 25 of 50
+    // requests per second.
+    let is_slow = |at_ns: u64| ((at_ns + 5 * MS) / (10 * MS)).is_multiple_of(2);
+    let service = |_: ConnId, at_ns: u64| if is_slow(at_ns) { 200 * MS } else { MS };
+    let run = |when_behind| {
+        let mut two = spec(rate(100.0, 10, when_behind));
+        two.threads = 2;
+        let s = go(&two, Sim::new(Stub::new(service)));
+        assert!(s.connections.in_flight_peak < Some(10), "{:?}", s.connections);
+        let doubt = s.doubts.iter().find(|d| d.kind == "in_flight_cap").expect("requests were held back");
+        let reached = "a load thread reached its share of the cap of 10 requests in flight";
+        assert!(!doubt.grave && doubt.evidence.starts_with(reached), "{}", doubt.evidence);
+        (s.connections.held_back, s.requests.dropped)
+    };
+    let (held_back, dropped) = run(WhenBehind::Queue);
+    assert!(held_back > dropped, "some of {held_back} were sent later, {dropped} were not");
+    let (held_back, dropped) = run(WhenBehind::Drop);
+    assert_eq!(held_back, dropped);
+}
+
 #[test]
 fn littles_law_finds_times_that_were_lost() {
     let spec = spec(users(20));

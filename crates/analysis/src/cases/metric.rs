@@ -407,8 +407,10 @@ pub const LOADLAB_METRICS: [Metric; 14] = [
     }),
     Metric::new("goodput_max", "best second", Unit::PerS, |s| s.rate_per_s.ok_max.into()),
     Metric::new("errors", "failed share of started requests", Unit::Share, |s| {
+        // If none ended, it is not known how many fail.
         let started = s.started_by_loadlab();
-        (started > 0).then(|| s.requests.failed as f64 / started as f64).into()
+        let is_known = started > 0 && s.ended_by_loadlab() > 0;
+        is_known.then(|| s.requests.failed as f64 / started as f64).into()
     }),
     Metric::new("dropped", "due and never sent", Unit::Count, |s| Value::Known(s.requests.dropped as f64)),
     Metric::new("in_flight", "still in flight at the end", Unit::Count, |s| {

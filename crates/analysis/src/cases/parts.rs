@@ -158,7 +158,8 @@ fn errors(part: &Part, _: &'static str, summary: &Summary) -> Value {
         Part::Batch(_) => summary.load.has_programs(),
         Part::Step(_) | Part::Component(_) | Part::Probe(_) => false,
     };
-    let of = requests(part, summary).filter(|of| of.requests.started > 0 && !has_programs);
+    let is_known = |of: &Of<'_>| of.requests.started > 0 && of.requests.ended() > 0 && !has_programs;
+    let of = requests(part, summary).filter(is_known);
     of.map(|of| of.requests.failed as f64 / of.requests.started as f64).into()
 }
 

@@ -263,31 +263,37 @@ fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doub
     )
 }
 
-/// The cap on requests in flight was reached: from then on the open model waits like a closed one.
+/// The cap on requests in flight was reached: from then on the open model waits like a closed one. Each load thread has
+/// a share of the cap, so arrivals may be held back on one thread while the others have slots left.
 fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    let cap = grounds.planned.max_in_flight.filter(|_| summary.load.model == LoadModel::Open)?;
+    // With several loads, each has its own.
+    let cap = grounds.planned.max_in_flight.filter(|_| summary.load.model == LoadModel::Open);
     // A record that was cut off has only its ticks. Connections do not count: held ones have no request.
     let in_ticks = grounds.ticks.iter().map(|t| t.counts.in_flight).max().unwrap_or(0);
     // If arrivals are users, the cap is on users, including those that think.
     let users = summary.connections.users_peak;
-    if in_ticks.max(users.or(summary.connections.in_flight_peak).unwrap_or(0)) < cap {
+    let most = in_ticks.max(users.or(summary.connections.in_flight_peak).unwrap_or(0));
+    let is_reached = cap.is_some_and(|cap| most >= cap);
+    if !is_reached && summary.connections.held_back == 0 {
         return None;
     }
-    let blocked = summary
-        .blocked_ms
-        .max
-        .map_or(String::new(), |max| format!("; requests waited up to {} for a slot", ms(max)));
+    let of_what = if users.is_some() { "concurrent users" } else { "requests in flight" };
+    let cap_text = match cap {
+        Some(cap) => format!("the cap of {} {of_what}", format_count(cap as f64)),
+        None => format!("the cap on {of_what}"),
+    };
+    let reached = match is_reached {
+        true => format!("{cap_text} was reached"),
+        false => format!("a load thread reached its share of {cap_text}"),
+    };
+    // Of several loads, users with a pace may have been what requests waited for.
+    let blocked = summary.blocked_ms.max.filter(|_| cap.is_some());
+    let blocked =
+        blocked.map_or(String::new(), |max| format!("; requests waited up to {} for a slot", ms(max)));
     doubt(
         doubt_kind::IN_FLIGHT_CAP,
         false,
-        match users {
-            None => {
-                format!("the cap of {} requests in flight was reached{blocked}", format_count(cap as f64))
-            }
-            Some(_) => {
-                format!("the cap of {} concurrent users was reached{blocked}", format_count(cap as f64))
-            }
-        },
+        format!("{reached}{blocked}"),
         "the system is behind, or the cap is too low (`--max-in-flight`); response times include the wait for a slot",
     )
 }

@@ -37,6 +37,8 @@ pub struct SoFar<'a> {
     pub attempted: u64,
     /// Those that failed on limits of loadlab's own machine.
     pub own_limits: OwnLimits,
+    /// Arrivals that found all slots of their load thread taken.
+    pub held_back: u64,
     /// Periods in which a load thread did not run.
     pub stalls: Stalls,
     /// Time loadlab was stopped by a CPU limit, seconds; `None` if unknown.
@@ -52,8 +54,8 @@ pub struct LiveDoubts {
     own_limits: HoldTimer,
     capped: HoldTimer,
     dropped: HoldTimer,
-    /// Requests dropped up to the last check.
-    dropped_before: u64,
+    /// Arrivals held back up to the last check.
+    held_back_before: u64,
 }
 
 /// The state of one kind of doubt.
@@ -96,14 +98,14 @@ impl LiveDoubts {
         let throttled = now.throttled_s.and_then(|s| throttled_so_far(s, now.at_s, load, grave));
         let own = now.own_limits;
         let dropped = (now.counts.dropped, now.counts.due);
-        // A schedule drops what finds no slot; one may be free again at the moment of the check.
-        let drops = now.counts.dropped > std::mem::replace(&mut self.dropped_before, now.counts.dropped);
+        // A slot may be free again at the moment of the check, and other threads may have some left.
+        let holds_back = now.held_back > std::mem::replace(&mut self.held_back_before, now.held_back);
         [
             self.late.check(late.map(of(1.0)), LATE_FOR),
             self.throttled.check(throttled.map(of(now.throttled_s.unwrap_or(0.0))), 1),
             self.stalls.check(stalls(now.stalls).map(of(now.stalls.total_s)), 1),
             self.own_limits.check(client_limit_so_far(own, now.attempted).map(of(own.total() as f64)), 1),
-            self.capped.check(capped(load, planned, now, drops).map(of(1.0)), CAPPED_FOR),
+            self.capped.check(capped(load, planned, now, holds_back).map(of(1.0)), CAPPED_FOR),
             self.dropped
                 .check(dropped_so_far(dropped.0, dropped.1, load, planned).map(of(dropped.0 as f64)), 1),
         ]
@@ -123,15 +125,19 @@ fn stalls(still: Stalls) -> Option<Doubt> {
     )
 }
 
-fn capped(load: &LoadFacts, planned: &Planned, now: &SoFar<'_>, drops: bool) -> Option<Doubt> {
-    let is_reached = |cap: &u64| load.model == LoadModel::Open && (drops || now.counts.in_flight >= *cap);
-    let cap = planned.max_in_flight.filter(is_reached)?;
+fn capped(load: &LoadFacts, planned: &Planned, now: &SoFar<'_>, holds_back: bool) -> Option<Doubt> {
+    let cap = planned.max_in_flight.filter(|_| load.model == LoadModel::Open)?;
+    let is_reached = now.counts.in_flight >= cap;
+    if !is_reached && !holds_back {
+        return None;
+    }
+    let whose = if is_reached { "" } else { "a load thread's share of " };
     let cap = loadlab_record::text::units::format_count(cap as f64);
     doubt(
         doubt_kind::IN_FLIGHT_CAP,
         false,
         format!(
-            "the cap of {cap} requests in flight is reached; requests due now wait for a slot or are dropped"
+            "{whose}the cap of {cap} requests in flight is reached; requests due now wait for a slot or are dropped"
         ),
         "the system is behind, or the cap is too low (`--max-in-flight`); response times include the wait for a slot",
     )

@@ -161,18 +161,21 @@ fn cpu_stats(groups: &str) -> Vec<CpuStat> {
     around.map(|dir| CpuStat { path: path(dir), field, unit_ns }).collect()
 }
 
-/// Sums the usage of all load threads.
+/// Sums the usage of all load threads. Some may have no share of the load, so the busiest one is reported as well.
 pub fn sum(io: &str, cpus: &[usize], uses: &[ThreadUse], throttled_ns: Option<u64>) -> Generator {
+    let seconds = |ns: u64| ns as f64 / 1e9;
     let delays: Option<Vec<u64>> = uses.iter().map(|u| u.run_delay_ns).collect();
     let slices: Option<Vec<u64>> = uses.iter().map(|u| u.time_slices).collect();
     Generator {
         io: io.to_owned(),
         threads: uses.len() as u64,
         cpus: cpus.iter().map(|c| *c as u64).collect(),
-        cpu_s: uses.iter().map(|u| u.cpu_ns as f64 / 1e9).sum(),
-        run_delay_s: delays.map(|d| d.iter().map(|ns| *ns as f64 / 1e9).sum()),
+        cpu_s: uses.iter().map(|u| seconds(u.cpu_ns)).sum(),
+        busiest_cpu_s: uses.iter().map(|u| u.cpu_ns).max().map(seconds),
+        longest_run_delay_s: delays.as_ref().and_then(|d| d.iter().copied().max()).map(seconds),
+        run_delay_s: delays.map(|d| d.into_iter().map(seconds).sum()),
         time_slices: slices.map(|s| s.iter().sum()),
-        throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
+        throttled_s: throttled_ns.map(seconds),
         peak_rss_bytes: peak_rss_bytes(),
         ..Generator::default()
     }
@@ -264,6 +267,22 @@ mod tests {
         let after = [first[0], first[1] + slept, first[2]];
         assert_eq!(read(&[after; READINGS]).since_ns(before), slept - 10 - 10);
         assert_eq!(before.since_ns(read(&[after; READINGS])), 0);
+    }
+
+    #[test]
+    fn a_busy_thread_is_not_hidden_by_those_without_a_share() {
+        let used = |cpu_ns: u64, run_delay_ns: u64| ThreadUse {
+            cpu_ns,
+            run_delay_ns: Some(run_delay_ns),
+            time_slices: Some(10),
+        };
+        let uses = [used(1_000, 0), used(9_500_000_000, 400_000_000), used(2_000, 0), used(1_000, 0)];
+        let generator = sum("sim", &[], &uses, None);
+        assert_eq!((generator.threads, generator.time_slices), (4, Some(40)));
+        assert_eq!((generator.busiest_s(), generator.longest_delay_s()), (Some(9.5), Some(0.4)));
+        // Where the kernel reports no waits, there is no longest one.
+        let unknown = ThreadUse { run_delay_ns: None, ..used(1_000, 0) };
+        assert_eq!(sum("sim", &[], &[uses[1], unknown], None).longest_run_delay_s, None);
     }
 
     #[test]

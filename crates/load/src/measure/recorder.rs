@@ -293,6 +293,11 @@ impl Recorder {
         }
     }
 
+    /// Counts an arrival that finds no slot: it waits, or is dropped.
+    pub fn held_back(&mut self) {
+        self.delta.connections.held_back += 1;
+    }
+
     /// Counts a dropped request.
     pub fn dropped(&mut self, request: &Request, due_ns: u64, now_ns: u64) {
         self.delta.counts.dropped += 1;

@@ -2,6 +2,7 @@
 
 use loadlab_record::counts::example::{Example, MAX_EXAMPLES};
 use loadlab_record::counts::load::{Measured, PerUser, TagMeasured, Tick, TickMs, Window};
+use loadlab_record::counts::numbers::Numbers;
 use loadlab_record::documents::summary::{Generator, Stalls};
 use loadlab_record::text::time::SECOND_NS;
 
@@ -184,6 +185,9 @@ impl<'s> Collector<'s> {
         let make = || Second { tick: tick(), ..Second::default() };
         let second = self.seconds.of(delta.from_ns..until_ns, delta.worker, gauges, make);
         add_to_second(second, delta, &by_tag);
+        for (name, numbers) in captured(self.spec, delta) {
+            second.numbers.entry(name.clone()).or_default().merge(numbers);
+        }
         second.ids.append(&mut delta.ids);
         self.totals.in_order.merge(std::mem::take(&mut delta.in_order));
         second.tick.to_s = second.tick.to_s.max(delta.until_ns as f64 / 1e9);
@@ -202,8 +206,7 @@ impl<'s> Collector<'s> {
         for (tag, measured) in by_tag {
             totals.by_tag.entry(tag.clone()).or_default().merge(measured);
         }
-        let names = self.spec.journey.iter().flat_map(|j| &j.numbers);
-        for ((_, name), numbers) in names.zip(&delta.numbers).filter(|(_, n)| n.count() > 0) {
+        for (name, numbers) in captured(self.spec, delta) {
             self.now.numbers.entry(name.clone()).or_default().merge(numbers);
         }
         self.now.series.merge(&delta.window);
@@ -313,6 +316,12 @@ fn statuses(delta: &Delta) -> impl Iterator<Item = (u16, u64)> + '_ {
 
 fn named<'b>(names: &[String], tags: &'b [TagMeasured]) -> Vec<(String, &'b TagMeasured)> {
     names.iter().cloned().zip(tags).collect()
+}
+
+/// Numbers that were captured, with their names.
+fn captured<'a>(spec: &'a LoadSpec, delta: &'a Delta) -> impl Iterator<Item = (&'a String, &'a Numbers)> {
+    let names = spec.journey.iter().flat_map(|j| &j.numbers).map(|(_, name)| name);
+    names.zip(&delta.numbers).filter(|(_, numbers)| numbers.count() > 0)
 }
 
 fn add_to_second(second: &mut Second, delta: &Delta, by_tag: &[(String, &TagMeasured)]) {

@@ -148,6 +148,9 @@ impl Counted for Second {
         for (tag, measured) in &later.by_tag {
             self.by_tag.entry(tag.clone()).or_default().merge(measured);
         }
+        for (name, numbers) in &later.numbers {
+            self.numbers.entry(name.clone()).or_default().merge(numbers);
+        }
         self.ids.append(&mut later.ids);
     }
 
@@ -158,6 +161,7 @@ impl Counted for Second {
         self.window.clear();
         self.before.clear();
         self.by_tag.values_mut().for_each(TagMeasured::clear);
+        self.numbers.clear();
         self.ids = Ids::default();
     }
 }

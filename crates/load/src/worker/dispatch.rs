@@ -121,6 +121,10 @@ impl<'r> Worker<'r> {
             // No overtaking: at the schedule's end slots become free while earlier arrivals still wait.
             let free = if open.backlog.len() == 0 { open.free.pop() } else { None };
             let is_full = free.is_none() && self.slots.exchanges.len() >= open.cap;
+            // When the load stops there are fewer slots than the cap allows.
+            if is_full && self.stopped.is_none() {
+                self.measure.recorder.held_back();
+            }
             if is_full && open.when_behind == WhenBehind::Queue {
                 open.backlog.push(now);
                 continue;

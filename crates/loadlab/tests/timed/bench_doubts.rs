@@ -271,8 +271,10 @@ fn a_system_that_is_behind() {
     // Held connections are not requests, so the cap is far away.
     let json = held.wait().json();
     assert!(n(&json, "connections.peak") >= 40, "{json:#}");
-    let most = n(&json, "connections.in_flight_peak");
-    assert_eq!(doubts(&json).contains(&"in_flight_cap".to_owned()), most >= 30, "{json:#}");
+    // On a busy machine they may reach it, or one load thread its share of it.
+    let is_capped =
+        n(&json, "connections.in_flight_peak") >= 30 || !json["connections"]["held_back"].is_null();
+    assert_eq!(doubts(&json).contains(&"in_flight_cap".to_owned()), is_capped, "{json:#}");
 }
 
 /// A server that answers every tenth connection a hundred times slower, and one that is fair.

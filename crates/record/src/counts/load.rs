@@ -328,6 +328,10 @@ pub struct Connections {
     /// otherwise absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users_peak: Option<u64>,
+    /// Arrivals of the open model, requests or users, that found all slots of their load thread taken: they waited, or
+    /// were dropped. A thread may have no slot left while others have. Absent if none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub held_back: u64,
     /// How requests were spread over users; `null` if each user has its own number of requests, or there are no users.
     #[serde(default)]
     pub per_user: Option<PerUser>,
@@ -344,6 +348,7 @@ impl Connections {
         self.reused += other.reused;
         self.requests_resent += other.requests_resent;
         self.resent_after_reset += other.resent_after_reset;
+        self.held_back += other.held_back;
         self.own_limits.merge(other.own_limits);
     }
 }

@@ -57,17 +57,12 @@ impl<'a> SummaryNumbers<'a> {
         let s = self.summary;
         let (prefix, figure) = name.split_once('.').unwrap_or(("response", name));
         if FIGURES.contains(&figure)
-            && let Some((distribution, least)) = self.distribution(prefix)
+            && let Some(distribution) = self.distribution(prefix)
         {
-            return Some(known_figure(distribution, figure, least, s.window.length_s()));
+            return Some(known_figure(distribution, figure, s.window.length_s()));
         }
         if name == "errors" && !s.load.is_command() {
-            let Requests { failed, in_flight, .. } = s.requests;
-            if s.availability.is_none() && in_flight > 0 {
-                // None has ended: a server that hangs fails no request before its timeout.
-                return Some(Known::Unknown(format!("{}, and none was answered", open_requests(in_flight))));
-            }
-            return Some(errors(failed, s.started_by_loadlab()));
+            return Some(errors(s.requests.failed, s.ended_by_loadlab(), s.started_by_loadlab()));
         }
         if let Some(count) = self.count(name, &s.requests, &s.failures) {
             return Some(count);
@@ -113,29 +108,28 @@ impl<'a> SummaryNumbers<'a> {
         Some(if self.summary.load.is_command() && !is_seen { not_measured() } else { count })
     }
 
-    /// The counts of some ticks without those of programs.
-    fn sent_by_loadlab(&self, ticks: impl Iterator<Item = &'a Tick>) -> Counts {
+    /// The requests of some ticks without those of programs.
+    fn sent_by_loadlab(&self, ticks: impl Iterator<Item = &'a Tick>) -> Requests {
         let mut counts = Counts::default();
         let own = ticks.filter(|tick| !self.summary.load.is_program(&tick.load));
         own.for_each(|tick| counts.merge(&tick.counts));
-        counts
+        Requests::from(&counts)
     }
 
-    /// A distribution by its prefix, and the least time that is known exactly in it.
-    fn distribution(&self, prefix: &str) -> Option<(&'a Distribution, Option<f64>)> {
+    /// A distribution by its prefix.
+    fn distribution(&self, prefix: &str) -> Option<&'a Distribution> {
         let s = self.summary;
-        let plain = |d: &'a Distribution| Some((d, None));
-        match prefix {
-            "response" => Some((&s.response_ms, s.ok_response_ms.min)),
-            "ok" => plain(&s.ok_response_ms),
-            "failed_response" => plain(&s.failed_response_ms),
-            "service" => plain(&s.service_ms),
-            "late" => plain(&s.late_ms),
-            "blocked" => plain(&s.blocked_ms),
-            "connect" => plain(&s.connect_ms),
-            "tls" => plain(&s.tls_ms),
-            _ => None,
-        }
+        Some(match prefix {
+            "response" => &s.response_ms,
+            "ok" => &s.ok_response_ms,
+            "failed_response" => &s.failed_response_ms,
+            "service" => &s.service_ms,
+            "late" => &s.late_ms,
+            "blocked" => &s.blocked_ms,
+            "connect" => &s.connect_ms,
+            "tls" => &s.tls_ms,
+            _ => return None,
+        })
     }
 
     /// `tag.NAME.REST`, where both parts may contain dots.
@@ -203,22 +197,19 @@ impl<'a> SummaryNumbers<'a> {
     fn of_batch(&self, name: &str, number: u32) -> Option<Known> {
         let batch = self.summary.by_batch.get(&number)?;
         let (prefix, figure) = name.split_once('.').unwrap_or(("response", name));
-        let of_times = |distribution: &Distribution, least: Option<f64>| {
-            known_figure(distribution, figure, least, batch.window.length_s())
-        };
+        let of_times =
+            |distribution: &Distribution| Some(known_figure(distribution, figure, batch.window.length_s()));
         match (name, prefix) {
             ("rate", _) => Some(Known::Is(batch.rate_per_s.started, NumberKind::Rate)),
             ("goodput", _) => Some(Known::Is(batch.rate_per_s.ok, NumberKind::Rate)),
-            (_, "response") if FIGURES.contains(&figure) => {
-                Some(of_times(&batch.response_ms, batch.ok_response_ms.min))
-            }
-            (_, "ok") if FIGURES.contains(&figure) => Some(of_times(&batch.ok_response_ms, None)),
+            (_, "response") if FIGURES.contains(&figure) => of_times(&batch.response_ms),
+            (_, "ok") if FIGURES.contains(&figure) => of_times(&batch.ok_response_ms),
             ("accepted", _) if self.summary.loss.is_none() => Some(plain(batch.requests.ok)),
             ("in_flight", _) => None,
             // The batch's counts include what programs made in it; its ticks tell loads apart.
             ("errors", _) if self.summary.load.has_programs() && !self.summary.load.is_command() => {
                 let own = self.sent_by_loadlab(self.ticks.iter().filter(|t| t.batch + 1 == number));
-                Some(errors(own.failed(), own.started))
+                Some(errors(own.failed, own.ended(), own.started))
             }
             _ => self.count(name, &batch.requests, &batch.failures),
         }
@@ -239,7 +230,7 @@ impl<'a> SummaryNumbers<'a> {
         let inside = self.ticks.iter().filter(|t| is_inside(t.from_s, t.to_s, window));
         if name == "errors" && !self.summary.load.is_command() {
             let own = self.sent_by_loadlab(inside);
-            return Some(errors(own.failed(), own.started));
+            return Some(errors(own.failed, own.ended(), own.started));
         }
         let mut counts = Counts::default();
         let (mut from_s, mut to_s) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -309,7 +300,7 @@ impl<'a> SummaryNumbers<'a> {
             let response = [Some("response".to_owned()), Some("response_censored".to_owned())];
             return self.figure_within(&response, figure, window);
         }
-        known_figure(&distribution, figure, None, window.length_s())
+        known_figure(&distribution, figure, window.length_s())
     }
 }
 
@@ -379,15 +370,15 @@ fn not_measured() -> Known {
     )
 }
 
-fn open_requests(in_flight: u64) -> String {
-    let plural = if in_flight == 1 { "request was" } else { "requests were" };
-    format!("{} {plural} still in flight at the end", format_count(in_flight as f64))
-}
-
-/// Failures as a share of the requests that were started.
-fn errors(failed: u64, started: u64) -> Known {
-    let share = (started > 0).then(|| failed as f64 / started as f64);
-    optional(share, NumberKind::Fraction, "nothing was started")
+/// Failures as a share of the requests that were started. It is unknown if none ended: a server that hangs fails no
+/// request before its timeout.
+fn errors(failed: u64, ended: u64, started: u64) -> Known {
+    match (started, ended) {
+        (0, _) => Known::Unknown("nothing was started".to_owned()),
+        (1, 0) => Known::Unknown("one request was started, and it did not end".to_owned()),
+        (n, 0) => Known::Unknown(format!("{} requests were started, and none ended", format_count(n as f64))),
+        _ => Known::Is(failed as f64 / started as f64, NumberKind::Fraction),
+    }
 }
 
 /// A count by its name, and the share of errors.
@@ -399,14 +390,13 @@ fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known
         "ok" => requests.ok,
         "failed" => requests.failed,
         "in_flight" => requests.in_flight,
-        "errors" => return Some(errors(requests.failed, requests.started)),
+        "errors" => return Some(errors(requests.failed, requests.ended(), requests.started)),
         _ => failures.get(Failure::ALL.into_iter().find(|f| f.name() == name)?),
     }))
 }
 
-/// A figure of a distribution that lasted this many seconds. `least` is the least time known exactly if only a part of
-/// it is censored.
-fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>, lasted_s: f64) -> Known {
+/// A figure of a distribution that lasted this many seconds.
+fn known_figure(distribution: &Distribution, figure: &str, lasted_s: f64) -> Known {
     let Distribution { count, censored, .. } = *distribution;
     if let Some(bound) = distribution.over_ms.get(figure) {
         return Known::AtLeast(*bound, NumberKind::Duration);
@@ -414,14 +404,11 @@ fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>, l
     let value = distribution.figure(figure).flatten();
     match value {
         _ if count == 0 => Known::Unknown("no times were recorded".to_owned()),
-        Some(_) if figure == "stdev" && censored > 0 => Known::Unknown(format!(
+        _ if figure == "stdev" && censored > 0 => Known::Unknown(format!(
             "{} of {} never ended",
             format_count(censored as f64),
             format_count(count as f64)
         )),
-        Some(min) if figure == "min" && censored > 0 && least.is_none_or(|l| l > min) => {
-            Known::AtLeast(min, NumberKind::Duration)
-        }
         Some(value) => Known::Is(value, NumberKind::Duration),
         None => match (distribution.few.of(figure), quantile_of(figure)) {
             (Some(estimate), Some(quantile)) => {
@@ -442,14 +429,14 @@ fn too_few(figure: &str, count: u64) -> Known {
 
 fn tag_number(tag: &TagSummary, name: &str, lasted_s: f64) -> Option<Known> {
     let (prefix, figure) = name.split_once('.').unwrap_or(("", name));
-    let (distribution, least) = match prefix {
-        "" => (&tag.response_ms, tag.ok_response_ms.min),
-        "ok" => (&tag.ok_response_ms, None),
-        "failed_response" => (&tag.failed_response_ms, None),
+    let distribution = match prefix {
+        "" => &tag.response_ms,
+        "ok" => &tag.ok_response_ms,
+        "failed_response" => &tag.failed_response_ms,
         _ => return None,
     };
     match FIGURES.contains(&figure) {
-        true => Some(known_figure(distribution, figure, least, lasted_s)),
+        true => Some(known_figure(distribution, figure, lasted_s)),
         false => counted(name, &tag.requests, &tag.failures),
     }
 }

@@ -14,6 +14,7 @@ use loadlab_record::counts::example::Example;
 use loadlab_record::counts::hlog::Interval;
 use loadlab_record::counts::ids::{IdLine, IdSet};
 use loadlab_record::counts::load::{Counts, InWindow, Measured, Series, TagMeasured, Tick, Window};
+use loadlab_record::counts::numbers::Numbers;
 use loadlab_record::documents::figure::NumberKind;
 use loadlab_record::documents::summary::{AgentSummary, Ended, Generator, LoadFacts, LoadModel};
 use loadlab_record::expr::{Expr, Figure, NameRef, kind_of};
@@ -86,6 +87,7 @@ pub fn measure(
         control: Control::default(),
         ticks: Vec::new(),
         intervals: Vec::new(),
+        numbers: Vec::new(),
         examples: Vec::new(),
         recent: VecDeque::new(),
         stopped_by: None,
@@ -162,6 +164,9 @@ struct Measuring<'a> {
     control: Control,
     ticks: Vec<Tick>,
     intervals: Vec<Interval>,
+    /// Captured numbers of each second, by name, if a warm-up may have to be left out: when the second began, and what
+    /// was captured.
+    numbers: Vec<(f64, BTreeMap<String, Numbers>)>,
     examples: Vec<Example>,
     /// Successes over about the last second, for the current rate.
     recent: VecDeque<Successes>,
@@ -263,6 +268,9 @@ impl<'a> Measuring<'a> {
                 self.by_tag.entry(tag.clone()).or_default().merge(measured);
             }
         }
+        if self.request.is_warmup_found && !second.numbers.is_empty() {
+            self.numbers.push((from_s, second.numbers.clone()));
+        }
         if !self.asks_windows && !self.request.is_warmup_found {
             return;
         }
@@ -298,6 +306,8 @@ impl<'a> Measuring<'a> {
                 merged(&format!("tag.{tag}.{name}"), histogram);
             }
         }
+        let captured = self.numbers.iter().filter(|(from_s, _)| stays(*from_s));
+        measured.numbers = sum_of_numbers(captured.map(|(_, by_name)| by_name));
         measured.in_order.leave_out_before(((warm.until_s - at_s).max(0.0) * 1e9) as u64);
         // The warm-up's seconds lie before the window's end, with everything that happened in them.
         for tick in self.ticks.iter_mut().filter(|tick| tick.in_window && !stays(tick.from_s)) {
@@ -374,6 +384,7 @@ impl<'a> Measuring<'a> {
             series: &totals.series,
             attempted: totals.connections.attempted,
             own_limits: totals.connections.own_limits,
+            held_back: totals.connections.held_back,
             stalls: totals.stalls,
             throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
         };
@@ -493,6 +504,17 @@ impl<'a> Measuring<'a> {
             how,
         }
     }
+}
+
+/// Captured numbers of several seconds together, by name.
+fn sum_of_numbers<'a>(
+    seconds: impl Iterator<Item = &'a BTreeMap<String, Numbers>>,
+) -> BTreeMap<String, Numbers> {
+    let mut sum: BTreeMap<String, Numbers> = BTreeMap::new();
+    for (name, numbers) in seconds.flatten() {
+        sum.entry(name.clone()).or_default().merge(numbers);
+    }
+    sum
 }
 
 /// A hint for when no connection can be made.

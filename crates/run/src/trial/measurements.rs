@@ -41,7 +41,12 @@ impl TrialMeasurements {
             sum.generator = Generator {
                 threads: before.threads.max(load.generator.threads),
                 cpu_s: before.cpu_s + load.generator.cpu_s,
+                busiest_cpu_s: sum_of_known(before.busiest_cpu_s, load.generator.busiest_cpu_s),
                 run_delay_s: sum_of_known(before.run_delay_s, load.generator.run_delay_s),
+                longest_run_delay_s: sum_of_known(
+                    before.longest_run_delay_s,
+                    load.generator.longest_run_delay_s,
+                ),
                 time_slices: sum_of_known(before.time_slices, load.generator.time_slices),
                 throttled_s: sum_of_known(before.throttled_s, load.generator.throttled_s),
                 stalls: before.stalls.then(load.generator.stalls),

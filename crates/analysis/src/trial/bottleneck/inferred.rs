@@ -50,7 +50,8 @@ fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
 pub fn limited_concurrency(trial: &TrialData<'_>) -> Option<Suspect> {
     let s = trial.summary;
     let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);
-    let (mean, deviation) = (s.response_ms.mean?, s.response_ms.stdev?);
+    // How times spread of which some never ended is not known.
+    let (mean, deviation) = (s.ok_response_ms.mean?, s.ok_response_ms.stdev?);
     let at_a_time = s.rate_per_s.ok * fastest / 1e3;
     let waits = s.concurrency_mean >= 2.0
         && at_a_time <= FEW_SHARE * s.concurrency_mean

@@ -162,8 +162,9 @@ pub(crate) fn client_limit_so_far(own: OwnLimits, attempted: u64) -> Option<Doub
     )
 }
 
-/// Load threads without reserve. In the closed model the throughput is then a lower bound; it is grave only if an
-/// expectation depends on response times, which include the generator's own queue.
+/// A load thread without reserve: the busiest one, since others may have little or no share of the load. In the closed
+/// model the throughput is then a lower bound; it is grave only if an expectation depends on response times, which
+/// include the generator's own queue.
 pub(super) fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let generator = &summary.generator;
     // Threads whose connects are all refused at once are always busy, however many cores they have.
@@ -171,17 +172,19 @@ pub(super) fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<
     if connections.attempted > 0 && connections.opened + connections.reused == 0 {
         return None;
     }
-    let share = share_of(generator.cpu_s, generator.threads as f64 * grounds.load_s)?;
+    let share = share_of(generator.busiest_s()?, grounds.load_s)?;
     if share <= BUSY_SHARE || grounds.load_s < SHORTEST_BUSY_S {
         return None;
     }
-    let threads = if generator.threads == 1 { "load thread was" } else { "load threads were" };
+    let thread = match generator.threads {
+        1 => "1 load thread".to_owned(),
+        n => format!("the busiest of {n} load threads"),
+    };
     doubt(
         doubt_kind::GENERATOR_CPU,
         !has_due_times(&summary.load) && shortage_is_grave(summary, grounds),
         format!(
-            "{} {threads} busy for {} of the time{}",
-            generator.threads,
+            "{thread} was busy for {} of the time{}",
             format_percent_short(share),
             lower_bound(&summary.load)
         ),
@@ -195,18 +198,18 @@ pub(super) fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<
 /// the system a busy thread waits for a fifth of its time in slices of microseconds, and no figure shows it.
 pub(super) fn cpu_wait(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let generator = &summary.generator;
-    let delay_s = generator.run_delay_s?;
-    let share = share_of(delay_s, generator.threads as f64 * grounds.load_s)?;
-    let each_ns = share_of(delay_s * 1e9, generator.time_slices? as f64)?;
+    let share = share_of(generator.longest_delay_s()?, grounds.load_s)?;
+    let each_ns = share_of(generator.run_delay_s? * 1e9, generator.time_slices? as f64)?;
     let median_ns = quantile_ns(&responses(&grounds.measured.series), 0.5)?;
     if share <= CPU_WAIT_FLOOR || each_ns <= CPU_WAIT_SHARE * median_ns {
         return None;
     }
+    let whose = if generator.threads == 1 { " in total" } else { ", on the thread that waited longest" };
     doubt(
         "cpu_wait",
         false,
         format!(
-            "load threads waited {} for a core each time they were ready ({} of the time in total), compared with a median response of {}",
+            "load threads waited {} for a core each time they were ready ({} of the time{whose}), compared with a median response of {}",
             format_duration_ns(each_ns),
             format_percent_short(share),
             format_duration_ns(median_ns)

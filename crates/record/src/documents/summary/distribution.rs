@@ -19,11 +19,11 @@ pub struct Distribution {
     pub censored: u64,
     /// Mean, with censored samples at their age.
     pub mean: Option<f64>,
-    /// Standard deviation, likewise.
+    /// Standard deviation; `null` with censored samples, which may be near the mean or far from it.
     pub stdev: Option<f64>,
-    /// Share within one standard deviation of the mean.
+    /// Share within one standard deviation of the mean, likewise.
     pub within_stdev: Option<f64>,
-    /// Smallest.
+    /// Smallest of the samples that are known; if all are censored, the smallest age.
     pub min: Option<f64>,
     /// Median.
     pub p50: Option<f64>,
@@ -68,12 +68,13 @@ impl Distribution {
         let mut all = known.clone();
         all.merge(censored);
         let ms = |ns: u64| ns as f64 / 1e6;
+        let spread = censored.is_empty().then_some(known);
         let mut out = Distribution {
             count: all.count(),
             censored: censored.count(),
             mean: all.mean_ns().map(|v| v / 1e6),
-            stdev: all.stdev_ns().map(|v| v / 1e6),
-            within_stdev: all.within_stdev(),
+            stdev: spread.and_then(Histogram::stdev_ns).map(|v| v / 1e6),
+            within_stdev: spread.and_then(Histogram::within_stdev),
             // A censored request may take longer than any other, so its age is not the minimum if there is a real one.
             min: known.min_ns().or(all.min_ns()).map(ms),
             ..Distribution::default()
@@ -101,6 +102,9 @@ impl Distribution {
         }
         if let (Some(mean), true) = (out.mean, out.censored > 0) {
             out.over_ms.insert("mean".to_owned(), mean);
+        }
+        if let (Some(min), true) = (out.min, known.is_empty()) {
+            out.over_ms.insert("min".to_owned(), min);
         }
         out
     }
@@ -194,6 +198,21 @@ mod tests {
         // 100 samples support p90, not p95; but its lower end, too, is one that never ended
         assert_eq!((d.over_ms["p90"], d.over_ms["p95"], d.over_ms["p99_99"]), (1000.0, 1000.0, 1000.0));
         assert!(d.few.is_empty());
+    }
+
+    #[test]
+    fn what_never_ended_leaves_the_spread_unknown() {
+        let (known, none) = (hist([1_000_000, 3_000_000]), Histogram::new());
+        let d = Distribution::of(&known);
+        assert!(d.stdev.is_some() && d.within_stdev.is_some(), "{d:?}");
+        // One abandoned after 500 µs might have taken as long as the others, or an hour.
+        let d = Distribution::with_censored(&known, &hist([500_000]));
+        assert_eq!((d.stdev, d.within_stdev, d.min), (None, None, Some(1.0)));
+        assert!(d.over_ms.contains_key("mean") && !d.over_ms.contains_key("min"), "{d:?}");
+        // Of samples that are all censored the smallest, too, is only known to be at least its age.
+        let d = Distribution::with_censored(&none, &hist([500_000, 700_000]));
+        assert_eq!((d.min, d.over_ms["min"], d.stdev), (Some(0.5), 0.5, None));
+        assert!(Distribution::with_censored(&none, &none).over_ms.is_empty());
     }
 
     #[test]

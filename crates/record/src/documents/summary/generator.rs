@@ -13,8 +13,14 @@ pub struct Generator {
     pub cpus: Vec<u64>,
     /// CPU time of the load threads up to the end of the load, seconds, without the wait for stragglers.
     pub cpu_s: f64,
+    /// CPU time of the load thread that used most, seconds, likewise; absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busiest_cpu_s: Option<f64>,
     /// Time load threads were runnable but waited for a core, seconds; `null` where the kernel does not report it.
     pub run_delay_s: Option<f64>,
+    /// The same of the load thread that waited longest; absent in older records, and where `run_delay_s` is `null`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_run_delay_s: Option<f64>,
     /// How often load threads got a core; the average wait each time is `run_delay_s` divided by this.
     #[serde(default)]
     pub time_slices: Option<u64>,
@@ -52,7 +58,9 @@ impl Generator {
             threads: self.threads + other.threads,
             cpus: self.cpus,
             cpu_s: self.cpu_s + other.cpu_s,
+            busiest_cpu_s: larger_known(self.busiest_cpu_s, other.busiest_cpu_s),
             run_delay_s: sum_of_known(self.run_delay_s, other.run_delay_s),
+            longest_run_delay_s: larger_known(self.longest_run_delay_s, other.longest_run_delay_s),
             time_slices: sum_of_known(self.time_slices, other.time_slices),
             stalls: self.stalls.merge_concurrent(other.stalls),
             coarse_s: self.coarse_s.max(other.coarse_s),
@@ -63,6 +71,23 @@ impl Generator {
             machine_cores: other.machine_cores.or(self.machine_cores),
             peak_rss_bytes: self.peak_rss_bytes.max(other.peak_rss_bytes),
         }
+    }
+
+    /// CPU time of the load thread that used most, seconds: threads with little or no share of the load do not hide
+    /// another that has no reserve. In older records the mean of all threads; `None` without load threads.
+    pub fn busiest_s(&self) -> Option<f64> {
+        self.of_threads(self.busiest_cpu_s, Some(self.cpu_s))
+    }
+
+    /// Time for which the load thread that waited longest for a core did so, seconds, likewise; `None` also if it is
+    /// unknown.
+    pub fn longest_delay_s(&self) -> Option<f64> {
+        self.of_threads(self.longest_run_delay_s, self.run_delay_s)
+    }
+
+    fn of_threads(&self, most: Option<f64>, sum: Option<f64>) -> Option<f64> {
+        let known = most.or(sum.map(|sum| sum / self.threads as f64));
+        known.filter(|_| self.threads > 0)
     }
 }
 
@@ -119,5 +144,24 @@ mod tests {
         let agents = [of(Some(2.0), None), of(Some(0.0), Some(10.0)), of(None, Some(0.0))];
         let all = agents.into_iter().reduce(Generator::merge_concurrent).expect("three");
         assert_eq!((all.throttled_s, all.suspended_s), (Some(2.0), Some(10.0)));
+    }
+
+    /// Threads of several loads or processes: one without reserve is not hidden by others that have little to do.
+    #[test]
+    fn the_busiest_thread_of_all_counts() {
+        let of = |cpu_s: f64, busiest: f64, delay: Option<f64>| Generator {
+            threads: 2,
+            cpu_s,
+            busiest_cpu_s: Some(busiest),
+            run_delay_s: delay,
+            longest_run_delay_s: delay,
+            ..Generator::default()
+        };
+        let loads = [of(9.6, 9.5, Some(0.1)), of(1.0, 0.5, Some(0.3)), of(0.0, 0.0, None)];
+        let all = loads.into_iter().reduce(Generator::merge_concurrent).expect("three");
+        assert_eq!((all.threads, all.busiest_s(), all.longest_delay_s()), (6, Some(9.5), Some(0.3)));
+        let older = Generator { threads: 2, cpu_s: 5.0, ..Generator::default() };
+        assert_eq!((older.busiest_s(), older.longest_delay_s()), (Some(2.5), None));
+        assert_eq!(Generator::default().busiest_s(), None);
     }
 }

@@ -138,9 +138,19 @@ impl Summary {
 
     /// Requests that loadlab itself started: those that a program makes are only counted, and nobody sees one fail.
     pub fn started_by_loadlab(&self) -> u64 {
+        self.of_loadlab(|requests| requests.started)
+    }
+
+    /// Requests that loadlab itself started and that ended.
+    pub fn ended_by_loadlab(&self) -> u64 {
+        self.of_loadlab(Requests::ended)
+    }
+
+    /// A count of requests without those that programs made.
+    fn of_loadlab(&self, count: fn(&Requests) -> u64) -> u64 {
         let of_programs = self.by_load.iter().filter(|(name, _)| self.load.is_program(name));
-        let made: u64 = of_programs.map(|(_, load)| load.requests.started).sum();
-        self.requests.started.saturating_sub(made)
+        let made: u64 = of_programs.map(|(_, load)| count(&load.requests)).sum();
+        count(&self.requests).saturating_sub(made)
     }
 
     /// Whether the load continued for stragglers for a noticeable time: 2 % of its window.

@@ -30,6 +30,13 @@ pub struct Requests {
     pub not_offered_min: Option<u64>,
 }
 
+impl Requests {
+    /// Requests that ended, in whatever way.
+    pub fn ended(&self) -> u64 {
+        self.ok + self.failed
+    }
+}
+
 impl From<&Counts> for Requests {
     fn from(c: &Counts) -> Self {
         Requests {
