@@ -63,6 +63,8 @@ pub struct FindArgs {
     #[arg(long, value_name = "PATH=VALUE", value_parser = assignment, help_heading = "Plan")]
     pub set: Vec<(String, String)>,
     /// The case, if the plan has several
+    ///
+    /// Its name (`*`, `?`), or its label in reports: `400` for `rate=400`.
     #[arg(long, value_name = "GLOB", help_heading = "Plan", hide_short_help = true)]
     pub case: Option<String>,
     /// Only steps with one of these tags

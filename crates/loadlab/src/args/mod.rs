@@ -160,7 +160,9 @@ pub struct PlanChoice {
     /// A value may be given from outside: `load.journey.0.auth.bearer=${env.TOKEN}`.
     #[arg(long, requires = "plan", value_name = "PATH=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// Only cases whose name matches (`*`, `?`)
+    /// Only cases whose name (`*`, `?`) or label matches
+    ///
+    /// The label is that of reports: `400` for `rate=400`.
     #[arg(long, requires = "plan", value_name = "GLOB")]
     pub case: Option<String>,
     /// Only steps with one of these tags

@@ -53,7 +53,7 @@ pub struct ListArgs {
     /// Show how figures of each case changed from run to run, such as goodput, p99 or errors
     #[arg(long, value_name = "FIGURE,…", value_delimiter = ',')]
     pub trend: Vec<String>,
-    /// Trend: only cases whose name matches, `*` and `?` as in a shell
+    /// Trend: only cases whose name (`*`, `?`) or label matches
     #[arg(long, value_name = "GLOB", requires = "trend")]
     pub case: Option<String>,
     /// Only runs whose plan has this name
@@ -109,7 +109,7 @@ pub struct ShowArgs {
     /// A run's folder, its name in the list, or `last` for the newest; or a case of the newest run
     #[arg(value_name = "RUN|CASE", default_value = "last")]
     pub run: PathBuf,
-    /// Only the case with this name (`*` and `?` as in a shell)
+    /// Only the case with this name (`*`, `?`) or label
     #[arg(value_name = "CASE")]
     pub case: Option<String>,
     /// Print the whole report: each case, its examples, all figures, the setup
@@ -141,7 +141,7 @@ pub enum CompareFormat {
     round. With several, each is compared with the first, case by case. Below 5 trials the answer is always \
     \"cannot tell\".")]
 pub struct CompareArgs {
-    /// The folder of a run, its name in the list, or `last`; then more of them, or names of cases of the first
+    /// The folder of a run, its name in the list, or `last`; then more of them, or cases of the first
     #[arg(required = true, value_name = "RUN|CASE")]
     pub what: Vec<String>,
     /// Compare with the baseline of the plan (`loadlab baseline`), or with this run

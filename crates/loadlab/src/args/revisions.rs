@@ -82,6 +82,8 @@ pub struct BisectArgs {
     #[arg(long, value_name = "FIGURE", default_value = "p50", conflicts_with = "exec")]
     pub figure: String,
     /// The case, if the plan has several
+    ///
+    /// Its name (`*`, `?`), or its label in reports: `400` for `rate=400`.
     #[arg(long, value_name = "GLOB", help_heading = "Plan")]
     pub case: Option<String>,
     /// Apply one of the plan's profiles

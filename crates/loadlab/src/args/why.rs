@@ -22,6 +22,8 @@ pub struct WhyArgs {
     /// The plan file
     pub plan: PathBuf,
     /// The case, if the plan has several
+    ///
+    /// Its name (`*`, `?`), or its label in reports: `400` for `rate=400`.
     #[arg(long, value_name = "GLOB", help_heading = "Plan")]
     pub case: Option<String>,
     /// Apply one of the plan's profiles
