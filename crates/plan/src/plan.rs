@@ -103,6 +103,10 @@ impl Plan {
         plan.shown_text = secrets.mask(&sources.shown(source)).into_owned();
         plan.shown_set =
             found.sets.iter().map(|set| secrets.mask(&sources.shown(*set)).into_owned()).collect();
+        // A profile that is chosen is part of the plan by now; others do not matter.
+        for entry in root.entries().iter().filter(|entry| entry.key != "profiles") {
+            entry.value.each_text(&mut |text| outside::collect_public(text, outside, &mut plan.given));
+        }
         plan.secrets = secrets;
         plan.path = path.to_owned();
         plan.dir = plan_dir;

@@ -5,7 +5,7 @@ pub(crate) mod link;
 pub(crate) mod matrix;
 pub(crate) mod overrides;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_record::documents::manifest::REVISION_AXIS;
 use loadlab_record::secrets::Secrets;
@@ -149,6 +149,7 @@ fn empty() -> Plan {
         notes: Vec::new(),
         layout: None,
         derive: Vec::new(),
+        given: BTreeMap::new(),
         secrets: Secrets::default(),
         shown_text: String::new(),
         shown_set: Vec::new(),
