@@ -17,7 +17,7 @@ pub(crate) const SETTLES_NS: u64 = 15_000_000_000;
 /// Time limit for taking down one run, nanoseconds.
 const TAKEDOWN_TIMEOUT_NS: u64 = 10_000_000_000;
 /// How long a guardian may be at work: it kills processes, asks engines, and removes cgroups.
-const GUARDIAN_TIMEOUT_NS: u64 = 2 * TAKEDOWN_TIMEOUT_NS + SETTLES_NS;
+pub const GUARDIAN_TIMEOUT_NS: u64 = 2 * TAKEDOWN_TIMEOUT_NS + SETTLES_NS;
 /// Pause between two looks at a guardian.
 const ROUND_NS: u64 = 5_000_000;
 
@@ -52,15 +52,20 @@ pub(crate) fn remove_left(dir: &Path, state_dir: &Path) -> Result<()> {
     }
 }
 
-/// Waits for the guardians of killed runs that are about to remove this folder.
-fn await_guardians(dir: &Path, state_dir: &Path) {
-    let Ok(entries) = fs::read_dir(state_dir) else { return };
+/// The guardians of killed runs that are about to remove this folder.
+pub(crate) fn guardians_of(dir: &Path, state_dir: &Path) -> Vec<ProcessId> {
+    let Ok(entries) = fs::read_dir(state_dir) else { return Vec::new() };
     let files = entries.flatten().map(|e| e.path()).filter(|f| f.extension().is_some_and(|e| e == "json"));
     let states = files.filter_map(|file| serde_json::from_slice::<RunState>(&fs::read(file).ok()?).ok());
     let boot_id = process::boot_id();
     let own = Resource::Dir(dir.to_owned());
     let is_left = |s: &RunState| s.boot_id == boot_id && !s.owner.is_alive() && s.resources.contains(&own);
-    let guardians: Vec<ProcessId> = states.filter(is_left).filter_map(|state| state.guardian).collect();
+    states.filter(is_left).filter_map(|state| state.guardian).filter(ProcessId::is_alive).collect()
+}
+
+/// Waits for the guardians of killed runs that are about to remove this folder.
+fn await_guardians(dir: &Path, state_dir: &Path) {
+    let guardians = guardians_of(dir, state_dir);
     let until_ns = clock::now_ns() + GUARDIAN_TIMEOUT_NS;
     let never = Cancel::new();
     while guardians.iter().any(ProcessId::is_alive) && clock::now_ns() < until_ns {
@@ -428,8 +433,11 @@ mod tests {
         let mut state = dead_run(work.path(), vec![Resource::Dir(dir.clone())]);
         state.guardian = Some(guardian);
         state.save().unwrap();
+        assert_eq!(guardians_of(&dir, work.path()), [guardian]);
+        assert_eq!(guardians_of(work.path(), work.path()), [], "it removes another folder");
         drop(child.stdin.take());
         remove_left(&dir, work.path()).unwrap();
+        assert_eq!(guardians_of(&dir, work.path()), []);
         assert!(!guardian.is_alive() && dir.exists(), "it has no mark");
         child.wait().unwrap();
     }
