@@ -52,15 +52,32 @@ pub(crate) fn remove_left(dir: &Path, state_dir: &Path) -> Result<()> {
     }
 }
 
+/// The state files in a folder, as far as they can be read.
+fn states_in(state_dir: &Path) -> impl Iterator<Item = RunState> {
+    let entries = fs::read_dir(state_dir).into_iter().flatten();
+    let files = entries.flatten().map(|e| e.path()).filter(|f| f.extension().is_some_and(|e| e == "json"));
+    files.filter_map(|file| serde_json::from_slice::<RunState>(&fs::read(file).ok()?).ok())
+}
+
+/// Ids of the runs in other pid namespaces, in order. [`clean`] leaves them alone: whether they are alive cannot be
+/// known here.
+pub fn elsewhere(state_dir: &Path) -> Vec<String> {
+    let mut ids: Vec<String> =
+        states_in(state_dir).filter(RunState::is_elsewhere).map(|state| state.run_id).collect();
+    ids.sort();
+    ids
+}
+
 /// The guardians of killed runs that are about to remove this folder.
 pub(crate) fn guardians_of(dir: &Path, state_dir: &Path) -> Vec<ProcessId> {
-    let Ok(entries) = fs::read_dir(state_dir) else { return Vec::new() };
-    let files = entries.flatten().map(|e| e.path()).filter(|f| f.extension().is_some_and(|e| e == "json"));
-    let states = files.filter_map(|file| serde_json::from_slice::<RunState>(&fs::read(file).ok()?).ok());
     let boot_id = process::boot_id();
     let own = Resource::Dir(dir.to_owned());
-    let is_left = |s: &RunState| s.boot_id == boot_id && !s.owner.is_alive() && s.resources.contains(&own);
-    states.filter(is_left).filter_map(|state| state.guardian).filter(ProcessId::is_alive).collect()
+    let is_left = |s: &RunState| s.boot_id == boot_id && !s.is_alive() && s.resources.contains(&own);
+    states_in(state_dir)
+        .filter(is_left)
+        .filter_map(|state| state.guardian)
+        .filter(ProcessId::is_alive)
+        .collect()
 }
 
 /// Waits for the guardians of killed runs that are about to remove this folder.
@@ -369,6 +386,32 @@ mod tests {
         for unknown in ["", "1-2", "x-y-z", "1-2-3-4", elsewhere.as_str()] {
             assert!(!is_dead(unknown), "{unknown}: nothing is known of it");
         }
+    }
+
+    #[test]
+    fn a_run_of_another_pid_namespace_is_left_alone() {
+        let state_dir = private_dir();
+        let scratch = state_dir.path().join("scratch");
+        fs::create_dir(&scratch).unwrap();
+        let mut state = dead_run(state_dir.path(), vec![Resource::Dir(scratch.clone())]);
+        let mut run = |namespace: &str, boot_id: String| {
+            state.mark = format!("LOADLAB_RUN=dead/1/2/{}{namespace}", tag(state.owner));
+            state.boot_id = boot_id;
+            state.save().unwrap();
+            mark_scratch(&scratch, &state.mark).unwrap();
+        };
+        run("0", process::boot_id());
+        assert_eq!(clean(state_dir.path(), CLEAN).unwrap(), []);
+        assert_eq!(elsewhere(state_dir.path()), ["dead"]);
+        assert!(scratch.exists());
+        // No namespace outlives a boot.
+        run("0", "another boot".to_owned());
+        assert!(elsewhere(state_dir.path()).is_empty());
+        assert_eq!(clean(state_dir.path(), DRY).unwrap().len(), 2);
+        run("", process::boot_id());
+        assert!(elsewhere(state_dir.path()).is_empty());
+        assert_eq!(clean(state_dir.path(), CLEAN).unwrap().len(), 2);
+        assert!(!scratch.exists());
     }
 
     #[test]
