@@ -6,6 +6,7 @@
 //! [`TRIALS_FOR_DIFFERENCES`] trials, differences between cases are not judged, and the reason is reported.
 
 use loadlab_record::documents::event::EventKind;
+use loadlab_record::documents::labels::Labels;
 use loadlab_record::documents::manifest::RunEnded;
 use loadlab_record::documents::summary::{Ended, Expectation, FewSamples, Verdict};
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
@@ -13,8 +14,8 @@ use loadlab_record::text::units::{format_duration_ns, plural};
 
 use crate::cases::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings, without_controls};
 use crate::cases::groups::Groups;
-use crate::cases::labels::{Labels, subset_in_words};
 use crate::cases::metric::{self, Metric};
+use crate::cases::subset::subset_in_words;
 use crate::comparison::compare::{Comparison, Options};
 use crate::comparison::derived::{self, Derived};
 use crate::comparison::design::Design;

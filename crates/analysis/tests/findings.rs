@@ -1,5 +1,6 @@
 //! Findings over cases and trials, and summaries of trials that were cut off.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use loadlab_analysis::cases::case::Spread;
@@ -69,6 +70,7 @@ fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
         plan_text: String::new(),
         plan_sha256: String::new(),
         options: Vec::new(),
+        given: BTreeMap::new(),
         started: String::new(),
         ended: None,
         how: RunEnded::Complete,

@@ -42,6 +42,15 @@ fn case_trials_set_tags_and_profile() {
     let options: Vec<Value> =
         ["--set load.requests=10", "--case size=small*", "--tags b", "--trials 1"].map(Value::from).into();
     assert_eq!(record.manifest()["options"], Value::from(options));
+    // Reports call these cases `x` and `y`, since they differ in nothing else.
+    let run = lab.run_name();
+    for args in [&["show", run.as_str(), "y", "--brief"][..], &["list", ".", "--trend", "p50", "--case", "y"]]
+    {
+        let shown = lab.loadlab(args);
+        shown.expect(0, &[]);
+        assert!(shown.out.contains("kind=y") && !shown.out.contains("kind=x"), "{args:?}: {}", shown.out);
+    }
+    lab.loadlab(&["compare", &run, "x", "y"]).expect(0, &[]);
 
     let lab = Lab::new();
     lab.run(&two_axes(), &["--profile", "quick", "--case", "*y"]).expect(0, &[]);

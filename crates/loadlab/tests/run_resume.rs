@@ -92,9 +92,12 @@ fn what_is_not_a_run_is_not_resumed() {
 #[test]
 fn last_is_the_newest_run_that_is_not_complete() {
     let lab = Lab::new();
-    let load = "load: { users: 1, requests: 10, timeout: \"${public:file:timeout.txt}\", journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }] }\n";
-    lab.file("timeout.txt", "20s");
-    lab.file("plan.yaml", &plan(&[component("web", "", &[])], load));
+    let load = "load: { users: 1, requests: 10, timeout: \"${public:file:timeout.txt}\", journey: [{ get: \"http://127.0.0.1:${components.web.port}/\", headers: { X-Kind: \"${public:file:kind.txt}\" } }] }\n";
+    let web = component("web", "\"slow_ms\": ${public:file:slow.txt}", &[]);
+    for (file, text) in [("timeout.txt", "20s"), ("kind.txt", "a"), ("slow.txt", "1")] {
+        lab.file(file, text);
+    }
+    lab.file("plan.yaml", &plan(&[web], load));
     let run = |name: &str| {
         lab.loadlab(&["run", "plan.yaml", "--quiet", "--out", name]).expect(0, &[]);
     };
@@ -126,6 +129,13 @@ fn last_is_the_newest_run_that_is_not_complete() {
     lab.loadlab(&["resume", "last", "--quiet"]).expect(2, &changed);
     assert_eq!(lab.read("loadlab-runs/one/manifest.json"), recorded);
     lab.file("timeout.txt", "20s");
+    // Of a header, and of a component's environment.
+    for (file, before, now) in [("kind.txt", "a", "b"), ("slow.txt", "1", "2")] {
+        lab.file(file, now);
+        let changed = format!("file:{file}: `{now}`, which was `{before}`");
+        lab.loadlab(&["resume", "last", "--quiet"]).expect(2, &[&changed]);
+        lab.file(file, before);
+    }
     // Nothing can be prepared: a file is in the way.
     let in_the_way = lab.file("loadlab-runs/one/scratch", "");
     lab.loadlab(&["resume", "last", "--quiet"]).expect(3, &["scratch"]);

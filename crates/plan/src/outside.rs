@@ -140,6 +140,18 @@ pub(crate) fn is_outside_only(text: &str) -> bool {
     pieces(text).is_ok_and(|list| list.iter().all(names))
 }
 
+/// Adds the values that a text takes from outside and marks as public, by what asks for them.
+pub(crate) fn collect_public(text: &str, outside: &Outside, found: &mut BTreeMap<String, String>) {
+    for piece in pieces(text).unwrap_or_default() {
+        let Piece::Name(name) = piece else { continue };
+        if let Some(Ok(OutsideName { reference, is_public: true, .. })) = asked(name)
+            && let Ok(value) = outside.get(&reference)
+        {
+            found.insert(reference.to_string(), value.to_owned());
+        }
+    }
+}
+
 /// Adds what a text asks for; malformed names are reported when the text is read.
 pub(crate) fn collect(text: &str, found: &mut Vec<Reference>) {
     for piece in pieces(text).unwrap_or_default() {

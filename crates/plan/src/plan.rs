@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use loadlab_record::documents::manifest::TrialKey;
 use loadlab_record::secrets::Secrets;
 
-use crate::expand::check;
 use crate::expand::overrides::{self, Overrides};
+use crate::expand::{check, chosen};
 use crate::hidden::Hidden;
-use crate::model::case_values::without_revision;
 use crate::model::plan::{Plan, Revision, TrialOrder};
 use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
@@ -32,7 +31,7 @@ pub struct Options {
     pub set: Vec<(String, String)>,
     /// `--tags a,b`: only steps with one of these; empty is all.
     pub tags: Vec<String>,
-    /// `--case GLOB`: only cases whose name matches.
+    /// `--case GLOB`: only cases whose name matches, or the case with this label in reports.
     pub cases_glob: Option<String>,
     /// `--trials N`.
     pub trials: Option<u32>,
@@ -82,17 +81,16 @@ impl Plan {
             plan_dir: &plan_dir,
             revisions,
             outside,
-            cases_glob: options.cases_glob.as_deref(),
             is_search: options.is_search,
             is_lenient: false,
         };
-        let checked = check(&root, from);
+        let checked = check(&root, from, options.cases_glob.as_deref());
         found.problems.append(checked.problems);
         let mut errors = found.problems.into_errors(&sources).0;
         errors.splice(0..0, found.errors);
         if errors.is_empty() && options.set.is_empty() {
             let from = SharedInputs { is_lenient: true, ..from };
-            errors = check_other_profiles(&original, from, options.profile.as_deref());
+            errors = check_other_profiles(&original, from, options);
         }
         let secrets = secrets_of(checked.secrets.iter().chain(&found.hidden.values));
         if !errors.is_empty() {
@@ -105,12 +103,16 @@ impl Plan {
         plan.shown_text = secrets.mask(&sources.shown(source)).into_owned();
         plan.shown_set =
             found.sets.iter().map(|set| secrets.mask(&sources.shown(*set)).into_owned()).collect();
+        // A profile that is chosen is part of the plan by now; others do not matter.
+        for entry in root.entries().iter().filter(|entry| entry.key != "profiles") {
+            entry.value.each_text(&mut |text| outside::collect_public(text, outside, &mut plan.given));
+        }
         plan.secrets = secrets;
         plan.path = path.to_owned();
         plan.dir = plan_dir;
         plan.profile.clone_from(&options.profile);
         plan.quick = options.profile.as_deref() == Some("quick");
-        plan.choose(options)?;
+        plan.choose(options, &checked.chosen)?;
         Ok(plan)
     }
 
@@ -186,20 +188,19 @@ impl Plan {
         found
     }
 
-    /// `--tags` and `--case`.
-    fn choose(&mut self, options: &Options) -> Result<(), PlanErrors> {
+    /// `--tags` and `--case`, which means the cases with the names `chosen`.
+    fn choose(&mut self, options: &Options, chosen: &BTreeSet<String>) -> Result<(), PlanErrors> {
         let mut errors = Vec::new();
         if !options.tags.is_empty() {
-            self.choose_tags(options, &mut errors);
+            self.choose_tags(options, chosen, &mut errors);
         }
-        if let (Some(glob), true) = (&options.cases_glob, errors.is_empty()) {
-            let names: Vec<&str> = self.cases.iter().map(|c| c.name.as_str()).collect();
-            let is_meant = |case: &Case| is_meant(glob, case);
-            if self.cases.iter().any(is_meant) {
-                self.cases.retain(is_meant);
+        if let (Some(text), true) = (&options.cases_glob, errors.is_empty()) {
+            let is_chosen = |case: &Case| chosen.contains(&case.name);
+            if self.cases.iter().any(is_chosen) {
+                self.cases.retain(is_chosen);
             } else {
-                let message = format!("no case matches `{}`", shorten(glob));
-                errors.push(of_option("--case", message, suggest::hint(glob, &names)));
+                let message = format!("no case matches `{}`", shorten(text));
+                errors.push(of_option("--case", message, chosen::hint(text, &self.cases)));
             }
         }
         if self.until_certain.is_some() && errors.is_empty() {
@@ -233,7 +234,7 @@ impl Plan {
         })
     }
 
-    fn choose_tags(&mut self, options: &Options, errors: &mut Vec<PlanError>) {
+    fn choose_tags(&mut self, options: &Options, chosen: &BTreeSet<String>, errors: &mut Vec<PlanError>) {
         let tags = &options.tags;
         let loads = self.cases.iter().flat_map(|c| &c.loads);
         let known: BTreeSet<String> =
@@ -263,23 +264,22 @@ impl Plan {
             }
             // If tags follow from an axis, choosing tags chooses cases.
             self.cases.retain(|c| !c.loads.is_empty());
-            errors.extend(self.drop_left_out(options));
+            errors.extend(self.drop_left_out(options.is_search, chosen));
         }
     }
 
     /// Removes what `--tags` took the ground from. An error if nothing is left of what a level of a search must meet.
-    fn drop_left_out(&mut self, options: &Options) -> Option<PlanError> {
-        let glob = options.cases_glob.as_deref();
+    fn drop_left_out(&mut self, is_search: bool, chosen: &BTreeSet<String>) -> Option<PlanError> {
         let (mut left, mut unmet) = (BTreeSet::new(), None);
         for case in &mut self.cases {
             let has_expected = !case.expect.is_empty();
             left.extend(conditions::drop_left_out(case));
             let nothing_is_left = match &case.find {
                 Some(find) => find.expect.is_empty(),
-                None => options.is_search && has_expected && case.expect.is_empty(),
+                None => is_search && has_expected && case.expect.is_empty(),
             };
-            if nothing_is_left && glob.is_none_or(|glob| is_meant(glob, case)) {
-                let what = if options.is_search { "`--expect` asks" } else { "`find` expects" };
+            if nothing_is_left && chosen.contains(&case.name) {
+                let what = if is_search { "`--expect` asks" } else { "`find` expects" };
                 let message = format!("every level would meet what {what}: nothing of it is left");
                 unmet = Some(of_option("--tags", message, None));
             }
@@ -404,14 +404,14 @@ fn no_profile(wanted: &str, entries: &[Entry]) -> PlanError {
 }
 
 /// Also checks profiles that were not chosen, so that choosing one later brings no surprises.
-fn check_other_profiles(original: &Node, from: SharedInputs<'_>, chosen: Option<&str>) -> Vec<PlanError> {
+fn check_other_profiles(original: &Node, from: SharedInputs<'_>, options: &Options) -> Vec<PlanError> {
     let entries = original.get("profiles").map_or(&[][..], Node::entries);
     let mut found: Vec<PlanError> = Vec::new();
-    for profile in entries.iter().filter(|e| Some(e.key.as_str()) != chosen) {
+    for profile in entries.iter().filter(|e| Some(&e.key) != options.profile.as_ref()) {
         let mut root = original.clone();
         let mut problems = Problems::default();
         overrides::apply_profile(&mut root, profile, &mut Overrides::default(), &mut problems);
-        problems.append(check(&root, from).problems);
+        problems.append(check(&root, from, options.cases_glob.as_deref()).problems);
         for mut error in problems.into_errors(from.sources).0 {
             error.message = format!("with profile `{}`: {}", shorten(&profile.key), error.message);
             found.push(error);
@@ -419,16 +419,6 @@ fn check_other_profiles(original: &Node, from: SharedInputs<'_>, chosen: Option<
     }
     found.truncate(MAX_MISTAKES);
     found
-}
-
-/// Whether `--case` means a case, by its name in the plan or with its revision, as `cases` of a load does.
-fn is_meant(glob: &str, case: &Case) -> bool {
-    suggest::glob(glob, &case.name) || suggest::glob(glob, own_name(case))
-}
-
-/// The case's name in the plan: without its revision, which `revisions` adds.
-fn own_name(case: &Case) -> &str {
-    without_revision(&case.name, case.values.last().map(|(axis, text)| (axis.as_str(), text.as_str())))
 }
 
 /// `--flame-graphs`: of these components, else of those that the plan names, else of all.

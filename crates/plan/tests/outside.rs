@@ -1,5 +1,7 @@
 //! Values from environment and files: put in where they are asked for, shown nowhere.
 
+use std::collections::BTreeMap;
+
 use loadlab_plan::{Auth, Body, ComponentKind, Missing, Options, Plan, Reference, Segment, Template};
 
 use crate::common;
@@ -148,6 +150,9 @@ load:
     }
     assert_eq!(plan.secrets.mask("port 8080 for 3s"), "port 8080 for 3s", "public values are no secrets");
     assert_eq!(plan.shown_text, text, "names stay as they are written");
+    let given =
+        [("env.PORT", "8080"), ("env.TIME", "3s")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(plan.given, BTreeMap::from(given), "public values alone");
 }
 
 #[test]
@@ -200,6 +205,7 @@ fn a_set_option_asks_as_a_plan_does() {
     let plan = read_with(&format!("{HEAD}{LOAD}"), more);
     let load = &plan.cases()[0].loads[0];
     assert_eq!(load.timeout_ns, 3_000_000_000);
+    assert_eq!(plan.given, BTreeMap::from([("env.TIME".to_owned(), "3s".to_owned())]));
     assert!(matches!(&load.journey[0].auth, Some(Auth::Bearer(t)) if filled(t).starts_with("t0ken")));
     assert_eq!(
         plan.shown_set,

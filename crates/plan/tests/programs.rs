@@ -156,6 +156,42 @@ fn a_case_is_chosen_with_or_without_its_revision() {
     assert_eq!(plan.own_cases().iter().map(|case| case.name.as_str()).collect::<Vec<_>>(), ["v1"]);
 }
 
+/// Reports leave out what all cases share, and the axis if only one varies.
+#[test]
+fn a_case_is_chosen_by_its_label_in_reports() {
+    let names = |sizes: &str, case: &str, revisions: &[&str]| -> Result<Vec<String>, String> {
+        let get = "http://127.0.0.1:1/${case.rate}/${case.size}";
+        let text = format!(
+            "{HEAD}load: {{ users: 1, requests: 1, journey: [ {{ get: \"{get}\" }} ] }}\n\
+             matrix: {{ axes: {{ rate: [200, 400], size: {sizes} }} }}\n"
+        );
+        let revision = |name: &&str| Revision { name: (*name).to_owned(), dir: None };
+        let options = Options {
+            revisions: revisions.iter().map(revision).collect(),
+            cases_glob: Some(case.to_owned()),
+            ..Options::default()
+        };
+        let plan = Plan::parse("plan.yaml", &text, &options).map_err(|errors| errors.to_string())?;
+        Ok(plan.own_cases().iter().map(|case| case.name.clone()).collect())
+    };
+    let chosen = |sizes: &str, case: &str, revisions: &[&str]| {
+        names(sizes, case, revisions).unwrap_or_else(|errors| panic!("{errors}"))
+    };
+    assert_eq!(chosen("[m]", "400", &[]), ["rate=400, size=m"]);
+    assert_eq!(chosen("[m, l]", "400, l", &[]), ["rate=400, size=l"]);
+    // At each revision, or at one of them.
+    let both = ["rate=400, size=m, revision=v1", "rate=400, size=m, revision=v2"];
+    assert_eq!(chosen("[m]", "400", &["v1", "v2"]), both);
+    assert_eq!(chosen("[m]", "400, v2", &["v1", "v2"]), [both[1]]);
+    // A value that several cases have is no label.
+    let refused = names("[m, l]", "400", &[]).expect_err("it means two cases");
+    let hint =
+        "cases with that value: `rate=400, size=m`, `rate=400, size=l`; in a name, `*` matches any text";
+    assert!(refused.contains("--case: no case matches `400`") && refused.contains(hint), "{refused}");
+    let refused = names("[m, l]", "size=l", &[]).expect_err("it means two cases");
+    assert!(refused.contains("cases with that value: `rate=200, size=l`, `rate=400, size=l`"), "{refused}");
+}
+
 /// More is better of `ok`, but not of a quotient by it.
 #[test]
 fn what_is_better_of_a_quotient_its_kind_decides() {

@@ -7,6 +7,8 @@ use loadlab_plan::{Case, Plan};
 use loadlab_record::documents::event::EventKind;
 use loadlab_record::documents::manifest::{RunEnded, TrialKey};
 use loadlab_record::expr::{Expr, ExprError, Figure};
+use loadlab_record::text::time::SECOND_NS;
+use loadlab_system::ledger::clean::GUARDIAN_TIMEOUT_NS;
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
 use crate::error::RunError;
@@ -103,6 +105,9 @@ pub fn prepare(
     let run_id = format!("{name}-{}", std::process::id());
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
     let spec = SystemSpec { exe: Some(options.exe.clone()), secrets: options.secrets.clone(), ..spec };
+    if let Some(text) = awaited(&spec) {
+        emit(RunEvent::Note(text));
+    }
     let (system, notices) = System::new(spec).map_err(BringUpError::from)?;
     let mut running = RunningSystem::new(system, notices, &record.dir);
     record.set_host(running.cgroup_version())?;
@@ -118,6 +123,13 @@ pub fn prepare(
     }
     journey::check_feeds(plan, &plan_dir(plan))?;
     Ok(running)
+}
+
+/// What must end before the system can be prepared, in words.
+fn awaited(spec: &SystemSpec) -> Option<String> {
+    let pid = spec.awaited_guardian()?.pid;
+    let most_s = GUARDIAN_TIMEOUT_NS / SECOND_NS;
+    Some(format!("waiting at most {most_s} s until process {pid} has removed what the killed run left"))
 }
 
 /// Enters the run's own network, if the plan wants one. This thread moves into it, and so do all threads started from
@@ -159,5 +171,39 @@ pub fn never_began(
     match record.end(ended) {
         Err(unwritten) if !cancel.is_cancelled() => RunError::Store(unwritten),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_system::ProcessId;
+    use loadlab_system::ledger::state::{Resource, RunState};
+
+    use super::*;
+
+    /// The guardian is still at work: this process takes its place.
+    #[test]
+    fn what_is_waited_for_is_said() {
+        let work = tempfile::tempdir().expect("a folder");
+        let (scratch, own) = (work.path().join("scratch"), ProcessId::own());
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("there is one");
+        let killed = RunState {
+            run_id: "killed".to_owned(),
+            owner: ProcessId { start_ticks: own.start_ticks + 1, ..own },
+            boot_id: boot_id.trim().to_owned(),
+            run_dir: work.path().to_owned(),
+            mark: "LOADLAB_RUN=killed/1/2".to_owned(),
+            guardian: Some(own),
+            resources: vec![Resource::Dir(scratch.clone())],
+            file: work.path().join("killed.json"),
+        };
+        std::fs::write(&killed.file, serde_json::to_vec(&killed).expect("JSON")).expect("a file");
+        let spec = SystemSpec::new("resumed", work.path(), &scratch, None);
+        let spec = SystemSpec { state_dir: work.path().to_owned(), ..spec };
+        assert_eq!(awaited(&spec), None, "nothing is left to remove");
+        std::fs::create_dir(&scratch).expect("a folder");
+        let said =
+            format!("waiting at most 35 s until process {} has removed what the killed run left", own.pid);
+        assert_eq!(awaited(&spec), Some(said));
     }
 }

@@ -39,6 +39,7 @@ pub fn manifest_of(plan: &Plan, options: &RunOptions) -> Manifest {
         plan_text: plan.shown_text.clone(),
         plan_sha256: plan_sha256(&options.plan_text),
         options: options.as_given.clone(),
+        given: plan.given.iter().map(|(name, value)| (name.clone(), kept(value))).collect(),
         started: host::rfc3339_now(),
         ended: None,
         how: RunEnded::Partial,
@@ -60,6 +61,13 @@ pub fn manifest_of(plan: &Plan, options: &RunOptions) -> Manifest {
         search: None,
         why: None,
     }
+}
+
+/// A public value from outside as the manifest keeps it: without passwords in URLs, and of a long one only the hash.
+fn kept(value: &str) -> String {
+    const MOST_BYTES: usize = 200;
+    let value = plan::credentials::masked_url(value);
+    if value.len() > MOST_BYTES { format!("SHA-256 {}", plan_sha256(&value)) } else { value.into_owned() }
 }
 
 /// What is different about a plan since the run began whose manifest is `recorded`, although its text is the same: a
@@ -88,7 +96,15 @@ fn difference(recorded: &Manifest, now: &Manifest) -> Option<String> {
         let mut both = (0..most).map(|i| (at(&then, i), at(&now, i)));
         both.find(differ).map(|pair| (what, pair))
     });
-    let of = |text: String| if text.is_empty() { "nothing".to_owned() } else { format!("`{text}`") };
+    // The words leave out headers, for example, and environment variables of components.
+    let mut given = recorded.given.iter().map(|(name, then)| {
+        (name.as_str(), (then.clone(), now.given.get(name).cloned().unwrap_or_default()))
+    });
+    let found = found.or_else(|| given.find(|(_, pair)| differ(pair)));
+    let of = |text: String| match text.is_empty() {
+        true => "nothing".to_owned(),
+        false => format!("`{}`", text.replace('\n', " ")),
+    };
     found.map(|(what, (then, now))| format!("{what}: {}, which was {}", of(now), of(then)))
 }
 
@@ -218,6 +234,27 @@ mod tests {
         let expect = Manifest { expect: vec!["p99 < 2s".to_owned()], ..began.clone() };
         let said = "expectation: `p99 < 2s`, which was `p99 < 1s`";
         assert_eq!(difference(&began, &expect).as_deref(), Some(said));
+    }
+
+    /// As in headers, which the words leave out.
+    #[test]
+    fn a_plan_is_another_one_if_something_else_is_given_to_it() {
+        let given = |value: &str| Manifest {
+            given: [("env.KIND".to_owned(), kept(value))].into(),
+            ..manifest(&["test"], "./web")
+        };
+        let began = given("small");
+        assert_eq!(difference(&began, &given("small")), None);
+        let said = difference(&began, &given("large\nlarger"));
+        assert_eq!(said.as_deref(), Some("env.KIND: `large larger`, which was `small`"));
+        // Another version does not describe it in other words.
+        let other = Manifest { loadlab: "2".to_owned(), ..given("large") };
+        assert_eq!(difference(&began, &other).as_deref(), Some("env.KIND: `large`, which was `small`"));
+        // A record of a version that did not keep it.
+        assert_eq!(difference(&manifest(&["test"], "./web"), &began), None);
+        assert_eq!(kept("http://user:pass-word@a.test/"), "http://user:***@a.test/");
+        let (one, two) = (given(&"a".repeat(1000)), given(&"b".repeat(1000)));
+        assert!(difference(&one, &two).is_some_and(|said| said.starts_with("env.KIND: `SHA-256 ")));
     }
 
     #[test]

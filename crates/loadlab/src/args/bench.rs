@@ -48,8 +48,9 @@ pub enum IoArg {
     loadlab bench http://127.0.0.1:8080/ -c 100 -d 30s --expect 'p99 < 50ms' --expect 'errors < 0.1%'\n  \
     loadlab bench http://127.0.0.1:8080/ -r 1000/s -d 1m --arrivals poisson --save\n  \
     loadlab bench http://127.0.0.1:8080/ --vs http://127.0.0.1:8081/ -d 5s --fail-on-worse\n\n\
-    In the closed model (-c) each user sends its next request when its last one has ended; in the open model (-r) \
-    requests fall due on a schedule, whatever the system does, and response times run from when they were due."
+    In the closed model (-c) each user sends its next request when its last one has ended. In the open model (-r) \
+    requests fall due on a schedule, whatever the system does, and response times are measured from when a request was \
+    due."
 )]
 pub struct BenchArgs {
     /// URL to load, such as http://127.0.0.1:8080/
@@ -88,7 +89,7 @@ pub struct BenchArgs {
         hide_short_help = true
     )]
     pub arrivals: ArrivalsArg,
-    /// What happens to requests that fall due while all slots are taken
+    /// What happens to requests that fall due while `--max-in-flight` is reached
     #[arg(
         long,
         value_enum,
@@ -104,7 +105,7 @@ pub struct BenchArgs {
     /// Open this many connections before the load and send on them in turn
     #[arg(long, value_name = "N", help_heading = "Load", value_parser = counts(1, 10_000_000), hide_short_help = true)]
     pub connections: Option<u64>,
-    /// Rate at which these connections are opened
+    /// Rate at which `--connections` are opened
     #[arg(long, value_name = "RATE", value_parser = rate, default_value = "20000/s", requires = "connections", help_heading = "Load", hide_short_help = true)]
     pub connect_rate: f64,
     /// How long requests in flight at the end may still take
@@ -141,8 +142,8 @@ pub struct BenchArgs {
     pub expect: Vec<String>,
     /// Compare with this URL, loading the two in turn
     ///
-    /// Blocks of A B B A: each URL is loaded `--trials` times, for the duration each time. The verdict is that of
-    /// `loadlab compare`. Keeps a record.
+    /// Loads them in blocks of A B B A: each URL `--trials` times, for the whole duration each time. The verdict is
+    /// that of `loadlab compare`. Keeps a record.
     #[arg(long, value_name = "URL", conflicts_with = "urls", help_heading = "Result")]
     pub vs: Option<String>,
     /// With `--vs`: run trials until it is certain how the two differ

@@ -14,12 +14,13 @@ use super::{HostArgs, ProgressArgs, ServingArgs, WatchArgs};
 #[command(
     after_help = "Examples:\n  loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --users 1..500\n  \
     loadlab find plan.yaml --expect 'errors < 0.1%' --rate 100/s..5000/s\n\n\
-    `--help` lists all options. Exit codes: `loadlab find --help`.",
+    `--help` lists all options and the exit codes.",
     after_long_help = "Examples:\n  loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --users 1..500\n  \
     loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --rate 100/s..5000/s\n  \
     loadlab find plan.yaml --expect 'p99 < 200ms and errors < 0.1%' --users 10..1000 --level-duration 20s\n\n\
-    The range is halved on a logarithmic scale; a level that does not meet the expectation, or falls behind, counts as \
-    missed. Both ends of the answer are measured twice. Exit codes: 0 found · 1 not even the lowest level meets it · \
+    Each step halves the range on a logarithmic scale. A level that does not meet the expectation, or falls behind, \
+    counts as missed. The highest level that held and the lowest that was missed are each measured twice.\n\n\
+    Exit codes: 0 found · 1 not even the lowest level meets the expectation · \
     4 loadlab itself was saturated · 6 too few requests to decide · else as for `run`."
 )]
 pub struct FindArgs {
@@ -63,6 +64,8 @@ pub struct FindArgs {
     #[arg(long, value_name = "PATH=VALUE", value_parser = assignment, help_heading = "Plan")]
     pub set: Vec<(String, String)>,
     /// The case, if the plan has several
+    ///
+    /// Its name (`*`, `?`), or its label in reports: `400` for `rate=400`.
     #[arg(long, value_name = "GLOB", help_heading = "Plan", hide_short_help = true)]
     pub case: Option<String>,
     /// Only steps with one of these tags

@@ -82,14 +82,14 @@ pub enum Command {
     Ab(Box<AbArgs>),
     /// Find the revision that changed a figure
     ///
-    /// Measures revisions until one of them is the first that shifts the figure, with a probability of 95 %. Those that
-    /// do not build are skipped.
+    /// Measures revisions until one of them is, with a probability of 95 %, the first that changed the figure. Skips
+    /// those that do not build.
     Bisect(Box<BisectArgs>),
     /// Resume an interrupted run
     ///
     /// Runs the trials missing from its record, with the same plan and options.
     Resume(Box<ResumeArgs>),
-    /// Find the most users, or the highest rate, that meets expectations
+    /// Find the most users, or the highest rate, that meet expectations
     Find(Box<FindArgs>),
     /// Prove which limit holds a plan's system back
     ///
@@ -160,7 +160,9 @@ pub struct PlanChoice {
     /// A value may be given from outside: `load.journey.0.auth.bearer=${env.TOKEN}`.
     #[arg(long, requires = "plan", value_name = "PATH=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// Only cases whose name matches (`*`, `?`)
+    /// Only cases whose name (`*`, `?`) or label matches
+    ///
+    /// The label is that of reports: `400` for `rate=400`.
     #[arg(long, requires = "plan", value_name = "GLOB")]
     pub case: Option<String>,
     /// Only steps with one of these tags
@@ -177,7 +179,7 @@ pub struct PlanChoice {
     pub until_certain: bool,
     /// Sample the stacks of components while loads run: flame graphs in the report
     ///
-    /// Every other second is sampled; the seconds between show what that costs. All components, or those named.
+    /// Samples all components, or those named, in every other second; the seconds between show what that costs.
     #[arg(long, requires = "plan", value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "",
           hide_short_help = true)]
     pub flame_graphs: Option<Sampled>,
@@ -213,7 +215,7 @@ impl std::fmt::Display for Sampled {
 pub struct UiArgs {
     /// Show progress live in the browser
     ///
-    /// On loopback: on a free port, or on PORT or ADDR:PORT.
+    /// Served on loopback: on a free port, or on PORT or ADDR:PORT.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           help_heading = "Result", hide_short_help = true)]
     pub ui: Option<serving::Address>,
@@ -260,7 +262,7 @@ pub struct RunArgs {
 #[derive(Debug, Arguments)]
 #[command(after_help = "Example:\n  loadlab resume last")]
 pub struct ResumeArgs {
-    /// A run's folder, its name in the list, or `last` for the newest that is not complete
+    /// A run's folder, its name in `loadlab list`, or `last` for the newest that is not complete
     pub run: PathBuf,
     /// The folder that contains the runs
     #[arg(long = "runs-dir", value_name = "DIR", default_value = records::RUNS, hide_short_help = true)]
@@ -383,9 +385,8 @@ impl MetricArgs {
 #[derive(Debug, Arguments)]
 #[command(after_help = "Examples:\n  loadlab check plan.yaml\n  loadlab check plan.yaml --preflight\n  \
     loadlab check --preflight\n\n\
-    It notes a host that a run would refuse.\n\
-    With --preflight the exit code is 5 if something makes the load impossible on this machine, and 0 if there are \
-    only doubts.")]
+    A host that a run would not load without --allow-host is noted, and is no mistake.\n\
+    With --preflight the exit code is 5 if this machine cannot generate the load, and 0 if there are only doubts.")]
 pub struct CheckArgs {
     /// The plan file
     #[arg(required_unless_present = "preflight")]
@@ -431,7 +432,8 @@ pub struct DemoArgs {
 #[derive(Debug, Arguments)]
 #[command(after_help = "Examples:\n  loadlab init http://127.0.0.1:8080/\n  \
     loadlab init compose.yaml -o load.yaml\n  loadlab init --example hello\n  loadlab init --list\n\n\
-    The plan passes `loadlab check`; change it and `loadlab run` it. The schema beside it lets editors complete keys.")]
+    The plan passes `loadlab check`. Change it, then run it: `loadlab run`. With the schema beside it, editors complete \
+    keys.")]
 pub struct InitArgs {
     /// A URL to load, or a Compose file whose services are the system
     #[arg(value_name = "URL|COMPOSE_FILE", required_unless_present_any = ["example", "list"],

@@ -22,7 +22,7 @@ pub enum Format {
 
 #[derive(Debug, Arguments)]
 pub struct ReportArgs {
-    /// A run's folder, its name in the list, or `last` for the newest
+    /// A run's folder, its name in `loadlab list`, or `last` for the newest
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// The folder that contains the runs
@@ -53,7 +53,7 @@ pub struct ListArgs {
     /// Show how figures of each case changed from run to run, such as goodput, p99 or errors
     #[arg(long, value_name = "FIGURE,…", value_delimiter = ',')]
     pub trend: Vec<String>,
-    /// Trend: only cases whose name matches, `*` and `?` as in a shell
+    /// Trend: only cases whose name (`*`, `?`) or label matches
     #[arg(long, value_name = "GLOB", requires = "trend")]
     pub case: Option<String>,
     /// Only runs whose plan has this name
@@ -90,12 +90,12 @@ pub enum TrendFormat {
 
 #[derive(Debug, Arguments)]
 pub struct BaselineArgs {
-    /// A run's folder, its name in the list, or `last` for the newest
+    /// A run's folder, its name in `loadlab list`, or `last` for the newest; without one, the baselines are listed
     pub run: Option<PathBuf>,
     /// The folder that contains the runs
     #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
     pub dir: PathBuf,
-    /// Remove the baseline
+    /// Remove this run from the baselines
     #[arg(long, requires = "run")]
     pub remove: bool,
 }
@@ -106,10 +106,10 @@ pub struct BaselineArgs {
     loadlab show last '1% CPU'\n  loadlab show edges-20261125-101500 'cpu=*'"
 )]
 pub struct ShowArgs {
-    /// A run's folder, its name in the list, or `last` for the newest; or a case of the newest run
+    /// A run's folder, its name in `loadlab list`, or `last` for the newest; or a case of the newest run
     #[arg(value_name = "RUN|CASE", default_value = "last")]
     pub run: PathBuf,
-    /// Only the case with this name (`*` and `?` as in a shell)
+    /// Only the case with this name (`*`, `?`) or label
     #[arg(value_name = "CASE")]
     pub case: Option<String>,
     /// Print the whole report: each case, its examples, all figures, the setup
@@ -138,10 +138,10 @@ pub enum CompareFormat {
     loadlab compare loadlab-runs/before loadlab-runs/after --fail-on-worse\n  \
     loadlab compare last --baseline --fail-on-worse\n\n\
     With one run, its cases are compared with the first (or the one called `baseline` or `control`), trials paired by \
-    round. With several, each is compared with the first, case by case. Below 5 trials the answer is always \
+    round. With several, each is compared with the first, case by case. Fewer than 5 trials always give \
     \"cannot tell\".")]
 pub struct CompareArgs {
-    /// The folder of a run, its name in the list, or `last`; then more of them, or names of cases of the first
+    /// A run's folder, its name in `loadlab list`, or `last`; then more of them, or cases of the first
     #[arg(required = true, value_name = "RUN|CASE")]
     pub what: Vec<String>,
     /// Compare with the baseline of the plan (`loadlab baseline`), or with this run

@@ -25,7 +25,7 @@ pub struct RequestArgs {
     /// Body, or @FILE to read it from
     #[arg(short = 'b', long, value_name = "BODY|@FILE")]
     pub body: Option<String>,
-    /// A new connection for every request
+    /// Open a new connection for every request
     #[arg(long, hide_short_help = true)]
     pub no_keep_alive: bool,
     /// Fail a request after this time [default: 30s]
@@ -39,7 +39,7 @@ pub struct RequestArgs {
     pub streams: Option<u32>,
     /// Send through this proxy; @FILE contains its URL
     ///
-    /// A tunnel (CONNECT) for https and HTTP/2, absolute URLs for all else.
+    /// Through a tunnel (CONNECT) for https and HTTP/2, with absolute URLs for everything else.
     #[arg(long, value_name = "URL|@FILE", hide_short_help = true)]
     pub proxy: Option<ProxyGiven>,
 

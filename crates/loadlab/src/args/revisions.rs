@@ -67,10 +67,10 @@ pub enum AbFormat {
 #[command(after_help = "Examples:\n  loadlab bisect v1.4..HEAD plan.yaml --figure p99\n  \
     loadlab bisect v1.4..HEAD plan.yaml --figure 'p99 of POST /order' --budget 30m\n  \
     git bisect run loadlab bisect --exec plan.yaml\n\n\
-    Exit codes: 0 found · 6 not certain, or good and bad do not differ · else as for `run`. With --exec those of \
+    Exit codes: 0 found · 6 not certain, or good and bad do not differ · else as for `run`. With --exec, those of \
     `git bisect run`: 0, 1, 125 for what cannot be measured, 128 to stop.")]
 pub struct BisectArgs {
-    /// A good revision and a later bad one; the plan with --exec
+    /// A good revision and a later bad one; with --exec, the plan
     #[arg(value_name = "GOOD..BAD")]
     pub first: String,
     /// The plan file
@@ -82,6 +82,8 @@ pub struct BisectArgs {
     #[arg(long, value_name = "FIGURE", default_value = "p50", conflicts_with = "exec")]
     pub figure: String,
     /// The case, if the plan has several
+    ///
+    /// Its name (`*`, `?`), or its label in reports: `400` for `rate=400`.
     #[arg(long, value_name = "GLOB", help_heading = "Plan")]
     pub case: Option<String>,
     /// Apply one of the plan's profiles

@@ -136,8 +136,8 @@ fn slots(text: &str) -> Result<usize, String> {
 
 /// Options of `loadlab agent`.
 #[derive(Debug, Arguments)]
-#[command(after_help = "Example, on the machine that sends:\n  loadlab agent --nats nats://10.0.0.1:4222 \
-    --coordinator-key UAB… --allow-host shop.test\n\nand where the plan is:\n  loadlab run plan.yaml --swarm \
+#[command(after_help = "Example, on each machine that sends:\n  loadlab agent --nats nats://10.0.0.1:4222 \
+    --coordinator-key UAB… --allow-host shop.test\n\nOn the machine that has the plan:\n  loadlab run plan.yaml --swarm \
     nats://10.0.0.1:4222 --slots 4 --swarm-key key")]
 pub struct AgentArgs {
     /// The NATS server: nats://HOST:PORT, or tls://HOST:PORT
@@ -156,18 +156,18 @@ pub struct AgentArgs {
     #[arg(long, value_name = "HOST", value_parser = super::values::host)]
     pub allow_host: Vec<String>,
     /// Maximum rate of requests that this agent sends for a load
-    #[arg(long, value_name = "R", value_parser = super::values::rate)]
+    #[arg(long, value_name = "RATE", value_parser = super::values::rate)]
     pub max_rate: Option<f64>,
     /// Maximum number of connections that this agent opens for a load
-    #[arg(long, value_name = "C", value_parser = super::values::counts(1, u64::MAX))]
+    #[arg(long, value_name = "N", value_parser = super::values::counts(1, u64::MAX))]
     pub max_connections: Option<u64>,
-    /// Connect from these addresses in turn, where one has too few ports
+    /// Connect from these addresses in turn, if one address has too few ports
     #[arg(long, value_name = "ADDR[-ADDR]", value_parser = super::values::sources)]
     pub source: Option<super::values::Sources>,
     /// Load threads, unless the plan names their number [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
-    /// Unique name of this agent [default: the host's, and the process's number]
+    /// Unique name of this agent [default: host name and process id]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Folder for reports that the coordinator does not have yet [default: in the system's temporary folder]
@@ -182,7 +182,7 @@ pub struct AgentArgs {
     /// Exit if no run is announced within this time
     #[arg(long, value_name = "T", value_parser = super::values::duration, hide = true)]
     pub leave_unannounced: Option<u64>,
-    /// Make a key for a coordinator, print its public part, and exit
+    /// Write a new key for a coordinator to this file, print its public part, and exit
     #[arg(long, value_name = "FILE")]
     pub new_key: Option<PathBuf>,
     /// Allow every host that the plan allows, and use its folder: the coordinator is on this machine

@@ -10,18 +10,21 @@ use super::values::{assignment, counts, positive_duration, share, text_path};
 #[derive(Debug, Arguments)]
 #[command(
     after_help = "Examples:\n  loadlab why plan.yaml\n  loadlab why plan.yaml --case 'under load' --budget 10m\n\n\
-    `--help` lists all options. Exit codes: `loadlab why --help`.",
+    `--help` lists all options and the exit codes.",
     after_long_help = "Examples:\n  loadlab why plan.yaml\n  loadlab why plan.yaml --case 'under load' --budget 10m\n  \
     loadlab why plan.yaml --set load.users=200\n\n\
-    loadlab brings the system up once, and loads it in blocks. Each block changes one limit, or nothing: CPU, bandwidth and disk \
-    limits go down by a tenth, delays up by a tenth, the plan's levers by their own step. The cost of each lever has an \
-    interval; the intervals hold for all levers together. loadlab restores every limit, even after an interrupt. Exit codes: 0 answered · 4 INVALID · 6 too few rounds to decide · \
-    else as for `run`."
+    loadlab brings the system up once, and loads it in blocks. Each block changes one lever, or nothing: CPU, \
+    bandwidth and disk limits go down by a tenth, delays up by a tenth, the plan's levers by their own step. The cost \
+    of each has an interval; the intervals hold for all levers together. loadlab restores every limit, even after an \
+    interrupt.\n\n\
+    Exit codes: 0 answered · 4 INVALID · 6 too few rounds to decide · else as for `run`."
 )]
 pub struct WhyArgs {
     /// The plan file
     pub plan: PathBuf,
     /// The case, if the plan has several
+    ///
+    /// Its name (`*`, `?`), or its label in reports: `400` for `rate=400`.
     #[arg(long, value_name = "GLOB", help_heading = "Plan")]
     pub case: Option<String>,
     /// Apply one of the plan's profiles

@@ -11,7 +11,8 @@ use crate::output;
 /// Runs the command.
 pub fn command(args: &CleanArgs) -> CommandEnd {
     let options = clean::Cleaning { dry_run: args.dry_run, forget: args.forget };
-    let items = match clean::clean(&state::default_dir(), options) {
+    let state_dir = state::default_dir();
+    let items = match clean::clean(&state_dir, options) {
         Ok(items) => items,
         Err(error) => return CommandEnd::error(Exit::CouldNotRun, error),
     };
@@ -32,6 +33,9 @@ pub fn command(args: &CleanArgs) -> CommandEnd {
                 note(&format!("{} of run {} still exists: {why}", item.what, item.run_id));
             }
         }
+    }
+    for run_id in clean::elsewhere(&state_dir) {
+        note(&format!("run {run_id} was left alone: it belongs to another pid namespace"));
     }
     if items.is_empty() {
         output::print("nothing to clean\n");

@@ -67,7 +67,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
     let Some(first) = all.first() else { return Ok(Vec::new()) };
     let options = options(args, first);
     match (all.as_slice(), names.as_slice()) {
-        ([one], names) => in_one(one, names, options),
+        ([one], names) => in_one(&runs[0], one, names, options),
         (_, [name, ..]) => Err(format!(
             "`{name}` is not a run folder, and a case can only be named with a single run\nhint: runs are compared case by case"
         )),
@@ -127,8 +127,17 @@ fn baseline(args: &CompareArgs, named: Option<&Path>, run: &DiagnosedRun) -> Res
 }
 
 /// Cases of one run: the named ones against the first of them, or all against the base.
-fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec<Comparison>, String> {
-    let places: Vec<usize> = names.iter().map(|name| place(run, name)).collect::<Result<_, _>>()?;
+fn in_one(
+    record: &DiagnosedRun,
+    run: &Findings<'_>,
+    names: &[&String],
+    options: Options,
+) -> Result<Vec<Comparison>, String> {
+    let place = |name: &&String| {
+        place(record, name)
+            .ok_or_else(|| format!("the run has no case `{name}`\nhint: its cases are {}", listed(run)))
+    };
+    let places: Vec<usize> = names.iter().map(place).collect::<Result<_, _>>()?;
     let pair_of = |base: usize, other: usize| pair(&run.cases, base, other, run.comparing(options));
     let found = match places.as_slice() {
         [] => within(&run.cases, &run.pairs, run.comparing(options)),
@@ -158,12 +167,13 @@ fn base_of(run: &Findings<'_>, case: usize) -> Option<usize> {
     of_pairs.or_else(|| run.cases.iter().position(|c| Some(&c.case.facts.name) == control_of))
 }
 
-fn place(run: &Findings<'_>, name: &str) -> Result<usize, String> {
-    let of = |fits: &dyn Fn(&str, &str) -> bool| {
-        run.cases.iter().position(|c| fits(&c.case.facts.name, &c.case.facts.dir))
-    };
-    let exact = of(&|case, dir| case == name || dir == name);
-    exact.ok_or_else(|| format!("the run has no case `{name}`\nhint: its cases are {}", listed(run)))
+/// The index of a case by its name, its folder, or its label in the report.
+fn place(run: &DiagnosedRun, name: &str) -> Option<usize> {
+    let named = run.cases.iter().position(|c| c.facts.name == name || c.facts.dir == name);
+    named.or_else(|| {
+        let name = runs::labelled(run, name)?;
+        run.cases.iter().position(|c| c.facts.name == name)
+    })
 }
 
 fn listed(run: &Findings<'_>) -> String {

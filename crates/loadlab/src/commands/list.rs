@@ -13,7 +13,7 @@ use loadlab_report::history::{Listed, list_json, list_text, metric_names, trend,
 use crate::args::{ListArgs, TrendFormat};
 use crate::exit::{CommandEnd, note};
 use crate::output::{self, Form};
-use crate::runs::runs_in;
+use crate::runs::{labelled, runs_in};
 
 /// Runs the command.
 pub fn command(args: &ListArgs) -> CommandEnd {
@@ -70,16 +70,14 @@ fn metrics(names: &[String], runs: &[Listed]) -> Result<Vec<Metric>, String> {
 }
 
 /// # Errors
-/// In words: no case matches `--case`.
+/// In words: `--case` means no case.
 fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> Result<String, String> {
-    let wanted = |name: &str| args.case.as_deref().is_none_or(|glob| loadlab_plan::glob(glob, name));
+    let meant = args.case.as_deref().map(|text| cases_of(text, runs)).transpose()?;
+    let wanted = |name: &str| meant.as_ref().is_none_or(|meant| meant.contains(name));
     let (width, colour) = match args.out {
         Some(_) => (100, false),
         None => (output::out_width(), output::out_has_colour()),
     };
-    if let Some(glob) = &args.case {
-        none_matches(glob, runs, &wanted)?;
-    }
     Ok(match args.format {
         TrendFormat::Text => trend_text(runs, metrics, &wanted, width, colour),
         TrendFormat::Md => loadlab_report::markdown(&trend(runs, metrics, &wanted)),
@@ -87,14 +85,29 @@ fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> Result<Stri
     })
 }
 
-/// Refuses a pattern that no case of the runs matches.
-fn none_matches(glob: &str, runs: &[Listed], wanted: &dyn Fn(&str) -> bool) -> Result<(), String> {
+/// Names of the cases that a text means: those whose name it matches, or else the one with this label.
+///
+/// # Errors
+/// In words: it means none, or runs give the label to different cases.
+fn cases_of<'r>(text: &str, runs: &'r [Listed]) -> Result<BTreeSet<&'r str>, String> {
     let cases =
         runs.iter().flat_map(|listed| &listed.run.cases).filter(|case| case.facts.control_of.is_none());
     let names: BTreeSet<&str> = cases.map(|case| case.facts.name.as_str()).collect();
-    if names.is_empty() || names.iter().any(|name| wanted(name)) {
-        return Ok(());
+    let matching: BTreeSet<&str> =
+        names.iter().copied().filter(|name| loadlab_plan::glob(text, name)).collect();
+    if names.is_empty() || !matching.is_empty() {
+        return Ok(matching);
     }
-    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    Err(format!("no case of these runs matches `{glob}`\nhint: their cases are {}", names.join(", ")))
+    let of_runs = runs.iter().filter_map(|listed| labelled(&listed.run, text));
+    let with_label: BTreeSet<&str> = of_runs.filter(|name| names.contains(name)).collect();
+    let listed =
+        |names: &BTreeSet<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match with_label.len() {
+        1 => Ok(with_label),
+        0 => Err(format!("no case of these runs matches `{text}`\nhint: their cases are {}", listed(&names))),
+        _ => Err(format!(
+            "`{text}` is a different case in different runs\nhint: write its whole name: {}",
+            listed(&with_label)
+        )),
+    }
 }

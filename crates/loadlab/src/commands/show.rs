@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_analysis::{DiagnosedRun, Exit};
+use loadlab_record::documents::manifest::CaseFacts;
 use loadlab_report::document::CaseLink;
 use loadlab_report::terminal::{self, Paint};
 
@@ -46,20 +47,22 @@ fn chosen(args: &ShowArgs) -> Result<(PathBuf, Option<String>), String> {
 
 /// Keeps one case of a run, or those that a pattern matches.
 fn only(run: &mut DiagnosedRun, case: &str) -> Result<(), String> {
-    let names: Vec<String> = run.cases.iter().map(|c| format!("`{}`", c.facts.name)).collect();
-    let is_exact = run.cases.iter().any(|c| c.facts.name == case || c.facts.dir == case);
-    run.retain_cases(|c| match is_exact {
-        true => c.facts.name == case || c.facts.dir == case,
-        false => loadlab_plan::glob(case, &c.facts.name),
-    });
-    match run.cases.is_empty() {
-        false => Ok(()),
-        true => Err(format!(
+    let labelled = runs::labelled(run, case).map(str::to_owned);
+    let ways: [&dyn Fn(&CaseFacts) -> bool; 3] = [
+        &|facts: &CaseFacts| facts.name == case || facts.dir == case,
+        &|facts: &CaseFacts| loadlab_plan::glob(case, &facts.name),
+        &|facts: &CaseFacts| labelled.as_ref() == Some(&facts.name),
+    ];
+    let Some(is_meant) = ways.into_iter().find(|way| run.cases.iter().any(|c| way(&c.facts))) else {
+        let names: Vec<String> = run.cases.iter().map(|c| format!("`{}`", c.facts.name)).collect();
+        return Err(format!(
             "`{case}` is neither a run nor a case of {}\nhint: its cases are {}; `loadlab list` lists runs",
             run.dir.display(),
             names.join(", ")
-        )),
-    }
+        ));
+    };
+    run.retain_cases(|c| is_meant(&c.facts));
+    Ok(())
 }
 
 /// A line for each case: verdict, name, figures.

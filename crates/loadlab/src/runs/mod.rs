@@ -5,6 +5,7 @@ pub mod baselines;
 use std::path::{Path, PathBuf};
 
 use loadlab_analysis::{DiagnosedRun, DiagnosedTrial};
+use loadlab_record::documents::labels::Labels;
 use loadlab_record::store::{StoreError, read_run_with, read_summaries};
 use loadlab_report::history::Listed;
 
@@ -63,6 +64,12 @@ pub fn named(run: &Path, runs: &Path) -> Result<PathBuf, String> {
 pub fn read(dir: &Path) -> Result<DiagnosedRun, StoreError> {
     let (record, diagnosed) = read_run_with(dir, DiagnosedTrial::take)?;
     Ok(DiagnosedRun::new(record, diagnosed))
+}
+
+/// The name of the case of a run that has this label in its report; `None` if no case has it, or if several do.
+pub fn labelled<'r>(run: &'r DiagnosedRun, label: &str) -> Option<&'r str> {
+    let cases = || run.cases.iter().map(|case| &case.facts);
+    Labels::of(cases(), &run.manifest.axes).named(label, cases())
 }
 
 /// Runs in a folder, newest first. Runs that cannot be read are reported and left out; other folders are ignored.

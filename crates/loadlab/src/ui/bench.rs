@@ -1,5 +1,7 @@
 //! The report that the page becomes after a `bench` without a record, made from memory.
 
+use std::collections::BTreeMap;
+
 use loadlab_record::documents::manifest::{CaseFacts, Manifest, RunEnded, Writer};
 use loadlab_record::documents::summary::Ended;
 use loadlab_record::store::{CaseRecord, RECORD_VERSION, RunRecord, TrialRecord};
@@ -36,6 +38,7 @@ fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
         plan_text: String::new(),
         plan_sha256: String::new(),
         options: Vec::new(),
+        given: BTreeMap::new(),
         started: rfc3339_now(),
         ended: None,
         how,

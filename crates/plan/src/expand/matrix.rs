@@ -1,9 +1,10 @@
 //! The matrix: named cases, or axes whose combinations are the cases.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use loadlab_record::documents::manifest::REVISION_AXIS;
 
+use crate::expand::chosen;
 use crate::keys::{self, MAX_TRIALS};
 use crate::model::case_values::{CaseValue, CaseValues, DEFAULT_CASE};
 use crate::model::plan::Revision;
@@ -36,9 +37,18 @@ impl Matrix {
     pub fn single(span: Span) -> Matrix {
         Matrix {
             axes: Vec::new(),
-            cases: vec![CaseValues { name: DEFAULT_CASE.to_owned(), values: Vec::new(), dir: None, span }],
+            cases: vec![CaseValues::new(DEFAULT_CASE.to_owned(), Vec::new(), span)],
             notes: Vec::new(),
         }
+    }
+
+    /// Marks the cases that `--case` means, and returns their names.
+    pub fn choose(&mut self, wanted: Option<&str>) -> BTreeSet<String> {
+        if let Some(text) = wanted {
+            let names = chosen::names_of(text, &self.cases, &self.axes);
+            self.cases.iter_mut().for_each(|case| case.is_chosen = names.contains(&case.name));
+        }
+        self.cases.iter().filter(|case| case.is_chosen).map(|case| case.name.clone()).collect()
     }
 }
 
@@ -63,7 +73,7 @@ pub(crate) fn at_revisions(
         let text = revision.name.clone();
         let value = CaseValue { axis: REVISION_AXIS.to_owned(), text, kind: ScalarKind::Text, span: at };
         let values = case.values.iter().cloned().chain([value]).collect();
-        CaseValues { name, values, dir: revision.dir.clone(), span: case.span }
+        CaseValues { dir: revision.dir.clone(), ..CaseValues::new(name, values, case.span) }
     };
     let cases =
         matrix.cases.iter().flat_map(|case| revisions.iter().map(move |revision| with(case, revision)));
@@ -121,7 +131,7 @@ fn named(r: &mut Reader<'_>, items: &[Node], at: Span) -> Option<Matrix> {
             }
         }
         let values = values_of(r, &others, &axes, name, name_entry.value.span);
-        cases.push(CaseValues { name: name.to_owned(), values, dir: None, span: name_entry.value.span });
+        cases.push(CaseValues::new(name.to_owned(), values, name_entry.value.span));
     }
     Some(Matrix { axes, cases, notes: Vec::new() })
 }
@@ -246,7 +256,7 @@ fn combinations(axes: &[(String, Vec<CaseValue>)], span: Span) -> Vec<CaseValues
             .flat_map(|list| values.iter().map(|v| list.iter().cloned().chain([v.clone()]).collect()))
             .collect();
     }
-    lists.into_iter().map(|values| CaseValues { name: name_of(&values), values, dir: None, span }).collect()
+    lists.into_iter().map(|values| CaseValues::new(name_of(&values), values, span)).collect()
 }
 
 fn name_of(values: &[CaseValue]) -> String {
@@ -304,7 +314,7 @@ fn add(r: &mut Reader<'_>, node: &Node, axes: &[String], cases: &mut Vec<CaseVal
             }
             None => (name_of(&values), item.span),
         };
-        cases.push(CaseValues { name, values, dir: None, span });
+        cases.push(CaseValues::new(name, values, span));
     }
 }
 

@@ -1,10 +1,11 @@
 //! From a tree to cases: reads what is the same for all of them, expands the matrix, reads every case.
 
+pub(crate) mod chosen;
 pub(crate) mod link;
 pub(crate) mod matrix;
 pub(crate) mod overrides;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_record::documents::manifest::REVISION_AXIS;
 use loadlab_record::secrets::Secrets;
@@ -40,15 +41,17 @@ pub(crate) struct Checked {
     pub problems: Problems,
     /// Values that must not be shown.
     pub secrets: BTreeSet<String>,
+    /// Names of the cases that `--case` means; of all if it is not given.
+    pub chosen: BTreeSet<String>,
 }
 
-/// Checks a tree and expands it.
-pub(crate) fn check(root: &Node, from: SharedInputs<'_>) -> Checked {
+/// Checks a tree and expands it; `wanted` is what `--case` says.
+pub(crate) fn check(root: &Node, from: SharedInputs<'_>, wanted: Option<&str>) -> Checked {
     let mut r = Reader::new(from, Scope::AllCases);
     let mut plan = empty();
     let at = root.entries().first().map_or(root.span.point(), |e| e.key_span);
     let Some(fields) = r.fields(root, &keys::PLAN, at) else {
-        return Checked { plan, problems: r.problems, secrets: r.secrets };
+        return Checked { plan, problems: r.problems, secrets: r.secrets, chosen: BTreeSet::new() };
     };
     read_head(&mut r, &fields, &mut plan);
     let matrix = match fields.get("matrix") {
@@ -60,8 +63,10 @@ pub(crate) fn check(root: &Node, from: SharedInputs<'_>) -> Checked {
         all => matrix.and_then(|m| matrix::at_revisions(&mut r, m, all, fields.key_span("revisions"))),
     };
     let (mut problems, mut secrets) = (r.problems, r.secrets);
+    let mut chosen = BTreeSet::new();
     match matrix {
-        Some(matrix) => {
+        Some(mut matrix) => {
+            chosen = matrix.choose(wanted);
             let fits = expansion_fits(root, &fields, &matrix, plan.trials, &mut problems);
             trials::check(&plan, matrix.cases.len(), &fields, &mut problems);
             plan.notes = unused_axes(&fields, &matrix);
@@ -89,7 +94,7 @@ pub(crate) fn check(root: &Node, from: SharedInputs<'_>) -> Checked {
             secrets.extend(r.secrets);
         }
     }
-    Checked { plan, problems, secrets }
+    Checked { plan, problems, secrets, chosen }
 }
 
 /// Reports components outside the run's own network, which cannot be reached from it.
@@ -144,6 +149,7 @@ fn empty() -> Plan {
         notes: Vec::new(),
         layout: None,
         derive: Vec::new(),
+        given: BTreeMap::new(),
         secrets: Secrets::default(),
         shown_text: String::new(),
         shown_set: Vec::new(),

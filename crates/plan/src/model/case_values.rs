@@ -12,14 +12,28 @@ pub(crate) struct CaseValues {
     pub values: Vec<CaseValue>,
     /// The plan's folder in the case's revision, if the revision is checked out elsewhere.
     pub dir: Option<String>,
+    /// Whether `--case` means it, or is not given.
+    pub is_chosen: bool,
     pub span: Span,
 }
 
 impl CaseValues {
+    /// A case of the plan as it is, which no option has left out.
+    pub fn new(name: String, values: Vec<CaseValue>, span: Span) -> CaseValues {
+        CaseValues { name, values, dir: None, is_chosen: true, span }
+    }
+
     /// The case's name in the plan: without its revision, which `revisions` adds.
     pub fn own_name(&self) -> &str {
-        let last = self.values.last().map(|value| (value.axis.as_str(), value.text.as_str()));
-        without_revision(&self.name, last)
+        let name = self.name.as_str();
+        let Some(last) = self.values.last().filter(|value| value.axis == REVISION_AXIS) else { return name };
+        // A plan without a matrix has one case, whose name its revisions replace.
+        if name == last.text {
+            return DEFAULT_CASE;
+        }
+        let own = name.strip_suffix(last.text.as_str()).and_then(|name| name.strip_suffix('='));
+        let own = own.and_then(|name| name.strip_suffix(REVISION_AXIS)?.strip_suffix(", "));
+        own.unwrap_or(name)
     }
 }
 
@@ -34,15 +48,3 @@ pub(crate) struct CaseValue {
 
 /// The name of the case of a plan that has no matrix.
 pub(crate) const DEFAULT_CASE: &str = "default";
-
-/// The name of a case without its revision, which is the last of its axes if the plan compares revisions.
-pub(crate) fn without_revision<'a>(name: &'a str, last_axis: Option<(&str, &str)>) -> &'a str {
-    let Some((axis, text)) = last_axis.filter(|(axis, _)| *axis == REVISION_AXIS) else { return name };
-    // A plan without a matrix has one case, whose name its revisions replace.
-    if name == text {
-        return DEFAULT_CASE;
-    }
-    let own = name.strip_suffix(text).and_then(|name| name.strip_suffix('='));
-    let own = own.and_then(|name| name.strip_suffix(axis)?.strip_suffix(", "));
-    own.unwrap_or(name)
-}

@@ -1,5 +1,7 @@
 //! A plan with all its cases, and the order of its trials.
 
+use std::collections::BTreeMap;
+
 use loadlab_record::secrets::Secrets;
 
 use crate::model::component_kind::Isolation;
@@ -44,6 +46,8 @@ pub struct Plan {
     pub layout: Option<&'static str>,
     /// Figures derived from those of its cases.
     pub derive: Vec<DerivedSpec>,
+    /// What it takes from outside and marks as public, by what asks for it: `env.NAME`, `file:PATH`.
+    pub given: BTreeMap<String, String>,
     /// Values that must not be shown: those of `${env.…}` and `${file:…}`, and credentials written out in the plan.
     pub secrets: Secrets,
     /// The plan's text without the credentials written out in it.

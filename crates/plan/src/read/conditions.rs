@@ -9,7 +9,6 @@ use crate::model::spec::{
     Case, DrainSpec, DurabilitySpec, Expression, FigureSpec, FindSpec, LoadSpec, Persisted, Purpose,
     SystemSpec, planned_end_ns,
 };
-use crate::read::command_load;
 use crate::read::events;
 use crate::read::figures::{self, Known, NameRequirement};
 use crate::read::find;
@@ -86,7 +85,7 @@ fn missing(r: &Reader<'_>, fields: &Fields<'_>, lacks_ids: bool) -> Vec<NameRequ
         }
         // `--case` is applied when all cases have been read: what it excludes is asked nothing.
         if let ("durability", true, Scope::Case(case)) = (section, lacks_ids, r.scope)
-            && r.cases_glob.is_none_or(|glob| command_load::is_meant(glob, case))
+            && case.is_chosen
         {
             let why = format!("no step of case `{}` carries a `${{unique}}`", case.name);
             let hint = "put `${unique}` into its requests, or let the matrix say what each case expects";

@@ -73,8 +73,6 @@ pub(crate) struct SharedInputs<'a> {
     pub revisions: &'a [Revision],
     /// Values of `${env.…}` and `${file:…}`.
     pub outside: &'a Outside,
-    /// See [`crate::Options::cases_glob`].
-    pub cases_glob: Option<&'a str>,
     /// See [`crate::Options::is_search`].
     pub is_search: bool,
     /// Whether missing values are allowed.
@@ -135,8 +133,6 @@ pub(crate) struct Reader<'a> {
     pub names: Names,
     /// See [`SharedInputs`].
     pub outside: &'a Outside,
-    /// See [`SharedInputs`].
-    pub cases_glob: Option<&'a str>,
     /// See [`SharedInputs`].
     pub is_search: bool,
     /// See [`SharedInputs`].
@@ -199,12 +195,11 @@ pub(crate) struct NameSpot<'s> {
 
 impl<'a> Reader<'a> {
     pub fn new(from: SharedInputs<'a>, scope: Scope<'a>) -> Self {
-        let SharedInputs { sources, plan_dir, revisions, outside, cases_glob, is_search, is_lenient } = from;
+        let SharedInputs { sources, plan_dir, revisions, outside, is_search, is_lenient } = from;
         Reader {
             sources,
             revisions,
             outside,
-            cases_glob,
             is_search,
             is_lenient,
             secrets: BTreeSet::new(),
@@ -226,8 +221,8 @@ impl<'a> Reader<'a> {
 
     /// The inputs of this reader, for another one.
     pub fn from(&self) -> SharedInputs<'a> {
-        let &Reader { sources, plan_dir, revisions, outside, cases_glob, is_search, is_lenient, .. } = self;
-        SharedInputs { sources, plan_dir, revisions, outside, cases_glob, is_search, is_lenient }
+        let &Reader { sources, plan_dir, revisions, outside, is_search, is_lenient, .. } = self;
+        SharedInputs { sources, plan_dir, revisions, outside, is_search, is_lenient }
     }
 
     pub fn push(&mut self, problem: Problem) {

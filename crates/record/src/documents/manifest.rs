@@ -25,6 +25,10 @@ pub struct Manifest {
     pub plan_sha256: String,
     /// Profile, `--set`, `--tags`, `--trials`, `--case` as given.
     pub options: Vec<String>,
+    /// What the plan takes from outside and marks as public, by what asks for it: `env.NAME`, `file:PATH`. Of a long
+    /// value, its hash.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub given: BTreeMap<String, String>,
     /// Start, RFC 3339 in UTC. For people; nothing is computed from the wall clock.
     pub started: String,
     /// End, likewise; absent while it runs or when it was killed.

@@ -2,11 +2,11 @@
 //! figure.
 
 use loadlab_analysis::cases::case::{CaseFindings, Spread, without_controls};
-use loadlab_analysis::cases::labels::Labels;
 use loadlab_analysis::cases::metric::{Metric, Value};
 use loadlab_analysis::comparison::compare::Comparison;
 use loadlab_analysis::comparison::interval::Call;
 use loadlab_analysis::findings::Findings;
+use loadlab_record::documents::labels::Labels;
 
 use super::case_id;
 use crate::document::{CaseRow, CaseTable, FigureCell, FigureHead, Grid, GridCell, Grids, Weight};

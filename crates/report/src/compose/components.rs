@@ -1,9 +1,9 @@
 //! What each component used, by case: during the load, and what it kept until the work was done.
 
 use loadlab_analysis::cases::case::CaseFindings;
-use loadlab_analysis::cases::labels::Labels;
 use loadlab_analysis::cases::metric::{ReadComponent, Unit};
 use loadlab_analysis::findings::Findings;
+use loadlab_record::documents::labels::Labels;
 use loadlab_record::documents::summary::Summary;
 
 use super::tables::drop_unknown_columns;

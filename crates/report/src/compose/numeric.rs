@@ -2,9 +2,9 @@
 //! that matters, with a line for each value of another axis.
 
 use loadlab_analysis::cases::case::{CaseFindings, Spread};
-use loadlab_analysis::cases::labels::Labels;
 use loadlab_analysis::cases::metric::{Metric, Unit, Value};
 use loadlab_analysis::findings::Findings;
+use loadlab_record::documents::labels::Labels;
 use loadlab_record::documents::summary::Verdict;
 use loadlab_record::text::units::{parse_bytes, parse_duration_ns, parse_rate_per_s};
 

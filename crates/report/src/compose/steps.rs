@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use loadlab_analysis::cases::case::{CaseFindings, Spread};
-use loadlab_analysis::cases::labels::Labels;
 use loadlab_analysis::cases::metric::{self, Better, Unit, Value};
 use loadlab_analysis::findings::Findings;
 use loadlab_record::counts::outcome::Failures;
+use loadlab_record::documents::labels::Labels;
 use loadlab_record::documents::summary::{Requests, Summary, TagSummary};
 
 use super::ranged;

@@ -422,6 +422,7 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
             .into(),
         plan_sha256: "5f1d0c3a".repeat(8),
         options: vec!["--trials".into(), trials.to_string()],
+        given: BTreeMap::new(),
         started: "2026-11-20T09:00:00Z".into(),
         ended: Some("2026-11-20T09:12:31Z".into()),
         how: RunEnded::Complete,

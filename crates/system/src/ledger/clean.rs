@@ -17,7 +17,7 @@ pub(crate) const SETTLES_NS: u64 = 15_000_000_000;
 /// Time limit for taking down one run, nanoseconds.
 const TAKEDOWN_TIMEOUT_NS: u64 = 10_000_000_000;
 /// How long a guardian may be at work: it kills processes, asks engines, and removes cgroups.
-const GUARDIAN_TIMEOUT_NS: u64 = 2 * TAKEDOWN_TIMEOUT_NS + SETTLES_NS;
+pub const GUARDIAN_TIMEOUT_NS: u64 = 2 * TAKEDOWN_TIMEOUT_NS + SETTLES_NS;
 /// Pause between two looks at a guardian.
 const ROUND_NS: u64 = 5_000_000;
 
@@ -52,15 +52,37 @@ pub(crate) fn remove_left(dir: &Path, state_dir: &Path) -> Result<()> {
     }
 }
 
-/// Waits for the guardians of killed runs that are about to remove this folder.
-fn await_guardians(dir: &Path, state_dir: &Path) {
-    let Ok(entries) = fs::read_dir(state_dir) else { return };
+/// The state files in a folder, as far as they can be read.
+fn states_in(state_dir: &Path) -> impl Iterator<Item = RunState> {
+    let entries = fs::read_dir(state_dir).into_iter().flatten();
     let files = entries.flatten().map(|e| e.path()).filter(|f| f.extension().is_some_and(|e| e == "json"));
-    let states = files.filter_map(|file| serde_json::from_slice::<RunState>(&fs::read(file).ok()?).ok());
+    files.filter_map(|file| serde_json::from_slice::<RunState>(&fs::read(file).ok()?).ok())
+}
+
+/// Ids of the runs in other pid namespaces, in order. [`clean`] leaves them alone: whether they are alive cannot be
+/// known here.
+pub fn elsewhere(state_dir: &Path) -> Vec<String> {
+    let mut ids: Vec<String> =
+        states_in(state_dir).filter(RunState::is_elsewhere).map(|state| state.run_id).collect();
+    ids.sort();
+    ids
+}
+
+/// The guardians of killed runs that are about to remove this folder.
+pub(crate) fn guardians_of(dir: &Path, state_dir: &Path) -> Vec<ProcessId> {
     let boot_id = process::boot_id();
     let own = Resource::Dir(dir.to_owned());
-    let is_left = |s: &RunState| s.boot_id == boot_id && !s.owner.is_alive() && s.resources.contains(&own);
-    let guardians: Vec<ProcessId> = states.filter(is_left).filter_map(|state| state.guardian).collect();
+    let is_left = |s: &RunState| s.boot_id == boot_id && !s.is_alive() && s.resources.contains(&own);
+    states_in(state_dir)
+        .filter(is_left)
+        .filter_map(|state| state.guardian)
+        .filter(ProcessId::is_alive)
+        .collect()
+}
+
+/// Waits for the guardians of killed runs that are about to remove this folder.
+fn await_guardians(dir: &Path, state_dir: &Path) {
+    let guardians = guardians_of(dir, state_dir);
     let until_ns = clock::now_ns() + GUARDIAN_TIMEOUT_NS;
     let never = Cancel::new();
     while guardians.iter().any(ProcessId::is_alive) && clock::now_ns() < until_ns {
@@ -367,6 +389,32 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_another_pid_namespace_is_left_alone() {
+        let state_dir = private_dir();
+        let scratch = state_dir.path().join("scratch");
+        fs::create_dir(&scratch).unwrap();
+        let mut state = dead_run(state_dir.path(), vec![Resource::Dir(scratch.clone())]);
+        let mut run = |namespace: &str, boot_id: String| {
+            state.mark = format!("LOADLAB_RUN=dead/1/2/{}{namespace}", tag(state.owner));
+            state.boot_id = boot_id;
+            state.save().unwrap();
+            mark_scratch(&scratch, &state.mark).unwrap();
+        };
+        run("0", process::boot_id());
+        assert_eq!(clean(state_dir.path(), CLEAN).unwrap(), []);
+        assert_eq!(elsewhere(state_dir.path()), ["dead"]);
+        assert!(scratch.exists());
+        // No namespace outlives a boot.
+        run("0", "another boot".to_owned());
+        assert!(elsewhere(state_dir.path()).is_empty());
+        assert_eq!(clean(state_dir.path(), DRY).unwrap().len(), 2);
+        run("", process::boot_id());
+        assert!(elsewhere(state_dir.path()).is_empty());
+        assert_eq!(clean(state_dir.path(), CLEAN).unwrap().len(), 2);
+        assert!(!scratch.exists());
+    }
+
+    #[test]
     fn clean_removes_only_marked_folders() {
         let state_dir = private_dir();
         let work = private_dir();
@@ -428,8 +476,11 @@ mod tests {
         let mut state = dead_run(work.path(), vec![Resource::Dir(dir.clone())]);
         state.guardian = Some(guardian);
         state.save().unwrap();
+        assert_eq!(guardians_of(&dir, work.path()), [guardian]);
+        assert_eq!(guardians_of(work.path(), work.path()), [], "it removes another folder");
         drop(child.stdin.take());
         remove_left(&dir, work.path()).unwrap();
+        assert_eq!(guardians_of(&dir, work.path()), []);
         assert!(!guardian.is_alive() && dir.exists(), "it has no mark");
         child.wait().unwrap();
     }

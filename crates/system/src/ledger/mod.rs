@@ -2,7 +2,8 @@
 //!
 //! Each change is written twice: to a file in the state folder, which survives everything but a reboot, and through a
 //! pipe to the guardian, which acts at once when loadlab is gone. [`clean`] works from the files alone. A run is alive
-//! while a process with its pid *and* start time exists; nothing of such a run is touched.
+//! while a process with its pid *and* start time exists; nothing of such a run is touched, nor of one in another pid
+//! namespace, of which this cannot be known.
 
 pub mod clean;
 pub mod folder;

@@ -69,9 +69,17 @@ pub struct RunState {
 }
 
 impl RunState {
-    /// Whether the loadlab process that owns it is running.
+    /// Whether the loadlab process that owns it is running, or may be: see [`RunState::is_elsewhere`].
     pub fn is_alive(&self) -> bool {
-        self.boot_id == process::boot_id() && self.owner.is_alive()
+        self.is_elsewhere() || self.boot_id == process::boot_id() && self.owner.is_alive()
+    }
+
+    /// Whether its pids are those of another pid namespace of this boot, such as a container's that shares the state
+    /// folder: they mean nothing here. The mark of an older loadlab names no namespace.
+    pub fn is_elsewhere(&self) -> bool {
+        let tag = self.mark.rsplit('/').next().and_then(parts_of);
+        tag.is_some_and(|[_, _, namespace]| namespace != pid_namespace())
+            && self.boot_id == process::boot_id()
     }
 
     pub(crate) fn apply(&mut self, change: Change) {
@@ -139,12 +147,17 @@ pub(crate) fn tag(process: ProcessId) -> String {
     format!("{:x}-{:x}-{:x}", process.pid, process.start_ticks, pid_namespace())
 }
 
+/// The parts of a [`tag`]: pid, start time, pid namespace.
+fn parts_of(tag: &str) -> Option<[u64; 3]> {
+    let parts: Option<Vec<u64>> = tag.split('-').map(|part| u64::from_str_radix(part, 16).ok()).collect();
+    parts?.try_into().ok()
+}
+
 /// Whether the process that a [`tag`] names is gone. Nothing can be known here about a process in another namespace.
 pub(super) fn is_dead(tag: &str) -> bool {
-    let parts: Option<Vec<u64>> = tag.split('-').map(|part| u64::from_str_radix(part, 16).ok()).collect();
-    match parts.as_deref() {
-        Some([pid, start_ticks, namespace]) if *namespace == pid_namespace() => {
-            u32::try_from(*pid).is_ok_and(|pid| !ProcessId { pid, start_ticks: *start_ticks }.is_alive())
+    match parts_of(tag) {
+        Some([pid, start_ticks, namespace]) if namespace == pid_namespace() => {
+            u32::try_from(pid).is_ok_and(|pid| !ProcessId { pid, start_ticks }.is_alive())
         }
         _ => false,
     }

@@ -40,7 +40,7 @@ use crate::ledger::{Ledger, clean};
 use crate::logs::LOG_LIMIT_BYTES;
 use crate::netns::Net;
 use crate::process::spawn::Spawner;
-use crate::process::{self, kill};
+use crate::process::{self, ProcessId, kill};
 use crate::spec::Unavailable;
 
 /// How long killed processes may take to disappear.
@@ -86,6 +86,13 @@ impl SystemSpec {
             exe: None,
             secrets: Secrets::default(),
         }
+    }
+
+    /// The guardian of a killed run that has yet to remove the scratch folder: [`System::new`] waits for it, at most
+    /// [`clean::GUARDIAN_TIMEOUT_NS`].
+    pub fn awaited_guardian(&self) -> Option<ProcessId> {
+        let guardians = clean::guardians_of(&self.scratch, &self.state_dir);
+        guardians.into_iter().next().filter(|_| self.scratch.exists())
     }
 }
 

@@ -1,6 +1,6 @@
 //! How cases are distinguished: by the axes that vary, or by the names that the plan gave them.
 
-use loadlab_record::documents::manifest::CaseFacts;
+use crate::documents::manifest::CaseFacts;
 
 /// How the cases of a run are distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,51 +61,19 @@ impl Labels {
             }
         }
     }
+
+    /// The name of the case with this label, as a table or a sentence shows it; `None` if no case has it, or if
+    /// several do.
+    pub fn named<'a>(&self, label: &str, cases: impl Iterator<Item = &'a CaseFacts>) -> Option<&'a str> {
+        let mut found = cases.filter(|case| self.name(case) == label || self.text(case) == label);
+        let first = found.next()?.name.as_str();
+        found.all(|case| case.name == first).then_some(first)
+    }
 }
 
 /// The suffix by which a control's name differs from that of the case it repeats: ` (control)`.
 fn again(case: &CaseFacts) -> &str {
     case.control_of.as_deref().and_then(|base| case.name.strip_prefix(base)).unwrap_or_default()
-}
-
-/// Some of the cases in a few words, if one axis distinguishes them from the others: `size=10000`, `users ≤ 100`.
-/// `None` if no axis does, or all cases are meant.
-pub fn subset_in_words<'a>(
-    cases: impl Iterator<Item = &'a CaseFacts> + Clone,
-    labels: &Labels,
-    is_meant: &dyn Fn(&CaseFacts) -> bool,
-) -> Option<String> {
-    let meant = cases.clone().filter(|case| is_meant(case)).count();
-    if meant < 2 || meant == cases.clone().count() {
-        return None;
-    }
-    labels.axes.iter().zip(&labels.heads).find_map(|(axis, head)| {
-        // Each value, and whether cases with it are meant; none if only some are.
-        let mut values: Vec<(&str, bool)> = Vec::new();
-        for case in cases.clone() {
-            let value = case.values.get(*axis)?.1.as_str();
-            match values.iter().find(|(v, _)| *v == value) {
-                Some((_, of)) if *of != is_meant(case) => return None,
-                Some(_) => {}
-                None => values.push((value, is_meant(case))),
-            }
-        }
-        let numbers: Option<Vec<(f64, &str, bool)>> =
-            values.iter().map(|(v, of)| Some((v.parse().ok()?, *v, *of))).collect();
-        let own: Vec<&str> = values.iter().filter(|(_, of)| *of).map(|(v, _)| *v).collect();
-        if let ([_, _, ..], Some(mut numbers)) = (own.as_slice(), numbers) {
-            numbers.sort_by(|a, b| a.0.total_cmp(&b.0));
-            if let Some(turn) = numbers.iter().position(|(.., of)| *of != numbers[0].2)
-                && numbers[turn..].iter().all(|(.., of)| *of != numbers[0].2)
-            {
-                return Some(match numbers[0].2 {
-                    true => format!("{head} ≤ {}", numbers[turn - 1].1),
-                    false => format!("{head} ≥ {}", numbers[turn].1),
-                });
-            }
-        }
-        Some(format!("{head}={}", own.join(" or ")))
-    })
 }
 
 /// The default name of a case with axes.
@@ -117,14 +85,20 @@ fn generated(case: &CaseFacts) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_never_varies_is_left_out() {
-        let case = |name: &str, values: &[(&str, &str)]| CaseFacts {
+    fn case(name: &str, values: &[(&str, &str)]) -> CaseFacts {
+        CaseFacts {
             name: name.to_owned(),
             values: values.iter().map(|(a, v)| ((*a).to_owned(), (*v).to_owned())).collect(),
             ..CaseFacts::default()
-        };
-        let axes = |all: &[&str]| all.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>();
+        }
+    }
+
+    fn axes(all: &[&str]) -> Vec<String> {
+        all.iter().map(|a| (*a).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_never_varies_is_left_out() {
         let named = |cases: &[CaseFacts], all: &[&str]| {
             let labels = Labels::of(cases.iter(), &axes(all));
             let names: Vec<String> = cases.iter().map(|c| labels.name(c)).collect();
@@ -149,20 +123,29 @@ mod tests {
             named(&[two("m", "x"), two("l", "y"), control], &["size", "by"]).1[2],
             "size=m, by=x (control)",
         );
-        let grid: Vec<CaseFacts> =
-            ["1", "10", "100"].iter().flat_map(|s| ["x", "y"].map(|b| two(s, b))).collect();
-        let labels = Labels::of(grid.iter(), &axes(&["size", "by"]));
-        let said = |meant: &[usize]| {
-            subset_in_words(grid.iter(), &labels, &|c| meant.iter().any(|i| grid[*i] == *c))
-        };
-        assert_eq!(said(&[4, 5]).as_deref(), Some("size=100"));
-        assert_eq!(said(&[0, 1, 2, 3]).as_deref(), Some("size ≤ 10"));
-        assert_eq!(said(&[2, 3, 4, 5]).as_deref(), Some("size ≥ 10"));
-        assert_eq!(said(&[0, 1, 4, 5]).as_deref(), Some("size=1 or 100"));
-        assert_eq!(said(&[1, 3, 5]).as_deref(), Some("by=y"));
-        assert_eq!((said(&[0, 3]), said(&[0]), said(&[0, 1, 2, 3, 4, 5])), (None, None, None));
         let given = [case("free", &[("cpu", "none")]), case("tight", &[("cpu", "1%")])];
         assert_eq!(named(&given, &["cpu"]), (axes(&["case"]), axes(&["free", "tight"])));
         assert_eq!(named(&[case("default", &[])], &[]), (axes(&["case"]), axes(&["default"])));
+    }
+
+    #[test]
+    fn a_label_means_one_case() {
+        let meant = |cases: &[CaseFacts], all: &[&str], label: &str| {
+            Labels::of(cases.iter(), &axes(all)).named(label, cases.iter()).map(str::to_owned)
+        };
+        let one = ["400", "800"].map(|rate| case(&format!("rate={rate}"), &[("rate", rate)]));
+        assert_eq!(meant(&one, &["rate"], "400").as_deref(), Some("rate=400"));
+        let two = |a: &str, b: &str| case(&format!("a={a}, b={b}"), &[("a", a), ("b", b)]);
+        let grid = [two("1", "x"), two("1", "y"), two("2", "x")];
+        for label in ["1, y", "a=1, b=y"] {
+            assert_eq!(meant(&grid, &["a", "b"], label).as_deref(), Some("a=1, b=y"), "{label}");
+        }
+        for label in ["1", "y", "b=y", "3, x", ""] {
+            assert_eq!(meant(&grid, &["a", "b"], label), None, "{label}");
+        }
+        // Values that contain a comma.
+        assert_eq!(meant(&[two("1, 2", "3"), two("1", "2, 3")], &["a", "b"], "1, 2, 3"), None);
+        let given = [case("free", &[("cpu", "none")]), case("tight", &[("cpu", "1%")])];
+        assert_eq!(meant(&given, &["cpu"], "1%"), None);
     }
 }
