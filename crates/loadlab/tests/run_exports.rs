@@ -124,6 +124,7 @@ fn runs_are_listed_shown_and_followed() {
     assert!(!list.out.contains("other-"), "{}", list.out);
     let json: Value = serde_json::from_str(&lab.loadlab(&["list", "--json", "--last", "1"]).out).unwrap();
     assert_eq!(json.as_array().map(Vec::len), Some(1));
+    lab.loadlab(&["list", "--last", "1"]).expect(0, &["1 older run is not shown; --last 2 shows it"]);
     assert_eq!((&json[0]["run"], &json[0]["name"]), (&format!("{name}-2").into(), &"test".into()));
     assert!(json[0]["cases"][0]["goodput_per_s"].as_f64() > Some(0.0), "{json}");
     let trend = lab.loadlab(&["list", "--trend", "goodput"]);

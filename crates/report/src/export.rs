@@ -153,7 +153,10 @@ pub fn comparisons_json(comparisons: &[Comparison]) -> String {
 }
 
 fn comparison(c: &Comparison) -> Json {
-    let method = c.method;
+    let is_paired = match c.method {
+        Method::Paired | Method::Sequential => true,
+        Method::Welch => false,
+    };
     let interval = |r: &Row| r.effect.and_then(|e| e.interval);
     let row = |r: &Row| {
         json!({
@@ -165,7 +168,7 @@ fn comparison(c: &Comparison) -> Json {
             "other_range": [r.other.min, r.other.max.known()],
             "scale": if r.scale == Scale::Ratio { "ratio" } else { "difference" },
             "effect": r.effect.map(|e| e.value),
-            "paired": method == Method::Paired,
+            "paired": is_paired,
             "low": interval(r).map(|i| i.low),
             "high": interval(r).map(|i| i.high),
             "confidence": interval(r).map(|i| i.confidence),
@@ -356,7 +359,26 @@ fn field(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use loadlab_analysis::comparison::compare::{Options, Side, compare};
+    use loadlab_analysis::{TrialInput, summarise};
+    use loadlab_record::documents::summary::{Requests, Verdict};
+
     use super::*;
+
+    #[test]
+    fn ratios_within_rounds_are_paired_however_they_are_judged() {
+        let mut trial = summarise(TrialInput::default());
+        (trial.doubts, trial.verdict) = (Vec::new(), Verdict::None);
+        trial.requests = Requests { started: 1000, ok: 1000, ..Requests::default() };
+        trial.rate_per_s.ok = 100.0;
+        let side = |name| Side::of(name, (1..=2).map(|round| (round, Some(&trial))));
+        let found = compare(&side("old"), &side("new"), Method::Paired, &[], Options::default());
+        for (method, expect) in [(Method::Paired, true), (Method::Sequential, true), (Method::Welch, false)] {
+            let text = comparisons_json(&[Comparison { method, ..found.clone() }]);
+            let document: Json = serde_json::from_str(&text).unwrap();
+            assert_eq!(document["comparisons"][0]["figures"][0]["paired"], expect, "{method:?}");
+        }
+    }
 
     #[test]
     fn fields_stay_fields() {

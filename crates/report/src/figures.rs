@@ -13,6 +13,8 @@ use loadlab_record::text::units::{
 
 /// Shown if there is no value.
 pub const NOTHING: &str = "–";
+/// Significant digits of a plain number.
+pub const DIGITS: i32 = 4;
 
 /// A duration in milliseconds.
 pub fn ms(value: f64) -> String {
@@ -65,12 +67,14 @@ pub fn bytes(value: f64) -> String {
     format_bytes(value)
 }
 
-/// A plain number, at most four significant digits, with thousands separators.
+/// A plain number, at most [`DIGITS`] significant digits, with thousands separators.
 pub fn number(value: f64) -> String {
+    // Rounded first: 999.97 becomes a whole number, whose zeros are not idle.
+    let value = round(value, DIGITS);
     if value.fract() == 0.0 || value.abs() >= 1000.0 {
         return format_count(value);
     }
-    let digits = significant(value, 4);
+    let digits = significant(value, DIGITS);
     digits.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -197,6 +201,22 @@ mod tests {
             (f64::NAN, "–"),
         ] {
             assert_eq!(percent(share), text);
+        }
+    }
+
+    #[test]
+    fn numbers_have_no_idle_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.5, "0.5"),
+            (12.3456, "12.35"),
+            (100.04, "100"),
+            (999.9, "999.9"),
+            (999.97, "1,000"),
+            (-999.97, "-1,000"),
+            (12_345.6, "12,346"),
+        ] {
+            assert_eq!(number(value), text);
         }
     }
 

@@ -173,6 +173,9 @@ pub fn trend_text(
     width: usize,
     colour: bool,
 ) -> String {
+    if runs.is_empty() {
+        return "no runs\n".to_owned();
+    }
     let paint = Paint { colour };
     let all = series(oldest_first(runs));
     let mut out = String::new();

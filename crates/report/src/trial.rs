@@ -103,9 +103,9 @@ impl TrialPage {
             hanging(out, "", &text, self.width, |t| t.to_owned());
         }
         if has_coordinated_omission(&s.load) {
-            let users = s.load.users.map_or("these".to_owned(), |n| format!("{n}"));
+            let users = s.load.users.map_or("these users".to_owned(), |n| plural(n, "user", "users"));
             let text = format!(
-                "These response times hold for {users} users only: each sends its next request when its last one \
+                "These response times hold for {users} only: each sends its next request when its last one \
                  has ended, which hides the waiting a slow answer would have caused. For a fixed rate: -r RATE."
             );
             hanging(out, "", &text, self.width, |t| self.paint.tone(Tone::Faint, t));

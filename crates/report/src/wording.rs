@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use loadlab_record::counts::example::Example;
 use loadlab_record::documents::summary::{Expectation, Generator, LoadFacts, LoadModel, ThinkFacts, Verdict};
+use loadlab_record::text::units::significant;
 
 use crate::figures::{self, bytes, ms, percent, plural, rate, seconds};
 use crate::terminal::{Tone, harmless};
@@ -178,7 +179,11 @@ pub fn describe_expectation(e: &Expectation) -> String {
     let mut text = harmless(&e.expr);
     if let Some(value) = e.value {
         let space = if matches!(e.unit.as_str(), "" | "/s") { "" } else { " " };
-        let _ = write!(text, " (measured {}{space}{})", figures::number(figures::round(value, 4)), e.unit);
+        let shown = match e.digits(figures::DIGITS) {
+            figures::DIGITS => figures::number(value),
+            more => significant(value, more),
+        };
+        let _ = write!(text, " (measured {shown}{space}{})", e.unit);
     }
     if let Some(note) = &e.note {
         let _ = write!(text, ": {}", harmless(note));
@@ -194,4 +199,29 @@ pub(crate) fn capital(text: &str) -> String {
     }
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measured_value_close_to_its_limit_shows_on_which_side_it_is() {
+        let described = |expr: &str, holds: bool, value: f64, unit: &str| {
+            let (expr, unit) = (expr.to_owned(), unit.to_owned());
+            let (holds, value) = (Some(holds), Some(value));
+            describe_expectation(&Expectation { expr, holds, value, unit, note: None, undecided: None })
+        };
+        for (expr, holds, value, unit, expect) in [
+            ("errors < 1%", true, 0.0, "%", "errors < 1% (measured 0 %)"),
+            ("p99 < 2s", false, 2.5, "s", "p99 < 2s (measured 2.5 s)"),
+            ("p99 < 50ms", false, 50.004, "ms", "p99 < 50ms (measured 50.004 ms)"),
+            ("p99 < 50ms", true, 49.998, "ms", "p99 < 50ms (measured 49.998 ms)"),
+            ("goodput >= 1000/s", false, 999.98, "/s", "goodput >= 1000/s (measured 999.98/s)"),
+            ("goodput > 900/s", true, 12_345.6, "/s", "goodput > 900/s (measured 12,346/s)"),
+            ("availability == 100%", false, 99.9996, "%", "availability == 100% (measured 99.9996 %)"),
+        ] {
+            assert_eq!(described(expr, holds, value, unit), expect);
+        }
+    }
 }

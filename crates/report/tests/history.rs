@@ -78,6 +78,7 @@ fn a_trend_runs_from_old_to_new() {
     ");
     let some = trend_text(&runs(), std::slice::from_ref(&p50), &|name| name == "10 users", 80, false);
     assert!(some.contains("10 users") && !some.contains("100 users"), "{some}");
+    assert_eq!(trend_text(&[], std::slice::from_ref(&p50), &|_| true, 80, false), "no runs\n");
 }
 
 #[test]

@@ -350,6 +350,14 @@ fn colour_only_adds_and_no_width_is_exceeded() {
 }
 
 #[test]
+fn a_single_user_is_one() {
+    let mut s = bench();
+    s.load.users = Some(1);
+    let text = shown(&s, 200, false);
+    assert!(text.contains("These response times hold for 1 user only: each sends"), "{text}");
+}
+
+#[test]
 fn nothing_measured_is_said_and_does_not_break_it() {
     let facts = LoadFacts { model: LoadModel::Open, rate_per_s: Some(10.0), ..LoadFacts::default() };
     let s = summary(facts, Measured::default());

@@ -13,6 +13,7 @@ use loadlab_record::documents::summary::Ended;
 use loadlab_record::expr::{Expr, ExprError, NameRef, TrialPart};
 use loadlab_record::spec::schedule::Think;
 use loadlab_record::text::units::format_duration_ns;
+use loadlab_report::figures;
 use loadlab_run::preflight;
 use loadlab_run::{
     Bench, BenchError, BenchResult, Targets, TlsSettings, Via, Watch, bench, http2_heads, parse_expressions,
@@ -118,20 +119,26 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> CommandEnd {
 
 /// The line that is shown before the load begins, so that a mistyped load is noticed at once.
 fn title_of(order: &Bench, args: &BenchArgs) -> String {
-    let who = match &order.spec.model {
-        Model::Closed { users: 1 } => "1 user".to_owned(),
-        Model::Closed { users } => format!("{users} users"),
-        Model::Open { rate_per_s, .. } => format!("{rate_per_s} requests/s"),
-    };
     let what = match args.urls {
-        Some(_) => format!("{} URLs", order.spec.requests.len()),
+        Some(_) => figures::plural(order.spec.requests.len() as u64, "URL", "URLs"),
         None => order.url.clone(),
     };
-    let long = match order.spec.until {
-        Until::Elapsed(ns) => format!("for {}", format_duration_ns(ns as f64)),
-        Until::Requests(n) | Until::Repeats(n) => format!("until {n} requests"),
+    mask::text(&format!("{what}: {}", load_of(&order.spec.model, order.spec.until))).into_owned()
+}
+
+/// Who sends requests, and for how long, in words.
+fn load_of(model: &Model, until: Until) -> String {
+    let who = match model {
+        Model::Closed { users } => figures::plural(*users, "user", "users"),
+        Model::Open { rate_per_s, .. } => format!("{} requests/s", figures::number(*rate_per_s)),
     };
-    mask::text(&format!("{what}: {who} {long}")).into_owned()
+    let long = match until {
+        Until::Elapsed(ns) => format!("for {}", format_duration_ns(ns as f64)),
+        Until::Requests(n) | Until::Repeats(n) => {
+            format!("until {}", figures::plural(n, "request", "requests"))
+        }
+    };
+    format!("{who} {long}")
 }
 
 /// What is watched. Explicitly named processes must exist.
@@ -435,5 +442,30 @@ fn body_of(body: Option<&str>) -> Result<Option<Vec<u8>>, String> {
             Ok(Some(read.map_err(|e| format!("cannot read the body from {path}: {e}"))?))
         }
         Some((text, None)) => Ok(Some(text.as_bytes().to_vec())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_described_as_one_would_say_it() {
+        let open = |rate_per_s| Model::Open {
+            rate_per_s,
+            arrivals: Arrivals::Constant,
+            when_behind: WhenBehind::Queue,
+            max_in_flight: 1,
+        };
+        for (model, until, expect) in [
+            (Model::Closed { users: 1 }, Until::Requests(1), "1 user until 1 request"),
+            (Model::Closed { users: 50 }, Until::Requests(2000), "50 users until 2,000 requests"),
+            (open(12_345.0), Until::Elapsed(600_000_000_000), "12,345 requests/s for 10m"),
+            // As `-r 100/m` and `-r 2/h` say it.
+            (open(100.0 / 60.0), Until::Requests(5), "1.667 requests/s until 5 requests"),
+            (open(2.0 / 3600.0), Until::Requests(5), "0.0005556 requests/s until 5 requests"),
+        ] {
+            assert_eq!(load_of(&model, until), expect);
+        }
     }
 }

@@ -44,7 +44,10 @@ pub fn command(args: &ListArgs) -> CommandEnd {
         return ended;
     }
     if all > shown && !args.json {
-        note(&format!("{} older runs are not shown; --last {all} shows them", all - shown));
+        note(&match all - shown {
+            1 => format!("1 older run is not shown; --last {all} shows it"),
+            older => format!("{older} older runs are not shown; --last {all} shows them"),
+        });
     }
     CommandEnd::with(Exit::Ok)
 }

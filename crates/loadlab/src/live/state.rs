@@ -402,7 +402,7 @@ impl State {
         let line = format!(
             "{mark} {}: {}/s, {}, {} failed{}",
             self.trial,
-            format_count(s.rate_per_s.ok.round()),
+            format_count(s.rate_per_s.ok),
             first_figures(&self.facts, s).unwrap_or_else(times),
             format_count(s.requests.failed as f64),
             bottleneck_text(s)

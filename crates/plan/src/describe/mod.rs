@@ -507,9 +507,12 @@ fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
     format!("{what}{body}{tags}{good}{more}")
 }
 
-/// A number without insignificant digits: `1`, `0.5`, `33.33`.
+/// A number without insignificant digits: `1`, `0.5`, `33.33`. A rate of `10/h` must not read as 0: `0.0028`.
 fn round(value: f64) -> String {
-    let text = format!("{value:.2}");
+    let text = match value.abs() {
+        small if small > 0.0 && small < 0.1 => significant(value, 2),
+        _ => format!("{value:.2}"),
+    };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -548,8 +551,17 @@ mod tests {
 
     #[test]
     fn numbers_have_no_idle_digits() {
-        for (value, expect) in [(1.0, "1"), (0.5, "0.5"), (33.333, "33.33"), (1000.0, "1000"), (100.0, "100")]
-        {
+        for (value, expect) in [
+            (1.0, "1"),
+            (0.5, "0.5"),
+            (33.333, "33.33"),
+            (1000.0, "1000"),
+            (100.0, "100"),
+            (0.0, "0"),
+            (10.0 / 3600.0, "0.0028"),
+            (1.0 / 60.0, "0.017"),
+            (0.02, "0.02"),
+        ] {
             assert_eq!(round(value), expect);
         }
     }

@@ -71,6 +71,7 @@ impl SearchVariable {
     /// A level in words.
     pub fn level(self, level: u64) -> String {
         match self {
+            SearchVariable::Users if level == 1 => "1 user".to_owned(),
             SearchVariable::Users => format!("{level} users"),
             SearchVariable::Rate => format!("{level}/s"),
         }

@@ -209,10 +209,20 @@ pub fn format_percent_whole(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// A share in 0..=1 as per cent, with one decimal below 10: `4.2 %`, `42 %`.
+/// A share in 0..=1 as per cent, with one decimal below 10: `4.2 %`, `42 %`. One close to nothing or to all gets enough
+/// decimals not to read like it: `0.003 %`, `99.96 %`.
 pub fn format_percent_short(share: f64) -> String {
     let value = share * 100.0;
-    if value < 10.0 { format!("{value:.1} %") } else { format!("{value:.0} %") }
+    let rest = 100.0 - value;
+    let decimals_of =
+        |small: f64| significant(small, 1).split_once('.').map_or(0, |(_, digits)| digits.len());
+    let decimals = match () {
+        () if value > 0.0 && value < 0.05 => decimals_of(value),
+        () if value < 10.0 => 1,
+        () if rest > 0.0 && rest <= 0.5 => decimals_of(rest),
+        () => 0,
+    };
+    format!("{value:.decimals$} %")
 }
 
 /// A number to this many significant digits, without exponent and never cutting the integer part.
@@ -311,6 +321,25 @@ mod tests {
         assert_eq!(format_count(12.345), "12.3");
         assert_eq!(significant(9.996, 3), "10.0");
         assert_eq!(significant(0.0123, 2), "0.012");
+    }
+
+    #[test]
+    fn a_share_that_is_not_nothing_or_not_all_does_not_read_like_it() {
+        for (share, text) in [
+            (0.0, "0.0 %"),
+            (0.000_03, "0.003 %"),
+            (0.000_499, "0.05 %"),
+            (0.042, "4.2 %"),
+            (0.42, "42 %"),
+            (0.994, "99 %"),
+            (0.995, "99.5 %"),
+            (0.999_6, "99.96 %"),
+            (0.999_996, "99.9996 %"),
+            (1.0, "100 %"),
+            (1.02, "102 %"),
+        ] {
+            assert_eq!(format_percent_short(share), text);
+        }
     }
 
     #[test]

@@ -201,7 +201,7 @@ fn facts(curve: &Scalability) -> Vec<Fact> {
 }
 
 fn knee(curve: &Scalability, fit: Option<&Fit>) -> String {
-    let users = |n: f64| format!("{} users", figures::count(n as u64));
+    let users = |n: f64| figures::plural(n as u64, "user", "users");
     let fitted = fit.and_then(|f| f.knee_users).map(|n| users(n.round()));
     match (fitted, curve.knee) {
         (Some(n), Some(Knee::At(level))) => {
@@ -307,5 +307,12 @@ mod tests {
         // A value that is not known at all is not drawn.
         let known = [Value::Known(5.0), Value::Nothing, Value::Known(6.0)];
         assert_eq!(drawn(&curve(known)), (vec![(5.0, 5.0, 5.0, false), (6.0, 6.0, 6.0, false)], false));
+    }
+
+    #[test]
+    fn a_knee_at_a_single_user_is_at_one() {
+        let knee_at = |at| knee(&Scalability { knee: Some(at), ..curve([Value::Nothing; 3]) }, None);
+        assert!(knee_at(Knee::AtMost(1.0)).starts_with("at 1 user or fewer: "));
+        assert!(knee_at(Knee::At(2.0)).starts_with("at 2 users of the measured levels: "));
     }
 }

@@ -42,11 +42,8 @@ pub fn as_search_report(mut document: Document, manifest: &Manifest, findings: &
     };
     let gave = search.above.and_then(of_level).and_then(|c| c.diagnosis.suspects.first());
     if let (Some(suspect), Some(above)) = (gave, search.above) {
-        let level = match search.vary {
-            SearchVariable::Rate => figures::rate(above as f64),
-            SearchVariable::Users => format!("{} users", figures::count(above)),
-        };
-        document.answer.insert(0, Fact::new("First bottleneck", format!("at {level}: {}.", suspect.text)));
+        let text = format!("at {}: {}.", level(search.vary, above as f64), suspect.text);
+        document.answer.insert(0, Fact::new("First bottleneck", text));
     }
     document.answer.insert(0, Fact::new("Searched", format!("{tested}.")));
     document.answer.insert(1, Fact::new("Found", format!("{found}.")));
@@ -84,7 +81,7 @@ fn searches<'a>(findings: &'a Findings<'a>) -> Vec<OfCase<'a>> {
 fn level(vary: SearchVariable, level: f64) -> String {
     match vary {
         SearchVariable::Rate => figures::rate(level),
-        SearchVariable::Users => format!("{} users", figures::count(level as u64)),
+        SearchVariable::Users => figures::plural(level as u64, "user", "users"),
     }
 }
 
@@ -241,4 +238,16 @@ fn section(search: &SearchFacts) -> Section {
     let mut blocks = vec![Block::Table(table)];
     blocks.extend(response(search.vary, &[("levels".to_owned(), vec![search])]).map(Block::Plane));
     Section::new("search", "The search", blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_of_a_single_user_is_one() {
+        assert_eq!(level(SearchVariable::Users, 1.0), "1 user");
+        assert_eq!(level(SearchVariable::Users, 1500.0), "1,500 users");
+        assert_eq!(level(SearchVariable::Rate, 1.0), "1/s");
+    }
 }

@@ -67,9 +67,8 @@ const UNSTEADY: [&str; 2] = [doubt_kind::BACKLOG, doubt_kind::LATENCY_RISING];
 fn with_value(e: &Expectation) -> String {
     match (e.value, &e.note) {
         (Some(value), _) => {
-            format!("{}: {} {}", e.expr, loadlab_record::text::units::significant(value, 3), e.unit)
-                .trim_end()
-                .to_owned()
+            let shown = loadlab_record::text::units::significant(value, e.digits(3));
+            format!("{}: {shown} {}", e.expr, e.unit).trim_end().to_owned()
         }
         (None, Some(note)) => format!("{}: {note}", e.expr),
         (None, None) => e.expr.clone(),
@@ -154,6 +153,19 @@ mod tests {
     use loadlab_record::counts::quantile::FewSamples;
 
     use super::*;
+
+    /// The levels of a search lie around the limit.
+    #[test]
+    fn a_reason_shows_on_which_side_of_the_limit_a_level_is() {
+        let reason = |value: f64, holds: bool| {
+            let (expr, unit) = ("p99 < 50ms".to_owned(), "ms".to_owned());
+            let (holds, value) = (Some(holds), Some(value));
+            with_value(&Expectation { expr, holds, value, unit, note: None, undecided: None })
+        };
+        assert_eq!(reason(41.234, true), "p99 < 50ms: 41.2 ms");
+        assert_eq!(reason(49.97, true), "p99 < 50ms: 49.97 ms");
+        assert_eq!(reason(50.03, false), "p99 < 50ms: 50.03 ms");
+    }
 
     /// A level does not have more requests in its first seconds because it is longer.
     #[test]

@@ -519,7 +519,8 @@ fn describe_answer(answer: &Answer, vary: SearchVariable) -> String {
                 true => "both measured twice",
                 false => "not confirmed: the search ran out of levels; `--max-levels` allows more",
             };
-            format!("{} meet the expectations, {} do not ({sure})", shown(level), shown(above))
+            let meet = if vary == SearchVariable::Users && level == 1 { "meets" } else { "meet" };
+            format!("{} {meet} the expectations, {} do not ({sure})", shown(level), shown(above))
         }
         Answer::AtLeast { level, is_top: true } => {
             format!("at least {}, the top of the range", shown(level))
@@ -584,5 +585,19 @@ mod tests {
         let ids = Ids::for_blocks(request(100).most_trials(), 3);
         assert!(ids.first(last as usize, 2) > ids.first(last as usize, 1), "none is dealt twice");
         assert!(ids.first(last as usize, 2) < 1 << plan::ids::ID_BITS);
+    }
+
+    #[test]
+    fn an_answer_of_a_single_user_is_about_one() {
+        let answer =
+            |vary, level, above| describe_answer(&Answer::Most { level, above, confirmed: true }, vary);
+        let sure = "(both measured twice)";
+        let users = SearchVariable::Users;
+        assert_eq!(answer(users, 1, 2), format!("1 user meets the expectations, 2 users do not {sure}"));
+        assert_eq!(answer(users, 7, 8), format!("7 users meet the expectations, 8 users do not {sure}"));
+        let rates = answer(SearchVariable::Rate, 1, 2);
+        assert_eq!(rates, format!("1/s meet the expectations, 2/s do not {sure}"));
+        let none = describe_answer(&Answer::LessThan { level: 1, is_bottom: true }, users);
+        assert_eq!(none, "less than 1 user: even the lowest level misses the expectations");
     }
 }

@@ -273,6 +273,8 @@ fn the_end_of_a_trial_names_the_first_figures() {
     summary.bottleneck = None;
     summary.doubts.clear();
     summary.requests.ok = 256;
+    // Less than one a second is not rounded to none, nor to one.
+    summary.rate_per_s.ok = 0.4266;
     let memory = FigureValue { value: Some(12e6), ..FigureValue::default() };
     summary.figures.insert("peak memory".into(), memory);
     let ended = RunEvent::TrialEnded {
@@ -282,12 +284,12 @@ fn the_end_of_a_trial_names_the_first_figures() {
         failure: None,
         figures: vec![facts("peak memory", NumberKind::Bytes), facts("drain", NumberKind::Duration)],
     };
-    assert_eq!(describe(&ended).as_deref(), Some("  256 ok, 0/s, peak memory 11.4 MiB, drain –"));
+    assert_eq!(describe(&ended).as_deref(), Some("  256 ok, 0.427/s, peak memory 11.4 MiB, drain –"));
     state.on_event(10.0, &ended);
     let line = state.done.back().map(|(_, text)| text.as_str());
     assert_eq!(
         line,
-        Some("– 1% CPU, trial 2: 0/s, peak memory 11.4 MiB, GET /items p99 –, slowest –, 0 failed")
+        Some("– 1% CPU, trial 2: 0.427/s, peak memory 11.4 MiB, GET /items p99 –, slowest –, 0 failed")
     );
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::counts::quantile::FewSamples;
+use crate::text::units::significant;
 
 /// A trial's verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,5 +81,51 @@ impl Expectation {
     /// Whether it does not hold or cannot be known, and more samples would not help.
     pub fn is_missed(&self) -> bool {
         self.holds != Some(true) && !self.is_undecided()
+    }
+
+    /// How many significant digits of `value` readers need, at least `least`: a value close to a limit in the
+    /// expression must not read like the limit.
+    pub fn digits(&self, least: i32) -> i32 {
+        let Some(value) = self.value else { return least };
+        let limits = numbers_in(&self.expr);
+        let reads_like_a_limit = |digits: i32| {
+            let shown: f64 = significant(value, digits).parse().unwrap_or(value);
+            limits.iter().any(|limit| *limit == shown && *limit != value)
+        };
+        (least..=MOST_DIGITS).find(|digits| !reads_like_a_limit(*digits)).unwrap_or(least)
+    }
+}
+
+/// A difference in later digits comes from the arithmetic, not from a measurement.
+const MOST_DIGITS: i32 = 12;
+
+/// The numbers that are written in an expression. Those in names, such as the 99 of `p99`, do no harm.
+fn numbers_in(expr: &str) -> Vec<f64> {
+    let numbers = expr.split(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_')));
+    numbers.filter_map(|text| text.replace('_', "").parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_close_to_a_limit_does_not_read_like_it() {
+        for (expr, value, least, expect) in [
+            ("p99 < 50ms", 7.98712, 4, "7.987"),
+            ("p99 < 50ms", 50.0, 4, "50.00"),
+            ("p99 < 50ms", 50.004, 4, "50.004"),
+            ("p99 < 50ms", 49.96, 3, "49.96"),
+            ("goodput >= 1_000/s", 999.98, 4, "999.98"),
+            ("availability > 99.9% and p99 < 2s", 99.90004, 4, "99.90004"),
+            ("errors < 0.1%", 0.09996, 3, "0.09996"),
+            // As close as the arithmetic is exact.
+            ("errors < 0.1%", 0.1 - 1e-17, 4, "0.1000"),
+        ] {
+            let (holds, unit, note) = (Some(true), String::new(), None);
+            let expr = expr.to_owned();
+            let e = Expectation { expr, holds, value: Some(value), unit, note, undecided: None };
+            assert_eq!(significant(value, e.digits(least)), expect, "{}", e.expr);
+        }
     }
 }
