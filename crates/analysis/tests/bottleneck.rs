@@ -1090,6 +1090,37 @@ fn users_who_pause_for_nearly_all_of_their_time_saturate_nothing() {
     busy.check(&[(Latency, Some("db"))]);
 }
 
+/// What is idle in a pause between batches may be saturated in the batches.
+#[test]
+fn a_pause_between_batches_is_no_part_of_the_load() {
+    let is_sent = |second: u64| !(2..8).contains(&second);
+    let in_batches = |made: &mut Made| {
+        made.ticks.retain(|tick| is_sent(tick.from_s as u64));
+        for tick in &mut made.ticks {
+            (tick.in_window, tick.batch) = (true, u32::from(tick.from_s >= 8.0));
+        }
+    };
+    let mut waiting = chain();
+    in_batches(&mut waiting);
+    let pairs =
+        [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "mid", 40.0, 40.0), pair("mid", "db", 40.0, 39.8)];
+    watched(&mut waiting, &pairs, |line| {
+        if !is_sent(line.from_s as u64) {
+            line.pairs.iter_mut().for_each(|pair| pair.busy = 0.0);
+        }
+    });
+    waiting.check(&[(LimitedConcurrency, Some("db"))]);
+    let busy_s = |at_s: f64| (0..at_s.max(0.0) as u64).filter(|second| is_sent(*second)).count() as f64;
+    let mut computing = made(10, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
+    in_batches(&mut computing);
+    for s in computing.samples.iter_mut().filter(|s| s.component == "edge") {
+        s.cpu_s = Some(0.98 * busy_s(s.at_s));
+    }
+    computing.check(&[(OneCore, Some("edge"))]);
+    let text = &computing.suspects()[0].text;
+    assert!(text.starts_with("edge kept one core busy for 98 % of the time"), "{text}");
+}
+
 fn diagnosis(made: &Made) -> Diagnosis {
     let order = ["edge".to_owned()];
     diagnose(&TrialData {
