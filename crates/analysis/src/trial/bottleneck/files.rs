@@ -46,6 +46,10 @@ pub fn open_files(
         of.map(|(at_s, _)| second(*at_s)).collect::<BTreeSet<u64>>().len()
     };
     let (read, close, at_limit) = (seconds(0.0), seconds(FILES_SHARE), seconds(1.0));
+    // A thousand connections to a server that may have 1,024 files are close to its limit, and hold nothing back.
+    if at_limit == 0 {
+        return None;
+    }
     let of_seconds = close as f64 / read as f64;
     if share < HELD_SHARE && at_limit >= MIN_SECONDS && of_seconds >= SECONDS_SHARE {
         share = of_seconds;
