@@ -8,7 +8,7 @@ use loadlab_record::Failure;
 use loadlab_record::counts::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::documents::bottleneck::{Bottleneck, Confidence};
 use loadlab_record::documents::event::{Event, EventKind};
-use loadlab_record::documents::summary::{Doubt, LoadFacts, LoadModel, Summary};
+use loadlab_record::documents::summary::{Doubt, LoadFacts, LoadModel, LoadSummary, Summary};
 use loadlab_record::watch::evidence::{Evidence, Listener, Pair, Ports as LocalPorts, Threads, Timed};
 use loadlab_record::watch::sample::{Pressure, Sample, Tcp};
 
@@ -325,6 +325,27 @@ fn connections_turned_away() {
     made.summary.connect_ms.max = Some(1004.0);
     made.summary.connect_ms.p50 = Some(0.1);
     made.check(&[(Refused, Some("127.0.0.1:8080"))]);
+}
+
+/// A failed request does not show where it went: of several targets none is blamed, unless only one load has failures.
+#[test]
+fn connections_turned_away_by_one_of_several_targets() {
+    let mut made = made(10, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
+    made.summary.failures.add(Failure::Connect, 40);
+    made.summary.load.targets = ["127.0.0.1:8080", "127.0.0.1:9090"].map(str::to_owned).into();
+    made.check(&[(Refused, None)]);
+    let text = &made.suspects()[0].text;
+    assert!(text.starts_with("one of the targets rejected connections: 40 refused"), "{text}");
+    for (name, port, failed) in [("orders", 8080, 0), ("stock", 9090, 40)] {
+        let facts = LoadFacts { url: format!("http://127.0.0.1:{port}/"), ..LoadFacts::default() };
+        let mut load = LoadSummary::default();
+        load.failures.add(Failure::Connect, failed);
+        made.summary.load.loads.insert(name.to_owned(), facts);
+        made.summary.by_load.insert(name.to_owned(), load);
+    }
+    made.check(&[(Refused, Some("127.0.0.1:9090"))]);
+    made.summary.by_load.values_mut().for_each(|load| load.failures.add(Failure::Reset, 1));
+    made.check(&[(Refused, None)]);
 }
 
 #[test]
@@ -754,6 +775,7 @@ fn a_full_accept_queue_is_theirs_if_their_connects_say_so() {
     // in its own network the count is its own
     let own = overflowing("db", 5.0);
     assert!(own.suspects()[0].text.starts_with("the accept queue of db was full"), "{:?}", own.suspects());
+    assert_eq!(own.suspects()[0].component.as_deref(), Some("db"));
 }
 
 /// Connections of a pair, this many of them busy.
