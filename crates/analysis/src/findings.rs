@@ -191,7 +191,9 @@ fn shared_by(
 
 /// The text with a capital, unless it begins with a name.
 fn capital(text: &str) -> String {
-    let starts = ["nothing", "requests", "the machine", "loadlab itself"].iter().any(|w| text.starts_with(w));
+    let starts = ["nothing", "requests", "the machine", "loadlab itself", "one of the targets"]
+        .iter()
+        .any(|w| text.starts_with(w));
     match text.chars().next() {
         Some(c) if starts => c.to_uppercase().chain(text.chars().skip(1)).collect(),
         _ => text.to_owned(),

@@ -138,6 +138,12 @@ fn a_backlog_that_grows_is_seen_and_one_that_does_not_is_not() {
         growing_backlog(&[tick(0), tick(1)], 2.0).as_deref(),
         Some("the backlog grew to 200 of 2000 requests")
     );
+    // two a second, each of which takes about a second: it is chance whether one or two are in flight
+    let slow = |i: u64| {
+        let ok = if i == 0 || i == 9 { 1 } else { 2 };
+        Tick { counts: Counts { due: 2, ok, ..Counts::default() }, ..tick(i) }
+    };
+    assert_eq!(growing_backlog(&(0..10).map(slow).collect::<Vec<_>>(), f64::INFINITY), None);
 }
 
 #[test]

@@ -100,6 +100,18 @@ impl Counter {
         Some(self.used(during)? / (to_s - from_s))
     }
 
+    /// As [`Counter::used`], in several parts of a trial.
+    pub fn used_in(&self, parts: &[During]) -> Option<f64> {
+        parts.iter().filter_map(|part| self.used(*part)).reduce(|sum, used| sum + used)
+    }
+
+    /// As [`Counter::per_s`], over several parts of a trial.
+    pub fn per_s_in(&self, parts: &[During]) -> Option<f64> {
+        let covered_s =
+            parts.iter().filter_map(|part| self.covered(*part)).map(|(from_s, to_s)| to_s - from_s);
+        Some(self.used_in(parts)? / covered_s.sum::<f64>())
+    }
+
     /// The largest use per second between two sufficiently distant readings.
     pub fn largest_per_s(&self, during: During) -> Option<f64> {
         let (from_s, to_s) = self.covered(during)?;

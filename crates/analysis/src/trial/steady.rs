@@ -41,6 +41,9 @@ const SURE: f64 = 3.29;
 const DRIFT_SHARE: f64 = 0.10;
 /// A backlog that grows by more than this share of what is due.
 const BACKLOG_SHARE: f64 = 0.01;
+/// The number of requests in flight varies by chance, by about its square root at most, as any count does. A backlog
+/// grows by this many times as much.
+const BEYOND_CHANCE: f64 = 1.5;
 
 /// A second of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -233,7 +236,10 @@ pub fn growing_backlog(ticks: &[Tick], until_s: f64) -> Option<String> {
     let middle =
         points.iter().filter(|p| p.0 > from_s && p.0 <= from_s + length_s / 2.0).map(|p| p.1).next_back();
     let is_large = match middle {
-        Some(middle) => last > 0.05 * due as f64 && last > 1.5 * middle,
+        Some(middle) => {
+            let is_beyond_chance = last - middle > BEYOND_CHANCE * (last + middle).sqrt();
+            last > 0.05 * due as f64 && last > 1.5 * middle && is_beyond_chance
+        }
         None => last > 0.5 * due as f64,
     };
     (grows || is_large).then(|| {

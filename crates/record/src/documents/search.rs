@@ -96,7 +96,7 @@ pub struct SearchFacts {
     /// Whether both levels were measured twice, with the same result.
     pub confirmed: bool,
     /// The capacity estimated from all measured levels, with its 95 % interval; absent if no measured level met the
-    /// expectations, or all did.
+    /// expectations, all did, or too few requests left the one at `above` undecided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
     /// What held the system back at the lowest level that it could not sustain.

@@ -426,23 +426,18 @@ impl SearchRun<'_> {
     fn conclude(mut self, answer: Option<Answer>) -> Searched {
         // A server that shuts down cleanly may wait for its connections to close.
         self.carried.connect_anew(|_| true);
+        // What decides the lowest level that did not meet the expectations, if it missed none for certain.
+        let open = answer.as_ref().and_then(lowest_not_met).filter(|level| self.is_open_at(*level));
+        let decided_by = open.map(|_| judge::what_decides(&self.task.conditions.expect));
         let exit = match (&answer, &self.trouble) {
             _ if self.task.cancel.is_cancelled() => Exit::Interrupted,
             (_, Some(trouble)) => trouble.exit,
-            (Some(Answer::LessThan { level, .. }), None) if self.is_open_at(*level) => Exit::Undecided,
+            (Some(Answer::LessThan { .. }), None) if decided_by.is_some() => Exit::Undecided,
             (Some(answer), None) => exit_of(answer),
             (None, None) => Exit::CouldNotRun,
         };
         if let Some(answer) = &answer {
-            self.facts.found = Some(match answer {
-                Answer::LessThan { level, .. } if self.is_open_at(*level) => format!(
-                    "nothing: at {}, the lowest level measured, too few requests leave the expectations undecided; {} \
-                     decides them",
-                    self.task.request.vary.level(*level),
-                    judge::what_decides(&self.task.conditions.expect)
-                ),
-                _ => describe_answer(answer, self.task.request.vary),
-            });
+            self.facts.found = Some(describe_answer(answer, self.task.request.vary, decided_by));
             (self.facts.level, self.facts.above) = match *answer {
                 Answer::Most { level, above, .. } => (Some(level), Some(above)),
                 Answer::AtLeast { level, .. } => (Some(level), None),
@@ -451,9 +446,8 @@ impl SearchRun<'_> {
             };
             self.facts.confirmed =
                 matches!(answer, Answer::Most { confirmed: true, .. } | Answer::AtLeast { is_top: true, .. });
-            if matches!(answer, Answer::Most { .. }) {
-                self.facts.capacity = capacity(&self.outcomes).map(|found| self.whole_users(found));
-            }
+            let found = capacity_of(answer, &self.outcomes, decided_by.is_some());
+            self.facts.capacity = found.map(|found| self.whole_users(found));
         }
         let of_level = |level: u64, met: bool| {
             let fits = |one: &LevelOutcome| one.level == level && (one.outcome == Outcome::Met) == met;
@@ -510,11 +504,37 @@ fn exit_of(answer: &Answer) -> Exit {
     }
 }
 
-/// The answer as a sentence without a full stop.
-fn describe_answer(answer: &Answer, vary: SearchVariable) -> String {
-    let shown = |level: u64| vary.level(level);
+/// The capacity, if a level met the expectations and one above it certainly did not.
+fn capacity_of(answer: &Answer, outcomes: &[LevelOutcome], is_open: bool) -> Option<Capacity> {
+    let is_between = matches!(answer, Answer::Most { .. }) && !is_open;
+    is_between.then(|| capacity(outcomes)).flatten()
+}
+
+/// The lowest level that did not meet the expectations, above one that did or as the lowest measured.
+fn lowest_not_met(answer: &Answer) -> Option<u64> {
     match *answer {
-        Answer::Most { level, above, confirmed } => {
+        Answer::Most { above, .. } => Some(above),
+        Answer::LessThan { level, .. } => Some(level),
+        Answer::AtLeast { .. } | Answer::Generator { .. } => None,
+    }
+}
+
+/// The answer as a sentence without a full stop. `decided_by` is what decides the lowest level that did not meet the
+/// expectations; `None` if it certainly missed one.
+fn describe_answer(answer: &Answer, vary: SearchVariable, decided_by: Option<&str>) -> String {
+    let shown = |level: u64| vary.level(level);
+    match (*answer, decided_by) {
+        (Answer::Most { level, above, .. }, Some(what)) => format!(
+            "at least {}: at {} too few requests leave the expectations undecided; {what} decides them",
+            shown(level),
+            shown(above)
+        ),
+        (Answer::LessThan { level, .. }, Some(what)) => format!(
+            "nothing: at {}, the lowest level measured, too few requests leave the expectations undecided; {what} \
+             decides them",
+            shown(level)
+        ),
+        (Answer::Most { level, above, confirmed }, _) => {
             let sure = match confirmed {
                 true => "both measured twice",
                 false => "not confirmed: the search ran out of levels; `--max-levels` allows more",
@@ -522,27 +542,27 @@ fn describe_answer(answer: &Answer, vary: SearchVariable) -> String {
             let meet = if vary == SearchVariable::Users && level == 1 { "meets" } else { "meet" };
             format!("{} {meet} the expectations, {} do not ({sure})", shown(level), shown(above))
         }
-        Answer::AtLeast { level, is_top: true } => {
+        (Answer::AtLeast { level, is_top: true }, _) => {
             format!("at least {}, the top of the range", shown(level))
         }
-        Answer::AtLeast { level, is_top: false } => format!(
+        (Answer::AtLeast { level, is_top: false }, _) => format!(
             "at least {}: no measured level failed before the search ran out of levels; `--max-levels` allows more",
             shown(level)
         ),
-        Answer::LessThan { level, is_bottom: true } => {
+        (Answer::LessThan { level, is_bottom: true }, _) => {
             format!("less than {}: even the lowest level misses the expectations", shown(level))
         }
-        Answer::LessThan { level, is_bottom: false } => format!(
+        (Answer::LessThan { level, is_bottom: false }, _) => format!(
             "less than {}: no level certainly met the expectations before the search ran out of levels; \
              `--max-levels` allows more",
             shown(level)
         ),
-        Answer::Generator { level: Some(level), above } => format!(
+        (Answer::Generator { level: Some(level), above }, _) => format!(
             "at least {}: at {} loadlab itself, not the system, was saturated",
             shown(level),
             shown(above)
         ),
-        Answer::Generator { level: None, above } => {
+        (Answer::Generator { level: None, above }, _) => {
             format!("nothing: even at {} loadlab itself, not the system, was saturated", shown(above))
         }
     }
@@ -551,6 +571,27 @@ fn describe_answer(answer: &Answer, vary: SearchVariable) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_level_that_is_undecided_is_not_said_to_miss_the_expectations() {
+        let most = Answer::Most { level: 50, above: 51, confirmed: true };
+        let of = |decided_by: Option<&str>| describe_answer(&most, SearchVariable::Rate, decided_by);
+        assert_eq!(of(None), "50/s meet the expectations, 51/s do not (both measured twice)");
+        assert_eq!(
+            of(Some("a longer level duration")),
+            "at least 50/s: at 51/s too few requests leave the expectations undecided; a longer level duration decides \
+             them"
+        );
+        let all = Answer::AtLeast { level: 50, is_top: true };
+        assert_eq!([lowest_not_met(&most), lowest_not_met(&all)], [Some(51), None]);
+        let step = |level, outcome| LevelOutcome { level, outcome };
+        let outcomes = [step(50, Outcome::Met), step(51, Outcome::Missed)];
+        let is_known = |answer, is_open| capacity_of(answer, &outcomes, is_open).is_some();
+        assert_eq!(
+            [is_known(&most, false), is_known(&most, true), is_known(&all, false)],
+            [true, false, false]
+        );
+    }
 
     /// How many times a trial that is too short is extended at most, by a tenth or more each time, until it is
     /// [`MOST_LONGER`] times as long.

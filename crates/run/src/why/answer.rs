@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{Case, ComponentSpec};
-use loadlab_record::documents::summary::Summary;
 use loadlab_record::documents::why::{LeverCall, LeverFacts, NextBottleneck, NotTried, WhyFacts};
 
-use crate::why::lever::Lever;
+use crate::why::lever::{Lever, Usage};
 
 /// A CPU limit counts as saturated from this share of use.
 const SATURATED_AT: f64 = 0.9;
@@ -23,13 +22,13 @@ pub struct Headroom {
 }
 
 /// Which CPU limit the system reaches next as goodput grows, and at what goodput, judging by how much of each limit is
-/// used. The first lever's own CPU limit is left out.
-pub fn headroom(base: &Case, summary: &Summary, first: Option<&LeverFacts>) -> Option<Headroom> {
+/// used. The first lever's own CPU limit is left out. `usage` looks up a component's CPU use.
+pub fn headroom(base: &Case, usage: &dyn Fn(&str) -> Usage, first: Option<&LeverFacts>) -> Option<Headroom> {
     let own = first.filter(|first| first.kind == "cpu").and_then(|first| first.component.as_deref());
     let components = base.system.components.iter().filter(|c| Some(c.name.as_str()) != own);
     let of = |component: &ComponentSpec| {
         let limit = component.limits.cpu_cores?;
-        let used = summary.components.get(&component.name)?.cpu_percent.mean? / 100.0;
+        let used = usage(&component.name).cores?;
         (used > 0.0).then(|| Headroom { name: format!("{} CPU", component.name), goodput: limit / used })
     };
     components.filter_map(of).min_by(|a, b| a.goodput.total_cmp(&b.goodput))

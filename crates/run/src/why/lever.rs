@@ -2,7 +2,6 @@
 //! that the plan names.
 
 use loadlab_plan::{Action, Case, ComponentSpec, LimitName};
-use loadlab_record::documents::summary::Summary;
 use loadlab_record::documents::why::{LeverFacts, NotTried, RaisedFacts};
 
 /// One step: a limit is tightened to this share of its planned value.
@@ -18,10 +17,10 @@ const BUSY: f64 = 0.85;
 /// The lowest CPU limit that the kernel accepts, in cores: 1 ms in 100.
 const LEAST_CORES: f64 = 0.01;
 
-/// CPU use of a component in the trial as planned.
+/// CPU use of a component under the load as planned, once it has warmed up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Mean CPU use over the load, in cores.
+    /// Mean CPU use, in cores.
     pub cores: Option<f64>,
     /// CPU use of its busiest thread, in cores.
     pub busiest_cores: Option<f64>,
@@ -105,8 +104,8 @@ pub fn with_limits_of_engine(case: &Case, cores: impl Fn(&str) -> Option<f64>) -
     case
 }
 
-/// The levers of a case. `usage` looks up a component's CPU use in the trial as planned.
-pub fn levers(case: &Case, summary: &Summary, usage: &dyn Fn(&str) -> Usage, cores: f64) -> Levers {
+/// The levers of a case. `usage` looks up a component's CPU use.
+pub fn levers(case: &Case, usage: &dyn Fn(&str) -> Usage, cores: f64) -> Levers {
     let (mut found, mut not_tried, mut others_have_room) = (Vec::new(), Vec::new(), true);
     for component in &case.system.components {
         if matches!(component.kind, loadlab_plan::ComponentKind::External(_)) {
@@ -115,11 +114,7 @@ pub fn levers(case: &Case, summary: &Summary, usage: &dyn Fn(&str) -> Usage, cor
             others_have_room = false;
             continue;
         }
-        let measured = summary.components.get(&component.name);
-        let own = usage(&component.name);
-        let mean = measured.and_then(|m| m.cpu_percent.mean).map(|percent| percent / 100.0);
-        let own = Usage { cores: own.cores.or(mean), ..own };
-        match cpu(component, own, cores) {
+        match cpu(component, usage(&component.name), cores) {
             Ok(lever) => found.push(lever),
             Err(Unfit { why, has_room }) => {
                 not_tried.push(NotTried { name: format!("{} CPU", component.name), why });
@@ -292,7 +287,6 @@ fn planned(place: usize, lever: &loadlab_plan::LeverSpec) -> Lever {
 mod tests {
     use std::collections::BTreeMap;
 
-    use loadlab_analysis::{TrialInput, summarise};
     use loadlab_plan::{Options, Plan};
 
     use super::*;
@@ -306,7 +300,7 @@ mod tests {
         let case = with_limits_of_engine(&plan.cases()[0], |_| Some(2.0));
         // One thread is busy all the time, which is less than half of what `web` may use.
         let usage = |_: &str| Usage { cores: Some(1.0), busiest_cores: Some(0.98) };
-        let Levers { found, .. } = levers(&case, &summarise(TrialInput::default()), &usage, 16.0);
+        let Levers { found, .. } = levers(&case, &usage, 16.0);
         let now = |lever: &Lever| match lever.now.action {
             Action::Limit { value, .. } => (lever.facts.name.clone(), value),
             _ => (lever.facts.name.clone(), None),
@@ -324,8 +318,7 @@ mod tests {
             );
             let plan = Plan::parse("p.yaml", &text, &Options::default()).expect("a plan");
             let usage = |_: &str| Usage { cores: Some(cores), busiest_cores: Some(busiest) };
-            let Levers { mut found, not_tried, others_have_room } =
-                levers(&plan.cases()[0], &summarise(TrialInput::default()), &usage, 16.0);
+            let Levers { mut found, not_tried, others_have_room } = levers(&plan.cases()[0], &usage, 16.0);
             match found.pop() {
                 Some(one) => {
                     let Action::Limit { value, .. } = one.now.action else { panic!("{:?}", one.now) };

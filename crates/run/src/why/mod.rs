@@ -11,6 +11,8 @@ mod blocks;
 mod lever;
 
 use loadlab_analysis::Exit;
+use loadlab_analysis::trial::components::within;
+use loadlab_analysis::trial::counter::During;
 use loadlab_analysis::why::{Block, FEWEST_ROUNDS, call, effects, elasticity, predicted};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, EventSpec, Plan, ProfileSpec};
@@ -21,6 +23,7 @@ use loadlab_record::documents::why::{LeverCall, LeverFacts, WhyFacts};
 use loadlab_record::store::{TrialRecord, read_run};
 use loadlab_record::text::time::SECOND_NS;
 use loadlab_record::text::units::format_duration_ns;
+use loadlab_record::watch::evidence::Evidence;
 use loadlab_system::Cancel;
 
 use crate::begin::{allowed_of, never_began, prepare};
@@ -240,7 +243,8 @@ impl Proof<'_> {
         let cores = host::cores() as f64;
         let own_limit = |name: &str| running.component(name).and_then(|c| c.limits().cpu_cores);
         let base = with_limits_of_engine(self.base, own_limit);
-        let all = levers(&base, &first.summary, &|name| usage(&first.trial, name), cores);
+        let usage = |name: &str| usage(&first, name);
+        let all = levers(&base, &usage, cores);
         let Levers { found: levers, not_tried, others_have_room } = all;
         self.facts.not_tried = not_tried;
         if levers.is_empty() && self.facts.not_tried.is_empty() {
@@ -257,7 +261,7 @@ impl Proof<'_> {
         let Some((rounds, left_s)) = self.rounds(levers.len(), most_raises) else { return };
         let Some((order, left_s)) = self.tighten(record, running, &levers, rounds, left_s) else { return };
         self.facts.found = Some(found(&self.facts));
-        let next = headroom(&base, &first.summary, self.facts.levers.first());
+        let next = headroom(&base, &usage, self.facts.levers.first());
         let raises = order.first().filter(|place| {
             self.facts.levers[0].call == LeverCall::Binds && !levers[**place].more.is_empty()
         });
@@ -590,11 +594,52 @@ fn p99_ms(parts: &[Part<'_>], change: Option<usize>) -> Option<f64> {
     least_censored.is_none_or(|least| p99_ns < least).then_some(p99_ns as f64 / 1e6)
 }
 
-/// CPU use of a component's busiest thread in a trial.
-fn usage(trial: &TrialRecord, name: &str) -> Usage {
-    let lines = trial.evidence.iter().filter(|line| line.from_s >= WARM_UP_S as f64);
+/// CPU use of a component and of its busiest thread in the seconds in which the load as planned is measured: while it
+/// ramps up, less of every limit is used.
+fn usage(as_planned: &Loaded, name: &str) -> Usage {
+    let Loaded { trial, summary } = as_planned;
+    let measured = During { from_s: WARM_UP_S as f64, to_s: (WARM_UP_S + MEASURED_S) as f64 };
+    let of_load = || summary.components.get(name)?.cpu_percent.mean;
+    let percent = within(&trial.samples.unpacked(), name, measured).cpu_percent.mean.or_else(of_load);
+    let is_measured = |line: &&Evidence| measured.has(f64::midpoint(line.from_s, line.to_s));
+    let lines = trial.evidence.iter().filter(is_measured);
     let threads = lines.flat_map(|line| line.threads.iter().filter(|threads| threads.component == name));
     let busiest: Vec<f64> = threads.filter_map(|threads| threads.busiest_cores).collect();
     let mean = (!busiest.is_empty()).then(|| busiest.iter().sum::<f64>() / busiest.len() as f64);
-    Usage { cores: None, busiest_cores: mean }
+    Usage { cores: percent.map(|percent| percent / 100.0), busiest_cores: mean }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_analysis::{TrialInput, summarise};
+    use loadlab_record::watch::evidence::Threads;
+    use loadlab_record::watch::sample::Sample;
+
+    use super::*;
+
+    /// A component that is idle while the load ramps up, and again once it is over.
+    #[test]
+    fn how_much_is_used_is_measured_once_the_load_has_warmed_up() {
+        let (from_s, to_s) = (WARM_UP_S as f64, (WARM_UP_S + MEASURED_S) as f64);
+        let mut trial = TrialRecord::empty(1, std::path::PathBuf::new());
+        let sample = |at_s: f64| Sample {
+            at_s,
+            component: "web".to_owned(),
+            cpu_s: Some(0.5 * (at_s.min(to_s) - from_s).max(0.0)),
+            ..Sample::default()
+        };
+        trial.samples = (0..=to_s as u64 + 1).map(|second| sample(second as f64)).collect();
+        let line = |second: u64| {
+            let at_s = second as f64;
+            let busiest = if (from_s..to_s).contains(&at_s) { 0.5 } else { 0.0 };
+            let component = "web".to_owned();
+            let threads = vec![Threads { component, busiest_cores: Some(busiest), ..Threads::default() }];
+            Evidence { from_s: at_s, to_s: at_s + 1.0, threads, ..Evidence::default() }
+        };
+        trial.evidence = (0..=to_s as u64).map(line).collect();
+        let loaded = Loaded { trial, summary: summarise(TrialInput::default()) };
+        let used = usage(&loaded, "web");
+        assert_eq!((used.cores, used.busiest_cores), (Some(0.5), Some(0.5)));
+        assert_eq!(usage(&loaded, "db").cores, None);
+    }
 }

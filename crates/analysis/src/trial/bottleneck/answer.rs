@@ -7,7 +7,9 @@ use loadlab_record::watch::evidence::Pair;
 use super::flow::{FEWEST_READINGS, Flow, NOT_READ, Site, not_seen};
 use super::located::{is_range, site};
 use super::taken_down::taken_down;
-use super::{Suspect, TrialData, suspects_in};
+use super::{Suspect, TrialData, parts, suspects_in};
+use crate::trial::components::cpu_s;
+use crate::trial::counter::Counter;
 
 /// What a trial's record shows about its bottleneck.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +24,8 @@ pub struct Diagnosis {
 
 /// Finds what held a trial back.
 pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
+    let without_pauses = without_pauses(trial);
+    let trial = &TrialData { summary: without_pauses.as_ref().unwrap_or(trial.summary), ..*trial };
     let flow = Flow::of(trial);
     let mut suspects = suspects_in(trial, flow.as_ref());
     let asked = trial.summary.requests.started > 0 || trial.summary.load.is_command();
@@ -42,6 +46,22 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
         not_seen: unseen,
     });
     Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }
+}
+
+/// The summary with each component's CPU use outside of pauses, such as those between batches; `None` if there were no
+/// pauses.
+fn without_pauses(trial: &TrialData<'_>) -> Option<Summary> {
+    let parts = parts(trial);
+    if parts.len() < 2 {
+        return None;
+    }
+    let mut summary = trial.summary.clone();
+    for (name, component) in &mut summary.components {
+        let own = trial.samples.iter().filter(|s| s.component == *name);
+        let mean = Counter::of(own, cpu_s).per_s_in(&parts).map(|cores| cores * 100.0);
+        component.cpu_percent.mean = mean.or(component.cpu_percent.mean);
+    }
+    Some(summary)
 }
 
 /// The answer for a trial whose system was watched, or was meant to be: components were watched, or it is known why

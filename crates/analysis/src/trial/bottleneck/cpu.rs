@@ -9,7 +9,7 @@ use loadlab_record::watch::sample::Sample;
 use super::flow::Flow;
 use super::{
     BURSTS_SHARE, BottleneckKind, SHORTEST_S, Suspect, THROTTLED_SHARE, TrialData, by_component, causes,
-    during, located, seconds,
+    during, length_s, located, parts, seconds,
 };
 use crate::trial::components::cpu_s;
 use crate::trial::counter::{Counter, During};
@@ -31,12 +31,12 @@ pub fn cpu_limit(
     c: &ComponentSummary,
     own: &[&Sample],
 ) -> Option<Suspect> {
-    let load = during(trial);
-    let length_s = load.to_s - load.from_s;
+    let (load, sent) = (during(trial), parts(trial));
+    let length_s = length_s(&sent);
     let throttled = Counter::of(own.iter().copied(), |s| s.throttled_s);
     // For the load only: the summary's counter continues while stragglers are awaited. Summed over cores: a component
     // throttled on four cores for a second accrues four seconds.
-    let throttled_s = throttled.used(load);
+    let throttled_s = throttled.used_in(&sent);
     let stopped = throttled_s.filter(|_| length_s > 0.0).map(|s| s / length_s).unwrap_or(0.0);
     let used = c.cpu_limit.filter(|l| *l > 0.0).zip(c.cpu_percent.mean).map(|(l, p)| p / 100.0 / l);
     let at_limit = used.is_some_and(|u| u >= BUSY_SHARE);
@@ -127,7 +127,7 @@ pub fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
 /// A component that cannot use a second core, however many there are.
 fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     let used = c.cpu_percent.mean? / 100.0;
-    if used_several(own, during(trial)) {
+    if used_several(own, &parts(trial)) {
         return None;
     }
     // Well above one core it does use several; whether more were available depends on the machine.
@@ -155,9 +155,10 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sam
 
 /// Whether a component used several cores for a part of the load, such as one that works in bursts: its mean does not
 /// show how many it can use.
-fn used_several(own: &[&Sample], load: During) -> bool {
+fn used_several(own: &[&Sample], sent: &[During]) -> bool {
     let (mut several_s, mut all_s) = (0.0, 0.0);
-    for pair in own.windows(2).filter(|pair| load.has(pair[0].at_s) && load.has(pair[1].at_s)) {
+    let is_inside = |pair: &&[&Sample]| sent.iter().any(|part| pair.iter().all(|s| part.has(s.at_s)));
+    for pair in own.windows(2).filter(is_inside) {
         let length_s = pair[1].at_s - pair[0].at_s;
         if let (Some(before_s), Some(after_s)) = (cpu_s(pair[0]), cpu_s(pair[1])) {
             all_s += length_s;
@@ -169,17 +170,17 @@ fn used_several(own: &[&Sample], load: During) -> bool {
 
 /// Every core of the machine was busy.
 pub fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
-    let load = during(trial);
+    let (load, sent) = (during(trial), parts(trial));
     let host = || trial.samples.iter().filter(|s| s.component == HOST);
     // The host's counters cover all cores, of which loadlab may be allowed only some. Older records know only the
     // latter.
     let cores = trial.summary.generator.machine_cores.unwrap_or(trial.cores);
-    let used = Counter::of(host(), cpu_s).per_s(load)? / cores.max(1) as f64;
+    let used = Counter::of(host(), cpu_s).per_s_in(&sent)? / cores.max(1) as f64;
     // Within a second or two anything can be busy.
     if cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
         return None;
     }
-    let own = trial.summary.generator.cpu_s / (load.to_s - load.from_s).max(f64::MIN_POSITIVE);
+    let own = trial.summary.generator.cpu_s / length_s(&sent).max(f64::MIN_POSITIVE);
     let components = trial.summary.components.iter();
     let mut shares: Vec<(&str, f64)> = components
         .filter_map(|(n, c)| Some((n.as_str(), c.cpu_percent.mean? / 100.0)))

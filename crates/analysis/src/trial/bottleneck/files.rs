@@ -6,7 +6,7 @@ use loadlab_record::documents::summary::ComponentSummary;
 use loadlab_record::text::units::{format_bytes, format_count, format_percent_whole};
 use loadlab_record::watch::sample::Sample;
 
-use super::{BottleneckKind, HELD_SHARE, SHORTEST_S, Suspect, TrialData, during};
+use super::{BottleneckKind, HELD_SHARE, SHORTEST_S, Suspect, TrialData, during, is_in, parts};
 use crate::trial::counter::Counter;
 
 /// Open files above this share of the limit count as all: a process that closes some to accept others is sampled in
@@ -30,9 +30,9 @@ pub fn open_files(
     c: &ComponentSummary,
     own: &[&Sample],
 ) -> Option<Suspect> {
-    let load = during(trial);
-    let loaded: Vec<(f64, f64)> =
-        own.iter().filter(|s| load.has(s.at_s)).filter_map(|s| Some((s.at_s, s.open_files_share?))).collect();
+    let (load, sent) = (during(trial), parts(trial));
+    let loaded = own.iter().filter(|s| is_in(&sent, s.at_s));
+    let loaded: Vec<(f64, f64)> = loaded.filter_map(|s| Some((s.at_s, s.open_files_share?))).collect();
     let full: Vec<f64> =
         loaded.iter().filter(|(_, share)| *share >= FILES_SHARE).map(|(at, _)| *at).collect();
     let at_s = *full.first()?;
@@ -46,6 +46,10 @@ pub fn open_files(
         of.map(|(at_s, _)| second(*at_s)).collect::<BTreeSet<u64>>().len()
     };
     let (read, close, at_limit) = (seconds(0.0), seconds(FILES_SHARE), seconds(1.0));
+    // A thousand connections to a server that may have 1,024 files are close to its limit, and hold nothing back.
+    if at_limit == 0 {
+        return None;
+    }
     let of_seconds = close as f64 / read as f64;
     if share < HELD_SHARE && at_limit >= MIN_SECONDS && of_seconds >= SECONDS_SHARE {
         share = of_seconds;
@@ -67,7 +71,8 @@ pub fn open_files(
 /// A component with some task waiting for block I/O nearly all the time (the kernel's pressure, \"some\").
 pub fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     let load = during(trial);
-    let waited = Counter::of(own.iter().copied(), |s| s.pressure.and_then(|p| p.io_s)).per_s(load)?;
+    let io = Counter::of(own.iter().copied(), |s| s.pressure.and_then(|p| p.io_s));
+    let waited = io.per_s_in(&parts(trial))?;
     if waited < DISK_SHARE || load.to_s - load.from_s < SHORTEST_S {
         return None;
     }

@@ -12,7 +12,7 @@ use loadlab_record::watch::evidence::{Evidence, Listener, Pair, Ports, Threads, 
 use loadlab_record::watch::names::GENERATOR;
 
 use super::targets::{LoadConnections, is_per_request, is_same_path, port_of, socket_of};
-use super::{TrialData, during};
+use super::{TrialData, during, is_in, parts};
 use crate::trial::counter::During;
 
 /// With fewer readings of sockets than this a mean is unreliable.
@@ -96,15 +96,15 @@ pub enum Site {
 impl Flow {
     /// Averages the lines of the load; `None` if there is no evidence.
     pub fn of(trial: &TrialData<'_>) -> Option<Flow> {
-        let load = during(trial);
-        let lines: Vec<&Evidence> = trial.evidence.iter().filter(|e| is_inside(e, load)).collect();
+        let sent = parts(trial);
+        let lines: Vec<&Evidence> = trial.evidence.iter().filter(|e| is_inside(e, &sent)).collect();
         if lines.is_empty() {
             return None;
         }
         let mut flow = Flow {
             pairs: named(pairs(&lines), trial),
             threads: threads(&lines),
-            listeners: listeners(trial.evidence, load),
+            listeners: listeners(trial.evidence, during(trial)),
             ports: port_lines(&lines),
             lines: lines.len(),
             socket_readings: lines.iter().map(|e| e.socket_readings).sum(),
@@ -303,9 +303,9 @@ pub const NOT_READ: &str = "connections and threads: not read";
 /// What most lines of the load could not see; what only some of them missed, the others saw. A line without readings
 /// states what holds for the whole trial.
 pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
-    let load = during(trial);
+    let sent = parts(trial);
     let (of_all, lines): (Vec<_>, Vec<_>) = trial.evidence.iter().partition(|line| line.socket_readings == 0);
-    let lines: Vec<&Evidence> = lines.into_iter().filter(|line| is_inside(line, load)).collect();
+    let lines: Vec<&Evidence> = lines.into_iter().filter(|line| is_inside(line, &sent)).collect();
     let mut times: BTreeMap<&String, usize> = BTreeMap::new();
     lines.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
     times.retain(|_, n| 2 * *n > lines.len());
@@ -314,9 +314,8 @@ pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
     not_read.into_iter().chain(times.into_keys().cloned()).collect()
 }
 
-fn is_inside(line: &Evidence, load: During) -> bool {
-    let middle_s = f64::midpoint(line.from_s, line.to_s);
-    load.has(middle_s) && line.socket_readings > 0
+fn is_inside(line: &Evidence, sent: &[During]) -> bool {
+    is_in(sent, f64::midpoint(line.from_s, line.to_s)) && line.socket_readings > 0
 }
 
 /// Connections of a pair that wait for an answer. For Unix and UDP sockets this is the lower bound: their unknown

@@ -7,7 +7,7 @@ use loadlab_record::watch::sample::Sample;
 
 use super::flow::Flow;
 use super::taken_down::taken_down;
-use super::{BottleneckKind, FEW_SHARE, Suspect, TrialData, during, located, seconds};
+use super::{BottleneckKind, FEW_SHARE, Suspect, TrialData, during, is_in, located, parts, seconds};
 use crate::statistics::trend::median;
 
 /// Response times behind a queue vary by less than this (deviation over mean); those of a slow system vary by more.
@@ -19,7 +19,7 @@ const OWN_FILES: f64 = 8.0;
 
 /// Components that held a connection for most requests in flight, in the order of the plan, with how many each held.
 fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
-    let load = during(trial);
+    let (load, sent) = (during(trial), parts(trial));
     let in_flight = trial.summary.concurrency_mean;
     let mut names: Vec<&String> =
         trial.order.iter().filter(|n| trial.summary.components.contains_key(*n)).collect();
@@ -28,7 +28,7 @@ fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
         let files = |inside: bool| {
             let own = trial.samples.iter().filter(|s| s.component == *name);
             // A reading at the very start has no connections, or hardly any.
-            let loaded = |s: &&Sample| load.has(s.at_s) && s.at_s > load.from_s + 0.05;
+            let loaded = |s: &&Sample| is_in(&sent, s.at_s) && s.at_s > load.from_s + 0.05;
             let readings = own.filter(|s| loaded(s) == inside);
             readings.filter_map(|s| s.open_files.map(|n| n as f64)).collect::<Vec<f64>>()
         };

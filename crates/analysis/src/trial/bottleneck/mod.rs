@@ -216,6 +216,35 @@ fn during(trial: &TrialData<'_>) -> During {
     }
 }
 
+/// The load without its pauses, such as those between batches: what is idle then may be saturated in between.
+fn parts(trial: &TrialData<'_>) -> Vec<During> {
+    let mut runs: BTreeMap<(&str, u32), During> = BTreeMap::new();
+    for tick in trial.ticks {
+        let new = During { from_s: tick.from_s, to_s: f64::NEG_INFINITY };
+        let run = runs.entry((tick.load.as_str(), tick.batch)).or_insert(new);
+        run.from_s = run.from_s.min(tick.from_s);
+        run.to_s = run.to_s.max(if tick.in_window { tick.to_s } else { f64::NEG_INFINITY });
+    }
+    let mut runs: Vec<During> = runs.into_values().filter(|run| run.to_s > run.from_s).collect();
+    runs.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
+    let mut parts: Vec<During> = Vec::new();
+    for run in runs {
+        match parts.last_mut() {
+            Some(last) if run.from_s <= last.to_s => last.to_s = last.to_s.max(run.to_s),
+            _ => parts.push(run),
+        }
+    }
+    if parts.is_empty() { vec![during(trial)] } else { parts }
+}
+
+fn length_s(parts: &[During]) -> f64 {
+    parts.iter().map(|part| part.to_s - part.from_s).sum()
+}
+
+fn is_in(parts: &[During], at_s: f64) -> bool {
+    parts.iter().any(|part| part.has(at_s))
+}
+
 /// Doubts about the generator: grave ones rule out everything else, the others are one suspect among many.
 fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     const GENERATOR_DOUBTS: [&str; 6] =
@@ -223,7 +252,7 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     let doubts = trial.summary.doubts.iter().filter(|d| GENERATOR_DOUBTS.contains(&d.kind.as_str()));
     // A generator without headroom is reported in the closed model even if nothing depends on it; hiccups and a moment
     // of throttling are not.
-    let length_s = during(trial).to_s - during(trial).from_s;
+    let length_s = length_s(&parts(trial));
     let throttled_s = trial.summary.generator.throttled_s.unwrap_or(0.0);
     let is_throttled = length_s > 0.0 && throttled_s / length_s >= THROTTLED_SHARE;
     let had_none = |d: &Doubt| match d.kind.as_str() {

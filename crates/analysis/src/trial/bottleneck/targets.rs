@@ -1,6 +1,7 @@
 //! Which connections of loadlab are the load's, and which its probes': by where the load goes.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 
 use loadlab_record::documents::summary::LoadFacts;
 use loadlab_record::text::url::{self, Url};
@@ -96,6 +97,21 @@ impl<'a> LoadConnections<'a> {
     }
 }
 
+/// Whether a load goes to several places. The addresses of one name are one place: all of them have its port.
+pub(super) fn has_several(load: &LoadFacts) -> bool {
+    let url = Url::parse(&load.url).ok();
+    let own: Option<IpAddr> = url.and_then(|url| url.authority.host.parse().ok());
+    let is_elsewhere = |target: &String| match (socket_of(&load.url), socket_of(target)) {
+        (Some(own), Some(path)) => own != path,
+        (None, None) => {
+            let address: Option<SocketAddr> = target.parse().ok();
+            port_at(target) != port_of(&load.url) || own.is_some() && own != address.map(|a| a.ip())
+        }
+        _ => true,
+    };
+    load.targets.len() > 1 && load.targets.iter().any(is_elsewhere)
+}
+
 /// Whether each connection is made for one request.
 pub(super) fn is_per_request(pair: &Pair, rate_per_s: f64) -> bool {
     let has_times = !pair.is_unix && !pair.is_udp;
@@ -169,6 +185,26 @@ mod tests {
         check(&LoadFacts { keep_alive: false, ..with(&[]) }, [true; 5]);
         let program = LoadFacts { model: LoadModel::Command, url: "./wrk".into(), ..LoadFacts::default() };
         check(&program, [true, false, true, false, true]);
+    }
+
+    #[test]
+    fn one_name_with_several_addresses_is_one_place() {
+        let check = |url: &str, targets: &[&str], expect: bool| {
+            let targets = targets.iter().map(|target| (*target).to_owned()).collect();
+            let load = LoadFacts { url: url.into(), targets, ..LoadFacts::default() };
+            assert_eq!(has_several(&load), expect, "{load:?}");
+        };
+        check("http://10.0.0.1:80/x", &["10.0.0.1:80"], false);
+        check("http://localhost:80/x", &["127.0.0.1:80", "[::1]:80"], false);
+        check("http://localhost:80/x", &["127.0.0.1:80", "127.0.0.1:81"], true);
+        check("http://10.0.0.1/x", &["10.0.0.1:80", "10.0.0.2:80"], true);
+        check("http://[::1]/x", &["[::1]:80", "[::2]:80"], true);
+        check("unix:/run/a.sock:/x", &["unix:/run/a.sock"], false);
+        check("unix:/run/a.sock:/x", &["unix:/run/a.sock", "unix:/run/b.sock"], true);
+        check("http://10.0.0.1/x", &["10.0.0.1:80", "unix:/run/b.sock"], true);
+        // Older records have none. All connections may go to a proxy.
+        check("http://10.0.0.1/x", &[], false);
+        check("http://10.0.0.1/x", &["10.0.0.9:3128"], false);
     }
 
     #[test]
