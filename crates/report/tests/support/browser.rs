@@ -12,6 +12,10 @@ use tungstenite::{Message, WebSocket};
 
 /// No answer takes longer, however slow the machine: an expression may wait for many charts, one after the other.
 const LONGEST: Duration = Duration::from_secs(300);
+/// A picture that is not there by then may never come.
+const PICTURE: Duration = Duration::from_secs(10);
+/// So many times a picture is asked for.
+const MOST_PICTURES: usize = 30;
 
 /// A browser with one page.
 pub struct Browser {
@@ -83,6 +87,17 @@ impl Browser {
     }
 
     fn answer(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        loop {
+            let message = self.receive().expect("chromium answers");
+            if message["id"] == json!(id) {
+                return message;
+            }
+        }
+    }
+
+    /// Sends a command. Returns its number, which its answer has, too.
+    fn send(&mut self, method: &str, params: Value) -> u64 {
         self.next += 1;
         let id = self.next;
         let mut command = json!({ "id": id, "method": method, "params": params });
@@ -90,24 +105,20 @@ impl Browser {
             command["sessionId"] = json!(self.session);
         }
         self.socket.send(Message::text(command.to_string())).expect("chromium takes commands");
-        loop {
-            let message = self.receive();
-            if message["id"] == json!(id) {
-                return message;
-            }
-        }
+        id
     }
 
-    fn receive(&mut self) -> Value {
+    /// The next message that is not of the console.
+    fn receive(&mut self) -> Result<Value, tungstenite::Error> {
         loop {
-            let message = self.socket.read().expect("chromium answers");
+            let message = self.socket.read()?;
             let Message::Text(text) = message else { continue };
             let message: Value = serde_json::from_str(&text).expect("JSON");
             let said = match message["method"].as_str() {
                 Some("Runtime.exceptionThrown") => &message["params"]["exceptionDetails"],
                 Some("Log.entryAdded") => &message["params"]["entry"],
                 Some("Runtime.consoleAPICalled") => &message["params"]["args"],
-                _ => return message,
+                _ => return Ok(message),
             };
             self.console.push(said.to_string());
         }
@@ -276,10 +287,36 @@ impl Browser {
     /// A picture of the visible part, for inspection.
     pub fn picture(&mut self, file: &Path) {
         use base64::Engine as _;
-        let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
-        let text = shot["data"].as_str().expect("a picture");
+        let shot = self.capture();
+        let text = shot["result"]["data"].as_str().unwrap_or_else(|| panic!("no picture: {shot}"));
         let bytes = base64::engine::general_purpose::STANDARD.decode(text).expect("base64");
         std::fs::write(file, bytes).expect("the target folder can be written");
+    }
+
+    /// The answer with a picture. Chromium takes it of the next frame that it draws, and now and then draws none of a page
+    /// that stands still: a screencast makes it draw.
+    fn capture(&mut self) -> Value {
+        let ask = |browser: &mut Browser| browser.send("Page.captureScreenshot", json!({ "format": "png" }));
+        let mut asked = vec![ask(self)];
+        loop {
+            self.wait_at_most(PICTURE);
+            let came = self.receive();
+            self.wait_at_most(LONGEST);
+            match came {
+                Ok(message) if asked.iter().any(|id| message["id"] == json!(id)) => return message,
+                Ok(_) => {}
+                Err(_) if asked.len() < MOST_PICTURES => {
+                    self.call("Page.startScreencast", json!({ "format": "jpeg", "quality": 1 }));
+                    self.call("Page.stopScreencast", json!({}));
+                    asked.push(ask(self));
+                }
+                Err(error) => panic!("no picture: {error}"),
+            }
+        }
+    }
+
+    fn wait_at_most(&self, time: Duration) {
+        self.socket.get_ref().set_read_timeout(Some(time)).expect("a time limit");
     }
 
     /// Fails the test with the contents of the console unless it is empty.

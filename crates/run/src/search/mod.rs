@@ -631,14 +631,14 @@ mod tests {
     #[test]
     fn an_answer_of_a_single_user_is_about_one() {
         let answer =
-            |vary, level, above| describe_answer(&Answer::Most { level, above, confirmed: true }, vary);
+            |vary, level, above| describe_answer(&Answer::Most { level, above, confirmed: true }, vary, None);
         let sure = "(both measured twice)";
         let users = SearchVariable::Users;
         assert_eq!(answer(users, 1, 2), format!("1 user meets the expectations, 2 users do not {sure}"));
         assert_eq!(answer(users, 7, 8), format!("7 users meet the expectations, 8 users do not {sure}"));
         let rates = answer(SearchVariable::Rate, 1, 2);
         assert_eq!(rates, format!("1/s meet the expectations, 2/s do not {sure}"));
-        let none = describe_answer(&Answer::LessThan { level: 1, is_bottom: true }, users);
+        let none = describe_answer(&Answer::LessThan { level: 1, is_bottom: true }, users, None);
         assert_eq!(none, "less than 1 user: even the lowest level misses the expectations");
     }
 }
