@@ -95,7 +95,7 @@ fn has_failures(load: &LoadSummary) -> bool {
 }
 
 /// The loads that loadlab sent and that are meant; all of them if that is not known of any.
-fn loads<'a>(s: &'a Summary, is_meant: impl Fn(&LoadSummary) -> bool) -> Vec<&'a LoadFacts> {
+fn loads(s: &Summary, is_meant: impl Fn(&LoadSummary) -> bool) -> Vec<&LoadFacts> {
     let own = || s.load.loads.iter().filter(|(_, load)| !load.is_command());
     let meant = own().filter(|(name, _)| s.by_load.get(*name).is_some_and(&is_meant));
     let meant: Vec<&LoadFacts> = meant.map(|(_, load)| load).collect();
