@@ -24,6 +24,6 @@ pub mod why;
 pub use findings::{Findings, findings};
 pub use trial::diagnosed::{DiagnosedRun, DiagnosedTrial};
 pub use trial::input::{LoadRun, Planned, TrialInput};
-pub use trial::judge::{Exit, conclude_search, verdict, verdict_of_search};
+pub use trial::judge::{Exit, conclude_search, is_left_open, verdict, verdict_of_search};
 pub use trial::partial::partial;
 pub use trial::summarise::summarise;

@@ -2,7 +2,7 @@
 
 use loadlab_analysis::scaling::search::{Answer, MAX_LEVELS, NextLevel, Outcome, Search};
 use loadlab_analysis::trial::steady::growing_backlog;
-use loadlab_analysis::verdict_of_search;
+use loadlab_analysis::{is_left_open, verdict_of_search};
 use loadlab_record::counts::load::{Counts, Tick};
 use loadlab_record::documents::search::{SearchFacts, SearchStep, SearchVariable, StepOutcome};
 use loadlab_record::documents::summary::Verdict;
@@ -180,4 +180,29 @@ fn the_verdict_is_that_of_the_lowest_level_that_was_not_met() {
     assert_eq!(of(None, Some(10), &[Undecided, Undecided]), Verdict::Undecided);
     assert_eq!(of(None, Some(32), &[Missed]), Verdict::Undecided);
     assert_eq!(of(None, Some(10), &[Missed, Met]), Verdict::Undecided);
+    // A third trial settles it.
+    assert_eq!(of(None, Some(10), &[Missed, Met, Missed]), Verdict::Fail);
+    // No trial missed an expectation for certain.
+    assert_eq!(of(None, Some(10), &[Undecided, Met, Undecided]), Verdict::Undecided);
+    assert_eq!(of(None, Some(10), &[Invalid, Undecided]), Verdict::Undecided);
+    assert_eq!(of(None, Some(10), &[Undecided, Missed]), Verdict::Fail);
+}
+
+#[test]
+fn a_level_that_no_trial_missed_for_certain_is_open() {
+    use StepOutcome::{Invalid, Met, Missed, Undecided};
+    let is_open = |outcomes: &[StepOutcome]| {
+        let at = |level: u64, outcome: StepOutcome| SearchStep { level, outcome, ..SearchStep::default() };
+        let others = [at(20, Undecided), at(30, Missed)];
+        let path = outcomes.iter().map(|outcome| at(21, *outcome)).chain(others).collect();
+        is_left_open(&SearchFacts { path, ..SearchFacts::default() }, 21)
+    };
+    for open in
+        [&[Undecided][..], &[Undecided, Undecided], &[Undecided, Met, Undecided], &[Invalid, Undecided]]
+    {
+        assert!(is_open(open), "{open:?}");
+    }
+    for known in [&[Missed][..], &[Undecided, Missed], &[Met], &[Invalid]] {
+        assert!(!is_open(known), "{known:?}");
+    }
 }

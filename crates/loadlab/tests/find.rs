@@ -168,6 +168,7 @@ fn what_too_few_requests_leave_open_is_not_missed() {
     let path = json["search"]["path"].as_array().cloned().unwrap_or_default();
     let outcomes: Vec<&Value> = path.iter().map(|step| &step["outcome"]).collect();
     assert!(!outcomes.is_empty() && outcomes.iter().all(|outcome| **outcome == "undecided"), "{json:#}");
+    assert!(json["search"]["bottleneck"].is_null(), "nothing is known to hold it back: {json:#}");
 }
 
 #[test]

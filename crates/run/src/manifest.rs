@@ -96,11 +96,12 @@ fn difference(recorded: &Manifest, now: &Manifest) -> Option<String> {
         let mut both = (0..most).map(|i| (at(&then, i), at(&now, i)));
         both.find(differ).map(|pair| (what, pair))
     });
-    // The words leave out headers, for example, and environment variables of components.
+    // The words leave out headers, for example, and environment variables of components. Where the plan is makes no
+    // difference to these values: a slash in one may be that of an image's name.
     let mut given = recorded.given.iter().map(|(name, then)| {
         (name.as_str(), (then.clone(), now.given.get(name).cloned().unwrap_or_default()))
     });
-    let found = found.or_else(|| given.find(|(_, pair)| differ(pair)));
+    let found = found.or_else(|| given.find(|(_, (then, now))| then != now));
     let of = |text: String| match text.is_empty() {
         true => "nothing".to_owned(),
         false => format!("`{}`", text.replace('\n', " ")),
@@ -250,6 +251,10 @@ mod tests {
         // Another version does not describe it in other words.
         let other = Manifest { loadlab: "2".to_owned(), ..given("large") };
         assert_eq!(difference(&began, &other).as_deref(), Some("env.KIND: `large`, which was `small`"));
+        // Not a path, although it has a slash: it is also compared if the plan was moved.
+        let moved = Manifest { plan_path: "moved.yaml".to_owned(), ..given("a.test/web:2") };
+        let said = difference(&given("a.test/web:1"), &moved);
+        assert_eq!(said.as_deref(), Some("env.KIND: `a.test/web:2`, which was `a.test/web:1`"));
         // A record of a version that did not keep it.
         assert_eq!(difference(&manifest(&["test"], "./web"), &began), None);
         assert_eq!(kept("http://user:pass-word@a.test/"), "http://user:***@a.test/");

@@ -193,8 +193,15 @@ pub fn verdict(summary: &Summary) -> Verdict {
     if summary.expectations.is_empty() { Verdict::None } else { Verdict::Pass }
 }
 
+/// Whether too few requests leave a level of a search undecided: no trial of it definitely missed an expectation.
+pub fn is_left_open(search: &SearchFacts, level: u64) -> bool {
+    let has =
+        |outcome: StepOutcome| search.path.iter().any(|step| step.level == level && step.outcome == outcome);
+    has(StepOutcome::Undecided) && !has(StepOutcome::Missed)
+}
+
 /// The verdict on a search: INVALID if loadlab itself was saturated in the end; undecided if no level met the
-/// expectations, but the lowest one did not definitely miss any, or was not reached.
+/// expectations, but the lowest one did not definitely miss any, contradicts itself, or was not reached.
 pub fn verdict_of_search(search: &SearchFacts) -> Verdict {
     let above = || search.path.iter().filter(|step| Some(step.level) == search.above);
     let count = |outcome: StepOutcome| above().filter(|step| step.outcome == outcome).count();
@@ -202,13 +209,15 @@ pub fn verdict_of_search(search: &SearchFacts) -> Verdict {
         [StepOutcome::Met, StepOutcome::Missed, StepOutcome::Undecided, StepOutcome::Invalid].map(count);
     // One trial that could be judged outweighs those that could not.
     let is_invalid = invalid > met && missed + undecided == 0;
-    let is_open = search.above.is_some() && undecided == above().count();
+    let is_open = search.above.is_some_and(|level| is_left_open(search, level));
+    // The levels ran out before a trial could settle it.
+    let is_torn = met > 0 && 2 * met == above().count();
     let ran_out = search.above.is_some_and(|above| above > search.low);
     match (&search.found, search.level) {
         (None, _) => Verdict::None,
         (Some(_), _) if is_invalid => Verdict::Invalid,
         (Some(_), Some(_)) => Verdict::Pass,
-        (Some(_), None) if is_open || ran_out || met > 0 => Verdict::Undecided,
+        (Some(_), None) if is_open || ran_out || is_torn => Verdict::Undecided,
         (Some(_), None) => Verdict::Fail,
     }
 }

@@ -99,7 +99,7 @@ pub struct SearchFacts {
     /// expectations, all did, or too few requests left the one at `above` undecided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
-    /// What held the system back at the lowest level that it could not sustain.
+    /// What held the system back at the lowest level that it could not sustain; absent if `above` is undecided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bottleneck: Option<Bottleneck>,
     /// Every trial in order.

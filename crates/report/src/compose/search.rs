@@ -3,7 +3,7 @@
 use loadlab_analysis::cases::case::{CaseFindings, TrialFindings};
 use loadlab_analysis::cases::metric::Unit;
 use loadlab_analysis::findings::Findings;
-use loadlab_analysis::verdict_of_search;
+use loadlab_analysis::{is_left_open, verdict_of_search};
 use loadlab_record::documents::manifest::Manifest;
 use loadlab_record::documents::search::{Capacity, SearchFacts, SearchStep, SearchVariable, StepOutcome};
 use loadlab_record::documents::summary::Verdict;
@@ -94,6 +94,11 @@ fn interval(vary: SearchVariable, c: &Capacity) -> String {
     format!("{} ({low} … {}, 95 %)", level(vary, c.value), level(vary, c.high))
 }
 
+/// The lowest level that missed the conditions; `None` if too few requests left it undecided.
+fn missed(search: &SearchFacts) -> Option<u64> {
+    search.above.filter(|level| !is_left_open(search, *level))
+}
+
 /// Every search: what it found, with its interval, and what held the system back above that.
 fn found(vary: SearchVariable, searches: &[OfCase<'_>]) -> Table {
     let name = |at: Option<u64>| at.map_or_else(|| NOTHING.to_owned(), |at| level(vary, at as f64));
@@ -122,7 +127,7 @@ fn found(vary: SearchVariable, searches: &[OfCase<'_>]) -> Table {
             capacity,
             Cell::new(interval),
             Cell::new(name(search.level)),
-            Cell::new(name(search.above)),
+            Cell::new(name(missed(search))),
             Cell::new(search.path.len().to_string()),
             Cell::new(gave),
         ]
@@ -249,5 +254,14 @@ mod tests {
         assert_eq!(level(SearchVariable::Users, 1.0), "1 user");
         assert_eq!(level(SearchVariable::Users, 1500.0), "1,500 users");
         assert_eq!(level(SearchVariable::Rate, 1.0), "1/s");
+    }
+
+    #[test]
+    fn a_level_that_is_undecided_was_not_missed() {
+        let of = |outcome: StepOutcome| {
+            let path = vec![SearchStep { level: 51, outcome, ..SearchStep::default() }];
+            missed(&SearchFacts { level: Some(50), above: Some(51), path, ..SearchFacts::default() })
+        };
+        assert_eq!([of(StepOutcome::Missed), of(StepOutcome::Undecided)], [Some(51), None]);
     }
 }

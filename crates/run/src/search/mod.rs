@@ -5,15 +5,15 @@
 mod early;
 mod judge;
 
-use loadlab_analysis::Exit;
 use loadlab_analysis::scaling::capacity::capacity;
 use loadlab_analysis::scaling::search::{Answer, LevelOutcome, NextLevel, Outcome, Search};
+use loadlab_analysis::{Exit, is_left_open};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
 use loadlab_record::documents::manifest::TrialKey;
 use loadlab_record::documents::search::{
-    Capacity, SearchFacts, SearchStep, SearchVariable, StepOutcome, most_measurements,
+    Capacity, SearchFacts, SearchStep, SearchVariable, most_measurements,
 };
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::Expr;
@@ -417,17 +417,11 @@ impl SearchRun<'_> {
         None
     }
 
-    /// Whether every trial of the level was undecided: none definitely missed an expectation.
-    fn is_open_at(&self, level: u64) -> bool {
-        let mut trials = self.facts.path.iter().filter(|step| step.level == level);
-        trials.all(|step| step.outcome == StepOutcome::Undecided)
-    }
-
     fn conclude(mut self, answer: Option<Answer>) -> Searched {
         // A server that shuts down cleanly may wait for its connections to close.
         self.carried.connect_anew(|_| true);
         // What decides the lowest level that did not meet the expectations, if it missed none for certain.
-        let open = answer.as_ref().and_then(lowest_not_met).filter(|level| self.is_open_at(*level));
+        let open = answer.as_ref().and_then(lowest_not_met).filter(|level| is_left_open(&self.facts, *level));
         let decided_by = open.map(|_| judge::what_decides(&self.task.conditions.expect));
         let exit = match (&answer, &self.trouble) {
             _ if self.task.cancel.is_cancelled() => Exit::Interrupted,
@@ -454,7 +448,8 @@ impl SearchRun<'_> {
             self.outcomes.iter().rposition(fits)
         };
         let above = self.facts.above.and_then(|level| of_level(level, false));
-        self.facts.bottleneck = above.and_then(|place| self.summaries[place].bottleneck.clone());
+        let sustained_not = above.filter(|_| decided_by.is_none());
+        self.facts.bottleneck = sustained_not.and_then(|place| self.summaries[place].bottleneck.clone());
         let found = self.facts.level.and_then(|level| of_level(level, true));
         // If loadlab itself was saturated above the level that was found, the system's limit was not reached.
         let doubts = match (&answer, found, above) {
