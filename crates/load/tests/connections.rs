@@ -11,7 +11,7 @@ use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, f
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::simulate;
 use loadlab_load::spec::{HeldConnections, Http2, Proxy};
-use loadlab_load::{Control, LoadResult, LoadSpec, Model, Until};
+use loadlab_load::{Control, LoadEvent, LoadResult, LoadSpec, Model, Until};
 use loadlab_record::Failure;
 use loadlab_record::spec::escape::Escape;
 use loadlab_record::spec::schedule::Think;
@@ -186,6 +186,31 @@ fn a_connection_that_the_server_leaves_is_replaced_when_its_last_request_times_o
     // The other user's next request waits until then, and both go on.
     assert_eq!((counts.ok, counts.failures.get(Failure::Timeout)), (3, 1));
     assert_eq!((server.connects, server.closed), (vec![0, S], 2));
+}
+
+/// The other user waits for the next connection, which goes to the host's other address.
+#[test]
+fn a_request_that_times_out_names_the_address_that_was_replaced() {
+    let mut left = over_http2(spec(Model::Closed { users: 2 }, Until::Requests(4)), 2);
+    left.hosts[0].push("127.0.0.2:80".parse().unwrap());
+    left.timeout_ns = S;
+    left.think = Think::Constant(100 * MS);
+    // The second user begins half a second later, so its request has not timed out.
+    let stuck = LoadSpec { ramp_ns: S, ..left.clone() };
+    let leaves = Plain { forgets_first: true, goes_away_after: 2, ..Plain::default() };
+    let never_opens = Plain { dead_until_ns: 1, ..Plain::default() };
+    for (load, server) in [(left, leaves), (stuck, never_opens)] {
+        let mut failed = Vec::new();
+        let mut sim = Sim::new(server);
+        simulate(&load, &Control::default(), &mut sim, &mut |event| {
+            if let LoadEvent::Example(example) = event {
+                failed.push((example.outcome, example.address));
+            }
+        })
+        .unwrap();
+        assert_eq!(failed, [("timeout".to_owned(), "127.0.0.1:80".to_owned())]);
+        assert_eq!(sim.into_server().connects, [0, S]);
+    }
 }
 
 #[test]

@@ -384,6 +384,10 @@ impl<'r> Worker<'r> {
             Mode::Http1 | Mode::WebSocket => self.close_if_open(ops, conn),
         }
         self.finish(ops, id, now, RequestEnd::failed(failure, reason));
+        if self.mode == Mode::Http2 {
+            // It may have been the last one before the connection is replaced. Its example has the old one's address.
+            self.end_quietly(ops, conn);
+        }
     }
 
     /// Counts the exchange, keeps it if wanted, then continues with its slot.

@@ -440,10 +440,10 @@ impl<'r> Worker<'r> {
                     Mode::WebSocket => self.part_overdue(id),
                 }
             };
-            if self.mode == Mode::Http2 {
-                self.replace_stuck(ops, id, now);
-            }
             self.fail(ops, id, Failure::Timeout, reason);
+            if self.mode == Mode::Http2 {
+                self.replace_stuck(ops, conn, now);
+            }
         }
     }
 }

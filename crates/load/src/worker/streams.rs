@@ -174,7 +174,7 @@ impl<'r> Worker<'r> {
 
     /// After the server's GOAWAY, closes a connection once nothing is open on it; requests waiting for it go to the
     /// next connection.
-    fn end_quietly(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+    pub(crate) fn end_quietly(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let entry = self.streams.entry(conn);
         if entry.session.take_if(|s| s.is_ending() && s.open() == 0).is_none() {
             return;
@@ -230,16 +230,13 @@ impl<'r> Worker<'r> {
             self.write_out(ops, conn);
             // There may be room for another request.
             self.send_waiting(ops, conn);
-            // It may have been the last one before the connection is replaced.
-            self.end_quietly(ops, conn);
         }
     }
 
-    /// A request has timed out, perhaps waiting for a connection that will never open: a connection begun at least a
-    /// timeout ago is abandoned, and other requests waiting for it get a new one.
+    /// A request on this connection has timed out, perhaps waiting for it to open, which will never happen: a connection
+    /// begun at least a timeout ago is abandoned, and other requests waiting for it get a new one.
     #[cold]
-    pub(crate) fn replace_stuck(&mut self, ops: &mut impl Ops<'r>, id: SlotId, now: u64) {
-        let conn = self.slots.exchanges[id as usize].conn;
+    pub(crate) fn replace_stuck(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, now: u64) {
         let state = &self.conns.table[conn as usize];
         let (is_being_made, host) = (state.is_being_made(), state.host());
         let age_ns = |since_ns| (self.start_ns + now).saturating_sub(since_ns);
@@ -247,7 +244,6 @@ impl<'r> Worker<'r> {
         if !is_being_made || age_ns(entry.since_ns) < self.spec.timeout_ns {
             return;
         }
-        entry.waiting.retain(|waiting| *waiting != id);
         // Requests that have waited as long are abandoned next, and their users' next requests open their own
         // connection.
         let (exchanges, timeout_ns) = (&self.slots.exchanges, self.spec.timeout_ns);

@@ -25,6 +25,8 @@ pub struct Browser {
     next: u64,
     /// What the page wrote on its console, and what it threw.
     pub console: Vec<String>,
+    /// Answers that came while another was waited for: pictures.
+    early: Vec<Value>,
     _profile: tempfile::TempDir,
 }
 
@@ -67,6 +69,7 @@ impl Browser {
             session: String::new(),
             next: 0,
             console: Vec::new(),
+            early: Vec::new(),
             _profile: profile,
         };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
@@ -92,6 +95,9 @@ impl Browser {
             let message = self.receive().expect("chromium answers");
             if message["id"] == json!(id) {
                 return message;
+            }
+            if message["id"].is_u64() {
+                self.early.push(message);
             }
         }
     }
@@ -297,11 +303,13 @@ impl Browser {
     /// that stands still: a screencast makes it draw.
     fn capture(&mut self) -> Value {
         let ask = |browser: &mut Browser| browser.send("Page.captureScreenshot", json!({ "format": "png" }));
+        self.early.clear();
         let mut asked = vec![ask(self)];
         loop {
-            self.wait_at_most(PICTURE);
-            let came = self.receive();
-            self.wait_at_most(LONGEST);
+            let came = match self.early.pop() {
+                Some(message) => Ok(message),
+                None => self.receive_within(PICTURE),
+            };
             match came {
                 Ok(message) if asked.iter().any(|id| message["id"] == json!(id)) => return message,
                 Ok(_) => {}
@@ -313,6 +321,14 @@ impl Browser {
                 Err(error) => panic!("no picture: {error}"),
             }
         }
+    }
+
+    /// The next message, if it comes in time.
+    fn receive_within(&mut self, time: Duration) -> Result<Value, tungstenite::Error> {
+        self.wait_at_most(time);
+        let came = self.receive();
+        self.wait_at_most(LONGEST);
+        came
     }
 
     fn wait_at_most(&self, time: Duration) {
