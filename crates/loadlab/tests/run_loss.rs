@@ -23,7 +23,7 @@ fn a_repeated_trial_has_its_own_ids() {
     let args = ["--expect", "p99 < max", "--users", "1..1", "--level-duration", "300ms", "--settle", "0s"];
     let out = lab.run_name();
     let ran = lab.loadlab(&[&["find", "plan.yaml", "--out", &out], &args[..]].concat());
-    assert!(ran.err.contains("measuring 1 users again"), "{}", ran.err);
+    assert!(ran.err.contains("measuring 1 user again"), "{}", ran.err);
     // Whether it holds, is undecided or is in doubt depends on how fast this machine is.
     assert!([Some(0), Some(4), Some(6)].contains(&ran.code), "{:?}: {}", ran.code, ran.err);
     assert_eq!(lab.left_behind(), Vec::<String>::new());
