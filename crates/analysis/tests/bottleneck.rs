@@ -1148,6 +1148,63 @@ fn a_pause_between_batches_is_no_part_of_the_load() {
     assert!(text.starts_with("edge kept one core busy for 98 % of the time"), "{text}");
 }
 
+/// No reading, of which there is one a second, lies in a batch of a fifth of a second: those of the whole load count.
+#[test]
+fn short_batches_between_readings_are_not_unseen() {
+    let in_batches = |mut made: Made| {
+        for (batch, tick) in (0..).zip(&mut made.ticks) {
+            (tick.in_window, tick.batch) = (true, batch);
+            (tick.from_s, tick.to_s) = (tick.from_s + 0.1, tick.from_s + 0.3);
+        }
+        made
+    };
+    let mut lock = in_batches(chain());
+    let pairs =
+        [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "mid", 40.0, 39.8), pair("mid", "db", 40.0, 0.1)];
+    watched(&mut lock, &pairs, |line| line.threads = vec![Threads { lock: 39.0, ..threads("mid", 42.0) }]);
+    lock.check(&[(LimitedConcurrency, Some("mid"))]);
+    assert_eq!(answer(&lock).not_seen, Vec::<String>::new());
+    let full = Does { memory: 99 << 20, memory_limit: Some(100 << 20), ..QUIET };
+    in_batches(made(10, 20, 18, &[("edge", full), ("db", QUIET)])).check(&[(Memory, Some("edge"))]);
+    let mut files = in_batches(made(60, 1000, 900, &[("edge", QUIET), ("db", QUIET)]));
+    let edge = files.samples.iter_mut().filter(|s| s.component == "edge");
+    edge.for_each(|s| s.open_files_share = Some(1.0));
+    files.check(&[(OpenFiles, Some("edge"))]);
+    let mut two = in_batches(made(60, 1000, 900, &[("edge", QUIET), ("db", QUIET)]));
+    for s in two.samples.iter_mut().filter(|s| s.component == "edge") {
+        s.cpu_s = Some((0..s.at_s.max(0.0) as u64).map(|i| if i % 2 == 0 { 1.9 } else { 0.2 }).sum());
+    }
+    assert!(two.suspects().iter().all(|s| s.kind != OneCore), "{:#?}", two.suspects());
+}
+
+/// However long the pause between them is: in two batches of half a second anything can be busy.
+#[test]
+fn a_pause_makes_no_load_longer() {
+    let busy = |length_s: f64| {
+        let mut made = made(10, 20, 18, &[("edge", Does { cores: 3.0, ..QUIET }), ("db", QUIET)]);
+        made.samples.extend(samples("host", Does { cores: 3.9, ..QUIET }));
+        made.ticks = vec![made.ticks[0].clone(), made.ticks[5].clone()];
+        for (batch, tick) in (0..).zip(&mut made.ticks) {
+            (tick.in_window, tick.batch, tick.to_s) = (true, batch, tick.from_s + length_s);
+        }
+        made.suspects().iter().any(|s| s.kind == HostCpu)
+    };
+    assert_eq!((busy(0.5), busy(2.0)), (false, true));
+}
+
+/// Those of the load stay open in a pause between batches: they are no files of the component.
+#[test]
+fn connections_of_a_pause_are_the_loads() {
+    let mut kept = made(50, 500, 20, &[("edge", Does { files: 50, ..QUIET }), ("db", QUIET)]);
+    // Nothing was read before or after the load.
+    kept.samples.retain(|s| (1.0..=10.0).contains(&s.at_s));
+    kept.ticks.retain(|tick| tick.from_s < 2.0 || tick.from_s >= 8.0);
+    for tick in &mut kept.ticks {
+        (tick.in_window, tick.batch) = (true, u32::from(tick.from_s >= 8.0));
+    }
+    kept.check(&[(LimitedConcurrency, Some("edge"))]);
+}
+
 fn diagnosis(made: &Made) -> Diagnosis {
     let order = ["edge".to_owned()];
     diagnose(&TrialData {

@@ -41,8 +41,8 @@ const SURE: f64 = 3.29;
 const DRIFT_SHARE: f64 = 0.10;
 /// A backlog that grows by more than this share of what is due.
 const BACKLOG_SHARE: f64 = 0.01;
-/// The number of requests in flight varies by chance, by about its square root at most, as any count does. A backlog
-/// grows by this many times as much.
+/// Two counts of requests in flight differ by chance, by about the square root of their sum. A backlog grows by more
+/// than this many times as much.
 const BEYOND_CHANCE: f64 = 1.5;
 
 /// A second of a load.

@@ -14,7 +14,7 @@ use tungstenite::{Message, WebSocket};
 const LONGEST: Duration = Duration::from_secs(300);
 /// A picture that is not there by then may never come.
 const PICTURE: Duration = Duration::from_secs(10);
-/// So many times a picture is asked for.
+/// A picture is asked for at most this many times.
 const MOST_PICTURES: usize = 30;
 
 /// A browser with one page.
@@ -299,8 +299,8 @@ impl Browser {
         std::fs::write(file, bytes).expect("the target folder can be written");
     }
 
-    /// The answer with a picture. Chromium takes it of the next frame that it draws, and now and then draws none of a page
-    /// that stands still: a screencast makes it draw.
+    /// The answer with a picture. Chromium takes it from the next frame that it draws, and now and then draws none
+    /// while the page stands still: a screencast makes it draw.
     fn capture(&mut self) -> Value {
         let ask = |browser: &mut Browser| browser.send("Page.captureScreenshot", json!({ "format": "png" }));
         self.early.clear();

@@ -8,7 +8,7 @@ use loadlab_record::watch::names::GENERATOR;
 
 use super::flow::{Flow, SHORTEST_LINK_MS, WaitPlace, most, short, waiting};
 use super::targets::is_per_request;
-use super::{BottleneckKind, FEW_SHARE, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};
+use super::{BottleneckKind, FEW_SHARE, MOST_SHARE, Suspect, TrialData, is_short};
 
 /// A pool is full when this share of its connections is busy: between two requests each is idle for a moment.
 const FULL_POOL: f64 = 0.8;
@@ -89,9 +89,8 @@ fn disk(_: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
 
 /// In a load too short for CPU times, a thread that was running at nearly every reading shows computation.
 fn computing(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
-    let load = during(trial);
     let threads = flow.threads.get(&top.name).map(|t| &t.means)?;
-    let is_one = load.to_s - load.from_s < SHORTEST_S && ALWAYS_ONE.contains(&threads.running);
+    let is_one = is_short(trial) && ALWAYS_ONE.contains(&threads.running);
     is_one.then(|| {
         let (ran, all) = (short(threads.running), short(threads.count));
         format!(

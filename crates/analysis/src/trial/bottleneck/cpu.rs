@@ -8,11 +8,11 @@ use loadlab_record::watch::sample::Sample;
 
 use super::flow::Flow;
 use super::{
-    BURSTS_SHARE, BottleneckKind, SHORTEST_S, Suspect, THROTTLED_SHARE, TrialData, by_component, causes,
-    during, length_s, located, parts, seconds,
+    BURSTS_SHARE, BottleneckKind, Suspect, THROTTLED_SHARE, TrialData, by_component, causes, during,
+    is_short, length_s, located, parts, read_in, seconds,
 };
 use crate::trial::components::cpu_s;
-use crate::trial::counter::{Counter, During};
+use crate::trial::counter::Counter;
 use crate::trial::doubts::BUSY_SHARE;
 
 /// A fully used core, as far as CPU time can be measured.
@@ -127,7 +127,7 @@ pub fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
 /// A component that cannot use a second core, however many there are.
 fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     let used = c.cpu_percent.mean? / 100.0;
-    if used_several(own, &parts(trial)) {
+    if used_several(trial, own) {
         return None;
     }
     // Well above one core it does use several; whether more were available depends on the machine.
@@ -155,10 +155,9 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sam
 
 /// Whether a component used several cores for a part of the load, such as one that works in bursts: its mean does not
 /// show how many it can use.
-fn used_several(own: &[&Sample], sent: &[During]) -> bool {
+fn used_several(trial: &TrialData<'_>, own: &[&Sample]) -> bool {
     let (mut several_s, mut all_s) = (0.0, 0.0);
-    let is_inside = |pair: &&[&Sample]| sent.iter().any(|part| pair.iter().all(|s| part.has(s.at_s)));
-    for pair in own.windows(2).filter(is_inside) {
+    for pair in read_in(trial, own.windows(2), |pair, part| pair.iter().all(|s| part.has(s.at_s))) {
         let length_s = pair[1].at_s - pair[0].at_s;
         if let (Some(before_s), Some(after_s)) = (cpu_s(pair[0]), cpu_s(pair[1])) {
             all_s += length_s;
@@ -170,14 +169,14 @@ fn used_several(own: &[&Sample], sent: &[During]) -> bool {
 
 /// Every core of the machine was busy.
 pub fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
-    let (load, sent) = (during(trial), parts(trial));
+    let sent = parts(trial);
     let host = || trial.samples.iter().filter(|s| s.component == HOST);
     // The host's counters cover all cores, of which loadlab may be allowed only some. Older records know only the
     // latter.
     let cores = trial.summary.generator.machine_cores.unwrap_or(trial.cores);
     let used = Counter::of(host(), cpu_s).per_s_in(&sent)? / cores.max(1) as f64;
     // Within a second or two anything can be busy.
-    if cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
+    if cores == 0 || used < BUSY_SHARE || is_short(trial) {
         return None;
     }
     let own = trial.summary.generator.cpu_s / length_s(&sent).max(f64::MIN_POSITIVE);

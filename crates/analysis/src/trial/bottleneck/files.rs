@@ -6,7 +6,7 @@ use loadlab_record::documents::summary::ComponentSummary;
 use loadlab_record::text::units::{format_bytes, format_count, format_percent_whole};
 use loadlab_record::watch::sample::Sample;
 
-use super::{BottleneckKind, HELD_SHARE, SHORTEST_S, Suspect, TrialData, during, is_in, parts};
+use super::{BottleneckKind, HELD_SHARE, Suspect, TrialData, during, is_short, parts, read_in};
 use crate::trial::counter::Counter;
 
 /// Open files above this share of the limit count as all: a process that closes some to accept others is sampled in
@@ -30,8 +30,8 @@ pub fn open_files(
     c: &ComponentSummary,
     own: &[&Sample],
 ) -> Option<Suspect> {
-    let (load, sent) = (during(trial), parts(trial));
-    let loaded = own.iter().filter(|s| is_in(&sent, s.at_s));
+    let load = during(trial);
+    let loaded = read_in(trial, own.iter(), |s, part| part.has(s.at_s)).into_iter();
     let loaded: Vec<(f64, f64)> = loaded.filter_map(|s| Some((s.at_s, s.open_files_share?))).collect();
     let full: Vec<f64> =
         loaded.iter().filter(|(_, share)| *share >= FILES_SHARE).map(|(at, _)| *at).collect();
@@ -70,10 +70,9 @@ pub fn open_files(
 
 /// A component with some task waiting for block I/O nearly all the time (the kernel's pressure, \"some\").
 pub fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
-    let load = during(trial);
     let io = Counter::of(own.iter().copied(), |s| s.pressure.and_then(|p| p.io_s));
     let waited = io.per_s_in(&parts(trial))?;
-    if waited < DISK_SHARE || load.to_s - load.from_s < SHORTEST_S {
+    if waited < DISK_SHARE || is_short(trial) {
         return None;
     }
     let bytes = |v: Option<u64>| v.map_or("–".to_owned(), |v| format_bytes(v as f64));

@@ -12,7 +12,7 @@ use loadlab_record::watch::evidence::{Evidence, Listener, Pair, Ports, Threads, 
 use loadlab_record::watch::names::GENERATOR;
 
 use super::targets::{LoadConnections, is_per_request, is_same_path, port_of, socket_of};
-use super::{TrialData, during, is_in, parts};
+use super::{TrialData, during, read_in};
 use crate::trial::counter::During;
 
 /// With fewer readings of sockets than this a mean is unreliable.
@@ -96,8 +96,7 @@ pub enum Site {
 impl Flow {
     /// Averages the lines of the load; `None` if there is no evidence.
     pub fn of(trial: &TrialData<'_>) -> Option<Flow> {
-        let sent = parts(trial);
-        let lines: Vec<&Evidence> = trial.evidence.iter().filter(|e| is_inside(e, &sent)).collect();
+        let lines = lines_of(trial);
         if lines.is_empty() {
             return None;
         }
@@ -303,19 +302,20 @@ pub const NOT_READ: &str = "connections and threads: not read";
 /// What most lines of the load could not see; what only some of them missed, the others saw. A line without readings
 /// states what holds for the whole trial.
 pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
-    let sent = parts(trial);
-    let (of_all, lines): (Vec<_>, Vec<_>) = trial.evidence.iter().partition(|line| line.socket_readings == 0);
-    let lines: Vec<&Evidence> = lines.into_iter().filter(|line| is_inside(line, &sent)).collect();
+    let of_all = trial.evidence.iter().filter(|line| line.socket_readings == 0);
+    let lines = lines_of(trial);
     let mut times: BTreeMap<&String, usize> = BTreeMap::new();
     lines.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
     times.retain(|_, n| 2 * *n > lines.len());
-    of_all.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
+    of_all.flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
     let not_read = lines.is_empty().then(|| NOT_READ.to_owned());
     not_read.into_iter().chain(times.into_keys().cloned()).collect()
 }
 
-fn is_inside(line: &Evidence, sent: &[During]) -> bool {
-    is_in(sent, f64::midpoint(line.from_s, line.to_s)) && line.socket_readings > 0
+/// The lines of the load.
+fn lines_of<'a>(trial: &TrialData<'a>) -> Vec<&'a Evidence> {
+    let read = trial.evidence.iter().filter(|line| line.socket_readings > 0);
+    read_in(trial, read, |line, part| part.has(f64::midpoint(line.from_s, line.to_s)))
 }
 
 /// Connections of a pair that wait for an answer. For Unix and UDP sockets this is the lower bound: their unknown

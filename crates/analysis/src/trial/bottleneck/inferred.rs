@@ -7,7 +7,7 @@ use loadlab_record::watch::sample::Sample;
 
 use super::flow::Flow;
 use super::taken_down::taken_down;
-use super::{BottleneckKind, FEW_SHARE, Suspect, TrialData, during, is_in, located, parts, seconds};
+use super::{BottleneckKind, FEW_SHARE, Suspect, TrialData, during, located, read_in, seconds};
 use crate::statistics::trend::median;
 
 /// Response times behind a queue vary by less than this (deviation over mean); those of a slow system vary by more.
@@ -19,29 +19,29 @@ const OWN_FILES: f64 = 8.0;
 
 /// Components that held a connection for most requests in flight, in the order of the plan, with how many each held.
 fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
-    let (load, sent) = (during(trial), parts(trial));
+    let load = during(trial);
     let in_flight = trial.summary.concurrency_mean;
     let mut names: Vec<&String> =
         trial.order.iter().filter(|n| trial.summary.components.contains_key(*n)).collect();
     names.extend(components(trial).filter(|n| !trial.order.contains(n)));
     let held = names.into_iter().filter_map(|name| {
-        let files = |inside: bool| {
-            let own = trial.samples.iter().filter(|s| s.component == *name);
-            // A reading at the very start has no connections, or hardly any.
-            let loaded = |s: &&Sample| is_in(&sent, s.at_s) && s.at_s > load.from_s + 0.05;
-            let readings = own.filter(|s| loaded(s) == inside);
-            readings.filter_map(|s| s.open_files.map(|n| n as f64)).collect::<Vec<f64>>()
+        // A reading at the very start has no connections, or hardly any.
+        let is_loaded = |s: &&Sample| load.has(s.at_s) && s.at_s > load.from_s + 0.05;
+        let readings = || trial.samples.iter().filter(|s| s.component == *name);
+        let files = |of: Vec<&Sample>| -> Vec<f64> {
+            of.into_iter().filter_map(|s| s.open_files.map(|n| n as f64)).collect()
         };
-        let loaded = median(&mut files(true))?;
+        let loaded = files(read_in(trial, readings().filter(is_loaded), |s, part| part.has(s.at_s)));
+        // In a pause between batches connections stay open.
+        let idle = files(readings().filter(|s| !is_loaded(s)).collect());
+        let most = median(&mut loaded.clone())?;
         // Files open without a load are the component's own: read before the load (at rest), or after it, when
         // connections may still be closing. Without such a reading, assume the few of a small server.
         let least = |values: Vec<f64>| values.into_iter().reduce(f64::min);
         let reported =
             trial.summary.components.get(name).and_then(|c| c.open_files_at_rest).map(|n| n as f64);
-        let own = reported
-            .or_else(|| least(files(false)))
-            .or_else(|| least(files(true)).map(|n| n.min(OWN_FILES)))?;
-        Some((name.clone(), (loaded - own).max(0.0)))
+        let own = reported.or_else(|| least(idle)).or_else(|| least(loaded).map(|n| n.min(OWN_FILES)))?;
+        Some((name.clone(), (most - own).max(0.0)))
     });
     held.filter(|(_, n)| *n >= HOLDS_SHARE * in_flight.max(1.0)).collect()
 }

@@ -9,7 +9,7 @@ use super::causes::{
     full_pool, holds_back, keeps_up, limited_concurrency, link_of_relay, link_shaping, relayed,
 };
 use super::flow::{FEWEST_READINGS, Flow, Site, WaitPlace, describe, short, waiting};
-use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, rank};
+use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, is_short, rank};
 
 /// A component with less than this share of the requests holds nothing back, however busy it is.
 const HARDLY_SHARE: f64 = 0.2;
@@ -344,7 +344,7 @@ pub fn one_thread(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
         let c = trial.summary.components.get(name)?;
         // A limit of one core or less is what holds it back, and is reported as such.
         let is_limited = c.cpu_limit.is_some_and(|limit| limit <= 1.0);
-        if cores == 1 || is_limited || during(trial).to_s - during(trial).from_s < super::SHORTEST_S {
+        if cores == 1 || is_limited || is_short(trial) {
             return None;
         }
         let all = c.cpu_percent.mean.map(|p| p / 100.0).filter(|all| *all > busy + 0.1);

@@ -6,8 +6,8 @@ use loadlab_record::text::units::{format_bytes, format_count, format_percent_who
 use loadlab_record::watch::names::HOST;
 use loadlab_record::watch::sample::Sample;
 
-use super::{BottleneckKind, FULL_WEIGHT, SHORTEST_S, Suspect, TrialData, during, is_in, parts};
-use crate::trial::counter::{Counter, During};
+use super::{BottleneckKind, FULL_WEIGHT, Suspect, TrialData, during, is_short, parts, read_in};
+use crate::trial::counter::Counter;
 
 /// Memory above this share of its limit counts as full: the rest is less than the kernel needs to reclaim calmly.
 const FULL_SHARE: f64 = 0.95;
@@ -51,11 +51,9 @@ fn suspect(name: &str, at_s: Option<f64>, text: String, share: f64) -> Suspect {
 }
 
 fn at_limit(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspect> {
-    let sent = parts(trial);
     // Each reading with the limit in force at that time: events change limits. `None` if there was none.
-    let loaded: Vec<(f64, Option<(f64, f64)>)> = own
-        .iter()
-        .filter(|s| is_in(&sent, s.at_s))
+    let loaded: Vec<(f64, Option<(f64, f64)>)> = read_in(trial, own.iter(), |s, part| part.has(s.at_s))
+        .into_iter()
         .map(|s| {
             let limit = s.memory_limit_bytes.filter(|l| *l > 0);
             let used = s.memory_bytes.or(s.resident_bytes);
@@ -84,18 +82,17 @@ fn at_limit(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspec
 /// A component that reads pages from disk all the time, near its limit or on a machine that is short of memory; or
 /// that waits for memory, as the kernel counts it. The busy disk is a consequence.
 fn pressed(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspect> {
-    let load = during(trial);
-    if load.to_s - load.from_s < SHORTEST_S {
+    if is_short(trial) {
         return None;
     }
-    let sent = parts(trial);
+    let (load, sent) = (during(trial), parts(trial));
     let waited_by = |samples: &mut dyn Iterator<Item = &Sample>| {
         Counter::of(samples, |s| s.pressure.and_then(|p| p.memory_s)).per_s_in(&sent)
     };
     let is_high = |waited: &f64| *waited >= PRESSURE_SHARE;
     let waited = waited_by(&mut own.iter().copied()).filter(is_high);
     let of_host = || waited_by(&mut trial.samples.iter().filter(|s| s.component == HOST)).filter(is_high);
-    let faults = Faults::of(own, &sent);
+    let faults = Faults::of(trial, own);
     let crowded = own.iter().filter(|s| load.has(s.at_s)).filter_map(|s| crowded(s)).next_back();
     let why = match (crowded, waited, faults.as_ref().and_then(|_| of_host())) {
         (Some((used, limit)), ..) if faults.is_some() => format!(
@@ -140,13 +137,13 @@ struct Faults {
 
 impl Faults {
     /// `None` if they are few, or soon over.
-    fn of(own: &[&Sample], sent: &[During]) -> Option<Faults> {
+    fn of(trial: &TrialData<'_>, own: &[&Sample]) -> Option<Faults> {
         let counted = Counter::of(own.iter().copied(), |s| s.major_faults.map(|n| n as f64));
-        let per_s = counted.per_s_in(sent).filter(|n| *n >= FAULTS_PER_S)?;
-        let from_s = sent.first()?.from_s;
+        let per_s = counted.per_s_in(&parts(trial)).filter(|n| *n >= FAULTS_PER_S)?;
+        let load = during(trial);
         let (mut faulty_s, mut all_s, mut at_s) = (0.0, 0.0, None);
-        for w in own.windows(2).filter(|w| is_in(sent, w[1].at_s)) {
-            let (from_s, length_s) = (w[0].at_s.max(from_s), w[1].at_s - w[0].at_s);
+        for w in read_in(trial, own.windows(2), |w, part| part.has(w[1].at_s)) {
+            let (from_s, length_s) = (w[0].at_s.max(load.from_s), w[1].at_s - w[0].at_s);
             let Some((before, after)) = w[0].major_faults.zip(w[1].major_faults) else { continue };
             all_s += length_s;
             if after.saturating_sub(before) as f64 >= FAULTS_PER_S * length_s {

@@ -241,8 +241,23 @@ fn length_s(parts: &[During]) -> f64 {
     parts.iter().map(|part| part.to_s - part.from_s).sum()
 }
 
-fn is_in(parts: &[During], at_s: f64) -> bool {
-    parts.iter().any(|part| part.has(at_s))
+/// Whether requests were sent for too short a time to show what was busy.
+fn is_short(trial: &TrialData<'_>) -> bool {
+    length_s(&parts(trial)) < SHORTEST_S
+}
+
+/// The readings that lie in a part of the load, by `is_in`. Most come about once a second. If batches are so short that
+/// none lies in one, those of the whole load tell more than nothing.
+fn read_in<T>(
+    trial: &TrialData<'_>,
+    readings: impl Iterator<Item = T> + Clone,
+    is_in: impl Fn(&T, During) -> bool,
+) -> Vec<T> {
+    let within = |parts: &[During]| -> Vec<T> {
+        readings.clone().filter(|one| parts.iter().any(|part| is_in(one, *part))).collect()
+    };
+    let found = within(&parts(trial));
+    if found.is_empty() { within(&[during(trial)]) } else { found }
 }
 
 /// Doubts about the generator: grave ones rule out everything else, the others are one suspect among many.
