@@ -12,10 +12,13 @@ use tungstenite::{Message, WebSocket};
 
 /// No answer takes longer, however slow the machine: an expression may wait for many charts, one after the other.
 const LONGEST: Duration = Duration::from_secs(300);
-/// A picture that is not there by then may never come.
+/// A picture that is not there by then may never come, unless the page changes.
 const PICTURE: Duration = Duration::from_secs(10);
-/// A picture is asked for at most this many times.
-const MOST_PICTURES: usize = 30;
+/// So many times the page is changed for a picture.
+const MOST_REDRAWS: usize = 30;
+/// Changes nothing that anybody would see, and changes it back.
+const REDRAW: &str = "(() => { const style = document.documentElement.style; style.opacity = '0.999'; \
+                      setTimeout(() => { style.opacity = ''; }, 100); })()";
 
 /// A browser with one page.
 pub struct Browser {
@@ -25,8 +28,6 @@ pub struct Browser {
     next: u64,
     /// What the page wrote on its console, and what it threw.
     pub console: Vec<String>,
-    /// Answers that came while another was waited for: pictures.
-    early: Vec<Value>,
     _profile: tempfile::TempDir,
 }
 
@@ -69,7 +70,6 @@ impl Browser {
             session: String::new(),
             next: 0,
             console: Vec::new(),
-            early: Vec::new(),
             _profile: profile,
         };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
@@ -95,9 +95,6 @@ impl Browser {
             let message = self.receive().expect("chromium answers");
             if message["id"] == json!(id) {
                 return message;
-            }
-            if message["id"].is_u64() {
-                self.early.push(message);
             }
         }
     }
@@ -300,25 +297,19 @@ impl Browser {
     }
 
     /// The answer with a picture. Chromium takes it from the next frame that it draws, and now and then draws none
-    /// while the page stands still: a screencast makes it draw.
+    /// while the page stands still.
     fn capture(&mut self) -> Value {
-        let ask = |browser: &mut Browser| browser.send("Page.captureScreenshot", json!({ "format": "png" }));
-        self.early.clear();
-        let mut asked = vec![ask(self)];
+        let asked = self.send("Page.captureScreenshot", json!({ "format": "png" }));
+        let mut times = 0;
         loop {
-            let came = match self.early.pop() {
-                Some(message) => Ok(message),
-                None => self.receive_within(PICTURE),
-            };
-            match came {
-                Ok(message) if asked.iter().any(|id| message["id"] == json!(id)) => return message,
+            match self.receive_within(PICTURE) {
+                Ok(message) if message["id"] == json!(asked) => return message,
                 Ok(_) => {}
-                Err(_) if asked.len() < MOST_PICTURES => {
-                    self.call("Page.startScreencast", json!({ "format": "jpeg", "quality": 1 }));
-                    self.call("Page.stopScreencast", json!({}));
-                    asked.push(ask(self));
+                Err(error) => {
+                    times += 1;
+                    assert!(times < MOST_REDRAWS, "no picture: {error}");
+                    self.send("Runtime.evaluate", json!({ "expression": REDRAW }));
                 }
-                Err(error) => panic!("no picture: {error}"),
             }
         }
     }
