@@ -25,10 +25,20 @@ export async function connect(url, pool) {
 export async function storeInGroups(messages, pool, next) {
   let lost = 0;
   const worker = async () => {
-    for (let group = next(GROUP); group.length > 0; group = next(GROUP)) lost += await storeGroup(messages, group);
+    for (let group = next(GROUP); group.length > 0; group = next(GROUP)) {
+      // In two steps: `lost += await …` would overwrite what other workers have added meanwhile.
+      const missing = await storeGroup(messages, group);
+      lost += missing;
+    }
   };
   await Promise.all(Array.from({ length: pool }, worker));
   return lost;
+}
+
+/** As `storeInGroups`, but fails if any message is not stored: for a program that counts as done once it ends. */
+export async function storeAllInGroups(messages, pool, next) {
+  const lost = await storeInGroups(messages, pool, next);
+  if (lost > 0) throw new Error(`${lost} messages are not stored`);
 }
 
 /** Stores a group, with retries. Returns how many of its messages are not stored. */

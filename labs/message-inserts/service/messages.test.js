@@ -2,7 +2,7 @@
 //   node --test labs/message-inserts/service/messages.test.js
 import assert from "node:assert/strict";
 import test from "node:test";
-import { storeGroup, storeInGroups } from "./messages.js";
+import { storeAllInGroups, storeGroup, storeInGroups } from "./messages.js";
 
 /** A collection that stores what it is given, unless `fails(docs, call)` returns an error. */
 function collection(fails = () => null) {
@@ -27,6 +27,13 @@ test("everything is stored, in groups of a thousand", async () => {
   assert.equal(await storeInGroups(into, 3, taker(messages(2500))), 0);
   assert.equal(into.stored.size, 2500);
   assert.equal(into.calls(), 3);
+});
+
+test("a program that has to store everything fails if a message is not stored", async () => {
+  await storeAllInGroups(collection(), 2, taker(messages(1500)));
+  const refused = { writeErrors: { code: 11000, index: 0 } };
+  const into = collection((docs) => (docs[0].id === 0 ? Object.assign(new Error("duplicate"), refused) : null));
+  await assert.rejects(storeAllInGroups(into, 2, taker(messages(1500))), /^Error: 1 messages are not stored$/);
 });
 
 test("a group that failed is tried again", async () => {

@@ -23,7 +23,7 @@ struct Fault {
     found_by: &'static str,
 }
 
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 10] = [
     Fault {
         lab: "message-inserts",
         what: "a server that stores at once",
@@ -84,6 +84,14 @@ const FAULTS: [Fault; 9] = [
         change: ("limit(LATEST)", "limit(LATEST - 1)"),
         case: "users=10",
         found_by: "< bytes/received <",
+    },
+    Fault {
+        lab: "index-page",
+        what: "views that are not counted",
+        file: "service/src/stores.rs",
+        change: ("\"$inc\": { \"value\": 1_i64 }", "\"$inc\": { \"value\": 0_i64 }"),
+        case: "users=10",
+        found_by: "`loss/lost_min == 0`",
     },
     Fault {
         lab: "stair-stepper",

@@ -1,7 +1,7 @@
 //! Figures of the labs' longer runs, which no check makes: a committed file for each, taken from its record, and the
 //! tables in READMEs, which are generated from these files. A house rule keeps the two in agreement.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,6 +26,8 @@ const END: &str = "<!-- end -->";
 const DOCUMENT: &str = "document";
 /// The column that asks for figures derived from several cases.
 const DERIVED: &str = "derived";
+/// What doubts are called, in summaries and in what is kept.
+const DOUBTS: &str = "doubts";
 /// A figure of a component: the name after the component's, where a summary has it, its unit, and how many of that unit
 /// the summary's is.
 type ComponentFigure = (&'static str, &'static str, &'static str, f64);
@@ -117,29 +119,7 @@ fn kept(manifest: &Value, report: &Value) -> Result<(String, String, Value)> {
         text(host, "/kernel"),
     );
     let cases = report["cases"].as_array().context("no cases")?;
-    let cases: Vec<Value> = cases
-        .iter()
-        .map(|case| {
-            let figures = case["figures"].as_object().into_iter().flatten();
-            let figures = figures.filter(|(_, figure)| figure["median"].is_number()).map(|(name, figure)| {
-                let number = |key: &str| figure[key].as_f64().map(rounded);
-                let (median, min, max) = (number("median"), number("min"), number("max"));
-                let mut kept = json!({ "unit": figure["unit"], "median": median, "min": min, "max": max });
-                let trials = figure["trials"].as_array().map_or(&[][..], Vec::as_slice);
-                let known = trials.iter().filter(|trial| trial.is_number()).count();
-                if known < trials.len() {
-                    kept["known_in"] = known.into();
-                }
-                (name.clone(), kept)
-            });
-            json!({
-                "case": case["name"],
-                "verdict": case["verdict"],
-                "bottleneck": case["bottleneck"]["evidence"][0],
-                "figures": figures.collect::<Map<String, Value>>(),
-            })
-        })
-        .collect();
+    let cases: Vec<Value> = cases.iter().map(kept_of_case).collect();
     let compared = report["comparisons"].as_array().into_iter().flatten();
     let compared: Vec<Value> = compared
         .map(|of| {
@@ -162,6 +142,52 @@ fn kept(manifest: &Value, report: &Value) -> Result<(String, String, Value)> {
         kept[DERIVED] = derived.into();
     }
     Ok((lab, profile.to_owned(), kept))
+}
+
+/// What is kept of a case, except figures of components and of the load.
+fn kept_of_case(case: &Value) -> Value {
+    let figures = case["figures"].as_object().into_iter().flatten();
+    let figures = figures.filter(|(_, figure)| figure["median"].is_number()).map(|(name, figure)| {
+        let number = |key: &str| figure[key].as_f64().map(rounded);
+        let (median, min, max) = (number("median"), number("min"), number("max"));
+        let mut kept = json!({ "unit": figure["unit"], "median": median, "min": min, "max": max });
+        let trials = figure["trials"].as_array().map_or(&[][..], Vec::as_slice);
+        let known = trials.iter().filter(|trial| trial.is_number()).count();
+        if known < trials.len() {
+            kept["known_in"] = known.into();
+        }
+        (name.clone(), kept)
+    });
+    let mut kept = json!({
+        "case": case["name"],
+        "verdict": case["verdict"],
+        "bottleneck": case["bottleneck"]["evidence"][0],
+        "figures": figures.collect::<Map<String, Value>>(),
+    });
+    let doubts = doubts_of(case);
+    if !doubts.is_empty() {
+        kept[DOUBTS] = json!(doubts);
+    }
+    kept
+}
+
+/// The summaries of a case's trials that count.
+fn counted(case: &Value) -> impl Iterator<Item = &Value> {
+    let trials = case["trials"].as_array().into_iter().flatten().map(|trial| &trial["summary"]);
+    trials.filter(|summary| text(summary, "/verdict") != "invalid")
+}
+
+/// In how many of these trials each kind of doubt was raised.
+fn doubts_of(case: &Value) -> BTreeMap<String, u64> {
+    let mut raised: BTreeMap<String, u64> = BTreeMap::new();
+    for summary in counted(case) {
+        let doubts = summary[DOUBTS].as_array().into_iter().flatten();
+        let kinds: BTreeSet<String> = doubts.map(|doubt| text(doubt, "/kind")).collect();
+        for kind in kinds {
+            *raised.entry(kind).or_default() += 1;
+        }
+    }
+    raised
 }
 
 /// The figures derived from several cases, as they are kept.
@@ -207,8 +233,7 @@ fn of_component(column: &str) -> Option<(&str, &'static ComponentFigure)> {
 fn keep_what_is_asked(kept: &mut Value, report: &Value, asked: &BTreeSet<String>) -> Result<()> {
     let cases = kept["cases"].as_array_mut().context("no cases")?.iter_mut();
     for (case, of) in cases.zip(report["cases"].as_array().context("no cases")?) {
-        let trials = of["trials"].as_array().into_iter().flatten().map(|trial| &trial["summary"]);
-        let counted: Vec<&Value> = trials.filter(|summary| text(summary, "/verdict") != "invalid").collect();
+        let counted: Vec<&Value> = counted(of).collect();
         for name in asked {
             let of_load = OF_LOAD.iter().find(|(of, ..)| of == name);
             let (pointer, unit, scale) = match (of_load, of_component(name)) {
@@ -335,7 +360,7 @@ fn drawn(rows: &[Vec<String>]) -> String {
     made
 }
 
-/// What stands below a table: profile, trials, and where the figures are from.
+/// What stands below a table: profile, trials, where the figures are from, and what speaks against them.
 fn below(kept: &Value) -> Result<String> {
     let with_verdict = |verdict: &str| -> Option<String> {
         let cases = kept["cases"].as_array().into_iter().flatten();
@@ -357,7 +382,22 @@ fn below(kept: &Value) -> Result<String> {
         let of = if trials == 1 { "" } else { "a trial or more of " };
         made.push_str(&format!("What the plan expects (`expect`) does not hold in {of}{failed}.\n"));
     }
+    let doubts = doubts(kept);
+    if !doubts.is_empty() {
+        made.push_str(&format!("Doubts, by number of trials: {}.\n", doubts.join("; ")));
+    }
     Ok(made)
+}
+
+/// Each kind of doubt, with the number of trials in each case that raised it.
+fn doubts(kept: &Value) -> Vec<String> {
+    let mut by_kind: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for case in kept["cases"].as_array().into_iter().flatten() {
+        for (kind, trials) in case[DOUBTS].as_object().into_iter().flatten() {
+            by_kind.entry(kind).or_default().push(format!("{trials} of `{}`", text(case, "/case")));
+        }
+    }
+    by_kind.into_iter().map(|(kind, cases)| format!("`{kind}` in {}", cases.join(", "))).collect()
 }
 
 fn cell(kept: &Value, case: &Value, column: &str) -> Result<String> {
@@ -557,6 +597,37 @@ mod tests {
         assert!(beside.contains("\n| *ok/s, document* |  | 51/s |  |\n"), "{beside}");
         // Remaking it changes nothing.
         assert_eq!(with_tables(&made, &file).unwrap().0, made);
+    }
+
+    #[test]
+    fn doubts_are_kept_and_shown_by_the_number_of_trials() {
+        let trial = |verdict: &str, kinds: &[&str]| {
+            let doubts: Vec<Value> = kinds.iter().map(|kind| json!({ "kind": kind })).collect();
+            json!({ "summary": { "verdict": verdict, "doubts": doubts } })
+        };
+        let case = |name: &str, trials: Value| {
+            let figures = json!({ "goodput": { "unit": "per_s", "median": 1.0, "min": 1.0, "max": 1.0 } });
+            json!({ "name": name, "verdict": "pass", "figures": figures, "trials": trials })
+        };
+        let first = [
+            trial("pass", &["warm_up", "drift", "drift"]),
+            trial("fail", &["drift"]),
+            trial("invalid", &["drift", "late"]),
+        ];
+        let cases =
+            [case("a", json!(first)), case("b", json!([trial("pass", &["warm_up"])])), case("c", json!([]))];
+        let cases: Vec<Value> = cases.iter().map(kept_of_case).collect();
+        assert_eq!(cases[0]["doubts"], json!({ "drift": 2, "warm_up": 1 }));
+        assert!(cases[2]["doubts"].is_null());
+        let kept = json!({ "profile": "half", "of": "a machine", "trials": 3, "cases": cases });
+        let page = "<!-- figures: half; goodput -->\n<!-- end -->\n";
+        let (made, _) = with_tables(page, &|name: &str| (name == "half").then(|| kept.to_string())).unwrap();
+        assert!(
+            made.contains(
+                "\nDoubts, by number of trials: `drift` in 2 of `a`; `warm_up` in 1 of `a`, 1 of `b`.\n"
+            ),
+            "{made}"
+        );
     }
 
     #[test]

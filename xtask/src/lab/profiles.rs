@@ -12,7 +12,7 @@ use crate::steps::Outcome;
 
 /// Profiles that differ in the same way, and what makes them short. `cargo xtask test` runs `quick`, and other steps of
 /// `cargo xtask long` run `careless`, `slow-disk` and `swarm-agents`.
-const SHORT: [(&str, &[&str], &[&str]); 10] = [
+const SHORT: [(&str, &[&str], &[&str]); 11] = [
     ("edge-tiers", &["full", "half", "as-slow", "far", "cache-lock", "isolated"], &["load.duration=2s"]),
     ("index-page", &["full", "round", "to-the-end"], &["load.repeats=3"]),
     ("index-page", &["by-time", "isolated", "which-limit", "ports"], &["load.duration=2s"]),
@@ -29,7 +29,9 @@ const SHORT: [(&str, &[&str], &[&str]); 10] = [
         ],
     ),
     ("message-inserts", &["growth"], &["loads.post.requests=1000"]),
-    ("stair-stepper", &["full", "medium", "many-workers", "climb", "waits", "mixed"], &["load.requests=48"]),
+    ("stair-stepper", &["full", "medium", "many-workers", "climb", "waits"], &["load.requests=48"]),
+    // Of 16 users, one at least comes to the last of four sizes.
+    ("stair-stepper", &["mixed"], &["load.requests=64"]),
     (
         "trade-processor",
         &["full", "keep-alive", "round-robin", "isolated", "tuned", "five-servers"],
@@ -78,6 +80,8 @@ const IN_NETWORKS: [&str; 4] = ["isolated", "far", "wan", "five-servers"];
 fn condition_of(lab: &str, profile: &str, trial: &Trial) -> Option<String> {
     match (lab, profile) {
         ("edge-tiers", "far") => Some("86 <= response_ms/min".to_owned()),
+        // Ten users for two seconds, who pause for 94 ms after each request.
+        ("edge-tiers", "as-slow") => Some("requests/started <= 230".to_owned()),
         ("edge-tiers", "half") => {
             let percent = trial.value("edge_cpu").strip_suffix('%')?;
             Some(format!("100 * components/edge1/cpu_limit == {percent}"))
@@ -85,6 +89,8 @@ fn condition_of(lab: &str, profile: &str, trial: &Trial) -> Option<String> {
         ("index-page", "which-limit") => {
             Some(format!("components/service/limits/open_files == {}", trial.value("files")))
         }
+        ("message-inserts", "growth") => Some("probes/stored/last == requests/ok".to_owned()),
+        ("trade-processor", "five-servers") => Some("100 * components/consumer/cpu_limit == 67".to_owned()),
         ("trade-processor", "keep-alive") => Some("connections/opened < requests/ok".to_owned()),
         ("trade-processor", "wan") => {
             let delay_ms = match trial.value("delay") {
@@ -95,6 +101,7 @@ fn condition_of(lab: &str, profile: &str, trial: &Trial) -> Option<String> {
         }
         // Eight worker threads, whatever the machine has.
         ("stair-stepper", "climb" | "many-workers") => Some("9 <= components/service/pids_max".to_owned()),
+        ("stair-stepper", "mixed") => Some("0 < by_tag/large/requests/ok".to_owned()),
         ("stair-stepper", "waits") => Some(format!("{} <= response_ms/min", trial.value("sleep_ms"))),
         _ => None,
     }

@@ -53,7 +53,9 @@ pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
 /// # Errors
 /// Tests fail, a run cannot be watched, or a file cannot be read.
 pub fn beside(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    service_tests("labs/trade-processor/service/src/trade.test.js", claims)?;
+    for name in ["trade", "outages"] {
+        service_tests(&format!("labs/trade-processor/service/src/{name}.test.js"), claims)?;
+    }
     watched(lab, claims)
 }
 

@@ -6,13 +6,13 @@
 // MOST_WAITING limits how many may wait. Messages that were sent but not confirmed when a connection ended are sent
 // again under the same id, so that one of them may be in the queue twice: the storage keeps one.
 //
-// Run it with NODE_CLUSTER_SCHED_POLICY=none if there are many connections: each process then accepts for itself, and
-// only what it can handle. By default the first one accepts all, hands them over one at a time, and closes those for
-// which it has no open file left.
+// Run it with NODE_CLUSTER_SCHED_POLICY=none if there are many connections: each process then accepts for itself. By
+// default the first one accepts all of them and hands them over one at a time. Either way, a process closes connections
+// for which it has no open file left.
 import cluster from 'node:cluster';
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
-import { keepConnected, QUEUE } from './queue.js';
+import { closeTogether, keepConnected, QUEUE } from './queue.js';
 
 const { ADDRESS = '127.0.0.1', PORT = '8080', AMQP = 'amqp://127.0.0.1:5672' } = process.env;
 const PROCESSES = Number(process.env.PROCESSES ?? 4);
@@ -77,8 +77,7 @@ function consume() {
   keepConnected(AMQP, {
     async onUp(connection) {
       const own = await connection.createConfirmChannel();
-      // If RabbitMQ closes the channel, close the connection as well, so that both are opened anew.
-      own.on('error', () => connection.close().catch(() => {}));
+      closeTogether(connection, own);
       channel = own;
       blocked = false;
       connection.on('blocked', () => {

@@ -6,6 +6,8 @@ import Redis from 'ioredis';
 
 const { ADDRESS = '127.0.0.1', PORT = '8082', REDIS = 'redis://127.0.0.1:6379' } = process.env;
 const PUSH_MS = 250;
+/** The longest wait for Redis when the process is to end. */
+const LAST_LOOK_MS = 5000;
 /** The most that a page may leave unread. */
 const MOST_UNREAD_BYTES = 1024 * 1024;
 
@@ -86,7 +88,7 @@ server.listen({ host: ADDRESS, port: Number(PORT) });
 
 // The last update that open pages receive contains everything.
 process.on('SIGTERM', async () => {
-  await push();
+  await Promise.race([push(), new Promise((done) => setTimeout(done, LAST_LOOK_MS))]);
   for (const answer of pages) answer.end();
   server.close(() => process.exit(0));
   setTimeout(() => process.exit(0), 1000);

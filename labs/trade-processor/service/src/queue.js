@@ -8,6 +8,22 @@ export const QUEUE = 'messages';
 const AGAIN_MS = 250;
 
 /**
+ * If RabbitMQ closes `channel` and not its connection, for example because a message was not acknowledged for too long,
+ * the connection is closed as well, so that both are made anew.
+ */
+export function closeTogether(connection, channel) {
+  channel.on('error', () => connection.close().catch(() => {}));
+}
+
+/** Has the queue's messages delivered over `channel`. If RabbitMQ cancels this, the connection is made anew. */
+export async function takeFrom(connection, channel, onDelivery) {
+  await channel.consume(QUEUE, (delivery) => {
+    if (delivery === null) connection.close().catch(() => {});
+    else onDelivery(delivery);
+  });
+}
+
+/**
  * Keeps a connection to `url`. Calls `onUp(connection)` for each new connection, once the queue is declared, and
  * `onDown()` when it has ended. `onUp` may be asynchronous; if it throws, the connection is made anew.
  */

@@ -3,7 +3,7 @@
 // another worker and cut differently, and the storage knows which of its messages are new.
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
-import { keepConnected, QUEUE } from './queue.js';
+import { closeTogether, keepConnected, takeFrom } from './queue.js';
 import { read } from './trade.js';
 
 const { AMQP = 'amqp://127.0.0.1:5672', STORAGE = 'http://127.0.0.1:8081' } = process.env;
@@ -21,21 +21,20 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 keepConnected(AMQP, {
   async onUp(connection) {
     const channel = await connection.createChannel();
+    closeTogether(connection, channel);
     let open = true;
-    channel.on('error', () => {});
     channel.on('close', () => { open = false; });
     connection.once('close', () => { open = false; });
     await channel.prefetch(2 * BATCH); // one batch on its way, one gathering
-    await work(channel, () => open);
+    await work(connection, channel, () => open);
   },
 });
 
 /** Gathers messages and hands them over, one batch at a time, as long as the channel is open. */
-async function work(channel, isOpen) {
+async function work(connection, channel, isOpen) {
   const gathered = [];
   let wake = () => {};
-  await channel.consume(QUEUE, (delivery) => {
-    if (delivery === null) return;
+  await takeFrom(connection, channel, (delivery) => {
     gathered.push(delivery);
     wake();
   });
