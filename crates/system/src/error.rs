@@ -147,6 +147,18 @@ pub enum Error {
         waited_ns: u64,
     },
 
+    /// A component has a process that this user may not signal.
+    #[error(
+        "component `{component}`: not permitted to signal its process {pid}, which belongs to another user\n\
+         hint: run loadlab as root"
+    )]
+    NotSignalled {
+        /// The component it belongs to.
+        component: String,
+        /// The process.
+        pid: u32,
+    },
+
     /// A file or folder could not be used.
     #[error("cannot {doing} {}: {source}", path.display())]
     File {
