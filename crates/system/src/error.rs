@@ -64,7 +64,7 @@ pub enum Error {
     },
 
     /// A component ended before it was ready.
-    #[error("component `{component}` ended before it was ready: {status}{tail}")]
+    #[error("component `{component}` ended before it was ready: {status}{tail}{}", ended_hint(status))]
     EndedEarly {
         /// The component that ended.
         component: String,
@@ -145,6 +145,18 @@ pub enum Error {
         pids: Vec<u32>,
         /// How long we waited after SIGKILL, nanoseconds.
         waited_ns: u64,
+    },
+
+    /// A component has a process that this user may not signal.
+    #[error(
+        "component `{component}`: not permitted to signal its process {pid}, which belongs to another user\n\
+         hint: run loadlab as root"
+    )]
+    NotSignalled {
+        /// The component it belongs to.
+        component: String,
+        /// The process.
+        pid: u32,
     },
 
     /// A file or folder could not be used.
@@ -309,6 +321,17 @@ fn not_ready_hint(oom_kills: u64) -> &'static str {
     }
 }
 
+/// Without a mistake, a server ends because it went to the background.
+fn ended_hint(status: &str) -> &'static str {
+    match status {
+        "exit status 0" => {
+            "\nhint: a component must go on running: start a server in the foreground, as with \
+             `nginx -g \"daemon off;\"`"
+        }
+        _ => "",
+    }
+}
+
 fn list(pids: &[u32]) -> String {
     pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -332,5 +355,24 @@ impl fmt::Display for Tail {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_goes_to_the_background_is_told_to_stay() {
+        let ended = |status: &str| {
+            let (component, status) = ("web".to_owned(), status.to_owned());
+            Error::EndedEarly { component, status, tail: Tail::default() }.to_string()
+        };
+        insta::assert_snapshot!(ended("exit status 0"), @r#"
+        component `web` ended before it was ready: exit status 0
+        it wrote no output
+        hint: a component must go on running: start a server in the foreground, as with `nginx -g "daemon off;"`
+        "#);
+        assert!(!ended("exit status 1").contains("hint"));
     }
 }

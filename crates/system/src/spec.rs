@@ -144,15 +144,16 @@ pub enum Ready {
 }
 
 impl Ready {
-    /// The loopback port its readiness check uses, if any.
+    /// The port of this machine that its readiness check uses, if any. `0.0.0.0` connects to this machine, too.
     pub(crate) fn port_here(&self) -> Option<u16> {
         let Authority { host, port, .. } = match self {
             Ready::Http { url, .. } => Url::parse(url).ok()?.authority,
             Ready::Tcp { addr, .. } => Authority::parse(addr).ok()?,
             Ready::Alive | Ready::Healthy { .. } | Ready::Log { .. } => return None,
         };
-        let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        if is_loopback || host.eq_ignore_ascii_case("localhost") { port } else { None }
+        let is_here = |address: IpAddr| address.is_loopback() || address.is_unspecified();
+        let is_here = host.parse::<IpAddr>().is_ok_and(is_here) || host.eq_ignore_ascii_case("localhost");
+        port.filter(|_| is_here)
     }
 }
 
@@ -430,6 +431,7 @@ mod tests {
         let http = |url: &str| Ready::Http { url: url.into(), timeout_ns: 1 }.port_here();
         assert_eq!(http("http://127.0.0.1:8080/health?x=1:2"), Some(8080));
         assert_eq!((http("http://localhost:80"), http("http://[::1]:81/")), (Some(80), Some(81)));
+        assert_eq!((http("http://0.0.0.0:80"), http("http://[::]:81/")), (Some(80), Some(81)));
         assert_eq!((http("http://10.0.0.1:80/"), http("http://127.0.0.1/"), http("x")), (None, None, None));
         assert_eq!(Ready::Tcp { addr: "127.0.0.2:7".into(), timeout_ns: 1 }.port_here(), Some(7));
         assert_eq!(Ready::Alive.port_here(), None);

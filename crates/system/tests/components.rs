@@ -254,6 +254,22 @@ fn a_component_paused_by_a_signal_can_be_taken_down() {
     assert_eq!(down.ending, Ending::Exited);
 }
 
+/// The first process waits for one that has a group of its own, as that of PostgreSQL does.
+#[test]
+fn a_paused_component_is_resumed_with_all_its_groups_to_end() {
+    for bench in Bench::of_all_kinds() {
+        let worker = r#"setsid sh -c 'trap "exit 0" USR1; echo up; while :; do sleep 0.05; done'"#;
+        let mut spec = bench.spec("a", &format!("trap 'kill -USR1 $!; wait; exit 0' TERM; {worker} & wait"));
+        spec.ready = Ready::Log { pattern: "up".into(), timeout_ns: common::PATIENCE_NS };
+        let component = bench.system.up(&spec).unwrap();
+        bench.system.ready(&component, &Cancel::new()).unwrap();
+        assert!(component.pause().unwrap());
+        let down = bench.system.down(&component).unwrap();
+        assert_eq!(down.ending, Ending::Exited);
+        assert_eq!(component.ended().unwrap().status.exit, Some(0));
+    }
+}
+
 #[test]
 fn daemons_do_not_survive_down() {
     for bench in Bench::of_all_kinds() {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
+use loadlab_record::text::time::SECOND_NS;
 use loadlab_system::{Cancel, ComposeSpec, Notice, Ready};
 
 use crate::common::{Bench, PATIENCE_NS, write_program};
@@ -61,7 +62,8 @@ fn answer(mut stream: UnixStream, asked: &Asked) {
         if asked.is_blocked.load(Ordering::Relaxed) {
             asked.wait();
         }
-        format!(r#"{{"State":{{"Pid":{},"Running":true,"ExitCode":7}}}}"#, asked.pid)
+        let config = r#"{"StopTimeout":75}"#;
+        format!(r#"{{"State":{{"Pid":{},"Running":true,"ExitCode":7}},"Config":{config}}}"#, asked.pid)
     } else if path.ends_with("/containers/one/wait") {
         asked.is_blocked.store(true, Ordering::Relaxed);
         // The receiver may be gone.
@@ -136,4 +138,24 @@ fn an_engine_that_does_not_answer_delays_no_other_death() {
     assert!(container.ended().is_none(), "nobody knows yet how it has ended");
     let_go.send(()).unwrap();
     assert_eq!(died(), ("web".to_owned(), "exit status 7".to_owned()));
+}
+
+/// An engine would otherwise kill it after ten seconds when an event restarts it.
+#[test]
+fn a_service_has_the_time_to_stop_that_its_file_gives_it() {
+    let bench = Bench::new();
+    let child = Command::new("sleep").arg("1000").spawn().unwrap();
+    let socket = bench.path("engine.sock");
+    let (asked, _) = channel();
+    // Nothing holds the engine back.
+    let (_, may_answer) = channel();
+    let let_go = Mutex::new(may_answer);
+    let (is_blocked, is_let_go) = (AtomicBool::new(false), AtomicBool::new(true));
+    engine(&socket, Asked { pid: child.id(), asked, let_go, is_blocked, is_let_go });
+    bench.system.use_engine(socket.to_str());
+    let cancel = Cancel::new();
+    let project =
+        bench.system.compose_up(&compose_in(&bench), &cancel, &|_, name| bench.spec(name, "")).unwrap();
+    assert_eq!(project.components()[0].spec().stop.timeout_ns, 75 * SECOND_NS);
+    end(child);
 }

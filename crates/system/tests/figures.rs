@@ -209,12 +209,12 @@ fn a_paused_component_uses_nothing() {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
     };
-    assert!(component.pause() && component.is_paused());
+    assert!(component.pause().unwrap() && component.is_paused());
     eventually("all stopped", || component.pids().into_iter().all(stopped).then_some(()));
-    assert!(component.resume() && !component.is_paused());
+    assert!(component.resume().unwrap() && !component.is_paused());
     eventually("all running", || (!component.pids().into_iter().any(stopped)).then_some(()));
     // A paused component can be taken down.
-    component.pause();
+    component.pause().unwrap();
     bench.system.down(&component).unwrap();
 }
 

@@ -411,7 +411,7 @@ impl RunningSystem {
         state: &TrialState,
     ) -> Result<(), BringUpError> {
         if component.is_paused() {
-            component.resume();
+            component.resume()?;
         }
         match self.system.reconnect(component.name()) {
             // A component without its own link was never disconnected.

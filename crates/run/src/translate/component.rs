@@ -90,14 +90,20 @@ pub fn env_of(
     env.iter().map(fill).collect()
 }
 
-/// When a component counts as up: as soon as it is alive, unless the plan specifies a check.
+/// When a component counts as up: as soon as it is alive, unless the plan specifies a check. That is of the component
+/// itself, even if it names its port in full, as others do: a relay in front of it accepts before the component does.
 ///
 /// # Errors
 /// A name has no value.
 pub fn ready_of(component: &plan::ComponentSpec, names: Names<'_>) -> Result<system::Ready, TranslateError> {
+    let in_full = format!("components.{}.", component.name);
+    let own_port = |name: &str| {
+        let own = name.strip_prefix(&in_full).filter(|own| *own == "port" || own.starts_with("port."));
+        names(own.unwrap_or(name))
+    };
     let fill = |template: &plan::Template| {
         let what = || format!("component `{}`", component.name);
-        template.render(names).map_err(|error| TranslateError::Name { what: what(), error })
+        template.render(&own_port).map_err(|error| TranslateError::Name { what: what(), error })
     };
     let Some(plan::ReadySpec { sign, timeout_ns }) = &component.ready else {
         return Ok(system::Ready::Alive);
@@ -136,4 +142,37 @@ pub fn names_passed(component: &plan::ComponentSpec) -> Vec<String> {
 pub fn names_in<'a>(templates: impl Iterator<Item = &'a plan::Template>) -> impl Iterator<Item = String> {
     let names = templates.flat_map(plan::Template::names);
     names.filter(|name| name.starts_with("components.")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_plan::{Options, Plan};
+
+    use super::*;
+
+    #[test]
+    fn a_component_is_ready_itself_whatever_is_in_front_of_it() {
+        // Behind a relay, a component knows another port than those who name it in full.
+        let names = |name: &str| {
+            let value = if name.starts_with("components.") { "1" } else { "2" };
+            Some(value.to_owned())
+        };
+        for (port, expect) in [
+            ("port", "2"),
+            ("components.web.port", "2"),
+            ("components.web.port.admin", "2"),
+            ("components.db.port", "1"),
+        ] {
+            let ready = format!("{{ tcp: \"127.0.0.1:${{{port}}}\" }}");
+            let web = format!("run: x, port: auto, ports: {{ admin: auto }}, ready: {ready}");
+            let text = format!(
+                "loadlab: 1\nname: t\nsystem: {{ components: {{ db: {{ run: x, port: auto }}, web: {{ {web} }} }} }}\n\
+                 load: {{ users: 1, requests: 1, journey: [{{ get: 'http://127.0.0.1/' }}] }}\n"
+            );
+            let plan = Plan::parse("t.yaml", &text, &Options::default()).unwrap();
+            let web = &plan.cases()[0].system.components[1];
+            let system::Ready::Tcp { addr, .. } = ready_of(web, &names).unwrap() else { panic!("{port}") };
+            assert_eq!(addr, format!("127.0.0.1:{expect}"), "{port}");
+        }
+    }
 }

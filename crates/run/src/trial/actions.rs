@@ -179,7 +179,8 @@ impl TrialContext<'_> {
                 let component = living()?;
                 let reported =
                     if event.action == Action::Pause { component.pause() } else { component.resume() };
-                return if reported { Ok(()) } else { Err("it has no process".to_owned()) };
+                let is_there = reported.map_err(message)?;
+                return is_there.then_some(()).ok_or_else(|| "it has no process".to_owned());
             }
             Action::Limit { limit, value } => {
                 let component = living()?;

@@ -4,7 +4,7 @@
 //! dozen files each are read every second beside a load. Only the lists of processes in groups below, which few groups
 //! have, are opened for each reading. A value that a file does not contain is `None`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -248,7 +248,7 @@ pub(crate) struct GroupReader {
     throttle: Option<(Version, CachedFile)>,
     memory: Option<MemoryFiles>,
     pressure: Option<PressureFiles>,
-    io: Option<(Version, CachedFile)>,
+    io: Option<(Version, CachedFile, StackedDisks)>,
     tasks: Option<CachedFile>,
     processes: Option<ProcessList>,
 }
@@ -256,6 +256,11 @@ pub(crate) struct GroupReader {
 impl GroupReader {
     /// Opens the files that exist.
     pub fn open(cgroups: &[CgroupDir]) -> GroupReader {
+        Self::open_with(cgroups, Path::new("/sys/block"))
+    }
+
+    /// As [`GroupReader::open`], with the machine's disks in this folder.
+    fn open_with(cgroups: &[CgroupDir], sys_block: &Path) -> GroupReader {
         let at = |controller| cgroup_of(cgroups, controller).map(|p| (p.version, p.dir.as_path()));
         GroupReader {
             cpu: at(Controller::Cpuacct).map(|(version, dir)| match version {
@@ -279,7 +284,7 @@ impl GroupReader {
                     Version::V1 => "blkio.throttle.io_service_bytes",
                     Version::V2 => "io.stat",
                 };
-                (version, CachedFile::open(&dir.join(file)))
+                (version, CachedFile::open(&dir.join(file)), StackedDisks::of(sys_block))
             }),
             tasks: at(Controller::Pids).map(|(_, dir)| CachedFile::open(&dir.join("pids.current"))),
             // Every cgroup lists the same processes; v2's folder, if there is one, is always present.
@@ -327,14 +332,15 @@ impl GroupReader {
         }
         self.read_memory(&mut r, buffer);
         r.pressure = self.pressure.as_ref().and_then(|files| files.read(buffer));
-        if let Some((version, io)) = &self.io
+        if let Some((version, io, stacked)) = &self.io
             && let Some(text) = io.read(buffer)
         {
-            let (read, written) = match version {
+            let [read, written] = match version {
                 Version::V1 => v1_io_bytes(text),
                 Version::V2 => v2_io_bytes(text),
             };
-            (r.block_read_bytes, r.block_written_bytes) = (Some(read), Some(written));
+            r.block_read_bytes = Some(stacked.total(&read));
+            r.block_written_bytes = Some(stacked.total(&written));
         }
         r.tasks = self.tasks.as_ref().and_then(|kept| kept.number(buffer));
         r.processes = self.processes.as_ref().and_then(|kept| kept.read(buffer));
@@ -368,23 +374,68 @@ impl GroupReader {
     }
 }
 
-/// Sum over all devices of lines such as `254:0 Read 4096`: bytes read and written.
-fn v1_io_bytes(text: &str) -> (u64, u64) {
-    let sum = |what: &str| {
+/// Bytes of each disk, given as `MAJOR:MINOR`.
+type OfDisks<'a> = Vec<(&'a str, u64)>;
+
+/// Bytes read and written, from lines such as `254:0 Read 4096`.
+fn v1_io_bytes(text: &str) -> [OfDisks<'_>; 2] {
+    ["Read", "Write"].map(|what| {
         let fields = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-        fields.filter(|f| f.len() == 3 && f[1] == what).filter_map(|f| f[2].parse::<u64>().ok()).sum()
-    };
-    (sum("Read"), sum("Write"))
+        let of_disks = fields.filter(|f| f.len() == 3 && f[1] == what);
+        of_disks.filter_map(|f| Some((f[0], f[2].parse().ok()?))).collect()
+    })
 }
 
-/// Sum over all devices of lines such as `254:0 rbytes=4096 wbytes=0 rios=…`: bytes read and written.
-fn v2_io_bytes(text: &str) -> (u64, u64) {
-    let sum = |key: &str| {
-        text.split_ascii_whitespace()
-            .filter_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse::<u64>().ok())
-            .sum()
-    };
-    (sum("rbytes"), sum("wbytes"))
+/// Bytes read and written, from lines such as `254:0 rbytes=4096 wbytes=0 rios=…`.
+fn v2_io_bytes(text: &str) -> [OfDisks<'_>; 2] {
+    ["rbytes=", "wbytes="].map(|key| {
+        let of_disks = text.lines().filter_map(|line| {
+            let words = || line.split_ascii_whitespace();
+            // Some kernels begin a line with disks that have nothing to report.
+            let disk = words().take_while(|word| !word.contains('=')).last()?;
+            Some((disk, words().find_map(|word| word.strip_prefix(key)?.parse().ok())?))
+        });
+        of_disks.collect()
+    })
+}
+
+/// Disks that others are made of, as with LVM, RAID and encryption, each with the ones made of it. What goes to the
+/// latter counts again at each disk below, as far as the kernel still knows whose it is: of encrypted writes it does
+/// not.
+#[derive(Debug, Default)]
+struct StackedDisks(HashMap<String, Vec<String>>);
+
+impl StackedDisks {
+    fn of(sys_block: &Path) -> StackedDisks {
+        let in_dir = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
+        let mut stacked = StackedDisks::default();
+        for above in in_dir(sys_block) {
+            let Some(name) = number_of(&above) else { continue };
+            for below in in_dir(&above.join("slaves")) {
+                // Groups count disks, not their parts. The folder is a link to the disk's, or into it.
+                let of_part = below.join("partition").exists().then(|| below.join(".."));
+                if let Some(below) = number_of(&of_part.unwrap_or(below)) {
+                    stacked.0.entry(below).or_default().push(name.clone());
+                }
+            }
+        }
+        stacked
+    }
+
+    /// The sum of all disks; what went to one by way of another counts once.
+    fn total(&self, disks: &[(&str, u64)]) -> u64 {
+        let own = |disk: &str, bytes: u64| {
+            let above = self.0.get(disk).map_or(&[][..], Vec::as_slice);
+            let of_above = disks.iter().filter(|(name, _)| above.iter().any(|above| above == name));
+            bytes.saturating_sub(of_above.map(|(_, bytes)| bytes).sum::<u64>())
+        };
+        disks.iter().map(|(disk, bytes)| own(disk, *bytes)).sum()
+    }
+}
+
+/// `MAJOR:MINOR` of a disk, given by its folder.
+fn number_of(disk: &Path) -> Option<String> {
+    Some(fs::read_to_string(disk.join("dev")).ok()?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -454,7 +505,7 @@ mod tests {
             dir: root.path().join("g"),
         };
         assert_eq!(
-            GroupReader::open(&[cgroup]).read(&mut Vec::new()),
+            GroupReader::open_with(&[cgroup], &root.path().join("block")).read(&mut Vec::new()),
             GroupReading {
                 cpu_s: Some(2.5),
                 cpu_user_s: Some(2.0),
@@ -503,7 +554,7 @@ mod tests {
         };
         let all = Controller::ALL.map(cgroup);
         assert_eq!(
-            GroupReader::open(&all).read(&mut Vec::new()),
+            GroupReader::open_with(&all, &root.path().join("block")).read(&mut Vec::new()),
             GroupReading {
                 cpu_s: Some(1.5),
                 cpu_user_s: Some(1.0),
@@ -524,6 +575,47 @@ mod tests {
                 processes: None,
             }
         );
+    }
+
+    #[test]
+    fn what_goes_through_several_disks_counts_once() {
+        // An encrypted volume (253:1) on one of LVM (253:0), on a part of a disk that has another part with files.
+        let root = fake(&[
+            ("disks/sda/dev", "8:0\n"),
+            ("disks/sda/sda2/dev", "8:2\n"),
+            ("disks/sda/sda2/partition", "2\n"),
+            ("disks/dm-0/dev", "253:0\n"),
+            ("disks/dm-1/dev", "253:1\n"),
+            ("disks/dm-0/slaves/none", ""),
+            ("disks/dm-1/slaves/none", ""),
+            ("block/loop0/dev", "7:0\n"),
+        ]);
+        let link = |at: &str, to: &str| {
+            std::os::unix::fs::symlink(root.path().join("disks").join(to), root.path().join(at)).unwrap();
+        };
+        for disk in ["sda", "dm-0", "dm-1"] {
+            link(&format!("block/{disk}"), disk);
+        }
+        link("disks/dm-0/slaves/sda2", "sda/sda2");
+        link("disks/dm-1/slaves/dm-0", "dm-0");
+        let stacked = StackedDisks::of(&root.path().join("block"));
+        for (sda, lvm, encrypted, expect) in [
+            (100, 0, 0, 100),
+            (100, 100, 0, 100),
+            (100, 100, 100, 100),
+            (107, 100, 70, 107),
+            // Nobody knows whose the encrypted bytes are.
+            (7, 0, 70, 77),
+            (0, 0, 0, 0),
+        ] {
+            let disks = [("8:0", sda), ("253:0", lvm), ("253:1", encrypted), ("7:0", 1000)];
+            assert_eq!(stacked.total(&disks), 1000 + expect, "{sda} {lvm} {encrypted}");
+        }
+        let v1 = "253:0 Read 40\n253:0 Write 80\n253:0 Total 120\n8:0 Read 40\n8:0 Write 81\nTotal 241\n";
+        let v2 = "7:0 253:0 rbytes=40 wbytes=80 rios=1\n8:0 rbytes=40 wbytes=81 rios=1\n8:16 \n";
+        for disks in [v1_io_bytes(v1), v2_io_bytes(v2)] {
+            assert_eq!(disks.map(|bytes| stacked.total(&bytes)), [40, 81]);
+        }
     }
 
     #[test]

@@ -58,15 +58,26 @@ impl Component {
     }
 
     /// Stops all its processes until [`Component::resume`]. `false` if there were none.
-    pub fn pause(&self) -> bool {
+    ///
+    /// # Errors
+    /// One of them may not be signalled by this user; the others are stopped.
+    pub fn pause(&self) -> Result<bool> {
         lock(&self.inner.life).paused = true;
-        kill::signal_all(|| self.inner.pids(), Signal::STOP)
+        self.signal_all(Signal::STOP)
     }
 
     /// Resumes all its processes. `false` if there were none.
-    pub fn resume(&self) -> bool {
+    ///
+    /// # Errors
+    /// As for [`Component::pause`].
+    pub fn resume(&self) -> Result<bool> {
         lock(&self.inner.life).paused = false;
-        kill::signal_all(|| self.inner.pids(), Signal::CONT)
+        self.signal_all(Signal::CONT)
+    }
+
+    fn signal_all(&self, signal: Signal) -> Result<bool> {
+        kill::signal_all(|| self.inner.pids(), signal)
+            .map_err(|pid| Error::NotSignalled { component: self.name().to_owned(), pid })
     }
 
     /// Whether it was paused and has not been resumed.
@@ -79,7 +90,8 @@ impl Inner {
     /// Resumes a paused component that is about to be asked to end: it would see that signal only when its time is up.
     pub(crate) fn resume_to_stop(&self) {
         if std::mem::take(&mut lock(&self.life).paused) {
-            kill::signal_all(|| self.pids(), Signal::CONT);
+            // One that this user may not signal was not paused either.
+            let _ = kill::signal_all(|| self.pids(), Signal::CONT);
         }
     }
 }

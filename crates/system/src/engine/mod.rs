@@ -77,21 +77,9 @@ impl Engine {
     /// `DOCKER_HOST` or `CONTAINER_HOST` names, else the first that answers at a usual socket.
     ///
     /// # Errors
-    /// No engine answers, access is denied, it is on another machine, or it is too old or too new.
+    /// No engine answers, access is denied to all that might, it is on another machine, or it is too old or too new.
     pub fn connect(named: Option<&str>) -> Result<Engine> {
-        let mut tried = Vec::new();
-        for socket in candidates(named)? {
-            match Engine::at(&socket) {
-                Ok(engine) => return Ok(engine),
-                Err(EngineError::Http { source: HttpError::Socket { source, .. }, .. })
-                    if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
-                {
-                    tried.push(format!("{} ({source})", socket.display()));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(EngineError::None { tried })
+        first_of(&candidates(named)?, &Engine::at)
     }
 
     /// Every engine that answers at a usual socket or at the one named by the environment.
@@ -284,6 +272,25 @@ fn candidates(named: Option<&str>) -> Result<Vec<PathBuf>> {
     })
 }
 
+/// The first engine that answers. One that this user may not use, such as root's, is passed over: the user may have
+/// another.
+fn first_of(sockets: &[PathBuf], at: &dyn Fn(&Path) -> Result<Engine>) -> Result<Engine> {
+    let (mut tried, mut refused) = (Vec::new(), None);
+    for socket in sockets {
+        match at(socket) {
+            Ok(engine) => return Ok(engine),
+            Err(EngineError::Http { source: HttpError::Socket { source, .. }, .. })
+                if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+            {
+                tried.push(format!("{} ({source})", socket.display()));
+            }
+            Err(error @ EngineError::NotPermitted { .. }) => refused = refused.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refused.unwrap_or(EngineError::None { tried }))
+}
+
 /// Percent-encodes a text as a query value.
 pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
@@ -324,6 +331,23 @@ mod tests {
         no container engine responds; tried /nonexistent/engine.sock (No such file or directory (os error 2))
         hint: start Docker (`systemctl start docker`) or Podman's service (`systemctl start podman.socket`), or name the socket: DOCKER_HOST=unix:///path/to/docker.sock, or `engine` in `system`
         ");
+    }
+
+    #[test]
+    fn an_engine_that_may_not_be_used_hides_no_other() {
+        let sockets = ["/root.sock", "/own.sock"].map(PathBuf::from);
+        let connect = |answers: &str| {
+            first_of(&sockets, &|socket| match socket.to_str() == Some(answers) {
+                true => Ok(Engine { socket: socket.to_owned(), version: NEWEST, is_podman: true }),
+                false => Err(EngineError::NotPermitted { socket: socket.to_owned() }),
+            })
+        };
+        assert_eq!(connect("/own.sock").unwrap().socket(), Path::new("/own.sock"));
+        let refused = connect("/none.sock").unwrap_err();
+        assert!(
+            matches!(&refused, EngineError::NotPermitted { socket } if *socket == sockets[0]),
+            "the first is named: {refused}"
+        );
     }
 
     #[test]

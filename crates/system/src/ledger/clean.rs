@@ -30,11 +30,25 @@ pub(crate) fn mark_scratch(dir: &Path, mark: &str) -> Result<()> {
 /// Removes a scratch folder if it carries this mark.
 pub(crate) fn remove_scratch(dir: &Path, mark: &str) -> std::io::Result<()> {
     match fs::read_to_string(dir.join(SCRATCH_MARK)) {
-        Ok(text) if text == mark => fs::remove_dir_all(dir),
+        Ok(text) if text == mark => empty_scratch(dir).and_then(|()| fs::remove_dir_all(dir)),
         Ok(_) => Err(std::io::Error::other("it now belongs to another run")),
         Err(_) if !dir.exists() => Ok(()),
         Err(e) => Err(e),
     }
+}
+
+/// Removes everything in a scratch folder but its mark: what is left if that fails, or is cut off, can still be removed
+/// later.
+fn empty_scratch(dir: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name() == SCRATCH_MARK {
+            continue;
+        }
+        let path = entry.path();
+        removed(if entry.file_type()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) })?;
+    }
+    Ok(())
 }
 
 /// Removes a scratch folder that a killed run left behind, so that another run can have it: the guardian of the killed
@@ -437,6 +451,22 @@ mod tests {
         let errors: Vec<_> = items.iter().map(|i| i.result.clone().err().unwrap_or_default()).collect();
         let kept = "kept, because parts of the run remain (--forget removes it anyway)";
         assert_eq!(errors, ["", "it now belongs to another run", kept]);
+    }
+
+    #[test]
+    fn the_mark_of_a_scratch_folder_goes_last() {
+        let work = private_dir();
+        let (scratch, mark) = (work.path().join("scratch"), "LOADLAB_RUN=dead/1/2");
+        fs::create_dir_all(scratch.join("data/more")).unwrap();
+        fs::write(scratch.join("data/file"), "x").unwrap();
+        fs::write(scratch.join("file"), "x").unwrap();
+        std::os::unix::fs::symlink(work.path(), scratch.join("link")).unwrap();
+        mark_scratch(&scratch, mark).unwrap();
+        empty_scratch(&scratch).unwrap();
+        let left: Vec<_> = fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [SCRATCH_MARK]);
+        remove_scratch(&scratch, mark).unwrap();
+        assert!(!scratch.exists() && work.path().exists());
     }
 
     #[test]

@@ -96,26 +96,42 @@ pub(crate) fn kill_until_none(until_ns: u64, list: impl Fn() -> Vec<u32>) -> Res
 
 /// Sends a signal to everything `list` returns, and to what those processes fork meanwhile. `false` if there was no
 /// process.
-pub(crate) fn signal_all(list: impl Fn() -> Vec<u32>, signal: Signal) -> bool {
+///
+/// # Errors
+/// The pid of a process that this user may not signal. The others have been signalled.
+pub(crate) fn signal_all(list: impl Fn() -> Vec<u32>, signal: Signal) -> Result<bool, u32> {
+    signal_all_by(list, |pidfd| pidfd_send_signal(pidfd, signal))
+}
+
+fn signal_all_by(
+    list: impl Fn() -> Vec<u32>,
+    send: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
+) -> Result<bool, u32> {
     let mut signalled = std::collections::HashSet::new();
+    let mut refused = None;
     // A stopped process forks no more, so a few rounds reach all of them.
     for _ in 0..10 {
         let pinned: Vec<(u32, OwnedFd)> = list()
             .into_iter()
-            .filter(|pid| !signalled.contains(pid))
+            .filter(|pid| !signalled.contains(pid) && refused != Some(*pid))
             .filter_map(|pid| Some((pid, pin(pid)?)))
             .collect();
         if pinned.is_empty() {
             break;
         }
         let second: std::collections::HashSet<u32> = list().into_iter().collect();
-        for (pid, pidfd) in &pinned {
-            if second.contains(pid) && pidfd_send_signal(pidfd, signal).is_ok() {
-                signalled.insert(*pid);
+        for (pid, pidfd) in pinned.iter().filter(|(pid, _)| second.contains(pid)) {
+            match send(pidfd) {
+                Ok(()) => {
+                    signalled.insert(*pid);
+                }
+                Err(rustix::io::Errno::PERM) => refused = Some(*pid),
+                // It has ended.
+                Err(_) => {}
             }
         }
     }
-    !signalled.is_empty()
+    refused.map_or(Ok(!signalled.is_empty()), Err)
 }
 
 /// Kills a process, if the pid still belongs to it.
@@ -139,5 +155,23 @@ pub(crate) fn remove_groups(dir: &Path, until_ns: u64) -> bool {
             Err(_) if clock::now_ns() >= until_ns => return false,
             Err(_) => never.wait_until(clock::now_ns() + ROUND_NS),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_may_not_be_signalled_is_reported() {
+        let own = std::process::id();
+        let signalled =
+            |list: &[u32], answer: rustix::io::Result<()>| signal_all_by(|| list.to_vec(), |_| answer);
+        assert_eq!(signalled(&[own], Ok(())), Ok(true));
+        assert_eq!(signalled(&[own], Err(Errno::PERM)), Err(own));
+        assert_eq!(signalled(&[own], Err(Errno::SRCH)), Ok(false));
+        assert_eq!(signalled(&[], Ok(())), Ok(false));
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use loadlab_record::sync::lock;
+use loadlab_record::text::time::SECOND_NS;
 use serde_json::{Value, json};
 
 use self::config::LimitKinds;
@@ -25,7 +26,7 @@ use crate::engine::leftovers::{PROJECT, PROJECT_LABEL, remove_all};
 use crate::engine::{Call, Engine, EngineError, labelled};
 use crate::error::{Error, Result};
 use crate::ledger::state::Resource;
-use crate::spec::{Command, ComponentSpec, Limits};
+use crate::spec::{Command, ComponentSpec, Limits, Stop};
 use crate::system::command::{CommandResult, CommandSpec};
 use crate::system::{Ending, System, Takedown};
 
@@ -199,7 +200,8 @@ impl System {
         for one in &found {
             let several = found.iter().filter(|f| f.service == one.service).count() > 1;
             let name = if several { format!("{}{}", one.service, one.number) } else { one.service.clone() };
-            let spec = component(&one.service, &name);
+            let stop = stop_of(engine, &one.id);
+            let spec = ComponentSpec { stop, ..component(&one.service, &name) };
             match self.adopt(&spec, engine, &one.id, started_ns, None) {
                 Ok(component) => project.components.push(component),
                 // A service that only prepares something has finished, before or after the list was made.
@@ -234,7 +236,10 @@ impl System {
         // Podman's tool also makes a pod, which lacks the label we search for.
         let verb = if is_podmans(&project.words) { "down" } else { "stop" };
         let never = Cancel::new();
-        let stopped = self.compose(&project.words, &[verb], &project.spec, DOWN_TIMEOUT_NS, &never);
+        // One may wait for the end of another.
+        let own_ns = present.iter().map(|inner| inner.spec.stop.timeout_ns);
+        let timeout_ns = own_ns.fold(DOWN_TIMEOUT_NS, u64::saturating_add);
+        let stopped = self.compose(&project.words, &[verb], &project.spec, timeout_ns, &never);
         // Whatever Compose reported, nothing of the project may stay.
         let removed = remove_all(engine.socket(), &format!("{PROJECT_LABEL}={}", project.name));
         for inner in &present {
@@ -371,6 +376,16 @@ impl System {
         found.sort_by(|a, b| (&a.service, a.number).cmp(&(&b.service, b.number)));
         Ok(found)
     }
+}
+
+/// How a service is asked to end: in the time that the file gives it (`stop_grace_period`). The signal is up to the
+/// engine.
+fn stop_of(engine: &Engine, id: &str) -> Stop {
+    let call = Call::new("inspect the container", "GET", format!("/containers/{id}/json"));
+    // If it cannot be inspected, the caller's next step reports that.
+    let timeout_s = engine.call(call).ok().and_then(|found| found.body["Config"]["StopTimeout"].as_u64());
+    let usual = Stop::default();
+    Stop { timeout_ns: timeout_s.map_or(usual.timeout_ns, |s| s.saturating_mul(SECOND_NS)), ..usual }
 }
 
 /// Whether this is Podman's own Compose rather than Docker's.

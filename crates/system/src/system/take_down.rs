@@ -52,7 +52,9 @@ impl System {
         inner.group.lift_cpu();
         if timeout_ns != Some(0) {
             inner.send(inner.spec.stop.signal);
-            // A stopped process could not act on the signal.
+            // A stopped process could not act on the signal, and the first one may wait for others that have groups of
+            // their own.
+            inner.resume_to_stop();
             inner.send(crate::spec::Signal::CONT);
         }
         let ending = match Cancel::new().wait_for(Some(std::os::fd::AsFd::as_fd(&inner.pidfd)), until_ns) {
