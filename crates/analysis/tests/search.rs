@@ -2,10 +2,10 @@
 
 use loadlab_analysis::scaling::search::{Answer, MAX_LEVELS, NextLevel, Outcome, Search};
 use loadlab_analysis::trial::steady::growing_backlog;
-use loadlab_analysis::{is_left_open, verdict_of_search};
+use loadlab_analysis::{TrialInput, conclude_search, is_left_open, summarise, verdict_of_search};
 use loadlab_record::counts::load::{Counts, Tick};
 use loadlab_record::documents::search::{SearchFacts, SearchStep, SearchVariable, StepOutcome};
-use loadlab_record::documents::summary::Verdict;
+use loadlab_record::documents::summary::{Ended, Expectation, Summary, Verdict};
 
 use crate::chance::Chance;
 
@@ -186,6 +186,40 @@ fn the_verdict_is_that_of_the_lowest_level_that_was_not_met() {
     assert_eq!(of(None, Some(10), &[Undecided, Met, Undecided]), Verdict::Undecided);
     assert_eq!(of(None, Some(10), &[Invalid, Undecided]), Verdict::Undecided);
     assert_eq!(of(None, Some(10), &[Undecided, Missed]), Verdict::Fail);
+}
+
+/// A backlog grows, but nothing that is expected of a level shows it.
+#[test]
+fn a_trial_fails_if_its_search_found_no_level_that_is_sustained() {
+    let expectation = |expr: &str, holds: Option<bool>, note: Option<&str>| {
+        let (expr, note) = (expr.to_owned(), note.map(str::to_owned));
+        Expectation { expr, holds, value: None, unit: String::new(), note, undecided: None }
+    };
+    let of = |vary: SearchVariable, level: Option<u64>, above: u64| -> Summary {
+        let mut summary = summarise(TrialInput { ended: Ended::Complete, ..TrialInput::default() });
+        summary.expectations.push(expectation("errors == 0", Some(true), None));
+        let why = "not steady: it grows".to_owned();
+        let step = SearchStep { level: above, outcome: StepOutcome::Missed, why, ..SearchStep::default() };
+        let (found, above, path) = (Some("so".to_owned()), Some(above), vec![step]);
+        let (low, high) = (50, 5000);
+        let facts = SearchFacts { vary, low, high, found, level, above, path, ..SearchFacts::default() };
+        summary.search = Some(facts);
+        conclude_search(&mut summary, &[], &[]);
+        summary
+    };
+    let note = Some("not steady: it grows");
+    for (vary, above, holds, expr) in [
+        (SearchVariable::Rate, 50, Some(false), "capacity >= 50/s"),
+        (SearchVariable::Users, 50, Some(false), "capacity >= 50"),
+        // The levels ran out before the lowest was tried.
+        (SearchVariable::Rate, 70, None, "capacity >= 50/s"),
+    ] {
+        let summary = of(vary, None, above);
+        assert_eq!(summary.expectations.last(), Some(&expectation(expr, holds, note)));
+        assert_eq!(summary.verdict, Verdict::Fail);
+    }
+    let found = of(SearchVariable::Rate, Some(60), 61);
+    assert_eq!((found.expectations.len(), found.verdict), (1, Verdict::Pass));
 }
 
 #[test]

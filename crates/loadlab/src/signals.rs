@@ -1,10 +1,11 @@
 //! Ctrl-C and similar signals: the first one ends the load cleanly, the second one ends loadlab at once (the guardian
-//! then takes the system down).
+//! then takes the system down). SIGQUIT, from `Ctrl-\`, ends it as it ends any program, but gives the terminal back.
 
 use loadlab_analysis::Exit;
 use loadlab_system::Cancel;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::exit::CommandEnd;
 
@@ -21,12 +22,16 @@ pub fn cancel_on_signal() -> Result<Cancel, CommandEnd> {
 fn handle() -> std::io::Result<Cancel> {
     let cancel = Cancel::new();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    if !is_ignored(SIGHUP) {
-        signals.add_signal(SIGHUP)?;
+    for signal in [SIGHUP, SIGQUIT].into_iter().filter(|signal| !is_ignored(*signal)) {
+        signals.add_signal(signal)?;
     }
     let token = cancel.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            if signal == SIGQUIT {
+                crate::screen::restore();
+                let _ = emulate_default_handler(signal);
+            }
             if token.is_cancelled() {
                 crate::screen::restore();
                 crate::exit::note("stopped at once; whatever is still up is taken down in the background");

@@ -559,6 +559,26 @@ fn the_terminal_is_given_back_on_signals() {
         // Two signals in quick succession may be received as one.
         assert!(after.contains(said) || after.contains(" ok in "), "{times}: {after:?}");
     }
+    // Ctrl-\ ends loadlab as it ends any program.
+    let mut sent = false;
+    let (code, text) = watching_terminal(80, &[&url, "-c", "2", "-d", "60s"], &[], |seen, pid| {
+        if !sent && seen.contains("p99") {
+            sent = true;
+            rustix::process::kill_process(pid, rustix::process::Signal::QUIT).unwrap();
+        }
+    });
+    assert_eq!(code, -1, "{text}");
+    parts(&text);
+}
+
+/// Users of wrk need it, and what is printed while the screen is there is lost.
+#[test]
+fn what_connections_means_is_said_when_the_screen_is_gone() {
+    let server = Server::start(good);
+    let url = server.url("/");
+    let (_, text) = on_terminal(100, &[&url, "--connections", "50", "-n", "200"], &[]);
+    let (_, _, after) = parts(&text);
+    assert!(after.contains("--connections holds connections open"), "{after:?}");
 }
 
 #[test]

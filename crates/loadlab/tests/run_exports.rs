@@ -32,6 +32,12 @@ fn a_file_that_cannot_be_written_is_reported_and_the_record_stays() {
     let ran = lab.run(&plan(&[component("web", "", &[])], ""), &["--junit", "no/such/folder.xml"]);
     ran.expect(5, &["cannot write no/such/folder.xml"]);
     assert_eq!(lab.record().summary("default", 1)["ended"], "complete");
+    // The document has the exit code, too.
+    let lab = Lab::new();
+    let ran = lab.run(&plan(&[component("web", "", &[])], ""), &["--junit", "no/such/folder.xml", "--json"]);
+    ran.expect(5, &["cannot write no/such/folder.xml"]);
+    let document: Value = serde_json::from_str(&ran.out).expect("one document");
+    assert_eq!(document["exit"], 5, "{document:#}");
 }
 
 fn scrape(address: &str) -> Option<String> {

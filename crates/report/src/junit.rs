@@ -9,7 +9,7 @@ use std::fmt::Write;
 use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::verdict_of_search;
-use loadlab_record::documents::summary::{Expectation, Summary, Verdict};
+use loadlab_record::documents::summary::{Ended, Expectation, Summary, Verdict};
 
 use crate::figures::with_name;
 use crate::markup::escaped;
@@ -66,7 +66,9 @@ pub fn junit(run: &DiagnosedRun) -> String {
 
 /// The expectations of a single load, under this name.
 pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String {
-    let trials = vec![JunitTrial { number: None, summary: Some(summary), trouble }];
+    // As a run's record says it.
+    let interrupted = (summary.ended == Ended::Interrupted).then_some("the load was interrupted");
+    let trials = vec![JunitTrial { number: None, summary: Some(summary), trouble: trouble.or(interrupted) }];
     document("loadlab bench", &[Suite { name, figures: Vec::new(), trials }])
 }
 
@@ -222,6 +224,8 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use loadlab_analysis::{TrialInput, summarise};
+
     use super::*;
 
     #[test]
@@ -252,6 +256,19 @@ mod tests {
         };
         assert_eq!([is(0), is(1), is(2)], ["good", "undecided: p99 < 1s: why", "failure"]);
         assert_eq!(counts(tests.iter()), r#"tests="3" failures="1" errors="0" skipped="1" time="0.000""#);
+    }
+
+    /// What is expected may have held by then.
+    #[test]
+    fn a_bench_that_was_interrupted_has_an_error() {
+        let of = |ended: Ended| {
+            let summary = summarise(TrialInput { ended, ..TrialInput::default() });
+            junit_of("http://a.test/", &summary, None)
+        };
+        assert!(!of(Ended::Complete).contains("<error"), "{}", of(Ended::Complete));
+        let interrupted = of(Ended::Interrupted);
+        assert!(interrupted.contains("<error message=\"the load was interrupted\">"), "{interrupted}");
+        assert!(interrupted.contains("errors=\"1\""), "{interrupted}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loadlab_record::counts::hlog::Interval;
 use loadlab_record::counts::load::{Tick, Window};
 use loadlab_record::documents::figure::{FigureValue, NumberKind};
-use loadlab_record::documents::search::{SearchFacts, StepOutcome};
+use loadlab_record::documents::search::{SearchFacts, SearchVariable, StepOutcome};
 use loadlab_record::documents::summary::{Ended, Expectation, Summary, Verdict};
 use loadlab_record::expr::{
     Expr, Figure, Known, NumberSource, SummaryNumbers, TrialPart, built_in_kind, component_figure,
@@ -171,6 +171,30 @@ pub fn conclude_search(summary: &mut Summary, all_figures: &[Figure], expect: &[
     let more = expectations(expect, &SummaryNumbers::new(summary, &[]));
     summary.expectations.extend(more);
     summary.verdict = verdict(summary);
+    // A level that meets all that is expected of it may still not be sustained.
+    if matches!(summary.verdict, Verdict::Pass | Verdict::None) {
+        summary.expectations.extend(summary.search.as_ref().and_then(nothing_sustained));
+        summary.verdict = verdict(summary);
+    }
+}
+
+/// What a search misses that found no level: the capacity is not even the lowest one. `None` if it found a level.
+fn nothing_sustained(search: &SearchFacts) -> Option<Expectation> {
+    let above = search.above.filter(|_| search.level.is_none())?;
+    let step = search.path.iter().rfind(|step| step.level == above && step.outcome != StepOutcome::Met);
+    let least = match search.vary {
+        SearchVariable::Rate => search.vary.level(search.low),
+        SearchVariable::Users => search.low.to_string(),
+    };
+    Some(Expectation {
+        expr: format!("capacity >= {least}"),
+        // Otherwise a lower level, or another trial, might have been sustained.
+        holds: (verdict_of_search(search) == Verdict::Fail).then_some(false),
+        value: None,
+        unit: String::new(),
+        note: step.map(|step| step.why.clone()),
+        undecided: None,
+    })
 }
 
 /// The verdict of a trial, from its doubts, expectations, components and how it ended.

@@ -25,7 +25,7 @@ use super::not_measured::Documents;
 use super::session;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WatchArgs, WhenBehindArg};
-use crate::exit::{CommandEnd, note};
+use crate::exit::CommandEnd;
 use crate::view::{OutputMode, View};
 use crate::{mask, output, ui};
 
@@ -59,10 +59,10 @@ pub fn command(args: &BenchArgs) -> CommandEnd {
         Err(ended) => return documents(args).refused(ended),
     };
     view.title(&title);
-    if args.connections.is_some() && args.users.is_none() && args.rate.is_none() && !args.progress.quiet {
-        note(
-            "--connections holds connections open; concurrent users, as --connections of wrk and autocannon, are `-c N`",
-        );
+    if args.connections.is_some() && args.users.is_none() && args.rate.is_none() {
+        let text = "--connections holds connections open; concurrent users, as --connections of wrk and autocannon, \
+                    are `-c N`";
+        view.remarks(vec![text.to_owned()]);
     }
     let (before, facts) = std::thread::scope(|scope| {
         let before = scope.spawn(|| order.read_idle());

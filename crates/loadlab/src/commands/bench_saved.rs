@@ -251,7 +251,8 @@ fn finish(args: &BenchArgs, result: &RunResult) -> CommandEnd {
     let trouble = result.trials.iter().find_map(|t| t.failure.as_deref());
     let compared = args.vs.as_ref().map(|_| compared(args, &run));
     let worse = args.fail_on_worse && compared.iter().flatten().any(Comparison::is_worse);
-    let exit = Exit::of([result.exit, if worse { Exit::Failed } else { Exit::Ok }]);
+    let measured = Exit::of([result.exit, if worse { Exit::Failed } else { Exit::Ok }]);
+    let exit = Exit::of([measured, if written.is_err() { Exit::CouldNotRun } else { Exit::Ok }]);
     match compared {
         Some(comparison) => show_compared(args, result, exit, comparison),
         None => show_one(args, &run),
@@ -261,10 +262,10 @@ fn finish(args: &BenchArgs, result: &RunResult) -> CommandEnd {
         output::print(&format!("\nrecord: {dir}\n        loadlab report {dir}\n"));
     }
     match (trouble, written) {
-        (Some(trouble), _) if args.progress.quiet || exit == Exit::CouldNotRun => {
+        (Some(trouble), _) if args.progress.quiet || measured == Exit::CouldNotRun => {
             CommandEnd::error(exit, trouble)
         }
-        (_, Err(error)) => CommandEnd::error(Exit::of([exit, Exit::CouldNotRun]), error),
+        (_, Err(error)) => CommandEnd::error(exit, error),
         _ => CommandEnd::with(exit),
     }
 }

@@ -231,17 +231,6 @@ fn documents<'a>(args: &'a FindArgs, name: &'a str, out: &Path) -> Documents<'a>
 }
 
 fn finish(args: &FindArgs, name: &str, found: &SearchResult) -> CommandEnd {
-    if args.json {
-        let document = serde_json::json!({
-            "run_dir": found.dir.display().to_string(),
-            "ended": found.ended,
-            "exit": found.exit.code(),
-            "answer": found.answer,
-            "search": found.facts,
-            "trouble": found.trouble,
-        });
-        output::print_json(&document);
-    }
     let read = runs::read(&found.dir).map_err(|e| e.to_string());
     let read = read.inspect_err(|why| documents(args, name, &found.dir).junit(why));
     let written = read.and_then(|run| {
@@ -257,6 +246,17 @@ fn finish(args: &FindArgs, name: &str, found: &SearchResult) -> CommandEnd {
     });
     let exit =
         Exit::of([Some(found.exit), written.is_err().then_some(Exit::CouldNotRun)].into_iter().flatten());
+    if args.json {
+        let document = serde_json::json!({
+            "run_dir": found.dir.display().to_string(),
+            "ended": found.ended,
+            "exit": exit.code(),
+            "answer": found.answer,
+            "search": found.facts,
+            "trouble": found.trouble,
+        });
+        output::print_json(&document);
+    }
     match (&found.trouble, written) {
         (Some(trouble), _) => CommandEnd::error(exit, trouble),
         (None, Err(error)) => CommandEnd::error(exit, error),

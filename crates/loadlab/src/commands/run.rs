@@ -158,7 +158,7 @@ fn perform_in(
         conduct(&read.plan, options, &session.cancel, &|event| session.view.on_event(&event))
     };
     session.record(options, work, |result| match result {
-        Ok(result) => finish(args, &read.plan.name, &result, show),
+        Ok(result) => finish(args, &read.plan.name, result, show),
         Err(error) => never_began(args, &read.plan.name, &out, &error),
     })
 }
@@ -287,7 +287,7 @@ pub fn show(args: &RunArgs, result: &RunResult, run: &DiagnosedRun) -> Shown {
     Shown { exit: Exit::Ok, is_document: args.output.json }
 }
 
-fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> CommandEnd {
+fn finish(args: &RunArgs, name: &str, mut result: RunResult, show: Show<'_>) -> CommandEnd {
     let run = match runs::read(&result.dir) {
         Ok(run) => run,
         Err(error) => {
@@ -297,10 +297,14 @@ fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> Com
     };
     let junit = args.output.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
-    if args.output.progress.quiet {
-        report_failures(result);
+    // Before the document, which has the exit code.
+    if written.is_err() {
+        result.exit = Exit::of([result.exit, Exit::CouldNotRun]);
     }
-    let shown = show(args, result, &run);
+    if args.output.progress.quiet {
+        report_failures(&result);
+    }
+    let shown = show(args, &result, &run);
     let exit = Exit::of([result.exit, shown.exit]);
     let has_failed = result.trials.iter().any(|trial| trial.failure.is_some());
     let is_quiet_failure = args.output.progress.quiet && exit == Exit::CouldNotRun && has_failed;
@@ -313,7 +317,7 @@ fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> Com
             ));
             CommandEnd::with(exit)
         }
-        Err(error) => CommandEnd::error(Exit::of([exit, Exit::CouldNotRun]), error),
+        Err(error) => CommandEnd::error(exit, error),
     }
 }
 

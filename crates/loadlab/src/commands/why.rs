@@ -90,16 +90,6 @@ fn the_case(plan: &Plan) -> Result<&Case, String> {
 }
 
 fn finish(args: &WhyArgs, found: &WhyResult) -> CommandEnd {
-    if args.json {
-        let document = serde_json::json!({
-            "run_dir": found.dir.display().to_string(),
-            "ended": found.ended,
-            "exit": found.exit.code(),
-            "why": found.facts,
-            "trouble": found.trouble,
-        });
-        output::print_json(&document);
-    }
     let written = runs::read(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
         let written = report::write_reports(&run);
         // If nothing was measured, the error says enough.
@@ -111,6 +101,16 @@ fn finish(args: &WhyArgs, found: &WhyResult) -> CommandEnd {
     });
     let exit =
         Exit::of([Some(found.exit), written.is_err().then_some(Exit::CouldNotRun)].into_iter().flatten());
+    if args.json {
+        let document = serde_json::json!({
+            "run_dir": found.dir.display().to_string(),
+            "ended": found.ended,
+            "exit": exit.code(),
+            "why": found.facts,
+            "trouble": found.trouble,
+        });
+        output::print_json(&document);
+    }
     match (&found.trouble, written) {
         (Some(trouble), _) => CommandEnd::error(exit, trouble),
         (None, Err(error)) => CommandEnd::error(exit, error),

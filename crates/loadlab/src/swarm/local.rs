@@ -199,7 +199,8 @@ fn ends_with_this(command: &mut Command) -> &mut Command {
     }
 }
 
-fn random() -> u64 {
+/// A number that nobody else has.
+pub fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::{AgentSource, LostAgentArg, SwarmArgs};
 use crate::exit::note;
 use launch::{Launch, Launched};
-use local::LocalSwarm;
+use local::{LocalSwarm, random};
 
 /// Deadline for agents to join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -339,10 +339,11 @@ fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
     }
 }
 
-/// An id that no other run has, of letters and digits.
+/// An id that no other run has, of letters and digits. Jobs that begin at the same time in containers of their own often
+/// have the same process id.
 fn run_id() -> String {
     let time: String = rfc3339_now().chars().filter(char::is_ascii_digit).collect();
-    format!("{time}x{}", std::process::id())
+    format!("{time}x{:08x}", random() >> 32)
 }
 
 impl Senders for Swarm {
@@ -431,5 +432,18 @@ fn lost_agent(loss: &Loss, spec: &LoadSpec, origin: Origin) -> LostAgent {
         replaced_at_s: loss.lost.joined_ns.map(at_s),
         not_offered: loss.not_offered.map(|bounds| bounds.most),
         not_offered_min: loss.not_offered.map(|bounds| bounds.least),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise two runs would share a stream, and each would take the other's agents.
+    #[test]
+    fn two_runs_of_one_second_and_process_id_have_different_ids() {
+        let [one, other] = [run_id(), run_id()];
+        assert_ne!(one, other);
+        assert!(one.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{one}");
     }
 }

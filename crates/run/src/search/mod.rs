@@ -13,7 +13,7 @@ use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
 use loadlab_record::documents::manifest::TrialKey;
 use loadlab_record::documents::search::{
-    Capacity, SearchFacts, SearchStep, SearchVariable, most_measurements,
+    Capacity, SearchFacts, SearchStep, SearchVariable, StepOutcome, most_measurements,
 };
 use loadlab_record::documents::summary::Summary;
 use loadlab_record::expr::Expr;
@@ -117,8 +117,8 @@ pub struct Searched {
     pub trouble: Option<Trouble>,
     /// The exit code for the search as a whole.
     pub exit: Exit,
-    /// The measurement that represents the search, by number, and its summary: the last one at the level that was found
-    /// or, if none was found, at the lowest level measured.
+    /// The measurement that represents the search, by number, and its summary: the one that stands for the level that was
+    /// found or, if none was found, for the lowest level measured.
     pub chosen: Option<(u32, Summary)>,
     /// Number of the last measurement; `None` if there was none.
     pub last: Option<u32>,
@@ -443,14 +443,10 @@ impl SearchRun<'_> {
             let found = capacity_of(answer, &self.outcomes, decided_by.is_some());
             self.facts.capacity = found.map(|found| self.whole_users(found));
         }
-        let of_level = |level: u64, met: bool| {
-            let fits = |one: &LevelOutcome| one.level == level && (one.outcome == Outcome::Met) == met;
-            self.outcomes.iter().rposition(fits)
-        };
-        let above = self.facts.above.and_then(|level| of_level(level, false));
+        let above = self.facts.above.and_then(|level| standing_for(&self.facts.path, level, false));
         let sustained_not = above.filter(|_| decided_by.is_none());
         self.facts.bottleneck = sustained_not.and_then(|place| self.summaries[place].bottleneck.clone());
-        let found = self.facts.level.and_then(|level| of_level(level, true));
+        let found = self.facts.level.and_then(|level| standing_for(&self.facts.path, level, true));
         // If loadlab itself was saturated above the level that was found, the system's limit was not reached.
         let doubts = match (&answer, found, above) {
             (Some(Answer::Generator { .. }), Some(_), Some(above)) => self.summaries[above].doubts.clone(),
@@ -512,6 +508,18 @@ fn lowest_not_met(answer: &Answer) -> Option<u64> {
         Answer::LessThan { level, .. } => Some(level),
         Answer::AtLeast { .. } | Answer::Generator { .. } => None,
     }
+}
+
+/// The index of the measurement that stands for a level that met the expectations, or did not: the last one of that
+/// outcome. One that certainly missed them outweighs those that could not be judged.
+fn standing_for(path: &[SearchStep], level: u64, met: bool) -> Option<usize> {
+    let outcomes: &[StepOutcome] = match met {
+        true => &[StepOutcome::Met],
+        false => &[StepOutcome::Missed, StepOutcome::Undecided, StepOutcome::Invalid],
+    };
+    let last =
+        |outcome: &StepOutcome| path.iter().rposition(|step| step.level == level && step.outcome == *outcome);
+    outcomes.iter().find_map(last)
 }
 
 /// The answer as a sentence without a full stop. `decided_by` is what decides the lowest level that did not meet the
@@ -586,6 +594,25 @@ mod tests {
             [is_known(&most, false), is_known(&most, true), is_known(&all, false)],
             [true, false, false]
         );
+    }
+
+    /// Otherwise it would be chance whether a trial of a plan fails, is undecided or INVALID.
+    #[test]
+    fn a_trial_that_missed_the_expectations_stands_for_its_level() {
+        use StepOutcome::{Invalid, Met, Missed, Undecided};
+        let of = |outcomes: &[StepOutcome], met: bool| {
+            let at =
+                |level: u64, outcome: StepOutcome| SearchStep { level, outcome, ..SearchStep::default() };
+            let other = [at(20, Met), at(22, Missed)];
+            let path: Vec<SearchStep> = outcomes.iter().map(|one| at(21, *one)).chain(other).collect();
+            standing_for(&path, 21, met)
+        };
+        assert_eq!(of(&[Missed, Missed], false), Some(1));
+        assert_eq!(of(&[Missed, Met, Undecided], false), Some(0));
+        assert_eq!(of(&[Missed, Invalid], false), Some(0));
+        assert_eq!(of(&[Undecided, Invalid], false), Some(0));
+        assert_eq!(of(&[Invalid, Invalid], false), Some(1));
+        assert_eq!((of(&[Met, Missed, Met], true), of(&[Missed], true)), (Some(2), None));
     }
 
     /// How many times a trial that is too short is extended at most, by a tenth or more each time, until it is
