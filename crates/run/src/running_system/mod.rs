@@ -411,7 +411,8 @@ impl RunningSystem {
         state: &TrialState,
     ) -> Result<(), BringUpError> {
         if component.is_paused() {
-            component.resume()?;
+            // One of its processes that this user may not signal was not paused either.
+            let _ = component.resume();
         }
         match self.system.reconnect(component.name()) {
             // A component without its own link was never disconnected.
