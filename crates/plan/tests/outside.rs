@@ -316,6 +316,18 @@ fn no_part_of_a_credential_is_described() {
 }
 
 #[test]
+fn a_proxys_password_is_masked_even_if_it_is_not_encoded() {
+    let load = "load: { users: 1, requests: 1, proxy: \"http://u:let/me?in#now@127.0.0.1:3128\", \
+                journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let text = format!("{HEAD}{load}\n");
+    let plan = read(&text);
+    assert_eq!(plan.shown_text, text.replace("let/me?in#now", "***"));
+    assert_eq!(plan.secrets.mask("a let/me?in#now b"), "a *** b");
+    let all = common::plain(&text.replacen("http://u", "u", 1));
+    assert!(all.contains("is not a URL") && !all.contains("let/me"), "{all}");
+}
+
+#[test]
 fn a_password_that_is_also_the_users_name_is_not_shown() {
     for run in [
         "exec ./app --amqp amqp://guest:guest@mq",
