@@ -323,8 +323,11 @@ fn a_proxys_password_is_masked_even_if_it_is_not_encoded() {
     let plan = read(&text);
     assert_eq!(plan.shown_text, text.replace("let/me?in#now", "***"));
     assert_eq!(plan.secrets.mask("a let/me?in#now b"), "a *** b");
-    let all = common::plain(&text.replacen("http://u", "u", 1));
-    assert!(all.contains("is not a URL") && !all.contains("let/me"), "{all}");
+    for password in ["let/me?in#now", "pw/1"] {
+        let without_scheme = format!("u:{password}");
+        let all = common::plain(&text.replacen("http://u:let/me?in#now", &without_scheme, 1));
+        assert!(all.contains("is not a URL") && !all.contains(password), "{all}");
+    }
 }
 
 #[test]
