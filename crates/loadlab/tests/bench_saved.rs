@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::common::proxy::Proxy;
 use crate::common::server::{Request, Server, Step, good, response, slow};
 use crate::run_support::{Lab, Ran};
 
@@ -104,6 +105,25 @@ fn credentials_do_not_get_into_the_record() {
         assert!(!text.contains("s3cret-token"), "{file}");
     }
     assert!(lab.read("kept/manifest.json").contains("***"));
+}
+
+/// Scheme and fragment of a URL, the scheme of a proxy, and the percent-encoding of its password.
+#[test]
+fn urls_that_bench_takes_are_taken_with_a_record_too() {
+    let (lab, server) = (Lab::new(), Server::start(good));
+    let proxy = Proxy::start(Some("Basic YWRhOnBhL3NzP3cwcmQ="));
+    let url = format!("{}/x?y#top", server.address);
+    let through = format!("ada:pa/ss?w0rd@{}", proxy.address);
+    let ran = lab.loadlab(&["bench", &url, "--proxy", &through, "-n", "4", "-c", "1", "-o", "kept", "-q"]);
+    assert!([Some(0), Some(4)].contains(&ran.code), "{}", ran.err);
+    let counts = proxy.counts();
+    let asked = counts.asked.get(&format!("http://{}/x?y", server.address));
+    assert_eq!((asked, counts.refused), (Some(&4), 0), "{}", ran.err);
+    for file in ["kept/manifest.json", "kept/report.html", "kept/cases/default/1/examples.jsonl"] {
+        let text = lab.read(file);
+        assert!(!text.contains("pa/ss") && !text.contains("YWRhOnBh"), "{file}: {text}");
+    }
+    assert!(lab.read("kept/manifest.json").contains("http://ada:***@"));
 }
 
 #[test]

@@ -102,6 +102,17 @@ pub fn masked_url(text: &str) -> Cow<'_, str> {
     if places.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replaced(text, places)) }
 }
 
+/// The password in the URL of a server that takes credentials, such as a proxy. It is often not percent-encoded, so that
+/// whatever precedes the last `@` belongs to it. Without a password, the user counts as one if there is a scheme.
+pub fn server_password(url: &str) -> Option<&str> {
+    server_password_at(url, false).map(|place| &url[place])
+}
+
+/// The URL of a server that takes credentials, with its password masked.
+pub fn masked_server_url(url: &str) -> String {
+    replaced(url, server_password_at(url, false).into_iter().collect())
+}
+
 /// The passwords in the URLs of a word of the command line, as typed. The word may be part of a plan (`--set`): a
 /// password of nothing but names such as `${env.PASSWORD}` is left out.
 pub fn passwords(text: &str) -> Vec<String> {
@@ -206,11 +217,14 @@ fn is_words(text: &str) -> bool {
     })
 }
 
-/// Where the URLs in a plan's text have passwords. A name such as `${env.PASSWORD}` does not count, what is written
-/// beside it does.
-pub(crate) fn written_passwords_in(text: &str) -> Vec<Range<usize>> {
-    let places = url_passwords(text, true).into_iter();
-    places.flat_map(|place| written_out(text, place)).collect()
+/// Where the URLs in a plan's text have passwords; under the name of a proxy, the text is such a URL. A name such as
+/// `${env.PASSWORD}` does not count, what is written beside it does.
+pub(crate) fn written_passwords_in(name: &str, text: &str) -> Vec<Range<usize>> {
+    let places: Vec<Range<usize>> = match ends_with_any(name, &["proxy"]) {
+        true => server_password_at(text, true).into_iter().collect(),
+        false => url_passwords(text, true),
+    };
+    places.into_iter().flat_map(|place| written_out(text, place)).collect()
 }
 
 /// Where the URLs in a text that is not a plan's have passwords: in it, `${` has no meaning.
@@ -220,36 +234,48 @@ fn passwords_in(text: &str) -> Vec<Range<usize>> {
 
 /// Where a text's URLs have passwords. Without a password, the user counts as one: some services take a token there.
 fn url_passwords(text: &str, has_names: bool) -> Vec<Range<usize>> {
+    let ends = |c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '<' | '>');
     let mut found = Vec::new();
     let mut from = 0;
     while let Some(at) = text[from..].find("://") {
-        let start = from + at + 3;
-        let rest = &text[start..];
-        from = start;
-        // Names, such as `${env.PASSWORD}`, may contain any of these; `$${` begins none.
-        let mut depth = 0;
-        let mut end = None;
-        let mut colon = None;
-        for (i, c) in rest.char_indices() {
-            match c {
-                '{' if depth > 0 || has_names && begins_name(&rest[..i]) => depth += 1,
-                '}' if depth > 0 => depth -= 1,
-                _ if depth > 0 => {}
-                '@' => end = Some(i),
-                ':' if colon.is_none() => colon = Some(i),
-                '/' | '?' | '#' | '"' | '\'' | '<' | '>' => break,
-                c if c.is_whitespace() => break,
-                _ => {}
-            }
-        }
-        let Some(end) = end else { continue };
-        let begin = colon.filter(|colon| *colon < end).map_or(0, |colon| colon + 1);
+        from += at + 3;
+        let Some((colon, end)) = user_in(&text[from..], has_names, ends) else { continue };
+        let begin = colon.map_or(0, |colon| colon + 1);
         if begin < end {
-            found.push(start + begin..start + end);
+            found.push(from + begin..from + end);
         }
-        from = start + end;
+        from += end;
     }
     found
+}
+
+/// Where the URL of a server has its password; see [`server_password`].
+fn server_password_at(url: &str, has_names: bool) -> Option<Range<usize>> {
+    let scheme = url.find("://").map(|at| at + 3);
+    let start = scheme.unwrap_or(0);
+    let (colon, end) = user_in(&url[start..], has_names, |_| false)?;
+    let begin = colon.map(|colon| colon + 1).or(scheme.map(|_| 0))?;
+    (begin < end).then_some(start + begin..start + end)
+}
+
+/// Where user and password are at the beginning of a text: the colon between them, if there is one, and the last `@` up
+/// to a character that `ends` them.
+fn user_in(text: &str, has_names: bool, ends: fn(char) -> bool) -> Option<(Option<usize>, usize)> {
+    // Names, such as `${env.PASSWORD}`, may contain any of these; `$${` begins none.
+    let (mut depth, mut end, mut colon) = (0, None, None);
+    for (i, c) in text.char_indices() {
+        match c {
+            '{' if depth > 0 || has_names && begins_name(&text[..i]) => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            _ if depth > 0 => {}
+            '@' => end = Some(i),
+            ':' if colon.is_none() => colon = Some(i),
+            c if ends(c) => break,
+            _ => {}
+        }
+    }
+    let end = end?;
+    Some((colon.filter(|colon| *colon < end), end))
 }
 
 /// Whether a brace after this begins a name.
@@ -316,7 +342,30 @@ mod tests {
             ("http://u:a$${b@h/", "http://u:***@h/"),
             ("http://u:!!@h/", "http://u:***@h/"),
         ] {
-            assert_eq!(replaced(text, written_passwords_in(text)), expect);
+            assert_eq!(replaced(text, written_passwords_in("", text)), expect);
+        }
+    }
+
+    #[test]
+    fn passwords_of_servers_need_not_be_encoded() {
+        for (url, expect) in [
+            ("http://u:p/w?x#y@z@h:1", "http://u:***@h:1"),
+            ("u:p/w@h", "u:***@h"),
+            ("http://token@h", "http://***@h"),
+            ("ops@h:1", "ops@h:1"),
+            ("http://u:@h", "http://u:@h"),
+            ("http://h:1", "http://h:1"),
+        ] {
+            assert_eq!(masked_server_url(url), expect);
+            assert_eq!(server_password(url).is_some(), url != expect, "{url}");
+        }
+        for (name, text, expect) in [
+            ("proxy", "http://u:p/w@h", "http://u:***@h"),
+            ("HTTPS_PROXY", "u:p/${file:a@b}/w@h", "u:***${file:a@b}***@h"),
+            ("proxy", "${env.PROXY}", "${env.PROXY}"),
+            ("target", "http://h/p/w@h", "http://h/p/w@h"),
+        ] {
+            assert_eq!(replaced(text, written_passwords_in(name, text)), expect);
         }
     }
 

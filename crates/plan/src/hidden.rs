@@ -67,7 +67,7 @@ impl Hidden {
 
     fn scalar(&mut self, span: Span, text: &str, at: At<'_>) {
         let places = if !at.is_secret() || text.is_empty() {
-            self.passwords(text)
+            self.passwords(text, at.key)
         } else if credentials::has_names(text) {
             self.beside_names(text, at.key)
         } else {
@@ -79,8 +79,8 @@ impl Hidden {
     }
 
     /// The passwords in a text's URLs.
-    fn passwords(&mut self, text: &str) -> Vec<Range<usize>> {
-        let places = written_passwords_in(text);
+    fn passwords(&mut self, text: &str, key: &str) -> Vec<Range<usize>> {
+        let places = written_passwords_in(key, text);
         for place in &places {
             self.register(&text[place.clone()]);
         }
@@ -106,7 +106,7 @@ impl Hidden {
         for place in credentials::places(key, text) {
             let value = &text[place.clone()];
             if value.contains("://") {
-                let passwords = self.passwords(value).into_iter();
+                let passwords = self.passwords(value, key).into_iter();
                 found.extend(passwords.map(|at| place.start + at.start..place.start + at.end));
                 continue;
             }

@@ -84,13 +84,13 @@ impl Plan {
             is_search: options.is_search,
             is_lenient: false,
         };
-        let checked = check(&root, from, options.cases_glob.as_deref());
+        let mut checked = check(&root, from, options.cases_glob.as_deref());
         found.problems.append(checked.problems);
         let mut errors = found.problems.into_errors(&sources).0;
         errors.splice(0..0, found.errors);
         if errors.is_empty() && options.set.is_empty() {
             let from = SharedInputs { is_lenient: true, ..from };
-            errors = check_other_profiles(&original, from, options);
+            errors = check_other_profiles(&original, from, options, &mut checked.secrets);
         }
         let secrets = secrets_of(checked.secrets.iter().chain(&found.hidden.values));
         if !errors.is_empty() {
@@ -170,7 +170,7 @@ impl Plan {
 
     /// The experiment in words, one fact per line.
     pub fn describe(&self) -> Vec<String> {
-        describe::of(self).iter().map(|line| self.secrets.mask(line).into_owned()).collect()
+        describe::of(self).iter().map(|line| self.secrets.mask_shortened(line).into_owned()).collect()
     }
 
     /// All conditions of all cases, each once.
@@ -403,15 +403,23 @@ fn no_profile(wanted: &str, entries: &[Entry]) -> PlanError {
     of_option("--profile", format!("this plan has no profile `{}`", shorten(wanted)), Some(hint))
 }
 
-/// Also checks profiles that were not chosen, so that choosing one later brings no surprises.
-fn check_other_profiles(original: &Node, from: SharedInputs<'_>, options: &Options) -> Vec<PlanError> {
+/// Also checks profiles that were not chosen, so that choosing one later brings no surprises. Adds the secrets that they
+/// ask for, which mistakes may quote.
+fn check_other_profiles(
+    original: &Node,
+    from: SharedInputs<'_>,
+    options: &Options,
+    secrets: &mut BTreeSet<String>,
+) -> Vec<PlanError> {
     let entries = original.get("profiles").map_or(&[][..], Node::entries);
     let mut found: Vec<PlanError> = Vec::new();
     for profile in entries.iter().filter(|e| Some(&e.key) != options.profile.as_ref()) {
         let mut root = original.clone();
         let mut problems = Problems::default();
         overrides::apply_profile(&mut root, profile, &mut Overrides::default(), &mut problems);
-        problems.append(check(&root, from, options.cases_glob.as_deref()).problems);
+        let checked = check(&root, from, options.cases_glob.as_deref());
+        problems.append(checked.problems);
+        secrets.extend(checked.secrets);
         for mut error in problems.into_errors(from.sources).0 {
             error.message = format!("with profile `{}`: {}", shorten(&profile.key), error.message);
             found.push(error);

@@ -293,6 +293,44 @@ fn only_the_chosen_profile_needs_its_outside_values() {
 }
 
 #[test]
+fn mistakes_show_no_part_of_a_secret_in_whichever_profile_they_are() {
+    let long = format!("start-of-a-long-token-{}", "0123456789".repeat(8));
+    for value in ["short-token", long.as_str()] {
+        let mut options = Options::default();
+        options.outside.give(Reference::Env("KEY".to_owned()), Ok(value.to_owned()));
+        for changed in ["trials: \"${env.KEY}\"", "profiles: { other: { trials: \"${env.KEY}\" } }"] {
+            let all = common::mistakes(&format!("{HEAD}{LOAD}{changed}\n"), &options);
+            assert!(all.contains("is not a whole number") && !all.contains(&value[..8]), "{all}");
+        }
+    }
+}
+
+#[test]
+fn no_part_of_a_credential_is_described() {
+    let plan = read(&step(
+        "{ post: \"http://127.0.0.1:1/login\", \
+         body: { json: { user: administrator, password: correct-horse-battery-staple } } }",
+    ));
+    let described = plan.describe().join("\n");
+    assert!(described.contains("with JSON `{\"user\":\"administrator\",\"password\":\"…`"), "{described}");
+}
+
+#[test]
+fn a_proxys_password_is_masked_even_if_it_is_not_encoded() {
+    let load = "load: { users: 1, requests: 1, proxy: \"http://u:let/me?in#now@127.0.0.1:3128\", \
+                journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let text = format!("{HEAD}{load}\n");
+    let plan = read(&text);
+    assert_eq!(plan.shown_text, text.replace("let/me?in#now", "***"));
+    assert_eq!(plan.secrets.mask("a let/me?in#now b"), "a *** b");
+    for password in ["let/me?in#now", "pw/1"] {
+        let without_scheme = format!("u:{password}");
+        let all = common::plain(&text.replacen("http://u:let/me?in#now", &without_scheme, 1));
+        assert!(all.contains("is not a URL") && !all.contains(password), "{all}");
+    }
+}
+
+#[test]
 fn a_password_that_is_also_the_users_name_is_not_shown() {
     for run in [
         "exec ./app --amqp amqp://guest:guest@mq",

@@ -183,9 +183,12 @@ fn unknown_column(column: &str, known: &[String]) -> RowsError {
 }
 
 fn csv_reader(bytes: &[u8]) -> csv::Reader<&[u8]> {
-    // The BOM that spreadsheets write at the start is not part of a name.
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    csv::ReaderBuilder::new().has_headers(false).from_reader(bytes)
+    csv::ReaderBuilder::new().has_headers(false).from_reader(without_mark(bytes))
+}
+
+/// The content without the byte order mark that spreadsheets and editors write at the start: it is not part of a name.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 fn read_header(reader: &mut csv::Reader<&[u8]>) -> Result<Vec<String>, RowsError> {
@@ -209,7 +212,7 @@ fn csv_error(error: csv::Error) -> RowsError {
 
 /// Non-empty lines, numbered from 1.
 fn json_lines(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    let lines = bytes.split(|b| *b == b'\n').enumerate();
+    let lines = without_mark(bytes).split(|b| *b == b'\n').enumerate();
     lines.map(|(i, line)| (i as u64 + 1, line.trim_ascii())).filter(|(_, line)| !line.is_empty())
 }
 
@@ -316,6 +319,9 @@ mod tests {
         let rows = Rows::from_json_lines(text, &names(&["name", "x", "id"])).unwrap();
         assert_eq!(all(&rows), [["A\nB", "{\"a\": [1]}", "1"], ["", "true", "2.50"]]);
         assert_eq!(json_lines_columns(text).unwrap(), ["id", "name", "x"]);
+        let marked = [&b"\xef\xbb\xbf"[..], text].concat();
+        assert_eq!(Rows::from_json_lines(&marked, &names(&["name", "x", "id"])).unwrap(), rows);
+        assert_eq!(json_lines_columns(&marked).unwrap(), ["id", "name", "x"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::given::field;
 
 /// Credentials typed on the command line: in header fields whose name is that of a secret, and in URLs.
 pub fn of_command_line(words: &[String]) -> Vec<String> {
-    let mut found = Vec::new();
+    let (mut found, mut before) = (Vec::new(), "");
     for word in words {
         for text in [Some(word.as_str()), behind_option(word)].into_iter().flatten() {
             if let Ok((name, value)) = field(text)
@@ -17,6 +17,9 @@ pub fn of_command_line(words: &[String]) -> Vec<String> {
             }
         }
         found.extend(credentials::passwords(word));
+        let of_proxy = proxy_in(word, before).and_then(credentials::server_password);
+        found.extend(of_proxy.map(str::to_owned));
+        before = word;
     }
     found
 }
@@ -24,8 +27,9 @@ pub fn of_command_line(words: &[String]) -> Vec<String> {
 /// A message about the command line, with typed credentials masked, however short they are.
 pub fn without_credentials(message: &str, words: &[String]) -> String {
     let mut out = message.to_owned();
-    let mut is_header = false;
+    let (mut is_header, mut before) = (false, "");
     for word in words {
+        let proxy = proxy_in(word, before);
         let texts = [Some(word.as_str()), behind_option(word)].into_iter().flatten();
         // `-H` by itself has an empty value, which would match everywhere.
         for text in texts.filter(|text| !text.is_empty()) {
@@ -35,6 +39,7 @@ pub fn without_credentials(message: &str, words: &[String]) -> String {
                 Some((name, value)) if credentials::is_secret_name(name) => {
                     format!("{name}: {}", credentials::masked(name, value.trim()))
                 }
+                _ if proxy == Some(text) => credentials::masked_server_url(text),
                 _ => credentials::masked_url(text).into_owned(),
             };
             if shown != text {
@@ -42,6 +47,7 @@ pub fn without_credentials(message: &str, words: &[String]) -> String {
             }
         }
         is_header = ["-H", "--header", "--otlp-header"].contains(&word.as_str());
+        before = word;
     }
     out
 }
@@ -72,6 +78,12 @@ fn without_colour(text: &str) -> &str {
     let is_whole =
         sequence.strip_suffix('m').is_some_and(|of| of.chars().all(|c| c.is_ascii_digit() || c == ';'));
     if is_whole { before } else { text }
+}
+
+/// The URL of a proxy that a word gives, behind its option or after it; `@FILE` is none.
+fn proxy_in<'w>(word: &'w str, before: &str) -> Option<&'w str> {
+    let url = word.strip_prefix("--proxy=").or((before == "--proxy").then_some(word));
+    url.filter(|url| !url.starts_with('@'))
 }
 
 /// Whether a word is an option with a header field as its value.
@@ -106,11 +118,12 @@ mod tests {
             "--header=X-Api-Key: a-key",
             "--proxy",
             "http://user:pass-word@127.0.0.1:2",
+            "--proxy=user:not/encoded@127.0.0.1:2",
             "-H",
             "Accept: text/plain",
         ]);
         let found = of_command_line(&typed);
-        for secret in ["some-token", "first", "second", "a-key", "pass-word"] {
+        for secret in ["some-token", "first", "second", "a-key", "pass-word", "not/encoded"] {
             assert!(found.iter().any(|f| f == secret), "{secret}: {found:?}");
         }
         assert!(!found.iter().any(|f| f.contains("text/plain") || f.contains("127.0.0.1")), "{found:?}");
@@ -133,6 +146,9 @@ mod tests {
             without_credentials(message, &typed),
             "invalid value '***' and '***' and 'ftp://u:***@h' and 'Cookie: ***' of bench"
         );
+        let typed = owned(&["bench", "--proxy", "http://u:p/w@h/x", "--proxy=u:q/w@h"]);
+        let message = "invalid value 'http://u:p/w@h/x' or 'u:q/w@h'";
+        assert_eq!(without_credentials(message, &typed), "invalid value 'http://u:***@h/x' or 'u:***@h'");
         let typed = owned(&["bench", "-H", "e"]);
         assert_eq!(without_credentials("the header field 'e' needs", &typed), "the header field '***' needs");
         let coloured = |value: &str| format!("the header field '\x1b[33m{value}\x1b[0m' needs");

@@ -142,20 +142,16 @@ fn plan_of(args: &BenchArgs) -> Result<Keys, String> {
     plan.insert("name".to_owned(), json!("bench"));
     plan.insert("load".to_owned(), Value::from(load_of(args)?));
     if let (Some(url), Some(other)) = (&args.url, &args.vs) {
-        for url in [url, other] {
-            target::Url::parse(url).map_err(|error| error.to_string())?;
-        }
         let [base, compared] = names(url, other);
-        let case = |name: &str, url: &str| json!({ "name": literal(name), "url": literal(url) });
-        plan.insert("matrix".to_owned(), json!([case(&base, url), case(&compared, other)]));
+        let case = |name: &str, url: String| json!({ "name": literal(name), "url": url });
+        let cases = json!([case(&base, planned(url)?), case(&compared, planned(other)?)]);
+        plan.insert("matrix".to_owned(), cases);
         let trials = match args.until_certain {
             true => json!({ "until": "certain", "within": format!("{} %", args.equivalence_margin * 100.0) }),
             // With two URLs, a control would take a third of all trials.
             false => json!({ "count": args.trials, "control": false }),
         };
         plan.insert("trials".to_owned(), trials);
-    } else if let Some(url) = &args.url {
-        target::Url::parse(url).map_err(|error| error.to_string())?;
     }
     for (key, conditions) in [("stop_when", &args.stop_when), ("expect", &args.expect)] {
         if !conditions.is_empty() {
@@ -163,6 +159,12 @@ fn plan_of(args: &BenchArgs) -> Result<Keys, String> {
         }
     }
     Ok(plan)
+}
+
+/// A URL of the command line as the plan has it.
+fn planned(url: &str) -> Result<String, String> {
+    let url = target::Url::parse(url).map_err(|error| error.to_string())?;
+    Ok(literal(&url_plan::written(&url)))
 }
 
 /// The names of the two cases: their URLs, numbered if those are the same.
@@ -213,7 +215,7 @@ fn load_of(args: &BenchArgs) -> Result<Keys, String> {
             step
         }
         (None, Some(_), _) => url_plan::step(&args.request, "${case.url}")?,
-        (None, None, url) => url_plan::step(&args.request, &literal(url.as_deref().unwrap_or_default()))?,
+        (None, None, url) => url_plan::step(&args.request, &planned(url.as_deref().unwrap_or_default())?)?,
     };
     load.insert("journey".to_owned(), json!([step]));
     Ok(load)

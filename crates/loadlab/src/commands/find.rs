@@ -129,12 +129,13 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, CommandEnd> {
     if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
         return Err(usage(format!("`{option}` is for plans: a URL has no such parts")));
     }
-    loadlab_load::target::Url::parse(&args.target).map_err(|error| usage(error.to_string()))?;
+    let url = loadlab_load::target::Url::parse(&args.target).map_err(|error| usage(error.to_string()))?;
     let mut load = Keys::new();
     load.insert("users".to_owned(), json!(1));
     load.insert("duration".to_owned(), json!("10s"));
     url_plan::of_request(&mut load, &args.request).map_err(usage)?;
-    let step = url_plan::step(&args.request, &url_plan::literal(&args.target)).map_err(usage)?;
+    let target = url_plan::literal(&url_plan::written(&url));
+    let step = url_plan::step(&args.request, &target).map_err(usage)?;
     load.insert("journey".to_owned(), json!([step]));
     let mut plan = Keys::new();
     plan.insert("loadlab".to_owned(), json!(1));

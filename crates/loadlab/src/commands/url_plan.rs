@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
+use loadlab_load::target::Url;
 use loadlab_plan::{METHODS, Options};
+use loadlab_record::text::url::ServerUrl;
 use serde_json::{Map, Value, json};
 
 use super::read_plan::{self, ReadPlan};
@@ -18,6 +20,17 @@ pub type Keys = Map<String, Value>;
 /// Escapes text so that nothing in it is taken as a variable.
 pub fn literal(text: &str) -> String {
     text.replace("${", "$${")
+}
+
+/// A URL in the plan's notation, where nothing can be left out as on a command line: its scheme, and the `/` before the
+/// path. What follows `#` is never sent, and a plan refuses it.
+pub fn written(url: &Url) -> String {
+    let (authority, path) = (&url.authority, &url.path);
+    match (&url.socket, url.is_secure) {
+        (Some(socket), _) => format!("unix:{socket}:{path}"),
+        (None, true) => format!("https://{authority}{path}"),
+        (None, false) => format!("http://{authority}{path}"),
+    }
 }
 
 /// A duration in the plan's notation.
@@ -95,7 +108,8 @@ pub fn of_request(load: &mut Keys, request: &RequestArgs) -> Result<(), String> 
         set("streams_per_connection", Value::from(request.streams()));
     }
     if let Some(proxy) = request.proxy.as_ref().map(ProxyGiven::text).transpose()? {
-        set("proxy", Value::from(literal(&proxy)));
+        let scheme = ServerUrl::split(&proxy).scheme.map_or("http://", |_| "");
+        set("proxy", Value::from(literal(&format!("{scheme}{proxy}"))));
     }
     let mut tls = Keys::new();
     let mut trust = |key: &str, value: Value| tls.insert(key.to_owned(), value);

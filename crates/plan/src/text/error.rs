@@ -45,9 +45,9 @@ pub struct Related {
 }
 
 impl PlanError {
-    /// The mistake with secrets masked: a message may quote a value.
+    /// The mistake with secrets masked: a message may quote a value, or the beginning of one.
     pub(crate) fn masked(self, secrets: &Secrets) -> PlanError {
-        let mask = |text: String| secrets.mask(&text).into_owned();
+        let mask = |text: String| secrets.mask_shortened(&text).into_owned();
         let related = |r: Related| Related { file: mask(r.file), snippet: mask(r.snippet), ..r };
         PlanError {
             file: mask(self.file),

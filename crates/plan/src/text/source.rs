@@ -88,11 +88,13 @@ impl Sources {
             return Spot { file: String::new(), line: 0, column: 0, snippet: String::new() };
         };
         let text = source.text.as_str();
-        let mut at = (span.start as usize).min(text.len());
+        // A byte order mark is no character of the first line.
+        let front = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        let mut at = (span.start as usize).clamp(front, text.len());
         while !text.is_char_boundary(at) {
             at -= 1;
         }
-        let line_start = text[..at].rfind('\n').map_or(0, |i| i + 1);
+        let line_start = text[..at].rfind('\n').map_or(front, |i| i + 1);
         let line_text = text[line_start..].split(['\n', '\r']).next().unwrap_or("");
         let line = text[..line_start].matches('\n').count() + 1;
         let column = text[line_start..at].chars().count();
@@ -173,6 +175,20 @@ mod tests {
          2 | näme: über
            |       ^^^^
         ");
+    }
+
+    #[test]
+    fn a_byte_order_mark_has_no_column() {
+        let mut sources = Sources::default();
+        let text = "\u{feff}a: 1\nb: 2\n";
+        let source = sources.add("plan.yaml", text);
+        for (place, expect) in [("a", (1, 1)), ("1", (1, 4)), ("b", (2, 1))] {
+            let start = text.find(place).unwrap() as u32;
+            let spot = sources.spot(Span { source, start, end: start + 1 });
+            assert_eq!((spot.line, spot.column), expect, "{place}");
+            assert!(!spot.snippet.contains('\u{feff}'), "{}", spot.snippet);
+        }
+        assert_eq!(sources.spot(Span { source, start: 0, end: 0 }).column, 1);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub const MASK: &str = "***";
 pub const LEAST_BYTES: usize = 8;
 /// Minimum length of a captured value in an example, in bytes: shorter ones would be found everywhere.
 pub const LEAST_CAPTURED_BYTES: usize = 4;
+/// What takes the place of the rest of a text that was cut off.
+const ELLIPSIS: char = '…';
 /// Bytes of a stream that are masked at a time.
 const BLOCK_BYTES: usize = 64 * 1024;
 
@@ -152,6 +154,27 @@ impl Secrets {
         let mut masked = Vec::with_capacity(bytes.len());
         found.write(bytes, &mut masked);
         Cow::Owned(masked)
+    }
+
+    /// As [`Secrets::mask`], for a text that quotes others, some of them cut off at an ellipsis: of a secret that was cut
+    /// off, too, its beginning is left out.
+    pub fn mask_shortened<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let masked = self.mask(text);
+        if self.is_empty() {
+            return masked;
+        }
+        let Some((cut_off, rest)) = masked.rsplit_once(ELLIPSIS) else { return masked };
+        let mut out = String::new();
+        for part in cut_off.split(ELLIPSIS) {
+            let certain = self.mask_beginning(part.as_bytes());
+            // A few letters are the beginning of many words.
+            match part.len().saturating_sub(certain.len()) < LEAST_CAPTURED_BYTES {
+                true => out.push_str(part),
+                false => out.push_str(&String::from_utf8_lossy(&certain)),
+            }
+            out.push(ELLIPSIS);
+        }
+        Cow::Owned(out + rest)
     }
 
     /// The value as JSON on one line, its texts masked; names of fields and variants do not count as texts.

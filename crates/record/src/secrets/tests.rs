@@ -92,6 +92,23 @@ fn overlapping_secrets_leave_nothing_between_them() {
 }
 
 #[test]
+fn the_beginning_of_a_secret_that_was_cut_off_is_not_shown() {
+    let of = secrets(&["correct-horse-battery"]);
+    for (text, expect) in [
+        ("a `correct-horse…` b", "a `…` b"),
+        ("`correct-horse-b…` and `corr…`, whole: correct-horse-battery", "`…` and `…`, whole: ***"),
+        ("form `p=correct%2Dhorse…`", "form `p=…`"),
+        // Not cut off, or too little of it to know.
+        ("a correct-horse b … c", "a correct-horse b … c"),
+        ("a `co…` b", "a `co…` b"),
+        ("nothing", "nothing"),
+    ] {
+        assert_eq!(of.mask_shortened(text), expect, "{text}");
+    }
+    assert_eq!(Secrets::default().mask_shortened("a `correct-horse…`"), "a `correct-horse…`");
+}
+
+#[test]
 fn short_secrets_are_refused_and_none_is_shown() {
     let mut secrets = Secrets::default();
     assert!(secrets.is_empty());

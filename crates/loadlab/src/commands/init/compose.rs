@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use loadlab_record::watch::names::RESERVED;
 use serde_json::Value;
 
 use crate::commands::url_plan::{absolute, literal};
@@ -19,6 +20,8 @@ const OTHERS: &[u16] = &[
 /// The parts of a service that a plan needs.
 struct Service {
     name: String,
+    /// Its name in the plan.
+    component: String,
     /// TCP ports inside the container: published, or else exposed.
     ports: Vec<u16>,
     is_published: bool,
@@ -51,7 +54,10 @@ fn plan_of(text: &str, path: &str) -> Result<String, String> {
             }
         });
     };
-    let services: Vec<Service> = services.iter().map(|(name, service)| service_of(name, service)).collect();
+    // Services with a profile are not brought up unless the profile is asked for.
+    let is_up = |service: &Value| service["profiles"].as_array().is_none_or(Vec::is_empty);
+    let services = services.iter().filter(|(_, service)| is_up(service));
+    let services: Vec<Service> = services.map(|(name, service)| service_of(name, service)).collect();
     let (target, port) = target_of(&services)?;
     let scheme = if matches!(port, 443 | 8443) { "https" } else { "http" };
     let trust = if scheme == "https" { "  tls: { insecure: true }\n" } else { "" };
@@ -79,25 +85,31 @@ system:
 # trials: 5                           # from five trials on, `loadlab compare` tells differences from chance
 expect: [\"errors < 1%\"]
 ",
-        target.name
+        target.component
     ));
     Ok(out)
 }
 
 /// A line of `components`.
 fn component(service: &Service) -> String {
-    let name = &service.name;
+    let Service { name, component, .. } = service;
     match (service.has_check, service.ports.first()) {
         (true, _) => {
-            format!("    {name}: {{ compose: {name} }}  # ready when its health check passes\n")
+            format!("    {component}: {{ compose: {name} }}  # ready when its health check passes\n")
         }
         (false, Some(port)) => {
-            format!("    {name}: {{ compose: {name}, ready: {{ tcp: \"${{address}}:{port}\" }} }}\n")
+            format!("    {component}: {{ compose: {name}, ready: {{ tcp: \"${{address}}:{port}\" }} }}\n")
         }
         (false, None) => {
-            format!("    {name}: {{ compose: {name} }}  # ready as soon as it runs\n")
+            format!("    {component}: {{ compose: {name} }}  # ready as soon as it runs\n")
         }
     }
+}
+
+/// A service's name in a plan, which knows neither capitals nor dots in it, and has names of its own.
+fn component_name(service: &str) -> String {
+    let name = service.to_ascii_lowercase().replace('.', "-");
+    if RESERVED.contains(&name.as_str()) { format!("{name}-service") } else { name }
 }
 
 fn service_of(name: &str, service: &Value) -> Service {
@@ -108,6 +120,7 @@ fn service_of(name: &str, service: &Value) -> Service {
     let is_off = check["disable"] == true || check["test"] == "NONE" || check["test"][0] == "NONE";
     Service {
         name: name.to_owned(),
+        component: component_name(name),
         is_published: !published.is_empty(),
         ports: if published.is_empty() { exposed } else { published },
         has_check: check.is_object() && !is_off,
@@ -205,6 +218,25 @@ mod tests {
             let text = planned(&format!("services: {{ web: {{ image: x, ports: [{port}] }} }}"));
             assert!(text.contains(&format!("get: \"{url}\"")), "{port}: {text}");
         }
+    }
+
+    #[test]
+    fn services_that_stay_down_are_left_out() {
+        let text = planned(
+            "services:
+  web: { image: nginx, ports: ['8080:80'], profiles: [] }
+  adminer: { image: adminer, ports: ['80:80'], profiles: [debug] }
+",
+        );
+        assert!(text.contains("${components.web.address}:80") && !text.contains("adminer"), "{text}");
+    }
+
+    #[test]
+    fn services_have_names_that_a_plan_can_have() {
+        let text = planned("services: { Shop.Web: { ports: ['80'] }, host: { image: x } }");
+        assert!(text.contains("    shop-web: { compose: Shop.Web, ready"), "{text}");
+        assert!(text.contains("    host-service: { compose: host }"), "{text}");
+        assert!(text.contains("${components.shop-web.address}:80"), "{text}");
     }
 
     #[test]

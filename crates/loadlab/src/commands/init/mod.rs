@@ -11,7 +11,7 @@ use loadlab_plan::{Options, Plan};
 use loadlab_record::store::files;
 use loadlab_record::text::url::is_url;
 
-use super::url_plan::{absolute, literal};
+use super::url_plan::{absolute, literal, written};
 use crate::args::InitArgs;
 use crate::exit::{CommandEnd, note};
 use crate::{mask, output};
@@ -86,7 +86,7 @@ fn program() -> String {
 /// A plan for a URL.
 fn of_url(text: &str) -> Result<String, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
-    let quoted = serde_json::Value::from(literal(text));
+    let quoted = serde_json::Value::from(literal(&written(&url)));
     // That of a Unix socket is `localhost`.
     let host = url.host.as_str();
     let is_loopback =
@@ -204,6 +204,7 @@ mod tests {
             ("http://shop.example/${x}", "- { get: \"http://shop.example/$${x}\" }"),
             ("http://shop.example/", "allow_hosts: [\"shop.example\"]"),
             ("unix:/run/web.sock:/", "- { get: \"unix:/run/web.sock:/\" }"),
+            ("HTTP://127.0.0.1?b=1#top", "- { get: \"http://127.0.0.1/?b=1\" }"),
         ] {
             let text = of_url(url).unwrap();
             assert!(text.contains(holds), "{url}: {text}");

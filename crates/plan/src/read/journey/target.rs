@@ -79,8 +79,9 @@ fn form(sample: &str, kind: UrlKind) -> Result<(), url::UrlError> {
         },
         UrlKind::Proxy => {
             let server = ServerUrl::split(sample);
-            // Whatever form user and password have, it matters only to the proxy. Without a scheme it is no URL.
-            let plain = server.scheme.map_or(sample.to_owned(), |_| server.without_user());
+            // Whatever form user and password have, it matters only to the proxy. Without a scheme it is no URL, and is
+            // quoted.
+            let plain = server.scheme.map_or_else(|| server.masked(), |_| server.without_user());
             url::check(&plain)?;
             if Url::parse(&plain).is_ok_and(|url| url.target.trim_end_matches('/').is_empty()) {
                 return Ok(());
