@@ -198,9 +198,18 @@ fn a_trial_fails_if_its_search_found_no_level_that_is_sustained() {
     let of = |vary: SearchVariable, level: Option<u64>, above: u64| -> Summary {
         let mut summary = summarise(TrialInput { ended: Ended::Complete, ..TrialInput::default() });
         summary.expectations.push(expectation("errors == 0", Some(true), None));
-        let why = "not steady: it grows".to_owned();
-        let step = SearchStep { level: above, outcome: StepOutcome::Missed, why, ..SearchStep::default() };
-        let (found, above, path) = (Some("so".to_owned()), Some(above), vec![step]);
+        let step = |outcome: StepOutcome, why: &str| SearchStep {
+            level: above,
+            outcome,
+            why: why.to_owned(),
+            ..SearchStep::default()
+        };
+        // The one that could not be judged is not the reason.
+        let path = vec![
+            step(StepOutcome::Missed, "not steady: it grows"),
+            step(StepOutcome::Undecided, "undecided: p99 < 1s"),
+        ];
+        let (found, above) = (Some("so".to_owned()), Some(above));
         let (low, high) = (50, 5000);
         let facts = SearchFacts { vary, low, high, found, level, above, path, ..SearchFacts::default() };
         summary.search = Some(facts);

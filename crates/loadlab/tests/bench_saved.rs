@@ -188,6 +188,10 @@ fn a_url_against_itself_has_two_names() {
         compared.contains(&format!("{url} (first)")) && compared.contains(&format!("{url} (second)")),
         "{compared}"
     );
+    let unwritable = ["--json", "-q", "--junit", "no/such/folder.xml"];
+    let ran = lab.loadlab(&[&["bench", &url, "--vs", &url, "-c", "1", "-n", "5"], &unwritable[..]].concat());
+    let found = document(&ran);
+    assert_eq!((&found["exit"], ran.code), (&5.into(), Some(5)), "{}", ran.err);
 }
 
 #[test]

@@ -135,6 +135,27 @@ fn what_no_level_meets_is_said() {
     assert_eq!((code, &json["answer"]["found"]), (Some(1), &Value::from("less_than")), "{json:#}\n{err}");
 }
 
+#[test]
+fn the_document_has_the_exit_code_if_a_file_cannot_be_written() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &plan());
+    let args = [
+        "plan.yaml",
+        "--expect",
+        "errors == 0",
+        "--users",
+        "1..2",
+        "--level-duration",
+        "200ms",
+        "--settle",
+        "0s",
+        "--junit",
+        "no/such/folder.xml",
+    ];
+    let (json, code, err) = answer(&lab, &args);
+    assert_eq!((code, &json["exit"]), (Some(5), &Value::from(5)), "{json:#}\n{err}");
+}
+
 /// Few requests give p99.99 no upper bound, so it may be arbitrarily large, however long they took.
 #[test]
 fn what_too_few_requests_leave_open_is_not_missed() {

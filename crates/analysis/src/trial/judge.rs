@@ -181,7 +181,7 @@ pub fn conclude_search(summary: &mut Summary, all_figures: &[Figure], expect: &[
 /// What a search misses that found no level: the capacity is not even the lowest one. `None` if it found a level.
 fn nothing_sustained(search: &SearchFacts) -> Option<Expectation> {
     let above = search.above.filter(|_| search.level.is_none())?;
-    let step = search.path.iter().rfind(|step| step.level == above && step.outcome != StepOutcome::Met);
+    let step = search.path.iter().rfind(|step| step.level == above && step.outcome == StepOutcome::Missed);
     let least = match search.vary {
         SearchVariable::Rate => search.vary.level(search.low),
         SearchVariable::Users => search.low.to_string(),

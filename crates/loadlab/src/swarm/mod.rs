@@ -339,8 +339,8 @@ fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
     }
 }
 
-/// An id that no other run has, of letters and digits. Jobs that begin at the same time in containers of their own often
-/// have the same process id.
+/// An id that no other run has, of lower-case letters and digits, as names in Kubernetes need them. Jobs that begin at
+/// the same time in containers of their own often have the same process id.
 fn run_id() -> String {
     let time: String = rfc3339_now().chars().filter(char::is_ascii_digit).collect();
     format!("{time}x{:08x}", random() >> 32)

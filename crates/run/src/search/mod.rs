@@ -117,8 +117,8 @@ pub struct Searched {
     pub trouble: Option<Trouble>,
     /// The exit code for the search as a whole.
     pub exit: Exit,
-    /// The measurement that represents the search, by number, and its summary: the one that stands for the level that was
-    /// found or, if none was found, for the lowest level measured.
+    /// The measurement that represents the search, by number, and its summary: the one that stands for the level that
+    /// was found or, if none was found, for the lowest level measured.
     pub chosen: Option<(u32, Summary)>,
     /// Number of the last measurement; `None` if there was none.
     pub last: Option<u32>,
