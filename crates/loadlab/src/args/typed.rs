@@ -80,7 +80,7 @@ fn without_colour(text: &str) -> &str {
     if is_whole { before } else { text }
 }
 
-/// The URL of a proxy that a word gives, behind its option or after it; `@FILE` is none.
+/// The URL of a proxy that a word gives, behind its option or after it; `@FILE` is not a URL.
 fn proxy_in<'w>(word: &'w str, before: &str) -> Option<&'w str> {
     let url = word.strip_prefix("--proxy=").or((before == "--proxy").then_some(word));
     url.filter(|url| !url.starts_with('@'))
