@@ -403,8 +403,8 @@ fn no_profile(wanted: &str, entries: &[Entry]) -> PlanError {
     of_option("--profile", format!("this plan has no profile `{}`", shorten(wanted)), Some(hint))
 }
 
-/// Also checks profiles that were not chosen, so that choosing one later brings no surprises. Adds the secrets that they
-/// ask for, which mistakes may quote.
+/// Also checks profiles that were not chosen, so that choosing one later brings no surprises. Adds the secrets of those
+/// with mistakes, which may quote them.
 fn check_other_profiles(
     original: &Node,
     from: SharedInputs<'_>,
@@ -419,7 +419,10 @@ fn check_other_profiles(
         overrides::apply_profile(&mut root, profile, &mut Overrides::default(), &mut problems);
         let checked = check(&root, from, options.cases_glob.as_deref());
         problems.append(checked.problems);
-        secrets.extend(checked.secrets);
+        // Those of other profiles are not in this run: they would mask what is none, such as an address.
+        if problems.count() > 0 {
+            secrets.extend(checked.secrets);
+        }
         for mut error in problems.into_errors(from.sources).0 {
             error.message = format!("with profile `{}`: {}", shorten(&profile.key), error.message);
             found.push(error);

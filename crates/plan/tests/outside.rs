@@ -306,6 +306,15 @@ fn mistakes_show_no_part_of_a_secret_in_whichever_profile_they_are() {
 }
 
 #[test]
+fn what_only_another_profile_asks_for_is_not_masked() {
+    let profile = "profiles: { ci: { load.journey.0.headers: { X-Host: \"${env.HOST}\" } } }";
+    let text = format!("{HEAD}{LOAD}{profile}\n");
+    assert_eq!(read(&text).secrets.mask("at 127.0.0.1:8080"), "at 127.0.0.1:8080");
+    let chosen = Options { profile: Some("ci".to_owned()), ..Options::default() };
+    assert_eq!(read_with(&text, chosen).secrets.mask("at 127.0.0.1:8080"), "at ***");
+}
+
+#[test]
 fn no_part_of_a_credential_is_described() {
     let plan = read(&step(
         "{ post: \"http://127.0.0.1:1/login\", \
