@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -258,6 +259,14 @@ fn watching_terminal(
         .stderr(Stdio::from(slave))
         .env("TERM", "xterm-256color");
     command.envs(env.iter().copied());
+    // A shell that started the tests in the background has them ignore it, and loadlab would, too.
+    // SAFETY: between fork and exec, it only resets a signal, which is allowed there.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     let mut child = command.spawn().unwrap();
     // Dropping the command closes the parent's copies of the slave, so that reading ends when the child does.
     drop(command);
