@@ -236,6 +236,7 @@ fn on_terminal(columns: u16, args: &[&str], env: &[(&str, &str)]) -> (i32, Strin
 }
 
 /// As [`on_terminal`]; calls `look` with all output so far whenever more appears.
+#[expect(clippy::disallowed_methods, reason = "it resets a signal of the program that it starts")]
 fn watching_terminal(
     columns: u16,
     args: &[&str],
