@@ -5,6 +5,14 @@ use loadlab_report::terminal::harmless_lines;
 
 use crate::{mask, output};
 
+/// The exit of a command that ended like this, and whose reports were written, or could not be.
+pub fn with_reports<T, E>(ended: Exit, written: &Result<T, E>) -> Exit {
+    match written {
+        Ok(_) => ended,
+        Err(_) => Exit::of([ended, Exit::CouldNotRun]),
+    }
+}
+
 /// How a command ended: its exit status, and the message to show.
 pub struct CommandEnd {
     exit: Exit,

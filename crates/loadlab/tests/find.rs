@@ -24,6 +24,9 @@ fn answer(lab: &Lab, args: &[&str]) -> (Value, Option<i32>, String) {
     (json, ran.code, ran.err)
 }
 
+/// A search of two levels that take little time.
+const BRIEF: [&str; 6] = ["--users", "1..2", "--level-duration", "200ms", "--settle", "0s"];
+
 #[test]
 fn the_users_a_plan_takes_are_found() {
     let lab = Lab::new();
@@ -139,20 +142,8 @@ fn what_no_level_meets_is_said() {
 fn the_document_has_the_exit_code_if_a_file_cannot_be_written() {
     let lab = Lab::new();
     lab.file("plan.yaml", &plan());
-    let args = [
-        "plan.yaml",
-        "--expect",
-        "errors == 0",
-        "--users",
-        "1..2",
-        "--level-duration",
-        "200ms",
-        "--settle",
-        "0s",
-        "--junit",
-        "no/such/folder.xml",
-    ];
-    let (json, code, err) = answer(&lab, &args);
+    let args = ["plan.yaml", "--expect", "errors == 0", "--junit", "no/such/folder.xml"];
+    let (json, code, err) = answer(&lab, &[&args[..], &BRIEF].concat());
     assert_eq!((code, &json["exit"]), (Some(5), &Value::from(5)), "{json:#}\n{err}");
 }
 
@@ -161,17 +152,7 @@ fn the_document_has_the_exit_code_if_a_file_cannot_be_written() {
 fn what_too_few_requests_leave_open_is_not_missed() {
     let lab = Lab::new();
     lab.file("plan.yaml", &plan());
-    let args = [
-        "plan.yaml",
-        "--expect",
-        "p99_99 > 1h",
-        "--users",
-        "1..2",
-        "--level-duration",
-        "200ms",
-        "--settle",
-        "0s",
-    ];
+    let args = [&["plan.yaml", "--expect", "p99_99 > 1h"], &BRIEF[..]].concat();
     // A level during which loadlab itself got no core says nothing.
     let invalid = |(json, code, _): &(Value, Option<i32>, String)| {
         let last = json["search"]["path"].as_array().and_then(|path| path.last()?["why"].as_str());

@@ -22,7 +22,7 @@ use super::session::{self, Session};
 use super::url_plan::{self, Keys, duration, literal};
 use super::{bench, note_record, report, verdict};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, PlanChoice, WhenBehindArg};
-use crate::exit::CommandEnd;
+use crate::exit::{self, CommandEnd};
 use crate::view::{OutputMode, View};
 use crate::{mask, output, runs};
 
@@ -254,7 +254,7 @@ fn finish(args: &BenchArgs, result: &RunResult) -> CommandEnd {
     let compared = args.vs.as_ref().map(|_| compared(args, &run));
     let worse = args.fail_on_worse && compared.iter().flatten().any(Comparison::is_worse);
     let measured = Exit::of([result.exit, if worse { Exit::Failed } else { Exit::Ok }]);
-    let exit = Exit::of([measured, if written.is_err() { Exit::CouldNotRun } else { Exit::Ok }]);
+    let exit = exit::with_reports(measured, &written);
     match compared {
         Some(comparison) => show_compared(args, result, exit, comparison),
         None => show_one(args, &run),

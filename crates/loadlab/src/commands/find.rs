@@ -20,7 +20,7 @@ use super::session::{self, Session};
 use super::url_plan::{self, Keys};
 use super::{note_record, only_case, without_revisions};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
-use crate::exit::CommandEnd;
+use crate::exit::{self, CommandEnd};
 use crate::view::{OutputMode, View};
 use crate::{output, runs};
 
@@ -245,8 +245,7 @@ fn finish(args: &FindArgs, name: &str, found: &SearchResult) -> CommandEnd {
         }
         written
     });
-    let exit =
-        Exit::of([Some(found.exit), written.is_err().then_some(Exit::CouldNotRun)].into_iter().flatten());
+    let exit = exit::with_reports(found.exit, &written);
     if args.json {
         let document = serde_json::json!({
             "run_dir": found.dir.display().to_string(),

@@ -298,9 +298,7 @@ fn finish(args: &RunArgs, name: &str, mut result: RunResult, show: Show<'_>) -> 
     let junit = args.output.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
     // Before the document, which has the exit code.
-    if written.is_err() {
-        result.exit = Exit::of([result.exit, Exit::CouldNotRun]);
-    }
+    result.exit = exit::with_reports(result.exit, &written);
     if args.output.progress.quiet {
         report_failures(&result);
     }

@@ -13,7 +13,7 @@ use super::session::{self, Session};
 use super::{note_record, only_case, without_revisions};
 use crate::args::serving::Serving;
 use crate::args::{PlanArgs, PlanChoice, WhyArgs};
-use crate::exit::CommandEnd;
+use crate::exit::{self, CommandEnd};
 use crate::view::{OutputMode, View};
 use crate::{output, runs};
 
@@ -99,8 +99,7 @@ fn finish(args: &WhyArgs, found: &WhyResult) -> CommandEnd {
         }
         written
     });
-    let exit =
-        Exit::of([Some(found.exit), written.is_err().then_some(Exit::CouldNotRun)].into_iter().flatten());
+    let exit = exit::with_reports(found.exit, &written);
     if args.json {
         let document = serde_json::json!({
             "run_dir": found.dir.display().to_string(),

@@ -32,7 +32,7 @@ use self::copies::Copies;
 use self::deferred::{Deferred, Operation};
 use self::kernel::{cancel_sends, is_at_least, table_limit, watch};
 use self::memory::{Buffers, RawAddress};
-use self::sends::{ONE, SendKind};
+use self::sends::{SendKind, switched_on};
 use self::slot::{NO_COPY, SocketSlot, SocketState};
 use super::epoll::now_ns;
 use super::{ConnId, Event, Io, NONE, Ops, Sink, Wait};
@@ -390,7 +390,7 @@ impl<'r> UringOps<'r> {
     fn push(&mut self, ring: usize, entry: &squeue::Entry) -> std::io::Result<()> {
         loop {
             // SAFETY: what entries point to stays valid: requests live as long as the backend ('r), addresses are
-            // boxed in `addresses`, `ONE` is static, and buffers belong to the ring.
+            // boxed in `addresses`, values of options are static, and buffers belong to the ring.
             if unsafe { self.rings[ring].ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
@@ -546,14 +546,8 @@ impl<'r> Ops<'r> for UringOps<'r> {
         self.defer(Operation::Make, conn, socket.build().user_data(data).flags(quiet));
         if let Some(source) = source.filter(|_| !is_unix) {
             // `connect` picks the port, and only needs one that is free for this peer.
-            let option = opcode::SetSockOpt::new(
-                place,
-                libc::IPPROTO_IP as u32,
-                libc::IP_BIND_ADDRESS_NO_PORT as u32,
-                std::ptr::addr_of!(ONE).cast(),
-                std::mem::size_of_val(&ONE) as u32,
-            );
-            self.defer(Operation::Make, conn, option.build().user_data(data).flags(quiet));
+            let option = switched_on(place, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+            self.defer(Operation::Make, conn, option.user_data(data).flags(quiet));
             let (raw, length) = self.raw_address(&SocketAddr::new(source, 0).into());
             let bind = opcode::Bind::new(place, raw, length).build().user_data(data).flags(quiet);
             self.defer(Operation::Make, conn, bind);

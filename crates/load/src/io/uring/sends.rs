@@ -1,5 +1,6 @@
 //! Sends: those of a turn, held back to its end and queued together, and final bytes before a close.
 
+use io_uring::types::Fixed;
 use io_uring::{opcode, squeue};
 
 use super::slot::{NO_COPY, SILENT};
@@ -7,7 +8,13 @@ use super::{CompletionKind, Uring, UringOps};
 use crate::io::{ConnId, Event, ONE_SEGMENT, Sink};
 
 /// Value that switches a socket option on.
-pub static ONE: libc::c_int = 1;
+static ONE: libc::c_int = 1;
+
+/// Switches a socket option on.
+pub fn switched_on(place: Fixed, level: libc::c_int, option: libc::c_int) -> squeue::Entry {
+    let (value, length) = (std::ptr::addr_of!(ONE).cast(), std::mem::size_of_val(&ONE) as u32);
+    opcode::SetSockOpt::new(place, level as u32, option as u32, value, length).build()
+}
 
 /// The bytes of a send.
 pub enum SendKind<'r> {
@@ -135,14 +142,8 @@ impl<'r> UringOps<'r> {
         }
         slot.set_no_delay();
         let (_, place) = self.place(conn);
-        let option = opcode::SetSockOpt::new(
-            place,
-            libc::IPPROTO_TCP as u32,
-            libc::TCP_NODELAY as u32,
-            std::ptr::addr_of!(ONE).cast(),
-            std::mem::size_of_val(&ONE) as u32,
-        );
-        let option = option.build().user_data(CompletionKind::Nothing as u64);
+        let option = switched_on(place, libc::IPPROTO_TCP, libc::TCP_NODELAY);
+        let option = option.user_data(CompletionKind::Nothing as u64);
         // A failure only makes a request slower: kernels before 6.7 do not support this.
         self.submit_or_fail(conn, &option.flags(squeue::Flags::SKIP_SUCCESS));
     }
